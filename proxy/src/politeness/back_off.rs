@@ -1,8 +1,10 @@
-//! What to leave alone for a while, because it was answered with 429 or 503: an origin, a page of it, or a client's requests to it.
+//! Back-off after 429 and 503: of an origin, of one of its pages, or of one client's requests to it.
 //!
-//! 429 is about how often we come, so that the origin rests. 503 may be about one page, and then its origin has no need of
-//! rest: the page rests, and a client that gets it for a second page does. If another client gets it for another page, or
-//! anybody for robots.txt, it is the origin's.
+//! A 429 is about the rate of our requests, so the whole origin gets a rest. A 503 may concern one page only: then
+//! just
+//! that page rests, and a client that gets a 503 for a second page rests too. The whole origin rests once another
+//! client
+//! gets a 503 for another page, or anyone gets one for robots.txt.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,22 +19,22 @@ use super::resting::{Part, Resting};
 use super::turnstile::lock;
 use crate::fleet::back_off;
 
-/// Origins that rest are looked through for rested ones when there are this many.
+/// The number of origins at which those whose rest is over are removed.
 const TIDY_AT: usize = 4096;
-/// For so long after its rest a 503 is still the one before the next.
+/// The time after a rest during which the next 503 still counts as a repetition.
 const REMEMBERED: Duration = Duration::from_secs(60);
-/// The most of an origin's 503 that are remembered; those whose rest ends first make room.
+/// The maximum number of 503 answers remembered per origin; the ones whose rest ends first make room.
 const MAX_PARTS: usize = 32;
 
-/// What rests, and for how long.
+/// All rests under way, by origin.
 #[derive(Default)]
 pub(super) struct Rests {
     by_origin: Mutex<HashMap<Origin, OfOrigin>>,
-    /// How many origins there are: most of the time none, which is all that a request needs to know.
+    /// The number of origins. It is zero most of the time, and then a request needs no lock.
     count: AtomicUsize,
 }
 
-/// What rests of one origin.
+/// The rests of one origin.
 #[derive(Default)]
 struct OfOrigin {
     whole: Option<Rest>,
@@ -42,9 +44,9 @@ struct OfOrigin {
 #[derive(Clone, Copy)]
 struct Rest {
     until: Instant,
-    /// Another node was asked: what this one sent before says nothing about it.
+    /// Another node got the answer, so an answer to a request that this node sent earlier does not end it.
     is_elsewhere: bool,
-    /// Answers of this kind, one after the other.
+    /// The number of such answers in a row.
     refusals: u32,
 }
 
@@ -53,14 +55,14 @@ impl Rest {
         now < self.until + REMEMBERED
     }
 
-    /// Whether a later answer of another kind ends it.
+    /// Returns whether a later answer with another status ends the rest.
     fn ends(&self, now: Instant) -> bool {
         !self.is_elsewhere || self.until <= now
     }
 }
 
 impl OfOrigin {
-    /// Until when what `part` stands for rests.
+    /// Returns the end of the rest for `part`'s page and client.
     fn until(&self, part: Part, now: Instant) -> Option<Instant> {
         let mut until = self.whole.map(|rest| rest.until);
         let (mut of_client, mut pages) = (None, 0);
@@ -69,6 +71,7 @@ impl OfOrigin {
                 until = until.max(Some(rest.until));
             }
             if other.client == part.client && rest.is_remembered(now) {
+                // One 503 may be the page's fault; with two pages refused, the client as a whole has to rest.
                 of_client = of_client.max(Some(rest.until));
                 pages += 1;
             }
@@ -79,7 +82,7 @@ impl OfOrigin {
         }
     }
 
-    /// The whole of it answered with such a status.
+    /// Lets the whole origin rest after such an answer.
     fn rest(&mut self, answer: (u16, Option<Duration>), least: u32, longest: Duration) {
         let before = self.whole.map_or(least, |rest| rest.refusals.max(least));
         if let Some(rest) = asked(answer, before, longest) {
@@ -87,7 +90,7 @@ impl OfOrigin {
         }
     }
 
-    /// A page answered with 503.
+    /// Lets a page rest after a 503.
     fn rest_part(&mut self, part: Part, retry_after: Option<Duration>, longest: Duration) {
         let of_client = self.parts.iter().filter(|(it, _)| it.client == part.client);
         let others = of_client.filter(|(it, _)| it.path != part.path).count();
@@ -108,13 +111,13 @@ impl OfOrigin {
         self.parts.push((part, rest));
     }
 
-    /// Whether another client got a 503 for another page.
+    /// Returns whether another client got a 503 for another page.
     fn is_refused_elsewhere(&self, part: Part) -> bool {
         let mut others = self.parts.iter().map(|(other, _)| other);
         others.any(|other| other.client != part.client && other.path != part.path)
     }
 
-    /// Takes out what ends with an answer of another kind; what that was.
+    /// Removes the rests that an answer with another status ends, and returns them.
     fn answered(&mut self, part: Part, now: Instant) -> Vec<Resting> {
         let mut ended = Vec::new();
         if self.whole.is_some_and(|rest| rest.ends(now)) {
@@ -142,7 +145,7 @@ impl OfOrigin {
 }
 
 impl Rests {
-    /// Until when `client` is to leave `target` alone, if it is.
+    /// Returns until when `client` must leave `target` alone.
     pub(super) fn until(&self, target: &Target, client: IpAddr) -> Option<Instant> {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
@@ -154,7 +157,7 @@ impl Rests {
         (until > now).then_some(until)
     }
 
-    /// Notes an answer; what now rests, or does no more. How long is up to [`back_off::asked`].
+    /// Records an answer. Returns each scope whose rest began or ended. [`back_off::asked`] says how long a rest is.
     pub(super) fn answered(
         &self,
         (target, client): (&Target, IpAddr),
@@ -191,6 +194,7 @@ impl Rests {
                 None => Vec::new(),
             },
         };
+        // An origin without rests must not count: `count` keeps the usual request off the lock.
         if by_origin
             .get(origin)
             .is_some_and(|it| it.whole.is_none() && it.parts.is_empty())
@@ -201,7 +205,7 @@ impl Rests {
         news
     }
 
-    /// Another node heard that `resting` of `origin` asks for rest.
+    /// Starts a rest that another node reported for `resting` of `origin`.
     pub(super) fn rest(&self, origin: &Origin, resting: Resting, rest: Duration) {
         let now = Instant::now();
         let mut by_origin = lock(&self.by_origin);
@@ -227,7 +231,7 @@ impl Rests {
         self.count.store(by_origin.len(), Ordering::Relaxed);
     }
 
-    /// Another node heard that it does not any more.
+    /// Ends a rest because another node reported its end.
     pub(super) fn end(&self, origin: &Origin, resting: Resting) {
         let mut by_origin = lock(&self.by_origin);
         if let Some(of_origin) = by_origin.get_mut(origin) {
@@ -243,7 +247,7 @@ impl Rests {
     }
 }
 
-/// The rest that an answer asks for after so many refusals.
+/// Returns the rest that an answer asks for after this many refusals in a row.
 fn asked(
     (status, retry_after): (u16, Option<Duration>),
     before: u32,

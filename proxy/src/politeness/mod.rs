@@ -1,15 +1,22 @@
-//! Pacing: Crawl-delay over all connections and clients, origins that ask for fewer requests, and a limit
-//! on concurrent requests.
+//! Pacing: Crawl-delay across all connections and clients, back-off for origins that ask for it, and a limit on
+//! concurrent requests.
 //!
-//! A Crawl-delay is the time between an origin's answer to one request and the sending of the next, for all who keep one pace: a
-//! configured crawler by its product token, and all others by the group of robots.txt they fall into, whatever they call themselves.
-//! It counts from the answer because that is the latest instant at which the origin can have received the request:
-//! whatever the way takes, two requests never arrive closer together than the delay. With a burst of one, GCRA (the generic
-//! cell rate algorithm) is one instant per key: the next at which a request conforms. A limiter library such as governor
-//! gives one rate to all of its keys and counts from the start of a request; here each origin names its own.
+//! A Crawl-delay is the time between an origin's answer to one request and the sending of the next. It is shared by
+//! everyone who keeps the same pace: a configured crawler by its product token, all others by the group of robots.txt
+//! that
+//! applies to them, whatever they call themselves. It counts from the answer because that is the latest instant at
+//! which
+//! the origin can have received the request: whatever the network does, two requests never arrive closer together
+//! than the
+//! delay. With a burst of one, GCRA (the generic cell rate algorithm) is one instant per key: the next at which a
+//! request
+//! conforms. A limiter library such as governor gives one rate to all of its keys and counts from the start of a
+//! request;
+//! here each origin names its own delay.
 //!
-//! Requests under way to one origin with a delay follow one another. Clients that wait for one take turns, by IPv4 address
-//! or IPv6 /64, and each client's own requests follow in the order of their arrival.
+//! Requests to an origin with a delay follow one another. Clients that wait for the same origin take turns, by IPv4
+//! address
+//! or IPv6 /64, and the requests of one client keep their order of arrival.
 
 mod back_off;
 mod queue;
@@ -34,12 +41,12 @@ use crate::fleet::engine::Answer;
 use crate::fleet::{Event, Fleet};
 use crate::identity::per_client::holder;
 
-/// What a Crawl-delay does.
+/// The effect of a Crawl-delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CrawlDelay {
-    /// Nothing, nor do origins that ask for rest.
+    /// None, and origins that ask for a rest get none.
     Ignore,
-    /// A request waits for its turn.
+    /// A request waits for its slot.
     Wait,
     /// A request that comes too soon is refused.
     #[default]
@@ -47,7 +54,7 @@ pub enum CrawlDelay {
 }
 
 impl CrawlDelay {
-    /// The spelling used in configuration.
+    /// Returns the spelling used in the configuration.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -58,18 +65,19 @@ impl CrawlDelay {
     }
 }
 
-/// `[politeness]`.
+/// The section `[politeness]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What a Crawl-delay does. Default: reject.
+    /// The effect of a Crawl-delay. Default: reject.
     pub crawl_delay: CrawlDelay,
-    /// The longest that a request waits for its turn. Default 30 s.
+    /// The longest time that a request waits for its slot. Default: 30 s.
     pub max_wait: Duration,
     /// The delay for origins that name none. Default: none.
     pub default_delay: Duration,
-    /// The longest delay or rest that an origin can ask for. Default 5 min.
+    /// The longest delay or rest that an origin can ask for. Default: 5 min.
     pub max_delay: Duration,
-    /// Requests of one crawler, or of all others in one group, to one origin at one time; 0: no bound.
+    /// The maximum number of concurrent requests of one crawler, or of one group of robots.txt, to one origin; 0: no
+    /// limit.
     pub max_concurrent_per_origin: usize,
 }
 
@@ -86,7 +94,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The same, but nobody waits: what only observes changes nothing about when requests are sent.
+    /// Returns the same configuration without waiting: observing must not change when requests are sent.
     pub(crate) fn without_waiting(self) -> Self {
         let crawl_delay = match self.crawl_delay {
             CrawlDelay::Wait => CrawlDelay::Reject,
@@ -98,7 +106,7 @@ impl Options {
         }
     }
 
-    /// The delay between requests to an origin that asks for `asked`.
+    /// Returns the delay between requests to an origin whose robots.txt asks for `asked`.
     pub(crate) fn delay(&self, asked: Option<Duration>) -> Duration {
         match self.crawl_delay {
             CrawlDelay::Ignore => Duration::ZERO,
@@ -106,12 +114,12 @@ impl Options {
         }
     }
 
-    /// Whether it matters whose pace a request keeps to an origin that asks for `asked`.
+    /// Returns whether a pace has to be found for requests to an origin that asks for `asked`.
     pub(crate) fn keeps_a_pace(&self, asked: Option<Duration>) -> bool {
         self.max_concurrent_per_origin > 0 || !self.delay(asked).is_zero()
     }
 
-    /// A turn that is asked for now.
+    /// Returns the request for a slot, with its deadline counted from now.
     fn wanted<'a>(&self, visit: Visit<'a>) -> Wanted<'a> {
         let patience = match self.crawl_delay {
             CrawlDelay::Wait => self.max_wait,
@@ -126,17 +134,17 @@ impl Options {
     }
 }
 
-/// A request that is to be sent.
+/// A request that is about to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visit<'a> {
     pub(crate) target: &'a Target,
-    /// Who waits for it.
+    /// The address of the client that waits for it.
     pub(crate) client: IpAddr,
-    /// Whose pace it keeps.
+    /// The pace that it keeps: a product token or the key of a group.
     pub(crate) pace: &'a str,
 }
 
-/// Keeps every crawler's turns at every origin.
+/// The slots of every pace at every origin.
 #[derive(Default)]
 pub(crate) struct Politeness {
     queues: Queues,
@@ -146,7 +154,7 @@ pub(crate) struct Politeness {
 }
 
 impl Politeness {
-    /// The turns of one node of `fleet`. Within a tokio runtime.
+    /// Returns the pacer of one node of `fleet`. Needs a tokio runtime.
     pub(crate) fn over(fleet: &Fleet) -> Self {
         let rests = Arc::<Rests>::default();
         tokio::spawn(follow(Arc::downgrade(&rests), fleet.follow()));
@@ -157,11 +165,11 @@ impl Politeness {
         }
     }
 
-    /// A turn for who keeps this pace, waiting for it if `options` say so.
+    /// Waits for a slot if `options` allow it, or returns one that is free now.
     ///
     /// # Errors
     ///
-    /// Returns when to come again if the turn is too far off.
+    /// If the slot is too far off; the error says when to come again.
     pub(crate) async fn turn(
         &self,
         options: &Options,
@@ -169,9 +177,10 @@ impl Politeness {
         delay: Duration,
     ) -> Result<Turn<'_>, TooSoon> {
         let wanted = options.wanted(visit);
-        let place = match delay.is_zero() {
-            true => None,
-            false => Some(self.queues.place(wanted, delay, &self.fleet).await?),
+        let place = if delay.is_zero() {
+            None
+        } else {
+            Some(self.queues.place(wanted, delay, &self.fleet).await?)
         };
         let heeds_rest = options.crawl_delay != CrawlDelay::Ignore;
         let rests = heeds_rest.then_some(&*self.rests);
@@ -179,7 +188,7 @@ impl Politeness {
             Self::await_rest(rests, visit, wanted.latest).await?;
             let slots = options.max_concurrent_per_origin;
             let slot = self.slots.take(wanted, slots, &self.fleet).await?;
-            // While it waited, another's answer may have asked for rest.
+            // Another request's answer may have asked for a rest while this one waited for its slot.
             if rests.is_none_or(|rests| rests.until(visit.target, visit.client).is_none()) {
                 return Ok(Turn {
                     client: visit.client,
@@ -192,11 +201,12 @@ impl Politeness {
         }
     }
 
-    /// A turn for what may always be asked for: it waits for a slot alone. Its answer may ask for rest.
+    /// Waits for a concurrency slot only: for robots.txt, which may always be fetched. Its answer may still start a
+    /// rest.
     ///
     /// # Errors
     ///
-    /// Returns when to come again if no slot is free.
+    /// If no slot is free in time; the error says when to come again.
     pub(crate) async fn turn_without_pause(
         &self,
         options: &Options,
@@ -214,7 +224,7 @@ impl Politeness {
         })
     }
 
-    /// Waits until the origin has rested, however often it asks for more meanwhile.
+    /// Waits until the origin's rest is over, even if it is extended meanwhile.
     async fn await_rest(
         rests: Option<&Rests>,
         visit: Visit<'_>,
@@ -240,18 +250,18 @@ impl fmt::Debug for Politeness {
     }
 }
 
-/// A request's turn. The next one's begins when the origin has answered, or when this is dropped.
+/// A request's slot. The next request's delay begins when the origin has answered, or when this is dropped.
 pub(crate) struct Turn<'a> {
     client: IpAddr,
     place: Option<Place>,
     slot: Option<Slot>,
-    /// Who hears of answers that ask for rest, if that is heeded.
+    /// The pacer that records a rest the origin asks for; `None` if that is ignored.
     heeded_by: Option<&'a Politeness>,
     max_rest: Duration,
 }
 
 impl Turn<'_> {
-    /// Why the request may not be sent after all, if that is so: asked right before it is.
+    /// Returns why the slot is no longer valid, if so. To be asked right before the request is sent.
     pub(crate) fn ended(&self) -> Option<TooSoon> {
         let of_place = self.place.as_ref().is_some_and(Place::may_have_ended);
         let of_slot = self.slot.as_ref().is_some_and(Slot::may_have_ended);
@@ -261,19 +271,19 @@ impl Turn<'_> {
         })
     }
 
-    /// Makes room for the next request, whose delay counts from now: the origin has had this one's head for long enough.
+    /// Lets the next request's delay start now: the origin received this request's head long enough ago.
     pub(crate) fn begins_next(&self) {
         if let Some(place) = &self.place {
             place.leave();
         }
     }
 
-    /// Whether it is one of so many at a time.
+    /// Returns whether a concurrency limit applies.
     pub(crate) fn is_limited(&self) -> bool {
         self.slot.is_some()
     }
 
-    /// Notes the origin's answer: the delay counts from now, and with 429 or 503 the origin, or a part of it, rests.
+    /// Records the origin's answer: the delay counts from now, and a 429 or 503 starts a rest.
     pub(crate) fn answered(&self, target: &Target, status: u16, retry_after: Option<Duration>) {
         self.begins_next();
         let Some(Politeness { rests, fleet, .. }) = self.heeded_by else {
@@ -294,7 +304,7 @@ impl Turn<'_> {
     }
 }
 
-/// Heeds the rest that origins ask other nodes for.
+/// Applies the rests that other nodes of the fleet report.
 async fn follow(rests: Weak<Rests>, mut events: mpsc::UnboundedReceiver<Event>) {
     while let Some(event) = events.recv().await {
         let Some(rests) = rests.upgrade() else {

@@ -1,4 +1,4 @@
-//! Queues and slots: for each origin, those of everybody who keeps one pace.
+//! Queues for Crawl-delay and slots for concurrency, one of each per origin and pace.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -14,16 +14,16 @@ use super::too_soon::{Cause, TooSoon};
 use super::turnstile::{Permit, Turnstile, lock};
 use crate::fleet::{self, Fleet, Held, NoTurn};
 
-/// Entries are looked through for idle ones when there are this many, and then at every doubling.
+/// The number of values at which idle ones are removed for the first time; then again whenever it has doubled.
 const TIDY_AT: usize = 1024;
-/// The most there are, some 100 MB: who asks for another one comes too soon. None that is needed is forgotten.
+/// The maximum number of values, some 100 MB. A request for another one comes too soon; none in use is ever dropped.
 const MOST: usize = 250_000;
-/// How often they are looked through when there are that many.
+/// The minimum time between two sweeps of a full map.
 const TIDY_AGAIN: Duration = Duration::from_secs(1);
-/// When to come again while the fleet's engine is away: about as often as it is looked for.
+/// The `Retry-After` while the fleet's engine is unreachable: about the interval of reconnection attempts.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// Shared values by key; those that nobody uses are forgotten.
+/// Shared values by key; idle ones are removed.
 struct Kept<K, V> {
     values: HashMap<K, Arc<V>>,
     tidy_at: usize,
@@ -31,7 +31,7 @@ struct Kept<K, V> {
 }
 
 impl<K: Hash + Eq, V> Kept<K, V> {
-    /// `None`: there are as many as may be.
+    /// Returns the value of `key`, or `None` if the map is full.
     fn value(
         &mut self,
         key: K,
@@ -68,16 +68,16 @@ impl<K, V> Default for Kept<K, V> {
     }
 }
 
-/// The queue of every origin and pace, in lower case.
+/// The queues, by origin and pace (in lower case).
 #[derive(Default)]
 pub(super) struct Queues(Mutex<Kept<(Origin, String), Queue>>);
 
-/// One at a time; those who wait take turns by client.
+/// A queue of one at a time, in which waiting clients take turns.
 struct Queue {
     gate: Arc<Turnstile>,
-    /// Those who were let in, and whose delay is not over yet.
+    /// The requests that passed the turnstile and whose delay is not over yet.
     inside: AtomicU32,
-    /// From when on the next may go. `None`: nobody went yet.
+    /// The earliest instant for the next request; `None` before the first.
     next_at: Mutex<Option<Instant>>,
 }
 
@@ -90,7 +90,7 @@ impl Queue {
         }
     }
 
-    /// Waits for its head and until the delay since the one before is over.
+    /// Waits until this request is at the head of the queue and the delay since the one before is over.
     async fn head(&self, wanted: Wanted<'_>, delay: Duration) -> Result<Head<'_>, TooSoon> {
         let latest = wanted.latest;
         let ahead = self.ahead_of(wanted.client);
@@ -120,7 +120,7 @@ impl Queue {
         Ok(Head { permit, inside })
     }
 
-    /// How many come before the next request of `client`.
+    /// Returns how many requests come before the next one of `client`.
     fn ahead_of(&self, client: IpAddr) -> u32 {
         let waiting = u32::try_from(self.gate.ahead_of(client)).unwrap_or(u32::MAX);
         waiting.saturating_add(self.inside.load(Ordering::Relaxed))
@@ -140,7 +140,7 @@ struct Head<'a> {
     inside: Inside<'a>,
 }
 
-/// Counts as inside for as long as it lives.
+/// Counts as a request past the turnstile while it lives.
 struct Inside<'a>(&'a AtomicU32);
 
 impl<'a> Inside<'a> {
@@ -156,19 +156,19 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// A turn that is asked for.
+/// A request for a slot.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) origin: &'a Origin,
-    /// Whose it is, by network.
+    /// The client's address, reduced to its network.
     pub(super) client: IpAddr,
     pub(super) pace: &'a str,
-    /// It is of no use after this.
+    /// The deadline: a slot granted later is useless.
     pub(super) latest: Instant,
 }
 
 impl Wanted<'_> {
-    /// The fleet's queue for it, among those of this `kind`.
+    /// Returns the fleet's queue for this request; `kind` separates delays from concurrency slots.
     fn over_the_fleet(&self, kind: &str) -> fleet::engine::Queue {
         fleet::engine::Queue {
             origin: self.origin.to_string(),
@@ -178,7 +178,7 @@ impl Wanted<'_> {
 }
 
 impl Queues {
-    /// The next place in the queue of this origin and pace, here and in `fleet`, if its turn comes in time.
+    /// Waits for a place at the head of this origin's and pace's queue, on this node and then in `fleet`.
     pub(super) async fn place(
         &self,
         wanted: Wanted<'_>,
@@ -189,6 +189,7 @@ impl Queues {
         let is_idle = |queue: &Queue| *lock(&queue.next_at) <= Some(Instant::now());
         let queue = lock(&self.0).value(key, Queue::new, is_idle);
         let queue = queue.ok_or_else(|| delayed(delay))?;
+        // The local queue comes first, so that one node has at most one request per queue waiting in the fleet.
         let Head { permit, inside } = queue.head(wanted, delay).await?;
         let over_the_fleet = || wanted.over_the_fleet("pace");
         let held = fleet.turn(over_the_fleet, 1, delay, wanted.latest).await;
@@ -216,7 +217,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Makes room for the next, whose delay counts from now. Only the first time.
+    /// Lets the next request's delay start now. Only the first call counts.
     pub(super) fn leave(&self) {
         if let Some(held) = lock(&self.held).take() {
             *lock(&self.queue.next_at) = Some(Instant::now() + self.delay);
@@ -224,7 +225,7 @@ impl Place {
         }
     }
 
-    /// Whether another node may have the turn by now.
+    /// Returns whether another node may hold the slot by now.
     pub(super) fn may_have_ended(&self) -> bool {
         lock(&self.held).as_ref().is_some_and(Slot::may_have_ended)
     }
@@ -236,8 +237,8 @@ impl Drop for Place {
     }
 }
 
-/// What only so many have at a time, of this node and of the fleet, until this is dropped. Boxed, because every request on its
-/// way has room for it.
+/// One of a limited number of slots, on this node and in the fleet, released when dropped. Boxed, because every
+/// request in progress has room for it.
 pub(super) struct Slot(Option<Box<(Option<Held>, Permit)>>);
 
 impl Slot {
@@ -254,6 +255,8 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(taken) = self.0.take() {
+            // The local permit is released only after the fleet's slot, or the node would ask for a second one
+            // meanwhile.
             let (held, permit) = *taken;
             if let Some(held) = held {
                 held.leave_with(permit);
@@ -262,13 +265,14 @@ impl Drop for Slot {
     }
 }
 
-/// The slots of every origin and pace, and how many there are.
+/// The concurrency slots, by origin, pace and limit.
 #[derive(Default)]
 pub(super) struct Slots(Mutex<Kept<(Origin, String, usize), Arc<Turnstile>>>);
 
 impl Slots {
-    /// A slot among the `count` of this origin and pace, here and in `fleet`, if one is free in time; none is needed if `count` is 0.
-    /// Who reads slowly holds one for long, so that others have their own.
+    /// Waits for one of `count` slots of this origin and pace, on this node and then in `fleet`; a `count` of 0 means
+    /// no
+    /// limit. Slots are per pace because a slow reader holds one for long and must not block others.
     pub(super) async fn take(
         &self,
         wanted: Wanted<'_>,

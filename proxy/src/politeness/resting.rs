@@ -1,4 +1,4 @@
-//! What of an origin rests, and how the fleet calls it.
+//! The scope of a rest, and its name in the fleet.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use wayleave_robots_txt::{Origin, Target};
 
 use crate::identity::per_client::holder;
 
-/// What of an origin rests.
+/// The part of an origin that rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resting {
     Whole,
@@ -33,7 +33,7 @@ impl Part {
 }
 
 impl Resting {
-    /// What it is called among the nodes of a fleet: the origin, and a fragment for a part of it.
+    /// Returns the name used in the fleet: the origin, with a fragment for a part of it.
     pub(super) fn name(self, origin: &Origin) -> String {
         match self {
             Self::Whole => origin.to_string(),
@@ -41,7 +41,7 @@ impl Resting {
         }
     }
 
-    /// What is called so.
+    /// Parses a name used in the fleet.
     pub(super) fn named(name: &str) -> Option<(Origin, Self)> {
         let Some((origin, part)) = name.split_once('#') else {
             return Some((Origin::parse(name).ok()?, Self::Whole));

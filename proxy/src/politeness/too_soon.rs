@@ -1,26 +1,27 @@
-//! Why a request has no turn yet, and when it may come again.
+//! The error of a request that came before its slot, and when it may come again.
 
 use std::time::Duration;
 
-/// A request comes too soon.
+/// A request that comes too soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooSoon {
     pub(crate) cause: Cause,
-    /// When it may come again.
+    /// The time until it may come again.
     pub(crate) retry_after: Duration,
 }
 
-/// Why a request comes too soon.
+/// The cause of a request being too soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The Crawl-delay of its crawler.
     CrawlDelay,
-    /// It asks for a Crawl-delay, and while the fleet's engine is away nobody knows when another node last went.
+    /// A Crawl-delay applies, but the fleet's engine is unreachable, so nobody knows when another node last sent a
+    /// request.
     FleetLost,
-    /// The turn that it waited for may be another node's by now: this one stood still, or lost the engine meanwhile.
+    /// The slot may belong to another node by now: this node was suspended, or lost the engine meanwhile.
     TurnEnded,
-    /// The origin answered 429 or 503 and has not rested long enough.
+    /// The origin answered 429 or 503, and its rest is not over.
     OriginRests,
-    /// As many requests are under way to the origin as may be.
+    /// The limit of concurrent requests to the origin is reached.
     Concurrency,
 }

@@ -1,4 +1,4 @@
-//! Permits for so many at a time. Those who wait take turns by client: one request of each, then the next of the first.
+//! A fair semaphore: waiting clients take turns, one request each, and a client's own requests keep their order.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -10,25 +10,25 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Hands out permits.
+/// A semaphore that is fair among clients.
 pub(super) struct Turnstile(Mutex<State>);
 
 struct State {
     free: usize,
-    /// The client whose turn is next stands first, unless it had the last.
+    /// The clients in the order of their turns; the one that got the last permit is passed over if others wait.
     waiting: VecDeque<Waiting>,
     /// The client that got the last permit.
     last: Option<IpAddr>,
     last_number: u64,
 }
 
-/// The requests of one client, by their arrival.
+/// The waiting requests of one client, in order of arrival.
 struct Waiting {
     client: IpAddr,
     requests: VecDeque<(u64, oneshot::Sender<()>)>,
 }
 
-/// One of the permits, until it is dropped.
+/// A permit, returned when dropped.
 pub(super) struct Permit(Arc<Turnstile>);
 
 impl Turnstile {
@@ -41,13 +41,13 @@ impl Turnstile {
         })))
     }
 
-    /// How many permits nobody has.
+    /// Returns the number of free permits.
     #[cfg(test)]
     pub(super) fn available(&self) -> usize {
         lock(&self.0).free
     }
 
-    /// How many of those who wait come before the next request of `client`.
+    /// Returns how many waiting requests come before the next one of `client`.
     pub(super) fn ahead_of(&self, client: IpAddr) -> usize {
         let state = lock(&self.0);
         let mut waiting = state.waiting.iter();
@@ -55,6 +55,7 @@ impl Turnstile {
         let own = own.map_or(0, |own| own.requests.len());
         let others = state.waiting.iter().filter(|it| it.client != client);
         let others = others.map(|other| {
+            // Clients alternate: before this client's n-th request, each other client gets at most n turns.
             let had_the_last = state.last == Some(other.client);
             let turns = if had_the_last { own } else { own + 1 };
             other.requests.len().min(turns)
@@ -62,7 +63,7 @@ impl Turnstile {
         own + others.sum::<usize>()
     }
 
-    /// A permit, if one is free.
+    /// Returns a permit if one is free.
     pub(super) fn try_acquire(self: &Arc<Self>, client: IpAddr) -> Option<Permit> {
         let mut state = lock(&self.0);
         state.free = state.free.checked_sub(1)?;
@@ -70,7 +71,7 @@ impl Turnstile {
         Some(Permit(Arc::clone(self)))
     }
 
-    /// A permit, when it is the turn of `client`.
+    /// Waits for a permit until it is the turn of `client`.
     pub(super) async fn acquire(self: &Arc<Self>, client: IpAddr) -> Permit {
         if let Some(permit) = self.try_acquire(client) {
             return permit;
@@ -85,17 +86,17 @@ impl Turnstile {
             number,
             is_done: false,
         };
-        // A sender says so before it is dropped.
+        // The sender is dropped unused only together with the turnstile, which `self` keeps alive.
         let _ = receiver.await;
         waiter.is_done = true;
         Permit(Arc::clone(self))
     }
 
-    /// Passes a permit to whose turn it is.
+    /// Passes a permit to the request whose turn it is.
     fn pass_on(&self) {
         let mut state = lock(&self.0);
         match state.next() {
-            // Who waits takes itself out before it is gone.
+            // A cancelled request removes itself before its receiver is dropped, so this send always arrives.
             Some(sender) => drop(sender.send(())),
             None => state.free += 1,
         }
@@ -103,7 +104,7 @@ impl Turnstile {
 }
 
 impl State {
-    /// Has a request wait; `None` if a permit became free meanwhile, which it takes.
+    /// Adds a waiting request. Returns `None` if a permit became free meanwhile, which the request then holds.
     fn wait(&mut self, client: IpAddr, sender: oneshot::Sender<()>) -> Option<u64> {
         if let Some(free) = self.free.checked_sub(1) {
             self.free = free;
@@ -123,8 +124,9 @@ impl State {
         Some(self.last_number)
     }
 
-    /// Takes out the request whose turn it is. Its client's next one comes after those of all others, also of those that come
-    /// before this one is done.
+    /// Removes the request whose turn it is. The next request of the same client comes after those of all other
+    /// clients,
+    /// including clients that arrive before this one is served.
     fn next(&mut self) -> Option<oneshot::Sender<()>> {
         let is_another = |it: &Waiting| Some(it.client) != self.last;
         let at = self.waiting.iter().position(is_another).unwrap_or(0);
@@ -137,7 +139,7 @@ impl State {
         next.map(|(_, sender)| sender)
     }
 
-    /// Takes out a request that waits no longer; whether it was there.
+    /// Removes a request that no longer waits. Returns whether it was still waiting.
     fn forget(&mut self, client: IpAddr, number: u64) -> bool {
         let mut waiting = self.waiting.iter();
         let Some(place) = waiting.position(|waiting| waiting.client == client) else {
@@ -154,7 +156,7 @@ impl State {
     }
 }
 
-/// A request that waits.
+/// A waiting request.
 struct Waiter<'a> {
     turnstile: &'a Turnstile,
     client: IpAddr,
@@ -165,7 +167,7 @@ struct Waiter<'a> {
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let gave_up = !self.is_done;
-        // If it is not there, it has a permit that nobody will take.
+        // If it is no longer in the queue, a permit was passed to it that nobody will take.
         if gave_up && !lock(&self.turnstile.0).forget(self.client, self.number) {
             self.turnstile.pass_on();
         }

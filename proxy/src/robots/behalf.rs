@@ -1,4 +1,4 @@
-//! On whose behalf a robots.txt, or a document beside it, is fetched.
+//! The request for which a robots.txt, or a document next to it, is looked up.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,27 +12,27 @@ use wayleave_robots_txt::lifecycle::Snapshot;
 use crate::identity::Crawler;
 use crate::signing::SignedBy;
 
-/// On whose behalf an origin's robots.txt is wanted: fetches are shared out among crawlers and their clients.
+/// The request for which a document is looked up. Fetches are shared out fairly among crawlers and their clients.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Behalf<'a> {
     /// The crawler's name.
     pub crawler: &'a str,
-    /// Where the request came from.
+    /// The client's address; `None` for a look-up that no client waits for.
     pub client: Option<IpAddr>,
-    /// If that causes a fetch, it is made by this `User-Agent` instead of the usual one.
+    /// The `User-Agent` of a fetch that this look-up causes, if not the usual one.
     pub user_agent: Option<&'a Arc<str>>,
-    /// And signed by this.
+    /// The key that signs such a fetch.
     pub(crate) signed_by: Option<&'a SignedBy>,
-    /// And sent from this address.
+    /// The address that such a fetch is sent from.
     pub source: Option<IpAddr>,
-    /// The proxies that the request has come by.
+    /// The proxies that the request passed through.
     pub(crate) via: Option<&'a Arc<[u8]>>,
-    /// Who named the host.
+    /// Who chose the host.
     pub(crate) chosen: ChosenBy,
 }
 
 impl<'a> Behalf<'a> {
-    /// Whose name is `label`: a known crawler's, or only asserted.
+    /// Returns the requester for a request whose crawler is called `label`, be it known or only asserted.
     pub(crate) fn of(
         label: &'a str,
         crawler: Option<&'a Crawler>,
@@ -50,7 +50,9 @@ impl<'a> Behalf<'a> {
         }
     }
 
-    /// What counts of what is known.
+    /// Returns the view of a snapshot that applies to this requester: an answer that asks for a signature is none for
+    /// those who
+    /// sign.
     pub(super) fn told(self, snapshot: Arc<Snapshot>) -> Arc<Snapshot> {
         match self.signed_by {
             Some(_) => snapshot.to_signers(),
@@ -58,7 +60,9 @@ impl<'a> Behalf<'a> {
         }
     }
 
-    /// Whether there is something in what a fetch brought: for those who sign, nothing is in what others were told.
+    /// Returns whether a fetched snapshot holds anything for this requester. For those who sign, an answer to an
+    /// unsigned
+    /// request may hold nothing.
     pub(super) fn may_go_by(self, snapshot: &Snapshot) -> bool {
         self.signed_by.is_none() || snapshot.fetched_at().is_some() || snapshot.failures() > 0
     }

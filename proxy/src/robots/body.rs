@@ -13,31 +13,34 @@ use crate::http::http1::oddities::Oddity;
 use crate::observe::digest::Digest;
 use crate::origin::OriginReader;
 
-/// A coded body may be so many times longer than what is read of it decoded: some decode to nothing, without end.
+/// The maximum ratio of a body's coded length to its decoded limit: some codings decode to nothing, without end.
 const CODED: usize = 8;
 
-/// Decoded at a time: no more than 66 KB come of so many bytes in gzip, for which no room was taken yet.
+/// The number of bytes decoded at a time. In gzip they expand to 66 KB at most, which is all that is held unreserved.
 const STEP: usize = 64;
 
-/// Returns how a body with these fields is coded. Only gzip was asked for, but some servers keep one coding for all.
+/// Returns the content codings of a body with these fields. Only gzip was asked for, but some servers always use one
+/// coding.
 ///
 /// # Errors
 ///
-/// If that cannot be undone.
+/// If a coding cannot be decoded.
 pub(super) fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, FetchError> {
     let values = headers.get_all(header::CONTENT_ENCODING).iter();
     Coding::listed(values.map(|value| value.to_str().unwrap_or("?"))).map_err(failure)
 }
 
-/// Reads at most `limit` bytes of the decoded body, and marks it as cut if there were more. Holds no more than that
-/// and the decoder's window, whatever comes; if that is much, it waits for `room`.
+/// Reads at most `limit` bytes of the decoded body, and marks it as cut if there were more. Never holds more than
+/// that and
+/// the decoder's window; if that is much, it waits for a reservation in `room`.
 ///
-/// Many servers end a body with its TLS connection and leave out the alert that closes that, so that it looks cut off (RFC 9112
-/// section 9.8). Such a body is taken if it ends with a line, and told to be odd.
+/// Many servers end a body by closing the TLS connection without a close_notify alert, so that it looks truncated
+/// (RFC 9112
+/// section 9.8). Such a body is accepted if it ends with a complete line, and counted as an oddity.
 ///
 /// # Errors
 ///
-/// If the body breaks off or cannot be decoded before the limit is reached, or if more follows than the coding holds.
+/// If the body breaks off or cannot be decoded before the limit is reached, or if data follows the end of the coding.
 pub(super) async fn read(
     reader: &mut OriginReader,
     codings: &[Coding],
@@ -73,21 +76,21 @@ pub(super) async fn read(
     Ok((body, place))
 }
 
-/// Reads up to one byte more than the limit, if need be with a place in the room.
+/// Reads up to one byte more than the limit, with a reservation if the body is long.
 async fn read_all(
     incoming: &mut Incoming<'_>,
     codings: &[Coding],
     room: &Room,
 ) -> io::Result<Option<Place>> {
     let (limit, one_more) = (incoming.limit, incoming.limit.saturating_add(1));
-    // What a long file holds, with what is parsed of it.
+    // A long file's bytes, and about as much again for what is parsed of it.
     let mut needed = limit.saturating_mul(2);
     let windows: usize = codings.iter().map(|it| it.window_bytes()).sum();
     if codings.len() > 1 || windows > FREE_BYTES {
-        // From the first byte on.
+        // Windows this large are allocated with the first byte, so the reservation comes before it.
         needed = needed.saturating_add(windows);
         if codings.len() > 1 {
-            // What one coding leaves to another, at most.
+            // With chained codings, the output of one is buffered as the input of the next.
             needed = needed.saturating_add(incoming.left);
         }
     } else if incoming.read(FREE_BYTES.min(one_more)).await? {
@@ -98,21 +101,21 @@ async fn read_all(
     Ok(Some(place))
 }
 
-/// What comes of a body.
+/// A body as it arrives.
 struct Incoming<'r> {
     reader: &'r mut OriginReader,
-    /// Nothing if it comes as it is.
+    /// The decoders; `None` for a body without content coding.
     decoders: Option<Decoders>,
-    /// Came, and is not decoded yet.
+    /// Received bytes that are not decoded yet.
     part: Bytes,
-    /// How much more may come.
+    /// The number of coded bytes that may still arrive.
     left: usize,
     bytes: Vec<u8>,
     limit: usize,
 }
 
 impl Incoming<'_> {
-    /// Reads until it has so many bytes; tells whether the body ended before.
+    /// Reads until `enough` decoded bytes are there. Returns whether the body ended before that.
     async fn read(&mut self, enough: usize) -> io::Result<bool> {
         while self.bytes.len() < enough {
             if self.part.is_empty() && !self.next_part().await? {
@@ -130,6 +133,7 @@ impl Incoming<'_> {
         let Some(part) = part.map_err(|error| io::Error::other(error.details))? else {
             return Ok(false);
         };
+        // One byte beyond the limit is enough: only one chunk too many is ever received.
         if self.left == 0 {
             let detail = "the body is longer than any robots.txt is read";
             return Err(io::Error::other(detail));
@@ -146,7 +150,7 @@ impl Incoming<'_> {
         };
         let (bytes, written) = decoders.decode(coded);
         self.bytes.extend_from_slice(&bytes);
-        // Otherwise the error may only say that there is more.
+        // Beyond the limit, the error may only say that the output does not fit.
         if self.bytes.len() <= self.limit {
             written?;
         }
@@ -154,9 +158,9 @@ impl Incoming<'_> {
     }
 }
 
-/// Whether a body that its connection may have cut off can be gone by.
+/// Checks that a body whose connection may have cut it off is complete.
 fn check_ending(body: &Body, codings: &[Coding]) -> Result<(), FetchError> {
-    // What is coded says by itself whether it is whole.
+    // A content coding marks its own end, so a truncated body has failed to decode already.
     if codings.is_empty() && !body.bytes.ends_with(b"\n") && !body.bytes.ends_with(b"\r") {
         let detail = "the connection ended in the middle of a line".to_owned();
         return Err(failure(detail));

@@ -1,9 +1,12 @@
-//! Eviction: which entries stay in memory. The algorithm is S3-FIFO (Yang et al., SOSP 2023).
+//! Eviction: the choice of entries that leave memory when it is full, by S3-FIFO (Yang et al., SOSP 2023).
 //!
-//! New origins pass through a small queue; only those used again while they are in it reach the main one, where each use
-//! buys another round. One-time visitors, most of a crawl, so never push out what is used daily. Hits touch nothing but
-//! a counter in the entry itself, and all queues belong to the one task that publishes: caches that keep their order on
-//! every read, or behind a lock, would have readers wait for each other.
+//! New origins enter a small queue. Only those used again while they are in it reach the main queue, where each use
+//! buys
+//! another round. One-time visitors, most of a crawl, therefore never push out what is used daily. A hit touches
+//! nothing but
+//! a counter in the entry itself, and the queues belong to the one task that publishes: caches that keep an order on
+//! every
+//! read, or behind a lock, make readers wait for each other.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher;
@@ -14,15 +17,15 @@ use super::snapshots::Published;
 
 /// The small queue's share of the memory, in percent.
 const SMALL_PERCENT: usize = 10;
-/// So many places of entries that are gone are left where they are.
+/// The number of stale queue places that are tolerated before they are removed.
 const SPARE_PLACES: usize = 1000;
 
-/// The order in which entries go when memory runs out.
+/// The order in which entries are evicted.
 pub(super) struct Memory {
     limit_bytes: usize,
     small: VecDeque<Resource>,
     main: VecDeque<Resource>,
-    /// Hashes of origins that left the small queue unused: if they come back soon, that was wrong.
+    /// Hashes of origins that left the small queue unused. Those that return soon were evicted too early.
     ghosts: VecDeque<u32>,
     ghost_set: HashSet<u32>,
     hasher: foldhash::fast::RandomState,
@@ -45,12 +48,12 @@ impl Memory {
         self.limit_bytes
     }
 
-    /// Entries may hold so much from now on; [`shrink`](Self::shrink) makes it true.
+    /// Sets the memory limit; [`shrink`](Self::shrink) enforces it.
     pub(super) fn set_limit(&mut self, limit_bytes: usize) {
         self.limit_bytes = limit_bytes;
     }
 
-    /// Takes in what was published for the first time.
+    /// Adds an entry that was published for the first time.
     pub(super) fn enter(&mut self, published: &Published, resource: &Resource) {
         let ghost = self.ghost(resource);
         if self.ghost_set.remove(&ghost) {
@@ -61,7 +64,7 @@ impl Memory {
         }
     }
 
-    /// Withdraws what is least worth keeping until the rest fits, and tells of each.
+    /// Evicts entries until the rest fits, and calls `withdrawn` for each.
     pub(super) fn shrink(
         &mut self,
         published: &Published,
@@ -83,7 +86,7 @@ impl Memory {
         }
     }
 
-    /// Gives every entry one place: those that were forgotten left theirs behind, and got another if they came back.
+    /// Leaves one place for each entry: a removed entry leaves a stale place, and gets a second one if it returns.
     fn tidy(&mut self, published: &Published) {
         let mut placed = HashSet::new();
         let mut keeps = |resource: &Resource| {
@@ -93,7 +96,7 @@ impl Memory {
         self.main.retain(&mut keeps);
     }
 
-    /// Lets the oldest of the small queue go, or move up; whether there was one.
+    /// Evicts the oldest entry of the small queue, or promotes it. Returns whether there was one.
     fn shrink_small(
         &mut self,
         published: &Published,
@@ -118,7 +121,7 @@ impl Memory {
         true
     }
 
-    /// Lets the oldest of the main queue go, or go round again; whether there was one.
+    /// Evicts the oldest entry of the main queue, or sends it round again. Returns whether there was one.
     fn shrink_main(
         &mut self,
         published: &Published,

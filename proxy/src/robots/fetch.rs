@@ -1,4 +1,4 @@
-//! Fetches robots.txt and the documents beside it, and follows redirects, within one deadline.
+//! Fetches robots.txt and the documents next to it, following redirects, within one deadline.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -24,28 +24,28 @@ use crate::observe::traces::Traces;
 use crate::origin::{OriginReader, Upstream};
 use crate::signing::SignedBy;
 
-/// A longer `Location` is not followed.
+/// The maximum length of a `Location` that is followed.
 const MAX_URI_BYTES: usize = 8 * 1024;
 
-/// As whom something is fetched.
+/// The identity under which a document is fetched.
 #[derive(Clone, Debug, Default)]
 pub struct FetchAs {
-    /// By this `User-Agent`, if not by the usual one.
+    /// The `User-Agent`, if not the usual one.
     pub user_agent: Option<Arc<str>>,
-    /// With a signature, if with one.
+    /// The key that signs the request, if any.
     pub(crate) signed_by: Option<SignedBy>,
-    /// From this address, if not from everybody's.
+    /// The address that it is sent from, if not the default.
     pub source: Option<IpAddr>,
-    /// The proxies that the request has come by for which it is fetched.
+    /// The proxies that the causing request passed through.
     pub(crate) via: Option<Arc<[u8]>>,
-    /// Who named its host.
+    /// Who chose the host.
     pub(crate) chosen: ChosenBy,
-    /// No request waits for it.
+    /// Whether no request waits for this fetch.
     pub(crate) is_refetch: bool,
 }
 
 impl FetchAs {
-    /// What counts of what is known for whom it is fetched.
+    /// Returns the view of a snapshot that applies to this identity.
     pub(super) fn told(&self, snapshot: &Arc<Snapshot>) -> Arc<Snapshot> {
         match self.signed_by {
             Some(_) => snapshot.to_signers(),
@@ -54,9 +54,9 @@ impl FetchAs {
     }
 }
 
-/// Fetches robots.txt files: over HTTP, or in tests from a script.
+/// Fetches robots.txt files: over HTTP, or from a script in tests.
 pub trait Fetch: Send + Sync + 'static {
-    /// Fetches one, as whom it is told; always comes to an end, and in bounded time.
+    /// Fetches one document, as `fetch_as`. Always ends, and in bounded time.
     fn fetch(
         &self,
         request: FetchRequest,
@@ -64,12 +64,12 @@ pub trait Fetch: Send + Sync + 'static {
     ) -> impl Future<Output = Fetched> + Send;
 }
 
-/// What a fetch brought.
+/// The result of a fetch.
 #[derive(Debug)]
 pub struct Fetched {
-    /// How it ended.
+    /// The outcome, from the first request to the last redirect's answer.
     pub outcome: FetchOutcome,
-    /// What its file holds of the room, to be dropped when that is counted.
+    /// The memory reserved for its body, to be released once the body is counted as an entry.
     pub(super) place: Option<Place>,
 }
 
@@ -82,18 +82,20 @@ impl From<FetchOutcome> for Fetched {
     }
 }
 
-/// How robots.txt is fetched; part of `[robots]` and `[upstream]`.
+/// The configuration of fetches; part of `[robots]` and `[upstream]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchOptions {
-    /// The `User-Agent` field of fetches that nobody has made by another. Default: `wayleave/` and the version.
+    /// The `User-Agent` of fetches that no crawler gives another one. Default: `wayleave/` and the version.
     pub user_agent: String,
-    /// For one fetch from the first look-up to the last byte, all redirects together. Default: 10 s.
+    /// The timeout of a fetch, from the first look-up to the last byte, including all redirects. Default: 10 s.
     pub timeout: Duration,
-    /// Redirects followed; one more, and the file counts as unavailable. Default: 5 (RFC 9309, 2.3.1.2).
+    /// The maximum number of redirects; after one more, the file counts as unavailable. Default: 5 (RFC 9309,
+    /// 2.3.1.2).
     pub max_redirects: usize,
-    /// What is read of a body after decoding, in bytes. Default: 500 KiB (RFC 9309, 2.5).
+    /// The maximum number of bytes read of a body, after decoding. Default: 500 KiB (RFC 9309, 2.5).
     pub max_size: usize,
-    /// What long files may hold while they are fetched, in bytes. Default: 32 MiB, the share of 256 MiB.
+    /// The maximum number of bytes that long files hold while they are fetched. Default: 32 MiB, their share of 256
+    /// MiB.
     pub memory: usize,
 }
 
@@ -109,8 +111,9 @@ impl Default for FetchOptions {
     }
 }
 
-/// Fetches over HTTP/1.1, or HTTP/2 where nothing else is spoken, each time on a connection of its own: an origin is
-/// asked once a day. The request that waits for the answer can have the connection then.
+/// Fetches over HTTP/1.1, or HTTP/2 where that is all an origin speaks, on a new connection each time: an origin is
+/// asked
+/// once a day. Afterwards the connection is left to the request that waits for the answer.
 pub struct HttpFetch {
     pub(super) upstream: Arc<Upstream>,
     pub(super) options: FetchOptions,
@@ -132,21 +135,22 @@ impl std::fmt::Debug for HttpFetch {
     }
 }
 
-/// Where a fetch has got to.
+/// The state of a fetch that follows redirects.
 struct Way {
     redirects: Vec<Hop>,
     uri: String,
-    /// Who named the host of `uri`.
+    /// Who chose the host of `uri`.
     chosen: ChosenBy,
     place: Option<Place>,
 }
 
 impl HttpFetch {
-    /// Fetches by `options` from `upstream`.
+    /// Returns a fetcher that uses `upstream`.
     pub(crate) fn new(upstream: Arc<Upstream>, options: FetchOptions, clock: Clock) -> Self {
         Self {
             upstream,
-            // A long file may come slowly, but not for as long as others can wait.
+            // A long file may arrive slowly, but others that wait for memory give up after the timeout: a tenth of it
+            // must do.
             room: Room::new(options.memory, options.timeout / 10),
             options,
             gate: OnceLock::new(),
@@ -156,27 +160,27 @@ impl HttpFetch {
         }
     }
 
-    /// The same, but each fetch is also sent as a span.
+    /// Returns the same fetcher, which also exports each fetch as a span.
     pub(crate) fn traced(mut self, traces: Option<Arc<Traces>>) -> Self {
         self.traces = traces;
         self
     }
 
-    /// The same for a proxy that signs requests of some crawlers.
+    /// Returns the same fetcher for a proxy that signs requests of some crawlers.
     pub(crate) fn beside_signatures(mut self, signs: bool) -> Self {
         self.signs = signs;
         self
     }
 
-    /// Whether it fetches by this way to origins.
+    /// Returns whether it uses this upstream.
     #[cfg(test)]
     pub(crate) fn is_by(&self, upstream: &Arc<Upstream>) -> bool {
         Arc::ptr_eq(&self.upstream, upstream)
     }
 
-    /// From now on redirects pass `gate`.
+    /// Checks redirects with `gate` from now on.
     pub(crate) fn follow_by(&self, gate: Gate) {
-        // There is one for the life of the process, whose parts are made after this.
+        // There is one gate for the life of the process.
         let _ = self.gate.set(gate);
     }
 
@@ -193,7 +197,8 @@ impl HttpFetch {
                 .as_ref()
                 .filter(|validators| validators.uri == way.uri);
             let asking = self.ask(&target, validators, fetch_as, way.chosen);
-            // The robots.txt of where crawlers go. All else is where somebody else has sent us.
+            // Only a robots.txt where the crawler itself went needs no check: every other host was named by somebody
+            // else.
             let is_crawlers = way.chosen == ChosenBy::Crawler && request.resource.is_robots_txt();
             let mut exchange = if is_crawlers {
                 asking.await?
@@ -231,7 +236,7 @@ impl HttpFetch {
         }
     }
 
-    /// Reads what counts of a response that is not a redirect to follow.
+    /// Reads the parts of a final response that count.
     async fn finish(
         &self,
         status: u16,
@@ -242,7 +247,7 @@ impl HttpFetch {
         if status == 304 && is_conditional {
             return Ok((Ending::NotModified(kept), None));
         }
-        // The bodies of other answers say nothing to a crawler.
+        // The body of another response has no meaning in a robots.txt fetch (RFC 9309, 2.3.1).
         let (mut body, mut place) = Default::default();
         if FetchResult::of_status(status) == FetchResult::Successful {
             let codings = body::codings(fields)?;
@@ -293,7 +298,7 @@ impl Fetch for HttpFetch {
     }
 }
 
-/// Fetches by what is there when a fetch begins, and by that to its end: what is there can be replaced.
+/// A fetcher that can be replaced. A fetch that has begun keeps the one that it began with.
 impl<F: Fetch> Fetch for Arc<ArcSwap<F>> {
     async fn fetch(&self, request: FetchRequest, fetch_as: Option<&FetchAs>) -> Fetched {
         let current = self.load_full();
@@ -301,7 +306,9 @@ impl<F: Fetch> Fetch for Arc<ArcSwap<F>> {
     }
 }
 
-/// The redirects that name where to go on (RFC 9110, 15.4): 300 leaves the choice to people, 305 and 306 are no more.
+/// Returns whether a status is a redirect to follow (RFC 9110, 15.4): 300 leaves the choice to people, 305 is
+/// deprecated
+/// and 306 unused.
 fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
@@ -325,7 +332,7 @@ fn redirect_target(from: &str, headers: &HeaderMap) -> Result<Url, FetchError> {
         return Err(bad_redirect(format!("Location with scheme {scheme}")));
     }
     target.set_fragment(None);
-    // Neither fails for a URL with a host, which http and https ones have.
+    // Neither call fails for a URL with a host, which http and https URLs have.
     let _ = target.set_username("");
     let _ = target.set_password(None);
     Ok(target)

@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, HeaderName, header};
 use wayleave_robots_txt::lifecycle::Fields;
 
-/// A longer value is not worth keeping for as long as its origin is known.
+/// The maximum length of a field value that is kept with an entry.
 const MAX_VALUE_BYTES: usize = 1024;
 
-/// Reads the fields of a response that came at `now`.
+/// Reads the fields of a response that arrived at `now`.
 pub(super) fn read(headers: &HeaderMap, now: SystemTime) -> Fields {
     let text = |name: HeaderName| joined(headers, name).map(String::into_boxed_str);
     let date = joined(headers, header::DATE).and_then(|date| httpdate::parse_http_date(&date).ok());
@@ -20,12 +20,12 @@ pub(super) fn read(headers: &HeaderMap, now: SystemTime) -> Fields {
         expires_at: joined(headers, header::EXPIRES).map(|value| expiry(&value, date, now)),
         last_modified: text(header::LAST_MODIFIED),
         retry_at: joined(headers, header::RETRY_AFTER).and_then(|value| retry(&value, date, now)),
-        // That is known to whoever knows the request.
+        // The caller sets it: it depends on whether the request was signed.
         asks_for_signature: false,
     }
 }
 
-/// All lines of a field as one value; nothing if that is not text or too long.
+/// Returns all lines of a field as one value; `None` if it is not text or too long.
 fn joined(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     let mut value = String::new();
     for line in headers.get_all(name) {
@@ -37,8 +37,9 @@ fn joined(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     (!value.is_empty() && value.len() <= MAX_VALUE_BYTES).then_some(value)
 }
 
-/// RFC 9111, 4.2.1: counted from the origin's own `Date`, whose clock both were read from. What is not a date is in the
-/// past (5.3).
+/// Returns the expiry time, counted from the origin's own `Date` because both come from the same clock (RFC 9111,
+/// 4.2.1). An
+/// invalid date is in the past (RFC 9111, 5.3).
 fn expiry(value: &str, date: Option<SystemTime>, now: SystemTime) -> SystemTime {
     match httpdate::parse_http_date(value) {
         Ok(expires) => on_our_clock(expires, date, now),
@@ -46,7 +47,7 @@ fn expiry(value: &str, date: Option<SystemTime>, now: SystemTime) -> SystemTime 
     }
 }
 
-/// RFC 9110, 10.2.3: seconds or a date.
+/// Returns the time named by a `Retry-After`, in seconds or as a date (RFC 9110, 10.2.3).
 fn retry(value: &str, date: Option<SystemTime>, now: SystemTime) -> Option<SystemTime> {
     if let Ok(seconds) = value.trim().parse::<u32>() {
         return Some(now + Duration::from_secs(seconds.into()));

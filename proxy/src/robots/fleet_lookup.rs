@@ -1,4 +1,4 @@
-//! Looking up what other nodes learned of origins that this one holds.
+//! Looks up what other nodes learned about documents that this node holds.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use wayleave_robots_txt::lifecycle::{Learned, Resource};
 use super::shared::{Adopt, Shared};
 use super::snapshots::Published;
 
-/// How many look-ups are under way at a time: a burst of changes holds up nobody who waits for a claim.
+/// The maximum number of concurrent look-ups: a burst of changes must not delay the claims that requests wait for.
 const AT_ONCE: usize = 64;
 
-/// Origins to look up, and those that are being.
+/// Queued and running look-ups.
 #[derive(Default)]
 pub(super) struct Following {
     to_look_up: VecDeque<(Resource, Adopt)>,
@@ -38,9 +38,9 @@ impl Following {
         }
     }
 
-    /// What one look-up found; `None` if there is none under way.
+    /// Waits for the next look-up to end and returns what it found; `None` if none is running.
     pub(super) async fn next(&mut self) -> Option<Option<(Resource, Learned, u64)>> {
-        // One that panics has reported it; it found nothing.
+        // A look-up that panicked was reported by the panic hook, and found nothing.
         Some(self.looking.join_next().await?.ok().flatten())
     }
 }

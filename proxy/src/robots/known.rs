@@ -1,6 +1,6 @@
 //! Lists the origins whose robots.txt is known, in memory or only on disk, for operators.
 //!
-//! No body is read from disk for this: the state of an entry follows from its times and its status.
+//! This reads no bodies from disk: the state of an entry follows from its times and its status.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -12,20 +12,20 @@ use wayleave_robots_txt::lifecycle::{Cache, Entry, Lifetimes, Resource, Snapshot
 use super::snapshots::Published;
 use super::store::Store;
 
-/// Which entries an operator wants to see.
+/// A query for entries.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
-    /// Only these.
+    /// Include only entries in this state.
     pub state: Option<State>,
-    /// List only origins that contain this text.
+    /// Include only origins that contain this text.
     pub query: String,
     /// Continue after this origin, in the order of their text.
     pub after: Option<Origin>,
-    /// Maximum number of origins.
+    /// The maximum number of origins.
     pub limit: usize,
 }
 
-/// Looks at what is on disk.
+/// A view of the entries on disk.
 pub(super) struct OnDisk {
     lifetimes: ArcSwap<Lifetimes>,
 }
@@ -45,7 +45,7 @@ impl OnDisk {
         Lifetimes::clone(&self.lifetimes.load())
     }
 
-    /// What follows from an entry, unless that is of no more use: then it is kept for the origin's history only.
+    /// Returns the snapshot of an entry, or `None` for one that only exists for its history.
     fn snapshot(
         &self,
         resource: &Resource,
@@ -59,7 +59,7 @@ impl OnDisk {
     }
 }
 
-/// Where to look.
+/// The memory and disk that are searched.
 pub(super) struct Places<'a> {
     pub(super) published: &'a Published,
     pub(super) store: &'a Store,
@@ -67,7 +67,7 @@ pub(super) struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// The known origins that `listing` asks for; see [`Robots::list`](super::Robots::list).
+    /// Lists the known origins that match `listing`; see [`RobotsCache::list`](super::RobotsCache::list).
     pub(super) fn list(&self, listing: &Listing, now: SystemTime) -> Vec<(Origin, Arc<Snapshot>)> {
         let after = listing.after.as_ref().map(Origin::to_string);
         let is_asked_for = |text: &str| {
@@ -85,6 +85,7 @@ impl Places<'_> {
         let mut found: Vec<_> = found
             .map(|(resource, snapshot)| (resource.origin().clone(), snapshot))
             .collect();
+        // Memory may hold any number of matches, but no more than `limit` of those on disk can be among the first.
         let mut missing = listing.limit;
         self.store.walk(after.as_deref(), |text, entry| {
             if is_asked_for(text)
@@ -101,7 +102,7 @@ impl Places<'_> {
         found
     }
 
-    /// How many entries are in each state; see [`Robots::count`](super::Robots::count).
+    /// Counts the entries in each state; see [`RobotsCache::count_by_state`](super::RobotsCache::count_by_state).
     pub(super) fn count(&self, now: SystemTime) -> [(State, usize); 4] {
         let Some(kept) = self.store.count() else {
             return self.published.count(now);

@@ -1,4 +1,4 @@
-//! Parsing what a fetch, the store or the fleet brought, apart from the threads that serve requests.
+//! Parses documents from a fetch, the store or the fleet, away from the threads that serve requests.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,7 +9,7 @@ use wayleave_robots_txt::lifecycle::{Entry, FetchOutcome, Learned, Lifetimes, Re
 use super::snapshots::Published;
 use crate::parsing::Parser;
 
-/// Returns what an entry of such a file says.
+/// Parses an entry of this kind.
 pub(super) async fn of(parser: &Parser, kind: Kind, entry: Entry) -> Learned {
     let bytes = body_bytes(&entry);
     parser
@@ -17,7 +17,7 @@ pub(super) async fn of(parser: &Parser, kind: Kind, entry: Entry) -> Learned {
         .await
 }
 
-/// Returns what is known after one more fetch, which ended at `now`; `before` and `known` as [`Learned::after`] has them.
+/// Returns what is known after one more fetch, which ended at `now`; for `before` and `known` see [`Learned::after`].
 pub(super) async fn after(
     parser: &Parser,
     kind: Kind,
@@ -26,7 +26,7 @@ pub(super) async fn after(
     now: SystemTime,
     lifetimes: Lifetimes,
 ) -> Learned {
-    // It may have confirmed the body that was there, which is parsed if nobody has.
+    // A 304 may confirm the earlier body, which is parsed now if it was not before.
     let bytes = outcome.body().map_or(0, |body| body.bytes.len()) + body_bytes(&before);
     let learn = move || {
         let before = (&before, known.as_deref());
@@ -35,7 +35,7 @@ pub(super) async fn after(
     parser.parse(bytes, learn).await
 }
 
-/// Returns what the entries say that were read of the store, unless that is published.
+/// Parses entries read from the store, except those whose body is published already.
 pub(super) async fn all(
     parser: &Parser,
     loaded: Vec<(Resource, Option<Entry>)>,
@@ -54,7 +54,7 @@ pub(super) async fn all(
         .await
 }
 
-/// Returns how long the body is that an entry's answer has.
+/// Returns the length of the body of an entry's answer.
 fn body_bytes(entry: &Entry) -> usize {
     let body = entry.answer.as_ref().and_then(|facts| facts.outcome.body());
     body.map_or(0, |body| body.bytes.len())

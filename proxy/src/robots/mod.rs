@@ -1,10 +1,16 @@
-//! The cache of every origin's robots.txt, and of the documents beside it that speak of the use of content.
+//! The cache of every origin's robots.txt, and of the documents next to it that express preferences on the use of
+//! content.
 //!
-//! A [`Robots`] is a handle. Both kinds are a [`Resource`], and have one lifecycle. What is known of one is a [`Snapshot`] behind an atomic pointer in one concurrent
-//! map (`snapshots`): reading it takes no lock and waits for nobody. What is not known, or too old to go by, is asked
-//! for: one task (`refresh`) owns the lifecycle of all entries, starts at most one fetch per origin however many wait
-//! for it, and publishes what it brings. Facts go to the store on disk and come back from there when an origin that was
-//! let go of (`eviction`), or known before a restart, is wanted again.
+//! A [`RobotsCache`] is a handle. Both kinds of document are a [`Resource`] with the same lifecycle. The current
+//! state of each
+//! is a [`Snapshot`] behind an atomic pointer in one concurrent map (`snapshots`), so that reads neither lock nor
+//! wait. Whatever
+//! is missing or too old is requested from one task (`refresh`), which owns the lifecycle of all entries, starts at
+//! most one
+//! fetch per document however many requests wait for it, and publishes the result. Entries are also saved in the
+//! store on
+//! disk, and read from there when a document that was evicted (`eviction`), or known before a restart, is requested
+//! again.
 
 mod behalf;
 mod body;
@@ -58,21 +64,21 @@ use snapshots::Published;
 pub(crate) use store::is_caught;
 pub use store::{Store, StoreError, StoreOptions, Version};
 
-/// How many messages may lie before the refresh task until senders wait.
+/// The number of messages to the refresh task that are queued before senders wait.
 const EVENTS: usize = 4096;
-/// Those who wait stay this much longer than a fetch may take, to hear of its failure.
+/// The extra time that a request waits beyond the fetch timeout, so that it learns why the fetch failed.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How robots.txt files are kept; part of `[robots]`.
+/// The configuration of the cache; part of `[robots]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How long answers serve.
+    /// The time that answers may be used.
     pub lifetimes: Lifetimes,
-    /// How many fetches may be under way.
+    /// The limits on concurrent fetches.
     pub bounds: FetchBounds,
-    /// How long a request waits for robots.txt; the fetcher's own timeout. Default: 10 s.
+    /// The time that a request waits for robots.txt; also the timeout of a fetch. Default: 10 s.
     pub fetch_timeout: Duration,
-    /// What entries may hold in memory, in bytes. Default: 256 MiB; the proxy gives them their share of `robots.memory`.
+    /// The memory limit of entries, in bytes. Default: 256 MiB; the proxy sets their share of `robots.memory`.
     pub memory: usize,
 }
 
@@ -97,7 +103,7 @@ impl Options {
     }
 }
 
-/// Keeps robots.txt at hand. Cheap to clone; the task behind it ends when the last clone is gone.
+/// A handle to the cache. Cheap to clone; the task behind it ends when the last clone is dropped.
 #[derive(Clone)]
 pub struct Robots {
     published: Arc<Published>,
@@ -119,31 +125,31 @@ impl fmt::Debug for Robots {
     }
 }
 
-/// What is known of an origin, and the moment for which that was found good enough to go by.
+/// A cached document, and the moment at which it was found usable.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// What is known.
+    /// The state of the document.
     pub snapshot: Arc<Snapshot>,
-    /// The moment.
+    /// The moment of the check.
     pub at: SystemTime,
 }
 
 impl Known {
-    /// What the origin's robots.txt says at that moment.
+    /// Returns the rules of robots.txt at that moment.
     pub fn access(&self) -> &AccessResult {
         self.snapshot.access(self.at)
     }
 
-    /// What a document beside robots.txt says at that moment, if there is one.
+    /// Returns the document next to robots.txt at that moment, if there is one.
     pub fn document(&self) -> Option<&Arc<Document>> {
         self.snapshot.document(self.at)
     }
 }
 
-/// Robots.txt did not come in time: nothing is known to go by.
+/// The error of a robots.txt that was not fetched in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// When it may be known.
+    /// The time until it may be there.
     pub retry_after: Duration,
 }
 
@@ -155,21 +161,21 @@ impl fmt::Display for Pending {
 
 impl std::error::Error for Pending {}
 
-/// Everything that is known of one resource, for operators.
+/// Everything known of one document, for operators.
 #[derive(Clone, Debug)]
 pub struct Inspection {
-    /// What is gone by, if it is in memory.
+    /// The snapshot in memory, if there is one.
     pub snapshot: Option<Arc<Snapshot>>,
-    /// What that follows from: the last answer with its body, the failures since.
+    /// The stored entry: the last answer with its body, and the failures since.
     pub entry: Entry,
-    /// What it said before, oldest first, the last answer included.
+    /// All versions, oldest first, the last answer included.
     pub history: Vec<Version>,
     /// Whether a fetch is in progress.
     pub is_fetching: bool,
 }
 
 impl Robots {
-    /// Starts to keep what `fetch` brings. The task that does it ends after the last handle, or when told to
+    /// Starts the task that keeps what `fetch` returns. It ends after the last handle is dropped, or by
     /// [`close`](Self::close).
     pub fn start<F: Fetch>(
         fetch: F,
@@ -182,7 +188,7 @@ impl Robots {
         Self::start_in(fetch, store, options, around)
     }
 
-    /// As [`start`](Self::start), in a fleet.
+    /// As [`start`](Self::start), for a node of a fleet.
     pub fn start_in<F: Fetch>(
         fetch: F,
         store: Store,
@@ -219,18 +225,20 @@ impl Robots {
         (robots, tokio::spawn(refresh.run()))
     }
 
-    /// What is known of a resource, such as an origin's robots.txt. Returns at once if that may be gone by; otherwise waits until it has been
-    /// fetched, at most a little longer than one fetch may take. While the fetch waits for its turn, a copy that was good so
-    /// far serves. Leaving early does not end a fetch that has begun.
+    /// Returns a document, such as an origin's robots.txt. Returns at once if the cached copy may be used; otherwise
+    /// waits for a
+    /// fetch, a little longer than one may take at most. While that fetch has to wait in the queue, a copy that was
+    /// valid so far
+    /// is returned. Dropping the future does not cancel a fetch that has begun.
     ///
     /// # Errors
     ///
-    /// If the fetch has not ended in time, as when too many are under way.
+    /// If the fetch has not ended in time, such as when too many are in progress.
     pub async fn find(&self, resource: impl Into<Resource>) -> Result<Known, Pending> {
         self.find_for(resource, Behalf::default()).await
     }
 
-    /// As [`find`](Self::find), on somebody's behalf; what a fetch brings is for all.
+    /// As [`find`](Self::find), for a certain requester. The result of a fetch is shared by all.
     ///
     /// # Errors
     ///
@@ -246,12 +254,13 @@ impl Robots {
         }
         let mut brought = self.ask_for(&resource, behalf).await?;
         if !behalf.may_go_by(&brought.snapshot) {
-            // It came of a fetch without a signature that was under way already.
+            // The answer came from an unsigned fetch that was in progress already.
             brought = self.ask_for(&resource, behalf).await?;
         }
-        match behalf.may_go_by(&brought.snapshot) {
-            true => Ok(brought),
-            false => Err(self.pending()),
+        if behalf.may_go_by(&brought.snapshot) {
+            Ok(brought)
+        } else {
+            Err(self.pending())
         }
     }
 
@@ -262,12 +271,12 @@ impl Robots {
         Ok(Known { snapshot, at })
     }
 
-    /// What is known of a resource, such as an origin's robots.txt, if that may be gone by now. Never waits.
+    /// Returns the cached copy of a document if it may be used now. Never waits.
     pub fn at_hand(&self, resource: impl Into<Resource>) -> Option<Known> {
         self.look_up(&resource.into(), None)
     }
 
-    /// As [`at_hand`](Self::at_hand), on somebody's behalf.
+    /// As [`cached`](Self::cached), for a certain requester.
     pub fn at_hand_for(&self, resource: impl Into<Resource>, behalf: Behalf<'_>) -> Option<Known> {
         self.look_up(&resource.into(), Some(behalf))
     }
@@ -290,46 +299,45 @@ impl Robots {
         Some(Known { snapshot, at })
     }
 
-    /// Decides by what is `known` of `origin`. What that adds to the file, indexes above all, counts for the memory's bound.
+    /// Runs `decide`, and counts the memory that it adds to the rules of `origin`, above all indexes.
     pub fn counting<T>(&self, origin: &Origin, known: &Known, decide: impl FnOnce() -> T) -> T {
         let before = known.snapshot.heap_bytes();
         let decided = decide();
         if known.snapshot.heap_bytes() > before && self.published.recount(&origin.into()) {
-            // If too many events wait, one of them brings the memory in order.
+            // If the channel is full, one of the messages in it leads to the same check.
             let _ = self.events.try_send(Event::Grown);
         }
         decided
     }
 
-    /// Fetches a resource anew and returns what is known then.
+    /// Fetches a document now, and returns the result.
     ///
     /// # Errors
     ///
-    /// If the fetch has not ended in time. It goes on.
+    /// If the fetch has not ended in time. It continues.
     pub async fn refresh(&self, resource: impl Into<Resource>) -> Result<Arc<Snapshot>, Pending> {
         let resource = resource.into();
         let refresh = |reply| Event::Refresh(resource, reply);
         self.ask_in_time(refresh).await
     }
 
-    /// Forgets what is known of a resource, in memory and in the store; whether there was anything. What it said before
-    /// stays in its history.
+    /// Forgets a document, in memory and in the store. Returns whether there was anything. Its history is kept.
     pub async fn forget(&self, resource: impl Into<Resource>) -> bool {
         let resource = resource.into();
         let was_kept = self.store.load(&resource).await.is_some();
-        // First: whoever fetches it then does so for all.
+        // Before the local entry: a node that fetches it from now on shares the result with all.
         self.shared.forget(&resource).await;
         let forget = |reply| Event::Forget(resource, reply);
         let was_at_hand = self.ask(forget).await.unwrap_or(false);
         was_kept || was_at_hand
     }
 
-    /// The documents beside an origin's robots.txt that are kept, in the order of their URLs.
+    /// Returns the stored documents next to an origin's robots.txt, in the order of their URLs.
     pub async fn beside(&self, origin: &Origin) -> Vec<Resource> {
         self.store.beside(origin).await
     }
 
-    /// Everything that is known of a resource, in memory and in the store. Does not count as a use.
+    /// Returns everything known of a document, in memory and in the store. Does not count as a use.
     pub async fn inspect(&self, resource: impl Into<Resource>) -> Option<Inspection> {
         let resource = resource.into();
         let snapshot = self.published.snapshot(&resource);
@@ -347,14 +355,16 @@ impl Robots {
         })
     }
 
-    /// The known origins that `listing` asks for, in the order of their text, with what is known of them; the rules of those
-    /// that are on disk only are left out. May look at all entries. Blocks.
+    /// Returns the known origins that match `listing`, in the order of their text, with their snapshots; without the
+    /// rules of
+    /// those that are only on disk. May read all entries. Blocks.
     pub fn list(&self, listing: &Listing) -> Vec<(Origin, Arc<Snapshot>)> {
         self.places().list(listing, self.clock.now())
     }
 
-    /// How many entries that the store keeps are in each state, in the order of [`State::ALL`]; while it fails, or has not counted
-    /// them yet, how many in memory are. Takes as long however many the store keeps. Blocks.
+    /// Counts the stored entries in each state, in the order of [`State::ALL`]; if the store has failed or has not
+    /// counted
+    /// them yet, the entries in memory. Takes the same time however many are stored. Blocks.
     pub fn count(&self) -> [(State, usize); 4] {
         self.places().count(self.clock.now())
     }
@@ -367,7 +377,7 @@ impl Robots {
         }
     }
 
-    /// Brings what the metrics say of entries up to date, as [`count`](Self::count) does. Blocks.
+    /// Updates the metrics about entries, as [`count_by_state`](Self::count_by_state) does. Blocks.
     pub fn observe(&self) {
         for (state, count) in self.count() {
             self.metrics.robots_entries(state.as_str(), count);
@@ -375,27 +385,28 @@ impl Robots {
         self.metrics.robots_cache_bytes(self.memory_bytes());
     }
 
-    /// What the entries in memory cost, in bytes.
+    /// Returns the size of all entries in memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.published.bytes()
     }
 
-    /// Goes by other options from now on, but for their bounds of fetches under way. What is known holds at most as long as
-    /// they say; see [`Cache::change_lifetimes`]. If crawlers are others, no more fetches are made as those that were.
+    /// Applies another configuration, except for its limits on fetches. Existing entries are used no longer than it
+    /// says; see
+    /// [`Cache::change_lifetimes`]. If crawlers have changed, identities recorded for refetches are dropped.
     pub async fn reconfigure(&self, options: &Options, are_crawlers_others: bool) {
         self.set_patience(options);
         if self.on_disk.lifetimes() != options.lifetimes {
             self.on_disk.change_lifetimes(options.lifetimes.clone());
             let (store, lifetimes) = (self.store.clone(), options.lifetimes.clone());
-            // Cancelled only when the process ends.
+            // It is cancelled only when the process ends.
             let _ = tokio::task::spawn_blocking(move || store.count_by(lifetimes)).await;
         }
         let reconfigure = |reply| Event::Reconfigure(options.terms(), are_crawlers_others, reply);
-        // If the task has ended, there is nothing left to keep by them.
+        // If the task has ended, there are no entries left to apply it to.
         let _ = self.ask(reconfigure).await;
     }
 
-    /// What the handle and the task behind it go by.
+    /// Returns the settings in effect, of this handle and of the task.
     #[cfg(test)]
     pub(crate) async fn in_use(&self) -> impl fmt::Debug + PartialEq + use<> {
         let terms = self.ask(Event::Terms).await;
@@ -413,29 +424,29 @@ impl Robots {
         self.patience.store(patience, Ordering::Relaxed);
     }
 
-    /// Who they are shared with.
+    /// Returns the fleet that entries are shared with.
     pub fn fleet(&self) -> &Fleet {
         &self.shared.fleet
     }
 
-    /// Parses what origins send.
+    /// Returns the parser for documents from origins.
     pub(crate) fn parser(&self) -> &Parser {
         &self.shared.parser
     }
 
-    /// Where facts are kept.
+    /// Returns the store of entries.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// What the handle's clock shows: the time to judge snapshots by.
+    /// Returns the clock by which snapshots are judged.
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// Ends the task, once what was learned is on disk. From then on nothing new is learned.
+    /// Saves everything on disk and ends the task. Nothing new is learned afterwards.
     pub async fn close(&self) {
-        // If the task has ended already, the store writes what is left when it is dropped.
+        // If the task has ended already, the store saves the rest when it is dropped.
         let _ = self.ask(Event::Close).await;
     }
 
@@ -454,7 +465,7 @@ impl Robots {
         }
     }
 
-    /// The refresh task's answer; `None` if it has ended.
+    /// Sends a message to the refresh task and returns its reply; `None` if the task has ended.
     fn ask<T>(
         &self,
         event: impl FnOnce(oneshot::Sender<T>) -> Event,

@@ -1,7 +1,8 @@
 //! The format of entries on disk.
 //!
-//! The forms here are written by postcard, which names nothing: a field added, removed or moved is another format, and
-//! `FORMAT` in the tables' head counts them. Bodies are apart, by their digest, because many origins share one.
+//! These types are encoded by postcard, which writes no names: a field added, removed or moved is another format,
+//! whose
+//! number is `FORMAT` in `store/upkeep.rs`. Bodies are stored separately, by digest, because many origins share one.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -32,7 +33,7 @@ struct FailingRecord {
 struct FactsRecord {
     fetched_at: u64,
     redirects: Vec<(String, u16)>,
-    /// Empty for the usual one.
+    /// The URL of the last request; empty for the resource's own.
     uri: String,
     ending: EndingRecord,
 }
@@ -49,8 +50,9 @@ enum EndingRecord {
         kind: String,
         detail: String,
     },
-    /// A response that asks for a signature which its request did not have. The last: what was written before there were such is
-    /// read as it was.
+    /// A response that asks for a signature which its request did not have. It must remain the last variant, so that
+    /// older
+    /// stores decode as before.
     AsksForSignature {
         status: u16,
         fields: FieldsRecord,
@@ -74,7 +76,7 @@ struct FieldsRecord {
     retry_at: Option<u64>,
 }
 
-/// One thing that an origin said, for as long as it did.
+/// One version of a document, with the time when it was last seen.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct VersionRecord {
     pub(super) last_seen_at: u64,
@@ -82,7 +84,7 @@ pub(super) struct VersionRecord {
     pub(super) body: Option<BodyRecord>,
 }
 
-/// Milliseconds since the epoch.
+/// Returns the milliseconds since the epoch.
 pub(super) fn millis(time: SystemTime) -> u64 {
     let since_epoch = time
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -110,7 +112,7 @@ impl EntryRecord {
         }
     }
 
-    /// The body that the answer needs.
+    /// Returns the body of the answer, if it has one.
     pub(super) fn body(&self) -> Option<BodyRecord> {
         match &self.answer.as_ref()?.ending {
             EndingRecord::Response { body, .. } => *body,
@@ -118,7 +120,7 @@ impl EntryRecord {
         }
     }
 
-    /// What the answer is a version of.
+    /// Returns when the answer was seen, and the version that it belongs to.
     pub(super) fn version(&self) -> Option<(u64, VersionRecord)> {
         let answer = self.answer.as_ref()?;
         let status = match &answer.ending {
@@ -135,7 +137,7 @@ impl EntryRecord {
         Some((answer.fetched_at, version))
     }
 
-    /// When the origin was last heard of, in milliseconds.
+    /// Returns when the origin last answered or failed to, in milliseconds.
     pub(super) fn touched_at(&self) -> u64 {
         let answered_at = self.answer.as_ref().map_or(0, |answer| answer.fetched_at);
         let failed_at = self
@@ -145,7 +147,7 @@ impl EntryRecord {
         answered_at.max(failed_at)
     }
 
-    /// Moves all times, so that the origin was last heard of `at`.
+    /// Moves all times so that the origin was last contacted `at`: times from another node are relative to its clock.
     pub(super) fn move_to(&mut self, at: SystemTime) {
         let (from, to) = (self.touched_at(), millis(at));
         let failing = self.failing.iter_mut();
@@ -155,17 +157,18 @@ impl EntryRecord {
         });
         let answer = self.answer.iter_mut().flat_map(FactsRecord::times);
         for time in times.chain(answer) {
-            *time = match to >= from {
-                true => time.saturating_add(to - from),
-                false => time.saturating_sub(from - to),
+            *time = if to >= from {
+                time.saturating_add(to - from)
+            } else {
+                time.saturating_sub(from - to)
             };
         }
     }
 
-    /// The entry, its answer's body being `bytes`.
+    /// Returns the entry whose answer has the body `bytes`.
     pub(super) fn entry(self, resource: &Resource, bytes: Option<Arc<[u8]>>) -> Entry {
         let answer = self.answer.map(|answer| answer.facts(resource, bytes));
-        // Another version of this program may have taken more for an answer, such as a part of the file.
+        // Another version of this program may have accepted more as an answer, such as a truncated file.
         let answer = answer.filter(|facts| facts.outcome.result() != FetchResult::Unreachable);
         Entry {
             answer: answer.map(Arc::new),
@@ -203,7 +206,7 @@ impl FactsRecord {
         };
         let stated = fields.into_iter().flat_map(|fields| {
             let expires_at = fields.expires_at.iter_mut();
-            // What cannot be read as a date is the epoch, and stays there.
+            // The epoch stands for an invalid date, and must remain in the past.
             let expires_at = expires_at.filter(|at| **at != 0);
             expires_at.chain(fields.retry_at.iter_mut())
         });
@@ -252,7 +255,7 @@ impl EndingRecord {
                 }
             }
             Ending::RedirectLost(status) => Self::RedirectLost(*status),
-            // An entry keeps what a 304 confirmed, never the 304.
+            // An entry holds the answer that a 304 confirmed, never the 304 itself.
             Ending::NotModified(fields) => Self::Response {
                 status: 304,
                 fields: FieldsRecord::new(fields),

@@ -1,5 +1,4 @@
-//! Where a fetch goes that is not for the robots.txt of the origin a crawler asked for: who named the host, and what has to be
-//! passed first.
+//! Requests of a fetch that go where the crawler did not ask to go, and the check that they have to pass.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,20 +7,21 @@ use std::time::Duration;
 use wayleave_robots_txt::lifecycle::FetchError;
 use wayleave_robots_txt::{Kind, Target};
 
-/// Who named the host that is asked.
+/// The party that chose a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ChosenBy {
     #[default]
     Crawler,
-    /// A redirect or a robots.txt, and all before it are at internal addresses.
+    /// A redirect or a robots.txt, with only internal addresses before it.
     Internal,
-    /// A redirect or a robots.txt, and one before it is at a public address: what is internal is not for the public to name, not even where
-    /// it is open to crawlers.
+    /// A redirect or a robots.txt, with a public address before it. A public server must not send us to an internal
+    /// one, not
+    /// even to one that crawlers may use.
     Public,
 }
 
 impl ChosenBy {
-    /// Who names the next host, after one that is at a public address or not.
+    /// Returns who chooses the next host, after one whose address is public or not.
     pub(crate) fn then(self, is_public: bool) -> Self {
         match self {
             Self::Crawler | Self::Internal if !is_public => Self::Internal,
@@ -30,30 +30,32 @@ impl ChosenBy {
     }
 }
 
-/// Where a fetch goes: a redirect, a document beside robots.txt, or the robots.txt of the host that one is on.
+/// A request that somebody other than the crawler caused: a redirect, a document next to robots.txt, or the
+/// robots.txt of
+/// the host that has one.
 #[derive(Clone, Debug)]
 pub(crate) struct Redirect {
     pub(crate) target: Target,
-    /// What is fetched.
+    /// The kind of document that is fetched.
     pub(crate) kind: Kind,
-    /// It is at the origin whose document is fetched.
+    /// Whether it is at the origin whose document is fetched.
     pub(crate) is_at_home: bool,
-    /// No redirect leads there.
+    /// Whether it is the first request of the fetch, so that no redirect led there.
     pub(crate) is_first: bool,
 }
 
-/// What was answered there.
+/// The response to such a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered {
     pub(crate) status: u16,
     pub(crate) retry_after: Option<Duration>,
 }
 
-/// A request that is sent when this is awaited.
+/// The request itself, which is sent when this future is polled.
 pub(crate) type Asking<'a> =
     Pin<Box<dyn Future<Output = Result<Answered, FetchError>> + Send + 'a>>;
 
-/// What each of them has to pass: it has the request sent, or says why it is not.
+/// The check of such a request: sends it, or returns why it is not sent.
 pub(crate) type Gate = Box<
     dyn for<'a> Fn(
             Redirect,

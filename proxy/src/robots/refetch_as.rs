@@ -1,4 +1,4 @@
-//! As whom a file is fetched again that no request waits for.
+//! The identities under which files are fetched again when no request waits for them.
 
 use std::collections::HashMap;
 
@@ -6,14 +6,16 @@ use wayleave_robots_txt::lifecycle::Resource;
 
 use super::fetch::FetchAs;
 
-/// The crawlers with a key or an address of their own whose requests last caused files in memory to be fetched. Their files are
-/// fetched again with that signature and from that address: an origin that lets in nobody else would answer that there is no
-/// robots.txt.
+/// For each file in memory, the crawler with a key or an address of its own that last caused it to be fetched. The
+/// file is
+/// fetched again with that signature and from that address: an origin that admits only this crawler would answer
+/// anyone else
+/// that there is no robots.txt.
 #[derive(Default)]
 pub(super) struct RefetchAs(HashMap<Resource, FetchAs>);
 
 impl RefetchAs {
-    /// Somebody caused a fetch.
+    /// Records the identity that caused a fetch.
     pub(super) fn note(&mut self, resource: &Resource, fetch_as: &FetchAs) {
         if fetch_as.signed_by.is_none() && fetch_as.source.is_none() {
             self.0.remove(resource);
@@ -32,12 +34,12 @@ impl RefetchAs {
         known.unwrap_or_else(Self::nobody)
     }
 
-    /// What is no longer in memory.
+    /// Forgets the identity for a file that is no longer in memory.
     pub(super) fn forget(&mut self, resource: &Resource) {
         self.0.remove(resource);
     }
 
-    /// Keys and addresses may be others now.
+    /// Forgets all identities: keys and addresses may have changed.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

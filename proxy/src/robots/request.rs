@@ -1,4 +1,4 @@
-//! One request of a fetch: a connection of its own, the request, and the response's head.
+//! One request of a fetch: a new connection, the request, and the head of the response.
 
 use std::fmt::Display;
 
@@ -22,21 +22,21 @@ use crate::origin::{
 };
 use crate::signing::{Asked as Wish, FIELDS, Message, Signed, SignedBy};
 
-/// A response whose body is still to be read.
+/// A response whose body has not been read yet.
 pub(super) struct Exchange {
     pub(super) status: u16,
     pub(super) fields: HeaderMap,
     pub(super) reader: OriginReader,
-    /// It may have come from a public address.
+    /// Whether it may come from a public address.
     pub(super) is_public: bool,
-    /// It turns away a request that nobody signed, and asks for a signature.
+    /// Whether it rejects an unsigned request and asks for a signature.
     pub(super) asks_for_signature: bool,
     writer: OriginWriter,
     lease: Lease,
 }
 
 impl Exchange {
-    /// Counts what was mended, and leaves the connection to the requests that wait for this robots.txt, or come soon.
+    /// Counts the repairs, and leaves the connection to the requests that wait for this robots.txt or arrive soon.
     pub(super) fn end(self, upstream: &Upstream) {
         upstream.count(self.reader.oddities());
         if self.reader.has_ended() {
@@ -46,7 +46,7 @@ impl Exchange {
 }
 
 impl HttpFetch {
-    /// Asks for `target`, whose host was `chosen`, and reads the response's head.
+    /// Sends a request for `target` and reads the head of the response. `chosen` says who chose the host.
     pub(super) async fn ask(
         &self,
         target: &Target,
@@ -57,7 +57,7 @@ impl HttpFetch {
         let destination = Destination {
             origin: target.origin(),
             source: fetch_as.and_then(|by| by.source),
-            // Fetches have bounds of their own.
+            // The per-client limit of connections is for requests; fetches have limits of their own.
             client: None,
         };
         let mut asked = Asked {
@@ -73,11 +73,12 @@ impl HttpFetch {
         let mut exchange = self.send(&asked, destination, chosen).await?;
         asked.wish = asked.wish_of(&exchange);
         if asked.wish.is_some() {
-            // Its answer is left unread, and the connection with it.
+            // The first response is left unread, so its connection cannot be used again.
             return self.send(&asked, destination, chosen).await;
         }
         exchange.asks_for_signature = asked.is_asked_to_sign(&exchange);
-        // To a crawler that signs it might say something else. Until a request of one comes, what is known goes on.
+        // The origin may answer a signed request differently. Until a crawler that signs comes by, the earlier answer
+        // applies.
         if self.signs && fetch_as.is_some_and(|by| by.is_refetch) && exchange.asks_for_signature {
             return Err(failure(
                 FetchErrorKind::Http,
@@ -138,7 +139,7 @@ impl HttpFetch {
         })
     }
 
-    /// Asks where a fetch goes, if that passes the gate.
+    /// Sends the request if the redirect passes the check.
     pub(super) async fn pass(
         &self,
         redirect: Redirect,
@@ -161,8 +162,9 @@ impl HttpFetch {
         exchange.ok_or_else(|| failure(FetchErrorKind::Internal, "it was not asked"))
     }
 
-    /// A new connection to `destination`, and whether it may be with a public address. What is left of an earlier answer on a kept
-    /// one could be read as the origin's robots.txt.
+    /// Opens a new connection to `destination`, and returns whether it may lead to a public address. The connection
+    /// is new
+    /// because the rest of an earlier response on a pooled one could be read as the origin's robots.txt.
     async fn connect(
         &self,
         mut destination: Destination<'_>,
@@ -172,7 +174,9 @@ impl HttpFetch {
         let deadline = self.upstream.connect_deadline();
         let mut route = self.upstream.route(destination, deadline).await;
         if let Err(EgressError::OtherFamily { .. }) = route {
-            // What the crawler cannot reach is there for others: it fails with its own request, not the origin.
+            // An origin that this source address cannot reach is reachable for others: let the crawler's own request
+            // fail, not the
+            // robots.txt of all.
             destination.source = None;
             route = self.upstream.route(destination, deadline).await;
         }
@@ -190,27 +194,29 @@ impl HttpFetch {
     }
 }
 
-/// What is asked for, and how.
+/// The parameters of a request.
 struct Asked<'a> {
     target: &'a Target,
     validators: Option<&'a Validators>,
     user_agent: &'a str,
     signed_by: Option<&'a SignedBy>,
-    /// For parent proxies: one that leads back to us shows by it.
+    /// The `Via` field for parent proxies, so that one that leads back to us is noticed.
     via: Vec<u8>,
-    /// What the origin asked for in answer to the same request.
+    /// The signature that the origin asked for in its answer to the same request.
     wish: Option<Wish>,
 }
 
 impl Asked<'_> {
-    /// Whether the answer to what was not signed asks for a signature.
+    /// Returns whether the answer to an unsigned request asks for a signature.
     fn is_asked_to_sign(&self, exchange: &Exchange) -> bool {
         self.signed_by.is_none()
             && matches!(exchange.status, 401 | 403)
             && Wish::of(&pairs(&exchange.fields)).is_some()
     }
 
-    /// The signature that an answer asks for, if it can be given and was not: then the request is sent once more.
+    /// Returns the signature that an answer asks for, if the request lacked it and it can be given. The request is
+    /// then sent
+    /// again.
     fn wish_of(&self, exchange: &Exchange) -> Option<Wish> {
         let signed_by = self.signed_by?;
         if !matches!(exchange.status, 401 | 403) {
@@ -287,7 +293,7 @@ impl Asked<'_> {
     }
 }
 
-/// The proxies by which what is fetched was asked for, this one, `name`, last.
+/// Returns the `Via` value: the proxies of the causing request, and this one, called `name`, last.
 fn via(fetch_as: Option<&FetchAs>, name: &str) -> Vec<u8> {
     let before = fetch_as.and_then(|by| by.via.as_deref());
     let ours = Version::Http11.via(name);
@@ -310,7 +316,7 @@ fn egress_failure(error: &EgressError, chosen: ChosenBy) -> FetchError {
         error if error.is_prohibited() => FetchErrorKind::Prohibited,
         EgressError::OfParent { .. } => FetchErrorKind::Proxy,
         EgressError::DnsTimeout => FetchErrorKind::DnsTimeout,
-        // Where a redirect leads nowhere, the origin itself is there.
+        // The origin exists even if it redirects to a name that does not.
         error if error.is_no_such_name() && !is_redirected => FetchErrorKind::NoSuchName,
         EgressError::Dns { .. } | EgressError::DnsFailed { .. } => FetchErrorKind::Dns,
         EgressError::Prohibited { .. } | EgressError::InternalName => FetchErrorKind::Prohibited,
@@ -332,7 +338,9 @@ fn connect_failure(fault: Fault) -> FetchError {
     failure(kind, fault.details)
 }
 
-/// An origin may answer so, too, but then everything would be allowed, and this may be the parent's word alone.
+/// Fails a response that may be the parent proxy's own. An origin may send the same status, but as an answer it would
+/// allow
+/// everything on the parent's word alone.
 fn not_surely_of_origin(parent: &Parent, status: u16) -> FetchError {
     let parent = parent.authority();
     let detail = format!("the answer {status} may be that of the parent proxy {parent} itself");

@@ -1,7 +1,8 @@
-//! Room for long files while they are fetched: a share of `robots.memory`, until they are counted as entries.
+//! Memory for long files while they are fetched: a share of `robots.memory`, held until they are counted as entries.
 //!
-//! Most files are short and need none, and servers that answer slowly, or not at all, have sent little: hundreds of those
-//! may be under way. Of long files only so many are read at a time.
+//! Most files are short and need no reservation, and servers that answer slowly or not at all have sent little:
+//! hundreds of
+//! those fetches may be in progress. Only a few long files are read at a time.
 
 use std::io;
 use std::sync::Arc;
@@ -10,24 +11,27 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
-/// What is read of any body without room. Of the 3,000 most visited sites 97 % have a shorter robots.txt.
+/// The number of bytes read of any body without a reservation. Of the 3,000 most visited sites, 97 % have a shorter
+/// robots.txt.
 pub(super) const FREE_BYTES: usize = 32 << 10;
 
-/// The room, shared by all fetches.
+/// The memory shared by all fetches.
 pub(super) struct Room {
     free: Arc<Semaphore>,
     bytes: usize,
     patience: Duration,
 }
 
-/// Room that one fetch holds until this is dropped.
+/// The reservation of one fetch, released when dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     _permit: OwnedSemaphorePermit,
 }
 
 impl Room {
-    /// Of so many bytes. Who is in it for `patience` leaves as soon as it is full.
+    /// Returns a pool of this many bytes. A fetch that holds a reservation for longer than `patience` is ended once
+    /// the pool is
+    /// used up.
     pub(super) fn new(bytes: usize, patience: Duration) -> Self {
         let bytes = bytes.clamp(1, u32::MAX as usize);
         Self {
@@ -37,7 +41,7 @@ impl Room {
         }
     }
 
-    /// Waits for room for `bytes`, or for all there is if that is less. First come, first served.
+    /// Reserves `bytes`, or everything if that is less. Waiting fetches are served in order of arrival.
     pub(super) async fn take(&self, bytes: usize) -> io::Result<Place> {
         let bytes = u32::try_from(bytes.min(self.bytes)).unwrap_or(u32::MAX);
         let taken = self.free.clone().acquire_many_owned(bytes).await;
@@ -45,11 +49,11 @@ impl Room {
         taken.map(place).map_err(io::Error::other)
     }
 
-    /// Reads by `read`, which holds room.
+    /// Runs `read`, which holds a reservation.
     ///
     /// # Errors
     ///
-    /// As `read`, or if it takes long and others need the room.
+    /// If `read` fails, or takes long while others wait for the memory.
     pub(super) async fn lend<T>(&self, read: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         tokio::select! {
             biased;
@@ -62,13 +66,13 @@ impl Room {
 
     async fn is_needed(&self) {
         sleep(self.patience).await;
-        // Whoever waits takes what is left.
+        // A waiting fetch holds all remaining permits, so zero means that one waits.
         while self.free.available_permits() > 0 {
             sleep(self.patience / 10).await;
         }
     }
 
-    /// What is held, in bytes.
+    /// Returns the number of bytes that are reserved.
     #[cfg(test)]
     pub(super) fn held_bytes(&self) -> usize {
         self.bytes - self.free.available_permits()

@@ -1,4 +1,4 @@
-//! Entries that nodes of a fleet share: how they are written, who fetches, and what came of it.
+//! Entries that the nodes of a fleet share: their encoding, who fetches, and what a fetch brought.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,57 +15,60 @@ use crate::fleet::{Claimable, Fleet};
 use crate::observe::digest::Digest;
 use crate::parsing::Parser;
 
-/// zstd's own default.
+/// zstd's default compression level.
 const LEVEL: i32 = 3;
-/// More than the most that `robots.max_size` can be. A length beyond it is not one, and no memory is taken for it.
+/// The maximum length of a decoded entry, a little above the highest `robots.max_size`. A greater length is damage,
+/// and no
+/// memory is allocated for it.
 const LONGEST: usize = 65 << 20;
-/// A lease lasts for so much longer than a fetch may take: then whoever has it is gone.
+/// The time that a lease outlives the fetch timeout: a node that still holds it then is gone.
 const GRACE: Duration = Duration::from_secs(5);
-/// Times that went from node to node are right to within this.
+/// The accuracy of times that passed from node to node.
 const EXACT: Duration = Duration::from_millis(500);
 
-/// An entry with its body. The times in it are its writer's, and moved by its reader.
+/// An entry with its body. Its times are those of the writer's clock, and the reader shifts them.
 #[derive(Serialize, Deserialize)]
 struct Whole {
     entry: EntryRecord,
     body: Option<Vec<u8>>,
 }
 
-/// What an entry is needed for.
+/// The purpose of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Requests wait for it.
     Wanted,
-    /// What is known will soon be too old, or could not be confirmed the last time.
+    /// The cached copy is about to expire, or could not be revalidated the last time.
     Ahead,
-    /// An operator wants it fetched anew.
+    /// An operator asked for a fetch.
     Forced,
 }
 
-/// What of the fleet's knowledge a node goes by instead of its own.
+/// The condition for adopting the fleet's entry instead of the local one.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Adopt {
     Newer,
-    /// What was asked for after this node asked with this token, though it may have been answered before.
+    /// It was fetched by a node that claimed it after this node did with this token, even if its answer came earlier.
     After(u64),
 }
 
-/// What to do about an origin.
+/// The result of a claim.
 pub(super) enum Claim {
-    /// Go by this, which is of this version. With a lease if it is this node's own, which the fleet is told of.
+    /// Use this entry, of this version. With a lease if it is this node's own entry, which it has to share with the
+    /// fleet.
     Known(Learned, u64, Option<Lease>),
-    /// Fetch.
+    /// Fetch the document.
     Fetch(Lease),
 }
 
-/// This node is to tell the fleet what it learned.
+/// The duty to report to the fleet what was learned.
 pub(super) struct Lease {
     pub(super) token: u64,
-    /// What is known so far.
+    /// The entry before the fetch.
     pub(super) before: Entry,
 }
 
-/// The fleet, as far as entries go.
+/// The entries shared by the fleet.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) fleet: Fleet,
@@ -74,7 +77,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Whether to fetch, where this node has kept `own`.
+    /// Decides whether this node has to fetch, given its `own` stored entry.
     pub(super) async fn claim(
         &self,
         resource: &Resource,
@@ -102,7 +105,8 @@ impl Shared {
                     if let Some(learned) = usable(&entry).await {
                         return Claim::Known(learned, record.version, None);
                     }
-                    // Other nodes may let answers serve for longer.
+                    // Nodes may be configured with different lifetimes: ask for something newer than the entry that
+                    // is too old here.
                     newer_than =
                         Some(self.age(touched_at(&entry).unwrap_or(SystemTime::UNIX_EPOCH)));
                 }
@@ -123,11 +127,11 @@ impl Shared {
         }
     }
 
-    /// How long ago at most others must have learned what this node is to go by instead of fetching; `None`: whenever that was.
+    /// Returns the maximum age at which another node's entry is used instead of fetching; `None` means any age.
     fn newer_than(&self, own: &Entry, purpose: Purpose) -> Option<Duration> {
         let own_age = touched_at(own).map(|at| self.age(at));
         match purpose {
-            // What this node has on disk may be newer than what the engine says that it has.
+            // The entry on this node's disk may be newer than the one that the engine describes.
             Purpose::Wanted => {
                 let answered = own.answer.as_ref();
                 answered.map(|facts| self.age(facts.fetched_at) + 2 * EXACT)
@@ -137,7 +141,7 @@ impl Shared {
         }
     }
 
-    /// Tells the fleet what was learned, beside.
+    /// Reports what was learned to the fleet, in a task of its own.
     pub(super) fn settle(
         &self,
         resource: &Resource,
@@ -174,7 +178,7 @@ impl Shared {
         });
     }
 
-    /// Has the whole fleet forget an origin.
+    /// Makes the whole fleet forget a document.
     pub(super) async fn forget(&self, resource: &Resource) {
         let settlement = Settlement {
             origin: resource.to_string(),
@@ -191,7 +195,7 @@ impl Shared {
         self.fleet.settle(settlement).await;
     }
 
-    /// What the fleet knows, if it is to be gone by instead of what is `known`.
+    /// Returns the fleet's entry if it is to replace the `known` one.
     pub(super) async fn adoptable(
         &self,
         resource: &Resource,
@@ -200,7 +204,7 @@ impl Shared {
     ) -> Option<(Learned, u64)> {
         let record = self.fleet.record(&resource.to_string()).await?;
         if record.version < version {
-            // Somebody put it back.
+            // An engine that lost data was restored from a backup: its older entry must not replace a newer one.
             self.fleet.note_corrupt(&resource.to_string());
             return None;
         }
@@ -220,7 +224,7 @@ impl Shared {
         self.clock.now().duration_since(at).unwrap_or_default()
     }
 
-    /// A record, its times as if this node had learned it so long ago.
+    /// Decodes a record, with its times relative to this node's clock.
     fn read(&self, resource: &Resource, record: &Record) -> Option<Entry> {
         let read = read(resource, record, self.clock.now());
         if read.is_none() {
@@ -230,19 +234,19 @@ impl Shared {
     }
 }
 
-/// When an origin was last heard of.
+/// Returns when the origin last answered or failed to.
 fn touched_at(entry: &Entry) -> Option<SystemTime> {
     let answered_at = entry.answer.as_ref().map(|facts| facts.fetched_at);
     let failed_at = entry.failing.as_ref();
     answered_at.max(failed_at.map(|failing| failing.last.fetched_at))
 }
 
-/// Whether an entry was learned after what is known, or at about the same time and says something else.
+/// Returns whether an entry is newer than the known one, or about as old and different.
 fn is_newer(entry: &Entry, known: &Snapshot) -> bool {
     let Some(at) = touched_at(entry) else {
         return false;
     };
-    // That this node could not reach the origin is no reason against what another one was answered.
+    // A failure on this node does not outweigh an answer that another node got.
     let failing_since = known
         .unreachable_since()
         .filter(|_| entry.failing.is_some());
@@ -258,8 +262,9 @@ fn digest(entry: &Entry) -> Option<[u8; 32]> {
     body.digest.as_deref().copied()
 }
 
-/// Whether nodes that go by one entry need not hear of the other: it confirms it, or says that the origin cannot be reached,
-/// which each finds out when its copy is too old.
+/// Returns whether nodes with one entry can do without the other: it confirms the first, or reports that the origin
+/// is
+/// unreachable, which each node finds out by itself when its copy has expired.
 fn says_the_same(before: &Entry, after: &Entry) -> bool {
     let said = |entry: &Entry| {
         let outcome = &entry.answer.as_ref()?.outcome;

@@ -1,28 +1,30 @@
-//! Shares: who may hold how much of `robots.memory`.
+//! The shares of `robots.memory`.
 
-/// The store's, in sixteenths: what waits for the disk, what is being written, and what is at hand of its file hold one each.
+/// The store's shares, in sixteenths: one each for pending changes, the transaction in progress and the database's
+/// cache.
 const STORE: usize = 3;
-/// Long files' while they are fetched.
+/// The share of long files while they are fetched.
 const FETCHES: usize = 2;
-/// Nobody's: the gaps that the allocator cannot fill between files of all lengths. Seen in floods of unique ones.
+/// The unused share: gaps that the allocator cannot fill between files of all lengths, as seen in floods of unique
+/// files.
 const GAPS: usize = 3;
 const ALL: usize = 16;
-/// With less the store would write each file by itself.
+/// With less memory the store would write every file in a transaction of its own.
 const LEAST_OF_STORE: usize = 4 << 20;
 
 /// The shares, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// What entries may hold: [`Options::memory`](super::Options::memory).
+    /// The limit of entries: [`RobotsCacheConfig::memory`](super::RobotsCacheConfig::memory).
     pub(crate) entries: usize,
-    /// What is being fetched: [`FetchOptions::memory`](super::FetchOptions::memory).
+    /// The limit of files being fetched: [`FetchConfig::memory`](super::FetchConfig::memory).
     pub(crate) fetches: usize,
-    /// Each of the store's three: [`StoreOptions::memory`](super::StoreOptions::memory).
+    /// Each of the store's three shares: [`StoreConfig::memory`](super::StoreConfig::memory).
     pub(crate) store: usize,
 }
 
 impl Shares {
-    /// Of so many bytes. Of less than 64 MiB the store takes up to 12 MiB more than it is given.
+    /// Divides this many bytes. Below 64 MiB the store takes up to 12 MiB more than its share.
     pub(crate) fn of(memory: usize) -> Self {
         let one = memory / ALL;
         Self {

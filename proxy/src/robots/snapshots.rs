@@ -1,7 +1,8 @@
-//! The snapshots that requests read: one concurrent map, with an atomic pointer for each origin.
+//! The snapshots that requests read: a concurrent map with an atomic pointer for each document.
 //!
-//! The map is papaya's: its readers never lock and never wait for writers, nor for its growth, which it spreads over
-//! later writes. dashmap and scc lock a shard or a bucket for a read, which the writer of another origin may hold.
+//! The map is papaya's: its readers never lock, and never wait for writers or for its growth, which is spread over
+//! later
+//! writes. dashmap and scc lock a shard or bucket for a read, which the writer of another origin may hold.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -10,51 +11,53 @@ use std::time::SystemTime;
 use arc_swap::ArcSwapOption;
 use wayleave_robots_txt::lifecycle::{Resource, Snapshot, State, Use};
 
-/// What an origin costs beside a long host name and its rules: its place in the map, its snapshot, its reminder and its
-/// place in the order of eviction. 240 bytes measured by the bench `robots`, and since then a pointer in each of the four.
+/// The cost of an entry besides a long host name and its rules: its place in the map, its snapshot, its timer and its
+/// place
+/// in the eviction order. The bench `robots` measured 240 bytes; since then each of the four gained a pointer.
 const OVERHEAD_BYTES: usize = 280;
-/// Uses are counted so far and no further: enough to tell the popular from the rest.
+/// The highest use count: enough to tell popular entries from the rest.
 const MOST_USES: u8 = 3;
 
-/// The map.
+/// The map of all snapshots in memory.
 pub(super) struct Published {
     slots: papaya::HashMap<Resource, Slot, foldhash::fast::RandomState>,
     bytes: AtomicUsize,
-    /// Those of entries in the small queue of `memory`.
+    /// The part of `bytes` that belongs to entries in the small queue of `eviction`.
     small_bytes: AtomicUsize,
 }
 
-/// One origin's place in the map.
+/// The entry of one document.
 struct Slot {
-    /// `None` once it was taken off the map, which may keep the slot itself for long: papaya frees in batches.
+    /// The snapshot; `None` once removed. papaya frees in batches, so a removed entry may live on for long.
     snapshot: ArcSwapOption<Snapshot>,
-    /// The fleet's newest that this node has gone by; 0: none.
+    /// The fleet's newest version that this node has used; 0 for none.
     version: AtomicU64,
-    /// A [`Counted`].
+    /// The size that `bytes` includes, as a [`Counted`].
     counted: AtomicU32,
-    /// How often it was gone by lately, see `memory`.
+    /// The number of recent uses, for `eviction`.
     uses: AtomicU8,
-    /// Whether it was gone by since it was published.
+    /// Whether it was used since it was published.
     is_used: AtomicBool,
-    /// Whether someone was told since that another attempt is due.
+    /// Whether a reader has reported since that another fetch is due.
     is_reported: AtomicBool,
 }
 
-/// A snapshot that may be gone by.
+/// A snapshot that may be used.
 pub(super) struct AtHand {
     pub(super) snapshot: Arc<Snapshot>,
-    /// Another attempt to reach the origin is due, and this reader is the first to see it.
+    /// Whether another attempt to reach the origin is due and this reader is the first to notice.
     pub(super) is_overdue: bool,
 }
 
-/// What an entry is counted with: its bytes, and in the top bit whether it is in the small queue of `memory`. Both in one
-/// word, so that whoever changes one knows what the other was then.
+/// The size that an entry is counted with, and in the top bit whether it is in the small queue. Both share one word
+/// so that a
+/// change of one knows the other's value at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Counted(u32);
 
 impl Counted {
     const SMALL: u32 = 1 << 31;
-    /// Of a slot that was taken off the map; none in it has so few bytes.
+    /// The value of a removed entry. No entry in the map is this small.
     const GONE: Self = Self(0);
 
     fn bytes(self) -> usize {
@@ -68,7 +71,7 @@ impl Counted {
         }
     }
 
-    /// With other bytes, as many as there is room for.
+    /// Returns the same with another size, at most what fits.
     fn resized(self, bytes: usize) -> Self {
         let most = Self::SMALL - 1;
         let bytes = u32::try_from(bytes).map_or(most, |bytes| bytes.min(most));
@@ -85,7 +88,8 @@ impl Published {
         }
     }
 
-    /// What is known of `origin`, if that may be gone by at `now` by somebody who signs requests, or does not. Waits for nobody.
+    /// Returns the snapshot of `resource` if it may be used at `now` by somebody who `signs` requests or not. Never
+    /// blocks.
     pub(super) fn at_hand(
         &self,
         resource: &Resource,
@@ -111,14 +115,14 @@ impl Published {
         })
     }
 
-    /// Has the next reader report again that an attempt is due.
+    /// Makes the next reader report again that a fetch is due.
     pub(super) fn unreport(&self, resource: &Resource) {
         if let Some(slot) = self.slots.pin().get(resource) {
             slot.is_reported.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Makes `snapshot` what readers find; whoever holds the one before keeps it. Whether the origin is new.
+    /// Publishes a snapshot; readers that hold the earlier one keep it. Returns whether the document is new.
     pub(super) fn publish(&self, resource: &Resource, snapshot: &Arc<Snapshot>) -> bool {
         let bytes = size(resource, snapshot);
         let slots = self.slots.pin();
@@ -135,14 +139,14 @@ impl Published {
         false
     }
 
-    /// The same for what says nothing new: whether it was used and reported stays.
+    /// Replaces a snapshot by one with the same content: use and report flags remain.
     pub(super) fn replace(&self, resource: &Resource, snapshot: &Arc<Snapshot>) {
         if let Some(slot) = self.slots.pin().get(resource) {
             slot.snapshot.store(Some(snapshot.clone()));
         }
     }
 
-    /// Takes an origin off the map; what was known of it, if it was there.
+    /// Removes an entry and returns its snapshot.
     pub(super) fn withdraw(&self, resource: &Resource) -> Option<Arc<Snapshot>> {
         let slots = self.slots.pin();
         let slot = slots.remove(resource)?;
@@ -150,8 +154,9 @@ impl Published {
         slot.snapshot.swap(None)
     }
 
-    /// Counts what decisions added to an entry since it was counted: the indexes of large groups, which may take more than
-    /// the rules they are of. Whether there was any.
+    /// Updates the size of an entry after decisions added to it: the indexes of large groups, which may take more
+    /// memory than
+    /// the rules themselves. Returns whether it grew.
     pub(super) fn recount(&self, resource: &Resource) -> bool {
         let slots = self.slots.pin();
         let Some(slot) = slots.get(resource) else {
@@ -166,12 +171,12 @@ impl Published {
         if before == Counted::GONE || after.bytes() <= before.bytes() {
             return false;
         }
-        // Added first: whoever withdraws the entry once it says so takes as much off.
+        // Added before the entry says so: a concurrent removal subtracts whatever the entry says.
         self.recounted(before, after);
         let counted = &slot.counted;
         let is_counted = counted.compare_exchange(before.0, after.0, order, order);
         if is_counted.is_err() {
-            // It was published anew since, or withdrawn, or another reader was first.
+            // It was published again or removed meanwhile, or another reader was first.
             self.recounted(after, before);
         }
         is_counted.is_ok()
@@ -194,41 +199,41 @@ impl Published {
         }
     }
 
-    /// What the entries in the small queue cost.
+    /// Returns the size of all entries in the small queue.
     pub(super) fn small_bytes(&self) -> usize {
         self.small_bytes.load(Ordering::Relaxed)
     }
 
-    /// What all entries cost.
+    /// Returns the size of all entries.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// What is known of `origin`, whether or not it may be gone by. Does not count as a use.
+    /// Returns the snapshot of a document, usable or not. Does not count as a use.
     pub(super) fn snapshot(&self, resource: &Resource) -> Option<Arc<Snapshot>> {
         self.slots.pin().get(resource)?.snapshot.load_full()
     }
 
-    /// The fleet's newest version of it that this node has gone by; 0 if there is none.
+    /// Returns the fleet's newest version that this node has used; 0 for none.
     pub(super) fn version(&self, resource: &Resource) -> u64 {
         let slots = self.slots.pin();
         let slot = slots.get(resource);
         slot.map_or(0, |slot| slot.version.load(Ordering::Relaxed))
     }
 
-    /// Notes which of the fleet's versions was published.
+    /// Records which of the fleet's versions was published.
     pub(super) fn set_version(&self, resource: &Resource, version: u64) {
         if let Some(slot) = self.slots.pin().get(resource) {
             slot.version.fetch_max(version, Ordering::Relaxed);
         }
     }
 
-    /// What is known of `origin`, and whether it was gone by since it was published.
+    /// Returns the snapshot, and whether it was used since it was published.
     pub(super) fn look(&self, resource: &Resource) -> Option<(Arc<Snapshot>, bool)> {
         let slots = self.slots.pin();
         let slot = slots.get(resource)?;
@@ -236,30 +241,33 @@ impl Published {
         Some((slot.snapshot.load_full()?, is_used))
     }
 
-    /// How often `origin` was used lately.
+    /// Returns the number of recent uses.
     pub(super) fn uses(&self, resource: &Resource) -> Option<u8> {
         let slots = self.slots.pin();
         Some(slots.get(resource)?.uses.load(Ordering::Relaxed))
     }
 
-    /// Sets how often `origin` counts as used lately.
+    /// Sets the number of recent uses.
     pub(super) fn set_uses(&self, resource: &Resource, uses: u8) {
         if let Some(slot) = self.slots.pin().get(resource) {
             slot.uses.store(uses, Ordering::Relaxed);
         }
     }
 
-    /// Notes whether an origin is in the small queue.
+    /// Records whether an entry is in the small queue.
     pub(super) fn set_small(&self, resource: &Resource, is_small: bool) {
         if let Some(slot) = self.slots.pin().get(resource) {
-            self.change(slot, |Counted(word)| match is_small {
-                true => Counted(word | Counted::SMALL),
-                false => Counted(word & !Counted::SMALL),
+            self.change(slot, |Counted(word)| {
+                if is_small {
+                    Counted(word | Counted::SMALL)
+                } else {
+                    Counted(word & !Counted::SMALL)
+                }
             });
         }
     }
 
-    /// The origins, with what is known of them, that `is_asked_for`; in no order.
+    /// Returns all entries that match, in no particular order.
     pub(super) fn select(
         &self,
         is_asked_for: impl Fn(&Resource, &Snapshot) -> bool,
@@ -272,7 +280,7 @@ impl Published {
             .collect()
     }
 
-    /// How many robots.txt files are in each state at `now`.
+    /// Counts the robots.txt files in each state at `now`.
     pub(super) fn count(&self, now: SystemTime) -> [(State, usize); 4] {
         let mut counts = State::ALL.map(|state| (state, 0));
         let slots = self.slots.pin();
@@ -287,7 +295,7 @@ impl Published {
     }
 }
 
-/// What an entry costs.
+/// Returns the size of an entry.
 #[inline]
 fn size(resource: &Resource, snapshot: &Snapshot) -> usize {
     OVERHEAD_BYTES + resource.heap_bytes() + snapshot.heap_bytes()
@@ -305,8 +313,9 @@ impl Slot {
         }
     }
 
-    /// Reads before it writes, so that readers of one popular origin share its cache line. A count lost between two
-    /// threads is not a loss.
+    /// Counts a use. Reads before it writes, so that readers of a popular origin share its cache line; a count lost
+    /// between two
+    /// threads does no harm.
     fn note_use(&self) {
         let uses = self.uses.load(Ordering::Relaxed);
         if uses < MOST_USES {

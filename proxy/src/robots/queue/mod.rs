@@ -1,5 +1,5 @@
-//! Which fetch may start: not too many at once, not too many to one host, and never so many for one client that others
-//! wait behind it. docs/design.md says who waits for whom.
+//! The queue of fetches: limits in total and per host, and fair shares among clients, so that nobody waits behind one
+//! client's many fetches. docs/design.md explains the rules.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
@@ -9,15 +9,18 @@ use wayleave_robots_txt::lifecycle::{Entry, Resource};
 use super::fetch::FetchAs;
 use crate::identity::per_client::holder;
 
-/// How many fetches may be under way.
+/// Limits on concurrent fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchBounds {
-    /// In all. Each holds a socket and at most the memory of one body. Default: 512, so that one client alone may have 224
-    /// for origins that are new to it.
+    /// The total. Each fetch holds a socket and at most the memory of one body. Default: 512, so that a single client
+    /// may have
+    /// 224 for origins that are new to it.
     pub total: usize,
-    /// To one host, over all its ports. Default: 4.
+    /// The maximum per host, across all its ports. Default: 4.
     pub per_host: usize,
-    /// Kept free for origins with a copy that was good so far, so that a storm of new ones delays no refetch. Default: 64.
+    /// The number reserved for origins whose cached copy is about to expire, so that a flood of new origins delays no
+    /// refetch.
+    /// Default: 64.
     pub reserved: usize,
 }
 
@@ -31,17 +34,18 @@ impl Default for FetchBounds {
     }
 }
 
-/// Who wants a fetch. The default is wayleave itself, which asks again before copies are too old.
+/// The crawler and client that a fetch is for. The default stands for wayleave itself, which refreshes copies in
+/// time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Asker {
     /// The crawler's name.
     crawler: String,
-    /// Whose address its request came from.
+    /// The client's address.
     client: Option<IpAddr>,
 }
 
 impl Asker {
-    /// Returns the asker of a crawler's request from `client`: all addresses of one holder are one client.
+    /// Returns the key of a crawler's request from `client`. All addresses of one network holder count as one client.
     pub(super) fn of(crawler: &str, client: Option<IpAddr>) -> Self {
         Self {
             crawler: crawler.to_owned(),
@@ -50,7 +54,7 @@ impl Asker {
     }
 }
 
-/// An origin to fetch, and what is kept of it so far.
+/// A document to fetch, and its stored entry.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) resource: Resource,
@@ -58,10 +62,10 @@ pub(super) struct Job {
     pub(super) fetch_as: FetchAs,
 }
 
-/// How an origin's last fetch went, in the order in which they come.
+/// The class of a fetch, by the result of the last one, in order of priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// It brought an answer.
+    /// It was answered.
     Good,
     /// There was none.
     New,
@@ -81,23 +85,23 @@ impl Kind {
     }
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// It counts as running until it [`ended`](Queue::ended).
+    /// Start this fetch. It counts as running until [`FetchQueue::finished`].
     Start(Job),
-    /// Nobody waits for it any more.
+    /// Give up this fetch: nobody waits for it any more.
     Drop(Resource),
 }
 
-/// Fetches that wait for their turn.
+/// The queue of fetches.
 #[derive(Debug)]
 pub(super) struct Queue {
     bounds: FetchBounds,
     waiting: HashMap<Resource, Waiting>,
-    /// By [`Kind`].
+    /// The waiting fetches, by [`Kind`].
     turns: [Turns; 3],
-    /// Waiting for another fetch to the same host to end.
+    /// Fetches that wait for another one to the same host to end.
     held: HashMap<Box<str>, VecDeque<(Asker, Resource)>>,
     running: Running,
 }
@@ -108,14 +112,15 @@ struct Waiting {
     askers: HashSet<Asker>,
 }
 
-/// The askers that wait, in the order of their turns, and what each waits for. What has started since is passed over.
+/// The keys in round-robin order, each with its waiting documents. Documents whose fetch has started are skipped
+/// later.
 #[derive(Debug, Default)]
 struct Turns {
     ring: VecDeque<Asker>,
     wanted: HashMap<Asker, VecDeque<Resource>>,
 }
 
-/// How many fetches are under way, and for whom.
+/// The number of running fetches, in total and by key, crawler and host.
 #[derive(Debug, Default)]
 struct Running {
     total: usize,
@@ -136,7 +141,7 @@ impl Queue {
         }
     }
 
-    /// Takes in a job that these want. There is at most one for each origin.
+    /// Adds a fetch wanted by these keys. A document is in the queue at most once.
     pub(super) fn push(&mut self, job: Job, askers: HashSet<Asker>) {
         let turns = &mut self.turns[Kind::of(&job.entry) as usize];
         for asker in &askers {
@@ -146,7 +151,7 @@ impl Queue {
         self.waiting.insert(resource, Waiting { job, askers });
     }
 
-    /// Another asker wants it, too, and may have its turn earlier; whether it still waits.
+    /// Adds another key to a waiting fetch, which may start earlier by that. Returns whether it still waits.
     pub(super) fn join(&mut self, resource: &Resource, asker: &Asker) -> bool {
         let Some(waiting) = self.waiting.get_mut(resource) else {
             return false;
@@ -157,13 +162,13 @@ impl Queue {
         true
     }
 
-    /// Whether a job for it has not started.
+    /// Returns whether a fetch of this document is waiting.
     pub(super) fn is_waiting(&self, resource: &Resource) -> bool {
         self.waiting.contains_key(resource)
     }
 
-    /// The next fetch that may start. One that `is_abandoned` is dropped when its turn comes, unless there is a copy to keep
-    /// good.
+    /// Returns the next action. A fetch that `is_abandoned` is given up when its turn comes, unless it refreshes a
+    /// valid copy.
     pub(super) fn next(&mut self, is_abandoned: impl Fn(&Resource) -> bool) -> Option<Next> {
         Kind::ALL
             .into_iter()
@@ -172,6 +177,7 @@ impl Queue {
 
     fn next_of(&mut self, kind: Kind, is_abandoned: &impl Fn(&Resource) -> bool) -> Option<Next> {
         let free = self.free(kind);
+        // A key whose fetches all wait for their hosts yields to the next: each key is tried once.
         for _ in 0..self.turns[kind as usize].ring.len() {
             if free == 0 {
                 return None;
@@ -187,7 +193,7 @@ impl Queue {
         None
     }
 
-    /// How many more may be under way.
+    /// Returns how many more fetches of this class may start.
     fn free(&self, kind: Kind) -> usize {
         let total = self.bounds.total.max(1);
         let most = match kind {
@@ -197,7 +203,7 @@ impl Queue {
         most.saturating_sub(self.running.total)
     }
 
-    /// The first that an asker waits for and that may start.
+    /// Returns the first of a key's fetches that may start.
     fn next_for(
         &mut self,
         asker: &Asker,
@@ -207,6 +213,7 @@ impl Queue {
         loop {
             let wanted = self.turns[kind as usize].wanted.get_mut(asker)?;
             let resource = wanted.pop_front()?;
+            // Another key's turn has started it already.
             if !self.waiting.contains_key(&resource) {
                 continue;
             }
@@ -215,6 +222,7 @@ impl Queue {
                 self.release(resource.origin().host());
                 return Some(Next::Drop(resource));
             }
+            // It returns to the front of its key's queue when a fetch to the host ends.
             if self.running.at_host(resource.origin().host()) >= self.bounds.per_host.max(1) {
                 let held = self
                     .held
@@ -229,18 +237,19 @@ impl Queue {
         }
     }
 
-    /// A fetch that was started has ended.
+    /// Records that a running fetch has ended.
     pub(super) fn ended(&mut self, resource: &Resource) {
         self.running.end(resource);
         self.release(resource.origin().host());
     }
 
-    /// Lets the next one go on that waits for a host.
+    /// Makes the next fetch that waits for this host eligible again.
     fn release(&mut self, host: &str) {
         let Some(held) = self.held.get_mut(host) else {
             return;
         };
         let waiting = &self.waiting;
+        // Fetches that another key has started meanwhile are skipped, or the host's turn would be lost.
         let released = std::iter::from_fn(|| held.pop_front())
             .find_map(|(asker, resource)| Some((asker, waiting.get(&resource)?)));
         if let Some((asker, waiting)) = released {
@@ -269,7 +278,7 @@ impl Turns {
         self.wanted.entry(asker.clone()).or_default()
     }
 
-    /// An asker's turn was; it has another if it wants more.
+    /// Ends a key's turn. It gets another one if more of its documents wait.
     fn put_back(&mut self, asker: Asker) {
         match self.wanted.get(&asker) {
             Some(wanted) if !wanted.is_empty() => self.ring.push_back(asker),
@@ -279,8 +288,10 @@ impl Turns {
 }
 
 impl Running {
-    /// Whether an asker may have one more where so many are free: a client holds fewer than are left for others, all
-    /// clients of a crawler together fewer than twice as many. So whoever comes finds room, and those who want much get
+    /// Returns whether a key may have one more fetch while `free` are left: a client holds fewer than are left for
+    /// others, and
+    /// all clients of a crawler together fewer than twice as many. Newcomers therefore always find room, and heavy
+    /// users get
     /// equal shares.
     fn is_within_share(&self, asker: &Asker, free: usize) -> bool {
         let of_crawler = self.by_crawler.get(&asker.crawler).copied();

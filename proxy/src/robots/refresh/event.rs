@@ -1,4 +1,4 @@
-//! What the task is asked for.
+//! The messages to the refresh task.
 
 use std::sync::Arc;
 
@@ -9,30 +9,31 @@ use super::surroundings::Terms;
 use crate::robots::fetch::FetchAs;
 use crate::robots::queue::Asker;
 
-/// What the handle asks of the task.
+/// A message from a cache handle to the task.
 pub(crate) enum Event {
-    /// A request cannot go on without this origin's robots.txt.
+    /// A request cannot go on without this document.
     Wanted(Resource, Wish, oneshot::Sender<Arc<Snapshot>>),
-    /// A request went on with what is known, but another attempt to reach the origin is due: as whom, if somebody asked.
+    /// A request used the cached copy, but another attempt to reach the origin is due; with the identity to fetch as,
+    /// if any.
     Overdue(Resource, Option<FetchAs>),
-    /// What is known of an origin takes more memory than when it was published.
+    /// The rules of an entry take more memory than when it was published.
     Grown,
-    /// An operator wants it fetched anew.
+    /// An operator wants the document fetched now.
     Refresh(Resource, oneshot::Sender<Arc<Snapshot>>),
-    /// An operator wants it forgotten; whether it was in memory.
+    /// An operator wants the document forgotten. The reply says whether it was in memory.
     Forget(Resource, oneshot::Sender<bool>),
-    /// Whether a fetch is in progress.
+    /// Asks whether a fetch is in progress.
     IsFetching(Resource, oneshot::Sender<bool>),
-    /// The configuration was read again, and whether it says anything else of crawlers.
+    /// The configuration was reloaded; the flag says whether crawlers or their keys changed.
     Reconfigure(Terms, bool, oneshot::Sender<()>),
-    /// How the task works.
+    /// Asks for the settings in effect.
     #[cfg(test)]
     Terms(oneshot::Sender<Terms>),
-    /// The last event: what is known is to be on disk when this is answered.
+    /// The last message. It is answered once everything learned is on disk.
     Close(oneshot::Sender<()>),
 }
 
-/// On whose behalf a request waits.
+/// A waiting request's share and identity.
 pub(crate) struct Wish {
     pub(crate) asker: Asker,
     pub(crate) fetch_as: FetchAs,

@@ -1,5 +1,6 @@
-//! Fetches that are under way, each in a task of its own, which also has what it brings parsed: files may be long, and the task
-//! that owns the cache has every origin to look after.
+//! Running fetches, each in its own task, which also parses the result: files may be long, and the refresh task has
+//! every
+//! origin to look after.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::robots::queue::Job;
 use crate::robots::room::Place;
 use crate::robots::shared::{Claim, Lease, Purpose, Shared};
 
-/// The fetches under way.
+/// The running fetches.
 pub(super) struct Fetches<F> {
     fetch: Arc<F>,
     clock: Clock,
@@ -31,13 +32,13 @@ pub(super) struct Fetches<F> {
     jobs: HashMap<Id, Job>,
 }
 
-/// What a fetch brought, or the fleet knew.
+/// The result of a fetch, or the fleet's entry.
 pub(super) struct Brought {
     pub(super) learned: Learned,
     pub(super) place: Option<Place>,
-    /// The fleet's version of it; 0: it has none.
+    /// The fleet's version of it; 0 for none.
     pub(super) version: u64,
-    /// If the fleet is to hear of it.
+    /// The lease, if the result has to be reported to the fleet.
     pub(super) lease: Option<Lease>,
 }
 
@@ -64,7 +65,8 @@ impl<F: Fetch> Fetches<F> {
         }
     }
 
-    /// Asks the fleet, and fetches if nobody else does. `known` is gone by meanwhile.
+    /// Starts a task that claims the document in the fleet, and fetches it if no other node does. Until it ends,
+    /// `known` applies.
     pub(super) fn start(
         &mut self,
         job: Job,
@@ -75,7 +77,7 @@ impl<F: Fetch> Fetches<F> {
         let (resource, own) = (job.resource.clone(), job.entry.clone());
         let mut fetch_as = job.fetch_as.clone();
         let answer = own.answer.as_ref();
-        // What was said to those who do not sign may be said to them again.
+        // The entry is an answer to an unsigned request, so an unsigned refetch can only confirm or replace it.
         fetch_as.is_refetch &= !answer.is_some_and(|facts| facts.outcome.asks_for_signature());
         let (fetch, clock) = (self.fetch.clone(), self.clock);
         let (metrics, shared) = (self.metrics.clone(), self.shared.clone());
@@ -111,8 +113,9 @@ impl<F: Fetch> Fetches<F> {
         self.jobs.insert(task.id(), job);
     }
 
-    /// The next that ends, and what it brought; `None` if none is under way. A fetch that panicked still ends, or its origin
-    /// would wait forever. Giving the wait up loses nothing.
+    /// Waits for the next fetch to end; `None` if none is running. A fetch that panics ends too, or its origin would
+    /// wait
+    /// forever. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<(Job, Result<Brought, FetchOutcome>)> {
         let ended = self.tasks.join_next_with_id().await?;
         let (id, brought) = match ended {

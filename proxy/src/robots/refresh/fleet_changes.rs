@@ -1,4 +1,4 @@
-//! What other nodes of the fleet noted, and what is looked up for it.
+//! Changes reported by other nodes of the fleet.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::Refresh;
 use crate::fleet;
 
 impl<F: Fetch> Refresh<F> {
-    /// Another node noted something. What is only in the store is asked about when it is wanted.
+    /// Handles a change. Documents that are only in the store are looked up when they are requested.
     pub(super) fn follow(&mut self, change: fleet::Event) {
         match change {
             fleet::Event::Changed(resource) => self.look_up(&resource, Adopt::Newer),

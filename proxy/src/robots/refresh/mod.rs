@@ -1,5 +1,6 @@
-//! The one task that owns the cache: it receives requests for entries, loads them from the store or starts fetches, applies what
-//! they bring, and publishes it.
+//! The one task that owns the cache. It receives demands for documents, reads them from the store or starts fetches,
+//! and
+//! publishes the results.
 
 mod event;
 mod fetches;
@@ -29,10 +30,10 @@ use super::shared::Purpose;
 use crate::fleet;
 use crate::observe::metrics::Lookup;
 
-/// What is due is looked for at least this often: the calendar may have been set meanwhile.
+/// The longest sleep between searches for due entries: the system clock may be set meanwhile.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// The task's belongings.
+/// The state of the task.
 pub(super) struct Refresh<F> {
     cache: Cache,
     queue: Queue,
@@ -45,16 +46,16 @@ pub(super) struct Refresh<F> {
     changes: mpsc::UnboundedReceiver<fleet::Event>,
     following: Following,
     waiting: HashMap<Resource, Vec<oneshot::Sender<Arc<Snapshot>>>>,
-    /// Being recalled or fetched for an operator, even if what is known may be gone by.
+    /// Documents that are read or fetched for an operator, even if the cached copy may be used.
     forced: HashSet<Resource>,
-    /// Being recalled, and who wants them.
+    /// Documents that are being read from the store, and who waits for them.
     wishes: HashMap<Resource, Wishes>,
     refetch_as: RefetchAs,
-    /// Joined the queue just now, or found themselves in it.
+    /// Documents that joined the queue in this iteration, or were found in it.
     queued: Vec<Resource>,
 }
 
-/// Who wants an origin that is being recalled, and as whom the first of them wants it fetched.
+/// The requesters of a document that is being read from the store, and the identity of the first.
 #[derive(Default)]
 struct Wishes {
     askers: HashSet<Asker>,
@@ -93,7 +94,7 @@ impl<F: Fetch> Refresh<F> {
         }
     }
 
-    /// Runs until the last handle is gone, or told to close.
+    /// Runs until the last handle is dropped or [`Event::Close`] arrives.
     pub(super) async fn run(mut self) {
         loop {
             let next_due = self.cache.next_due();
@@ -102,7 +103,7 @@ impl<F: Fetch> Refresh<F> {
                 event = self.events.recv() => match event {
                     Some(Event::Close(reply)) => {
                         self.around.store.flush().await;
-                        // Whoever asked may have gone.
+                        // The sender may be gone.
                         let _ = reply.send(());
                         return;
                     }
@@ -119,6 +120,7 @@ impl<F: Fetch> Refresh<F> {
                 Some(followed) = self.following.next() => self.followed(followed),
                 () = tokio::time::sleep(pause.min(LONGEST_SLEEP)) => self.wake(),
             }
+            // In this order: fetches that the event made possible start before stale copies are served.
             self.recalls.start();
             self.start_fetches();
             self.following
@@ -155,7 +157,7 @@ impl<F: Fetch> Refresh<F> {
                 }
             }
             Event::Forget(resource, reply) => {
-                // Whoever asked may have gone, here and below.
+                // The sender may be gone, here and below.
                 let _ = reply.send(self.forget(&resource));
             }
             Event::Reconfigure(terms, are_crawlers_others, reply) => {
@@ -177,12 +179,12 @@ impl<F: Fetch> Refresh<F> {
             Event::IsFetching(resource, reply) => {
                 let _ = reply.send(self.cache.is_under_way(&resource));
             }
-            // Ends the loop.
+            // The loop in `run` ends first.
             Event::Close(_) => {}
         }
     }
 
-    /// Whether it was in memory.
+    /// Forgets a document. Returns whether it was in memory.
     fn forget(&mut self, resource: &Resource) -> bool {
         self.around.store.forget(resource);
         self.refetch_as.forget(resource);
@@ -226,7 +228,7 @@ impl<F: Fetch> Refresh<F> {
         let is_first = self.cache.wanted(&resource, known.as_deref(), self.now());
         let lookup = match (known, is_first, self.cache.is_under_way(&resource)) {
             (Some(known), false, false) => {
-                // It was published while the request was on its way here.
+                // It was published while the message was on its way here.
                 let _ = reply.send(known);
                 self.note_lookup(&resource, Lookup::Hit);
                 return;
@@ -258,7 +260,7 @@ impl<F: Fetch> Refresh<F> {
         }
     }
 
-    /// Reads what the store keeps of an origin, for a fetch to go on from, or to go by.
+    /// Reads the stored entry of a document, to revalidate it or to use it.
     fn recall(&mut self, resource: Resource) {
         let fetch_as = self.refetch_as.of(&resource);
         let wishes = self.wishes.entry(resource.clone()).or_default();
@@ -270,9 +272,10 @@ impl<F: Fetch> Refresh<F> {
         let wishes = self.wishes.remove(&resource).unwrap_or_default();
         let is_forced = self.forced.contains(&resource);
         let is_published = self.around.published.snapshot(&resource).is_some();
-        // Another node may have learned something since this one kept it.
+        // Another node may have a newer entry than this node's store.
         let is_current = !self.around.shared.fleet.is_to_be_asked();
         if let (Some(learned), false, true) = (&learned, is_published, is_current) {
+            // A copy that needs no fetch answers everyone who waits, and no job is queued.
             let snapshot = Arc::new(self.cache.restored(&resource, learned));
             self.publish(&resource, &snapshot);
             let usable = wishes.fetch_as.told(&snapshot).usable(self.now());
@@ -332,7 +335,7 @@ impl<F: Fetch> Refresh<F> {
         }
     }
 
-    /// Nobody waits for it any more; the next who wants it starts anew.
+    /// Gives up a fetch that nobody waits for any more. The next demand starts over.
     fn abandon(&mut self, resource: &Resource) {
         self.waiting.remove(resource);
         self.forced.remove(resource);
@@ -341,7 +344,7 @@ impl<F: Fetch> Refresh<F> {
         self.around.published.unreport(resource);
     }
 
-    /// Those whose origin has to wait for its turn go by a copy that was good so far, if there is one.
+    /// Serves a copy that was valid so far to requests whose fetch has to wait in the queue.
     fn answer_those_in_the_queue(&mut self) {
         for resource in std::mem::take(&mut self.queued) {
             if !self.queue.is_waiting(&resource) || self.forced.contains(&resource) {
@@ -385,7 +388,7 @@ impl<F: Fetch> Refresh<F> {
         let snapshot = Arc::new(snapshot);
         self.publish(&resource, &snapshot);
         self.around.published.set_version(&resource, version);
-        // From here on it is counted as an entry, and by the store.
+        // From here on the body is counted as an entry, and by the store.
         drop(place);
         self.answer(&resource, &snapshot);
     }
@@ -400,7 +403,7 @@ impl<F: Fetch> Refresh<F> {
 
     fn answer(&mut self, resource: &Resource, snapshot: &Arc<Snapshot>) {
         for reply in self.waiting.remove(resource).into_iter().flatten() {
-            // Whoever waited may have gone.
+            // The receiver may be gone.
             let _ = reply.send(snapshot.clone());
         }
     }

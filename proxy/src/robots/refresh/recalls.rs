@@ -1,4 +1,4 @@
-//! Reads of the store that are under way, and what they are to bring.
+//! Reads from the store that are in progress, and the queue of those that follow.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,15 +11,14 @@ use crate::robots::learning;
 use crate::robots::snapshots::Published;
 use crate::robots::store::Store;
 
-/// How many reads are under way at a time, and how many entries each brings: few threads, so that what they free can be used
-/// again.
+/// The number of concurrent reads, and of entries per read: with few threads, the allocator reuses what they free.
 const READS: usize = 4;
 const ENTRIES: usize = 64;
 
-/// What a read brought of each resource it was for.
+/// The entries brought by one read, by document.
 pub(super) type Recalled = Vec<(Resource, Option<Learned>)>;
 
-/// What is to be read of the store.
+/// The reads from the store.
 pub(super) struct Recalls {
     store: Store,
     published: Arc<Published>,
@@ -43,7 +42,7 @@ impl Recalls {
         self.waiting.push_back(resource);
     }
 
-    /// Starts as many reads as may be under way.
+    /// Starts as many reads as are allowed.
     pub(super) fn start(&mut self) {
         while self.reading.len() < READS && !self.waiting.is_empty() {
             let some = self.waiting.len().min(ENTRIES);
@@ -57,10 +56,10 @@ impl Recalls {
         }
     }
 
-    /// What the next read to end brings; `None` if none is under way. Giving the wait up loses nothing.
+    /// Waits for the next read to end; `None` if none is running. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<Recalled> {
         let ended = self.reading.join_next().await?;
-        // A read that fails or panics is the store's to report; it brings nothing.
+        // The store reports a read that fails or panics; it brings nothing.
         Some(ended.unwrap_or_default())
     }
 }

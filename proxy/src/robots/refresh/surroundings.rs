@@ -1,4 +1,4 @@
-//! What the task works with, and how.
+//! The services and settings of the refresh task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::robots::shared::Shared;
 use crate::robots::snapshots::Published;
 use crate::robots::store::Store;
 
-/// What the task works with.
+/// The services that the task uses.
 pub(crate) struct Surroundings {
     pub(crate) published: Arc<Published>,
     pub(crate) store: Store,
@@ -20,7 +20,7 @@ pub(crate) struct Surroundings {
     pub(crate) shared: Shared,
 }
 
-/// How the task works.
+/// The settings of the task, which a reload may change.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Terms {
     pub(crate) lifetimes: Lifetimes,

@@ -1,4 +1,5 @@
-//! The store's count of entries by state: begun by one look at all of them, in a thread of its own, and kept with each write.
+//! The number of stored entries in each state: counted once in a thread of its own, and updated with each
+//! transaction.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,10 +13,10 @@ use super::file::Open;
 use super::tables::{self, Kept};
 use super::tally::{ByState, Tally};
 
-/// Whoever asks for the figures waits so long for the first count.
+/// The maximum time that a caller waits for the first count.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The count, and the look at all entries with which it begins.
+/// The count, and the walk over all entries that starts it.
 #[derive(Default)]
 pub(super) struct Counts {
     state: Mutex<State>,
@@ -24,13 +25,13 @@ pub(super) struct Counts {
 
 #[derive(Default)]
 struct State {
-    /// `None`: nobody wants to know.
+    /// The lifetimes to count by; `None` if no count is wanted.
     lifetimes: Option<Arc<Lifetimes>>,
-    /// What was counted of `lifetimes`; without what `walk` has yet to add.
+    /// The count so far, without the part that a running walk will add.
     tally: Option<Tally>,
     is_under_way: bool,
     walk: Option<Walk>,
-    /// The figures that were asked for last.
+    /// The figures that were returned last.
     last: Option<ByState>,
 }
 
@@ -40,12 +41,12 @@ struct Walk {
 }
 
 impl Counts {
-    /// Counts by other lifetimes from the next [`begin`](Self::begin) on.
+    /// Sets the lifetimes to count by from the next [`begin`](Self::begin) on.
     pub(super) fn set_lifetimes(&self, lifetimes: Lifetimes) {
         self.state().lifetimes = Some(Arc::new(lifetimes));
     }
 
-    /// Counts anew. Nothing may be written meanwhile, and all that is written later is to be [merged](Self::merge).
+    /// Starts a new count. No transaction may run meanwhile, and every later one has to be [merged](Self::merge).
     pub(super) fn begin(
         self: &Arc<Self>,
         database: &Arc<Open>,
@@ -65,7 +66,7 @@ impl Counts {
         let (counts, database, stop) = (self.clone(), database.clone(), is_stopped.clone());
         let thread = thread::spawn(move || {
             let counted = guarded(|| count(&kept, walked, &stop));
-            // It has to be open for whoever reads.
+            // Whoever reopens the file needs these gone.
             drop((kept, database));
             counts.counted(counted, &stop);
         });
@@ -85,7 +86,7 @@ impl Counts {
                 }
             }
             Err(failure) => {
-                // The next read or write tells of it, and has the file opened anew.
+                // The next read or write reports the failure and reopens the file.
                 tracing::warn!(%failure, "the entries in the store could not be counted");
                 state.tally = None;
             }
@@ -94,7 +95,7 @@ impl Counts {
         self.ended.notify_all();
     }
 
-    /// Ends the look at all entries, if there is one, and knows nothing from then on.
+    /// Stops the walk, if one is running, and discards the count.
     pub(super) fn end(&self) {
         let mut state = self.state();
         state.tally = None;
@@ -106,25 +107,26 @@ impl Counts {
         drop(state);
         self.ended.notify_all();
         if let Some(walk) = walk {
-            // What it panicked with was told by the hook; it holds nothing any more.
+            // The panic hook has reported a panic; the thread holds nothing any more.
             let _ = walk.thread.join();
         }
     }
 
-    /// Returns what a transaction is to count its changes with, if it is to.
+    /// Returns an empty tally for the changes of a transaction, if they are counted.
     pub(super) fn beside(&self) -> Option<Tally> {
         self.state().tally.as_ref().map(Tally::beside)
     }
 
-    /// Adds what a transaction has changed.
+    /// Adds the changes of a transaction.
     pub(super) fn merge(&self, changed: Option<Tally>) {
         if let (Some(tally), Some(changed)) = (&mut self.state().tally, changed) {
             tally.merge(changed);
         }
     }
 
-    /// Returns how many entries are in each state; what was known before while they are counted anew, and `None` if nothing is
-    /// known. Blocks, for a second at most.
+    /// Returns the number of entries in each state; the previous figures while a new count is running, and `None` if
+    /// there are
+    /// none. Blocks for a second at most.
     pub(super) fn at(&self, now: SystemTime) -> Option<ByState> {
         let waited = self
             .ended
@@ -137,12 +139,12 @@ impl Counts {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing that panics is done while it is held.
+        // No code that holds the lock panics.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Adds all entries to `tally`, until told to stop.
+/// Adds all entries to `tally`, until stopped.
 fn count(kept: &Kept, mut tally: Tally, is_stopped: &AtomicBool) -> Result<Tally, Failure> {
     for row in kept.range::<&str>(..)? {
         if is_stopped.load(Ordering::Relaxed) {

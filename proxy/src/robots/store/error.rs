@@ -1,9 +1,9 @@
-//! Errors of opening a store.
+//! The errors of opening a store.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why a store cannot be opened, and must not be replaced by another.
+/// A store that cannot be opened and must not be replaced.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -11,7 +11,7 @@ pub enum StoreError {
     Locked(PathBuf),
     /// A different version of wayleave wrote it.
     Format {
-        /// Where it is.
+        /// The path of the file.
         path: PathBuf,
         /// The format found.
         found: u64,

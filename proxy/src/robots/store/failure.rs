@@ -1,34 +1,35 @@
-//! Failures of the store's file, and whether the file itself is damaged.
+//! Failures of the store's file, and whether they mean that it is damaged.
 //!
-//! redb promises that a commit is whole or not there, not that it notices what a disk does to it later: of a file that
-//! was cut off or overwritten it may say so, return nonsense, or panic. Panics end here.
+//! redb promises that a commit is either complete or absent, not that it notices what a disk does to it later: with a
+//! file
+//! that was truncated or overwritten it may return an error, return garbage, or panic. Panics are caught here.
 
 use std::cell::Cell;
 use std::fmt;
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A failure of the database. Whatever it is, the answer is to open the file anew.
+/// A failure of the database. The remedy is always to reopen the file.
 #[derive(Debug)]
 pub(super) enum Failure {
     Database(redb::Error),
-    /// redb panicked, with these words.
+    /// redb panicked, with this message.
     Panic(String),
-    /// A body could not be packed.
+    /// A body could not be compressed.
     Pack(std::io::Error),
-    /// A record could not be written down.
+    /// A record could not be encoded.
     Encode(postcard::Error),
 }
 
 impl Failure {
-    /// Whether the file is damaged, and opening it anew would not help.
+    /// Returns whether the file is damaged, so that reopening it would not help.
     pub(super) fn is_damage(&self) -> bool {
         match self {
             Self::Database(redb::Error::Io(error)) => {
                 let is_damage = [ErrorKind::InvalidData, ErrorKind::UnexpectedEof];
                 is_damage.contains(&error.kind())
             }
-            // After a failed read or write redb refuses everything else: what it failed by was told before.
+            // After a failed read or write redb refuses everything else; the cause was reported then.
             Self::Database(redb::Error::PreviousIo | redb::Error::DatabaseAlreadyOpen) => false,
             Self::Database(redb::Error::TransactionPoisoned) => false,
             Self::Database(_) | Self::Panic(_) => true,
@@ -36,7 +37,7 @@ impl Failure {
         }
     }
 
-    /// Whether the file may not grow as much as it would have to.
+    /// Returns whether the file has reached its maximum size.
     pub(super) fn is_full(&self) -> bool {
         matches!(self, Self::Database(redb::Error::Io(error)) if error.kind() == ErrorKind::QuotaExceeded)
     }
@@ -82,18 +83,18 @@ thread_local! {
     static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a panic of this thread would be caught here: then it is the file's fault, and told of as such.
+/// Returns whether a panic of this thread would be caught here, and is to be reported as a fault of the file.
 pub(crate) fn is_caught() -> bool {
     IS_CAUGHT.get()
 }
 
-/// Does `work` with the database. The one place where a panic of it ends.
+/// Runs `work` on the database. The only place where its panics are caught.
 ///
-/// What `work` holds of the database must not be used again after a panic.
+/// After a panic, nothing that `work` used of the database may be used again.
 ///
 /// # Errors
 ///
-/// As `work`, or with its panic.
+/// If `work` fails, or with its panic.
 pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     let was_caught = IS_CAUGHT.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));

@@ -1,4 +1,4 @@
-//! The store's file: opening it, limiting its size, and setting it aside when it is damaged.
+//! The store's file: opened, limited in size, and set aside when it is damaged.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -12,18 +12,18 @@ use redb::{BackendError, Builder, Database, DatabaseError, StorageBackend};
 
 use super::failure::{Failure, guarded};
 
-/// Of what the directory holds, only the CA's certificate is for others, so they may pass through but see no names.
+/// The mode of the directory: other users need only the CA's certificate in it, so they may enter but not list it.
 const DIR_MODE: u32 = 0o711;
-/// What crawlers fetch is nobody else's business.
+/// The mode of the file: what crawlers fetch is private.
 const FILE_MODE: u32 = 0o600;
-/// redb doubles a file until it is this long, and lets it grow by this much from there.
+/// redb doubles a file up to this length, and then extends it by this much at a time.
 const REGION: u64 = 4 << 30;
-/// The length that it gives a new file.
+/// The length of a new file.
 const SMALLEST: u64 = 1 << 20;
-/// What it adds to such a length for itself, and more.
+/// redb's own data in such a file, and more.
 const OVERHEAD: u64 = 64 << 10;
 
-/// An open database. Even its end may panic.
+/// An open database, whose panics on closing are caught.
 pub(super) struct Open(Option<Database>);
 
 impl Deref for Open {
@@ -53,8 +53,9 @@ impl Drop for Open {
     }
 }
 
-/// Opens the file at `path`, or makes it; without a path, a database that lasts as long as the process. It grows to
-/// `longest` bytes at most, and keeps `cache` bytes of itself in memory.
+/// Opens or creates the file at `path`; without a path, a database in memory. The file grows to `longest` bytes at
+/// most, and
+/// `cache` bytes of it are cached in memory.
 pub(super) fn open(path: Option<&Path>, longest: u64, cache: usize) -> Result<Open, Failure> {
     guarded(|| {
         let mut builder = Builder::new();
@@ -93,7 +94,7 @@ fn file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// How much of a file of `longest` bytes redb can fill: it grows by doubling, and by whole regions when it is large.
+/// Returns how much of a file of `longest` bytes redb can fill, given that it grows by doubling and by whole regions.
 pub(super) fn capacity(longest: u64) -> u64 {
     let mut length = SMALLEST;
     while length < REGION && 2 * length + OVERHEAD <= longest {
@@ -105,8 +106,9 @@ pub(super) fn capacity(longest: u64) -> u64 {
     length
 }
 
-/// Gives a damaged file another name, so that a new one can be begun. The newest such file stays, for whoever wants to
-/// look into it; older ones are deleted, because each may be as long as `state.max_size`.
+/// Renames a damaged file so that a new one can be created. Only the newest damaged file is kept for inspection,
+/// because
+/// each may be as long as `state.max_size`.
 ///
 /// # Errors
 ///
@@ -130,7 +132,7 @@ pub(super) fn put_aside(path: &Path, now: SystemTime) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-/// The files that were put aside before.
+/// Returns the damaged files that were set aside before.
 fn damaged(path: &Path) -> Vec<PathBuf> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let start = format!("{name}.damaged-");
@@ -142,7 +144,7 @@ fn damaged(path: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A file that does not grow beyond `longest`. What is kept is bounded long before; this holds if that was miscounted.
+/// A file that does not grow beyond `longest`. The entries are limited long before; this guards against miscounting.
 #[derive(Debug)]
 struct Bounded {
     file: FileBackend,

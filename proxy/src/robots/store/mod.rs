@@ -1,11 +1,13 @@
 //! The store: entries on disk, so that a restart forgets nothing.
 //!
-//! A redb file: one transactional B-tree file without a server, whose commits are whole or not there, and which opens
-//! at once after a crash. Entries are read when they are wanted, never all at once. Changes are gathered for a moment
-//! and written together, off the async threads; until they are on disk, reads see them all the same.
+//! It is a redb file: a transactional B-tree in one file without a server, whose commits are atomic and which opens
+//! at once
+//! after a crash. Entries are read when requested, never all at once. Changes are collected for a moment and written
+//! together, off the async threads; reads see them before they are on disk.
 //!
-//! The store never stands in the way: what cannot be written stays in memory as long as there is room, the fault is
-//! logged and counted and shown by [`Store::fault`], and the file is opened anew until that succeeds.
+//! A failing store never blocks the proxy: what cannot be written is kept in memory as far as it fits, the fault is
+//! logged,
+//! counted and reported by [`RobotsStore::fault`], and the file is reopened until that succeeds.
 
 mod batch;
 mod counts;
@@ -45,25 +47,25 @@ pub use writer::StoreOptions;
 use writer::Writer;
 
 const FILE: &str = "robots.redb";
-/// How often a store that another process has is tried.
+/// The interval between attempts to open a store that another process holds.
 const RETRY_LOCKED: Duration = Duration::from_millis(50);
 
-/// One thing that an origin said, and when.
+/// One version of a document, and when it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// When it was first seen.
+    /// The time when it was first seen.
     pub first_seen_at: SystemTime,
-    /// When it was last seen or confirmed.
+    /// The time when it was last seen or confirmed.
     pub last_seen_at: SystemTime,
     /// The HTTP status.
     pub status: u16,
-    /// The SHA-256 of the body, if rules came with it.
+    /// The SHA-256 of the body, if it has rules.
     pub digest: Option<[u8; 32]>,
-    /// The body was longer than what was read of it.
+    /// Whether the body was longer than what was read of it.
     pub is_cut: bool,
 }
 
-/// Keeps entries. Cheap to clone; what is saved is written while a clone lives, and by [`flush`](Self::flush).
+/// A handle to the store. Cheap to clone; changes are written while a clone exists, and by [`flush`](Self::flush).
 #[derive(Clone)]
 pub struct Store {
     writer: Arc<Writer>,
@@ -79,9 +81,9 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the store in `dir`, or makes it. Within a tokio runtime.
+    /// Opens or creates the store in `dir`. Needs a tokio runtime.
     ///
-    /// A directory that cannot be written is not an error: the store tries again until it can.
+    /// An unwritable directory is no error: the store tries again until it can be written.
     ///
     /// # Errors
     ///
@@ -97,7 +99,7 @@ impl Store {
         Ok(Self { writer })
     }
 
-    /// As [`Store::open`], but waits up to `patience` for another process to let go of it.
+    /// As [`open`](Self::open), but waits up to `patience` for another process to release it.
     ///
     /// # Errors
     ///
@@ -126,7 +128,7 @@ impl Store {
         }
     }
 
-    /// A store that lasts as long as the process. Within a tokio runtime.
+    /// Returns a store in memory. Needs a tokio runtime.
     pub fn in_memory(clock: Clock, metrics: Arc<Metrics>) -> Self {
         let writer = Writer::start(None, StoreOptions::default(), clock, metrics);
         if let Err(error) = writer.reopen() {
@@ -135,23 +137,23 @@ impl Store {
         Self { writer }
     }
 
-    /// Keeps `entry`. Returns at once; it is on disk within the second unless the disk fails.
+    /// Saves `entry`. Returns at once; it is on disk within a second unless the disk fails.
     pub fn save(&self, resource: impl Into<Resource>, entry: Arc<Entry>) {
         self.writer.change(&resource.into(), Change::Save(entry));
     }
 
-    /// Forgets the origin's entry. What it said before stays in its history.
+    /// Forgets a document. Its history is kept.
     pub fn forget(&self, resource: impl Into<Resource>) {
         self.writer.change(&resource.into(), Change::Forget);
     }
 
-    /// What is kept of the origin; nothing if the store fails.
+    /// Returns the stored entry; `None` if the store fails.
     pub async fn load(&self, resource: impl Into<Resource>) -> Option<Entry> {
         let loaded = self.load_all(vec![resource.into()]).await;
         loaded.into_iter().next().and_then(|(_, entry)| entry)
     }
 
-    /// The same for many origins, in the order given.
+    /// As [`load`](Self::load) for many documents, in the order given.
     pub async fn load_all(&self, resources: Vec<Resource>) -> Vec<(Resource, Option<Entry>)> {
         let unwritten: Vec<_> = resources
             .iter()
@@ -177,12 +179,12 @@ impl Store {
         resources.into_iter().zip(loaded).collect()
     }
 
-    /// What was loaded, unless it was changed on disk: then it is dropped, and the origin counts as unknown.
+    /// Returns a loaded entry. A damaged one is dropped, and its document counts as unknown.
     fn sound(&self, resource: &Resource, loaded: Loaded) -> Option<Entry> {
         match loaded {
             Loaded::Nothing => None,
             Loaded::Entry(entry) => Some(*entry),
-            // What was saved meanwhile is newer than what was read.
+            // An entry saved meanwhile is newer than the one that was read.
             Loaded::Damaged(_) if self.writer.unwritten(resource).is_some() => None,
             Loaded::Damaged(body) => {
                 self.writer.damaged(resource, body);
@@ -191,7 +193,8 @@ impl Store {
         }
     }
 
-    /// Hands `take` every origin after `after` (in the order of their text) with what is kept of it but its body, until it
+    /// Calls `take` with each document after `after`, in the order of their text, and with its entry without the
+    /// body, until it
     /// returns `false`. Blocks.
     pub fn walk(
         &self,
@@ -207,13 +210,14 @@ impl Store {
         }
     }
 
-    /// Counts robots.txt files by state from now on, by these lifetimes. Blocks while something is written.
+    /// Sets the lifetimes by which robots.txt files are counted. Blocks while a transaction runs.
     pub fn count_by(&self, lifetimes: Lifetimes) {
         self.writer.count_by(lifetimes);
     }
 
-    /// Returns how many robots.txt files that are kept are in each state, in the order of [`State::ALL`]; `None` while the store
-    /// fails, or until they have been counted once. Takes as long however many there are. Blocks.
+    /// Returns the number of stored robots.txt files in each state, in the order of [`State::ALL`]; `None` if the
+    /// store has failed
+    /// or has not counted them yet. Takes the same time however many there are. Blocks.
     ///
     /// [`State::ALL`]: wayleave_robots_txt::lifecycle::State::ALL
     pub fn count(&self) -> Option<[usize; 4]> {
@@ -222,7 +226,7 @@ impl Store {
         self.writer.counts.at(self.writer.clock.now())
     }
 
-    /// The documents beside an origin's robots.txt of which there is an entry, in the order of their URLs.
+    /// Returns the stored documents next to an origin's robots.txt, in the order of their URLs.
     pub async fn beside(&self, origin: &Origin) -> Vec<Resource> {
         self.flush().await;
         let asked = origin.clone();
@@ -230,7 +234,7 @@ impl Store {
         found.await.unwrap_or_default()
     }
 
-    /// Everything the origin is known to have said, oldest first.
+    /// Returns all known versions of a document, oldest first.
     pub async fn history(&self, resource: impl Into<Resource>) -> Vec<Version> {
         self.flush().await;
         let asked = resource.into();
@@ -247,7 +251,7 @@ impl Store {
         found.into_iter().flatten().map(version).collect()
     }
 
-    /// The body with this digest, if some origin has sent it and it is still kept.
+    /// Returns the body with this digest, if it is stored.
     pub async fn body(&self, digest: [u8; 32]) -> Option<Arc<[u8]>> {
         let read = self.read(move |database| tables::body(database, &digest));
         let found = read.await.flatten()?;
@@ -258,32 +262,31 @@ impl Store {
         body
     }
 
-    /// Goes by another [`StoreOptions::memory`] from now on; what the database keeps of its file stays as it is until the file is
-    /// opened again.
+    /// Sets another [`StoreConfig::memory`]. The database's own cache changes when the file is reopened.
     pub fn set_memory(&self, bytes: usize) {
         self.writer.set_memory(bytes);
     }
 
-    /// What waits to be written may take so many bytes of memory.
+    /// Returns the limit of pending changes, in bytes.
     #[cfg(test)]
     pub(crate) fn memory(&self) -> usize {
         self.writer.memory()
     }
 
-    /// What is wrong with the store, if something is.
+    /// Returns the current fault, if any.
     pub fn fault(&self) -> Option<String> {
         self.writer.fault()
     }
 
-    /// Which damaged file was put aside since the start, and why.
+    /// Returns which damaged file was set aside since the start, and why.
     pub fn put_aside(&self) -> Option<String> {
         self.writer.put_aside()
     }
 
-    /// Waits until everything saved so far is on disk, or has failed to be.
+    /// Waits until everything saved so far has been written, or has failed to be.
     pub async fn flush(&self) {
         let writer = self.writer.clone();
-        // A panic while writing shows in the writer's own next attempt.
+        // The writer reports a panic with its next attempt.
         let _ = tokio::task::spawn_blocking(move || writer.write()).await;
     }
 

@@ -1,8 +1,10 @@
-//! Checksums that reveal damage. redb looks at the checksums of its pages after a crash only, so every record here carries one
-//! of its own, and a body is handed out only if it has the SHA-256 that it is known by.
+//! Checksums that reveal damage. redb verifies the checksums of its pages only after a crash, so every record here
+//! has one of
+//! its own, and a body is returned only if it has the SHA-256 that it is stored under.
 //!
-//! Bodies are compressed by zstd, which the program holds already for its HTTP stack: at level 3 it packs robots.txt files
-//! to a quarter in a third of the time that flate2 takes, and unpacks them several times as fast.
+//! Bodies are compressed with zstd, which the HTTP code needs anyway: at level 3 it compresses robots.txt files to a
+//! quarter in
+//! a third of the time that flate2 takes, and decompresses them several times as fast.
 
 use std::sync::Arc;
 
@@ -10,21 +12,21 @@ use ring::digest::{Context, SHA256};
 
 use crate::observe::digest::Digest;
 
-/// Bytes of a SHA-256 kept: enough for accidents, of which this is the guard.
+/// The number of SHA-256 bytes kept: enough against accidents, which is all that they guard against.
 const SEAL: usize = 8;
-/// zstd's own default.
+/// zstd's default compression level.
 const LEVEL: i32 = 3;
-/// The most that `robots.max_size` can be. A length beyond it is damage, and no memory is taken for it.
+/// The highest `robots.max_size`. A greater length is damage, and no memory is allocated for it.
 const LONGEST_BODY: usize = 64 << 20;
 
-/// `record` with a checksum of it and of the key that it is kept under.
+/// Returns `record` with a checksum of it and of its key.
 pub(super) fn seal(key: &str, mut record: Vec<u8>) -> Vec<u8> {
     let checksum = checksum(key, &record);
     record.extend_from_slice(&checksum);
     record
 }
 
-/// The record in `sealed`, unless either was changed.
+/// Returns the record in `sealed`, unless it or its key was changed.
 pub(super) fn unseal<'a>(key: &str, sealed: &'a [u8]) -> Option<&'a [u8]> {
     let (record, found) = sealed.split_last_chunk::<SEAL>()?;
     (checksum(key, record) == *found).then_some(record)
@@ -40,11 +42,11 @@ fn checksum(key: &str, record: &[u8]) -> [u8; SEAL] {
     kept
 }
 
-/// A body as it is kept: its length, then what zstd makes of it.
+/// Compresses a body; its length comes first.
 ///
 /// # Errors
 ///
-/// If zstd has no memory.
+/// If zstd cannot allocate memory.
 pub(super) fn pack(body: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut packed = u32::try_from(body.len())
         .unwrap_or(u32::MAX)
@@ -54,7 +56,7 @@ pub(super) fn pack(body: &[u8]) -> std::io::Result<Vec<u8>> {
     Ok(packed)
 }
 
-/// The body in `packed`, if it is the one with this digest.
+/// Decompresses a body, and returns it if it has this digest.
 pub(super) fn unpack(packed: &[u8], digest: &[u8; 32]) -> Option<Arc<[u8]>> {
     let (length, packed) = packed.split_first_chunk::<4>()?;
     let length = u32::from_le_bytes(*length) as usize;

@@ -1,4 +1,4 @@
-//! The store's tables, and reading from them.
+//! The store's tables, and the reads from them.
 
 use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
@@ -17,47 +17,48 @@ use crate::robots::record::{EntryRecord, VersionRecord};
 pub(super) type Digest = [u8; 32];
 
 pub(super) const HEAD: TableDefinition<'_, &str, u64> = TableDefinition::new("head");
-/// Resource → entry, sealed.
+/// Resource → sealed entry.
 pub(super) const ENTRIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("entries");
-/// Digest → body, packed.
+/// Digest → compressed body.
 pub(super) const BODIES: TableDefinition<'_, &Digest, &[u8]> = TableDefinition::new("packed");
-/// Digest and scope → how many versions in the scope have that body.
+/// Digest and scope → number of versions in the scope that have this body.
 pub(super) const REFERENCES: TableDefinition<'_, (&Digest, &str), u64> =
     TableDefinition::new("scoped references");
-/// Resource and when it was first seen → version, sealed.
+/// Resource and time first seen → sealed version.
 pub(super) const VERSIONS: TableDefinition<'_, (&str, u64), &[u8]> =
     TableDefinition::new("versions");
-/// Scope, rank, when it was last seen, origin, when it was first seen: what goes first stands first.
+/// Scope, rank, time last seen, resource, time first seen: in the order of eviction.
 pub(super) const ORDER: TableDefinition<'_, Place<'static>, ()> = TableDefinition::new("order");
-/// Scope → bytes on disk that what is kept of it costs.
+/// Scope → bytes on disk that its rows cost.
 pub(super) const SPENT: TableDefinition<'_, &str, u64> = TableDefinition::new("spent");
 
 pub(super) type Place<'a> = (&'a str, u8, u64, &'a str, u64);
 
-/// How much is kept.
+/// The limits on what is kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keep {
-    /// Versions last seen before, except each origin's newest, and entries not heard of since, go. In milliseconds.
+    /// Versions (except the newest of each document) and entries last seen before these times are dropped. In
+    /// milliseconds.
     pub(super) versions_since: u64,
     pub(super) entries_since: u64,
-    /// Versions of one origin.
+    /// The maximum number of versions of one document.
     pub(super) versions: usize,
-    /// What all may cost on disk, and what one registered domain may.
+    /// The maximum cost on disk of all rows, and of one registered domain's.
     pub(super) bytes: u64,
     pub(super) domain_bytes: u64,
 }
 
-/// What the store has of an origin.
+/// A read of one entry.
 pub(super) enum Loaded {
     Nothing,
     Entry(Box<Entry>),
-    /// It was changed on disk; with the digest of its body, if that was.
+    /// The entry was changed on disk, or its body was, which has this digest.
     Damaged(Option<Digest>),
 }
 
 pub(super) fn begin(database: &Database) -> Result<WriteTransaction, Failure> {
     let mut write = database.begin_write()?;
-    // After a crash the file opens without being walked through, however large it is.
+    // After a crash the file then opens without a full scan, however large it is.
     write.set_quick_repair(true);
     Ok(write)
 }
@@ -66,17 +67,17 @@ pub(super) fn of(key: &str) -> RangeInclusive<(&str, u64)> {
     (key, 0)..=(key, u64::MAX)
 }
 
-/// A sealed record, read; nothing if it was changed.
+/// Decodes a sealed record; `None` if it was changed.
 pub(super) fn read<T: serde::de::DeserializeOwned>(key: &str, sealed: &[u8]) -> Option<T> {
     postcard::from_bytes(unseal(key, sealed)?).ok()
 }
 
-/// A record, sealed.
+/// Encodes and seals a record.
 pub(super) fn written<T: serde::Serialize>(key: &str, record: &T) -> Result<Vec<u8>, Failure> {
     Ok(seal(key, postcard::to_stdvec(record)?))
 }
 
-/// What is kept of origins, in their order.
+/// Reads the entries of these documents, in their order.
 pub(super) fn entries(database: &Database, resources: &[Resource]) -> Result<Vec<Loaded>, Failure> {
     let read = database.begin_read()?;
     let table = read.open_table(ENTRIES)?;
@@ -108,7 +109,7 @@ fn load(
     Ok(Loaded::Entry(Box::new(record.entry(resource, bytes))))
 }
 
-/// Everything the origin is known to have said, oldest first, with when each began.
+/// Reads all versions of a document, oldest first, each with the time when it was first seen.
 pub(super) fn versions(
     database: &Database,
     resource: &Resource,
@@ -125,7 +126,8 @@ pub(super) fn versions(
     Ok(found)
 }
 
-/// The resources with an entry whose text begins with an origin and goes on with a path.
+/// Reads which documents next to an origin's robots.txt have an entry: their keys are the origin's, continued by a
+/// path.
 pub(super) fn beside(database: &Database, origin: &Origin) -> Result<Vec<Resource>, Failure> {
     let entries = database.begin_read()?.open_table(ENTRIES)?;
     let begin = format!("{origin}/");
@@ -140,12 +142,12 @@ pub(super) fn beside(database: &Database, origin: &Origin) -> Result<Vec<Resourc
     Ok(found)
 }
 
-/// It does not have the digest that it is known by.
+/// A body that does not have the digest it is stored under.
 pub(super) struct Damaged;
 
 type Checked = Result<Arc<[u8]>, Damaged>;
 
-/// A kept body.
+/// Reads a body.
 pub(super) fn body(database: &Database, digest: &Digest) -> Result<Option<Checked>, Failure> {
     body_bytes(&database.begin_read()?, digest)
 }
@@ -156,22 +158,23 @@ fn body_bytes(read: &ReadTransaction, digest: &Digest) -> Result<Option<Checked>
     Ok(packed.map(|packed| unpack(packed.value(), digest).ok_or(Damaged)))
 }
 
-/// The entries at one moment, as the table has them.
+/// The table of entries, at one moment.
 pub(super) type Kept = ReadOnlyTable<&'static str, &'static [u8]>;
 
-/// Returns all entries, as they are now.
+/// Opens the table of entries as it is now.
 pub(super) fn kept(database: &Database) -> Result<Kept, Failure> {
     Ok(database.begin_read()?.open_table(ENTRIES)?)
 }
 
 #[cfg(test)]
 thread_local! {
-    /// How many entries this thread has looked at by [`walk`].
+    /// The number of entries that this thread has read in [`walk`].
     pub(crate) static WALKED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Hands `take` the origins after `after`, in the order of their text, with what is kept of them but their bodies, until it
-/// has seen enough and returns `false`.
+/// Calls `take` with each document after `after`, in the order of their text, and with its entry without the body,
+/// until it
+/// returns `false`.
 pub(super) fn walk(
     database: &Database,
     after: Option<&str>,

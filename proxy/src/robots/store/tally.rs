@@ -1,5 +1,6 @@
-//! How many robots.txt files are in each state, now and as time goes on: counted as entries come and go, so that nobody has to
-//! look at all of them to know.
+//! The number of robots.txt files in each state, now and later: kept up to date as entries come and go, so that
+//! nobody has to
+//! read all of them to know.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::{Occupied, Vacant};
@@ -11,27 +12,27 @@ use wayleave_robots_txt::lifecycle::{Cache, Lifetimes, Resource, Snapshot, State
 use super::tables::read;
 use crate::robots::record::EntryRecord;
 
-/// In the order of [`State::ALL`].
+/// The number of entries in each state, in the order of [`State::ALL`].
 pub(super) type ByState = [usize; 4];
-/// The same while it is summed up: what is taken off may be added later.
+/// Differences of such numbers.
 type Sums = [i64; 4];
 
 const HOUR: u64 = 60 * 60;
 const TWO_DAYS: u64 = 48 * HOUR;
 
-/// Entries by state, and by when time alone gives them another.
+/// The entries by state, and the times at which they change state by themselves.
 #[derive(Clone, Debug)]
 pub(super) struct Tally {
     lifetimes: Arc<Lifetimes>,
-    /// In whole seconds since the epoch, as all moments here.
+    /// In seconds since the epoch, like all times here.
     now: u64,
     sums: Sums,
-    /// What is added when a moment has come.
+    /// The differences to add at each time.
     later: BTreeMap<u64, Sums>,
 }
 
 impl Tally {
-    /// Returns a tally of nothing.
+    /// Returns an empty tally.
     pub(super) fn new(lifetimes: Arc<Lifetimes>, now: SystemTime) -> Self {
         Self {
             lifetimes,
@@ -41,7 +42,7 @@ impl Tally {
         }
     }
 
-    /// Returns a tally of nothing by the same lifetimes, to be merged into this one.
+    /// Returns an empty tally by the same lifetimes, to be merged into this one.
     pub(super) fn beside(&self) -> Self {
         Self {
             lifetimes: self.lifetimes.clone(),
@@ -51,12 +52,12 @@ impl Tally {
         }
     }
 
-    /// Counts a record.
+    /// Adds a record.
     pub(super) fn add(&mut self, key: &str, sealed: &[u8]) {
         self.count(key, sealed, 1);
     }
 
-    /// Counts a record no more.
+    /// Removes a record.
     pub(super) fn remove(&mut self, key: &str, sealed: &[u8]) {
         self.count(key, sealed, -1);
     }
@@ -70,6 +71,7 @@ impl Tally {
         };
         let last_use = snapshot.last_use(&self.lifetimes);
         let ends = [snapshot.fresh_until(), snapshot.usable_until()];
+        // A state may end before `now` already, such as in an entry that has been stored for long.
         let mut moments: Vec<_> = ends.into_iter().flatten().chain([last_use]).collect();
         moments.sort();
         let mut state = Some(snapshot.state(since));
@@ -77,16 +79,17 @@ impl Tally {
         for at in moments {
             let next = (at < last_use).then(|| snapshot.state(at));
             let moment = moment(at, since);
-            match moment <= self.now {
-                true => state_now = next,
-                false => self.add_later(moment, shifted(state, next, by)),
+            if moment <= self.now {
+                state_now = next;
+            } else {
+                self.add_later(moment, shifted(state, next, by));
             }
             state = next;
         }
         add(&mut self.sums, shifted(None, state_now, by));
     }
 
-    /// Returns what follows from a record without its body, if it is of a robots.txt.
+    /// Returns the snapshot of a robots.txt record, without its body; `None` for other documents.
     fn snapshot(&self, key: &str, sealed: &[u8]) -> Option<Snapshot> {
         let record: EntryRecord = read(key, sealed)?;
         let resource = Resource::parse(key).ok()?;
@@ -113,7 +116,7 @@ impl Tally {
         }
     }
 
-    /// Adds what `other` has counted by the same lifetimes.
+    /// Adds the counts of `other`, which has the same lifetimes.
     pub(super) fn merge(&mut self, mut other: Self) {
         let now = self.now.max(other.now);
         self.advance(now);
@@ -124,7 +127,7 @@ impl Tally {
         }
     }
 
-    /// Returns how many entries are in each state at `now`, or when it was asked last if the clock was set back since.
+    /// Returns the number of entries in each state at `now`, or at the last call if the clock was set back.
     pub(super) fn at(&mut self, now: SystemTime) -> ByState {
         self.advance(seconds(now));
         self.sums.map(|sum| usize::try_from(sum).unwrap_or(0))
@@ -146,7 +149,7 @@ fn add(sums: &mut Sums, others: Sums) {
     }
 }
 
-/// Returns what is added when so many entries change their state.
+/// Returns the differences when `by` entries change their state.
 fn shifted(from: Option<State>, to: Option<State>, by: i64) -> Sums {
     let has = |state: Option<State>, one| i64::from(state == Some(one));
     State::ALL.map(|one| by * (has(to, one) - has(from, one)))
@@ -157,8 +160,8 @@ fn seconds(at: SystemTime) -> u64 {
     since_epoch.unwrap_or_default().as_secs()
 }
 
-/// Returns the moment that stands for `at`, which is not before it: the longer something lasted, the fewer moments there are for
-/// its end, so that millions of entries share a few thousand.
+/// Returns `at` rounded up: the longer a state applies, the coarser, so that millions of entries share a few thousand
+/// times.
 fn moment(at: SystemTime, since: SystemTime) -> u64 {
     let lasted = at.duration_since(since).unwrap_or_default().as_secs();
     let step = match lasted {

@@ -1,5 +1,5 @@
-//! What opening the file entails: its tables are created, or converted from an older format, and it is brought under
-//! its bound.
+//! Preparation of an opened file: its tables are created or converted from an older format, and cut down to the
+//! limits.
 
 use redb::{Database, ReadableTable, TableDefinition, WriteTransaction};
 
@@ -8,20 +8,20 @@ use super::failure::{Failure, guarded};
 use super::tables::{Digest, ENTRIES, HEAD, Keep, VERSIONS, begin};
 use crate::robots::record::{EntryRecord, VersionRecord};
 
-/// Counts the forms in `record` and of the tables here.
+/// The number of the format: of the types in `record` and of the tables.
 const FORMAT: u64 = 2;
-/// Whose records bear no checksum, whose bodies are as they came, and which nothing bounds.
+/// The format without checksums, compression and limits.
 const UNSEALED: u64 = 1;
 
-/// Bodies and references as format 1 had them.
+/// The bodies and references of format 1.
 const UNPACKED: TableDefinition<'_, &Digest, &[u8]> = TableDefinition::new("bodies");
 const UNSCOPED: TableDefinition<'_, &Digest, u64> = TableDefinition::new("references");
 
-/// Makes sure that the tables are there and of this format, from which all that is older is made.
+/// Creates the tables, or converts those of an older format.
 ///
 /// # Errors
 ///
-/// With the format found, if it is another; or if the database fails.
+/// With the format found, if it is unknown; or if the database fails.
 pub(super) fn prepare(database: &Database, keep: Keep) -> Result<Result<(), u64>, Failure> {
     guarded(|| {
         let write = begin(database)?;
@@ -43,8 +43,8 @@ pub(super) fn prepare(database: &Database, keep: Keep) -> Result<Result<(), u64>
     })
 }
 
-/// Makes this format of the first one, in which nothing told whether a record was whole: what does not decode, and a body
-/// that does not have its digest, is left out.
+/// Converts format 1, which could not reveal damage: records that do not decode and bodies without their digest are
+/// left out.
 fn seal_all(write: &WriteTransaction, keep: Keep) -> Result<(), Failure> {
     tracing::info!("the store has an older format: converting it");
     let (entries, versions) = (renamed(write)?, renamed_versions(write)?);
@@ -69,7 +69,7 @@ fn seal_all(write: &WriteTransaction, keep: Keep) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lets go of what there is no room for, or did not fit.
+/// Deletes what exceeds the limits, down to seven eighths.
 pub(super) fn shrink(database: &Database, keep: Keep) -> Result<(), Failure> {
     guarded(|| {
         let write = begin(database)?;
@@ -81,7 +81,7 @@ pub(super) fn shrink(database: &Database, keep: Keep) -> Result<(), Failure> {
     })
 }
 
-/// All entries of format 1, taken out of their table.
+/// Takes all entries of format 1 out of their table.
 fn renamed(write: &WriteTransaction) -> Result<Vec<(String, EntryRecord)>, Failure> {
     let mut found = Vec::new();
     let entries = write.open_table(ENTRIES)?;

@@ -1,11 +1,11 @@
-//! Changes that wait to be written, by origin; bounded.
+//! The changes that wait to be written, with a limit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use wayleave_robots_txt::lifecycle::{Entry, Resource};
 
-/// What is to be written of an origin.
+/// A change of one document's entry.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Save(Arc<Entry>),
@@ -13,8 +13,8 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// Whether nothing is lost if `next` is written alone: the history knows different answers, and notes them when they are
-    /// saved.
+    /// Returns whether nothing is lost if only `next` is written. A save with a different answer adds a version to
+    /// the history.
     fn is_covered_by(&self, next: &Self) -> bool {
         let said = |entry: &Entry| {
             let outcome = &entry.answer.as_ref()?.outcome;
@@ -27,7 +27,7 @@ impl Change {
         }
     }
 
-    /// Roughly what it holds in memory.
+    /// Returns roughly how much memory it takes.
     fn bytes(&self) -> usize {
         const OVERHEAD: usize = 512;
         let body = match self {
@@ -38,8 +38,8 @@ impl Change {
     }
 }
 
-/// What is to be written of each origin, in order: usually one change, but all different things that it said meanwhile
-/// belong in its history.
+/// The changes to be written, in order for each document: usually one, but every different answer belongs in the
+/// history.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     changes: HashMap<Resource, Vec<Change>>,
@@ -51,24 +51,24 @@ impl Waiting {
         self.changes.is_empty()
     }
 
-    /// The last of an origin's changes.
+    /// Returns the last change of a document.
     pub(super) fn last(&self, resource: &Resource) -> Option<&Change> {
         self.changes
             .get(resource)
             .and_then(|changes| changes.last())
     }
 
-    /// All changes, each origin's in order.
+    /// Returns all changes, each document's in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Resource, &Change)> {
         let all = self.changes.iter();
         all.flat_map(|(resource, changes)| changes.iter().map(move |change| (resource, change)))
     }
 
-    /// Has `change` wait, in the place of the one before it if nothing is lost by that.
+    /// Adds a change, replacing the previous one if nothing is lost by that.
     pub(super) fn push(&mut self, resource: &Resource, change: Change) {
         self.bytes += change.bytes();
         let changes = self.changes.entry(resource.clone()).or_default();
-        // The first of those that say the same stays: since when it was said.
+        // The first of several equal answers is kept: it says since when the answer was given.
         if let [.., first, last] = &changes[..]
             && first.is_covered_by(&change)
             && last.is_covered_by(&change)
@@ -79,7 +79,7 @@ impl Waiting {
         changes.push(change);
     }
 
-    /// Takes origins out until they hold `bytes`, one at least.
+    /// Removes the changes of some documents, of `bytes` in total but at least of one.
     pub(super) fn take(&mut self, bytes: usize) -> Self {
         let mut taken = Self::default();
         while taken.bytes < bytes {
@@ -88,12 +88,12 @@ impl Waiting {
             };
             taken.put(resource.clone(), self.remove(&resource));
         }
-        // What is left of a large map is not kept for a small one.
+        // A map that was large once must not keep its memory.
         self.changes.shrink_to(2 * self.changes.len());
         taken
     }
 
-    /// Lets what was taken wait again, before what has come since.
+    /// Puts changes back that were not written, before those that came later.
     pub(super) fn put_back(&mut self, taken: &Self) {
         for (resource, changes) in &taken.changes {
             let since = self.remove(resource);
@@ -103,7 +103,7 @@ impl Waiting {
         }
     }
 
-    /// Lets go of what is over `most` bytes; how many changes that were.
+    /// Drops changes beyond `most` bytes, and returns how many.
     pub(super) fn bound(&mut self, most: usize) -> usize {
         let mut lost = 0;
         while self.bytes > most {

@@ -1,4 +1,4 @@
-//! The store's writer: gathers changes, writes them together, and reopens the file after a failure.
+//! The store's writer: collects changes, writes them together, and reopens the file after a failure.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -22,25 +22,27 @@ use crate::clock::Clock;
 use crate::observe::metrics::Metrics;
 use crate::robots::record;
 
-/// How long changes are gathered. A crash loses no more than this and one commit.
+/// The time for which changes are collected. A crash loses no more than this and one commit.
 const GATHER: Duration = Duration::from_millis(200);
-/// How long a store that failed is left alone.
+/// The delay before a failed store is tried again.
 const REOPEN: Duration = Duration::from_secs(5);
 
-/// How the store keeps; part of `[state]`.
+/// The configuration of the store; part of `[state]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// What an origin said before is kept this long. Default: 365 days.
+    /// The time that earlier versions of a document are kept. Default: 365 days.
     pub history_age: Duration,
-    /// Different answers kept of one origin. Default: 64.
+    /// The maximum number of versions kept of one document. Default: 64.
     pub history_length: usize,
-    /// An origin that was not fetched for this long is forgotten. Default: 91 days, three times what a copy of an
-    /// unreachable origin serves.
+    /// The time after which a document that was not fetched is forgotten. Default: 91 days, three times as long as
+    /// the copy of an
+    /// unreachable origin is used.
     pub idle_after: Duration,
-    /// What the file may become, in bytes. Default: 10 GiB.
+    /// The maximum size of the file, in bytes. Default: 10 GiB.
     pub max_size: u64,
-    /// What waits to be written, and what the database keeps of its file, each in bytes of memory. What waits beyond that
-    /// while the disk fails is lost. Default: 16 MiB, a sixteenth of what robots.txt entries may hold.
+    /// The memory limit of pending changes, and of the database's cache, in bytes each. Changes beyond it are lost
+    /// while the disk
+    /// fails. Default: 16 MiB, a sixteenth of what robots.txt entries may take.
     pub memory: usize,
 }
 
@@ -58,33 +60,34 @@ impl Default for StoreOptions {
 }
 
 impl StoreOptions {
-    /// What all that is kept may cost. The rest of the file is for what a commit writes beside what it replaces, and for gaps
-    /// that fit nothing.
+    /// Returns the maximum cost of all rows. The rest of the file is for the pages that a commit writes next to those
+    /// it replaces,
+    /// and for gaps too small for anything.
     fn kept_bytes(&self) -> u64 {
         file::capacity(self.max_size) / 8 * 5
     }
 
-    /// What is written in one transaction, before it is packed.
+    /// Returns how much is written in one transaction, before compression.
     fn batch_bytes(&self, memory: usize) -> usize {
         let bytes = usize::try_from(self.kept_bytes() / 16).unwrap_or(usize::MAX);
         bytes.min(memory)
     }
 }
 
-/// What all handles of a store share.
+/// The state shared by all handles of a store.
 pub(super) struct Writer {
-    /// `None`: in memory only.
+    /// The path of the file; `None` for a store in memory.
     pub(super) path: Option<PathBuf>,
     options: StoreOptions,
-    /// What `memory` of the options is by now.
+    /// The current value of `options.memory`, which a reload may change.
     memory: AtomicUsize,
     pub(super) clock: Clock,
     metrics: Arc<Metrics>,
     state: Mutex<State>,
-    /// Held while writing, so that changes are written in the order they came.
+    /// Held while writing, so that changes are written in order.
     turn: Mutex<()>,
     pub(super) counts: Arc<Counts>,
-    /// Told of every change.
+    /// Notifies the writing task of changes.
     changed: watch::Sender<()>,
 }
 
@@ -92,20 +95,20 @@ pub(super) struct Writer {
 struct State {
     database: Option<Arc<Open>>,
     fault: Option<String>,
-    /// The file is to be put aside before it is opened again, because of this.
+    /// The damage because of which the file is to be set aside before it is reopened.
     damage: Option<String>,
-    /// What was put aside since the start.
+    /// The file that was set aside since the start, and why.
     put_aside: Option<String>,
-    /// The file had no more room: what is kept is packed together before it is used again.
+    /// Whether the file reached its maximum size: it is compacted before it is used again.
     is_full: bool,
     waiting: Waiting,
-    /// Being written now.
+    /// The changes that are being written.
     writing: Arc<Waiting>,
-    /// Bodies that were changed on disk.
+    /// The bodies that were found damaged.
     damaged: HashSet<Digest>,
 }
 
-/// Writes what gathers until the last handle is gone, and then what is left.
+/// Writes pending changes until the last handle is dropped, and then the rest.
 async fn write_while_alive(writer: Weak<Writer>, mut changed: watch::Receiver<()>) {
     while changed.changed().await.is_ok() {
         tokio::time::sleep(GATHER).await;
@@ -115,7 +118,7 @@ async fn write_while_alive(writer: Weak<Writer>, mut changed: watch::Receiver<()
         let writing = tokio::task::spawn_blocking(move || {
             let is_written = writer.write();
             if !is_written {
-                // For the loop: something is left to write.
+                // Wakes this loop again: something is left to write.
                 writer.changed.send_replace(());
             }
             is_written
@@ -134,7 +137,7 @@ impl Drop for Writer {
 }
 
 impl Writer {
-    /// Starts to write what is changed; nothing is open yet. Within a tokio runtime.
+    /// Starts the writing task; no file is open yet. Needs a tokio runtime.
     pub(super) fn start(
         path: Option<PathBuf>,
         options: StoreOptions,
@@ -157,8 +160,7 @@ impl Writer {
         writer
     }
 
-    /// Bounds what waits to be written by so many bytes from now on, and what the database keeps of its file once that is opened
-    /// again.
+    /// Sets the limit of pending changes, and that of the database's cache once the file is reopened.
     pub(super) fn set_memory(&self, bytes: usize) {
         self.memory.store(bytes, Ordering::Relaxed);
     }
@@ -167,23 +169,23 @@ impl Writer {
         self.memory.load(Ordering::Relaxed)
     }
 
-    /// What is wrong, if something is.
+    /// Returns the current fault, if any.
     pub(super) fn fault(&self) -> Option<String> {
         self.state().fault.clone()
     }
 
-    /// Which damaged file was put aside since the start, and why.
+    /// Returns which damaged file was set aside since the start, and why.
     pub(super) fn put_aside(&self) -> Option<String> {
         self.state().put_aside.clone()
     }
 
-    /// The database, if it is open.
+    /// Returns the database, if it is open.
     pub(super) fn database(&self) -> Option<Arc<Open>> {
         self.state().database.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change of the state is whole before the lock is let go.
+        // Every change of the state is complete before the lock is released.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -196,7 +198,7 @@ impl Writer {
         self.changed.send_replace(());
     }
 
-    /// Of `origin` a record or the body with this digest was changed on disk: it is dropped.
+    /// Drops a record that was changed on disk, and its body if that is damaged.
     pub(super) fn damaged(&self, resource: &Resource, body: Option<Digest>) {
         tracing::error!(%resource, "this resource's record was changed on disk: it is dropped, and fetched again");
         self.metrics.store_error("checksum");
@@ -204,7 +206,7 @@ impl Writer {
         self.state().damaged.extend(body);
     }
 
-    /// The same where nothing but the body was asked for.
+    /// Drops a damaged body that was not read for a record.
     pub(super) fn damaged_body(&self, body: Digest) {
         let sha256 = crate::observe::digest::Digest(body);
         tracing::error!(%sha256, "a robots.txt in the store was changed on disk: it is dropped");
@@ -219,7 +221,7 @@ impl Writer {
         waiting.or_else(|| state.writing.last(resource)).cloned()
     }
 
-    /// Writes what waits; whether nothing is left.
+    /// Writes all pending changes. Returns whether nothing is left.
     pub(super) fn write(&self) -> bool {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -243,7 +245,7 @@ impl Writer {
                 Ok((found, counted)) => {
                     self.counts.merge(counted);
                     if found > 0 {
-                        // As what they were counted is not known any more.
+                        // A damaged record cannot say what it was counted as, so the count starts over.
                         self.count_anew();
                     }
                     (0..found).for_each(|_| self.metrics.store_error("checksum"));
@@ -260,7 +262,7 @@ impl Writer {
         }
     }
 
-    /// Lets what could not be written wait again.
+    /// Puts changes back that could not be written.
     fn put_back(&self, batch: &Waiting, damaged: HashSet<Digest>) {
         let mut state = self.state();
         state.waiting.put_back(batch);
@@ -271,7 +273,7 @@ impl Writer {
         self.count_lost(lost);
     }
 
-    /// What is lost is at hand for as long as memory keeps it, and fetched again after that.
+    /// Lost changes remain in memory until evicted, and are fetched again after that.
     fn count_lost(&self, lost: usize) {
         for _ in 0..lost {
             self.metrics.store_error("write");
@@ -306,14 +308,14 @@ impl Writer {
         self.database()
     }
 
-    /// Counts entries by these lifetimes from now on. Blocks.
+    /// Sets the lifetimes to count by. Blocks.
     pub(super) fn count_by(&self, lifetimes: Lifetimes) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.counts.set_lifetimes(lifetimes);
         self.count_anew();
     }
 
-    /// Begins to count what is kept. For whoever has the turn, or is alone.
+    /// Starts a new count. The caller must hold the write lock, or be alone.
     fn count_anew(&self) {
         if let Some(database) = self.database()
             && let Err(failure) = self.counts.begin(&database, self.clock.now())
@@ -323,9 +325,9 @@ impl Writer {
         }
     }
 
-    /// Opens the database if it can be. A file that is damaged is put aside, and a new one begun.
+    /// Opens the database. A damaged file is set aside, and a new one created.
     pub(super) fn reopen(&self) -> Result<(), StoreError> {
-        // It has the file open.
+        // The counting thread has the file open.
         self.counts.end();
         let known = self.state().damage.take();
         if let Some(what) = known {
@@ -376,7 +378,8 @@ impl Writer {
         Ok(database)
     }
 
-    /// Whether the file has another name now. Loud: what was learned is to be learned again.
+    /// Sets a damaged file aside. Returns whether that succeeded. Logged as an error, because everything has to be
+    /// fetched again.
     fn put_damaged_aside(&self, what: &str) -> bool {
         let Some(path) = &self.path else {
             return false;
@@ -397,7 +400,7 @@ impl Writer {
         }
     }
 
-    /// Tells of a failure, after which the file is opened anew.
+    /// Records a failure, after which the file is reopened.
     pub(super) fn fail(&self, operation: &'static str, failure: &Failure) {
         self.note(operation, &failure.to_string());
         let mut state = self.state();
@@ -406,7 +409,7 @@ impl Writer {
             if failure.is_damage() && operation != "open" {
                 state.damage = Some(failure.to_string());
             }
-            // redb refuses everything after a failure, until the file is opened anew.
+            // redb refuses everything after a failure, until the file is reopened.
             let gone = state.database.take();
             drop(state);
             drop(gone);
@@ -428,9 +431,9 @@ impl Writer {
     }
 }
 
-/// Why there is no database.
+/// The cause of a failed opening.
 enum Unopened {
-    /// Another version of wayleave wrote it.
+    /// Another version of wayleave wrote the file.
     Format(u64),
     Failure(Failure),
 }
@@ -441,8 +444,9 @@ impl From<Failure> for Unopened {
     }
 }
 
-/// Writes all changes or none, and lets go of what there is no room for; how many records were found damaged, and which entries
-/// came and went.
+/// Writes all changes or none, and drops what exceeds the limits. Returns how many records were found damaged, and
+/// which
+/// entries came and went.
 fn write(
     database: &Open,
     changes: &Waiting,

@@ -1,4 +1,4 @@
-//! Bodies, each kept once however many origins have it, and counted where it is referred to.
+//! Bodies, each stored once however many documents have it, with its references counted.
 
 use redb::ReadableTable;
 
@@ -32,7 +32,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Keeps a body that is referred to, if it is not there: it may be new, or have been dropped because it was damaged.
+    /// Stores a body that is referred to, if it is missing: it may be new, or have been dropped as damaged.
     pub(super) fn mend(&mut self, digest: &Digest, bytes: &[u8]) -> Result<(), Failure> {
         if self.bodies.get(digest)?.is_some() {
             return Ok(());
@@ -66,13 +66,13 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// Drops a damaged body. Those who refer to it get it back when it is fetched again.
+    /// Drops a damaged body. It is stored again when it is next fetched.
     pub(crate) fn drop_body(&mut self, digest: &Digest) -> Result<(), Failure> {
         let Some(packed) = self.bodies.get(digest)?.map(|row| row.value().to_vec()) else {
             return Ok(());
         };
         if unpack(&packed, digest).is_some() {
-            // It was fetched again meanwhile.
+            // It has been fetched again meanwhile.
             return Ok(());
         }
         self.bodies.remove(digest)?;
@@ -87,7 +87,7 @@ impl Batch<'_> {
         Ok(count.map_or(0, |count| count.value()))
     }
 
-    /// The scopes in which the body counts.
+    /// Returns the scopes in which the body is counted.
     fn holders(&self, digest: &Digest) -> Result<Vec<String>, Failure> {
         let mut holders = Vec::new();
         for row in self.references.range((digest, "")..)? {

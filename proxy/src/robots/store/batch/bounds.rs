@@ -1,4 +1,4 @@
-//! What the rows of a scope cost, and what goes when that is too much.
+//! The cost of a scope's rows, and eviction when it is too high.
 
 use redb::ReadableTable;
 
@@ -8,10 +8,10 @@ use super::scope::{ALL, scopes};
 use super::{Batch, PAST, WHOLE};
 use crate::robots::record::EntryRecord;
 
-/// What is too old goes so many at a time, beside what is written.
+/// The maximum number of expired rows deleted per transaction, in addition to its changes.
 const SWEPT: usize = 64;
 
-/// Something that can go.
+/// A row that can be evicted.
 struct Item {
     rank: u8,
     at: u64,
@@ -39,7 +39,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// Lets go of what goes first until the scope costs no more than `bytes`.
+    /// Evicts rows until the scope costs no more than `bytes`.
     pub(crate) fn bound(&mut self, scope: &str, bytes: u64) -> Result<(), Failure> {
         while self.spent(scope)? > bytes {
             match self.first(scope, PAST)? {
@@ -50,7 +50,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// Lets go of some of what is too old.
+    /// Deletes some of what has expired.
     pub(crate) fn sweep(&mut self) -> Result<(), Failure> {
         let too_old = [
             (PAST, self.keep.versions_since),
@@ -67,7 +67,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// What goes first of this rank or the next.
+    /// Returns the first row to evict of this rank or the next.
     fn first(&self, scope: &str, rank: u8) -> Result<Option<Item>, Failure> {
         let from = (scope, rank, 0, "", 0);
         let Some(row) = self.order.range(from..)?.next() else {
@@ -94,7 +94,7 @@ impl Batch<'_> {
         }
         let sealed = self.entries.get(key)?.map(|row| row.value().to_vec());
         let touched_at = |sealed: Vec<u8>| Some(read::<EntryRecord>(key, &sealed)?.touched_at());
-        // What stood there before it was damaged has been written anew since.
+        // The row in the order belongs to a damaged entry that has been replaced since.
         if sealed.and_then(touched_at).is_some_and(|at| at != item.at) {
             return Ok(());
         }

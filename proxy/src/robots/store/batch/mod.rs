@@ -1,8 +1,10 @@
-//! One transaction that writes: what origins said, in which order it goes when there is too much of it, and what it costs.
+//! A write transaction: versions, the order in which they are evicted, and their cost.
 //!
-//! What is kept is counted twice, in two *scopes*: for all origins together, and for each registered domain, whose
-//! sub-domains anybody can make up by the million. In both, the versions that origins no longer hold to go first, the
-//! longest unseen before the others, and then whole origins, the longest unheard of before the others.
+//! Everything is counted in two *scopes*: that of all origins, and that of its registered domain, because anybody can
+//! make up
+//! sub-domains by the million. In both, superseded versions are evicted first, those last seen longest ago before the
+//! others,
+//! and then whole documents, those contacted longest ago before the others.
 
 mod bodies;
 mod bounds;
@@ -22,7 +24,7 @@ use super::tally::Tally;
 use super::waiting::Change;
 use crate::robots::record::{EntryRecord, VersionRecord};
 
-/// The ranks of what is kept: what an origin said before, and the origin.
+/// The ranks in the order of eviction: superseded versions, then whole documents.
 const PAST: u8 = 0;
 const WHOLE: u8 = 1;
 
@@ -33,12 +35,12 @@ pub(super) struct Batch<'txn> {
     versions: Table<'txn, (&'static str, u64), &'static [u8]>,
     order: Table<'txn, Place<'static>, ()>,
     spent: Table<'txn, &'static str, u64>,
-    /// Scopes whose costs changed, and what they are now.
+    /// The scopes whose cost has changed, with the new cost.
     costs: HashMap<String, u64>,
     keep: Keep,
-    /// Entries that came and went, if they are to be counted.
+    /// The entries that came and went, if they are counted.
     pub(super) counted: Option<Tally>,
-    /// Records that were changed on disk.
+    /// The number of records found damaged.
     damaged: usize,
 }
 
@@ -58,7 +60,7 @@ impl<'txn> Batch<'txn> {
         })
     }
 
-    /// Notes what everything costs now; how many records were found damaged, and which entries came and went.
+    /// Stores the new costs. Returns how many records were found damaged, and which entries came and went.
     pub(super) fn close(mut self) -> Result<(usize, Option<Tally>), Failure> {
         for (scope, cost) in &self.costs {
             match cost {
@@ -92,7 +94,7 @@ impl<'txn> Batch<'txn> {
         self.bound(ALL, self.keep.bytes)
     }
 
-    /// Keeps an entry in the place of what was there.
+    /// Stores an entry in place of the previous one.
     pub(super) fn put_entry(&mut self, key: &str, record: &EntryRecord) -> Result<(), Failure> {
         self.drop_entry(key)?;
         let sealed = written(key, record)?;
@@ -116,7 +118,7 @@ impl<'txn> Batch<'txn> {
             counted.remove(key, &sealed);
         }
         let record: Option<EntryRecord> = read(key, &sealed);
-        // Where a damaged one stands in the order is found out when its turn comes.
+        // The position of a damaged record in the order is unknown; it is removed when its turn comes.
         self.damaged += usize::from(record.is_none());
         for scope in scopes(key) {
             if let Some(record) = &record {
@@ -128,7 +130,7 @@ impl<'txn> Batch<'txn> {
         Ok(())
     }
 
-    /// Lengthens the newest version if it is the same, or begins a new one.
+    /// Extends the newest version if it is the same, or adds a new one.
     fn note_version(
         &mut self,
         key: &str,
@@ -140,7 +142,7 @@ impl<'txn> Batch<'txn> {
             Some((first_seen_at, newest))
                 if newest.status == version.status && newest.body == version.body =>
             {
-                // After it was forgotten it stands among what was said before.
+                // A forgotten document's newest version is listed as superseded.
                 self.unlist_past(key, first_seen_at, newest.last_seen_at)?;
                 let sealed = written(key, version)?;
                 self.versions
@@ -152,7 +154,7 @@ impl<'txn> Batch<'txn> {
             }
             Some((first_seen_at, newest)) => {
                 self.list_past(key, first_seen_at, newest.last_seen_at)?;
-                // Two versions in one millisecond, or a clock set back: the order they came in is kept.
+                // Two versions in one millisecond, or a clock that was set back: the order of arrival is kept.
                 let first_seen_at = seen_at.max(first_seen_at + 1);
                 self.put_version(key, first_seen_at, version, Some(bytes))?;
                 self.drop_too_many(key)
@@ -161,8 +163,8 @@ impl<'txn> Batch<'txn> {
         }
     }
 
-    /// Keeps a version that was not kept yet; before it, whatever was the newest is one that was said before. A body that is
-    /// not `bytes` is not kept.
+    /// Stores a new version; the previously newest one is superseded by it. `bytes` are stored only if they have the
+    /// right digest.
     pub(super) fn put_version(
         &mut self,
         key: &str,
@@ -217,7 +219,7 @@ impl<'txn> Batch<'txn> {
         Ok(())
     }
 
-    /// When an origin's versions were first seen.
+    /// Returns when the versions of a document were first seen.
     fn first_seen(&self, key: &str) -> Result<Vec<u64>, Failure> {
         let mut kept = Vec::new();
         for row in self.versions.range(of(key))? {
@@ -226,7 +228,7 @@ impl<'txn> Batch<'txn> {
         Ok(kept)
     }
 
-    /// Lets go of an origin's oldest versions if there are too many.
+    /// Drops the oldest versions of a document if there are too many.
     fn drop_too_many(&mut self, key: &str) -> Result<(), Failure> {
         let kept = self.first_seen(key)?;
         let too_many = kept.len().saturating_sub(self.keep.versions.max(1));
@@ -245,7 +247,7 @@ impl<'txn> Batch<'txn> {
             self.refund(scope, version_cost(key))?;
         }
         let Some(record) = read::<VersionRecord>(key, &sealed) else {
-            // Which body it had is not known any more, which therefore stays.
+            // The damaged record does not say which body it had, so the body is not released.
             self.damaged += 1;
             return Ok(());
         };

@@ -1,21 +1,21 @@
-//! In which scopes an origin counts, and what its rows cost there.
+//! The scopes in which a document is counted, and the cost of its rows.
 
 use std::net::IpAddr;
 
 /// The scope of all origins.
 pub(super) const ALL: &str = "";
-/// Bodies above this have pages of their own, of which redb makes a power of two.
+/// The size above which redb stores a body in pages of its own, a power of two of them.
 const INLINE_BYTES: usize = 1024;
 const PAGE_BYTES: usize = 4096;
-/// More than a version takes.
+/// An upper bound of a version's length.
 const VERSION_BYTES: usize = 80;
 
-/// Where an origin counts.
+/// Returns the scopes of a document.
 pub(super) fn scopes(key: &str) -> [&str; 2] {
     [ALL, domain(key)]
 }
 
-/// The registered domain of an origin, by the public suffix list; the whole host if it has none.
+/// Returns the registered domain of a document's host, by the public suffix list; the whole host if it has none.
 pub(super) fn domain(key: &str) -> &str {
     let authority = key.split_once("://").map_or(key, |(_, rest)| rest);
     let host = match authority.strip_prefix('[') {
@@ -28,17 +28,17 @@ pub(super) fn domain(key: &str) -> &str {
     }
 }
 
-/// What a row costs: B-trees are a half to two thirds full.
+/// Returns the cost of a row: B-tree pages are half to two thirds full.
 fn row_cost(bytes: usize) -> u64 {
     2 * (bytes as u64 + 32)
 }
 
-/// An entry, with its two places in the order.
+/// Returns the cost of an entry with its two rows in the order.
 pub(super) fn entry_cost(key: &str, sealed: usize) -> u64 {
     row_cost(key.len() + sealed) + 2 * row_cost(2 * key.len() + 32)
 }
 
-/// A version, with its two places in the order and its two references.
+/// Returns the cost of a version with its two rows in the order and its two references.
 pub(super) fn version_cost(key: &str) -> u64 {
     row_cost(key.len() + VERSION_BYTES)
         + 2 * row_cost(2 * key.len() + 32)
