@@ -1,4 +1,4 @@
-//! How a client's address is written down: whole, as its network, or as a digest that only the holder of a key can tell the address of.
+//! Clients' addresses in the log: whole, reduced to their networks, or as keyed digests, which can be matched only with the key.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,13 +14,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::signing::{SECRET_BYTES, new_secret, write_secret};
 
-/// What is left of an address as a network: what providers give to a customer is no longer in it.
+/// The prefix lengths of networks: shorter than what providers assign to one customer, so that none can be singled out.
 const PREFIX_V4: u8 = 24;
 const PREFIX_V6: u8 = 48;
-/// A digest is cut to this: enough to tell the addresses of one crawl apart.
+/// The length of a truncated digest: enough to tell the addresses of one crawl apart.
 const DIGEST_BYTES: usize = 16;
 
-/// `log.client_address`.
+/// The form of logged addresses: `log.client_address`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Full,
@@ -28,7 +28,7 @@ pub(crate) enum Form {
     Keyed,
 }
 
-/// A client, as it is written down.
+/// A client as it is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Client {
     Address(IpAddr),
@@ -36,7 +36,7 @@ pub(crate) enum Client {
     Keyed([u8; DIGEST_BYTES]),
 }
 
-/// Writes clients down.
+/// Brings clients' addresses into the form in which they are logged.
 #[derive(Clone, Debug)]
 pub(crate) enum Clients {
     Full,
@@ -45,7 +45,7 @@ pub(crate) enum Clients {
 }
 
 impl Clients {
-    /// In this form. `key`: the file with the key of digests, made if it is not there.
+    /// Uses the given form. `key` is the file with the key of digests, which is created if it is needed and missing.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Clients {
         })
     }
 
-    /// As it is written down; what is in another form already stays.
+    /// Returns the client in this form. One that is already a network or a digest is returned unchanged.
     pub(crate) fn shown(&self, client: Client) -> Client {
         let Client::Address(address) = client else {
             return client;
@@ -85,7 +85,7 @@ impl Clients {
 }
 
 impl Client {
-    /// The address, if it is written down whole.
+    /// Returns the address, if it is logged whole.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         match self {
             Self::Address(address) => Some(*address),

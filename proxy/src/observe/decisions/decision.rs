@@ -1,4 +1,4 @@
-//! `Decision`: the record of one exchange.
+//! The record of one exchange.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,18 +16,18 @@ use crate::clock::rfc3339;
 use crate::observe::digest::Digest;
 use crate::observe::harmless::harmless_json;
 
-/// The longest `User-Agent` that is recorded. Real ones are shorter; the rest of a longer one is nothing that anybody asks for.
+/// The longest `User-Agent` that is recorded. Real ones are shorter.
 pub(crate) const MAX_USER_AGENT_BYTES: usize = 512;
 
-/// A word of ours, or one that was read back from the log.
+/// A word: a constant of this program, or a string read from a log.
 pub(crate) type Word = Cow<'static, str>;
 
-/// What a decision is known by: in the answer, in the log and in the API.
+/// The id of a decision in the response, the log and the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct DecisionId(Uuid);
 
 impl DecisionId {
-    /// Version 7: ordered by time.
+    /// Makes a UUID of version 7, so that ids sort by time (RFC 9562 section 5.7).
     pub(crate) fn new() -> Self {
         Self(Uuid::now_v7())
     }
@@ -42,7 +42,7 @@ impl fmt::Display for DecisionId {
 impl FromStr for DecisionId {
     type Err = uuid::Error;
 
-    /// Takes the 32 digits with or without hyphens.
+    /// Parses 32 hexadecimal digits with or without hyphens.
     fn from_str(text: &str) -> Result<Self, uuid::Error> {
         Uuid::try_parse(text).map(Self)
     }
@@ -61,14 +61,14 @@ impl<'de> Deserialize<'de> for DecisionId {
     }
 }
 
-/// One exchange: who asked for what, what was decided and why, and what came of it.
+/// One exchange: the crawler, the request, the decision with its reason, and the outcome.
 ///
 /// This is a line of the decision log and an object of the API. Members that do not apply are left out.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Decision {
     #[schema(value_type = String, pattern = "^[0-9a-f]{32}$")]
     pub(crate) id: DecisionId,
-    /// When the request's head had been read.
+    /// The time at which the request's head had been read.
     #[serde(
         serialize_with = "rfc3339::serialize",
         deserialize_with = "rfc3339::deserialize"
@@ -78,10 +78,10 @@ pub(crate) struct Decision {
     /// `forwarded`, `refused`, `failed`, `tunnelled` or `observed`.
     #[schema(value_type = String)]
     pub(crate) outcome: Word,
-    /// Why, as a word of a closed set: the metric's label and the problem's `reason`.
+    /// The reason, a word of a closed set: the metric's label and the problem's `reason`.
     #[schema(value_type = String)]
     pub(crate) reason: Word,
-    /// What the client was answered with.
+    /// The status code of the response to the client.
     pub(crate) status: u16,
     /// The crawler's configured name, or `asserted`.
     #[schema(value_type = String)]
@@ -89,105 +89,104 @@ pub(crate) struct Decision {
     /// `known` to the configuration, or `asserted` by the client alone.
     #[schema(value_type = String)]
     pub(crate) identity: Word,
-    /// How a known crawler was recognised: by `certificate`, `password` or `address`; left out: by its User-Agent alone, or not
-    /// at all.
+    /// The proof of a known crawler's identity: `certificate`, `password` or `address`. Left out if there is none but the User-Agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) proven_by: Option<Word>,
-    /// What the client's certificate says of it, if it showed one: its first URI, DNS name or common name, else its SHA-256.
+    /// The name in the client's certificate, if it presented one: its first URI, DNS name or common name, else its SHA-256.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) certificate: Option<String>,
-    /// The product tokens that were looked for, in their order.
+    /// The product tokens that were matched against robots.txt, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) tokens: Vec<String>,
-    /// The `User-Agent` that came with the request, cut off at 512 bytes.
+    /// The `User-Agent` of the request, cut off at 512 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) user_agent: Option<String>,
-    /// Present if it was cut off there: who asks was found by all of it.
+    /// Present if it was cut off. The crawler was recognised by all of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub(crate) user_agent_cut: bool,
-    /// Its address, its network, or a digest: `log.client_address`.
+    /// The client's address, its network, or a digest, as `log.client_address` says.
     #[schema(value_type = String)]
     pub(crate) client: Client,
-    /// The load balancer that said so by the PROXY protocol.
+    /// The load balancer that passed on the client's address by the PROXY protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) peer: Option<IpAddr>,
     pub(crate) method: String,
-    /// The target if it was understood, else the request target as received.
+    /// The target if it could be parsed, else the request target as received.
     pub(crate) url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<String>,
-    /// What it asks for, if not a path: `robots-txt` to read, the `server`, `every-path`, or a `bypass`.
+    /// The scope of the request if it is not a path: `robots-txt` (robots.txt itself), `server`, `every-path` or `bypass`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) scope: Option<Word>,
-    /// The user name that was proved by a password.
+    /// The user name, if its password was right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) username: Option<String>,
-    /// The time that robots.txt wants between requests, in microseconds.
+    /// The delay between requests that robots.txt asks for, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) robots_delay_us: Option<u64>,
-    /// The trace that the client says the request is part of.
+    /// The trace id of the client's `traceparent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) trace_id: Option<String>,
-    /// The organisation's rule that matched, if one did.
+    /// The organisation's rule that matched, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) policy: Option<Policy>,
-    /// What robots.txt said, if it was asked.
+    /// The verdict of robots.txt, if it was consulted.
     #[serde(flatten)]
     pub(crate) finding: Option<Finding>,
-    /// What was said about the use of what was asked for, to each of the crawler's purposes.
+    /// The site's usage preference for each of the crawler's purposes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) preferences: Vec<UsePreference>,
-    /// The documents beside robots.txt that were asked about use, whatever they said.
+    /// The documents other than robots.txt that were consulted for usage preferences, whatever they state.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) documents: Vec<DocumentSeen>,
-    /// Whether a request that was refused had reached the origin, whose answer was withheld then.
+    /// Whether a refused request had reached the origin. Its response was withheld then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reached_origin: Option<bool>,
-    /// What would have been answered, if a refusal was only observed.
+    /// The status code of a refusal that was only observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) would_be: Option<u16>,
-    /// How many bytes of the body of the origin's response the client was handed, as they came. Left out where nothing was asked of an
-    /// origin, and for what became a tunnel.
+    /// The number of bytes of the origin's response body that the client was sent, as encoded by the origin. Left out if no request
+    /// was sent to an origin, and for tunnels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) body_bytes: Option<u64>,
-    /// What was odd about the origin's response and was mended: the kinds of `wayleave_origin_oddities_total`. One that ended
-    /// by `incomplete-close` may be incomplete.
+    /// The repairs to the origin's response: the kinds of `wayleave_origin_oddities_total`. A response with `incomplete-close` may be
+    /// incomplete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub(crate) oddities: Vec<Word>,
-    /// `signed`: with the crawler's key; `tunnel`: it could not be, because nobody looks into the tunnel.
+    /// `signed` with the crawler's key, or `tunnel` if it could not be, because the tunnel is not intercepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) signature: Option<Word>,
     /// `enforce` or `observe`.
     #[schema(value_type = String)]
     pub(crate) mode: Word,
-    /// Which configuration decided, counted from 1 at the start of the process.
+    /// The number of the configuration that decided, counted from 1 at the start of the process.
     pub(crate) configuration: u64,
-    /// Why it was refused or failed, as a sentence.
+    /// A sentence that explains why the request was refused or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) details: Option<String>,
-    /// From a known target to a decision, in microseconds.
+    /// The time from a parsed target to the decision, in microseconds.
     pub(crate) decided_us: u64,
-    /// Waiting for its turn at the origin, in microseconds.
+    /// The time spent waiting for a slot at the origin, in microseconds.
     #[serde(default)]
     pub(crate) waited_us: u64,
-    /// From the request's head to the end of its response, in microseconds.
+    /// The time from the request's head to the end of its response, in microseconds.
     pub(crate) took_us: u64,
 }
 
-/// The bytes of most lines; a longer one grows.
+/// The initial capacity for a line, which most lines fit.
 const USUAL_LINE: usize = 1024;
 
-/// A decision as its line of the log, made once for all who keep it.
+/// A decision encoded as its line of the log, once for memory and file.
 #[derive(Debug)]
 pub(super) struct Recorded {
     pub(super) id: DecisionId,
-    /// Which configuration decided.
+    /// The number of the configuration that decided.
     pub(super) configuration: u64,
     pub(super) line: Vec<u8>,
 }
@@ -206,10 +205,10 @@ impl Recorded {
     }
 }
 
-/// A rule of the organisation.
+/// A rule of the organisation that matched.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Policy {
-    /// Which `[[rule]]` of the configuration, from 1.
+    /// The number of the `[[rule]]` in the configuration, from 1.
     pub(crate) number: usize,
     /// `refuse` or `allow`.
     #[schema(value_type = String)]
@@ -220,16 +219,16 @@ pub(crate) struct Policy {
     pub(crate) reason: Option<String>,
 }
 
-/// What an origin's robots.txt says of one request, and which copy said so.
+/// The verdict of an origin's robots.txt about one request, and the copy that it is from.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Finding {
     /// `allow` or `disallow`.
     #[schema(value_type = String, required = false)]
     pub(crate) verdict: Word,
-    /// What the verdict rests on.
+    /// The basis of the verdict.
     #[schema(value_type = String, required = false)]
     pub(crate) basis: Word,
-    /// The dialect that gave it.
+    /// The dialect by which robots.txt was read.
     #[schema(value_type = String, required = false)]
     pub(crate) dialect: Word,
     /// The deciding rule's line, from 1.
@@ -238,15 +237,15 @@ pub(crate) struct Finding {
     /// The deciding rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rule: Option<String>,
-    /// What came of fetching robots.txt: `successful`, `unavailable`, `redirect-lost`, `unreachable`, `long-unreachable`,
-    /// `lapsed` or `long-lapsed`.
+    /// The result of fetching robots.txt: `successful`, `unavailable`, `redirect-lost`, `unreachable`, `long-unreachable`, `lapsed` or
+    /// `long-lapsed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) robots_access: Option<Word>,
-    /// The status that it was answered with, where that decided.
+    /// The status code of the response to that fetch, where it decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) robots_status: Option<u16>,
-    /// Present if there was more of the file than is read.
+    /// Present if the file is longer than what is read of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub(crate) robots_cut: bool,
@@ -254,7 +253,7 @@ pub(crate) struct Finding {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) robots_sha256: Option<Digest>,
-    /// When the copy that decided was fetched or last confirmed.
+    /// The time at which the copy that decided was fetched or last revalidated.
     #[serde(
         default,
         serialize_with = "rfc3339::serialize_some",
@@ -266,7 +265,8 @@ pub(crate) struct Finding {
 }
 
 impl Decision {
-    /// Whether it failed before robots.txt could be asked, because the origin's name leads nowhere: then nothing of it was sent.
+    /// Returns whether the request failed before anything was sent, because the origin's name could not be resolved and so its
+    /// robots.txt could not be fetched.
     pub(crate) fn failed_unsent(&self) -> bool {
         let is_disallowed = |finding: &Finding| finding.verdict == "disallow";
         self.outcome == "failed"
@@ -274,13 +274,13 @@ impl Decision {
             && self.finding.as_ref().is_some_and(is_disallowed)
     }
 
-    /// The host of the origin, if there was one.
+    /// Returns the host of the origin, if there is one.
     pub(crate) fn host(&self) -> Option<&str> {
         host(self.origin.as_deref()?)
     }
 }
 
-/// The host of an origin such as `https://[::1]:8443`.
+/// Returns the host of an origin: `[::1]` for `https://[::1]:8443`.
 pub(super) fn host(origin: &str) -> Option<&str> {
     let authority = origin.split_once("://")?.1;
     let after_literal = authority.find(']').map_or(0, |end| end + 1);

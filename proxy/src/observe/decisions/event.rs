@@ -1,5 +1,5 @@
-//! A decision as a log event. Written here rather than by tracing, whose visitors take five
-//! times as long for as many fields.
+//! Decisions as events of the program's log. They are formatted here because tracing's visitors take five times as long for as
+//! many fields.
 
 use std::io::{self, Write};
 
@@ -11,13 +11,13 @@ use crate::observe::digest::Digest;
 use crate::observe::harmless::harmless_json;
 use crate::observe::logging::{Format, Log};
 
-/// What these events are known by, also to `RUST_LOG`.
+/// The target of these events, by which `RUST_LOG` can filter them.
 const TARGET: &str = "wayleave::decision";
 
-/// The bytes of most lines; a longer one grows.
+/// The initial capacity for a line, which most lines fit.
 const USUAL_LINE: usize = 768;
 
-/// Logs `decision`, unless `RUST_LOG` does not want to know.
+/// Logs a decision, unless the configuration or `RUST_LOG` says not to.
 pub(super) fn announce(log: &Log, decision: &Decision) {
     if !log.has_decisions() || !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
         return;
@@ -96,7 +96,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Without its end.
+    /// Returns the line without a line feed.
     fn line(&self, format: Format) -> Vec<u8> {
         let mut line = Vec::with_capacity(USUAL_LINE);
         let written = match format {
@@ -107,8 +107,8 @@ impl<'a> Event<'a> {
         harmless_json(line)
     }
 
-    /// One short line for people, as tracing writes text: what became of what, why, and for whom. What others chose is in quotes, as
-    /// JSON. All else is known by the id.
+    /// Writes one short line for people in tracing's text format: outcome, reason, request, crawler and client. Text that others
+    /// chose is quoted as JSON. Everything else can be looked up by the id.
     fn write_text(&self, to: &mut Vec<u8>) -> io::Result<()> {
         to.extend_from_slice(self.timestamp.as_bytes());
         to.extend_from_slice(b"  INFO wayleave::decision:");

@@ -1,4 +1,4 @@
-//! The decision log's files: the one that is written to, those rotated away beside it, compressed or not, and the lines in them.
+//! The decision log's files (the current one and the rotated ones next to it, compressed or not) and the lines in them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,14 +13,14 @@ use flate2::bufread::MultiGzDecoder;
 use super::decision::{Decision, DecisionId};
 use crate::clock::calendar;
 
-/// No line of ours is nearly as long: the head of a request is bounded, and so is what is told of others' texts.
+/// The longest line that is read. Lines that wayleave writes are far shorter: request heads and quoted texts are bounded.
 const MAX_LINE_BYTES: u64 = 4 << 20;
-/// How a gzip file begins (RFC 1952, section 2.3.1), and no line does.
+/// The first bytes of a gzip file (RFC 1952 section 2.3.1). No line begins with them.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// Read at once.
+/// The size of read buffers.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// A name for a file to be rotated away under, which no other has.
+/// Returns an unused name for a file that is to be rotated.
 pub(super) fn vacant(path: &Path) -> PathBuf {
     let mut now = calendar();
     loop {
@@ -32,7 +32,7 @@ pub(super) fn vacant(path: &Path) -> PathBuf {
     }
 }
 
-/// `decisions.jsonl` as `decisions.20261121T083000.123Z.jsonl`.
+/// Returns the name of a rotated file: `decisions.20261121T083000.123Z.jsonl` for `decisions.jsonl`.
 fn rotated(path: &Path, now: SystemTime) -> PathBuf {
     let time = humantime::format_rfc3339_millis(now).to_string();
     let time = time.replace(['-', ':'], "");
@@ -46,7 +46,7 @@ fn rotated(path: &Path, now: SystemTime) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Where the log at `path` and the files rotated away from it are.
+/// Returns the directory of the log at `path` and its rotated files.
 pub(super) fn dir_of(path: &Path) -> &Path {
     match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
@@ -54,15 +54,15 @@ pub(super) fn dir_of(path: &Path) -> &Path {
     }
 }
 
-/// The name of a rotated file once it is compressed.
+/// Returns the name of a rotated file after its compression.
 pub(super) fn compressed_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".gz");
     name.into()
 }
 
-/// The files beside `path` that were rotated away from it, by their names, and so by age. Of one that is there compressed and not,
-/// the latter: its compression was interrupted before that could be deleted.
+/// Returns the rotated files of the log at `path`, sorted by name and thus by age. If a file exists both compressed and
+/// uncompressed, only the latter is returned: compression was interrupted before it could be deleted.
 ///
 /// # Errors
 ///
@@ -84,11 +84,11 @@ pub(crate) fn rotated_files(path: &Path) -> io::Result<Vec<PathBuf>> {
             found.entry(plain).or_insert(file);
         }
     }
-    // A plain one that was listed behind its compressed form has taken its place.
+    // An uncompressed file that was listed after its compressed form has replaced it in the map.
     Ok(found.into_values().collect())
 }
 
-/// Whether a file is named as one that was rotated away from `path`.
+/// Returns whether the name of `file` is that of a rotated, uncompressed file of the log at `path`.
 fn is_rotated(path: &Path, file: &Path) -> bool {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let name = file.file_stem().unwrap_or_default().to_string_lossy();
@@ -100,13 +100,13 @@ fn is_rotated(path: &Path, file: &Path) -> bool {
     file.extension() == path.extension() && time.is_some_and(is_time)
 }
 
-/// Whether a file is compressed.
+/// Returns whether a file is compressed.
 pub(crate) fn is_compressed(file: &File) -> bool {
     let mut begin = [0; GZIP.len()];
     file.read_exact_at(&mut begin, 0).is_ok() && begin == GZIP
 }
 
-/// What is in a file that was just opened, whether it is compressed or not.
+/// Returns a reader of the decompressed contents of a file that has just been opened.
 pub(crate) fn contents(file: &File) -> Box<dyn BufRead + '_> {
     let plain = BufReader::with_capacity(BUFFER_BYTES, file);
     if !is_compressed(file) {
@@ -116,7 +116,7 @@ pub(crate) fn contents(file: &File) -> Box<dyn BufRead + '_> {
     Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked))
 }
 
-/// Opens a file that was rotated away; by its other name if it has just been compressed.
+/// Opens a rotated file, by its compressed name if it has just been compressed.
 fn open_rotated(name: PathBuf) -> (PathBuf, io::Result<File>) {
     match File::open(&name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -128,9 +128,9 @@ fn open_rotated(name: PathBuf) -> (PathBuf, io::Result<File>) {
     }
 }
 
-/// The log's files that can be found, the oldest first and the one being written last, open or with why they are not.
+/// Opens the log's files, the oldest first and the current one last. Each comes with the error if it cannot be opened.
 pub(super) fn files(path: &Path) -> Vec<(PathBuf, io::Result<File>)> {
-    // First, because it may be rotated away meanwhile: then it is met again under its other name.
+    // The current file is opened first: if it is rotated meanwhile, it is listed again under its new name, and left out there.
     let written = File::open(path);
     let identity = |file: &File| file.metadata().map(|found| (found.dev(), found.ino())).ok();
     let is_written = |file: &io::Result<File>| match (file, &written) {
@@ -145,13 +145,13 @@ pub(super) fn files(path: &Path) -> Vec<(PathBuf, io::Result<File>)> {
     files
 }
 
-/// Why the last line of a file cannot be read.
+/// The description of a last line without a line feed.
 pub(super) const NO_END: &str = "has no end: it was cut off, or is being written";
 
-/// A line of the log, or why it cannot be read.
+/// A line of the log, or the reason why it cannot be read.
 pub(super) type Line<'a> = Result<&'a [u8], &'static str>;
 
-/// Hands `take` every line of a file, until it has seen enough and returns something.
+/// Passes the lines of a file to `take` until it returns a value, which is returned.
 ///
 /// # Errors
 ///
@@ -183,7 +183,7 @@ pub(super) fn find_line<T>(
     }
 }
 
-/// The decision with this id in the log at `path`. What cannot be read is passed over.
+/// Finds the decision with this id in the log at `path`. Lines that cannot be read are skipped.
 pub(super) fn search(path: &Path, id: DecisionId) -> Option<Decision> {
     let member = format!("\"id\":\"{id}\"");
     let member = memchr::memmem::Finder::new(member.as_bytes());

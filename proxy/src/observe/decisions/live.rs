@@ -1,8 +1,7 @@
-//! Live decisions for watchers, such as the admin page.
+//! New decisions for watchers, such as the admin page.
 //!
-//! An exchange does nothing for watchers and does not know whether there are any. While there are some, one task looks
-//! four times a second for new decisions and hands the same batch to all; text that one of them has rendered, the
-//! others reuse.
+//! Watchers cost an exchange nothing. While there are any, one task looks for new decisions four times a second and sends the same
+//! batch to all. Text that one watcher renders is reused by the others.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,29 +16,29 @@ use super::recent::Recent;
 use crate::observe::harmless::harmless_json;
 
 const PAUSE: Duration = Duration::from_millis(250);
-/// Batches that a watcher may lag behind until it misses some.
+/// The number of batches by which a watcher may lag before it misses some.
 const WAITING: usize = 16;
 
-/// Hands decisions to those who watch.
+/// The channel to all watchers.
 pub(super) struct Live {
     watchers: broadcast::Sender<Arc<Batch>>,
 }
 
-/// What was decided between two looks.
+/// The decisions made between two polls.
 struct Batch {
-    /// The number of the first.
+    /// The number of the first decision.
     first: usize,
     decisions: Vec<Arc<Announced>>,
 }
 
-/// A decision that was made just now.
+/// A new decision and its rendered event.
 pub(crate) struct Announced {
     pub(crate) decision: Arc<Decision>,
     event: OnceLock<Bytes>,
 }
 
 impl Announced {
-    /// As a server-sent event, made once for all watchers.
+    /// Returns the decision as a server-sent event, rendered once for all watchers.
     pub(crate) fn event(&self) -> &Bytes {
         self.event.get_or_init(|| {
             let id = self.decision.id;
@@ -51,17 +50,17 @@ impl Announced {
     }
 }
 
-/// Sees every decision from some moment on.
+/// A subscription to decisions from some moment on.
 pub(crate) struct Watch {
     batches: broadcast::Receiver<Arc<Batch>>,
-    /// The number of the decision to come.
+    /// The number of the next decision.
     next: usize,
 }
 
-/// What a watcher sees at a time.
+/// New decisions for one watcher.
 pub(crate) struct Seen {
     pub(crate) decisions: Vec<Arc<Announced>>,
-    /// Decisions before these that were lost: the watcher was too slow, or there were too many.
+    /// The number of decisions before these that the watcher missed: it was too slow, or there were too many.
     pub(crate) missed: usize,
 }
 
@@ -79,11 +78,11 @@ impl Live {
         }
     }
 
-    /// Looks again and again, for ever.
+    /// Polls for new decisions; never returns.
     pub(super) async fn run(&self, recent: &Recent) {
         let mut looks = tokio::time::interval(PAUSE);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Who watched before the first look has missed nothing; each watcher knows where it began.
+        // Starting at zero is right for those who subscribed before the first poll: each watcher skips what is older than itself.
         let mut next = 0;
         loop {
             looks.tick().await;
@@ -106,7 +105,7 @@ impl Live {
                 first: run.first,
                 decisions: run.decisions.into_iter().map(announce).collect(),
             };
-            // Without watchers by now there is nobody to tell.
+            // Fails if the last watcher has just gone.
             let _ = self.watchers.send(Arc::new(batch));
         }
     }
@@ -118,7 +117,7 @@ impl Watch {
         loop {
             let batch = match self.batches.recv().await {
                 Ok(batch) => batch,
-                // Shows in the numbers of the batch that follows.
+                // The numbers of the next batch show how many decisions were missed.
                 Err(RecvError::Lagged(_)) => continue,
                 Err(RecvError::Closed) => return None,
             };

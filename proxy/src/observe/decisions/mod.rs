@@ -1,22 +1,21 @@
-//! Decisions: what became of every exchange and why, in memory and in the decision log.
+//! The decision log: one record of every exchange, in memory and in a file.
 //!
 //! ```text
-//!  mod ─┬─ event      as log events
-//!       ├─ live       as they are made, for watchers
-//!       ├─ recent     the last ones, in memory
-//!       ├─ top        which hosts, crawlers or rules they are about
-//!       ├─ writer     a thread that writes lines
-//!       │    └─ journal   the log, a chain of lines: rotated by size and age
-//!       ├─ query      which are wanted
-//!       ├─ past       those of a span of time, from the log's files
-//!       ├─ report     what the log says of a span of time
-//!       ├─ files      the log's files, and the lines in them
-//!       └─ decision   one of them
-//!            └─ client    how the address of whoever asked is written
+//!  mod ─┬─ decision_event  decisions as events of the program's log
+//!       ├─ live            new decisions for watchers
+//!       ├─ recent          the last decisions, in memory
+//!       ├─ top             the most frequent hosts, crawlers, reasons or rules
+//!       ├─ writer          the thread that writes the log
+//!       │    └─ journal      its files: a hash chain, rotated by size and age
+//!       ├─ query           filters of decisions
+//!       ├─ past            decisions of a time range, from the files
+//!       ├─ report          statistics over a time range, from the files
+//!       ├─ files           finds the log's files and reads their lines
+//!       └─ record          the record of one decision
+//!            └─ client_address  the client's address: whole, its network, or a keyed digest
 //! ```
 //!
-//! An exchange hands its decision over and goes on. When the writer cannot keep up, decisions are left out
-//! of the log and counted; an exchange never waits for it.
+//! An exchange never waits for the log. If the writer cannot keep up, decisions are dropped and counted.
 
 mod client;
 mod decision;
@@ -61,20 +60,20 @@ pub(crate) use crate::observe::chain::event::Configuration;
 use crate::observe::logging::Log;
 use crate::observe::metrics::Metrics;
 
-/// Takes every exchange's decision.
+/// Records the decision of every exchange.
 pub(crate) struct Decisions {
     recent: Recent,
     live: Live,
     writer: Writer,
-    /// The log, if there is one.
+    /// The journal's settings and public key; `None` if no file is written.
     log: ArcSwapOption<LogFile>,
-    /// For events.
+    /// The program's log, in which decisions are events.
     events: Log,
     clients: ArcSwap<Clients>,
 }
 
 impl Decisions {
-    /// Logs events, and starts the thread that writes lines if `journal` is given.
+    /// Starts the thread that writes to `journal`, if there is one.
     ///
     /// # Errors
     ///
@@ -95,7 +94,7 @@ impl Decisions {
         })
     }
 
-    /// Writes lines to `journal` from now on, or none, and clients as `clients` says. Before decisions are made by `configuration`.
+    /// Replaces the journal and the form of clients' addresses. Must be called before `configuration` takes effect.
     pub(crate) fn replace_journal(
         &self,
         (journal, clients): (Option<Journal>, Clients),
@@ -106,22 +105,22 @@ impl Decisions {
         self.writer.replace(journal, configuration);
     }
 
-    /// The decision log, if there is one.
+    /// Returns the journal's settings and public key, if a journal is written.
     pub(crate) fn log_file(&self) -> Option<Arc<LogFile>> {
         self.log.load_full()
     }
 
-    /// Whether decisions cannot be recorded just now.
+    /// Returns whether decisions are being lost at present.
     pub(crate) fn are_lost(&self) -> bool {
         self.writer.is_failing()
     }
 
-    /// A client as it is written down, here and wherever else it is.
+    /// Returns a client in the form in which it is logged; the API and traces use the same.
     pub(crate) fn shown(&self, client: impl Into<Client>) -> Client {
         self.clients.load().shown(client.into())
     }
 
-    /// Keeps one decision.
+    /// Records one decision.
     pub(crate) fn record(&self, mut decision: Decision) {
         decision.client = self.shown(decision.client);
         event::announce(&self.events, &decision);
@@ -130,7 +129,7 @@ impl Decisions {
         self.writer.write(recorded);
     }
 
-    /// A decision: a recent one, or else one that the log still has, whose files are read for it.
+    /// Finds a decision in memory or, if it is not recent, in the log's files.
     pub(crate) async fn look_up(&self, id: DecisionId) -> Option<Arc<Decision>> {
         if let Some(recent) = self.recent.find(id) {
             return Some(recent);
@@ -140,13 +139,14 @@ impl Decisions {
         searching.await.ok().flatten().map(Arc::new)
     }
 
-    /// The recent decisions that `query` takes, the newest first, at most `limit`.
+    /// Returns at most `limit` recent decisions that match `query`, the newest first.
     pub(crate) fn list(&self, query: &Query, limit: usize) -> Vec<Arc<Decision>> {
         let taken = self.recent.iter().filter(|decision| query.takes(decision));
         taken.take(limit).collect()
     }
 
-    /// The decisions of a span of time that `query` takes, from the log, the newest first, at most `limit`; nothing without a log.
+    /// Returns at most `limit` decisions of a time range that match `query` from the log's files, the newest first; `None` without a
+    /// log.
     ///
     /// # Errors
     ///
@@ -167,8 +167,8 @@ impl Decisions {
         Ok(Some(newest))
     }
 
-    /// Hands all of them on, with their lines, in the order of the log, and at last nothing; from a thread that may wait. Whether there is
-    /// a log.
+    /// Passes the decisions of a time range that match `query`, with their lines and in the order of the log, to `take`, and `None`
+    /// after the last. Runs on a thread that may block. Returns whether there is a log.
     pub(crate) fn tell_past(
         &self,
         span: Span,
@@ -183,29 +183,29 @@ impl Decisions {
             if let Err(error) = past::each(&log.options.path, span, &query, each) {
                 tracing::warn!(%error, "the decision log cannot be read");
             }
-            // Whoever wanted more has gone.
+            // The result only says whether more is wanted.
             let _ = take(None);
         });
         true
     }
 
-    /// What the recent decisions that `query` takes are about, the most frequent first, at most `limit`.
+    /// Returns the `limit` most frequent hosts, crawlers, reasons or rules of the recent decisions that match `query`.
     pub(crate) fn top(&self, by: By, query: &Query, limit: usize) -> Vec<Ranked> {
         let taken = self.recent.iter().filter(|decision| query.takes(decision));
         top::top(by, taken, limit)
     }
 
-    /// Decisions from now on.
+    /// Watches further decisions.
     pub(crate) fn watch(&self) -> Watch {
         self.live.watch(&self.recent)
     }
 
-    /// Tells watchers what was decided, for ever.
+    /// Sends new decisions to watchers; never returns.
     pub(crate) async fn tell_watchers(&self) {
         self.live.run(&self.recent).await;
     }
 
-    /// Writes what was recorded so far, and ends the thread.
+    /// Writes all decisions recorded so far and ends the thread.
     pub(crate) fn close(&self) {
         self.writer.close();
     }

@@ -1,4 +1,4 @@
-//! Decisions of a span of time, read from the log's files.
+//! Decisions of a time range, read from the log's files.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,7 +11,7 @@ use super::files::{Line, files, find_line};
 use super::query::Query;
 use crate::observe::chain::event;
 
-/// From when to when; an end that is left out is open.
+/// A time range, both ends included; an end that is `None` is open.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Span {
     pub(crate) since: Option<SystemTime>,
@@ -24,15 +24,15 @@ impl Span {
     }
 }
 
-/// The newest decisions of a span that `query` takes, the newest first.
+/// The newest decisions of a time range that match a query, the newest first.
 #[derive(Debug, Default)]
 pub(crate) struct Newest {
     pub(crate) decisions: Vec<Decision>,
-    /// There are older ones.
+    /// Whether there are older ones.
     pub(crate) is_cut: bool,
 }
 
-/// Reads those of the log at `path`, at most `limit`.
+/// Returns the newest decisions of the log at `path`, at most `limit`.
 ///
 /// # Errors
 ///
@@ -52,7 +52,8 @@ pub(super) fn newest(path: &Path, span: Span, query: &Query, limit: usize) -> io
     Ok(Newest { decisions, is_cut })
 }
 
-/// Hands on the decisions of a span that `query` takes, with their lines, in the order of the log at `path`, until `take` has enough.
+/// Passes the decisions of a time range that match `query`, with their lines and in the order of the log at `path`, to `take` until
+/// it breaks.
 ///
 /// # Errors
 ///
@@ -65,7 +66,7 @@ pub(super) fn each(
 ) -> io::Result<()> {
     for (_, file) in files(path) {
         let file = file?;
-        // Nothing is written behind that.
+        // A file that was last written before the range has no decision of it.
         let written_at = file.metadata().and_then(|found| found.modified());
         let ends_before = |since| written_at.as_ref().is_ok_and(|at| *at < since);
         if span.since.is_some_and(ends_before) {

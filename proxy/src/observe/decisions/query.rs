@@ -1,20 +1,20 @@
-//! Which decisions are wanted.
+//! Filters of decisions.
 
 use super::decision::Decision;
 
-/// Which decisions somebody wants to see.
+/// A filter of decisions. A member that is `None` matches every decision; words are compared ignoring ASCII case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query {
     pub(crate) crawler: Option<String>,
     pub(crate) outcome: Option<String>,
     pub(crate) reason: Option<String>,
     pub(crate) host: Option<String>,
-    /// What the URL, the rule, the reason, the details, the id, the client or a token contains, ignoring ASCII case.
+    /// Text that the URL, the rule, the reason, the details, the id, the client or a token must contain, ignoring ASCII case.
     pub(crate) text: Option<String>,
 }
 
 impl Query {
-    /// Whether `decision` is one of them.
+    /// Returns whether `decision` matches.
     pub(crate) fn takes(&self, decision: &Decision) -> bool {
         let is = |wanted: &Option<String>, value: &str| {
             wanted

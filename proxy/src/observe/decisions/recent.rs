@@ -5,27 +5,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::decision::{Decision, DecisionId, Recorded};
 
-/// Decisions kept, if they are not too long; some 700 bytes for nearly each.
+/// The number of decisions kept. Nearly all take some 700 bytes.
 const KEPT: usize = 8192;
-/// What their lines may take in memory: 2 KiB for each. A URL may be as long as a request's head, 64 KiB.
+/// The memory for their lines: 2 KiB for each. A single URL may be as long as a request's head, 64 KiB.
 const MAX_BYTES: usize = KEPT * LARGE;
-/// A place that a long URL made larger than this does not stay so.
+/// The capacity above which an entry's memory is not reused, so that one long URL does not enlarge it for good.
 const LARGE: usize = 2048;
 
-/// A ring of the last decisions. Writers of different decisions do not meet: each has a place of its own.
+/// A ring of the last decisions. Each entry has a lock of its own, so writers of different decisions do not contend.
 pub(super) struct Recent {
     places: Box<[Mutex<Option<Kept>>]>,
     next: AtomicUsize,
     max_bytes: usize,
     bytes: AtomicUsize,
-    /// The number of the oldest that was not dropped to keep to `max_bytes`.
+    /// The number of the oldest decision that was not dropped to stay below `max_bytes`.
     oldest: AtomicUsize,
 }
 
-/// A decision as its line of the log, and its number, counted from the start.
+/// A decision as its line of the log, with its number since the start.
 ///
-/// As values it would be a dozen allocations, in no cache any more when they are freed: each request would wait for the
-/// memory it is given in their place. The line's memory serves the next decision that comes here.
+/// As a struct it would be a dozen allocations, which are no longer in any cache when they are freed, so that each request would
+/// wait for memory. The memory of a line is reused by the next decision in its entry.
 struct Kept {
     number: usize,
     id: DecisionId,
@@ -38,15 +38,15 @@ impl Kept {
     }
 }
 
-/// Decisions in the order of their numbers, without gaps.
+/// Consecutive decisions.
 pub(super) struct Run {
-    /// The number of the first.
+    /// The number of the first decision.
     pub(super) first: usize,
     pub(super) decisions: Vec<Arc<Decision>>,
 }
 
 impl Run {
-    /// The number after the last.
+    /// Returns the number after that of the last decision.
     pub(super) fn end(&self) -> usize {
         self.first + self.decisions.len()
     }
@@ -67,7 +67,7 @@ impl Recent {
         }
     }
 
-    /// Keeps a decision in the place of the oldest; longer ones in the place of several.
+    /// Adds a decision, which replaces the oldest; a long one may replace several.
     pub(super) fn push(&self, recorded: &Recorded) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.put(number, recorded);
@@ -95,7 +95,7 @@ impl Recent {
         });
     }
 
-    /// Makes room; `false` if there is none older than the one numbered `newest`.
+    /// Drops the oldest decision to make room; returns `false` if there is none older than `newest`.
     fn drop_oldest(&self, newest: usize) -> bool {
         let next = |oldest| (oldest < newest).then_some(oldest + 1);
         let dropped = (self.oldest).fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
@@ -115,12 +115,12 @@ impl Recent {
         place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number that the next decision gets.
+    /// Returns the number of the next decision.
     pub(super) fn next(&self) -> usize {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// The decisions from the one numbered `from` on, as far as they are kept still and there already.
+    /// Returns the decisions from number `from` on that are still kept and already stored.
     pub(super) fn since(&self, from: usize) -> Run {
         let next = self.next();
         let oldest = self.oldest.load(Ordering::Relaxed);
@@ -133,24 +133,24 @@ impl Recent {
                 Some(kept) if kept.number == number => {
                     run.decisions.push(kept.decision());
                 }
-                // Overtaken by the writers: go on behind what is lost.
+                // Overwritten meanwhile: continue after what is lost.
                 Some(kept) if kept.number > number => {
                     run.first = number + 1;
                     run.decisions.clear();
                 }
-                // Dropped since to make room: the same.
+                // Dropped meanwhile to make room: likewise.
                 _ if number < self.oldest.load(Ordering::Relaxed) => {
                     run.first = number + 1;
                     run.decisions.clear();
                 }
-                // Its writer has the number and is about to come.
+                // Its writer has taken the number and has not stored the decision yet.
                 _ => break,
             }
         }
         run
     }
 
-    /// The kept decisions, the newest first; none that comes while one looks.
+    /// Iterates over the kept decisions, the newest first, without those added meanwhile.
     pub(super) fn iter(&self) -> impl Iterator<Item = Arc<Decision>> {
         let next = self.next();
         let first = next.saturating_sub(self.places.len());

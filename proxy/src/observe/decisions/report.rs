@@ -1,4 +1,4 @@
-//! Evaluates the decision log over a span of time: what was refused, and what would have been.
+//! Evaluates the decision log over a time range: requests that were refused, or would have been.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -14,42 +14,42 @@ use super::files::{Line, NO_END, dir_of, files, find_line, rotated_files};
 use crate::clock::rfc3339;
 use crate::observe::chain::event;
 
-/// Lines that cannot be read are named up to this number, and counted beyond.
+/// The number of unreadable lines that are listed; further ones are only counted.
 const NAMED: usize = 20;
 
-/// What the log says of the time since `since`, and how much of it was read.
+/// Statistics of the log since `since`, and how much of the log was read.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     #[serde(serialize_with = "rfc3339::serialize")]
     pub(crate) since: SystemTime,
-    /// When the log was read.
+    /// The time at which the log was read.
     #[serde(serialize_with = "rfc3339::serialize")]
     pub(crate) until: SystemTime,
-    /// The log's files that were read to their end, the oldest first.
+    /// The files that were read to their end, the oldest first.
     pub(crate) files: Vec<ReadFile>,
-    /// Files that were not read because they were last written before `since`.
+    /// The number of files that were not read because they were last written before `since`.
     pub(crate) older_files: usize,
-    /// Lines that were read and are from before `since`.
+    /// The number of lines that are older than `since`.
     pub(crate) lines_before: u64,
-    /// How many lines, or whole files, could not be read.
+    /// The number of lines, or whole files, that could not be read.
     pub(crate) unreadable: u64,
     /// The first of them.
     pub(crate) unreadable_lines: Vec<Unreadable>,
-    /// How many whole lines could not be read.
+    /// The number of complete lines that could not be read.
     #[serde(skip)]
     pub(crate) left_out: u64,
-    /// Why files of the log, or its directory, could not be read.
+    /// The errors of files, or of the directory, that could not be read.
     #[serde(skip)]
     pub(crate) failures: Vec<String>,
-    /// When the first decision of the span was made.
+    /// The time of the first decision.
     #[serde(serialize_with = "rfc3339::serialize_some")]
     pub(crate) first_at: Option<SystemTime>,
-    /// When the last one was made.
+    /// The time of the last decision.
     #[serde(serialize_with = "rfc3339::serialize_some")]
     pub(crate) last_at: Option<SystemTime>,
-    /// How many decisions of the span had each outcome.
+    /// The number of decisions with each outcome.
     pub(crate) outcomes: BTreeMap<String, u64>,
-    /// What was refused, or would have been: first what was only observed, then the most frequent first.
+    /// The requests that were refused, or would have been: first those only observed, then by frequency.
     pub(crate) rows: Vec<Row>,
 }
 
@@ -57,11 +57,11 @@ pub(crate) struct Report {
 #[derive(Debug, Serialize)]
 pub(crate) struct ReadFile {
     pub(crate) path: PathBuf,
-    /// Lines that are, or should be, decisions.
+    /// The number of lines that are, or should be, decisions.
     pub(crate) lines: u64,
 }
 
-/// A line that is not a decision; line 0: the file itself.
+/// A line that cannot be read; line 0 is the file itself.
 #[derive(Debug, Serialize)]
 pub(crate) struct Unreadable {
     pub(crate) path: PathBuf,
@@ -75,12 +75,12 @@ pub(crate) struct Row {
     /// `observed` or `refused`.
     pub(crate) outcome: String,
     pub(crate) crawler: String,
-    /// `None` if the request was for no origin that could be understood.
+    /// The host, unless the request's target could not be parsed.
     pub(crate) host: Option<String>,
     pub(crate) reason: String,
-    /// The line of robots.txt, the `[[rule]]`, or the purpose refused and the family of the statement that refuses it, if it was one.
+    /// The deciding line of robots.txt, the `[[rule]]`, or the refused purpose with the family of the statement that refuses it.
     pub(crate) rule: Option<String>,
-    /// What the crawler was answered, or would have been.
+    /// The status code that the crawler was sent, or would have been.
     pub(crate) status: u16,
     pub(crate) count: u64,
     #[serde(serialize_with = "rfc3339::serialize")]
@@ -91,7 +91,7 @@ pub(crate) struct Row {
     pub(crate) example: String,
 }
 
-/// What a line of the log must have to be counted.
+/// The members of a line that are counted.
 #[derive(Deserialize)]
 struct Entry<'a> {
     #[serde(borrow)]
@@ -119,7 +119,7 @@ struct Entry<'a> {
     preferences: Vec<PreferenceEntry<'a>>,
 }
 
-/// What is said about one purpose.
+/// The usage preference for one purpose.
 #[derive(Deserialize)]
 struct PreferenceEntry<'a> {
     #[serde(borrow)]
@@ -133,7 +133,8 @@ struct PreferenceEntry<'a> {
 }
 
 impl PreferenceEntry<'_> {
-    /// By when it decides: refusals first, the earliest known first; then what nothing is said about.
+    /// Returns the precedence of a preference that can refuse: refusals by the stage at which they are known, then purposes for
+    /// which nothing is stated. Lower comes first.
     fn rank(&self) -> Option<usize> {
         let stages = ["before", "head", "body"];
         let stage = stages
@@ -171,7 +172,7 @@ impl Entry<'_> {
         }
     }
 
-    /// `train-ai by content-signal`; by nothing, where nothing is said.
+    /// Returns the deciding preference, such as `train-ai by content-signal`.
     fn preference(&self) -> Option<String> {
         let ranked = self.preferences.iter();
         let ranked = ranked.filter_map(|it| Some((it.rank()?, it)));
@@ -191,7 +192,7 @@ struct Key {
 }
 
 impl Report {
-    /// Reads the log at `path` with all its files; `tell` hears of each line.
+    /// Evaluates the log at `path` with all its files. `tell` is called for each line, to show progress.
     pub(crate) fn read(
         path: &Path,
         since: SystemTime,
@@ -256,7 +257,7 @@ impl Report {
                 lines += 1;
                 tell();
                 if let Err(error) = self.read_line(line, rows) {
-                    // The last line of all may be being written.
+                    // The last line may still be being written.
                     self.left_out += u64::from(line != Err(NO_END));
                     self.note_unreadable(&name, number, error);
                 }

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::decision::Decision;
 
-/// What to count decisions by.
+/// The property by which decisions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum By {
@@ -19,14 +19,14 @@ pub(crate) enum By {
     Rule,
 }
 
-/// How many decisions are about one thing.
+/// A value of that property, and the number of decisions that have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Ranked {
     pub(crate) name: String,
     pub(crate) count: usize,
 }
 
-/// The most frequent first; equals in alphabetical order.
+/// Returns the `limit` most frequent values; equally frequent ones are in alphabetical order.
 pub(super) fn top(
     by: By,
     decisions: impl Iterator<Item = Arc<Decision>>,

@@ -1,4 +1,4 @@
-//! What was said about one purpose of a request, for the log, the API and refusals.
+//! Usage preferences as they appear in the log, the API and refusals.
 
 use std::borrow::Cow;
 use std::time::SystemTime;
@@ -11,7 +11,7 @@ use wayleave_robots_txt::preferences::{Judgement, Say};
 use crate::clock::rfc3339;
 use crate::observe::digest::Digest;
 
-/// What a site says about the use of what was asked for, to one of the crawler's purposes.
+/// The site's preference about one of the crawler's purposes.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct UsePreference {
     /// `search`, `ai-input`, `train-ai`, `archive`, `tdm` or `other`.
@@ -24,37 +24,37 @@ pub(crate) struct UsePreference {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) source: Option<Cow<'static, str>>,
-    /// Where the statement stands, such as `robots.txt:17`.
+    /// The place of the statement, such as `robots.txt:17`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) carrier: Option<String>,
-    /// The statement as written, or its beginning with an ellipsis.
+    /// The statement as written; its beginning with an ellipsis if it is long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) statement: Option<String>,
-    /// The clause by which it is taken so.
+    /// The clause of the specification that it is read by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) clause: Option<String>,
-    /// The policy or licence that it names.
+    /// The policy or licence that it refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) policy: Option<String>,
-    /// When it is known: `before` the origin is asked, with the `head` of its answer, or with the beginning of the `body`.
+    /// The stage at which it is known: `before` the request is sent, or with the `head` or the beginning of the `body` of the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) stage: Option<Cow<'static, str>>,
-    /// The document that the statement stands in, if that is not the origin's robots.txt.
+    /// The document that contains the statement, unless that is the origin's robots.txt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) document: Option<Box<DocumentSeen>>,
 }
 
-/// A document beside robots.txt, as it was when it decided.
+/// A document other than robots.txt, as it was when it decided.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DocumentSeen {
-    /// Where it was asked for.
+    /// The URL that was fetched.
     pub(crate) url: String,
-    /// Its SHA-256, if it could be had.
+    /// Its SHA-256, if it could be fetched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) sha256: Option<Digest>,
-    /// When it was fetched or last confirmed.
+    /// The time at which it was fetched or last revalidated.
     #[serde(
         default,
         serialize_with = "rfc3339::serialize_some",
@@ -63,14 +63,14 @@ pub(crate) struct DocumentSeen {
     )]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub(crate) fetched_at: Option<SystemTime>,
-    /// Present if there was more of it than is read.
+    /// Present if it is longer than what is read of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub(crate) cut: bool,
 }
 
 impl UsePreference {
-    /// Whether another says the same of the same purpose, by the same statement.
+    /// Returns whether both state the same preference for the same purpose by the same statement.
     pub(crate) fn says_as(&self, other: &Self) -> bool {
         let what = |it: &Self| (it.purpose.clone(), it.preference.clone(), it.source.clone());
         what(self) == what(other)
@@ -78,7 +78,7 @@ impl UsePreference {
             && self.carrier == other.carrier
     }
 
-    /// What was said about the purpose that decides.
+    /// Returns the preference for the purpose that decides.
     pub(crate) fn deciding(judgement: &Judgement) -> Option<Self> {
         let mut each = judgement.each.iter();
         let deciding = each.find(|say| Some(say.purpose) == judgement.purpose)?;

@@ -1,4 +1,4 @@
-//! The thread that writes decisions: a line each for the decision log.
+//! The thread that writes decisions to the log.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -16,30 +16,30 @@ use crate::observe::chain::event::{Configuration, What};
 use crate::observe::digest::Digest;
 use crate::observe::metrics::Metrics;
 
-/// Decisions that wait to be written. Some seconds at full speed; beyond that they are left out and counted.
+/// The most decisions in the queue: some seconds at full speed. Further ones are dropped and counted.
 const WAITING: usize = 65_536;
-/// What they may take in memory. 1 KiB for each; a URL may be as long as a request's head, 64 KiB.
+/// The memory for them: 1 KiB for each. A single URL may be as long as a request's head, 64 KiB.
 const WAITING_BYTES: usize = WAITING * 1024;
-/// How often the thread looks while there is something to write. It is woken only from idleness: waking it for each
-/// decision would cost an exchange more than everything else here.
+/// The interval at which the thread empties the queue under load. It is woken only when idle: waking it for each decision would
+/// cost an exchange more than everything else here.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What the thread is to go by next.
+/// The journal and configuration that the thread is to use next.
 struct Next {
-    /// Another journal, or none.
+    /// The new journal, if decisions are to be written.
     journal: Option<Journal>,
     configuration: Configuration,
 }
 
 type NextJournal = Arc<Mutex<VecDeque<Next>>>;
 
-/// The door to the thread.
+/// The sending side of the thread's queue.
 pub(super) struct Writer {
     waiting: SyncSender<Recorded>,
     waiting_bytes: Arc<AtomicUsize>,
-    /// Decisions that there was no room for, and that the log does not know of yet.
+    /// The number of dropped decisions that the log does not mention yet.
     left_out: Arc<AtomicU64>,
-    /// Whether decisions are being lost.
+    /// Whether decisions are being lost at present.
     is_failing: Arc<AtomicBool>,
     next_journal: NextJournal,
     closing: Arc<AtomicBool>,
@@ -91,7 +91,7 @@ impl Writer {
         })
     }
 
-    /// Hands a decision over, or counts it as dropped; never waits.
+    /// Queues a decision, or counts it as dropped. Never blocks.
     pub(super) fn write(&self, recorded: Recorded) {
         let bytes = size(&recorded);
         let before = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -106,12 +106,12 @@ impl Writer {
         }
     }
 
-    /// Whether decisions are being lost.
+    /// Returns whether decisions are being lost at present.
     pub(super) fn is_failing(&self) -> bool {
         self.is_failing.load(Ordering::Relaxed)
     }
 
-    /// Writes lines to `journal` from now on; further decisions may be made by `configuration`.
+    /// Replaces the journal. Further decisions may be made by `configuration`.
     pub(super) fn replace(&self, journal: Option<Journal>, configuration: Configuration) {
         lock(&self.next_journal).push_back(Next {
             journal,
@@ -124,13 +124,13 @@ impl Writer {
         self.closing.store(true, Ordering::SeqCst);
         self.thread.unpark();
         if let Some(thread) = lock(&self.ended).take() {
-            // If it panicked, the panic hook has said so.
+            // A panic of the thread has been reported by the panic hook.
             let _ = thread.join();
         }
     }
 }
 
-/// About what a decision takes while it waits.
+/// Returns the approximate memory that a queued decision takes.
 fn size(recorded: &Recorded) -> usize {
     recorded.line.capacity()
 }
@@ -145,13 +145,13 @@ impl fmt::Debug for Writer {
     }
 }
 
-/// What the thread works with.
+/// The state of the thread.
 struct Desk {
     received: Receiver<Recorded>,
     waiting_bytes: Arc<AtomicUsize>,
     left_out: Arc<AtomicU64>,
     journal: Option<Journal>,
-    /// By their number.
+    /// The digests of configurations, by number.
     configurations: HashMap<u64, Digest>,
     next_journal: NextJournal,
     closing: Arc<AtomicBool>,
@@ -166,7 +166,7 @@ impl Desk {
         self.note(What::Start(configuration));
         let mut first = None;
         loop {
-            // Read before the channel: what was sent before closing is written.
+            // Read before the queue, so that everything queued before `close` is written.
             let is_last = self.closing.load(Ordering::SeqCst);
             self.follow();
             let had_work = self.write_all(first.take());
@@ -180,7 +180,7 @@ impl Desk {
             }
             self.sign();
             self.is_idle.store(true, Ordering::SeqCst);
-            // Whoever sent before that did not wake anyone.
+            // A decision that was queued just before has not woken the thread, so the queue is checked once more before parking.
             first = self.next();
             if first.is_none() && !self.closing.load(Ordering::SeqCst) {
                 thread::park();
@@ -189,7 +189,7 @@ impl Desk {
         }
     }
 
-    /// Goes by what it is to go by now.
+    /// Applies all pending updates.
     fn follow(&mut self) {
         loop {
             let next = lock(&self.next_journal).pop_front();
@@ -200,7 +200,7 @@ impl Desk {
         }
     }
 
-    /// Goes on with another journal and configuration.
+    /// Replaces the journal and notes the configuration.
     fn go_on(&mut self, next: Next) {
         self.know(&next.configuration);
         self.sign();
@@ -220,7 +220,7 @@ impl Desk {
         self.configurations.insert(configuration, config_sha256);
     }
 
-    /// Writes an event to the decision log.
+    /// Writes an event to the log at once.
     fn note(&mut self, what: What) {
         if let Some(journal) = &mut self.journal {
             journal.note(what);
@@ -242,7 +242,7 @@ impl Desk {
         Some(recorded)
     }
 
-    /// Writes `first` and all that waits; whether there was anything.
+    /// Writes `first` and everything in the queue. Returns whether there was anything.
     fn write_all(&mut self, first: Option<Recorded>) -> bool {
         let mut had_work = false;
         let mut next = first.or_else(|| self.next());
@@ -303,7 +303,7 @@ mod tests {
     fn what_waits_is_bounded_in_bytes() {
         let (waiting, received) = sync_channel(WAITING);
         let metrics = Arc::new(Metrics::new().unwrap());
-        // Its thread does nothing.
+        // No thread empties its queue.
         let writer = Writer {
             waiting,
             waiting_bytes: Arc::default(),
