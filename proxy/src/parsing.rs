@@ -1,4 +1,4 @@
-//! Parsing apart from the threads that serve requests: what origins send may be long, and take long to read.
+//! Parsing on threads apart from those that serve requests: documents from origins may be long, and slow to parse.
 
 use std::future::pending;
 use std::panic::resume_unwind;
@@ -8,24 +8,25 @@ use std::thread::available_parallelism;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, spawn_blocking};
 
-/// To hand over what is no longer takes more than to parse it.
+/// The length up to which handing a document to another thread takes longer than parsing it.
 const SHORT_BYTES: usize = 64 << 10;
 
-/// Parses on other threads, so many files at a time that cores are left to requests.
+/// Runs parsers on other threads, but only so many at a time that cores remain for requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Parser {
     places: Arc<Semaphore>,
 }
 
 impl Parser {
-    /// Uses half of the cores.
+    /// Allows as many parsers at a time as half of the cores.
     pub(crate) fn new() -> Self {
         let places = Arc::new(Semaphore::new(places()));
         Self { places }
     }
 
-    /// Returns what `parse` makes of so many `bytes`. If they are many, it runs on another thread, in its turn. Giving the wait up
-    /// loses the result only; what has begun ends first, and holds its place as long.
+    /// Returns the result of `parse`, which reads `bytes` bytes. A long document is parsed on another thread, after
+    /// those that came first. Cancelling the wait loses only the result: a parser that has started runs to its end,
+    /// and keeps its permit until then.
     ///
     /// # Panics
     ///
@@ -46,12 +47,12 @@ impl Parser {
         match parsing.await.map_err(JoinError::try_into_panic) {
             Ok(parsed) => parsed,
             Err(Ok(panic)) => resume_unwind(panic),
-            // It was not begun: the runtime ends, and whoever waits here with it.
+            // It was never started: the runtime shuts down, and this task with it.
             Err(Err(_)) => pending().await,
         }
     }
 
-    /// Takes all places: until this is dropped, nothing that is long is parsed.
+    /// Takes all permits: until they are dropped, no long document is parsed.
     #[cfg(test)]
     pub(crate) async fn take_all(&self) -> tokio::sync::OwnedSemaphorePermit {
         let all = u32::try_from(places()).expect("a few");

@@ -1,4 +1,4 @@
-//! What passes through a tunnel that is one stream of an HTTP/2 connection (RFC 9113 section 8.5).
+//! A tunnel over one stream of an HTTP/2 connection, as a byte stream (RFC 9113 section 8.5).
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -9,12 +9,12 @@ use bytes::{Buf, Bytes};
 use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The DATA of a stream in both directions: END_STREAM is the end of a side, a reset breaks both. Dropping it before it was shut
-/// down is the break of a TCP connection.
+/// The DATA of a stream in both directions: END_STREAM closes one direction, a reset breaks both. Dropped before it
+/// was shut down, it resets the stream, like a TCP connection that breaks.
 pub(crate) struct ConnectStream {
     received: RecvStream,
     sent: SendStream<Bytes>,
-    /// The rest of the last DATA. Only what is read of it makes room for more.
+    /// The rest of the last DATA frame. Its flow-control window reopens only as it is read.
     part: Bytes,
     is_shut_down: bool,
 }
@@ -45,7 +45,7 @@ impl AsyncRead for ConnectStream {
         let taken = self.part.len().min(into.remaining());
         into.put_slice(&self.part[..taken]);
         self.part.advance(taken);
-        // A stream that ended needs no more room.
+        // This fails for a stream that ended, which needs no window.
         let _ = self.received.flow_control().release_capacity(taken);
         Poll::Ready(Ok(()))
     }
@@ -61,7 +61,7 @@ impl AsyncWrite for ConnectStream {
             return Poll::Ready(Ok(0));
         }
         self.sent.reserve_capacity(bytes.len());
-        // Room that is there already is not announced again.
+        // h2 does not announce capacity that is already available.
         let mut room = self.sent.capacity();
         while room == 0 {
             room = match ready!(self.sent.poll_capacity(cx)) {
@@ -75,8 +75,8 @@ impl AsyncWrite for ConnectStream {
         Poll::Ready(Ok(written))
     }
 
-    /// The connection sends by itself. Whoever flushes learns that the stream was reset, and is woken when that happens later: behind
-    /// END_STREAM nothing is read that would tell.
+    /// Reports a reset of the stream, and wakes the caller on a later one: after END_STREAM no read would report it.
+    /// There is nothing to flush, since h2's connection task sends by itself.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.sent.poll_reset(cx) {
             Poll::Ready(reset) => {
@@ -88,7 +88,7 @@ impl AsyncWrite for ConnectStream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.is_shut_down = true;
-        // It may have ended already.
+        // The stream may have ended already.
         let _ = self.sent.send_data(Bytes::new(), true);
         Poll::Ready(Ok(()))
     }

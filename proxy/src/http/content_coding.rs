@@ -1,4 +1,4 @@
-//! Undoes content codings (RFC 9110 section 8.4.1) part by part, up to a limit.
+//! Decoding of content codings (RFC 9110 section 8.4.1), chunk by chunk and up to a limit.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -12,10 +12,10 @@ use zstd::zstd_safe::DParameter;
 /// The longest window, 8 MiB, that a zstd body of HTTP may have (RFC 9659).
 const ZSTD_WINDOW_LOG: u32 = 23;
 const BROTLI_BUFFER_BYTES: usize = 16 * 1024;
-/// What deflate gives at a time.
+/// The largest piece that deflate produces at a time, in bytes.
 const DEFLATE_BUFFER_BYTES: usize = 4 * 1024;
 
-/// Codings of one message; nobody uses more than one.
+/// The most codings that one message may have. None in practice has more than one.
 const MAX_CODINGS: usize = 2;
 
 /// A content coding.
@@ -47,7 +47,7 @@ impl Coding {
     ///
     /// # Errors
     ///
-    /// What cannot be undone, if there is one that is not known, or more than two.
+    /// If one of them is unknown, or there are more than two. The error names what cannot be decoded.
     pub(crate) fn listed<'v>(values: impl Iterator<Item = &'v str>) -> Result<Vec<Self>, String> {
         let mut codings = Vec::new();
         for name in values.flat_map(|value| value.split(',')).map(str::trim) {
@@ -63,7 +63,7 @@ impl Coding {
         Ok(codings)
     }
 
-    /// Returns the longest window that its decoder may hold, in bytes.
+    /// Returns the longest window that a decoder of this coding may hold, in bytes.
     pub(crate) fn window_bytes(self) -> usize {
         match self {
             Self::Gzip | Self::Deflate => 32 << 10,
@@ -73,15 +73,15 @@ impl Coding {
     }
 }
 
-/// The codings of one message, undone one after the other.
+/// A decoder of all codings of one message.
 pub(crate) struct Decoders {
     /// The coding that was applied last comes first.
     decoders: Vec<Decoder>,
 }
 
 impl Decoders {
-    /// Undoes `codings`, listed in the order in which they were applied. The message has at most `limit` bytes, and what one of its
-    /// codings leaves to another at most `coded_limit`.
+    /// Makes a decoder for `codings`, listed in the order in which they were applied. The decoded message has at most
+    /// `limit` bytes, and the input of every inner coding at most `coded_limit`.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl Decoders {
         Ok(Self { decoders })
     }
 
-    /// What `bytes` decode to; an error behind it means that no more will.
+    /// Returns the decoded form of `bytes`. With an error nothing more can be decoded.
     pub(crate) fn decode(&mut self, bytes: &[u8]) -> (Vec<u8>, io::Result<()>) {
         let (mut decoded, mut result) = (Cow::Borrowed(bytes), Ok(()));
         for decoder in &mut self.decoders {
@@ -106,17 +106,17 @@ impl Decoders {
         (decoded.into_owned(), result)
     }
 
-    /// Says that no more comes.
+    /// Declares the end of the message.
     ///
     /// # Errors
     ///
-    /// If a coding ended too early.
+    /// If a coding is incomplete.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.decoders.iter_mut().try_for_each(Decoder::finish)
     }
 }
 
-/// Where decoded bytes go: it takes no more than so many.
+/// A buffer for decoded bytes that accepts a limited number of them.
 struct Decoded {
     bytes: Vec<u8>,
     left: usize,
@@ -139,10 +139,10 @@ impl Write for Decoded {
     }
 }
 
-/// One coding; what it holds is bounded by its window.
+/// A decoder of one coding. Its memory is bounded by its window.
 enum Decoder {
     Gzip(MultiGzDecoder<Decoded>),
-    /// Which of the two `deflate` is shows in its first byte.
+    /// `deflate` is one of two formats; the first byte shows which.
     Deflate(Option<Decoded>),
     Inflate(Inflate),
     Brotli(Box<DecompressorWriter<Decoded>>),
@@ -150,7 +150,7 @@ enum Decoder {
 }
 
 impl Decoder {
-    /// Undoes a coding, and gives at most `limit` bytes.
+    /// Makes a decoder that returns at most `limit` bytes.
     fn new(coding: Coding, limit: usize) -> io::Result<Self> {
         let decoded = Decoded {
             bytes: Vec::new(),
@@ -201,7 +201,7 @@ impl Decoder {
     }
 }
 
-/// Undoes deflate. The decoders that flate2 makes of it do not tell whether it came to its end.
+/// A deflate decoder. Those of flate2 do not report whether the stream reached its end.
 struct Inflate {
     decompress: Decompress,
     decoded: Decoded,
@@ -209,8 +209,9 @@ struct Inflate {
 }
 
 impl Inflate {
-    /// Begins with this byte. `deflate` is zlib's format, but some servers send it without zlib's head. That begins with 8, the
-    /// method, in the lower half of a byte and at most 7 in the upper one (RFC 1950 section 2.2).
+    /// Makes a decoder for a stream that begins with `first`. `deflate` is zlib's format, but some servers omit
+    /// zlib's header. The header begins with the method, 8, in the lower half of a byte and at most 7 in the upper
+    /// half (RFC 1950 section 2.2).
     fn new(first: u8, decoded: Decoded) -> Self {
         Self {
             decompress: Decompress::new(first & 0x8f == 0x08),
@@ -232,7 +233,7 @@ impl Inflate {
             bytes = &bytes[read..];
             self.decoded.write_all(&buffer[..written])?;
             self.has_ended = status == Status::StreamEnd;
-            // With room left in the buffer it has given all that it can.
+            // With space left in the buffer, deflate has produced all that it can.
             let goes_on = written == buffer.len() || !bytes.is_empty() && read > 0;
             if !goes_on {
                 break;

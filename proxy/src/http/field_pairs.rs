@@ -1,4 +1,4 @@
-//! Fields as names and values, whichever HTTP version brought them.
+//! Fields as pairs of a name and a value, from either version of HTTP.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -8,36 +8,36 @@ use super::http1::{Trailers, is_for_every_hop, may_be_a_trailer};
 /// A field's name and value.
 pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);
 
-/// The values of all fields of this name, in order.
+/// Returns the values of all fields with this name, in order.
 pub(crate) fn values<'a>(fields: &[Pair<'a>], name: &str) -> impl Iterator<Item = &'a [u8]> {
     let named = fields.iter().filter(move |(field, _)| is(field, name));
     named.map(|(_, value)| *value)
 }
 
-/// The value of the first field of this name.
+/// Returns the value of the first field with this name.
 pub(crate) fn first<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a [u8]> {
     values(fields, name).next()
 }
 
-/// The value of the one field of this name; `None` if there are more.
+/// Returns the value of the field with this name; `None` if there are several, or none.
 pub(crate) fn only<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a [u8]> {
     let mut values = values(fields, name);
     let value = values.next()?;
     values.next().is_none().then_some(value)
 }
 
-/// Whether this is the field's name.
+/// Returns whether this is the field's name, in any case.
 pub(crate) fn is(field: &[u8], name: &str) -> bool {
     field.eq_ignore_ascii_case(name.as_bytes())
 }
 
-/// The proxies that a message says it went through, in order; `None`: none.
+/// Returns all values of `Via` as one list: the proxies that the message went through, in order.
 pub(crate) fn proxies(fields: &[Pair<'_>]) -> Option<Vec<u8>> {
     let all: Vec<_> = values(fields, "via").collect();
     (!all.is_empty()).then(|| all.join(&b", "[..]))
 }
 
-/// Whether a message went through a proxy of this name before.
+/// Returns whether `Via` names a proxy of this name.
 pub(crate) fn passed_by(fields: &[Pair<'_>], name: &str) -> bool {
     values(fields, "via")
         .flat_map(|value| value.split(|&byte| byte == b','))
@@ -45,7 +45,8 @@ pub(crate) fn passed_by(fields: &[Pair<'_>], name: &str) -> bool {
         .any(|received_by| received_by.eq_ignore_ascii_case(name))
 }
 
-/// Whether `Connection` lists a field that it may list: requests that list another are malformed, in responses it counts for nothing.
+/// Returns whether `Connection` lists this field. End-to-end fields do not count: requests that list one are
+/// malformed, and in responses such an option is ignored.
 pub(crate) fn listed_in_connection(fields: &[Pair<'_>], name: &[u8]) -> bool {
     !is_for_every_hop(name)
         && values(fields, "connection")
@@ -53,7 +54,7 @@ pub(crate) fn listed_in_connection(fields: &[Pair<'_>], name: &[u8]) -> bool {
             .any(|listed| listed.trim_ascii().eq_ignore_ascii_case(name))
 }
 
-/// Name and value of every field.
+/// Returns the name and value of every field.
 pub(crate) fn pairs(fields: &HeaderMap) -> Vec<(&[u8], &[u8])> {
     fields
         .iter()
@@ -61,7 +62,7 @@ pub(crate) fn pairs(fields: &HeaderMap) -> Vec<(&[u8], &[u8])> {
         .collect()
 }
 
-/// The fields behind an HTTP/2 body, but for those that have no place there, as HTTP/1 bodies are read.
+/// Returns the trailers of an HTTP/2 body without the fields that are not allowed there, as for HTTP/1.
 pub(crate) fn trailers_of(fields: &HeaderMap) -> Trailers {
     let kept = fields
         .iter()
@@ -73,7 +74,7 @@ pub(crate) fn trailers_of(fields: &HeaderMap) -> Trailers {
     kept.map(owned).collect()
 }
 
-/// The fields as HTTP/2 wants them; invalid ones are left out.
+/// Converts fields for HTTP/2, without those that are invalid there.
 pub(crate) fn header_map(fields: &Trailers) -> HeaderMap {
     let mut map = HeaderMap::with_capacity(fields.len());
     for (name, value) in fields {

@@ -1,4 +1,4 @@
-//! When what was written to a connection has left: to its socket, that is.
+//! A signal for the moment when everything written to a connection has been handed to its socket.
 
 use std::fmt;
 use std::io;
@@ -10,20 +10,21 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
-/// Counts the times that a connection had nothing left to write.
+/// A count of the times that a connection had nothing left to write.
 #[derive(Default)]
 pub(crate) struct Flushes {
     count: AtomicU64,
-    /// Somebody waits for the next.
+    /// Whether a task waits for the next flush.
     is_awaited: AtomicBool,
     changed: Notify,
 }
 
 impl Flushes {
-    /// Waits until what was given to the connection before has left.
+    /// Waits until everything written to the connection so far has been flushed.
     pub(crate) async fn next(&self) {
         let before = self.count.load(Ordering::SeqCst);
         loop {
+            // Registered before the count is read, or a flush in between would be missed.
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
             self.is_awaited.store(true, Ordering::SeqCst);

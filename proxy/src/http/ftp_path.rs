@@ -1,11 +1,12 @@
-//! Paths of `ftp:` URLs (RFC 1738 section 3.2): what may be asked of a server, and as what.
+//! Paths of `ftp:` URLs (RFC 1738 section 3.2): which are safe to send to a server, and in what form.
 
-/// The bytes of a path without percent-encoding, as characters up to U+00FF: what the server is given.
+/// Returns the path as the server gets it: without percent-encoding, with each byte as a character up to U+00FF.
 ///
 /// # Errors
 ///
-/// Says what the server could read differently from what was judged: a line's end, which would be another command; a query, which
-/// FTP does not have; and patterns, which servers expand to other names.
+/// If the server could read the path differently from what was judged. That is so for a line ending, which would
+/// start another command; for a query, which FTP does not have; and for patterns, which servers expand to other
+/// names.
 pub(crate) fn decoded(path: &str) -> Result<String, &'static str> {
     let name = characters(path);
     if path.contains('?') {
@@ -18,25 +19,25 @@ pub(crate) fn decoded(path: &str) -> Result<String, &'static str> {
     Ok(name)
 }
 
-/// Whether user name and password of an `ftp:` URL can be given to a server.
+/// Checks that user name and password of an `ftp:` URL can be sent to a server.
 ///
 /// # Errors
 ///
-/// As for a path: another command could begin in them.
+/// If they contain a control character, which could start another command.
 pub(crate) fn check_credentials(target: &str) -> Result<(), &'static str> {
     let (user, password) = credentials(target).unwrap_or_default();
     is_without_control(&user).and_then(|()| is_without_control(&password))
 }
 
 fn is_without_control(name: &str) -> Result<(), &'static str> {
-    // 255 begins a command of Telnet, which FTP is spoken over.
-    match name.chars().any(|c| c.is_ascii_control() || c == '\u{ff}') {
-        true => Err("a control character in an ftp: URL"),
-        false => Ok(()),
+    // 255 starts a Telnet command, and FTP's control connection is Telnet.
+    if name.chars().any(|c| c.is_ascii_control() || c == '\u{ff}') {
+        return Err("a control character in an ftp: URL");
     }
+    Ok(())
 }
 
-/// User name and password of an `ftp:` URL as it was received; what was not encoded as it should be counts as it is.
+/// Returns user name and password of an `ftp:` URL as it was received. Invalid percent-encoding is taken literally.
 pub(crate) fn credentials(target: &str) -> Option<(String, String)> {
     let (_, rest) = target.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -45,14 +46,14 @@ pub(crate) fn credentials(target: &str) -> Option<(String, String)> {
     (!user.is_empty()).then(|| (characters(user), characters(password)))
 }
 
-/// A character up to U+00FF for each byte without percent-encoding.
+/// Decodes percent-encoding, with each byte as a character up to U+00FF.
 fn characters(text: &str) -> String {
     percent_encoding::percent_decode_str(text)
         .map(char::from)
         .collect()
 }
 
-/// The same target without user name and password, to be written down.
+/// Returns the target without user name and password, for logs.
 pub(crate) fn without_credentials(target: &str) -> String {
     let Some((scheme, rest)) = target.split_once("://") else {
         return target.to_owned();

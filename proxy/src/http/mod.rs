@@ -1,4 +1,4 @@
-//! HTTP as it is spelt on the wire, for crawlers and origins alike; nothing of policy in it.
+//! HTTP on the wire, the same for crawlers and origins. Nothing here decides what may be fetched.
 
 pub(crate) mod client;
 pub(crate) mod connect_stream;

@@ -1,6 +1,6 @@
-//! Proxy-Status error types (RFC 9209): why the proxy answered in the origin's place.
+//! Proxy-Status error types (RFC 9209), which state why the proxy answered instead of the origin.
 
-/// An error type of RFC 9209, section 2.3, as far as wayleave uses them.
+/// An error type of RFC 9209 section 2.3, as far as wayleave uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorType {
     DnsTimeout,
@@ -27,7 +27,7 @@ pub(crate) enum ErrorType {
 }
 
 impl ErrorType {
-    /// The type's name in `Proxy-Status`.
+    /// Returns the type's name in `Proxy-Status`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::DnsTimeout => "dns_timeout",
@@ -54,7 +54,7 @@ impl ErrorType {
         }
     }
 
-    /// The status that RFC 9209 recommends for the type; 502 instead of 500, which says less.
+    /// Returns the status that RFC 9209 recommends for the type, but 502 instead of 500, which is less specific.
     pub(crate) fn recommended_status(self) -> u16 {
         match self {
             Self::DnsTimeout
@@ -68,7 +68,7 @@ impl ErrorType {
         }
     }
 
-    /// A reason phrase for answers of this type that have no phrase of their own.
+    /// Returns the reason phrase for answers of this type that have none of their own.
     pub(crate) fn phrase(self) -> &'static str {
         match self {
             Self::DnsTimeout => "DNS timeout",
@@ -96,8 +96,8 @@ impl ErrorType {
     }
 }
 
-/// The value of `Proxy-Status`: `name; error=TYPE; next-hop="…"; details="…"` (RFC 9209 section 2; the texts
-/// are structured strings, RFC 8941 section 3.3.3, so what is not printable ASCII becomes `?`).
+/// Returns the value of `Proxy-Status`: `name; error=TYPE; next-hop="…"; details="…"` (RFC 9209 section 2). The texts
+/// are structured strings (RFC 8941 section 3.3.3), in which anything but printable ASCII becomes `?`.
 pub(crate) fn field_value(
     name: &str,
     error: ErrorType,

@@ -1,4 +1,4 @@
-//! A request's head as it was received, whichever HTTP version brought it.
+//! A request's head as it was received, in either version of HTTP.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    /// As `Via` spells it (RFC 9110 section 7.6.3).
+    /// Returns the version as `Via` spells it (RFC 9110 section 7.6.3).
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Http10 => "1.0",
@@ -28,13 +28,13 @@ impl Version {
         }
     }
 
-    /// What `Via` says of a proxy of this name that got a message in this version.
+    /// Returns the `Via` entry of a proxy with this name for a message received in this version.
     pub(crate) fn via(self, name: &str) -> String {
         [self.as_str(), " ", name].concat()
     }
 }
 
-/// What a client is taken for that ended its side of the connection (a FIN), and may still read.
+/// The state that is assumed of a client that closed its sending side (a FIN), and may or may not still read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HalfClosed {
     IsThere,
@@ -47,20 +47,22 @@ pub(crate) enum Received {
     Http1(RequestHead),
     Http2 {
         head: Box<Parts>,
-        /// Of a request to a proxy: the whole URL, or the authority of a `CONNECT`.
+        /// For a request to a proxy, the whole URL, or the authority of a `CONNECT`.
         proxied: Option<String>,
-        /// Or what speaks against the request.
+        /// The framing, or the reason why the request is malformed.
         framing: Result<Framing, &'static str>,
     },
 }
 
 impl Received {
-    /// Of an HTTP/2 stream with an origin; `has_body`: the head did not end it.
+    /// Wraps the head of an HTTP/2 stream inside a tunnel, where we act as the origin. `has_body` is false if the
+    /// head ended the stream.
     pub(crate) fn http2(head: Parts, has_body: bool) -> Self {
         Self::of_stream(head, has_body, None)
     }
 
-    /// Of an HTTP/2 stream with a proxy. `:scheme`, `:authority` and `:path` are its target (RFC 9113 section 8.3.1).
+    /// Wraps the head of an HTTP/2 stream to us as a proxy. Its target is in `:scheme`, `:authority` and `:path` (RFC
+    /// 9113 section 8.3.1).
     pub(crate) fn proxied_http2(head: Parts, has_body: bool) -> Self {
         let target = proxied(&head);
         Self::of_stream(head, has_body, Some(target))
@@ -76,7 +78,7 @@ impl Received {
         }
     }
 
-    /// The request target as received, or as HTTP/1.1 would have it; of HTTP/2 inside a tunnel the `:path`.
+    /// Returns the request target as received, or as HTTP/1.1 would state it; for HTTP/2 inside a tunnel the `:path`.
     pub(crate) fn target(&self) -> Cow<'_, str> {
         match self {
             Self::Http1(head) => Cow::Borrowed(head.target()),
@@ -91,7 +93,7 @@ impl Received {
         }
     }
 
-    /// HTTP/2's `:scheme`.
+    /// Returns HTTP/2's `:scheme`.
     pub(crate) fn scheme(&self) -> Option<&str> {
         match self {
             Self::Http1(_) => None,
@@ -99,7 +101,7 @@ impl Received {
         }
     }
 
-    /// `Host`, or HTTP/2's `:authority`.
+    /// Returns `Host`, or HTTP/2's `:authority`.
     pub(crate) fn authority(&self) -> Option<&str> {
         let authority = match self {
             Self::Http1(_) => None,
@@ -124,7 +126,7 @@ impl Received {
         }
     }
 
-    /// The value of the first field of this name, which is in lower case.
+    /// Returns the value of the first field with this name, which is in lower case.
     pub(crate) fn field(&self, name: &'static str) -> Option<&[u8]> {
         match self {
             Self::Http1(head) => head.fields().values(name).next(),
@@ -132,7 +134,7 @@ impl Received {
         }
     }
 
-    /// Name and value of every field.
+    /// Returns the name and value of every field.
     pub(crate) fn fields(&self) -> Vec<Pair<'_>> {
         match self {
             Self::Http1(head) => head.fields().iter().collect(),
@@ -140,7 +142,7 @@ impl Received {
         }
     }
 
-    /// The fields by which servers serve another path, or go by another method, than the request line says.
+    /// Returns the fields that make servers use another path or method than the request line states.
     pub(crate) fn overrides(&self) -> Vec<(Override, &[u8])> {
         match self {
             Self::Http1(head) => {
@@ -155,27 +157,28 @@ impl Received {
         }
     }
 
-    /// How many more recipients a request may have, if it is of a method that counts them (RFC 9110 section 7.6.2).
+    /// Returns how many more recipients the request may have, if its method limits that (RFC 9110 section 7.6.2).
     pub(crate) fn max_forwards(&self) -> Option<u64> {
         if !matches!(self.method(), "OPTIONS" | "TRACE") {
             return None;
         }
         let fields = self.fields().into_iter();
+        // Of several fields the smallest counts, so that no reader forwards further than another.
         let told = fields.filter(|(field, _)| field_pairs::is(field, "max-forwards"));
         told.filter_map(|(_, value)| str::from_utf8(value).ok()?.parse().ok())
             .min()
     }
 
-    /// How the body's end is told on a connection that needs it told.
+    /// Returns how the end of the body is marked on a connection where it has to be.
     pub(crate) fn framing(&self) -> Framing {
         match self {
             Self::Http1(head) => head.framing(),
-            // One that tells it wrongly is refused, and nothing of it sent.
+            // A request with malformed framing is refused, so nothing of it is forwarded.
             Self::Http2 { framing, .. } => framing.unwrap_or(Framing::Length(0)),
         }
     }
 
-    /// Whether it asks to read something and does nothing else: GET or HEAD, without content and not to change the protocol.
+    /// Returns whether the request reads and does nothing else: a GET or HEAD without content that does not upgrade.
     pub(crate) fn only_reads(&self) -> bool {
         matches!(self.method(), "GET" | "HEAD")
             && self.framing() == Framing::Length(0)
@@ -184,9 +187,9 @@ impl Received {
                 .is_some_and(|upgrade| upgrade.eq_ignore_ascii_case(b"websocket"))
     }
 
-    /// What a client is taken for that ends its side while it waits for something of ours. A time-out looks like that, and a turn
-    /// kept for somebody who left is lost to everybody. HTTP/1.0 without keep-alive is for one request: to end a side behind
-    /// it says only that this was all.
+    /// Returns what is assumed of a client that closes its sending side while it waits for us. That is usually a
+    /// client that timed out, and a slot kept for it would be lost to all others. HTTP/1.0 without keep-alive is for
+    /// one request: closing after it states only that no other follows.
     pub(crate) fn half_closed(&self) -> HalfClosed {
         match self {
             Self::Http1(head) if head.is_http_10() && !head.keeps_alive() => HalfClosed::IsThere,
@@ -194,17 +197,17 @@ impl Received {
         }
     }
 
-    /// Whether the body comes only after a 100 (RFC 9110 section 10.1.1).
+    /// Returns whether the body arrives only after a 100 (RFC 9110 section 10.1.1).
     pub(crate) fn expects_continue(&self) -> bool {
         self.field("expect").is_some() && self.version() == Version::Http11
     }
 
-    /// What HTTP/2 lets through although two readers could read it differently; HTTP/1 heads were
-    /// checked when they were read.
+    /// Checks what h2 accepts although two readers could read it differently. HTTP/1 heads were checked when they
+    /// were read.
     ///
     /// # Errors
     ///
-    /// Returns what is wrong with it.
+    /// Returns the reason why the head is malformed.
     pub(crate) fn check(&self) -> Result<(), HeadError> {
         let Self::Http2 { head, framing, .. } = self else {
             return Ok(());
@@ -213,6 +216,7 @@ impl Received {
             return Err(HeadError::TooLarge("more than 100 fields"));
         }
         framing.map_err(HeadError::from)?;
+        // h2 keeps Host beside `:authority` (RFC 9113 section 8.3.1), and an HTTP/1 origin would see either.
         let mut hosts = head.headers.get_all(HOST).iter();
         let host = hosts.next();
         if hosts.next().is_some() {
@@ -244,18 +248,18 @@ fn overriding<'a>((name, value): Pair<'a>) -> Option<(Override, &'a [u8])> {
     overrides::of(name).map(|found| (found, value))
 }
 
-/// The target of a request to a proxy. Without `:authority` there is nothing that it could be for.
+/// Returns the target of a request to a proxy. Without `:authority` it has no destination.
 fn proxied(head: &Parts) -> String {
     let uri = &head.uri;
     let authority = uri.authority().map_or("", http::uri::Authority::as_str);
     match (uri.scheme_str(), uri.path_and_query()) {
-        // A `CONNECT`; h2 lets no other request through without a scheme.
+        // A `CONNECT`; h2 accepts no other request without a scheme.
         (None, None) => authority.to_owned(),
         (None, Some(path)) => path.to_string(),
         (Some(scheme), Some(path)) if path.as_str().starts_with('/') => {
             format!("{scheme}://{authority}{path}")
         }
-        // Of the server as a whole (RFC 9112 section 3.2.4).
+        // The server as a whole (RFC 9112 section 3.2.4).
         (Some(scheme), Some(path)) if path == "*" && head.method == Method::OPTIONS => {
             format!("{scheme}://{authority}")
         }

@@ -1,14 +1,15 @@
-//! Where a request goes, from everything in it that names a place (RFC 9112 section 3.2). Pure, and fuzzed (proxy/fuzz).
+//! The destination of a request, from everything in it that names one (RFC 9112 section 3.2). Pure, and fuzzed
+//! (proxy/fuzz).
 
 use wayleave_robots_txt::{InvalidUri, Origin, Scheme, Target};
 
 use super::ftp_path;
 
-/// What a request says of where it goes.
+/// Everything in a request that names a destination.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestTarget<'a> {
     pub(crate) method: &'a str,
-    /// As received; for HTTP/2 the `:path`.
+    /// The request target as received; for HTTP/2 the `:path`.
     pub(crate) target: &'a str,
     /// HTTP/2's `:scheme`.
     pub(crate) scheme: Option<&'a str>,
@@ -16,13 +17,13 @@ pub(crate) struct RequestTarget<'a> {
     pub(crate) authority: Option<&'a str>,
 }
 
-/// Why a request goes nowhere.
+/// A reason why a request has no destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unresolved {
     Malformed(String),
-    /// It is for another origin than its tunnel.
+    /// The request is for another origin than its tunnel.
     Misdirected(String),
-    /// It is for another scheme than `http` and `https`.
+    /// The request is for another scheme than `http` and `https`.
     Scheme(String),
 }
 
@@ -36,11 +37,12 @@ impl From<InvalidUri> for Unresolved {
 }
 
 impl RequestTarget<'_> {
-    /// Without a tunnel only the absolute form names an origin (RFC 9112 section 3.2.2), and `Host` counts for nothing.
+    /// Resolves a request outside of tunnels, where only the absolute form names an origin (RFC 9112 section 3.2.2)
+    /// and `Host` is ignored.
     ///
     /// # Errors
     ///
-    /// If there is no such target.
+    /// If the target is not an absolute URL that can be requested.
     pub(crate) fn in_the_open(&self) -> Result<Target, Unresolved> {
         self.is_no_connect()?;
         let target = self.absolute()?;
@@ -50,7 +52,7 @@ impl RequestTarget<'_> {
         Ok(target)
     }
 
-    /// FTP has no other methods, and names that mean one thing.
+    /// Checks that an `ftp:` URL is read only, and names one file in one way.
     fn is_for_ftp(&self, target: &Target) -> Result<(), Unresolved> {
         if !matches!(self.method, "GET" | "HEAD") {
             let details = "ftp: URLs are for GET and HEAD only";
@@ -61,11 +63,11 @@ impl RequestTarget<'_> {
         checked.map_err(|details| Unresolved::Malformed(details.to_owned()))
     }
 
-    /// Inside a tunnel the origin is the tunnel's.
+    /// Resolves a request inside a tunnel to `origin`.
     ///
     /// # Errors
     ///
-    /// If there is no target, or if anything in the request names another origin.
+    /// If the target is malformed, or if anything in the request names another origin.
     pub(crate) fn in_tunnel(&self, origin: &Origin) -> Result<Target, Unresolved> {
         self.is_no_connect()?;
         if let Some(scheme) = self.scheme
@@ -92,7 +94,8 @@ impl RequestTarget<'_> {
         }
     }
 
-    /// Whether it is `OPTIONS` for the server as a whole (RFC 9112 section 3.2.4), if it has a target at all.
+    /// Returns whether this is an `OPTIONS` request for the server as a whole (RFC 9112 section 3.2.4), provided its
+    /// target can be resolved.
     pub(crate) fn is_for_server(&self) -> bool {
         if self.method != "OPTIONS" || self.target.starts_with('/') {
             return false;
@@ -104,7 +107,7 @@ impl RequestTarget<'_> {
 
     fn is_no_connect(&self) -> Result<(), Unresolved> {
         if self.method == "CONNECT" {
-            // HTTP/2's extended CONNECT (RFC 8441) among them: it is not offered.
+            // This includes HTTP/2's extended CONNECT (RFC 8441), which is not offered.
             return Err(Unresolved::Malformed("CONNECT inside a tunnel".to_owned()));
         }
         Ok(())
@@ -119,9 +122,9 @@ impl RequestTarget<'_> {
     }
 }
 
-/// A target as it was received, to be written down: without what stands before an `@`, which may be a password.
+/// Returns a target as received for use in logs, without anything before an `@`, which may be a password.
 pub(crate) fn without_credentials(target: &str) -> String {
-    // What names a path alone has nobody's.
+    // A path has no userinfo.
     let is_path = target.starts_with('/') && !target.starts_with("//");
     if is_path || !target.contains('@') {
         return target.to_owned();
@@ -132,7 +135,7 @@ pub(crate) fn without_credentials(target: &str) -> String {
     }
 }
 
-/// Why there is no such target, without a word of it that may be a password.
+/// Describes why a target is invalid, without repeating any part that may be a password.
 fn unresolved(error: InvalidUri, target: &str) -> Unresolved {
     match error {
         InvalidUri::UnsupportedScheme(_) if target.contains('@') => {

@@ -1,4 +1,4 @@
-//! The byte stream under every HTTP session, on the client's side and on the origin's.
+//! The byte stream under every HTTP connection, downstream and upstream.
 
 use std::fmt;
 use std::io;
@@ -18,10 +18,10 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A stream as pingora's sessions want it.
+/// A stream as pingora's sessions require it.
 pub(crate) type Stream = pingora_core::protocols::Stream;
 
-/// A stream of a client's, and what was read of it already.
+/// A client's stream, with the bytes that were read from it ahead of need.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) stream: Stream,
@@ -35,32 +35,31 @@ impl From<Stream> for Incoming {
     }
 }
 
-/// What is held back and sent in one go is at most this long: what a TLS record holds.
+/// The most bytes that are held back to leave in one write: as many as a TLS record holds.
 const GATHER_BYTES: usize = 16 * 1024;
 
-/// How long a peer may take nothing of what was sent to it. Who writes is not always there to say so: HTTP/2 has answers
-/// of its own, to a ping say, that outlive the request.
+/// The time after which a connection breaks whose peer acknowledges nothing. The timeouts of an exchange do not cover
+/// everything: HTTP/2 answers pings, for example, outside any request.
 pub(crate) const UNREAD: Duration = Duration::from_secs(60);
 
-/// Has what is written to a socket leave at once, and the connection break when its peer takes nothing for so long
-/// (RFC 5482 section 3.3).
+/// Sets TCP_NODELAY, and TCP_USER_TIMEOUT (RFC 5482 section 3.3) to `unread`.
 pub(crate) fn tune(tcp: &TcpStream, unread: Duration) -> io::Result<()> {
     tcp.set_nodelay(true)?;
     SockRef::from(tcp).set_tcp_user_timeout(Some(unread))
 }
 
-/// Bytes to and from one peer. Holds the first small write after a flush, which is a head, until
-/// the next one, so that head and body leave in one system call (and, inside TLS, in one record);
-/// later writes pass at once, so that slow bodies stream. Can take back bytes read too far.
+/// A byte stream to one peer. It holds the first small write after a flush, which is a head, until the next write, so
+/// that head and body leave in one system call (and, inside TLS, in one record). Later writes pass at once, so that
+/// slow bodies stream. Bytes that were read too far can be put back.
 ///
-/// Has no buffer while idle; thousands of idle connections cost their sockets only.
+/// Idle streams have no buffer, so thousands of them cost only their sockets.
 pub(crate) struct Transport<S> {
     inner: S,
     id: UniqueIDType,
     read_ahead: Bytes,
     gathered: BytesMut,
     gathers: bool,
-    /// Nothing was written since the last flush.
+    /// Whether nothing was written since the last flush.
     is_flushed: bool,
 }
 
@@ -77,27 +76,27 @@ impl<S> Transport<S> {
         }
     }
 
-    /// What it wraps.
+    /// Returns the wrapped stream.
     pub(crate) fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// The same stream with `bytes` to be read before what the peer sends next.
+    /// Puts `bytes` back, to be read before anything that the peer sends next.
     pub(crate) fn with_read_ahead(mut self, bytes: Bytes) -> Self {
         debug_assert!(self.read_ahead.is_empty(), "bytes put back twice");
         self.read_ahead = bytes;
         self
     }
 
-    /// The same stream without gathering: for the layer under TLS, which gathers above, and
-    /// [`to_origin`].
+    /// Turns gathering off: for the layer under TLS, which gathers above, and for [`to_origin`].
     pub(crate) fn ungathered(mut self) -> Self {
         self.gathers = false;
         self
     }
 }
 
-/// A stream to an origin, under the `id` that its socket has: heads are flushed at once there, and a body's first bytes must not wait.
+/// Makes a stream to an origin, with the socket's `id`. It does not gather: heads are flushed at once, and the first
+/// bytes of a body must not wait.
 pub(crate) fn to_origin<S>(inner: S, id: UniqueIDType) -> Stream
 where
     S: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static,
@@ -147,7 +146,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Transport<S> {
         }
         if !self.gathered.is_empty() && self.gathered.len() + bytes.len() <= GATHER_BYTES {
             self.gathered.extend_from_slice(bytes);
-            // If the socket is full, the next write or flush goes on.
+            // If the socket is full, the next write or flush continues.
             if let Poll::Ready(Err(error)) = self.poll_drain(cx) {
                 return Poll::Ready(Err(error));
             }
@@ -196,7 +195,7 @@ impl<S> fmt::Debug for Transport<S> {
 #[async_trait]
 impl<S: AsyncWrite + Unpin + Send> Shutdown for Transport<S> {
     async fn shutdown(&mut self) {
-        // The peer may be gone already, which is what a shutdown wants.
+        // The peer may be gone already.
         let _ = AsyncWriteExt::shutdown(self).await;
     }
 }

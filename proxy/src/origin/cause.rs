@@ -1,5 +1,5 @@
-//! What the system, TLS and HTTP/2 say went wrong on the way to an origin, in words for people. Every message of such an error
-//! is made here; errors of wayleave's own say it themselves.
+//! Messages for operators about failures of the system, TLS and HTTP/2 on the way to an origin. Errors of wayleave's
+//! own describe themselves.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use rustls::{CertificateError, InvalidMessage};
 
 use crate::tls;
 
-/// So many of the names of a certificate are told.
+/// The most names of a certificate that a message lists.
 const NAMES: usize = 3;
 
-/// An error of a connection that was open.
+/// Describes an error on an established connection.
 pub(crate) fn broken(error: &io::Error) -> String {
     let words = match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe => {
@@ -29,7 +29,7 @@ pub(crate) fn broken(error: &io::Error) -> String {
     words.to_owned()
 }
 
-/// An error of a connection that did not open, and the address that was dialled.
+/// Describes a connection to `address` that could not be opened.
 pub(super) fn unconnected(address: Option<SocketAddr>, error: &io::Error) -> String {
     let Some(address) = address else {
         return "there is no address to dial".to_owned();
@@ -47,7 +47,7 @@ pub(super) fn unconnected(address: Option<SocketAddr>, error: &io::Error) -> Str
     }
 }
 
-/// An error of the TLS handshake.
+/// Describes an error in the TLS handshake.
 pub(super) fn handshake(error: &io::Error) -> String {
     match (tls::cause(error), error.kind()) {
         (Some(error), _) => encryption(error),
@@ -110,7 +110,7 @@ fn certificate(error: &CertificateError) -> String {
     words.to_owned()
 }
 
-/// `presented` is as rustls writes it: `DnsName("a.example")`.
+/// Describes a certificate for other names. rustls writes each of `presented` as `DnsName("a.example")`.
 fn misnamed(expected: &str, presented: &[String]) -> String {
     let name = |text: &String| Some(text.split_once('"')?.1.split_once('"')?.0.to_owned());
     let names: Vec<_> = presented.iter().filter_map(name).take(NAMES).collect();
@@ -129,13 +129,13 @@ fn misnamed(expected: &str, presented: &[String]) -> String {
     }
 }
 
-/// The day of a second since 1970, such as `2026-11-22`; certificates know no year beyond 9999.
+/// Formats the day of a Unix time, such as `2026-11-22`. Certificates have no year beyond 9999.
 fn day(seconds: u64) -> String {
     let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
     humantime::format_rfc3339_seconds(at).to_string()[..10].to_owned()
 }
 
-/// An error of an HTTP/2 stream or its connection.
+/// Describes an error of an HTTP/2 stream or its connection.
 pub(super) fn http2(error: &h2::Error) -> String {
     let reason = error.reason().map(|reason| format!("{reason:?}"));
     let told = reason
@@ -154,7 +154,7 @@ pub(super) fn http2(error: &h2::Error) -> String {
     }
 }
 
-/// The system's own words, without its number.
+/// Returns the system's message without the error number and the capital letter.
 fn system(error: &io::Error) -> String {
     let text = error.to_string();
     let words = text.split(" (os error").next().unwrap_or(&text);
@@ -163,7 +163,7 @@ fn system(error: &io::Error) -> String {
     first.into_iter().chain(letters).collect()
 }
 
-/// A name in camel case as words: `HandshakeFailure` becomes `handshake failure`.
+/// Splits camel case into words: `HandshakeFailure` becomes `handshake failure`.
 fn words(name: &str) -> String {
     let mut words = String::new();
     let mut was_lower = false;

@@ -1,7 +1,8 @@
-//! The door out: every connection to an origin is opened here, for requests, robots.txt fetches and tunnels alike.
+//! Opening of connections to origins, for requests, robots.txt fetches and tunnels alike.
 //!
-//! A forward proxy needs addresses checked and raced (RFC 8305), one TLS configuration for all origins so that sessions resume,
-//! and errors that say what failed: docs/design.md says why pingora's connectors are not used.
+//! A forward proxy needs addresses that are checked and raced (RFC 8305), one TLS configuration for all origins so
+//! that sessions resume, and errors that name what failed. docs/design.md explains why pingora's connectors are not
+//! used.
 
 use std::io;
 use std::sync::Arc;
@@ -30,35 +31,35 @@ use crate::http::received::Version;
 use crate::http::transport::{Stream, to_origin};
 use crate::tls;
 
-/// How many origins are remembered not to agree on protocols; each saves a handshake per connection.
+/// The number of origins remembered not to negotiate a protocol. Each of them saves a handshake per connection.
 const ORIGINS_WITHOUT_ALPN: usize = 10_000;
 
-/// Opens connections.
+/// Opens connections through egress.
 pub(super) struct Door {
     egress: Egress,
     offering_http1: TlsConnector,
     offering_http2: TlsConnector,
-    /// Origins that agree on no protocol whatever they are offered.
+    /// Origins that negotiate no protocol, whatever they are offered.
     without_alpn: Cache<Origin, ()>,
-    /// What `Via` has of us alone, for the tunnels through parent proxies that requests of many share.
+    /// A `Via` entry of ours alone, for tunnels through parent proxies that several requests share.
     via: Vec<u8>,
 }
 
-/// A new connection, by what it speaks.
+/// A new connection, by its protocol.
 pub(super) enum Opened {
     Http1(Stream),
     Ftp(Box<FtpConnection>),
-    /// Although HTTP/2 was offered.
+    /// HTTP/1, although HTTP/2 was offered.
     Http1InsteadOf2(Stream),
     Http2(Http2Connection),
 }
 
-/// What a connection is for.
+/// The parameters of a connection that depend on its use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms<'a> {
     pub(super) preference: Preference,
     pub(super) window: Window,
-    /// The proxies that it has come by, this one last, if it is not shared: for parent proxies.
+    /// For parent proxies: the proxies that the request passed, this one last. `None` for a shared connection.
     pub(super) via: Option<&'a [u8]>,
 }
 
@@ -66,13 +67,13 @@ pub(super) struct Terms<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Offer {
     Http1,
-    /// HTTP/2, or else HTTP/1.1.
+    /// HTTP/2, and HTTP/1.1 as an alternative.
     Http2,
 }
 
 impl Door {
-    /// Opens through `egress`, with origins' certificates checked as `tls` says. The protocols that `tls` offers are
-    /// replaced.
+    /// Opens connections through `egress`, and checks origins' certificates as `tls` says. The protocols that `tls`
+    /// offers are replaced.
     pub(super) fn new(egress: Egress, tls: &ClientConfig, name: &str) -> Self {
         Self {
             egress,
@@ -83,7 +84,7 @@ impl Door {
         }
     }
 
-    /// The route to `destination`, if it is found before the deadline.
+    /// Returns the route to `destination`, if it is found before the deadline.
     ///
     /// # Errors
     ///
@@ -105,16 +106,17 @@ impl Door {
             .unwrap_or(Err(EgressError::DnsTimeout))
     }
 
-    /// The proxy that `origin` is reached through, if it is.
+    /// Returns the proxy through which `origin` is reached, if there is one.
     pub(super) fn parent_for(&self, origin: &Origin) -> Option<&Arc<Parent>> {
         self.egress.parent_for(origin.host())
     }
 
-    /// A connection to `origin` by `route`, through a tunnel if there is a parent proxy, which gets `via`.
+    /// Opens a connection to `origin` by `route`. If there is a parent proxy, it opens a tunnel through it and sends
+    /// it `via`.
     ///
     /// # Errors
     ///
-    /// Returns why no address accepts one before the deadline, or why the parent does not let us through.
+    /// If no address accepts a connection before the deadline, or the parent refuses the tunnel.
     pub(super) async fn dial(
         &self,
         origin: &Origin,
@@ -131,7 +133,7 @@ impl Door {
         tunnel.unwrap_or_else(|_| Err(too_late(origin)))
     }
 
-    /// A connection to what `route` leads to first: `origin`, or the parent proxy.
+    /// Opens a connection to the next hop of `route`: `origin`, or the parent proxy.
     async fn reach(
         &self,
         origin: &Origin,
@@ -148,11 +150,11 @@ impl Door {
         Ok(over_tls(agreed.map_err(|error| tls_fault(&error))?))
     }
 
-    /// A connection to `origin` by `route` that speaks HTTP.
+    /// Opens a connection to `origin` by `route` for HTTP, or for FTP.
     ///
     /// # Errors
     ///
-    /// Returns what failed: the connection, TLS or HTTP/2, or that they are not there before the deadline.
+    /// Returns what failed: the connection, TLS or HTTP/2, or the deadline.
     pub(super) async fn open(
         &self,
         origin: &Origin,
@@ -169,7 +171,7 @@ impl Door {
         };
         let mut agreed = self.agree(origin, offer, route, deadline).await;
         if terms.preference == Preference::Http1 && !self.settles(origin, &agreed) {
-            // Closed first: some servers take one connection at a time.
+            // Closed first: some servers accept one connection at a time.
             drop(agreed);
             offer = Offer::Http2;
             agreed = self.agree(origin, offer, route, deadline).await;
@@ -194,7 +196,7 @@ impl Door {
         Ok(Opened::Http2(opened?))
     }
 
-    /// The same without TLS.
+    /// Like [`Self::open`], without TLS.
     async fn open_plain(
         &self,
         origin: &Origin,
@@ -250,9 +252,9 @@ impl Door {
             .map_err(Failure::OfTls)
     }
 
-    /// Whether what came of offering HTTP/1.1 alone is what can be had. A server that speaks none of the protocols offered
-    /// ought to refuse (RFC 7301 section 3.2); many go on as if nothing had been offered instead, and would answer in
-    /// HTTP/2 or with an error.
+    /// Returns whether the result of offering HTTP/1.1 alone is final. A server that supports none of the offered
+    /// protocols ought to refuse (RFC 7301 section 3.2). Many continue as if nothing had been offered instead, and
+    /// would answer in HTTP/2 or with an error.
     fn settles(&self, origin: &Origin, agreed: &Result<TlsStream<Link>, Failure>) -> bool {
         match agreed {
             Ok(tls) => {
@@ -264,7 +266,7 @@ impl Door {
     }
 }
 
-/// Why there is no TLS with an origin.
+/// A reason why there is no TLS with an origin.
 enum Failure {
     OfTls(io::Error),
     Other(Fault),
@@ -292,6 +294,7 @@ async fn dial_tcp(origin: &Origin, route: &Route, deadline: Instant) -> Result<T
 }
 
 fn server_name(host: &str) -> Result<ServerName<'static>, Fault> {
+    // rustls expects IPv6 addresses without brackets.
     let host = host.trim_start_matches('[').trim_end_matches(']');
     ServerName::try_from(host.to_owned()).map_err(|_| {
         let details = format!("{host} cannot be a name in a certificate");

@@ -1,4 +1,4 @@
-//! Where a connection leads, and from where.
+//! The destination of a connection, and the address it is made from.
 
 use std::net::IpAddr;
 
@@ -10,6 +10,6 @@ pub(crate) struct Destination<'a> {
     pub(crate) origin: &'a Origin,
     /// The crawler's `source_address`, if it has one.
     pub(crate) source: Option<IpAddr>,
-    /// The client whose request leads there, if it is one's.
+    /// The client whose request caused the connection, if there is one.
     pub(crate) client: Option<IpAddr>,
 }

@@ -1,4 +1,4 @@
-//! Errors on the way to an origin, and the RFC 9209 error type of each.
+//! Failures on the way to an origin, each with its RFC 9209 error type.
 
 use pingora_error::{Error, ErrorType as PingoraError, RetryType};
 
@@ -7,7 +7,7 @@ use crate::http::proxy_status::ErrorType;
 use crate::origin::cause;
 use crate::origin::egress::{EgressError, Parent};
 
-/// Why a request, or its body, could not be sent in time.
+/// The message for a request, or its body, that could not be sent in time.
 pub(super) const STOPPED_READING: &str = "the origin stopped reading the request";
 
 /// A failure on the way to an origin, in RFC 9209's terms.
@@ -15,7 +15,7 @@ pub(super) const STOPPED_READING: &str = "the origin stopped reading the request
 pub(crate) struct Fault {
     pub(crate) error: ErrorType,
     pub(crate) details: String,
-    /// The connection may have died before it took the request: another one may do.
+    /// Whether the connection may have died before it took the request, so that a new one may succeed.
     pub(crate) stale_connection: bool,
     /// The parent proxy that was dialled instead of the origin.
     pub(crate) next_hop: Option<Box<str>>,
@@ -31,7 +31,7 @@ impl Fault {
         }
     }
 
-    /// A failure that a kept connection shows when the origin had closed it.
+    /// Makes the error that a kept connection shows after the origin has closed it.
     pub(crate) fn stale(error: ErrorType, details: String) -> Self {
         Self {
             error,
@@ -41,7 +41,7 @@ impl Fault {
         }
     }
 
-    /// The same on the way through a parent proxy, if it is one.
+    /// Adds that the connection went through `parent`, if there is one.
     pub(crate) fn by(self, parent: Option<&Parent>) -> Self {
         match parent {
             Some(parent) if self.next_hop.is_none() => self.named(&parent.authority()),
@@ -76,16 +76,16 @@ impl From<EgressError> for Fault {
 fn of_parent(parent: &str, error: EgressError) -> Fault {
     let is_loop = error.is_prohibited();
     let fault = Fault::from(error).named(parent);
-    match is_loop {
-        true => Fault {
+    if is_loop {
+        return Fault {
             error: ErrorType::ProxyLoopDetected,
             ..fault
-        },
-        false => fault,
+        };
     }
+    fault
 }
 
-/// What broke a response's body.
+/// An error in a response's body.
 impl From<BodyError> for Fault {
     fn from(error: BodyError) -> Self {
         match error {
@@ -109,7 +109,7 @@ impl From<BodyError> for Fault {
     }
 }
 
-/// What broke the sending of an HTTP/2 body.
+/// An error while an HTTP/2 body was sent.
 impl From<Box<Error>> for Fault {
     fn from(error: Box<Error>) -> Self {
         let kind = match error.etype() {

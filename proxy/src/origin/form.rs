@@ -1,4 +1,4 @@
-//! How a request is put to whoever takes it: its HTTP version, and the form of its target.
+//! The form of a request to its next hop: the HTTP version, and the form of the target.
 
 use std::sync::Arc;
 
@@ -6,31 +6,32 @@ use wayleave_robots_txt::{Origin, Scheme};
 
 use super::egress::Parent;
 
-/// The HTTP version that a request prefers on the way to its origin.
+/// The HTTP version that a request prefers on its way to the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Preference {
-    /// HTTP/1.1 and nothing else: only there can the request be said.
+    /// HTTP/1.1 only: HTTP/2 cannot express the request.
     OnlyHttp1,
-    /// The same for a request that may make the connection one of another protocol: it needs one that leads to the origin itself.
+    /// HTTP/1.1 on a connection that leads to the origin itself, because the request may upgrade it.
     Upgrade,
-    /// HTTP/1.1, as the client speaks it, which needs no translation; HTTP/2 if the origin takes nothing else.
+    /// HTTP/1.1, as the client uses it, so that nothing is translated; HTTP/2 if the origin supports nothing else.
     Http1,
-    /// HTTP/2 if the origin takes it.
+    /// HTTP/2 if the origin supports it.
     Http2,
 }
 
 /// The form of a request's target in HTTP/1 (RFC 9112 section 3.2).
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
-    /// For the origin: a path.
+    /// Origin-form, for the origin: a path.
     Origin,
-    /// For a parent proxy that forwards it: the whole URL, and what the parent is to know of us.
+    /// Absolute-form, for a parent proxy that forwards the request and gets our credentials.
     Absolute(Arc<Parent>),
 }
 
 impl Form {
-    /// How `origin` is asked through `parent`, if there is one. A parent forwards plain HTTP, and FTP as far as it speaks it; for all else it opens a tunnel, and
-    /// so it does where the connection may become a WebSocket (RFC 6455 section 4.1).
+    /// Returns the form of requests to `origin` through `parent`, if there is one. HTTP parents forward plain HTTP
+    /// and FTP. For all else, and for connections that may become a WebSocket (RFC 6455 section 4.1), they open a
+    /// tunnel.
     pub(super) fn of(
         parent: Option<&Arc<Parent>>,
         origin: &Origin,
@@ -46,7 +47,7 @@ impl Form {
         }
     }
 
-    /// The parent that is asked.
+    /// Returns the parent that forwards the request.
     pub(crate) fn parent(&self) -> Option<&Parent> {
         match self {
             Self::Origin => None,

@@ -1,6 +1,6 @@
-//! HTTP/2 with an origin: connections, and their streams.
+//! HTTP/2 with an origin: connections and their streams.
 //!
-//! The messages are read and written with h2 itself, because pingora's session takes heads of 16 MiB and drops interim
+//! Messages are read and written with h2 itself, because pingora's session accepts heads of 16 MiB and drops interim
 //! responses.
 
 use std::fmt;
@@ -23,14 +23,14 @@ use crate::http::transport::Stream;
 use crate::origin::cause;
 use crate::origin::error::Fault;
 
-/// Streams that one connection carries at a time.
+/// The most streams that one connection carries at a time.
 const STREAMS_PER_CONNECTION: usize = 100;
-/// The longest frame that an origin may send: what bodies come in fewer of.
+/// The longest frame that an origin may send, in bytes: bodies then arrive in fewer of them.
 const MAX_FRAME: u32 = 64 * 1024;
-/// How long a connection that nobody holds any more may take to say so: its origin may read nothing.
+/// The time that an unused connection has to send GOAWAY: its origin may read nothing.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// What an origin may send ahead of who reads it, in bytes. It is held in memory for as long as nobody does.
+/// The bytes that an origin may send before they are read. They occupy memory until then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     stream: u32,
@@ -38,8 +38,8 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// For pages of several clients: 2.5 MB/s each at a round trip of 100 ms. The connection's is as large as those of all
-    /// its streams, so that clients that read nothing hold up nobody else.
+    /// For pages of several clients: 2.5 MB/s each at a round trip of 100 ms. The connection's window is the sum of
+    /// those of its streams, so that clients that do not read delay no others.
     pub(super) const SHARED: Self = Self::of_streams(256 * 1024);
     const fn of_streams(stream: u32) -> Self {
         Self {
@@ -55,17 +55,18 @@ impl Window {
     };
 }
 
-/// A connection, to be shared. It closes when nobody holds it, or a stream of it, any more.
+/// A shared connection. It closes once neither it nor a stream of it is in use.
 #[derive(Clone)]
 pub(super) struct Http2Connection {
     requests: SendRequest<Bytes>,
-    /// Those of streams.
+    /// One permit for each stream.
     places: Arc<Semaphore>,
     _open: Arc<DropGuard>,
 }
 
 impl Http2Connection {
-    /// Opens HTTP/2 on `stream`. Heads and trailers are as long as in HTTP/1 at most: HPACK makes megabytes of kilobytes.
+    /// Opens HTTP/2 on `stream`. Heads and trailers are limited as in HTTP/1, since HPACK turns kilobytes into
+    /// megabytes.
     pub(super) async fn open(stream: Stream, window: Window) -> Result<Self, h2::Error> {
         let (requests, connection) = h2::client::Builder::new()
             .enable_push(false)
@@ -85,7 +86,7 @@ impl Http2Connection {
                 tokio::time::sleep(LEAVING).await;
             };
             tokio::select! {
-                // What goes wrong on the connection is told to its streams.
+                // Errors of the connection are reported to its streams.
                 _ = connection => {}
                 () = left => {}
             }
@@ -97,7 +98,7 @@ impl Http2Connection {
         })
     }
 
-    /// A stream, if the connection is open and has a place for one.
+    /// Opens a stream, unless the connection is closed or has as many as it may.
     pub(super) fn stream(&self) -> Option<Http2Stream> {
         let allowed = self.requests.current_max_send_streams();
         if self.streams() >= allowed || self.is_closed() {
@@ -113,13 +114,13 @@ impl Http2Connection {
         })
     }
 
-    /// Whether the origin closed it, or is about to: then it takes no more streams.
+    /// Returns whether the origin closed the connection or sent GOAWAY: then it accepts no more streams.
     pub(super) fn is_closed(&self) -> bool {
         let ready = self.requests.clone().ready().now_or_never();
         matches!(ready, Some(Err(_)))
     }
 
-    /// The streams there are.
+    /// Returns the number of open streams.
     pub(super) fn streams(&self) -> usize {
         STREAMS_PER_CONNECTION - self.places.available_permits()
     }
@@ -133,19 +134,19 @@ impl fmt::Debug for Http2Connection {
     }
 }
 
-/// A stream. Dropped, however the exchange ended, it gives its place back.
+/// A stream. Dropping it frees its permit, however the exchange ended.
 pub(crate) struct Http2Stream {
-    /// From the request to the final head.
+    /// Present from the request to the final head.
     answer: Option<ResponseFuture>,
-    /// From the final head on.
+    /// Present from the final head on.
     body: Option<RecvStream>,
     oddities: Oddities,
     connection: Http2Connection,
-    // Dropped last: the stream has ended before its place is free for another.
+    // Dropped last: the stream has ended before another can use its permit.
     _place: OwnedSemaphorePermit,
 }
 
-/// A response's head by HTTP/2, its length agreed upon.
+/// A response's head over HTTP/2, with the length that its fields agree on.
 #[derive(Debug)]
 pub(crate) struct Http2Head {
     pub(crate) status: u16,
@@ -154,12 +155,12 @@ pub(crate) struct Http2Head {
 }
 
 impl Http2Stream {
-    /// What it is a stream of.
+    /// Returns the connection of this stream.
     pub(super) fn connection(&self) -> Http2Connection {
         self.connection.clone()
     }
 
-    /// Sends a request's head; `ends`: nothing follows it.
+    /// Sends a request's head. With `ends` nothing follows it.
     pub(super) async fn start(
         &mut self,
         head: Request<()>,
@@ -173,7 +174,7 @@ impl Http2Stream {
         Ok(writer)
     }
 
-    /// The next head: an interim one, or the final one. Giving a read up loses nothing.
+    /// Returns the next head: an interim one, or the final one. A read that is cancelled loses nothing.
     pub(super) async fn head(&mut self) -> Result<Http2Head, Fault> {
         let answer = self.answer.as_mut().expect("the final head is read once");
         let (head, body) = match poll_fn(|cx| answer.poll_informational(cx)).await {
@@ -202,7 +203,7 @@ impl Http2Stream {
         })
     }
 
-    /// The next part of the body; `None` at its end.
+    /// Returns the next chunk of the body; `None` at its end.
     pub(super) async fn part(&mut self) -> Result<Option<Bytes>, Fault> {
         let Some(body) = &mut self.body else {
             return Ok(None);
@@ -212,7 +213,7 @@ impl Http2Stream {
                 return Ok(None);
             };
             let part = part.map_err(|error| fault(&error))?;
-            // What was read makes room for more; a stream that ended needs none.
+            // This fails for a stream that ended, which needs no window.
             let _ = body.flow_control().release_capacity(part.len());
             if !part.is_empty() {
                 return Ok(Some(part));
@@ -220,12 +221,12 @@ impl Http2Stream {
         }
     }
 
-    /// Whether the response is known to have ended.
+    /// Returns whether the response is known to have ended.
     pub(super) fn has_ended(&self) -> bool {
         self.body.as_ref().is_some_and(RecvStream::is_end_stream)
     }
 
-    /// The fields behind the body.
+    /// Returns the trailers.
     pub(super) async fn trailers(&mut self) -> Result<Option<HeaderMap>, Fault> {
         let Some(body) = &mut self.body else {
             return Ok(None);
@@ -233,20 +234,20 @@ impl Http2Stream {
         match behind_data(body).await {
             Ok(Some(trailers)) if trailers.len() > MAX_FIELDS => Err(too_large()),
             Ok(trailers) => Ok(trailers),
-            // The response is there, and its origin wants no more of the request (RFC 9113 section 8.1).
+            // The response is complete, and its origin wants no more of the request (RFC 9113 section 8.1).
             Err(error) if error.is_remote() && error.reason() == Some(Reason::NO_ERROR) => Ok(None),
             Err(error) => Err(fault(&error)),
         }
     }
 
-    /// What had to be mended so far.
+    /// Returns what was repaired so far.
     pub(super) fn oddities(&self) -> Oddities {
         self.oddities
     }
 }
 
-/// The trailers, which h2 has only for who read all DATA, also where there is no content: a frame without an octet may end it
-/// (RFC 9113 section 8.1). Content that the head ruled out is nobody's, and neither is what follows it.
+/// Returns the trailers. h2 yields them only after all DATA was read, even without content: an empty frame may end it
+/// (RFC 9113 section 8.1). Content that the head excluded is dropped, with anything after it.
 async fn behind_data(body: &mut RecvStream) -> Result<Option<HeaderMap>, h2::Error> {
     while let Some(part) = body.data().await {
         if !part?.is_empty() {
@@ -271,8 +272,8 @@ fn too_large() -> Fault {
     Fault::new(ErrorType::HttpResponseHeaderSectionSize, details.to_owned())
 }
 
-/// What broke a stream or its connection. One that the origin did not begin to serve may be tried anew (RFC 9113 section 8.7),
-/// and so may one whose connection was kept and turns out to be dead.
+/// Converts an error of a stream or its connection. A stream that the origin did not begin to serve may be retried
+/// (RFC 9113 section 8.7), and so may one on a kept connection that turns out to be dead.
 pub(super) fn fault(error: &h2::Error) -> Fault {
     if error.is_library() && is_about_size(error) {
         return too_large();
@@ -289,7 +290,8 @@ pub(super) fn fault(error: &h2::Error) -> Fault {
     }
 }
 
-/// h2 resets a stream whose head is over the limit, and ends a connection at four times that, saying so in words only.
+/// Returns whether the head was too large. h2 resets a stream whose head exceeds the limit, and closes a connection
+/// at four times that, which only its message says.
 fn is_about_size(error: &h2::Error) -> bool {
     error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM)
         || error.is_go_away() && error.to_string().contains("header_list_way_too_large")

@@ -1,4 +1,4 @@
-//! What a connection to an origin runs over: TCP, or TCP or TLS with a parent proxy.
+//! The stream under a connection to an origin: TCP, or TCP or TLS to a parent proxy.
 
 use std::os::fd::AsRawFd;
 
@@ -8,7 +8,7 @@ use tokio_util::either::Either;
 
 use crate::http::transport::Transport;
 
-/// Bytes to and from an origin, or to and from a parent proxy until it leads to the origin.
+/// A byte stream to an origin, or to a parent proxy that will lead to the origin.
 pub(crate) type Link = Transport<Either<TcpStream, Box<TlsStream<TcpStream>>>>;
 
 pub(super) fn over_tcp(tcp: TcpStream) -> Link {
@@ -21,12 +21,12 @@ pub(super) fn over_tls(tls: TlsStream<TcpStream>) -> Link {
     Transport::new(Either::Right(Box::new(tls)), descriptor).ungathered()
 }
 
-/// Has the peer see this break off instead of ending, once it is dropped.
+/// Makes the connection end with a reset instead of a FIN once it is dropped, so that the peer sees it was cut off.
 pub(crate) fn break_off(link: &Link) {
     let tcp = match link.inner() {
         Either::Left(tcp) => tcp,
         Either::Right(tls) => tls.get_ref().0,
     };
-    // Where it cannot be set, the connection is gone already.
+    // If it cannot be set, the connection is gone already.
     let _ = tcp.set_zero_linger();
 }

@@ -1,8 +1,8 @@
-//! The way to origins: addresses, connections, and HTTP on them.
+//! Connections to origins, and HTTP on them.
 //!
-//! `egress` finds a route whose addresses are checked, `connect` dials it and nothing else, `pool` keeps connections, `http2`
-//! and `session` speak HTTP on them. A connection belongs to an origin, not to an address: whoever asks for the same origin
-//! again needs no DNS.
+//! `egress` finds a route of checked addresses, `connect` dials it, and nothing else does. `pool` keeps connections;
+//! `http2` and `session` exchange messages on them. A connection belongs to an origin, not to an address, so a later
+//! request for the same origin needs no DNS.
 
 mod cause;
 mod connect;
@@ -43,40 +43,40 @@ use crate::http::proxy_status::ErrorType;
 use crate::http::transport::Stream;
 use crate::observe::metrics::{Metrics, OpenConnection};
 
-/// What upstream needs to know; part of `[upstream]`.
+/// The part of `[upstream]` in effect here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     /// For DNS, TCP and TLS together.
     pub(crate) connect_timeout: Duration,
     /// For the response's first byte, and between bytes.
     pub(crate) response_timeout: Duration,
-    /// Our pseudonym, which parent proxies are told.
+    /// Our pseudonym in `Via`, which parent proxies get.
     pub(crate) name: String,
-    /// Unused connections kept open, over all origins.
+    /// The most idle connections that are kept, over all origins.
     pub(crate) idle_connections: usize,
 }
 
-/// A connection, or a stream of one, that can take one request.
+/// A connection, or a stream of one, for one request.
 pub(crate) struct Session {
     pub(crate) connection: Connection,
     pub(crate) lease: Lease,
-    /// How requests on it are put.
+    /// The form of request targets on this connection.
     pub(crate) form: Form,
 }
 
-/// A connection by what it speaks.
+/// A connection, by its protocol.
 pub(crate) enum Connection {
     Http1(Stream),
     Http2(Box<Http2Stream>),
-    /// For one request.
+    /// A control connection, which serves one request.
     Ftp(Box<FtpConnection>),
 }
 
-/// What is known of a connection while it serves a request.
+/// A connection's properties while it serves a request.
 pub(crate) struct Lease {
     /// Whether earlier requests used the connection: then it may have died unnoticed.
     pub(crate) is_reused: bool,
-    /// What it goes through.
+    /// The parent proxy that the connection goes through.
     pub(crate) parent: Option<Arc<Parent>>,
     key: PoolKey,
     _open: OpenConnection,
@@ -91,7 +91,7 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    /// Connections through `egress`, with origins' certificates checked as `tls` says.
+    /// Makes connections through `egress`, and checks origins' certificates as `tls` says.
     pub(crate) fn new(
         options: Options,
         egress: Egress,
@@ -107,7 +107,7 @@ impl Upstream {
         }
     }
 
-    /// A kept connection to `destination`, if one is free.
+    /// Takes an idle connection to `destination` from the pool, or a stream of a shared one.
     pub(crate) fn reuse(
         &self,
         destination: Destination<'_>,
@@ -156,7 +156,7 @@ impl Upstream {
         Some(self.session(Connection::Http2(stream), destination.origin, held, true))
     }
 
-    /// A new connection to `destination`, which others may use, too, if it speaks HTTP/2.
+    /// Opens a connection to `destination`. If it uses HTTP/2, other requests may share it.
     ///
     /// # Errors
     ///
@@ -181,8 +181,9 @@ impl Upstream {
         Ok(session)
     }
 
-    /// A new connection to `destination` by `route` for one short response, which nobody shares meanwhile: HTTP/1.1 if the origin
-    /// speaks it, for then it serves others when it is released. What it is for has come by the proxies in `via`.
+    /// Opens a connection to `destination` by `route` for one short response, which no other request shares. It uses
+    /// HTTP/1.1 if the origin does, because then it can serve others once it is released. `via` names the proxies
+    /// that the request behind it has passed.
     ///
     /// # Errors
     ///
@@ -202,7 +203,8 @@ impl Upstream {
         self.open(destination, terms, route, deadline).await
     }
 
-    /// A new connection to `destination` for a tunnel that has come by the proxies in `via`, and what counts it.
+    /// Opens a connection to `destination` for a tunnel that passed the proxies in `via`, and returns it with the
+    /// guard that counts it.
     ///
     /// # Errors
     ///
@@ -220,12 +222,12 @@ impl Upstream {
         Ok((link, self.metrics.upstream_connection(false)))
     }
 
-    /// By when a connection that is begun now has to be open.
+    /// Returns the time by which a connection attempt that starts now must succeed.
     pub(crate) fn connect_deadline(&self) -> Instant {
         Instant::now() + self.options.connect_timeout
     }
 
-    /// The route to `destination`, if it is found before the deadline.
+    /// Returns the route to `destination`, if it is found before the deadline.
     ///
     /// # Errors
     ///
@@ -268,33 +270,33 @@ impl Upstream {
         Ok(self.session(connection, origin, held, false))
     }
 
-    /// Counts what had to be mended of a response.
+    /// Counts what was repaired in a response.
     pub(crate) fn count(&self, oddities: Oddities) {
         self.metrics.origin_oddities(oddities);
     }
 
-    /// Counts interim responses that their client did not get.
+    /// Counts interim responses that were not forwarded to their client.
     pub(crate) fn count_dropped_interim(&self, count: u64) {
         self.metrics.dropped_interim(count);
     }
 
-    /// Our pseudonym.
+    /// Returns our pseudonym.
     pub(crate) fn name(&self) -> &str {
         &self.options.name
     }
 
-    /// How long an origin may take for the next byte, or to take one.
+    /// Returns how long an origin may take to send, or to accept, the next byte.
     pub(crate) fn patience(&self) -> Duration {
         self.options.response_timeout
     }
 
-    /// Takes back an HTTP/1 connection whose response was read to its end, so that it serves again if it can. A stream of
-    /// HTTP/2 gives itself back.
+    /// Returns an HTTP/1 connection to the pool after its response was read to the end, if it can serve again. HTTP/2
+    /// streams need no release.
     pub(crate) fn release(&self, lease: &Lease, writer: OriginWriter, reader: OriginReader) {
         let OriginWriter::Http1 { stream: write, .. } = writer else {
             return;
         };
-        // One that was mended might be read differently: what follows it would be nobody's either.
+        // Another reader might end a repaired message elsewhere, and take the rest for the next response.
         let is_clear = reader.oddities().leave_framing_alone();
         let OriginReader::Http1 {
             stream,
@@ -305,14 +307,14 @@ impl Upstream {
         else {
             return;
         };
-        // Bytes behind a response are nobody's answer.
+        // Bytes after a response belong to no request: response splitting (RFC 9112 section 11.1).
         if keeps_alive && is_clear && ahead.is_empty() {
             self.pool
                 .keep(lease.key, Kept::Http1(stream.unsplit(write)));
         }
     }
 
-    /// Whether a parent proxy is asked to forward plain HTTP to `origin`.
+    /// Returns whether a parent proxy forwards requests to `origin` in plain HTTP, instead of opening a tunnel.
     fn is_forwarded(&self, origin: &Origin) -> bool {
         let form = self.form(origin, Preference::OnlyHttp1);
         matches!(form, Form::Absolute(_))

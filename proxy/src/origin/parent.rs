@@ -1,4 +1,4 @@
-//! Through a parent proxy: tunnels by CONNECT or SOCKS5, and which answers are the parent's own.
+//! Tunnels through a parent proxy, by CONNECT or SOCKS5, and the responses that the parent itself made.
 
 use std::io;
 
@@ -16,17 +16,17 @@ use crate::http::field_pairs::{Pair, first, values};
 use crate::http::http1::{HeadError, ResponseHead, write_fields};
 use crate::http::proxy_status::ErrorType;
 
-/// So much of a parent's words is told.
+/// The most characters of a parent's message that are repeated.
 const TOLD: usize = 100;
-/// What `Proxy-Status` says of a loop (RFC 9209 section 2.3.32).
+/// The parameter of `Proxy-Status` that reports a loop (RFC 9209 section 2.3.32).
 const LOOP: &[u8] = b"error=proxy_loop_detected";
 
-/// Makes a connection to `parent` one to `origin`. `via` names the proxies that the tunnel has passed, us last: a parent that leads back
-/// to one of them is noticed by it (RFC 9110 section 7.6.3).
+/// Turns a connection to `parent` into one to `origin`. `via` names the proxies that the tunnel passed, us last, so
+/// that any of them notices if the parent leads back to it (RFC 9110 section 7.6.3).
 ///
 /// # Errors
 ///
-/// Returns what the parent says, or that it broke off.
+/// Returns the parent's refusal, or that it closed the connection.
 pub(super) async fn tunnel(
     link: Link,
     parent: &Parent,
@@ -64,7 +64,7 @@ async fn by_connect(
         let head = head.map_err(|error| head_fault(&error))?;
         match head.status() {
             100..=199 => {}
-            // What comes behind it is the origin's already.
+            // Bytes after the head are the origin's.
             200..=299 => return Ok(link.with_read_ahead(ahead.freeze())),
             status if say(head.fields().values("proxy-status"), LOOP) => {
                 return Err(looped(status, head.reason()));
@@ -92,16 +92,16 @@ async fn by_socks5(link: Link, parent: &Parent, origin: &Origin) -> Result<Link,
     Ok(connected.into_inner())
 }
 
-/// The fault that an answer to a request in absolute form is, if the parent made it itself: it is not the origin's, and not for our
-/// client, whose credentials are none of the parent's business.
+/// Returns an error if a response to a request in absolute-form was made by the parent itself. Such a response is not
+/// the origin's, and its client has nothing to do with our credentials at the parent.
 pub(crate) fn own_answer(head: &OriginHead) -> Option<Fault> {
     let (status, fields) = (head.status(), head.fields());
     let is_own = status == 407 || status >= 300 && is_of_first_squid(&fields);
     is_own.then(|| denied(status, head.reason()))
 }
 
-/// Whether an answer to a request in absolute form could be the parent's own. An origin may answer so, too: where the difference
-/// decides whether everything is allowed, it is not taken for the origin's.
+/// Returns whether a response to a request in absolute-form may be the parent's own. An origin may answer the same
+/// way, but where the difference would allow everything, the response is not taken for the origin's.
 pub(crate) fn may_be_own(head: &OriginHead) -> bool {
     let (status, fields) = (head.status(), head.fields());
     let is_doubtful = (400..=499).contains(&status) && !matches!(status, 404 | 410);
@@ -111,12 +111,13 @@ pub(crate) fn may_be_own(head: &OriginHead) -> bool {
         || is_of_first_squid(&fields)
 }
 
-/// Whether one of these values of `Proxy-Status` has this in it.
+/// Returns whether one of these values of `Proxy-Status` contains `words`.
 fn say<'a>(mut statuses: impl Iterator<Item = &'a [u8]>, words: &[u8]) -> bool {
     statuses.any(|value| value.windows(words.len()).any(|part| part == words))
 }
 
-/// Squid marks its own errors. One in front of the origin does, too, but what that sends has passed two.
+/// Returns whether the response is an error of the nearest Squid, which marks its errors. Those of a Squid in front
+/// of the origin have passed two proxies.
 fn is_of_first_squid(fields: &[Pair<'_>]) -> bool {
     let via = values(fields, "via");
     let passed: usize = via
@@ -138,7 +139,7 @@ fn denied(status: u16, reason: &[u8]) -> Fault {
     Fault::new(kind, format!("{}{meaning}", answered(status, reason)))
 }
 
-/// The tunnel would have come back to a proxy that it has passed.
+/// Makes the error for a tunnel that would lead back to a proxy that it passed.
 fn looped(status: u16, reason: &[u8]) -> Fault {
     Fault::new(ErrorType::ProxyLoopDetected, answered(status, reason))
 }

@@ -1,8 +1,8 @@
-//! The pool of connections to origins that can serve another request: one for all, whatever they served before.
+//! Idle connections to origins, in one pool for all requests.
 //!
-//! One lock over plain maps: taking and keeping are a few hundred nanoseconds, no task watches a
-//! connection, and none needs a system call. That the origin closed one shows when it is taken,
-//! or to [`Pool::sweep`], every second.
+//! One lock around plain maps: an operation takes a few hundred nanoseconds, no task watches a connection, and none
+//! needs a system call. A connection that its origin closed is noticed when it is taken, or by [`Pool::sweep`] every
+//! second.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -19,48 +19,48 @@ use super::destination::Destination;
 use super::http2::{Http2Connection, Http2Stream};
 use crate::http::transport::Stream;
 
-/// How long an unused connection is kept. Most servers close theirs after 60 to 75 seconds; being
-/// first avoids the race of sending into a closing connection.
+/// The time for which an idle connection is kept. Most servers close theirs after 60 to 75 seconds; closing earlier
+/// avoids the race of sending into a closing connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
 
-/// How long a connection that its origin closed may lie unnoticed.
+/// The longest time that a connection closed by its origin may remain in the pool.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Keeps at most so many connections, and each about so long unused.
+/// A limited number of connections, each kept for [`IDLE_TIMEOUT`].
 pub(super) struct Pool {
-    /// Keyed by chance: nobody can make two origins share a place.
+    /// Seeded at random, so that nobody can choose two origins whose keys collide.
     hasher: RandomState,
     limit: usize,
     places: Mutex<Places>,
 }
 
-/// What a connection speaks, and what else it could have.
+/// The protocol of a connection, and the alternative that it had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Speaks {
     Http1,
-    /// HTTP/1, although HTTP/2 was offered. Kept apart: who prefers HTTP/2 shall not be content with less for long where the
-    /// origin has it.
+    /// HTTP/1, although HTTP/2 was offered. Kept apart, so that requests that prefer HTTP/2 do not use it for long if
+    /// the origin supports HTTP/2 after all.
     Http1InsteadOf2,
-    /// HTTP/1 through a parent proxy's tunnel, to an origin whose requests the parent forwards otherwise.
+    /// HTTP/1 through a parent proxy's tunnel, to an origin for which the parent otherwise forwards requests.
     Http1ByTunnel,
     Http2,
 }
 
-/// An origin, from where it is reached, and what is spoken with it.
+/// A hash of an origin, the source address of the connection, and its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PoolKey(u64);
 
-/// What is kept.
+/// A connection in the pool.
 pub(super) enum Kept {
-    /// For one request at a time, which takes it.
+    /// Taken out by one request at a time.
     Http1(Stream),
-    /// For several, which share it: it stays here meanwhile.
+    /// Shared by several requests; it remains in the pool while they use it.
     Http2(Http2Connection),
 }
 
 #[derive(Default)]
 struct Places {
-    /// By their age, which is a number that only grows: the first is longest unused.
+    /// Keyed by a number that only grows, so the first was idle longest.
     by_age: BTreeMap<u64, Place>,
     ages: HashMap<PoolKey, Vec<u64>>,
     next_age: u64,
@@ -73,7 +73,8 @@ struct Place {
 }
 
 impl Pool {
-    /// Keeps up to `limit` connections, and is swept as long as it lives. Within a tokio runtime.
+    /// Makes a pool for up to `limit` connections, which is swept for as long as it exists. Must be called within a
+    /// tokio runtime.
     pub(super) fn new(limit: usize) -> Arc<Self> {
         let pool = Arc::new(Self {
             hasher: RandomState::new(),
@@ -93,17 +94,18 @@ impl Pool {
         pool
     }
 
-    /// What connections to `destination` are kept by.
+    /// Returns the key of connections to `destination`.
     pub(super) fn key(&self, destination: Destination<'_>, speaks: Speaks) -> PoolKey {
         let Destination { origin, source, .. } = destination;
         PoolKey(self.hasher.hash_one((origin, source, speaks)))
     }
 
-    /// Keeps a connection for whoever asks for `key` next; the one longest unused makes room.
+    /// Keeps a connection for the next request with this key. If the pool is full, the connection idle longest is
+    /// closed.
     pub(super) fn keep(&self, key: PoolKey, kept: Kept) {
         let mut places = self.lock();
         places.keep(key, kept);
-        // Dropped, and so closed, when the lock is free again.
+        // Closing is a system call: the connection is dropped after the lock.
         let _evicted = if places.by_age.len() > self.limit {
             places.take_oldest()
         } else {
@@ -112,7 +114,7 @@ impl Pool {
         drop(places);
     }
 
-    /// The HTTP/1 connection kept last for `key` that is still open, and where the origin sent nothing unasked.
+    /// Takes the HTTP/1 connection kept last for `key` that is still open and received nothing while idle.
     pub(super) fn take(&self, key: PoolKey) -> Option<Stream> {
         loop {
             let kept = self.lock().take_newest(key)?;
@@ -124,12 +126,12 @@ impl Pool {
         }
     }
 
-    /// A stream of an HTTP/2 connection kept for `key`.
+    /// Opens a stream on an HTTP/2 connection kept for `key`.
     pub(super) fn share(&self, key: PoolKey) -> Option<Http2Stream> {
         self.lock().share(key)
     }
 
-    /// Closes what the origin closed and what was kept too long.
+    /// Closes connections that their origin closed, and those idle for too long.
     fn sweep(&self) {
         let mut places = self.lock();
         let bad = |_: &u64, place: &mut Place| !place.is_good();
@@ -141,7 +143,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Places> {
-        // Nothing that may panic leaves the maps half changed.
+        // No code that may panic leaves the maps inconsistent.
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -176,7 +178,7 @@ impl Places {
             Kept::Http1(_) => None,
         };
         let (age, stream) = self.ages.get(&key)?.iter().find_map(shared)?;
-        // The newest from now on.
+        // Used last, so evicted last.
         let kept = self.take(key, age)?;
         self.keep(key, kept);
         Some(stream)
@@ -212,7 +214,7 @@ impl Place {
     }
 }
 
-/// Whether the origin neither closed a connection nor sent what nobody asked for.
+/// Returns whether the origin neither closed the connection nor sent anything unrequested.
 fn is_quiet(stream: &mut Stream) -> bool {
     stream.read(&mut [0; 1]).now_or_never().is_none()
 }
@@ -302,7 +304,7 @@ mod tests {
         assert_eq!(taken(&pool, KEYS[1]), Some(2));
     }
 
-    /// A connection of HTTP/2, and its origin's side.
+    /// Opens an HTTP/2 connection, and returns it with the origin's side.
     async fn http2() -> (Http2Connection, h2::server::Connection<DuplexStream, Bytes>) {
         let (near, far) = tokio::io::duplex(1024);
         let stream: Stream = Box::new(Transport::new(near, 1));
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_of_http_2_that_its_origin_is_about_to_close_serves_no_more() {
+    async fn an_http_2_connection_that_is_going_away_is_not_shared() {
         let pool = Pool::new(10);
         let (connection, mut origin) = http2().await;
         pool.keep(KEYS[0], Kept::Http2(connection));

@@ -1,5 +1,5 @@
-//! One request on a connection to an origin. Sending and receiving are independent, so
-//! that both can be under way at once.
+//! One request on a connection to an origin. Writing and reading are independent, so that both can be in progress at
+//! the same time.
 
 use std::io;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::http::transport::Stream;
 use crate::origin::cause;
 use crate::origin::error::{Fault, STOPPED_READING};
 
-/// Interim responses before the final one; each makes the patience with the origin begin anew.
+/// The most interim responses before the final one. Each of them restarts the timeout.
 pub(crate) const MAX_INTERIM: usize = 100;
 
-/// The way to the origin.
+/// The writing half of an exchange with an origin.
 pub(crate) enum OriginWriter {
     Http1 {
         stream: WriteHalf<Stream>,
@@ -32,7 +32,7 @@ pub(crate) enum OriginWriter {
 }
 
 impl OriginWriter {
-    /// Sends a part of the body, which is not empty.
+    /// Sends a chunk of the body, which is not empty.
     pub(crate) async fn part(&mut self, part: Bytes, patience: Duration) -> Result<(), Fault> {
         match self {
             Self::Http1 { stream, body } => {
@@ -64,14 +64,14 @@ impl OriginWriter {
         }
     }
 
-    /// From now on everything is sent as it is.
+    /// Passes all further bytes through unchanged, as after a 101.
     pub(crate) fn becomes_raw(&mut self) {
         if let Self::Http1 { body, .. } = self {
             *body = BodyWriter::new(Framing::UntilClose);
         }
     }
 
-    /// Says that nothing more follows, on a connection that changed its protocol.
+    /// Closes the sending side of a connection that changed its protocol.
     pub(crate) async fn close(&mut self) {
         if let Self::Http1 { stream, .. } = self {
             // The origin may have closed already.
@@ -80,14 +80,14 @@ impl OriginWriter {
     }
 }
 
-/// The way back from the origin.
+/// The reading half of an exchange with an origin.
 pub(crate) enum OriginReader {
     Http1 {
         stream: ReadHalf<Stream>,
         ahead: BytesMut,
         body: BodyReader,
         keeps_alive: bool,
-        /// What had to be mended of heads.
+        /// Repairs of heads.
         oddities: Oddities,
     },
     Http2(Box<Http2Stream>),
@@ -115,7 +115,7 @@ impl OriginHead {
         }
     }
 
-    /// The length of the body, if it is told.
+    /// Returns the length of the body, if the head states it.
     pub(crate) fn length(&self) -> Option<u64> {
         match self {
             Self::Http1(head) => head.length(),
@@ -123,7 +123,7 @@ impl OriginHead {
         }
     }
 
-    /// Name and value of every field.
+    /// Returns the name and value of every field.
     pub(crate) fn fields(&self) -> Vec<(&[u8], &[u8])> {
         match self {
             Self::Http1(head) => head.fields().iter().collect(),
@@ -133,7 +133,7 @@ impl OriginHead {
 }
 
 impl OriginReader {
-    /// The next head: an interim one, or the final one. Giving a read up loses nothing.
+    /// Returns the next head: an interim one, or the final one. A read that is cancelled loses nothing.
     pub(crate) async fn head(&mut self, method: &str) -> Result<OriginHead, Fault> {
         match self {
             Self::Http1 {
@@ -147,16 +147,18 @@ impl OriginReader {
                     .await
                     .map_err(head_fault)?;
                 let is_upgrade = head.status() == 101;
-                let framing = match is_upgrade {
-                    true => Framing::UntilClose,
-                    false => head.framing(method),
+                let framing = if is_upgrade {
+                    Framing::UntilClose
+                } else {
+                    head.framing(method)
                 };
                 *oddities = oddities.and(head.oddities());
                 *keeps_alive = head.keeps_alive(method) && framing != Framing::UntilClose;
-                *body = match is_upgrade {
-                    // No longer HTTP: nothing of it is mended.
-                    true => BodyReader::new(framing),
-                    false => BodyReader::of_origin(framing),
+                *body = if is_upgrade {
+                    // No longer HTTP, so nothing in it is repaired.
+                    BodyReader::new(framing)
+                } else {
+                    BodyReader::of_origin(framing)
                 };
                 Ok(OriginHead::Http1(head))
             }
@@ -164,7 +166,7 @@ impl OriginReader {
         }
     }
 
-    /// The final head; interim ones before it are left out.
+    /// Returns the final head, and skips interim ones before it.
     pub(crate) async fn final_head(&mut self, method: &str) -> Result<OriginHead, Fault> {
         for _ in 0..MAX_INTERIM {
             let head = self.head(method).await?;
@@ -180,7 +182,7 @@ impl OriginReader {
         Err(only_interim())
     }
 
-    /// The next part of the body; `None` at its end.
+    /// Returns the next chunk of the body; `None` at its end.
     pub(crate) async fn part(&mut self) -> Result<Option<Bytes>, Fault> {
         match self {
             Self::Http1 {
@@ -193,7 +195,7 @@ impl OriginReader {
         }
     }
 
-    /// Whether the response is known to have ended: no part and no trailers follow.
+    /// Returns whether the response is known to have ended: no chunk and no trailers follow.
     pub(crate) fn has_ended(&self) -> bool {
         match self {
             Self::Http1 { body, .. } => body.is_done() && !body.has_trailers(),
@@ -201,7 +203,7 @@ impl OriginReader {
         }
     }
 
-    /// What had to be mended so far.
+    /// Returns what was repaired so far.
     pub(crate) fn oddities(&self) -> Oddities {
         match self {
             Self::Http1 { body, oddities, .. } => oddities.and(body.oddities()),
@@ -209,7 +211,7 @@ impl OriginReader {
         }
     }
 
-    /// The fields behind the body.
+    /// Returns the trailers.
     pub(crate) async fn trailers(&mut self) -> Result<Trailers, Fault> {
         match self {
             Self::Http1 { body, .. } => Ok(body.take_trailers()),
@@ -276,7 +278,7 @@ async fn in_time(
     }
 }
 
-/// Says that there were [`MAX_INTERIM`] interim responses and no final one.
+/// Makes the error for [`MAX_INTERIM`] interim responses without a final one.
 pub(crate) fn only_interim() -> Fault {
     let details = "the origin keeps sending interim responses";
     Fault::new(ErrorType::HttpProtocolError, details.to_owned())

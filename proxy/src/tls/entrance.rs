@@ -1,4 +1,4 @@
-//! TLS to the proxy itself: the certificate it shows, and which clients' certificates it takes.
+//! TLS to the proxy itself: the certificate it presents, and the client certificates it accepts.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use super::pem_file::{self, PemFile};
 use crate::tls;
 
-/// A certificate with its chain and its key, as two files had them.
+/// A certificate with its chain and key, as read from two files.
 #[derive(Clone)]
 pub(crate) struct OwnCertificate {
     pub(crate) path: PathBuf,
@@ -31,7 +31,7 @@ impl OwnCertificate {
     ///
     /// # Errors
     ///
-    /// Returns an error if one of them cannot be read or used, or if they do not belong together.
+    /// If one of them cannot be read or used, or if they do not belong together.
     pub(crate) fn read(certificate: &Path, key: &Path) -> anyhow::Result<Self> {
         let chain = pem_file::certificates(certificate).map_err(anyhow::Error::msg)?;
         let private = PrivateKeyDer::from_pem_file(key);
@@ -49,7 +49,7 @@ impl OwnCertificate {
 
 impl PartialEq for OwnCertificate {
     fn eq(&self, other: &Self) -> bool {
-        // The key belongs to the certificate.
+        // The key belongs to the certificate, so it need not be compared.
         (&self.path, &self.key_path) == (&other.path, &other.key_path)
             && self.certified.cert == other.certified.cert
     }
@@ -63,29 +63,29 @@ impl fmt::Debug for OwnCertificate {
     }
 }
 
-/// How TLS to the proxy is ended.
+/// The settings of TLS to the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) certificate: OwnCertificate,
-    /// The authorities whose certificates clients are asked for, if they are.
+    /// The authorities of client certificates, if clients are asked for them.
     pub(crate) clients: Option<PemFile>,
 }
 
-/// Ends TLS to the proxy, and checks the certificates of clients.
+/// Terminates TLS to the proxy, and verifies client certificates.
 pub(crate) struct Entrance {
     options: Options,
-    /// Unlike that of every other.
+    /// A number that no other instance has.
     id: u64,
     config: Arc<ServerConfig>,
     clients: Option<Arc<dyn ClientCertVerifier>>,
 }
 
 impl Entrance {
-    /// An entrance with these options.
+    /// Makes an instance with these settings.
     ///
     /// # Errors
     ///
-    /// Returns an error if they cannot be used.
+    /// If they cannot be used.
     pub(crate) fn new(options: Options) -> anyhow::Result<Self> {
         static MADE: AtomicU64 = AtomicU64::new(1);
         let builder = ServerConfig::builder_with_provider(tls::provider())
@@ -107,12 +107,12 @@ impl Entrance {
         })
     }
 
-    /// Whether clients are asked for certificates.
+    /// Returns whether clients are asked for certificates.
     pub(crate) fn asks_clients(&self) -> bool {
         self.clients.is_some()
     }
 
-    /// The files that it was read from.
+    /// Returns the files that the settings were read from.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let OwnCertificate { path, key_path, .. } = &self.options.certificate;
         let clients = self.options.clients.iter();
@@ -125,12 +125,12 @@ impl Entrance {
         TlsAcceptor::from(Arc::clone(&self.config))
     }
 
-    /// What it is told from others by.
+    /// Returns a number that no other instance has.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// Whether a client could show this chain, leaf first, at this time.
+    /// Returns whether a client could present this chain, leaf first, at this time.
     pub(crate) fn takes(&self, chain: &[CertificateDer<'_>], now: SystemTime) -> bool {
         let (Some(clients), Some((leaf, between))) = (&self.clients, chain.split_first()) else {
             return false;
@@ -143,7 +143,8 @@ impl Entrance {
     }
 }
 
-/// Who checks the certificates that clients show. A client may show none: then it is recognised by other means, or by none.
+/// Makes the verifier of client certificates. A client may present none: then it is identified by other means, or not
+/// at all.
 fn verifier(roots: &PemFile) -> anyhow::Result<Arc<dyn ClientCertVerifier>> {
     let mut store = RootCertStore::empty();
     for root in &roots.certificates {

@@ -1,4 +1,4 @@
-//! TLS settings towards clients and origins.
+//! TLS settings, downstream and upstream.
 
 pub(crate) mod entrance;
 pub(crate) mod intercept;
@@ -14,12 +14,12 @@ use tokio_rustls::TlsConnector;
 /// The first byte of a TLS handshake record (RFC 8446 section 5.1).
 pub(crate) const HANDSHAKE: u8 = 0x16;
 
-/// ring, with AES-128 before AES-256, which no attacker makes a difference between: it is what TLS 1.3 demands of
-/// everyone, most large origins choose it, and its SHA-256 costs processors with SHA instructions a fifth of SHA-384.
-/// A handshake computes a few hundred of them.
+/// Returns ring with AES-128 before AES-256. No attacker can exploit the difference: TLS 1.3 requires AES-128 of
+/// everyone, and most large origins choose it. Its SHA-256 takes a fifth of the time of SHA-384 on processors with
+/// SHA instructions, and a handshake computes a few hundred of them.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     let mut provider = ring::default_provider();
-    // Stable: the others keep rustls' order.
+    // A stable sort: the other suites keep rustls' order.
     provider.cipher_suites.sort_by_key(|suite| {
         let is_preferred = matches!(
             suite.suite(),
@@ -32,19 +32,19 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
-/// Connects by `config`, but offers these protocols (ALPN, RFC 7301), the preferred one first.
+/// Makes a connector from `config` that offers these protocols (ALPN, RFC 7301), the preferred one first.
 pub(crate) fn offering(config: &ClientConfig, protocols: &[&[u8]]) -> TlsConnector {
     let mut config = config.clone();
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     TlsConnector::from(Arc::new(config))
 }
 
-/// What went wrong in TLS, if that is what `error` is about.
+/// Returns the TLS error inside `error`, if there is one.
 pub(crate) fn cause(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// Whether the peer takes none of the protocols that it was offered (RFC 7301 section 3.2).
+/// Returns whether the peer supports none of the protocols that it was offered (RFC 7301 section 3.2).
 pub(crate) fn refuses_protocols(error: &rustls::Error) -> bool {
     *error == rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)
 }

@@ -1,4 +1,4 @@
-//! Authorities' certificates in a file.
+//! Files with the certificates of authorities.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// A PEM file and what was in it when the configuration was read.
+/// A PEM file, and its contents when the configuration was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PemFile {
     pub(crate) path: PathBuf,
@@ -19,7 +19,7 @@ impl PemFile {
     ///
     /// # Errors
     ///
-    /// Says what is wrong with it.
+    /// Describes what is wrong with the file.
     pub(crate) fn read(path: PathBuf) -> Result<Self, String> {
         let certificates = certificates(&path)?;
         let mut roots = RootCertStore::empty();
@@ -33,16 +33,16 @@ impl PemFile {
     }
 }
 
-/// The certificates in a file: at least one.
+/// Returns the certificates in a file, at least one.
 ///
 /// # Errors
 ///
-/// Says what is wrong with it.
+/// Describes what is wrong with the file.
 pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
     let found: Vec<_> = found.map_err(|error| format!("{}: {error}", path.display()))?;
-    match found.is_empty() {
-        true => Err(format!("{} contains no certificate", path.display())),
-        false => Ok(found),
+    if found.is_empty() {
+        return Err(format!("{} contains no certificate", path.display()));
     }
+    Ok(found)
 }

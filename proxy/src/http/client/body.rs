@@ -1,4 +1,4 @@
-//! What the client sends: its request's body, and what comes behind it.
+//! The reading half of a downstream exchange: the request's body, and pipelined bytes after it.
 
 use std::io;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::http::field_pairs::trailers_of;
 use crate::http::http1::{BodyError, BodyReader, Framing, MAX_FIELDS, Trailers};
 use crate::http::transport::Stream;
 
-/// Bytes of following requests that are read while one is served.
+/// The most bytes of following requests that are read while one is served.
 const MAX_PIPELINED: usize = 64 * 1024;
 
-/// How long an upgraded connection may be silent.
+/// The longest silence on an upgraded connection.
 const UPGRADED_PATIENCE: Duration = Duration::from_secs(60 * 60);
 
-/// The request's body, and what the client sends behind it.
+/// The request's body, and anything that the client sends after it.
 pub(crate) enum ClientBody {
     Http1 {
         stream: ReadHalf<Stream>,
@@ -40,7 +40,7 @@ impl ClientBody {
         }
     }
 
-    /// The next part of the body; `None` at its end. Giving a read up loses nothing.
+    /// Returns the next chunk of the body; `None` at its end. A read that is cancelled loses nothing.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         match self {
             Self::Http1 {
@@ -58,7 +58,7 @@ impl ClientBody {
                     return Ok(None);
                 };
                 let part = part.map_err(io::Error::other)?;
-                // What was read makes room for more; a stream that ended needs none.
+                // This fails for a stream that ended, which needs no window.
                 let _ = stream.flow_control().release_capacity(part.len());
                 if !part.is_empty() {
                     return Ok(Some(part));
@@ -67,7 +67,7 @@ impl ClientBody {
         }
     }
 
-    /// From now on everything is passed on as it comes, for as long as it comes.
+    /// Passes all further bytes through unchanged, as after a 101.
     pub(crate) fn becomes_raw(&mut self) {
         if let Self::Http1 { body, patience, .. } = self {
             *body = BodyReader::new(Framing::UntilClose);
@@ -75,7 +75,7 @@ impl ClientBody {
         }
     }
 
-    /// The fields behind the body, once it is done.
+    /// Returns the trailers; valid once the body is done.
     pub(crate) async fn trailers(&mut self) -> Result<Trailers, BodyError> {
         match self {
             Self::Http1 { body, .. } => Ok(body.take_trailers()),
@@ -92,19 +92,19 @@ impl ClientBody {
         }
     }
 
-    /// Waits until the client's connection breaks. A client that ended its side still reads; requests
-    /// that it sends ahead are kept for later.
+    /// Waits until the client's connection breaks. A client that closed its sending side may still read. Pipelined
+    /// requests are kept for later.
     pub(crate) async fn gone(&mut self) {
         if self.ended().await.is_ok() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Waits until the client ends its side.
+    /// Waits until the client closes its sending side.
     ///
     /// # Errors
     ///
-    /// Returns an error if the connection breaks.
+    /// If the connection breaks.
     pub(super) async fn ended(&mut self) -> io::Result<()> {
         if let Self::Http1 { stream, ahead, .. } = self {
             while ahead.len() < MAX_PIPELINED {

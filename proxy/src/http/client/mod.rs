@@ -1,5 +1,5 @@
-//! The client's side of one request. Receiving and answering are independent, so that
-//! both can be under way at once.
+//! The downstream side of one request. Reading and writing are independent, so that both can be in progress at the
+//! same time.
 
 mod body;
 mod responder;
@@ -20,7 +20,7 @@ use super::http1::{BodyReader, BodyWriter, Framing};
 use super::received::HalfClosed;
 use super::transport::{Incoming, Stream};
 
-/// A client waiting for its answer.
+/// A client that waits for the response to its request.
 pub(crate) struct Client {
     pub(crate) body: ClientBody,
     pub(crate) answer: Responder,
@@ -28,7 +28,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A client of an HTTP/1 connection, whose request's head was read.
+    /// Takes over an HTTP/1 connection after the head of a request was read.
     pub(crate) fn http1(
         incoming: Incoming,
         framing: Framing,
@@ -56,7 +56,7 @@ impl Client {
         }
     }
 
-    /// A client of an HTTP/2 stream.
+    /// Takes over an HTTP/2 stream.
     pub(crate) fn http2(
         stream: RecvStream,
         respond: SendResponse<Bytes>,
@@ -76,7 +76,7 @@ impl Client {
         }
     }
 
-    /// The same, taken for this once it ends its side.
+    /// Sets what is assumed of the client once it closes its sending side.
     pub(crate) fn taken_for(self, half_closed: HalfClosed) -> Self {
         Self {
             half_closed,
@@ -84,8 +84,8 @@ impl Client {
         }
     }
 
-    /// What `work` comes to, unless the client leaves before that. Pinned by the caller: taken by value it would stand in this
-    /// future twice, and so in that of every exchange.
+    /// Returns the result of `work`, or `None` if the client leaves first. The caller pins `work`: passed by value it
+    /// would take its size twice in this future, and so in that of every exchange.
     pub(crate) async fn while_there<T>(
         &mut self,
         work: Pin<&mut impl Future<Output = T>>,
@@ -93,7 +93,7 @@ impl Client {
         self.while_not_gone(self.half_closed, work).await
     }
 
-    /// The same, but a client that only ended its side is there.
+    /// Like [`Self::while_there`], but a client that only closed its sending side still counts as present.
     pub(crate) async fn while_connected<T>(
         &mut self,
         work: Pin<&mut impl Future<Output = T>>,
@@ -109,7 +109,7 @@ impl Client {
         let leaving = async {
             match half_closed {
                 HalfClosed::IsThere => self.body.gone().await,
-                // Whether it ended its side or broke, nobody waits any more.
+                // Closed or broken, nobody waits for the response any more.
                 HalfClosed::IsGone => drop(self.body.ended().await),
             }
         };
@@ -121,13 +121,13 @@ impl Client {
         }
     }
 
-    /// Whether another request may follow on the connection.
+    /// Returns whether another request may follow on the connection.
     pub(crate) fn may_go_on(&self) -> bool {
         matches!(&self.answer, Responder::Http1(answer) if answer.keeps_alive)
             && self.body.is_done()
     }
 
-    /// The connection, for what comes next on it.
+    /// Returns the HTTP/1 connection for its next request.
     pub(crate) fn into_next(self) -> Option<Incoming> {
         match (self.body, self.answer) {
             (ClientBody::Http1 { stream, ahead, .. }, Responder::Http1(answer)) => {
@@ -138,7 +138,7 @@ impl Client {
         }
     }
 
-    /// Both sides of an HTTP/2 stream that was not answered yet.
+    /// Returns both halves of an HTTP/2 stream that was not answered yet.
     pub(crate) fn into_http2(self) -> Option<(RecvStream, SendResponse<Bytes>)> {
         match (self.body, self.answer) {
             (ClientBody::Http2 { stream, .. }, Responder::Http2 { respond, .. }) => {
@@ -148,7 +148,7 @@ impl Client {
         }
     }
 
-    /// The connection, to end it with care.
+    /// Returns the HTTP/1 connection, to be closed gracefully.
     pub(crate) fn into_stream(self) -> Option<Stream> {
         self.into_next().map(|incoming| incoming.stream)
     }

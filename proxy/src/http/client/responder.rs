@@ -1,4 +1,4 @@
-//! What the client is sent: interim responses, the final one's head, its body, its trailers.
+//! The writing half of a downstream exchange: interim responses, the final head, its body and trailers.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -20,10 +20,10 @@ use crate::http::flushes::Flushes;
 use crate::http::http1::{BodyWriter, Framing, Trailers, write_fields};
 use crate::http::transport::Stream;
 
-/// Name and value, of a field that may be ours.
+/// The name and value of a response field, borrowed from the origin or made by us.
 pub(crate) type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// A field of ours.
+/// Makes a field of our own.
 pub(crate) fn field<'a>(name: &'a str, value: impl Into<Cow<'a, str>>) -> Field<'a> {
     let value = match value.into() {
         Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),
@@ -32,7 +32,7 @@ pub(crate) fn field<'a>(name: &'a str, value: impl Into<Cow<'a, str>>) -> Field<
     (Cow::Borrowed(name.as_bytes()), value)
 }
 
-/// A response as the client gets it.
+/// A response head as the client gets it.
 #[derive(Debug)]
 pub(crate) struct OnwardResponse<'a> {
     pub(crate) status: u16,
@@ -41,18 +41,18 @@ pub(crate) struct OnwardResponse<'a> {
     pub(crate) fields: Vec<Field<'a>>,
 }
 
-/// The client left, or takes nothing.
+/// The client left, or stopped reading.
 #[derive(Debug)]
 pub(crate) struct ClientGone;
 
-/// The way of the response.
+/// A writer of the response, by HTTP version.
 pub(crate) enum Responder {
     Http1(Http1Responder),
     Http2 {
         respond: SendResponse<Bytes>,
         stream: Option<SendStream<Bytes>>,
         patience: Duration,
-        /// Of the connection.
+        /// Shared by all streams of the connection.
         flushes: Arc<Flushes>,
     },
 }
@@ -66,8 +66,7 @@ pub(crate) struct Http1Responder {
 }
 
 impl Responder {
-    /// Waits until the client gives an HTTP/2 exchange up. Over HTTP/1 that shows on the connection, which the body's side
-    /// watches.
+    /// Waits until the client resets an HTTP/2 stream. Over HTTP/1 the reading half notices that a client leaves.
     pub(crate) async fn given_up(&mut self) {
         match self {
             Self::Http1(_) => std::future::pending().await,
@@ -75,7 +74,7 @@ impl Responder {
                 stream: Some(stream),
                 ..
             } => {
-                // Whichever code or error it ends with, nobody waits any more.
+                // With any code or error, nobody waits for the response any more.
                 let _ = poll_fn(|cx| stream.poll_reset(cx)).await;
             }
             Self::Http2 { respond, .. } => {
@@ -84,14 +83,14 @@ impl Responder {
         }
     }
 
-    /// Whether the connection ends with this answer.
+    /// Closes the connection after this response.
     pub(crate) fn close_afterwards(&mut self) {
         if let Self::Http1(answer) = self {
             answer.keeps_alive = false;
         }
     }
 
-    /// Sends an interim response, and waits until it has left. Over HTTP/2 it does also if nobody waits.
+    /// Sends an interim response, and waits until it was flushed. Over HTTP/2 it leaves even if nobody waits.
     pub(crate) async fn interim(
         &mut self,
         response: &OnwardResponse<'_>,
@@ -132,7 +131,7 @@ impl Responder {
         }
     }
 
-    /// Sends a part of the body, which is not empty. `is_last`: nothing follows, no trailers either.
+    /// Sends a chunk of the body, which is not empty. With `is_last` neither chunks nor trailers follow.
     pub(crate) async fn part(&mut self, part: Bytes, is_last: bool) -> Result<(), ClientGone> {
         match self {
             Self::Http1(answer) => {
@@ -144,7 +143,7 @@ impl Responder {
                 stream, patience, ..
             } => {
                 let sending = stream.as_mut().ok_or(ClientGone)?;
-                // The end in the same frame spares both sides another one.
+                // END_STREAM in the same frame saves both sides another frame.
                 let sent = write_body(sending, part, is_last, Some(*patience)).await;
                 if is_last {
                     *stream = None;
@@ -154,7 +153,7 @@ impl Responder {
         }
     }
 
-    /// Whether anything waits to leave with what comes next.
+    /// Returns whether bytes wait to leave together with the next ones.
     pub(crate) fn holds_back(&self) -> bool {
         matches!(self, Self::Http1(answer) if answer.has_unflushed)
     }
@@ -255,7 +254,7 @@ fn http2_head(response: &OnwardResponse<'_>) -> Response<()> {
     let mut head = Response::new(());
     *head.status_mut() = http::StatusCode::from_u16(response.status).unwrap_or_default();
     for (field, value) in &response.fields {
-        // HTTP/1 was parsed more strictly than these types are.
+        // HTTP/1 heads were parsed more strictly than these types do, so nothing valid is lost.
         if let (Ok(field), Ok(value)) = (
             HeaderName::from_bytes(field),
             HeaderValue::from_bytes(value),

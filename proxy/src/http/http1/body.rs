@@ -1,4 +1,4 @@
-//! Bodies on the wire: where one ends, and chunked coding (RFC 9112 sections 6 and 7).
+//! Bodies on the wire: where one ends, and the chunked coding (RFC 9112 sections 6 and 7).
 
 use std::io;
 
@@ -11,25 +11,25 @@ use super::framing::Framing;
 use super::mend::{Begins, Lines, mend, section_end};
 use super::oddities::{Oddities, Oddity};
 
-/// Read from a stream at a time: with the 8 KiB that come with a head, a body of 64 KiB in two reads.
+/// The number of bytes read at a time. With the 8 KiB read with a head, a body of 64 KiB takes two reads.
 const READ_BYTES: usize = 60 * 1024;
-/// A chunk's size line, extensions included, is at most this long.
+/// The longest line with a chunk's size and extensions, in bytes.
 const MAX_SIZE_LINE: usize = 1024;
-/// A trailer section is at most this long.
+/// The longest trailer section, in bytes.
 const MAX_TRAILERS: usize = 16 * 1024;
 const MAX_TRAILER_FIELDS: usize = 64;
 
-/// The fields behind a chunked body, names as spelt.
+/// The fields after a chunked body, with names spelt as received.
 pub(crate) type Trailers = Vec<(Bytes, Bytes)>;
 
-/// Why a body cannot be read.
+/// A reason why a body cannot be read.
 #[derive(Debug)]
 pub(crate) enum BodyError {
-    /// It is not framed as announced.
+    /// The body is not framed as announced.
     Malformed(&'static str),
-    /// The connection ended before it did.
+    /// The connection ended before the body.
     Incomplete,
-    /// Nothing more of it came for too long.
+    /// No more of the body arrived within the timeout.
     Late,
     /// The connection broke.
     Io(io::Error),
@@ -41,8 +41,8 @@ impl From<io::Error> for BodyError {
     }
 }
 
-/// Reads one body. What it has taken from the stream lies in the caller's buffer, so a read that is
-/// given up loses nothing.
+/// A reader of one body. Bytes taken from the stream are kept in the caller's buffer, so a read that is cancelled
+/// loses nothing.
 #[derive(Debug)]
 pub(crate) struct BodyReader {
     state: Reading,
@@ -51,7 +51,7 @@ pub(crate) struct BodyReader {
     oddities: Oddities,
 }
 
-/// Whose body it is: a client's is read strictly, an origin's mended where RFC 9112 lets a proxy mend it.
+/// The sender of a body: a client's body is read strictly, an origin's is repaired where RFC 9112 lets a proxy do so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sender {
     Client,
@@ -70,12 +70,12 @@ enum Reading {
 }
 
 impl BodyReader {
-    /// Reads a client's body.
+    /// Reads a client's body, and refuses what is malformed.
     pub(crate) fn new(framing: Framing) -> Self {
         Self::from(Sender::Client, framing)
     }
 
-    /// Reads an origin's body.
+    /// Reads an origin's body, and repairs what may be repaired.
     pub(crate) fn of_origin(framing: Framing) -> Self {
         Self::from(Sender::Origin, framing)
     }
@@ -95,7 +95,7 @@ impl BodyReader {
         }
     }
 
-    /// What had to be mended so far.
+    /// Returns what was repaired so far.
     pub(crate) fn oddities(&self) -> Oddities {
         self.oddities
     }
@@ -104,17 +104,17 @@ impl BodyReader {
         self.state == Reading::Done
     }
 
-    /// Whether fields followed the body, once it is done.
+    /// Returns whether fields followed the body; valid once it is done.
     pub(crate) fn has_trailers(&self) -> bool {
         !self.trailers.is_empty()
     }
 
-    /// The fields that followed the body, once it is done.
+    /// Takes the fields that followed the body; valid once it is done.
     pub(crate) fn take_trailers(&mut self) -> Trailers {
         std::mem::take(&mut self.trailers)
     }
 
-    /// The next part of the body; `None` when it is done. `ahead` holds what was read already.
+    /// Returns the next chunk of the body; `None` at its end. `ahead` holds bytes that were read before.
     pub(crate) async fn next<R: AsyncRead + Unpin>(
         &mut self,
         stream: &mut R,
@@ -138,7 +138,7 @@ impl BodyReader {
         }
     }
 
-    /// Takes the end of a TLS connection without its alert for the end of an origin's body that no other end is told of, as
+    /// Accepts a TLS connection that closed without close_notify as the end of an origin's body with no other end, as
     /// browsers do.
     fn ends_by(&mut self, error: io::Error) -> io::Result<usize> {
         let is_cut = error.kind() == io::ErrorKind::UnexpectedEof;
@@ -149,7 +149,7 @@ impl BodyReader {
         Err(error)
     }
 
-    /// Takes the next part out of `ahead`; `None` if that needs more bytes, or none.
+    /// Takes the next chunk of content out of `ahead`; `None` if more bytes are needed, or the body is done.
     fn take(&mut self, ahead: &mut BytesMut) -> Result<Option<Bytes>, BodyError> {
         loop {
             match self.state {
@@ -243,21 +243,22 @@ fn non_empty(part: Bytes) -> Option<Bytes> {
     (!part.is_empty()).then_some(part)
 }
 
-/// At most `left` bytes of `ahead`, and how many are left then.
+/// Takes at most `left` bytes out of `ahead`, and returns them with the number that is left to take.
 fn split(ahead: &mut BytesMut, left: u64) -> (Bytes, u64) {
     let taken = usize::try_from(left).map_or(ahead.len(), |left| left.min(ahead.len()));
     (ahead.split_to(taken).freeze(), left - taken as u64)
 }
 
-/// A chunk's size, and how many bytes of whitespace pad it.
+/// A chunk's size, and the number of whitespace bytes after it.
 struct SizeLine {
     size: u64,
     padding: usize,
 }
 
-/// Takes a chunk's size line: hexadecimal digits and perhaps extensions, which end here
-/// (RFC 9112 section 7.1.1).
+/// Takes the line with a chunk's size: hexadecimal digits, and perhaps extensions, which are not forwarded (RFC 9112
+/// section 7.1.1).
 fn size_line(ahead: &mut BytesMut) -> Result<Option<SizeLine>, BodyError> {
+    // A bare LF is refused: a reader that accepts it sees other chunks.
     let Some(end) = memmem::find(ahead, b"\r\n") else {
         if ahead.len() > MAX_SIZE_LINE || ahead.contains(&b'\n') {
             return Err(BodyError::Malformed("a chunk's size line does not end"));
@@ -290,7 +291,7 @@ fn size_line(ahead: &mut BytesMut) -> Result<Option<SizeLine>, BodyError> {
     Ok(size.map(|size| SizeLine { size, padding }))
 }
 
-/// The fields of a trailer section that may stand there.
+/// Returns the fields of a trailer section that are allowed in one.
 fn trailers(section: &Bytes) -> Result<Trailers, BodyError> {
     let mut slots = [httparse::EMPTY_HEADER; MAX_TRAILER_FIELDS];
     match httparse::parse_headers(section, &mut slots) {
@@ -305,7 +306,7 @@ fn trailers(section: &Bytes) -> Result<Trailers, BodyError> {
     }
 }
 
-/// Writes one body.
+/// A writer of one body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyWriter {
     framing: Framing,
@@ -316,8 +317,8 @@ impl BodyWriter {
         Self { framing }
     }
 
-    /// Writes a part, which is not empty. With a length told, what goes beyond it is an error: it
-    /// would be read as the next message.
+    /// Writes a chunk, which is not empty. Bytes beyond an announced length are an error, since they would be read as
+    /// the next message.
     pub(crate) async fn write<W: AsyncWrite + Unpin>(
         &mut self,
         stream: &mut W,
@@ -332,6 +333,7 @@ impl BodyWriter {
                 stream.write_all(part).await
             }
             Framing::Chunked => {
+                // In one write, so that a chunk takes one TLS record and one system call.
                 let mut chunk = BytesMut::with_capacity(part.len() + 20);
                 chunk.extend_from_slice(format!("{:X}\r\n", part.len()).as_bytes());
                 chunk.extend_from_slice(part);
@@ -370,7 +372,8 @@ impl BodyWriter {
 mod tests {
     use super::*;
 
-    /// All of a body that arrives in pieces of `step` bytes, its trailers, and what is left behind it.
+    /// Reads a body that arrives in pieces of `step` bytes. Returns it with the number of trailers and the bytes left
+    /// after it.
     async fn read(
         framing: Framing,
         wire: &[u8],

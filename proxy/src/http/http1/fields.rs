@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::overrides;
 
-/// Fields in their order, names as spelt.
+/// Fields in their order, with names spelt as received.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields {
     bytes: Bytes,
@@ -14,7 +14,7 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// The fields that httparse found in `bytes`.
+    /// Refers to the fields that httparse found in `bytes`, without copying them.
     pub(super) fn new(bytes: Bytes, found: &[httparse::Header<'_>]) -> Self {
         let place = |part: &[u8]| place(&bytes, part);
         let places = found
@@ -28,7 +28,7 @@ impl Fields {
         &self.bytes
     }
 
-    /// Name and value of each.
+    /// Returns the name and value of each field.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         let part = |range: &Range<usize>| &self.bytes[range.clone()];
         self.places
@@ -36,7 +36,7 @@ impl Fields {
             .map(move |(name, value)| (part(name), part(value)))
     }
 
-    /// The values of all fields of this name, in any case.
+    /// Returns the values of all fields with this name, in any case.
     pub(crate) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> + Clone {
         let named = move |(found, value): (&'a [u8], &'a [u8])| {
             found.eq_ignore_ascii_case(name.as_bytes()).then_some(value)
@@ -45,14 +45,14 @@ impl Fields {
     }
 }
 
-/// Where `part`, which lies in `whole`, lies in it.
+/// Returns the range of `part`, a subslice of `whole`.
 pub(super) fn place(whole: &[u8], part: &[u8]) -> Range<usize> {
     let start = part.as_ptr() as usize - whole.as_ptr() as usize;
     start..start + part.len()
 }
 
-/// Whether a field is never for one hop only, so that `Connection` cannot list it (RFC 9110 section 7.6.1): every recipient needs
-/// it, or what is decided here rests on it.
+/// Returns whether a field is always end-to-end, so that `Connection` cannot list it (RFC 9110 section 7.6.1): every
+/// recipient needs it, or the decision is based on it.
 pub(crate) fn is_for_every_hop(name: &[u8]) -> bool {
     const EVERY: &[&str] = &[
         "host",
@@ -71,8 +71,8 @@ pub(crate) fn is_for_every_hop(name: &[u8]) -> bool {
     EVERY.iter().any(is)
 }
 
-/// Whether some servers take a field for one that every recipient needs and that we did not see in it: CGI and what follows it
-/// write `-` as `_` (RFC 3875 section 4.1.18), so that `User_Agent` is `User-Agent` to them.
+/// Returns whether some servers read this name as an end-to-end field that was not checked as one: CGI and its
+/// successors map `-` to `_` (RFC 3875 section 4.1.18), so `User_Agent` is `User-Agent` to them.
 pub(crate) fn is_taken_for_another(name: &[u8]) -> bool {
     if !name.contains(&b'_') {
         return false;
@@ -86,8 +86,8 @@ pub(crate) fn is_taken_for_another(name: &[u8]) -> bool {
     is_for_every_hop(&dashed)
 }
 
-/// Whether a field may come behind a body: its definition says so, or nothing but its two ends knows it. Everything else would
-/// come too late: whatever it could change was decided by the head (RFC 9110 section 6.5.1).
+/// Returns whether a field may follow a body: its definition allows it, or only the two endpoints know it. Any other
+/// field would arrive too late, since the head has decided what it could change (RFC 9110 section 6.5.1).
 pub(crate) fn may_be_a_trailer(name: &str) -> bool {
     const MAY: &[&str] = &[
         "content-digest",
@@ -106,7 +106,7 @@ pub(crate) fn may_be_a_trailer(name: &str) -> bool {
     may && !is_override
 }
 
-/// Appends fields as they stand in a head.
+/// Appends fields as they appear in a head.
 pub(crate) fn write_fields<'a>(
     head: &mut BytesMut,
     fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,

@@ -1,22 +1,24 @@
-//! Where a message's content ends. Decided only here, for both versions of HTTP (RFC 9112 section 6, RFC 9113 section 8.1.1).
+//! Message framing for both versions of HTTP (RFC 9112 section 6, RFC 9113 section 8.1.1). No other module decides
+//! where content ends.
 //!
-//! The length must be stated once and unambiguously, or the message is refused: a reader who sees another end takes the rest for the next message.
+//! A message whose length is not stated once and unambiguously is refused: a reader that sees another end takes the
+//! rest for the next message.
 
 use super::oddities::{Oddities, Oddity};
 
-/// How the end of a body is told.
+/// The way the end of a body is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// By its length in bytes; zero for no body.
+    /// By a length in bytes; zero if there is no body.
     Length(u64),
     /// By a last chunk.
     Chunked,
-    /// By the end of the connection; also what follows a 101.
+    /// By the end of the connection. Also used for the bytes after a 101.
     UntilClose,
 }
 
 impl Framing {
-    /// By HTTP/1's `Content-Length` and the values of `Transfer-Encoding`; `None` if there is neither.
+    /// Returns the framing that HTTP/1's `Content-Length` and `Transfer-Encoding` state; `None` without either.
     pub(super) fn of_http1<'a>(
         length: Option<u64>,
         mut codings: impl Iterator<Item = &'a [u8]>,
@@ -37,7 +39,8 @@ impl Framing {
         Ok(Some(Self::Chunked))
     }
 
-    /// Of an HTTP/2 request, as it is told where the stream's end does not tell it. `has_body`: the head did not end the stream.
+    /// Returns the framing of an HTTP/2 request for an HTTP/1 connection. `has_body` is false if the head ended the
+    /// stream.
     pub(crate) fn of_http2_request<'a>(
         lengths: impl Iterator<Item = &'a [u8]>,
         has_body: bool,
@@ -51,8 +54,8 @@ impl Framing {
     }
 }
 
-/// The length that all values of a response's `Content-Length` agree on, in fields of their own or in a list; `None` if there is
-/// none. Said again it is odd, but clear (RFC 9112 section 6.3).
+/// Returns the length on which all values of a response's `Content-Length` agree, in separate fields or in a list;
+/// `None` without any. Repeating the same length is an oddity, but unambiguous (RFC 9112 section 6.3).
 pub(crate) fn agreed_length<'a>(
     values: impl Iterator<Item = &'a [u8]>,
 ) -> Result<(Option<u64>, Oddities), &'static str> {
@@ -71,7 +74,7 @@ pub(crate) fn agreed_length<'a>(
     Ok((Some(length), oddities))
 }
 
-/// The only length that a request may tell.
+/// Returns the length of a request, which may state it only once.
 pub(super) fn one_length<'a>(
     mut lengths: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Option<u64>, &'static str> {
@@ -82,7 +85,8 @@ pub(super) fn one_length<'a>(
     }
 }
 
-/// RFC 9110 section 8.6: digits only; more than fit into 63 bits cannot be meant.
+/// Parses a Content-Length: only digits (RFC 9110 section 8.6), and at most 63 bits, since a larger number is an
+/// attack.
 fn parse_length(value: &[u8]) -> Result<u64, &'static str> {
     let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
     let digits = str::from_utf8(value).ok().filter(|_| is_number);

@@ -1,5 +1,5 @@
-//! Heads of requests and responses, refused if two readers could read them differently
-//! (RFC 9112; request smuggling).
+//! Heads of requests and responses. A head that two readers could read differently is refused, because it would allow
+//! request smuggling (RFC 9112 section 11.2).
 
 use std::borrow::Cow;
 use std::io;
@@ -14,26 +14,26 @@ use super::framing::{Framing, agreed_length, one_length};
 use super::mend::{Begins, Lines, mend, section_end};
 use super::oddities::{Oddities, Oddity};
 
-/// The longest head that is read, in bytes.
+/// The longest head that is accepted, in bytes.
 pub(crate) const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// The most fields that a head may have.
+/// The largest number of fields that a head may have.
 pub(crate) const MAX_FIELDS: usize = 100;
-/// Read from a stream at a time. What comes behind a response's head in it leaves together with that
-/// head, in one write, as long as both are small enough to be gathered.
+/// The number of bytes read at a time. Whatever part of a body arrives in the same read as its head can leave with
+/// the head in one write, as long as both are small enough to be gathered.
 const READ_BYTES: usize = 8 * 1024;
 
-/// Why a head could not be read.
+/// A reason why a head could not be read.
 #[derive(Debug)]
 pub(crate) enum HeadError {
     /// The connection ended or broke before the first byte.
     Closed,
-    /// The connection broke, or ended in the middle.
+    /// The connection broke, or ended in the middle of the head.
     Broken(io::Error),
-    /// What arrived is not a head, or is ambiguous.
+    /// The bytes are not a head, or can be read in two ways.
     Malformed(Cow<'static, str>),
-    /// It is too long or has too many fields.
+    /// The head is too long or has too many fields.
     TooLarge(&'static str),
-    /// It is of another version of HTTP.
+    /// The message is of an unsupported version of HTTP.
     Version,
 }
 
@@ -52,7 +52,7 @@ impl From<String> for HeadError {
 /// A checked request head.
 #[derive(Debug)]
 pub(crate) struct RequestHead {
-    /// Known to be text, once and for all who ask for a part of it.
+    /// The request line, checked once to be text so that its parts can be handed out as `&str`.
     line: String,
     method: Range<usize>,
     target: Range<usize>,
@@ -62,8 +62,8 @@ pub(crate) struct RequestHead {
 }
 
 impl RequestHead {
-    /// Reads the next request head from `stream`. `ahead` holds bytes that were read already; those
-    /// behind the head stay in it. A read that is given up loses nothing.
+    /// Reads the next request head from `stream`. `ahead` holds bytes that were read before; bytes after the head
+    /// remain in it. A read that is cancelled loses nothing.
     pub(crate) async fn read<S: AsyncRead + Unpin>(
         stream: &mut S,
         ahead: &mut BytesMut,
@@ -79,9 +79,11 @@ impl RequestHead {
         let fields = Fields::new(bytes.clone(), request.headers);
         check_host(&fields, is_http_10)?;
         check_connection(&fields)?;
+        // Servers behind CGI would see a second Host or Content-Length that we did not check.
         if fields.iter().any(|(name, _)| is_taken_for_another(name)) {
             return Err("a field name has \"_\" where servers may read \"-\"".into());
         }
+        // Which crawler this is must not depend on which of two fields a reader takes.
         if fields.values("user-agent").nth(1).is_some() {
             return Err("more than one User-Agent".into());
         }
@@ -109,7 +111,7 @@ impl RequestHead {
         self.is_http_10
     }
 
-    /// How the body's end is told.
+    /// Returns how the end of the body is marked.
     pub(crate) fn framing(&self) -> Framing {
         self.framing
     }
@@ -118,14 +120,14 @@ impl RequestHead {
         &self.fields
     }
 
-    /// Whether the client wants to go on with this connection (RFC 9112 section 9.3). HTTP/1.0
-    /// clients, whose keep-alive never worked through proxies, do not.
+    /// Returns whether the client wants to reuse the connection (RFC 9112 section 9.3). That is never so for
+    /// HTTP/1.0, whose keep-alive does not work through proxies.
     pub(crate) fn keeps_alive(&self) -> bool {
         !self.is_http_10 && !lists_close(&self.fields)
     }
 }
 
-/// A checked response head, mended where it had to be.
+/// A checked response head, repaired where that was needed.
 #[derive(Debug)]
 pub(crate) struct ResponseHead {
     status: u16,
@@ -137,7 +139,7 @@ pub(crate) struct ResponseHead {
 }
 
 impl ResponseHead {
-    /// Reads the next response head from `stream`; `ahead` as in [`RequestHead::read`].
+    /// Reads the next response head from `stream`; `ahead` is used as in [`RequestHead::read`].
     pub(crate) async fn read<S: AsyncRead + Unpin>(
         stream: &mut S,
         ahead: &mut BytesMut,
@@ -185,7 +187,7 @@ impl ResponseHead {
         &self.fields
     }
 
-    /// The length that Content-Length tells.
+    /// Returns the value of Content-Length.
     pub(crate) fn length(&self) -> Option<u64> {
         match self.framing {
             Some(Framing::Length(length)) => Some(length),
@@ -193,12 +195,12 @@ impl ResponseHead {
         }
     }
 
-    /// What had to be mended.
+    /// Returns what was repaired in the head.
     pub(crate) fn oddities(&self) -> Oddities {
         self.oddities
     }
 
-    /// How the end of the body of a response to `method` is told (RFC 9112 section 6.3).
+    /// Returns how the end of the body is marked in a response to `method` (RFC 9112 section 6.3).
     pub(crate) fn framing(&self, method: &str) -> Framing {
         if has_content(self.status, method) {
             self.framing.unwrap_or(Framing::UntilClose)
@@ -207,16 +209,17 @@ impl ResponseHead {
         }
     }
 
-    /// Whether the connection serves further requests after this response to `method`. If the head tells of content that such
-    /// a response does not have, some origins send it all the same, and it would be the next answer (RFC 9112 section 11.1).
+    /// Returns whether the connection can serve further requests after this response to `method`.
     pub(crate) fn keeps_alive(&self, method: &str) -> bool {
+        // Some origins send the content that the head announces even where the response has none (HEAD, 304). It would be read
+        // as the next response (RFC 9112 section 11.1).
         let is_bare = matches!(self.framing, None | Some(Framing::Length(0)));
         let is_complete = is_bare || has_content(self.status, method);
         !self.is_http_10 && is_complete && !lists_close(&self.fields)
     }
 }
 
-/// Whether a final response to `method` with this status has content (RFC 9110 section 6.4.1).
+/// Returns whether a final response to `method` with this status has content (RFC 9110 section 6.4.1).
 pub(crate) fn has_content(status: u16, method: &str) -> bool {
     method != "HEAD" && !matches!(status, 100..=199 | 204 | 304)
 }
@@ -255,7 +258,7 @@ async fn read_head<S: AsyncRead + Unpin>(
     }
 }
 
-/// Where the head ends, if it is whole. The first `scanned` bytes hold no mistake and no end.
+/// Returns the length of the head if it is complete. The first `scanned` bytes contain neither an error nor the end.
 fn head_end(ahead: &[u8], scanned: usize, lines: Lines) -> Result<Option<usize>, HeadError> {
     let end = section_end(ahead, scanned, lines)?;
     if end.unwrap_or(ahead.len()) > MAX_HEAD_BYTES {
@@ -264,7 +267,7 @@ fn head_end(ahead: &[u8], scanned: usize, lines: Lines) -> Result<Option<usize>,
     Ok(end)
 }
 
-/// What httparse says of a head that must be whole.
+/// Turns the result of httparse into an error unless it parsed all of `bytes`.
 fn whole(parsed: httparse::Result<usize>, bytes: &[u8]) -> Result<(), HeadError> {
     match parsed {
         Ok(httparse::Status::Complete(end)) if end == bytes.len() => Ok(()),
@@ -276,7 +279,8 @@ fn whole(parsed: httparse::Result<usize>, bytes: &[u8]) -> Result<(), HeadError>
     }
 }
 
-/// The request line: one space between the three parts, and a target of visible ASCII (RFC 9112 section 3).
+/// Checks that the request line has exactly one space between its three parts, and a target of visible ASCII (RFC
+/// 9112 section 3).
 fn check_request_line(head: &[u8]) -> Result<String, HeadError> {
     let end = memchr(b'\r', head).unwrap_or(head.len());
     let line = str::from_utf8(&head[..end]);
@@ -297,7 +301,7 @@ fn check_request_line(head: &[u8]) -> Result<String, HeadError> {
     }
 }
 
-/// RFC 9112 section 3.2: exactly one, but HTTP/1.0 may have none.
+/// Checks that there is exactly one Host, which HTTP/1.0 may omit (RFC 9112 section 3.2).
 fn check_host(fields: &Fields, is_http_10: bool) -> Result<(), HeadError> {
     let mut hosts = fields.values("host");
     match (hosts.next(), hosts.next()) {
@@ -313,7 +317,8 @@ fn is_authority_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(&byte)
 }
 
-/// RFC 9110 section 7.6.1: a field that every recipient needs is not for one hop only.
+/// Checks that Connection lists no field that every recipient needs (RFC 9110 section 7.6.1): the next hop would drop
+/// it.
 fn check_connection(fields: &Fields) -> Result<(), HeadError> {
     let mut options = fields
         .values("connection")
@@ -353,13 +358,13 @@ mod tests {
         }
     }
 
-    /// Read at once and byte by byte, which must come to the same.
+    /// Reads `bytes` at once and byte by byte, and asserts that both give the same result.
     async fn request(bytes: &[u8]) -> Result<RequestHead, &'static str> {
         let read = RequestHead::read(&mut &bytes[..], &mut BytesMut::new()).await;
         let read = read.map_err(|error| shown(&error));
         let (mut near, mut far) = tokio::io::duplex(1);
         let sending = async move {
-            // The reader may have seen enough.
+            // The reader may have stopped early.
             let _ = far.write_all(bytes).await;
         };
         let reading = async move { RequestHead::read(&mut near, &mut BytesMut::new()).await };

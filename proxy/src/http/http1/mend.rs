@@ -5,22 +5,22 @@ use memchr::{memchr, memchr_iter};
 
 use super::oddities::{Oddities, Oddity};
 
-/// What a section begins with.
+/// The first line of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begins {
     WithStartLine,
     WithFields,
 }
 
-/// How the lines of a section end.
+/// The line endings that a section may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lines {
     EndInCrlf,
-    /// In CRLF, or in LF alone (RFC 9112 section 2.2).
+    /// CRLF, or LF alone (RFC 9112 section 2.2).
     MayEndInLf,
 }
 
-/// Where the first empty line ends, if there is one. The first `scanned` bytes were looked at.
+/// Returns the end of the first empty line, if there is one. The first `scanned` bytes were searched before.
 pub(super) fn section_end(
     ahead: &[u8],
     scanned: usize,
@@ -40,12 +40,13 @@ pub(super) fn section_end(
     Ok(None)
 }
 
-/// A section, which ends in an empty line, with each line ended by CRLF (RFC 9112 section 2.2), folded fields on one line
-/// (section 5.2) and no whitespace before a colon (section 5.1); and which of these it took.
+/// Returns a section, which ends in an empty line, with each line ended by CRLF (RFC 9112 section 2.2), folded fields
+/// joined to one line (section 5.2) and no whitespace before a colon (section 5.1), and which of these repairs it
+/// needed.
 ///
 /// # Errors
 ///
-/// If the first field begins with whitespace: it continues nothing, and section 2.2 has it refused.
+/// If the first field begins with whitespace, which section 2.2 says to reject.
 pub(super) fn mend(section: Bytes, begins: Begins) -> Result<(Bytes, Oddities), &'static str> {
     let fields = match begins {
         Begins::WithStartLine => memchr(b'\n', &section).map_or(section.len(), |end| end + 1),
@@ -54,6 +55,7 @@ pub(super) fn mend(section: Bytes, begins: Begins) -> Result<(Bytes, Oddities), 
     if is_continuation(&section[fields..]) {
         return Err("whitespace before the first field");
     }
+    // Nearly every response is well-formed; only the others are copied.
     let oddities = oddities(&section, fields);
     if oddities.is_empty() {
         return Ok((section, oddities));
@@ -84,7 +86,7 @@ fn oddities(section: &[u8], fields: usize) -> Oddities {
     found
 }
 
-/// Each line, without what ends it.
+/// Returns the lines without their endings.
 fn lines(section: &[u8]) -> impl Iterator<Item = &[u8]> {
     section.split_inclusive(|&byte| byte == b'\n').map(|line| {
         let line = line.strip_suffix(b"\n").unwrap_or(line);

@@ -1,8 +1,9 @@
 //! HTTP/1 on a byte stream: heads, and bodies with their trailers, read strictly and written plainly.
 //!
-//! httparse parses; what is here decides where a message ends and refuses every message whose end
-//! two readers could see in different places. What an origin sends and RFC 9112 lets a proxy mend is mended first. pingora's HTTP/1 sessions, which stood here first,
-//! drop trailers, cannot read and write at once, and take heads and chunk sizes that are none.
+//! httparse splits a head into fields. This module decides where a message ends and refuses every message that two
+//! readers could end at different places. Where RFC 9112 lets a proxy repair what an origin sent, it is repaired
+//! first, and counted. pingora's HTTP/1 sessions are not used: they drop trailers, cannot read and write at the same
+//! time, and accept malformed heads and chunk sizes.
 
 mod body;
 mod fields;

@@ -1,22 +1,22 @@
-//! What origins send that is not quite HTTP and is repaired on its way through: docs/design.md has a row for each, with the
+//! Malformed responses that are repaired on the way to the client: docs/design.md has a row for each kind, with the
 //! clause that lets a proxy repair it.
 
-/// A way in which a response was odd.
+/// A way in which a response was malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Oddity {
     /// Whitespace between a field's name and its colon (RFC 9112 section 5.1).
     SpaceBeforeColon,
-    /// A field that goes on in the next line (RFC 9112 section 5.2).
+    /// A field that continues in the next line (RFC 9112 section 5.2).
     FoldedField,
-    /// One length told more than once (RFC 9112 section 6.3).
+    /// The same length stated more than once (RFC 9112 section 6.3).
     RepeatedContentLength,
     /// A status code of 600 to 999 (RFC 9110 section 15).
     StatusOutOfRange,
     /// A line of the head that ends in LF alone (RFC 9112 section 2.2).
     BareLf,
-    /// Whitespace behind a chunk's size (RFC 9112 section 7.1.1).
+    /// Whitespace after a chunk's size (RFC 9112 section 7.1.1).
     PaddedChunkSize,
-    /// A body that ends with its TLS connection, without the alert that closes that (RFC 9112 section 9.8).
+    /// A body ended by a TLS connection that closed without a close_notify alert (RFC 9112 section 9.8).
     IncompleteClose,
 }
 
@@ -31,7 +31,7 @@ impl Oddity {
         Self::IncompleteClose,
     ];
 
-    /// The metric's label, and the word in the decision log.
+    /// Returns the metric's label, which is also the word in the decision log.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::SpaceBeforeColon => "space-before-colon",
@@ -45,7 +45,7 @@ impl Oddity {
     }
 }
 
-/// The oddities of one response, each once.
+/// The set of oddities of one response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Oddities(u8);
 
@@ -54,7 +54,7 @@ impl Oddities {
         self.0 |= 1 << oddity as u8;
     }
 
-    /// These and those.
+    /// Returns the union of both sets.
     pub(crate) fn and(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
@@ -63,7 +63,7 @@ impl Oddities {
         self.0 == 0
     }
 
-    /// Whether nothing is odd about where the message ends: then its connection may serve another one.
+    /// Returns whether no oddity concerns the end of the message: only then may its connection be reused.
     pub(crate) fn leave_framing_alone(self) -> bool {
         self.0 & !(1 << Oddity::StatusOutOfRange as u8) == 0
     }

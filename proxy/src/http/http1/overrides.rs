@@ -1,23 +1,23 @@
-//! Fields by which servers serve another path, or go by another method, than the request line says.
+//! Request fields that make a server use another path or method than the request line states.
 
-/// What such a field has a server go by instead.
+/// The part of the request line that a field overrides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Override {
     Path,
     Method,
 }
 
-/// IIS serves these paths with URL Rewrite, or ISAPI_Rewrite before it; Symfony, Zend and Laminas do wherever they run.
+/// Honoured by IIS with URL Rewrite or ISAPI_Rewrite, and by Symfony, Zend and Laminas everywhere.
 const PATHS: [&[u8]; 2] = [b"x-original-url", b"x-rewrite-url"];
-/// Rack, Symfony, Laravel, Express and its kin, ASP.NET and OData services go by these.
+/// Honoured by Rack, Symfony, Laravel, Express and similar frameworks, ASP.NET and OData services.
 const METHODS: [&[u8]; 3] = [
     b"x-http-method-override",
     b"x-method-override",
     b"x-http-method",
 ];
 
-/// What a field of this name has servers go by, if it is one of those. To CGI, and what follows it, `_` is `-` (RFC 3875
-/// section 4.1.18).
+/// Returns what a field of this name overrides, if anything. CGI and its successors read `_` as `-` (RFC 3875 section
+/// 4.1.18).
 pub(crate) fn of(name: &[u8]) -> Option<Override> {
     let is_named = |known: &&[u8]| {
         let mut both = name.iter().zip(*known);

@@ -1,4 +1,4 @@
-//! Which addresses may be dialled. What passes is of a type of its own, which nothing else makes.
+//! The check of addresses that may be dialled. Its result has a type that nothing else can make.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,13 +17,13 @@ impl CheckedAddress {
         self.0
     }
 
-    /// Whether it is globally reachable, and not this machine's own.
+    /// Returns whether the address is globally reachable, and not this machine's own.
     pub(super) fn is_public(self) -> bool {
         why_internal(self.0.ip()).is_none()
     }
 }
 
-/// What addresses have to pass.
+/// The conditions for addresses to be dialled.
 #[derive(Debug, Default)]
 pub(super) struct AddressCheck {
     pub(super) allow_private: Vec<IpNet>,
@@ -31,7 +31,8 @@ pub(super) struct AddressCheck {
 }
 
 impl AddressCheck {
-    /// Lets `address` through, an IPv4-mapped one as the IPv4 address that it is on the wire.
+    /// Permits `address`, unless it is internal or our own. An IPv4-mapped address is treated as the IPv4 address
+    /// that it is on the wire.
     pub(super) fn check(&self, address: SocketAddr) -> Result<CheckedAddress, EgressError> {
         let ip = address.ip().to_canonical();
         let prohibited = |why| Err(EgressError::Prohibited { address: ip, why });
@@ -44,7 +45,7 @@ impl AddressCheck {
         }
     }
 
-    /// Lets an address through that the operator named, unless it is our own.
+    /// Permits an address that the operator configured, unless it is our own.
     pub(super) fn check_named(&self, address: SocketAddr) -> Result<CheckedAddress, EgressError> {
         let ip = address.ip().to_canonical();
         if self.is_own_listener(ip, address.port()) {
@@ -60,14 +61,14 @@ impl AddressCheck {
             .filter(|listener| listener.port() == port)
             .any(|listener| {
                 let own = listener.ip().to_canonical();
-                // Dialling the unspecified address reaches this machine.
+                // A connection to the unspecified address reaches this machine.
                 own == ip || ip.is_unspecified() || (own.is_unspecified() && is_of_this_machine(ip))
             })
     }
 }
 
-/// Why `ip` is internal, in a word or two. Whatever this machine's addresses are to others, what it serves on them is reached past its
-/// firewall from here.
+/// Returns why `ip` is internal, in a word or two. An address of this machine is internal even if it is global: from
+/// here, services on it are reached behind the firewall.
 fn why_internal(ip: IpAddr) -> Option<&'static str> {
     internal::why_internal(ip).or_else(|| {
         let mut ends_at = internal::ends_at(ip).into_iter();

@@ -1,4 +1,4 @@
-//! Opens a TCP connection to the first address that accepts one (RFC 8305 section 5).
+//! TCP connections to the first of several addresses that accepts one (RFC 8305 section 5).
 
 use std::future::Future;
 use std::io;
@@ -14,12 +14,12 @@ use super::error::DialError;
 use super::{DataRoute, Route};
 use crate::http::transport::{self, UNREAD};
 
-/// How long one attempt has before the next address is tried beside it: the value RFC 8305 section 8 recommends.
+/// The time before the next address is tried concurrently: the value that RFC 8305 section 8 recommends.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 impl Route {
-    /// Opens a connection to one of its addresses. The next address is tried when one fails, or beside it when it
-    /// hesitates. Has no deadline of its own.
+    /// Opens a connection to one of the route's addresses. The next address is tried when one fails, or concurrently
+    /// when one is slow. There is no deadline: the caller sets one.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl DataRoute {
     ///
     /// # Errors
     ///
-    /// If it may not, or if it accepts none.
+    /// If it may not, or does not accept one.
     pub(crate) async fn dial(&self, address: SocketAddr) -> io::Result<TcpStream> {
         let checked = self.check.check(address).map_err(io::Error::other)?;
         let address = checked.socket_address();
@@ -55,7 +55,7 @@ impl DataRoute {
     }
 }
 
-/// The one way to an origin: whoever comes here had the address checked.
+/// Connects to an address that was checked. This is the only connect to an origin; clippy.toml forbids others.
 #[expect(clippy::disallowed_methods)]
 async fn connect(address: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
     let Some(source) = source else {
@@ -102,7 +102,7 @@ mod tests {
     use super::super::{Asker, Egress, Options};
     use super::*;
 
-    /// What is dialled stands for itself.
+    /// Returns numbers that stand for addresses.
     fn addresses() -> std::vec::IntoIter<u16> {
         vec![1, 2, 3].into_iter()
     }

@@ -1,4 +1,4 @@
-//! Asks DNS, and keeps its answers for as long as it says.
+//! DNS lookups, and a cache of their results for as long as the TTL allows.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -17,28 +17,28 @@ use quick_cache::sync::Cache;
 use super::error::{EgressError, NO_ADDRESSES, NOT_A_NAME, NXDOMAIN};
 use super::lookups::Lookups;
 
-/// How long one question to one DNS server may take; asked up to three times.
+/// The timeout of one query to one DNS server, which is sent up to three times.
 const DNS_TRY_TIMEOUT: Duration = Duration::from_millis(1500);
-/// How long a name may take in all. Longer than three tries, so that a server which swallows the questions for one
-/// address family does not cost the answer for the other.
+/// The timeout of a lookup. Longer than three tries, so that a server that drops the queries for one address family
+/// does not cost the answer for the other.
 const DNS_TIMEOUT: Duration = Duration::from_secs(6);
-/// Names kept with their addresses, for as long as the TTL says.
+/// The most names that are cached, each for as long as its TTL allows.
 const KEPT_NAMES: usize = 65_536;
-/// So many addresses of a name are enough. A name can have thousands, each of which would be kept.
+/// The most addresses that are cached for a name. A name can have thousands.
 pub(super) const MAX_ADDRESSES: usize = 32;
-/// Questions under way per DNS server before the resolver calls itself busy.
+/// The most concurrent queries to one DNS server before the resolver reports that it is busy.
 const DNS_ACTIVE_QUERIES: usize = 4_096;
 
 /// Finds the addresses of names.
 #[derive(Debug)]
 pub(super) struct Dns {
     resolver: TokioResolver,
-    /// The resolver's own cache is bounded by names only, whatever their answers hold.
+    /// The resolver's own cache limits the number of names only, not the size of their answers.
     known: Cache<Name, Arc<Known>>,
     pub(super) lookups: Lookups,
 }
 
-/// What DNS said of a name.
+/// The cached answer for a name.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) addresses: Box<[IpAddr]>,
@@ -46,11 +46,11 @@ pub(super) struct Known {
 }
 
 impl Dns {
-    /// Asks `servers`, or the system's if there are none. Within a tokio runtime.
+    /// Asks `servers`, or the system's if there are none. Must be called within a tokio runtime.
     ///
     /// # Errors
     ///
-    /// If the system's resolver configuration is asked for and cannot be read.
+    /// If the system's resolver configuration is needed and cannot be read.
     pub(super) fn new(servers: &[SocketAddr]) -> Result<Self, NetError> {
         let mut builder = resolver_builder(servers)?;
         let dns = builder.options_mut();
@@ -88,7 +88,7 @@ impl Dns {
         };
         let turn = self.lookups.turn(client).await;
         let _turn = turn.map_err(|_| EgressError::DnsTimeout)?;
-        // Who waited may have waited for the same name.
+        // The wait may have been for a lookup of the same name.
         match self.still_good(&name) {
             Some(known) => Ok(known),
             None => self.look_up(name).await,
@@ -100,7 +100,7 @@ impl Dns {
         (known.until > Instant::now()).then_some(known)
     }
 
-    /// What is kept of a name, if it is one.
+    /// Returns the cached answer for a name, if it is valid and cached.
     #[cfg(test)]
     pub(super) fn known(&self, host: &str) -> Option<Arc<Known>> {
         self.known.get(&absolute_name(host).ok()?)
@@ -124,7 +124,8 @@ impl Dns {
     }
 }
 
-/// `host` as a name that no search domain is tried behind: an origin's name means one host, wherever the proxy runs.
+/// Returns `host` as a name to which no search domain is appended: the name of an origin means one host, wherever the
+/// proxy runs.
 fn absolute_name(host: &str) -> Result<Name, EgressError> {
     let invalid = |_| EgressError::Dns {
         rcode: NOT_A_NAME.to_owned(),

@@ -1,4 +1,4 @@
-//! Why there is no address to dial.
+//! Errors of egress.
 
 use std::fmt;
 use std::io;
@@ -8,15 +8,15 @@ pub(super) const NXDOMAIN: &str = "NXDOMAIN";
 pub(super) const NO_ADDRESSES: &str = "NOERROR";
 pub(super) const NOT_A_NAME: &str = "not a name that DNS can hold";
 
-/// Why there is no address to dial for a host.
+/// A reason why there is no address to dial for a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EgressError {
-    /// Every address of the host is internal and not opened by `allow_private`, or is this proxy's own.
+    /// Every address of the host is internal and not permitted by `allow_private`, or is this proxy's own.
     Prohibited {
         /// The first of them.
         address: IpAddr,
-        /// What kind of address it is, in a word or two.
+        /// The kind of address, in a word or two.
         why: &'static str,
     },
     /// DNS answered that there is no address.
@@ -24,36 +24,36 @@ pub enum EgressError {
         /// The response code as DNS names it (`NXDOMAIN`, `SERVFAIL`, …; `NOERROR` if the name has no addresses).
         rcode: String,
     },
-    /// DNS could not be asked, or its answer not be read.
+    /// DNS could not be asked, or its answer is unusable.
     DnsFailed {
-        /// What kept us from an answer.
+        /// The obstacle.
         why: &'static str,
     },
     /// DNS did not answer in time.
     DnsTimeout,
-    /// The host has no address of the family that it is to be dialled from.
+    /// The host has no address of the same family as the source address.
     OtherFamily {
-        /// Where it was to be dialled from.
+        /// The address to dial from.
         source: IpAddr,
     },
-    /// The name is internal by its spelling, and a parent proxy would look it up.
+    /// The name looks internal, and a parent proxy would look it up.
     InternalName,
-    /// There is no way to the parent proxy.
+    /// The parent proxy cannot be reached.
     OfParent {
         /// Its host and port.
         parent: String,
-        /// Why.
+        /// The reason.
         error: Box<Self>,
     },
 }
 
 impl EgressError {
-    /// Whether it may not be dialled, whatever else is wrong.
+    /// Returns whether the host may not be dialled, even if nothing else were wrong.
     pub(crate) fn is_prohibited(&self) -> bool {
         matches!(self, Self::Prohibited { .. } | Self::InternalName)
     }
 
-    /// Whether the name does not exist: trying again is of no use before somebody registers it.
+    /// Returns whether the name does not exist, so that a retry is pointless until it is registered.
     pub fn is_no_such_name(&self) -> bool {
         matches!(self, Self::Dns { rcode } if rcode == NXDOMAIN || rcode == NOT_A_NAME)
     }
@@ -88,12 +88,12 @@ impl fmt::Display for EgressError {
 
 impl std::error::Error for EgressError {}
 
-/// Why no address accepted a connection.
+/// A reason why no address accepted a connection.
 #[derive(Debug)]
 pub struct DialError {
     /// The address that failed last, if there was one.
     pub address: Option<SocketAddr>,
-    /// How it failed.
+    /// The error of that address.
     pub error: io::Error,
 }
 

@@ -1,7 +1,7 @@
-//! Which addresses are internal: everything that is not globally reachable.
+//! Internal addresses: all that are not globally reachable.
 //!
-//! The tables follow the IANA special-purpose address registries (RFC 6890 and its updates), read strictly: what is
-//! not plainly part of the global internet counts as internal.
+//! The tables follow the IANA special-purpose address registries (RFC 6890 and its updates), read strictly: an
+//! address that is not clearly part of the global internet counts as internal.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -38,7 +38,7 @@ const INTERNAL_V4: &[(Ipv4Net, &str)] = &[
     (v4(240, 0, 0, 0, 4), "reserved"),
 ];
 
-/// Named for the message alone, or internal although inside 2000::/3.
+/// Blocks listed only for the message, or internal although inside 2000::/3.
 const INTERNAL_V6: &[(Ipv6Net, &str)] = &[
     (v6([0x64, 0xff9b, 1, 0], 48), "local-use NAT64"),
     (v6([0x100, 0, 0, 0], 64), "discard-only"),
@@ -53,15 +53,15 @@ const INTERNAL_V6: &[(Ipv6Net, &str)] = &[
     (v6([0xff00, 0, 0, 0], 8), "multicast"),
 ];
 
-/// The only block from which global unicast addresses are given out.
+/// The only block from which global unicast addresses are assigned.
 const GLOBAL_UNICAST: Ipv6Net = v6([0x2000, 0, 0, 0], 3);
 const NAT64: Ipv6Net = v6([0x64, 0xff9b, 0, 0], 96);
 const SIX_TO_FOUR: Ipv6Net = v6([0x2002, 0, 0, 0], 16);
 const TEREDO: Ipv6Net = v6([0x2001, 0, 0, 0], 32);
 
-/// Why `address` is internal, in a word or two; `None` if it is globally reachable.
+/// Returns why `address` is internal, in a word or two; `None` if it is globally reachable.
 ///
-/// An IPv6 address that carries IPv4 addresses (mapped, compatible, NAT64, 6to4, Teredo) is judged by those.
+/// An IPv6 address that embeds IPv4 addresses (mapped, compatible, NAT64, 6to4, Teredo) is classified by those.
 pub(super) fn why_internal(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => why_internal_v4(address),
@@ -69,7 +69,8 @@ pub(super) fn why_internal(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The addresses at which packets to `address` may end: itself, and the IPv4 addresses that it carries.
+/// Returns the addresses to which packets for `address` may be delivered: itself, and the IPv4 addresses that it
+/// embeds.
 pub(super) fn ends_at(address: IpAddr) -> Vec<IpAddr> {
     let embedded = match address {
         IpAddr::V4(_) => None,
@@ -100,7 +101,8 @@ fn why_internal_v6(address: Ipv6Addr) -> Option<&'static str> {
     (!GLOBAL_UNICAST.contains(&address)).then_some("not global unicast")
 }
 
-/// The IPv4 addresses that packets to `address` end at, by the transition mechanism its prefix names.
+/// Returns the IPv4 addresses to which packets for `address` are delivered, by the transition mechanism that its
+/// prefix indicates.
 fn embedded_v4(address: Ipv6Addr) -> Option<[Ipv4Addr; 2]> {
     let octets = address.octets();
     let v4_at = |i: usize| Ipv4Addr::new(octets[i], octets[i + 1], octets[i + 2], octets[i + 3]);

@@ -1,8 +1,8 @@
-//! Hosts that are addresses themselves.
+//! Hosts that are literal addresses.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The address that `host` spells, if it is not a name.
+/// Returns the address that `host` spells; `None` if it is a name.
 pub(crate) fn literal(host: &str) -> Option<IpAddr> {
     match host.strip_prefix('[') {
         Some(rest) => rest.strip_suffix(']')?.parse().ok().map(IpAddr::V6),

@@ -1,24 +1,26 @@
-//! Which addresses are this machine's own.
+//! Whether an address belongs to this machine.
 //!
-//! The system is asked each time, by sockets that send nothing: addresses come and go, and a list of those of all interfaces would
-//! lack what a route makes local, and needs a kind of socket that the systemd unit forbids.
+//! The system is asked each time, with sockets that send nothing: addresses come and go. A list of the addresses of
+//! all interfaces would lack those that a route makes local, and needs a kind of socket that the systemd unit
+//! forbids.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
-/// Addresses for documentation, which no machine has.
+/// An address for documentation, which no machine has.
 const NOBODYS_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+/// An address for documentation, which no machine has.
 const NOBODYS_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-/// Any will do: nothing is sent there.
+/// An arbitrary port: nothing is sent to it.
 const PORT: u16 = 9;
 
-/// Whether `ip` belongs to this machine. What cannot be found out counts as its own.
+/// Returns whether `ip` belongs to this machine. If that cannot be determined, it counts as local.
 pub(crate) fn is_of_this_machine(ip: IpAddr) -> bool {
     let nobodys = match ip {
         IpAddr::V4(_) => NOBODYS_V4.into(),
         IpAddr::V6(_) => NOBODYS_V6.into(),
     };
-    // Where `ip_nonlocal_bind` is set, as beside keepalived, sockets can be bound to any address.
+    // With `ip_nonlocal_bind`, which keepalived uses, sockets can be bound to any address.
     can_be_bound(ip) && (!can_be_bound(nobodys) || is_reached_from_itself(ip))
 }
 
@@ -29,15 +31,15 @@ fn can_be_bound(ip: IpAddr) -> bool {
     }
 }
 
-/// Whether packets to `ip` can be sent from it.
+/// Returns whether packets to `ip` can be sent from it.
 fn is_reached_from_itself(ip: IpAddr) -> bool {
     let reached_from = |from: IpAddr| {
         let socket = UdpSocket::bind((from, 0))?;
         socket.connect((ip, PORT))?;
         socket.local_addr()
     };
-    // An IPv4 socket that is bound to another machine's address cannot be connected. An IPv6 one can, but one that is not bound
-    // gets the address of its destination if the machine has that (RFC 6724 section 5, rule 1).
+    // An IPv4 socket bound to another machine's address cannot connect. An IPv6 socket can; but an unbound one gets
+    // the destination's address as its own if this machine has it (RFC 6724 section 5, rule 1).
     let from = match ip {
         IpAddr::V4(_) => ip,
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -50,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_is_of_this_machine_and_the_worlds_name_servers_are_not() {
+    fn loopback_is_local_and_public_name_servers_are_not() {
         for own in ["127.0.0.1", "127.255.0.1", "::1"] {
             let own: IpAddr = own.parse().unwrap();
             assert!(is_of_this_machine(own), "{own}");

@@ -1,4 +1,4 @@
-//! Whose turn it is to have a name looked up: a client that asks for many waits for itself, and for nobody else.
+//! A limit on concurrent DNS lookups for each client, so that a client with many lookups delays only itself.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,14 +8,14 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use crate::identity::per_client::holder;
 
-/// Names that are looked up at a time for one client. Even where each takes 20 ms, these are 1,600 a second.
+/// The most concurrent lookups for one client. Even if each takes 20 ms, this allows 1,600 a second.
 pub(super) const MAX_PER_CLIENT: usize = 32;
 
-/// The lookups under way and waiting, by client.
+/// The lookups in progress and waiting, by client.
 #[derive(Debug, Default)]
 pub(super) struct Lookups(Mutex<HashMap<IpAddr, Arc<Semaphore>>>);
 
-/// One lookup's place, until it is dropped.
+/// A permit for one lookup, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     lookups: &'a Lookups,
@@ -25,11 +25,11 @@ pub(super) struct Turn<'a> {
 }
 
 impl Lookups {
-    /// Waits until `client` may have one more name looked up.
+    /// Waits until `client` may start another lookup.
     pub(super) async fn turn(&self, client: IpAddr) -> Result<Turn<'_>, AcquireError> {
         let client = holder(client);
         let places = self.places(client);
-        // Made before the wait, so that whoever gives it up leaves nothing behind.
+        // Made before the wait, so that a cancelled wait removes its entry, too.
         let mut turn = Turn {
             lookups: self,
             client,
@@ -52,7 +52,7 @@ impl Lookups {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Arc<Semaphore>>> {
-        // Nothing that may panic leaves it half changed.
+        // No code that may panic leaves the map inconsistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
-//! Egress: the only way out. Turns a host into a route that may be dialled.
+//! Egress: turns a host into a route of addresses that may be dialled. There is no other way out.
 //!
-//! Requests and robots.txt fetches, every hop of a redirect, literal addresses, overrides and answers of DNS all pass
-//! the same check, and what is dialled is exactly the address that was checked: a name is never looked up twice.
+//! Requests and robots.txt fetches, every hop of a redirect, literal addresses, overrides and DNS answers all pass
+//! the same check. The address that is dialled is the one that was checked: no name is looked up twice.
 
 mod check;
 mod dial;
@@ -35,36 +35,36 @@ use parent::is_internal_name;
 pub use parent::{Exempt, Parent};
 use source::Sources;
 
-/// What egress needs to know; part of `[upstream]` and `[dns]`.
+/// The parts of `[upstream]` and `[dns]` in effect here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Internal addresses that may be dialled all the same. Empty: none.
+    /// Internal addresses that may be dialled despite the check.
     pub allow_private: Vec<IpNet>,
-    /// DNS servers to ask, in order. Empty: the system's.
+    /// DNS servers to ask, in order. If empty, the system's.
     pub servers: Vec<SocketAddr>,
-    /// Names that DNS is not asked about. The addresses they give pass the same check as every other.
+    /// Names that DNS is not asked about. The addresses given for them pass the same check as all others.
     pub overrides: Vec<Override>,
-    /// Where this proxy itself listens; never dialled, whatever `allow_private` says. A wildcard address means every
-    /// local address with that port.
+    /// Addresses on which this proxy listens. They are never dialled, whatever `allow_private` says. A wildcard
+    /// address stands for every local address with that port.
     pub own_listeners: Vec<SocketAddr>,
-    /// Addresses of this machine that connections are sent from. Empty: the system chooses.
+    /// This machine's addresses from which connections are made. If empty, the system chooses.
     pub sources: Vec<IpAddr>,
     /// The proxy that is dialled instead of origins, if there is one.
     pub parent: Option<Arc<Parent>>,
-    /// Hosts that are dialled all the same.
+    /// Hosts that are dialled without the parent proxy.
     pub exempt: Vec<Exempt>,
 }
 
-/// Who asks for a route.
+/// The crawler and the client for which a route is looked up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asker {
-    /// The address to dial from; none: one of those for everybody.
+    /// The address to dial from; `None` for one of the shared ones.
     pub source: Option<IpAddr>,
-    /// The client whose request it is for, if it is for one: each has only so many names looked up at a time.
+    /// The client that sent the request, if there is one: the number of concurrent lookups is limited for each.
     pub client: Option<IpAddr>,
 }
 
-/// Finds the routes to hosts.
+/// Finds routes to hosts.
 #[derive(Debug)]
 pub struct Egress {
     check: Arc<AddressCheck>,
@@ -75,31 +75,31 @@ pub struct Egress {
     exempt: Vec<Exempt>,
 }
 
-/// The way to a host: what is dialled, and nothing else is. Only [`Egress::route`] makes one.
+/// A route to a host: the addresses that are dialled. Only [`Egress::route`] makes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// In the order to try them (RFC 8305 section 4); never empty.
     addresses: Vec<CheckedAddress>,
-    /// Where it is dialled from.
+    /// The addresses to dial from.
     sources: Sources,
-    /// Whose addresses these are, if not the host's.
+    /// The parent proxy whose addresses these are; `None` if they are the host's.
     by: Option<ByParent>,
 }
 
-/// The way goes through a parent proxy, which finds the host's addresses.
+/// A parent proxy on a route, which looks the host up itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ByParent {
     parent: Arc<Parent>,
-    /// Nothing that is known of the host says that it is internal.
+    /// Whether nothing known about the host indicates that it is internal.
     is_public: bool,
 }
 
 impl Egress {
-    /// Opens the door as `options` say. Within a tokio runtime.
+    /// Sets up the check and the resolver as `options` say. Must be called within a tokio runtime.
     ///
     /// # Errors
     ///
-    /// If the system's resolver configuration is asked for and cannot be read.
+    /// If the system's resolver configuration is needed and cannot be read.
     pub fn new(options: Options) -> Result<Self, NetError> {
         Ok(Self {
             check: Arc::new(AddressCheck {
@@ -114,13 +114,14 @@ impl Egress {
         })
     }
 
-    /// The route to `host` and `port`, by those of its addresses that may be dialled. `host` is spelt as `Origin::host`
-    /// gives it: a lower-case name, or an address, IPv6 in brackets.
+    /// Returns the route to `host` and `port`, with those of its addresses that may be dialled. Addresses that may
+    /// not are left out silently while others may. `host` is spelt as `Origin::host` returns it: a lower-case name,
+    /// or an address, IPv6 in brackets.
     ///
     /// # Errors
     ///
-    /// If DNS does not know the host, or if none of its addresses may be dialled, or none is of a family that it can be dialled
-    /// from. While some may, the others are left out silently.
+    /// If DNS does not know the host, if none of its addresses may be dialled, or if none has the family of the
+    /// source address.
     pub async fn route(&self, host: &str, port: u16, asker: Asker) -> Result<Route, EgressError> {
         if let Some(parent) = self.parent_for(host) {
             return self.route_by(parent, host, port, asker).await;
@@ -149,12 +150,12 @@ impl Egress {
         }
     }
 
-    /// Whether there is a proxy that hosts are reached through.
+    /// Returns whether hosts are reached through a parent proxy.
     pub(crate) fn has_parent(&self) -> bool {
         self.parent.is_some()
     }
 
-    /// What further connections are dialled by that belong to one by `route`.
+    /// Returns the route for data connections that belong to a control connection by `route`.
     pub(crate) fn beside(&self, route: &Route) -> DataRoute {
         DataRoute {
             check: Arc::clone(&self.check),
@@ -162,14 +163,15 @@ impl Egress {
         }
     }
 
-    /// The proxy that `host` is reached through, if it is.
+    /// Returns the parent proxy through which `host` is reached, if there is one.
     pub(crate) fn parent_for(&self, host: &str) -> Option<&Arc<Parent>> {
         let parent = self.parent.as_ref()?;
         let is_exempt = self.exempt.iter().any(|exempt| exempt.covers(host));
         (!is_exempt).then_some(parent)
     }
 
-    /// The route to `host` through `parent`, which the operator named: it may be anywhere, but not here.
+    /// Returns the route to `host` through `parent`. The operator configured the parent, so it may be an internal
+    /// address, but not this proxy.
     async fn route_by(
         &self,
         parent: &Arc<Parent>,
@@ -196,8 +198,8 @@ impl Egress {
         })
     }
 
-    /// What can be checked of a host whose name is not looked up here: an address that it spells, or that an override gives it,
-    /// and the name itself. Returns whether it may be a public one.
+    /// Checks what is known about a host that is not looked up here: an address that it spells or that an override
+    /// gives, and the name itself. Returns whether the host may be public.
     fn check_unresolved(&self, host: &str, port: u16) -> Result<bool, EgressError> {
         let literal = literal(host).map(|address| SocketAddr::new(address, port));
         match self.overrides.find(host, port).or(literal) {
@@ -207,7 +209,7 @@ impl Egress {
         }
     }
 
-    /// The addresses of a host, unchecked.
+    /// Returns the addresses of a host, unchecked.
     async fn find(
         &self,
         host: &str,
@@ -226,7 +228,7 @@ impl Egress {
     }
 }
 
-/// What a connection that a server asks for beside another one is dialled by.
+/// The route of connections that a server requests in addition to its control connection.
 #[derive(Clone, Debug)]
 pub(crate) struct DataRoute {
     check: Arc<AddressCheck>,
@@ -234,7 +236,7 @@ pub(crate) struct DataRoute {
 }
 
 impl Route {
-    /// Whether it may lead to a globally reachable address.
+    /// Returns whether the route may lead to a globally reachable address.
     pub(crate) fn is_public(&self) -> bool {
         if let Some(by) = &self.by {
             return by.is_public;
@@ -242,12 +244,12 @@ impl Route {
         self.addresses.iter().any(|address| address.is_public())
     }
 
-    /// The proxy that it goes through.
+    /// Returns the proxy that the route goes through.
     pub(crate) fn parent(&self) -> Option<&Arc<Parent>> {
         self.by.as_ref().map(|by| &by.parent)
     }
 
-    /// The same to globally reachable addresses alone, if there are any.
+    /// Returns the route with only its globally reachable addresses, if there are any.
     pub(crate) fn public_only(mut self) -> Option<Self> {
         if let Some(by) = &self.by {
             return by.is_public.then_some(self);
@@ -257,7 +259,7 @@ impl Route {
     }
 }
 
-/// Orders for RFC 8305 section 4: IPv6 first, then by turns.
+/// Orders addresses by RFC 8305 section 4: IPv6 first, then alternating.
 fn interleave(addresses: Vec<CheckedAddress>) -> Vec<CheckedAddress> {
     let (v6, v4): (Vec<_>, Vec<_>) = addresses
         .into_iter()

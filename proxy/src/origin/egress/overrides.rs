@@ -1,4 +1,4 @@
-//! `[dns.overrides]`: addresses for names, as curl's `--resolve` has them.
+//! `[dns.overrides]`: addresses for names, like curl's `--resolve`.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,12 +15,12 @@ pub struct Override {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
-    /// One host, or all below one.
+    /// A host, or all hosts below one.
     host: HostPattern,
     port: Option<u16>,
 }
 
-/// Why a line of `[dns.overrides]` cannot be used.
+/// A reason why a line of `[dns.overrides]` is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidOverride {
@@ -48,14 +48,14 @@ impl std::fmt::Display for InvalidOverride {
 impl std::error::Error for InvalidOverride {}
 
 impl Override {
-    /// Reads one line: `key` is `host`, `host:port`, `*.suffix` or `*.suffix:port`, `value` is `address` or
-    /// `address:port`; IPv6 addresses stand in brackets where a port follows.
+    /// Parses one line. `key` is `host`, `host:port`, `*.suffix` or `*.suffix:port`; `value` is `address` or
+    /// `address:port`, with IPv6 addresses in brackets if a port follows.
     ///
-    /// Without a port in the key every port is meant, without one in the value the port stays as it was.
+    /// A key without a port applies to every port. A value without one leaves the port unchanged.
     ///
     /// # Errors
     ///
-    /// Tells which of the two cannot be read.
+    /// Returns the one of the two that cannot be parsed.
     pub fn parse(key: &str, value: &str) -> Result<Self, InvalidOverride> {
         let parsed_key = parse_key(key).ok_or_else(|| InvalidOverride::Key(key.to_owned()))?;
         let (address, port) =
@@ -67,7 +67,7 @@ impl Override {
         })
     }
 
-    /// What is overridden, in the one spelling of it: two lines with the same key contradict each other.
+    /// Returns what is overridden, in canonical form: two lines with the same key contradict each other.
     #[must_use]
     pub fn key(&self) -> String {
         let host = &self.key.host;
@@ -77,7 +77,7 @@ impl Override {
         }
     }
 
-    /// What is dialled instead: `address`, or `address:port`.
+    /// Returns what is dialled instead: `address`, or `address:port`.
     #[must_use]
     pub fn value(&self) -> String {
         match self.port {
@@ -106,7 +106,7 @@ fn parse_value(value: &str) -> Option<(IpAddr, Option<u16>)> {
     (address.is_ipv4() == (bare.len() == host.len())).then_some((address, port))
 }
 
-/// Splits a port off, if there is one. Port 0 cannot be dialled.
+/// Splits off the port, if there is one. Port 0 is invalid, since it cannot be dialled.
 fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
     let host_end = text.rfind(']').map_or(0, |bracket| bracket + 1);
     let Some(colon) = text[host_end..].find(':').map(|at| at + host_end) else {
@@ -120,7 +120,7 @@ fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
     Some((&text[..colon], Some(port)))
 }
 
-/// All overrides, ready to be asked.
+/// All overrides, by key.
 #[derive(Debug, Default)]
 pub(super) struct Overrides {
     by_key: HashMap<Key, (IpAddr, Option<u16>)>,
@@ -135,8 +135,8 @@ impl Overrides {
         Self { by_key }
     }
 
-    /// The address to dial for `host` (as `Origin::host` gives it) and `port`, by the most exact key: host and port,
-    /// host, then the longest suffix, with a port before without.
+    /// Returns the address to dial for `host` (as `Origin::host` returns it) and `port`. The most specific key wins:
+    /// the host before suffixes, longer suffixes before shorter ones, and each with a port before the same without.
     pub(super) fn find(&self, host: &str, port: u16) -> Option<SocketAddr> {
         if self.by_key.is_empty() {
             return None;

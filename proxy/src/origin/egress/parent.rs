@@ -1,4 +1,5 @@
-//! `upstream.proxy`: the proxy that stands between this one and origins, and the hosts that are reached without it.
+//! `upstream.proxy` and `upstream.proxy_bypass`: the proxy between this one and origins, and the hosts that are
+//! reached without it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,23 +16,23 @@ use wayleave_robots_txt::HostPattern;
 use super::literal::literal;
 use crate::http::http1::write_fields;
 
-/// What is spoken with a parent proxy.
+/// The protocol of a parent proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Speaks {
     Http,
     /// HTTP inside TLS.
     Https,
-    /// RFC 1928. It is given names, not addresses.
+    /// SOCKS5 (RFC 1928). It gets names, not addresses.
     Socks5,
 }
 
 /// A parent proxy.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Parent {
-    /// As configured.
+    /// The URL as configured.
     url: String,
     pub(crate) speaks: Speaks,
-    /// As `Origin::host` has it: a name in lower case, or an address, IPv6 in brackets.
+    /// The host as `Origin::host` returns it: a lower-case name, or an address, IPv6 in brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
     /// User name and password.
@@ -39,31 +40,31 @@ pub struct Parent {
 }
 
 impl Parent {
-    /// How it is named to people and in `Proxy-Status`: host and port.
+    /// Returns host and port, by which messages and `Proxy-Status` name the parent.
     pub(crate) fn authority(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// As configured, with what is secret.
+    /// Returns the URL as configured, with its password.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// The value of `Proxy-Authorization`, if it is to get one (RFC 7617).
+    /// Returns the value of `Proxy-Authorization` (RFC 7617), if credentials are configured.
     fn authorization(&self) -> Option<String> {
         let (user, password) = self.credentials.as_ref()?;
         let encoded = STANDARD.encode(format!("{user}:{password}"));
         Some(format!("Basic {encoded}"))
     }
 
-    /// Adds our credentials to the head of a request to it, if it is to get any.
+    /// Adds our credentials, if any, to the head of a request to the parent.
     pub(crate) fn write_authorization(&self, head: &mut BytesMut) {
         if let Some(value) = self.authorization() {
             write_fields(head, [(&b"Proxy-Authorization"[..], value.as_bytes())]);
         }
     }
 
-    /// Whether plain HTTP is asked of it, instead of going through a tunnel.
+    /// Returns whether the parent forwards plain HTTP, instead of tunnelling it.
     pub(crate) fn takes_requests(&self) -> bool {
         self.speaks != Speaks::Socks5
     }
@@ -105,10 +106,10 @@ fn credentials(url: &Url, speaks: Speaks) -> Result<Option<(String, String)>, &'
     let decoded = |text: &str| {
         let text = percent_decode_str(text).decode_utf8();
         let text = text.map_err(|_| EXPECTED)?.into_owned();
-        match text.chars().any(char::is_control) {
-            true => Err("has a control character in its credentials"),
-            false => Ok(text),
+        if text.chars().any(char::is_control) {
+            return Err("has a control character in its credentials");
         }
+        Ok(text)
     };
     let user = decoded(url.username())?;
     let password = decoded(url.password().unwrap_or_default())?;
@@ -127,7 +128,7 @@ fn credentials(url: &Url, speaks: Speaks) -> Result<Option<(String, String)>, &'
     }
 }
 
-/// Without the credentials.
+/// Leaves the credentials out.
 impl fmt::Debug for Parent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Parent").field(&self.authority()).finish()
@@ -137,9 +138,9 @@ impl fmt::Debug for Parent {
 /// Hosts that are reached without the parent proxy: an item of `upstream.proxy_bypass`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exempt {
-    /// Those of a name, or below one.
+    /// A host, or those below one.
     Hosts(HostPattern),
-    /// Addresses that stand in the URL itself: what names resolve to is not asked.
+    /// Addresses that the URL itself spells: names are not looked up for this.
     Addresses(IpNet),
 }
 
@@ -180,7 +181,7 @@ impl fmt::Display for Exempt {
     }
 }
 
-/// Names that RFC 6761, RFC 6762, RFC 8375 and ICANN set aside, and those that networks make up for themselves.
+/// Suffixes that RFC 6761, RFC 6762, RFC 8375 and ICANN reserve, and those that networks invent.
 const INTERNAL: &[&str] = &[
     "localhost",
     "localdomain",
@@ -194,8 +195,8 @@ const INTERNAL: &[&str] = &[
     "home.arpa",
 ];
 
-/// Whether a name says that it is of no public host: where its addresses cannot be known, it is refused. Names of one label are
-/// internal, too.
+/// Returns whether a name cannot be that of a public host. It is refused where its addresses cannot be checked. Names
+/// of one label are internal, too.
 pub(super) fn is_internal_name(host: &str) -> bool {
     let host = host.trim_end_matches('.');
     let is_below = |suffix: &&str| {

@@ -1,4 +1,4 @@
-//! Which of this machine's addresses connections are sent from.
+//! The local addresses from which connections are made.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::check::CheckedAddress;
 use super::error::EgressError;
 
-/// Addresses to send from; none: the system chooses.
+/// The addresses to dial from. If empty, the system chooses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sources(Vec<IpAddr>);
 
@@ -15,8 +15,9 @@ impl Sources {
         Self(addresses)
     }
 
-    /// Those for `host`, at most one of each family: `own` alone, if there is one. Among several for everybody a host always gets the
-    /// same: to its eyes, and to its limits, requests and robots.txt come from one client.
+    /// Returns the addresses to dial `host` from, at most one of each family: only `own`, if there is one. Otherwise
+    /// a host always gets the same shared address, so that to it and to its rate limits, requests and robots.txt
+    /// fetches come from one client.
     pub(super) fn toward(&self, host: &str, own: Option<IpAddr>) -> Self {
         if let Some(own) = own {
             return Self(vec![own]);
@@ -32,11 +33,11 @@ impl Sources {
         Self([one_of(&v4), one_of(&v6)].into_iter().flatten().collect())
     }
 
-    /// Those of `addresses` that can be dialled from here.
+    /// Returns those of `addresses` that can be dialled from here.
     ///
     /// # Errors
     ///
-    /// If there were some and none is left.
+    /// If there were some, and none is left.
     pub(super) fn reachable(
         &self,
         mut addresses: Vec<CheckedAddress>,
@@ -45,13 +46,13 @@ impl Sources {
             return Ok(addresses);
         };
         addresses.retain(|address| self.of_family(address.socket_address()).is_some());
-        match addresses.is_empty() {
-            true => Err(EgressError::OtherFamily { source: first }),
-            false => Ok(addresses),
+        if addresses.is_empty() {
+            return Err(EgressError::OtherFamily { source: first });
         }
+        Ok(addresses)
     }
 
-    /// The one to dial `address` from.
+    /// Returns the address from which to dial `address`.
     pub(super) fn of_family(&self, address: SocketAddr) -> Option<IpAddr> {
         let mut own = self.0.iter();
         own.find(|ip| ip.is_ipv4() == address.is_ipv4()).copied()

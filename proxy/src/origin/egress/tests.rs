@@ -8,7 +8,7 @@ use super::*;
 use crate::origin::error::Fault;
 
 impl Egress {
-    /// What the route dials.
+    /// Returns the addresses that the route dials.
     async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
         let Route { addresses, .. } = self.route(host, port, Asker::default()).await?;
         Ok(addresses
@@ -26,7 +26,7 @@ fn at(text: &str) -> SocketAddr {
     text.parse().expect("an address and port")
 }
 
-/// Public ones.
+/// Makes checked addresses of public ones.
 fn checked(texts: &[&str]) -> Vec<CheckedAddress> {
     let check = AddressCheck::default();
     let pass = |text: &&str| check.check(at(text)).expect("public");
@@ -38,7 +38,7 @@ fn overrides(lines: &[(&str, &str)]) -> Vec<Override> {
     lines.iter().map(parse).collect()
 }
 
-/// DNS is a closed port: a test that comes to ask it fails.
+/// Makes an egress whose DNS server is a closed port, so that a test that asks it fails.
 fn egress(options: Options) -> Egress {
     let servers = vec![at("127.0.0.1:9")];
     Egress::new(Options { servers, ..options }).expect("servers are given")

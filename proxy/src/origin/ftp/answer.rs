@@ -1,4 +1,4 @@
-//! An answer of an FTP server in the form of an HTTP response, which everything behind it reads like any other.
+//! The result of an FTP request as an HTTP response, so that all later code treats it like any other response.
 
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -10,41 +10,41 @@ use tokio::time::timeout;
 use super::range::Part;
 use crate::http::transport::{Stream, Transport};
 
-/// What is read of a file ahead of who takes it.
+/// The most bytes of a file that are read before they are taken.
 const AHEAD: usize = 64 * 1024;
 const PART: usize = 16 * 1024;
 
-/// What a server said of a path.
+/// The result for one path.
 pub(super) enum Answer {
-    /// A text of ours.
+    /// A text made here.
     Text {
         status: &'static str,
         /// Lines of the head.
         fields: String,
         body: String,
     },
-    /// A file, or a part of it; without content for HEAD.
+    /// A file, or a range of it; without content for HEAD.
     File {
         about: About,
         content: Option<Content>,
     },
 }
 
-/// What is known of a file.
+/// The known properties of a file.
 pub(super) struct About {
     pub(super) size: Option<u64>,
     pub(super) modified_at: Option<SystemTime>,
     pub(super) part: Option<Part>,
 }
 
-/// A transfer, and the connection that it belongs to.
+/// A transfer, and the control connection that it belongs to.
 pub(super) struct Content {
     pub(super) transfer: TransferStream<AsyncNoTlsStream>,
     pub(super) control: AsyncFtpStream,
 }
 
 impl Answer {
-    /// A short answer with its status.
+    /// Makes a short text response that repeats its status.
     pub(super) fn short(status: &'static str, fields: &str) -> Self {
         let body = match status.split_once(' ') {
             Some((_, words)) => format!("{words}\n"),
@@ -58,11 +58,11 @@ impl Answer {
         }
     }
 
-    /// The response, as a stream that ends with it. What the server does not send within `patience` cuts it off.
+    /// Returns the response as a stream that ends after it. It is cut off if the server sends nothing for `patience`.
     pub(super) fn stream(self, id: i32, patience: Duration) -> Stream {
         let (near, far) = tokio::io::duplex(AHEAD);
         tokio::spawn(async move {
-            // Whoever reads may have left; what is cut off shows there by its length or its missing last chunk.
+            // The reader may be gone. If not, it notices a cut by the length or the missing last chunk.
             let _ = self.write(far, patience).await;
         });
         Box::new(Transport::new(near, id).ungathered())
@@ -126,7 +126,7 @@ impl About {
 }
 
 impl Content {
-    /// Passes as many bytes on as were announced; what else there may be is left.
+    /// Copies as many bytes as were announced, and ignores any more.
     async fn counted(
         mut self,
         to: &mut DuplexStream,
@@ -146,7 +146,7 @@ impl Content {
         Ok(())
     }
 
-    /// Passes all bytes on; that it was all, the server says when it is done.
+    /// Copies all bytes. The last chunk is written only after the server confirmed that the transfer is complete.
     async fn chunked(mut self, to: &mut DuplexStream, patience: Duration) -> io::Result<()> {
         let mut part = [0; PART];
         loop {

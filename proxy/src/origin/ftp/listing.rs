@@ -1,4 +1,4 @@
-//! Directories: what a server lists, as a page or as names.
+//! Directory listings, as an HTML page or as plain names.
 
 use std::fmt::Write;
 
@@ -11,16 +11,16 @@ const IN_A_LINK: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'~');
 
-/// The form of a listing that the server gave.
+/// The format of a listing.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
     /// MLSD (RFC 3659 section 7).
     Facts,
-    /// LIST, as `ls -l` or DIR print.
+    /// LIST, in the format of `ls -l` or DIR.
     People,
 }
 
-/// The names in a listing, directories with a slash behind them. Lines that cannot be read are left out.
+/// Returns the names in a listing, those of directories with a slash. Lines that cannot be parsed are skipped.
 pub(super) fn names(listing: &[u8], form: Form) -> Vec<String> {
     let text = String::from_utf8_lossy(listing);
     let files = text.lines().filter_map(|line| match form {
@@ -29,26 +29,30 @@ pub(super) fn names(listing: &[u8], form: Form) -> Vec<String> {
             .or_else(|_| ListParser::parse_dos(line))
             .ok(),
     });
+    // A name must not lead to another directory, nor break a line of the page.
     let is_inside = |name: &str| {
         !matches!(name, "" | "." | "..") && !name.contains('/') && !name.contains(char::is_control)
     };
     let mut names: Vec<String> = files
         .filter(|file| is_inside(file.name()))
-        .map(|file| match file.is_directory() {
-            true => format!("{}/", file.name()),
-            false => file.name().to_owned(),
+        .map(|file| {
+            if file.is_directory() {
+                format!("{}/", file.name())
+            } else {
+                file.name().to_owned()
+            }
         })
         .collect();
     names.sort();
     names
 }
 
-/// One name in each line.
+/// Returns one name a line.
 pub(super) fn as_text(names: &[String]) -> String {
     names.iter().map(|name| format!("{name}\n")).collect()
 }
 
-/// A page with a link to each.
+/// Returns a page with a link for each name.
 pub(super) fn as_html(path: &str, names: &[String]) -> String {
     let title = escaped(path);
     let mut page = format!(
@@ -62,8 +66,9 @@ pub(super) fn as_html(path: &str, names: &[String]) -> String {
             Some(bare) => (bare, "/"),
             None => (&**name, ""),
         };
+        // Relative to the current directory, so that no name is read as a scheme (`javascript:`).
         let link = utf8_percent_encode(bare, IN_A_LINK);
-        // A String takes everything.
+        // Writing to a String cannot fail.
         let _ = writeln!(
             page,
             "<li><a href=\"./{link}{slash}\">{}</a>",

@@ -1,8 +1,8 @@
-//! FTP with an origin (RFC 959, RFC 3659): a file or a directory, answered as HTTP would. suppaftp speaks it, with replies of bounded
-//! length; what is dialled, and how long anything may take, is decided here.
+//! FTP with an origin (RFC 959, RFC 3659): a file or a directory, returned as an HTTP response. suppaftp implements
+//! the protocol, with replies of bounded length; what is dialled, and for how long, is decided here.
 //!
-//! Only passive transfers, and only from the address of the control connection, whatever the server names. A connection serves one
-//! request.
+//! Transfers are passive, and go only to the address of the control connection, whatever address the server names. A
+//! connection serves one request.
 
 mod answer;
 mod listing;
@@ -30,41 +30,41 @@ use crate::http::ftp_path;
 use crate::http::http1::Framing;
 use crate::http::proxy_status::ErrorType;
 
-/// The longest listing of a directory: about 10,000 names.
+/// The longest directory listing, in bytes: about 10,000 names.
 const MAX_LISTING: u64 = 1024 * 1024;
-/// So much of a server's words is told.
+/// The most characters of a server's message that are repeated.
 const TOLD: usize = 100;
-/// How anonymous users log in (RFC 1635).
+/// The login of anonymous users (RFC 1635).
 const ANONYMOUS: (&str, &str) = ("anonymous", "anonymous@");
 
-/// A control connection that was opened, and what its data connections are dialled by.
+/// An open control connection, and the route of its data connections.
 pub(crate) struct FtpConnection {
     pub(super) tcp: TcpStream,
     pub(super) data: DataRoute,
 }
 
-/// What is asked of a server.
+/// A request to a server.
 #[derive(Clone)]
 pub(crate) struct FtpRequest<'a> {
-    /// As in the URL.
+    /// The path, encoded as in the URL.
     pub(crate) path: &'a str,
-    /// Without content.
+    /// Whether content is left out.
     pub(crate) is_head: bool,
     pub(crate) range: Option<Range>,
-    /// Directories as names alone.
+    /// Whether directories are listed as plain names instead of HTML.
     pub(crate) wants_text: bool,
-    /// `None`: anonymous.
+    /// User name and password; `None` for an anonymous login.
     pub(crate) credentials: Option<(String, String)>,
 }
 
-/// What a server says no to for good, by its reply's code.
+/// A permanent negative reply, by its code.
 struct No(u32);
 
-/// Asks a server, and returns its answer as an HTTP response.
+/// Performs a request, and returns the result as an HTTP response.
 ///
 /// # Errors
 ///
-/// Returns what failed: the connection, or that the server says nothing that could be an answer within `patience`.
+/// If the connection fails, or the server sends no usable reply within `patience`.
 pub(crate) async fn start(
     connection: FtpConnection,
     request: &FtpRequest<'_>,
@@ -84,7 +84,7 @@ async fn ask(connection: FtpConnection, request: &FtpRequest<'_>) -> Result<Answ
     let malformed = |why: &'static str| Fault::new(ErrorType::HttpRequestError, why.to_owned());
     let path = ftp_path::decoded(request.path).map_err(malformed)?;
     let mut control = connect(connection).await.map_err(|error| fault(&error))?;
-    // A path is relative to where the login leads (RFC 1738 section 3.2.2).
+    // A path is relative to the directory after the login (RFC 1738 section 3.2.2).
     let name = format!(".{path}");
     let (user, password) = match &request.credentials {
         None => ANONYMOUS,
@@ -95,9 +95,10 @@ async fn ask(connection: FtpConnection, request: &FtpRequest<'_>) -> Result<Answ
     }
     let binary = control.transfer_type(FileType::Binary).await;
     binary.map_err(|error| fault(&error))?;
-    match name.ends_with('/') {
-        true => directory(&mut control, &name, request).await,
-        false => file(control, &name, request).await,
+    if name.ends_with('/') {
+        directory(&mut control, &name, request).await
+    } else {
+        file(control, &name, request).await
     }
 }
 
@@ -106,11 +107,12 @@ async fn connect(connection: FtpConnection) -> FtpResult<AsyncFtpStream> {
     let peer = tcp.peer_addr().map_err(FtpError::ConnectionError)?;
     let mut control = AsyncFtpStream::connect_with_stream(tcp).await?;
     control.set_encoding(Bytes).await;
-    control.set_mode(match peer.is_ipv4() {
-        true => Mode::Passive,
-        false => Mode::ExtendedPassive,
+    control.set_mode(if peer.is_ipv4() {
+        Mode::Passive
+    } else {
+        Mode::ExtendedPassive
     });
-    // The address that the server names counts for nothing: it could be anybody's.
+    // The address in the server's reply is ignored: it could be any host (FTP bounce).
     control.set_passive_nat_workaround(true);
     Ok(control.passive_stream_builder(move |address| {
         let data = data.clone();
@@ -149,7 +151,7 @@ async fn file(
     }
     let mut opened = permanent(control.retr_as_stream(name).await)?;
     if matches!(opened, Err(No(500..=504))) && about.part.take().is_some() {
-        // It cannot begin in the middle: then it is the whole file.
+        // The server does not support REST: the whole file is sent instead.
         opened = permanent(control.retr_as_stream(name).await)?;
     }
     match opened {
@@ -161,13 +163,13 @@ async fn file(
     }
 }
 
-/// When a file was changed, if the server tells.
+/// Returns when a file was modified, if the server reports it.
 async fn modified_at(
     control: &mut AsyncFtpStream,
     name: &str,
 ) -> Result<Option<SystemTime>, Fault> {
     let told = match control.mdtm(name).await {
-        // Old servers write the year 2000 as 19100: a time that cannot be read is none.
+        // Old servers write the year 2000 as 19100. A time that cannot be parsed is treated as missing.
         Err(FtpError::BadResponse) => None,
         told => permanent(told)?.ok(),
     };
@@ -180,13 +182,14 @@ async fn directory(
     name: &str,
     request: &FtpRequest<'_>,
 ) -> Result<Answer, Fault> {
-    // LIST would take a pattern; CWD takes a name.
+    // The argument of LIST may be a pattern, that of CWD is a name.
     if let Err(no) = permanent(control.cwd(name).await)? {
         return no.answer();
     }
-    let kind = match request.wants_text {
-        true => "text/plain",
-        false => "text/html",
+    let kind = if request.wants_text {
+        "text/plain"
+    } else {
+        "text/html"
     };
     let (listing, form) = match list(control, "MLSD").await? {
         Ok(listing) => (listing, Form::Facts),
@@ -200,9 +203,10 @@ async fn directory(
     Ok(Answer::Text {
         status: "200 OK",
         fields: format!("Content-Type: {kind}; charset=utf-8\r\n"),
-        body: match request.wants_text {
-            true => listing::as_text(&names),
-            false => listing::as_html(request.path, &names),
+        body: if request.wants_text {
+            listing::as_text(&names)
+        } else {
+            listing::as_html(request.path, &names)
         },
     })
 }
@@ -239,7 +243,7 @@ impl No {
     }
 }
 
-/// Parts a reply that says no for good (5yz) from what may be otherwise next time.
+/// Separates a permanent negative reply (5yz) from failures that may not occur again.
 fn permanent<T>(result: FtpResult<T>) -> Result<Result<T, No>, Fault> {
     match result {
         Ok(value) => Ok(Ok(value)),
@@ -282,7 +286,7 @@ fn fault(error: &FtpError) -> Fault {
     Fault::new(kind, details)
 }
 
-/// Names as the bytes that they are: a character up to U+00FF for each.
+/// File names as their bytes: a character up to U+00FF for each.
 struct Bytes;
 
 impl Encoding for Bytes {

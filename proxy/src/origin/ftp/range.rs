@@ -1,15 +1,16 @@
-//! The part of a file that is asked for (RFC 9110 section 14).
+//! The requested range of a file (RFC 9110 section 14).
 
-/// What `Range` asks for: one range of bytes. Others are not taken, and the whole file is sent.
+/// The single byte range that `Range` requests. Several ranges, or other units, are ignored, and the whole file is
+/// sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Range {
-    /// From here, to there if that is said; both are sent.
+    /// From the first offset to the second, both included, or to the end.
     From(u64, Option<u64>),
-    /// So many at the end.
+    /// The last bytes of the file.
     Last(u64),
 }
 
-/// The first byte that is sent, and how many are.
+/// The offset of the first byte to send, and the number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) first: u64,
@@ -34,7 +35,7 @@ impl Range {
         }
     }
 
-    /// What that is of a file of `size` bytes; `None`: nothing.
+    /// Returns the bytes that the range selects of a file of `size` bytes; `None` if it selects none.
     pub(super) fn of(self, size: u64) -> Option<Part> {
         let (first, end) = match self {
             Self::From(first, last) => {

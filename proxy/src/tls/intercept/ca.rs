@@ -1,4 +1,5 @@
-//! The organisation's CA: loaded, or created at the first start; issues a leaf certificate for a host.
+//! The organisation's certificate authority: loaded, or created at the first start. It issues a leaf certificate for
+//! each host.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write;
@@ -23,18 +24,18 @@ use crate::clock::calendar;
 const CERTIFICATE_FILE: &str = "ca.crt";
 const KEY_FILE: &str = "ca.key";
 
-/// Crawlers' users pass through to the certificate, whose name they know; what else there is they do not see.
+/// The users of crawlers may read the certificate, whose name they know, but not list the directory.
 const DIR_MODE: u32 = 0o711;
 const KEY_MODE: u32 = 0o600;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Clients' clocks run late by a little; nobody's by more than this.
+/// The time by which certificates are backdated, for clients whose clocks are slow.
 const BACKDATED: Duration = DAY;
 const CA_LIFETIME: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
-/// Browsers refuse leaves that live longer than 398 days; short ones need no revocation.
+/// The lifetime of leaves. Browsers refuse more than 398 days; short-lived ones need no revocation.
 pub(crate) const LEAF_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// A certificate authority that clients were told to trust.
+/// A certificate authority that clients are configured to trust.
 pub(crate) struct CertificateAuthority {
     issuer: Issuer<'static, KeyPair>,
     chain: Vec<CertificateDer<'static>>,
@@ -44,13 +45,14 @@ pub(crate) struct CertificateAuthority {
 }
 
 impl CertificateAuthority {
-    /// Loads the CA in `dir`, or makes one there if neither of its files exists. A key that others may read is made the
-    /// owner's alone if it can be, which is told of either way: whoever read it can stand in for any origin.
+    /// Loads the CA in `dir`, or creates one if neither of its files exists. If others may read the key, its mode is
+    /// restricted where possible, and an error is logged in either case: anyone who read it can impersonate any
+    /// origin.
     ///
     /// # Errors
     ///
-    /// Returns an error if only one of the two files exists, if they cannot be read, written or
-    /// understood, or if the key is not the certificate's.
+    /// If only one of the two files exists, if they cannot be read, written or parsed, or if the key does not belong
+    /// to the certificate.
     pub(crate) fn load_or_create(dir: &Path) -> anyhow::Result<Self> {
         let certificate = dir.join(CERTIFICATE_FILE);
         let key = dir.join(KEY_FILE);
@@ -71,7 +73,7 @@ impl CertificateAuthority {
     ///
     /// # Errors
     ///
-    /// As [`CertificateAuthority::load_or_create`]; a missing file is an error.
+    /// As [`CertificateAuthority::load_or_create`], and if a file is missing.
     pub(crate) fn load(dir: &Path) -> anyhow::Result<Self> {
         let path = dir.join(CERTIFICATE_FILE);
         let key_path = dir.join(KEY_FILE);
@@ -110,46 +112,46 @@ impl CertificateAuthority {
         })
     }
 
-    /// From then on no client trusts what it signs.
+    /// Returns the time after which no client trusts what the CA signs.
     #[must_use]
     pub(crate) fn expires_at(&self) -> SystemTime {
         self.expires_at
     }
 
-    /// The certificate (and its chain, if it has one) in PEM, as clients import it.
+    /// Returns the certificate (and its chain, if it has one) in PEM, as clients import it.
     #[must_use]
     pub(crate) fn certificate_pem(&self) -> &str {
         &self.pem
     }
 
-    /// Where the certificate lies.
+    /// Returns the path of the certificate.
     #[must_use]
     pub(crate) fn certificate_path(&self) -> &Path {
         &self.path
     }
 
-    /// SHA-256 of the certificate, as `AB:CD:…`.
+    /// Returns the SHA-256 of the certificate, as `AB:CD:…`.
     #[must_use]
     pub(crate) fn fingerprint(&self) -> String {
         fingerprint(&self.chain[0])
     }
 
-    /// The fingerprint and the PEM of the certificate in `dir`, for which nobody needs to be able to read the key.
+    /// Returns the fingerprint and the PEM of the certificate in `dir`, without reading the key.
     ///
     /// # Errors
     ///
-    /// Returns an error if the certificate cannot be read or understood.
+    /// If the certificate cannot be read or parsed.
     pub(crate) fn public_part(dir: &Path) -> anyhow::Result<(String, String)> {
         let (pem, chain) = read_chain(&dir.join(CERTIFICATE_FILE))?;
         Ok((fingerprint(&chain[0]), pem))
     }
 
-    /// A certificate for `host` (a name, or an IP address without brackets) and `key`, with the
-    /// chain to present. Valid from a day before `now` for [`LEAF_LIFETIME`].
+    /// Issues a certificate for `host` (a name, or an IP address without brackets) and `key`, and returns it with the
+    /// chain to present. It is valid from a day before `now` for [`LEAF_LIFETIME`].
     ///
     /// # Errors
     ///
-    /// Returns an error if `host` cannot be a name in a certificate.
+    /// If `host` cannot be a name in a certificate.
     pub(crate) fn mint(
         &self,
         host: &str,
@@ -158,7 +160,7 @@ impl CertificateAuthority {
     ) -> Result<Vec<CertificateDer<'static>>, rcgen::Error> {
         let mut params = CertificateParams::new([host.to_owned()])?;
         params.distinguished_name = DistinguishedName::new();
-        // X.520 bounds a common name to 64 characters; the name that counts is the alternative one.
+        // X.520 limits a common name to 64 characters. Clients check the alternative name, which is always set.
         if host.len() <= 64 {
             params.distinguished_name.push(DnType::CommonName, host);
         }
@@ -184,8 +186,8 @@ impl std::fmt::Debug for CertificateAuthority {
     }
 }
 
-/// A number that no other certificate of the CA has: Firefox refuses a second one with the same (RFC 5280 section 4.1.2.2).
-/// 128 random bits meet by chance no sooner than keys do, and leave room for the sign in the 20 bytes that it may have.
+/// Returns a random serial number. Firefox rejects a second certificate of a CA with the same number (RFC 5280
+/// section 4.1.2.2). 128 bits are as unlikely to collide as keys, and with a sign byte fit into the 20 bytes allowed.
 fn serial_number() -> SerialNumber {
     let random: ring::rand::Random<[u8; 16]> =
         ring::rand::generate(&ring::rand::SystemRandom::new())
@@ -193,7 +195,8 @@ fn serial_number() -> SerialNumber {
     SerialNumber::from_slice(&random.expose())
 }
 
-/// Until when clients that trust the certificate will trust what it signs; an error if they do not today.
+/// Returns until when clients that trust the certificate trust what it signs, or an error if they do not trust it
+/// today.
 fn check_authority(certificate: &CertificateDer<'_>) -> anyhow::Result<SystemTime> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate)?;
     ensure!(
@@ -214,7 +217,7 @@ fn check_authority(certificate: &CertificateDer<'_>) -> anyhow::Result<SystemTim
     Ok(validity.not_after.to_datetime().into())
 }
 
-/// What to say if others than its owner may read the key in `dir`.
+/// Returns a warning if users other than the owner may read the key in `dir`.
 pub(crate) fn exposed_key(dir: &Path) -> Option<String> {
     let key = dir.join(KEY_FILE);
     let mode = fs::metadata(&key).ok()?.permissions().mode() & 0o777;
@@ -227,7 +230,7 @@ pub(crate) fn exposed_key(dir: &Path) -> Option<String> {
     })
 }
 
-/// A certificate's PEM, and the certificate with those that vouch for it: one at least.
+/// Reads the PEM file with a certificate and its issuers, of which there may be none.
 fn read_chain(path: &Path) -> anyhow::Result<(String, Vec<CertificateDer<'static>>)> {
     let pem = read(path)?;
     let chain = CertificateDer::pem_slice_iter(pem.as_bytes())
@@ -259,7 +262,7 @@ fn create(dir: &Path, certificate: &Path, key_path: &Path) -> anyhow::Result<()>
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    // Two CAs of one name and different keys confuse clients that look issuers up by name.
+    // Two CAs with the same name and different keys confuse clients that look issuers up by name.
     let mark = ring::digest::digest(&ring::digest::SHA256, key.public_key_raw());
     let mark: String = mark.as_ref()[..4]
         .iter()

@@ -1,4 +1,4 @@
-//! Terminates TLS in the origin's place: one server configuration per host, with a leaf certificate from the CA.
+//! Termination of TLS in place of the origin, with a server configuration and a leaf certificate for each host.
 
 mod ca;
 
@@ -19,21 +19,21 @@ use self::ca::LEAF_LIFETIME;
 pub(crate) use self::ca::{CertificateAuthority, exposed_key};
 use crate::tls;
 
-/// Hosts whose leaf is kept; the least used go first. About 2 KiB each.
+/// The most hosts whose leaf is cached, at about 2 KiB each. The least used are evicted.
 const KEPT_LEAVES: usize = 10_000;
 const KEPT_SESSIONS: usize = 10_000;
 
-/// How a server configuration came about.
+/// The source of a server configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaf {
-    /// It was at hand.
+    /// It was cached.
     Hit,
-    /// Its certificate was minted now.
+    /// Its certificate was issued now.
     Minted,
 }
 
 impl Leaf {
-    /// The metric's label.
+    /// Returns the metric's label.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Hit => "hit",
@@ -42,10 +42,10 @@ impl Leaf {
     }
 }
 
-/// Makes and keeps server configurations for intercepted hosts.
+/// Makes and caches server configurations for intercepted hosts.
 ///
-/// All leaves share one key, which lives as long as the process: a leaf says which host we stand in
-/// for, and only holders of the CA's key could make another.
+/// All leaves share one key, which lives as long as the process: a leaf states for which host we answer, and only
+/// holders of the CA's key could issue another.
 pub(crate) struct Interceptor {
     authority: Arc<CertificateAuthority>,
     key: KeyPair,
@@ -64,11 +64,11 @@ struct Kept {
 }
 
 impl Interceptor {
-    /// An interceptor that mints from `authority`.
+    /// Makes an interceptor that issues certificates from `authority`.
     ///
     /// # Errors
     ///
-    /// Returns an error if no key can be generated.
+    /// If no key can be generated.
     pub(crate) fn new(authority: Arc<CertificateAuthority>) -> anyhow::Result<Self> {
         let key =
             KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).context("generating the leaf key")?;
@@ -84,18 +84,18 @@ impl Interceptor {
         })
     }
 
-    /// The configuration that ends TLS for `host`: a name, or an IP address without brackets.
+    /// Returns the configuration that terminates TLS for `host`: a name, or an IP address without brackets.
     ///
     /// # Errors
     ///
-    /// Returns an error if `host` cannot be named in a certificate.
+    /// If `host` cannot be a name in a certificate.
     pub(crate) fn server_config(
         &self,
         host: &str,
         now: SystemTime,
     ) -> anyhow::Result<(Arc<ServerConfig>, Leaf)> {
         if let Some(kept) = self.kept.get(host) {
-            // One minted after now is from before the clock was corrected, and may not be valid yet.
+            // A leaf issued after now predates a correction of the clock, and may not be valid yet.
             if kept.minted_at <= now && now < kept.replace_at {
                 return Ok((kept.config, Leaf::Hit));
             }
@@ -119,7 +119,7 @@ impl Interceptor {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
-        // Most clients name a costlier one first, without meaning anything by it.
+        // Most clients list a costlier suite first without preferring it.
         config.ignore_client_order = true;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         config.session_storage = Arc::clone(&self.sessions);
@@ -140,7 +140,7 @@ impl fmt::Debug for Interceptor {
     }
 }
 
-/// Whether a handshake failed because the client does not trust our CA.
+/// Returns whether a handshake failed because the client does not trust our CA.
 pub(crate) fn is_distrust(error: &std::io::Error) -> bool {
     matches!(
         tls::cause(error),
