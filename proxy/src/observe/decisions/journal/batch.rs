@@ -1,4 +1,4 @@
-//! What is written at once: lines linked to those before, and first what happened to the log itself.
+//! The lines of one write: first the events of the log itself, then decisions, all linked to the chain.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,32 +6,32 @@ use crate::clock::calendar;
 use crate::observe::chain::Chain;
 use crate::observe::chain::event::{Event, START, What};
 
-/// A clock that is set back by less is corrected, as all clocks are.
+/// The most by which clocks are set back when they are corrected. Only larger steps are events.
 const SET_BACK: Duration = Duration::from_secs(2);
 
-/// What happened to the log since the last line.
+/// Changes to the log since the last line.
 #[derive(Clone, Copy)]
 pub(super) struct News<'a> {
     pub(super) events: &'a [What],
-    /// Decisions that were lost.
+    /// The number of lost decisions.
     pub(super) lost: u64,
-    /// The latest time that was written.
+    /// The time of the latest line.
     pub(super) latest: SystemTime,
 }
 
 /// Lines to be written.
 pub(super) struct Batch {
     pub(super) bytes: Vec<u8>,
-    /// When it was made.
+    /// The time of its events.
     pub(super) at: SystemTime,
-    /// How many bytes tell what happened to the log.
+    /// The size of the events at its beginning, in bytes.
     pub(super) news_bytes: usize,
-    /// The chain with all of them.
+    /// The chain after all lines.
     chain: Chain,
 }
 
 impl Batch {
-    /// The `objects`, each with the end of its line, as lines that follow `chain`.
+    /// Links `objects`, each of which ends in a line feed, to `chain`.
     pub(super) fn new(chain: &Chain, news: News<'_>, objects: &[u8]) -> Self {
         let mut batch = Self {
             bytes: Vec::with_capacity(objects.len() + objects.len() / 4 + 1024),
@@ -43,7 +43,7 @@ impl Batch {
             let first = chain.first_line(batch.at);
             batch.add(&first.object());
         }
-        // First: what is said of lines is right behind them.
+        // Events come first: those about unsigned or foreign lines must directly follow them.
         for event in news.events {
             batch.tell(event.clone());
         }
@@ -62,7 +62,7 @@ impl Batch {
         batch
     }
 
-    /// Whether the last of so many bytes, if these are all, is a line that begins like that.
+    /// Returns whether all bytes were written (`whole` of them), and the last line begins with `start`.
     pub(super) fn ends_in(&self, start: &[u8], whole: usize) -> bool {
         let lines = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
         let last = memchr::memrchr(b'\n', lines).map_or(0, |at| at + 1);
@@ -78,7 +78,7 @@ impl Batch {
         self.bytes.push(b'\n');
     }
 
-    /// The chain if only so many bytes, which are whole lines, are in the file after what was there `before`.
+    /// Returns the chain if only the first `whole` bytes, which are complete lines, follow `before` in the file.
     pub(super) fn chain_until(&self, whole: usize, before: &Chain) -> Chain {
         if whole == self.bytes.len() {
             return self.chain.clone();
@@ -91,13 +91,13 @@ impl Batch {
     }
 }
 
-/// How many of these lines are decisions.
+/// Returns how many of these lines are decisions.
 pub(super) fn decisions(bytes: &[u8]) -> u64 {
     let decisions = lines(bytes).filter(|line| !line.starts_with(START));
     decisions.count() as u64
 }
 
-/// Whole lines, without their ends.
+/// Iterates over complete lines, without their line feeds.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut begin = 0;
     memchr::memchr_iter(b'\n', bytes).map(move |end| {

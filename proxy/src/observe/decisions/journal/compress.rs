@@ -1,7 +1,7 @@
-//! Compresses files that were rotated away, with gzip, which every tool for logs reads (`zcat`, `zgrep`).
+//! Compresses rotated files with gzip, which every tool for logs reads (`zcat`, `zgrep`).
 //!
-//! A file is there under its old name until its compressed form is on disk as a whole: whatever ends the process in between, nothing
-//! is lost, and the next beginning of a file starts again.
+//! A file keeps its old name until its compressed form is completely on disk. If the process ends in between, nothing is lost, and
+//! compression starts again at the next rotation.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -15,13 +15,14 @@ use flate2::write::GzEncoder;
 use super::super::files::{compressed_name, dir_of, is_compressed, rotated_files};
 use super::resume;
 
-/// The thread, while there is one.
+/// The compressing thread, while there is one.
 #[derive(Debug, Default)]
 pub(super) struct Compressing(Option<JoinHandle<()>>);
 
 impl Compressing {
-    /// Compresses what was rotated away from `path` before the file with the number `current`, which must have a signed head: what
-    /// ended without one is completed first. Does nothing while that is under way already.
+    /// Starts to compress the rotated files of the log at `path` that are older than file `current`. Does nothing if the thread is
+    /// still running. Only files that end in a signed head may be compressed, since nothing can be appended afterwards; all older than
+    /// `current` do.
     pub(super) fn start(&mut self, path: &Path, current: u64) {
         if self.0.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return;
@@ -34,14 +35,14 @@ impl Compressing {
             .ok();
     }
 
-    /// Waits until that is done.
+    /// Waits for the thread to end.
     #[cfg(test)]
     pub(super) fn join(self) {
         self.0.map(JoinHandle::join).transpose().unwrap();
     }
 }
 
-/// Compresses what was rotated away from `path` before the file with the number `current`.
+/// Compresses the rotated files of the log at `path` that are older than file `current`.
 pub(super) fn compress_all(path: &Path, current: u64) {
     for file in rotated_files(path).unwrap_or_default() {
         if resume::number(&file).is_none_or(|number| number >= current) {
@@ -53,7 +54,7 @@ pub(super) fn compress_all(path: &Path, current: u64) {
     }
 }
 
-/// Replaces a file by its compressed form, unless it is one, or is being read by an export or deleted.
+/// Replaces a file by its compressed form, unless it is compressed already, or locked: being exported or deleted.
 fn compress(path: &Path) -> io::Result<()> {
     let from = File::open(path)?;
     if is_compressed(&from) || from.try_lock().is_err() {
@@ -62,7 +63,7 @@ fn compress(path: &Path) -> io::Result<()> {
     let part = part_of(path);
     let written = write(&from, &part);
     if written.is_err() {
-        // A full disk: what is there of it is in the way.
+        // On a full disk, the incomplete file would only take up space.
         let _ = fs::remove_file(&part);
     }
     written?;
@@ -71,14 +72,14 @@ fn compress(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
-/// What a compressed file is called before it is whole.
+/// Returns the name of a compressed file until it is complete.
 pub(super) fn part_of(path: &Path) -> PathBuf {
     let mut name = compressed_name(path).into_os_string();
     name.push(".part");
     name.into()
 }
 
-/// Writes the compressed form, which is as old as the file and as secret.
+/// Writes the compressed form of a file, with its permissions and modification time.
 fn write(mut from: &File, to: &Path) -> io::Result<()> {
     let found = from.metadata()?;
     let file = OpenOptions::new()

@@ -1,5 +1,5 @@
-//! Where the head of a log that goes on is kept: beside the log, and a copy below `state.dir`, which whoever can only write to the
-//! log does not reach.
+//! The files that hold the head of a log that is still being written: one next to the log, and a copy below `state.dir`, out of the
+//! reach of those who can write only to the log's directory.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -13,29 +13,30 @@ use crate::observe::chain::head::is_signed_by;
 use crate::observe::digest::Digest;
 use crate::signing::Key;
 
-/// The head is written over the one before, in one piece: it is always this long, however many subtrees it names.
+/// The size of a head file. Heads are padded to it, so that each overwrites the one before in a single write.
 const HEAD_BYTES: usize = 8192;
 
-/// The files that hold the head of a log.
+/// The two head files of a log.
 #[derive(Clone, Debug)]
 pub(crate) struct Heads {
     beside: PathBuf,
     copy: PathBuf,
 }
 
-/// A head that its own signature fits.
+/// A head whose signature is valid for the key that it names.
 struct Kept {
     line: Vec<u8>,
     head: Head,
 }
 
 impl Heads {
-    /// Those of the log that is written as `options` say. Each log has a copy of its own: another path is another log.
+    /// Returns the head files of the log that `options` describe. The name of the copy depends on the log's path, so that each log has
+    /// its own.
     pub(crate) fn of(options: &JournalOptions) -> Self {
         let (path, state_dir) = (&options.path, &options.state_dir);
         let mut beside = path.as_os_str().to_owned();
         beside.push(".head");
-        // A directory may be moved with all that is in it.
+        // A relative name, so that a state directory that contains the log can be moved.
         let name = path.strip_prefix(state_dir).unwrap_or(path);
         let mut digest = Digest::of(name.as_os_str().as_encoded_bytes()).to_string();
         digest.truncate(16);
@@ -45,7 +46,7 @@ impl Heads {
         }
     }
 
-    /// Writes the head so far. That it could not be is told by the next that resumes.
+    /// Saves a head. Errors are only logged: the next process notices an old head, and says that later lines were not signed.
     pub(super) fn keep(&self, line: &[u8]) {
         for path in [&self.copy, &self.beside] {
             if let Err(error) = write(path, line) {
@@ -54,17 +55,17 @@ impl Heads {
         }
     }
 
-    /// Keeps the head of a log without lines, so that a key which was just made is known to have signed none.
+    /// Saves the head of an empty log, which shows later that the new key has not signed any lines before.
     pub(super) fn begin(&self, line: &[u8]) -> io::Result<()> {
         write(&self.copy, line)
     }
 
-    /// Whether there is one, whoever signed it.
+    /// Returns whether there is a head, valid or not.
     pub(super) fn is_there(&self) -> bool {
         self.beside.exists() || self.copy.exists()
     }
 
-    /// Whether a head of any log is kept below `state.dir`.
+    /// Returns whether there is a copy of any log's head below `state.dir`.
     pub(super) fn is_any_kept(&self) -> bool {
         let dir = self.copy.parent().unwrap_or(Path::new("."));
         let mut entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -75,7 +76,7 @@ impl Heads {
         })
     }
 
-    /// The newest that this key signed.
+    /// Returns the newest head that was signed with this key.
     pub(super) fn signed_by(&self, key: &Key) -> Option<Vec<u8>> {
         let kept = [&self.copy, &self.beside].into_iter();
         let kept = kept.filter_map(|path| Kept::read(path).ok().flatten());
@@ -83,7 +84,8 @@ impl Heads {
         ours.max_by_key(Kept::position).map(|kept| kept.line)
     }
 
-    /// The newest for readers that have no key: what somebody else signed beside the log counts for nothing against the copy.
+    /// Returns the newest head for readers that have no key. A head next to the log that was signed with another key than the copy is
+    /// ignored.
     ///
     /// # Errors
     ///
@@ -91,10 +93,13 @@ impl Heads {
     pub(crate) fn newest(&self) -> io::Result<Vec<u8>> {
         let copy = Kept::read(&self.copy).ok().flatten();
         let newer = match (copy, Kept::read(&self.beside)) {
-            (Some(copy), Ok(Some(beside))) => match copy.head.key == beside.head.key {
-                true if beside.position() > copy.position() => beside,
-                _ => copy,
-            },
+            (Some(copy), Ok(Some(beside))) => {
+                if copy.head.key == beside.head.key && beside.position() > copy.position() {
+                    beside
+                } else {
+                    copy
+                }
+            }
             (Some(copy), _) => copy,
             (None, beside) => match beside? {
                 Some(beside) => beside,

@@ -1,5 +1,4 @@
-//! Which of the files that were rotated away stay: none that is too old, and of the others as many as there is room for, the
-//! oldest being the first to go.
+//! Retention of rotated files: those that are too old are deleted, then the oldest until the rest fit the configured total size.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -10,10 +9,10 @@ use super::options::JournalOptions;
 use super::resume;
 use crate::clock::calendar;
 
-/// A file that is to be deleted. It is locked until then, so that nobody begins to read or to compress it.
+/// A file that is to be deleted. It is locked until then, so that no export and no compression of it can begin.
 #[derive(Debug)]
 pub(super) struct Outworn {
-    /// None of a file that is not of the chain.
+    /// Its number, if it is a file of the chain.
     pub(super) number: Option<u64>,
     path: PathBuf,
     _lock: File,
@@ -27,7 +26,7 @@ impl Outworn {
     }
 }
 
-/// A file that was rotated away.
+/// A rotated file.
 struct Rotated {
     number: Option<u64>,
     path: PathBuf,
@@ -35,8 +34,8 @@ struct Rotated {
     written_at: SystemTime,
 }
 
-/// What is to be deleted as a file is begun, the oldest first. What an export reads stays, and what is younger then stays, too,
-/// unless it is too old itself.
+/// Returns the files to delete when a new one is begun, the oldest first. A file that an export is reading is kept, and so are all
+/// younger ones, unless they are too old themselves: the remaining files should have no gap that age does not explain.
 pub(super) fn outworn(options: &JournalOptions) -> Vec<Outworn> {
     let now = calendar();
     let mut files: Vec<_> = rotated_files(&options.path)
@@ -44,10 +43,10 @@ pub(super) fn outworn(options: &JournalOptions) -> Vec<Outworn> {
         .into_iter()
         .filter_map(Rotated::look)
         .collect();
-    // The clock may have been set back, which their names do not show.
+    // By number rather than name, because the clock may have been set back.
     files.sort_by(|one, other| (one.number, &one.path).cmp(&(other.number, &other.path)));
     let rotated: u64 = files.iter().map(|file| file.bytes).sum();
-    // The file that begins will be as large as it may.
+    // The new file will grow to its maximum size.
     let mut total = rotated.saturating_add(options.max_size_bytes);
     let mut may_delete = options.max_total_bytes.is_some();
     let mut outworn = Vec::new();
@@ -88,7 +87,7 @@ impl Rotated {
         })
     }
 
-    /// None if somebody uses it.
+    /// Locks the file; `None` if it is in use.
     fn lock(self) -> Option<Outworn> {
         let lock = File::open(&self.path).ok()?;
         lock.try_lock().ok()?;

@@ -1,13 +1,13 @@
 //! The decision log: JSON lines in a file that is rotated by size and age, each linked to the one before.
 //!
 //! ```text
-//!  batch      what is written at once
-//!  resume     how the chain goes on that a process or a failure left
-//!  heads      what was signed last, beside the log and below state.dir
-//!  open_file  the file that is written to
-//!  options    what is written where, and what of it is kept
-//!  keeping    which files that were rotated away stay
-//!  compress   makes these smaller, in a thread of its own
+//!  batch      the lines of one write
+//!  resume     continues a chain that an earlier process, or a failed write, left
+//!  head_files the last signed head, next to the log and below state.dir
+//!  open_file  the file that lines are appended to
+//!  config     location, rotation and retention
+//!  retention  deletes rotated files
+//!  compress   compresses rotated files, in a thread of its own
 //! ```
 
 mod batch;
@@ -40,48 +40,47 @@ use crate::observe::chain::event::{Event, STOP, What};
 use crate::observe::digest::Digest;
 use crate::signing::{Jwk, Key};
 
-/// Lines are written together once they are this long.
+/// The amount of buffered lines, in bytes, at which they are written.
 const FULL_BYTES: usize = 256 * 1024;
-/// How often the head beside the log is written while lines keep coming. To sign, and to write the head, costs as much as
-/// hundreds of lines.
+/// The interval at which the head is signed and saved under load: doing so costs as much as writing hundreds of lines.
 const SIGN_EVERY: Duration = Duration::from_millis(100);
-/// When a file that could not be rotated away is tried again.
+/// The time after which a failed rotation is tried again.
 const ROTATE_AGAIN: Duration = Duration::from_mins(1);
 
-/// The log's open file, and lines that wait to be written to it.
+/// The log's current file, and the lines buffered for it.
 #[derive(Debug)]
 pub(crate) struct Journal {
     options: JournalOptions,
     key: Key,
     heads: Heads,
-    /// The key was there, and nothing tells of what it signed.
+    /// Whether the key is older than this log: it existed, and no head shows what it signed.
     begins_again: bool,
-    /// How often the log was found altered, not counted yet.
+    /// The number of alterations found and not yet counted.
     altered: u64,
-    /// Rotating failed: it is not tried again before.
+    /// The earliest time for the next rotation, after one that failed.
     rotate_after: Option<Instant>,
-    /// Objects, each with the end of its line, but not linked yet.
+    /// Serialised objects, each with a line feed, not linked yet.
     waiting: Vec<u8>,
-    /// `None` after a failure: it is opened anew.
+    /// The open file; `None` after a failure, so that it is opened again.
     open: Option<Open>,
-    /// What is in the file as far as this process knows.
+    /// The chain after the last line that this process knows.
     known: Option<Known>,
-    /// When the head beside it was written, if that was done for a line of this process.
+    /// The time at which this process last saved a head for the file.
     signed_at: Option<Instant>,
-    /// Whether there are lines that the head does not know.
+    /// Whether there are lines that the saved head does not cover.
     is_unsigned: bool,
-    /// Happened to the log itself, and is not written yet.
+    /// Events of the log itself that are not written yet.
     events: Vec<What>,
-    /// Decisions that are missing in the log, which does not say so yet.
+    /// The number of lost decisions that the log does not mention yet.
     lost: u64,
-    /// A file was begun, and what was rotated away before is to be looked after once the file has a line.
+    /// Whether a file was begun, so that rotated files are to be deleted or compressed once it has a line.
     is_untidy: bool,
-    /// Files that the log says are deleted, or will say with its next lines.
+    /// Files to delete, as the log says, or will with its next lines.
     outworn: Vec<Outworn>,
     compressing: Compressing,
 }
 
-/// Where the log's files are, and who signs them.
+/// The settings of a journal, and its public key.
 #[derive(Debug)]
 pub(crate) struct LogFile {
     pub(crate) options: JournalOptions,
@@ -89,7 +88,7 @@ pub(crate) struct LogFile {
     pub(crate) key: Jwk,
 }
 
-/// Lines that could not be written, and why.
+/// The decisions that could not be written, and the error.
 #[derive(Debug)]
 pub(crate) struct Lost {
     pub(super) lines: u64,
@@ -97,7 +96,7 @@ pub(crate) struct Lost {
 }
 
 impl Journal {
-    /// Opens the log's file, to go on with what is in it, and its key.
+    /// Opens the log's current file, to be continued, and reads or creates its key.
     ///
     /// # Errors
     ///
@@ -108,7 +107,7 @@ impl Journal {
         let heads = Heads::of(&options);
         let is_known = options.key.exists();
         let key = Key::read_or_create(&options.key).context("evidence.key")?;
-        // A key from elsewhere may have signed elsewhere.
+        // Only a key in the state directory is known to belong to this log: one from elsewhere may have signed other logs.
         let is_of_here = options.key.parent() == Some(options.state_dir.as_path());
         if !is_known && !heads.is_there() {
             heads
@@ -135,7 +134,7 @@ impl Journal {
         })
     }
 
-    /// The file that is written to, and who signs it.
+    /// Returns the journal's settings and public key.
     pub(super) fn log_file(&self) -> LogFile {
         LogFile {
             options: self.options.clone(),
@@ -143,7 +142,7 @@ impl Journal {
         }
     }
 
-    /// Goes on where `before` ended, if that wrote to the same file; what it knows need not be read again then.
+    /// Continues where `before` ended, if that wrote to the same file, so that the file need not be read again.
     pub(super) fn follow(&mut self, before: &mut Self) {
         if before.options.path == self.options.path {
             self.known = before.known.take();
@@ -155,7 +154,7 @@ impl Journal {
         }
     }
 
-    /// Adds a decision's line to those that wait, with the configuration that it was made by.
+    /// Buffers a decision's line, to which the digest of its configuration is added.
     pub(crate) fn push(&mut self, line: &[u8], config_sha256: Option<Digest>) {
         let open = line.strip_suffix(b"}\n").unwrap_or(line);
         self.waiting.extend_from_slice(open);
@@ -167,19 +166,19 @@ impl Journal {
         self.waiting.extend_from_slice(b"}\n");
     }
 
-    /// Adds an event to what waits.
+    /// Buffers an event.
     pub(crate) fn note(&mut self, what: What) {
         let event = Event::new(what, calendar());
         self.waiting.extend_from_slice(&event.object());
         self.waiting.push(b'\n');
     }
 
-    /// So many decisions were lost before they came here.
+    /// Adds decisions that were lost before they reached the journal.
     pub(super) fn note_lost(&mut self, decisions: u64) {
         self.lost += decisions;
     }
 
-    /// How often the log was found altered since this was asked.
+    /// Returns the number of alterations found since the last call.
     pub(super) fn take_altered(&mut self) -> u64 {
         mem::take(&mut self.altered)
     }
@@ -188,11 +187,11 @@ impl Journal {
         self.waiting.len() >= FULL_BYTES
     }
 
-    /// Writes the lines that wait, to a new file if it is time for one. Whether there were any.
+    /// Writes the buffered lines, after rotating the file if that is due. Returns whether there were any.
     ///
     /// # Errors
     ///
-    /// Returns those that could not be written, which are lost.
+    /// Returns the number of decisions that could not be written, which are lost.
     pub(crate) fn flush(&mut self) -> Result<bool, Lost> {
         if self.waiting.is_empty() {
             return Ok(false);
@@ -211,7 +210,7 @@ impl Journal {
         lost.map(|()| true)
     }
 
-    /// Signs what the head beside the log does not know yet.
+    /// Signs and saves a head, if there are lines that the saved one does not cover.
     pub(crate) fn sign(&mut self) {
         if let Some(known) = self.known.as_ref().filter(|_| self.is_unsigned) {
             self.heads.keep(&known.head(&self.key));
@@ -220,7 +219,7 @@ impl Journal {
         }
     }
 
-    /// Puts a file that is full or old aside. One that cannot be is gone on with: better too large than incomplete.
+    /// Rotates a file that is due. If that fails, the file is continued: too large is better than incomplete.
     fn rotate(&mut self) {
         let (max_size_bytes, max_age) = (self.options.max_size_bytes, self.options.max_age);
         let is_due = |open: &Open| open.is_due(max_size_bytes, max_age);
@@ -231,7 +230,7 @@ impl Journal {
         let path = &self.options.path;
         match fs::rename(path, vacant(path)) {
             Ok(()) => {
-                // It gets its head when the next is begun.
+                // It gets its final head when the next file is begun.
                 self.open = None;
                 self.rotate_after = None;
             }
@@ -242,11 +241,11 @@ impl Journal {
         }
     }
 
-    /// Writes the lines that wait.
+    /// Writes the buffered lines.
     ///
     /// # Errors
     ///
-    /// Returns how many decisions are not in the file, and why.
+    /// Returns how many decisions are not in the file, and the cause.
     fn write(&mut self) -> Result<(), (u64, io::Error)> {
         let taken = self.take_open();
         let mut open = taken.map_err(|error| (batch::decisions(&self.waiting), error))?;
@@ -258,7 +257,7 @@ impl Journal {
         };
         let batch = Batch::new(&known.chain, news, &self.waiting);
         let written = open.file.write_all(&batch.bytes);
-        // A full disk takes a part.
+        // A full disk may accept a part.
         let (whole, is_all) = match &written {
             Ok(()) => (batch.bytes.len(), true),
             Err(_) => open.keep_whole_lines(&batch.bytes),
@@ -284,7 +283,7 @@ impl Journal {
         written.map_err(|error| (batch::decisions(&batch.bytes[whole..]), error))
     }
 
-    /// The file to write to, with what is in it known.
+    /// Takes the file to write to, whose contents are known. Opens it and reads what is new in it, if necessary.
     fn take_open(&mut self) -> io::Result<Open> {
         let known = self.known.as_ref();
         self.open
@@ -316,19 +315,20 @@ impl Journal {
                 );
             }
             self.altered += altered;
-            // What was there before the chain was put aside.
+            // `resume` may have renamed the file that was open.
             open = Open::new(path)?;
             self.known = Some(known);
             self.events.splice(0..0, events);
             self.announce_outworn();
-            // The head beside is that of another file, or none.
+            // The saved head is of another file, or there is none.
             self.signed_at = None;
         }
         open.is_begun = true;
         Ok(open)
     }
 
-    /// Says which files do not stay, before they are deleted: a log that lacks files it does not speak of was altered.
+    /// Adds events for the files that will be deleted. They must precede the deletions: a log without files whose deletion it does not
+    /// mention counts as altered.
     fn announce_outworn(&mut self) {
         self.is_untidy = true;
         if self.outworn.is_empty() {
@@ -339,8 +339,8 @@ impl Journal {
         }
     }
 
-    /// Deletes what the log has said is deleted, and compresses the rest. What could not be said is deleted all the same, because the
-    /// disk may be full of it, and said later.
+    /// Deletes expired files and starts compressing the rest. The files are deleted even if the events about them could not be written,
+    /// because the disk may be full of them; the events are then written later.
     fn tidy(&mut self, is_told: bool) {
         for outworn in mem::take(&mut self.outworn) {
             outworn.delete();

@@ -8,14 +8,15 @@ use std::time::{Duration, SystemTime};
 
 use crate::clock::calendar;
 
+/// The file that lines are appended to.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) file: File,
     size_bytes: u64,
     since: SystemTime,
-    /// What is in it can be read again, and is not a device or a pipe.
+    /// Whether it is a regular file, which can be read again, and not a device or a pipe.
     pub(super) is_regular: bool,
-    /// Whether something was written. Until then a journal that this one is to replace may still write to the file.
+    /// Whether its contents are known. Before the first write they are not: a journal that this one replaces may still append to it.
     pub(super) is_begun: bool,
 }
 
@@ -24,7 +25,7 @@ impl Open {
         if let Some(dir) = path.parent() {
             fs::create_dir_all(dir)?;
         }
-        // What crawlers fetch is nobody else's business.
+        // Not world-readable: the log shows what crawlers fetch.
         let file = OpenOptions::new()
             .read(true)
             .create(true)
@@ -36,26 +37,26 @@ impl Open {
             file,
             size_bytes: metadata.len(),
             is_regular: metadata.is_file(),
-            // File systems without a birth time start anew with each process.
+            // On file systems without birth times, a file's age counts from the start of the process.
             since: metadata.created().unwrap_or_else(|_| calendar()),
             is_begun: false,
         })
     }
 
-    /// Cuts off the line that is there in part, because it is counted as lost; how much of `lines` stays, and whether nothing of it is
-    /// behind that.
+    /// Truncates the file after the last complete line of `lines`, which could only be written in part; the rest is counted as lost.
+    /// Returns how many bytes of `lines` are in the file, and whether truncating succeeded, so that nothing follows them.
     pub(super) fn keep_whole_lines(&mut self, lines: &[u8]) -> (usize, bool) {
         let found = self.file.metadata().map_or(0, |found| found.len());
         let arrived = usize::try_from(found.saturating_sub(self.size_bytes)).unwrap_or(0);
         let arrived = &lines[..arrived.min(lines.len())];
         let whole = memchr::memrchr(b'\n', arrived).map_or(0, |at| at + 1);
-        // If that fails too, the piece is ended when the file is opened anew.
+        // If this fails, too, the incomplete line is terminated when the file is opened again.
         let kept = found.min(self.size_bytes + whole as u64);
         (whole, self.file.set_len(kept).is_ok())
     }
 
-    /// Looks how the file is now. Whether it is still there: what is written to one that somebody deleted is seen by nobody. One
-    /// that somebody changed is begun anew.
+    /// Checks for changes by others. Returns whether the file still has a name: lines written to a deleted file would be lost. If its
+    /// size is not `known_bytes`, its contents are read again before the next write.
     pub(super) fn look(&mut self, known_bytes: Option<u64>) -> bool {
         let Ok(found) = self.file.metadata() else {
             return true;
@@ -67,13 +68,13 @@ impl Open {
         found.nlink() > 0
     }
 
-    /// So many bytes were written; how many there are.
+    /// Adds the size of lines that were written. Returns the size of the file.
     pub(super) fn grow(&mut self, bytes: usize) -> u64 {
         self.size_bytes += bytes as u64;
         self.size_bytes
     }
 
-    /// Whether it is as large as that, or as old.
+    /// Returns whether the file is due for rotation.
     pub(super) fn is_due(&self, max_size_bytes: u64, max_age: Duration) -> bool {
         let age = calendar().duration_since(self.since).unwrap_or_default();
         self.size_bytes >= max_size_bytes || (self.size_bytes > 0 && age >= max_age)

@@ -1,25 +1,25 @@
-//! What of `[log]` the decision log goes by.
+//! The part of `[log]` that concerns the decision log.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where decisions are written, and for how long; part of `[log]`.
+/// The location, rotation and retention of the decision log; part of `[log]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JournalOptions {
-    /// The file that is written to. Those rotated away are beside it, the time in their names.
+    /// The current file. Rotated ones are next to it, with a time in their names.
     pub(crate) path: PathBuf,
-    /// A file this large is rotated away.
+    /// The size at which a file is rotated.
     pub(crate) max_size_bytes: u64,
-    /// A file this old is rotated away.
+    /// The age at which a file is rotated.
     pub(crate) max_age: Duration,
-    /// Files that were rotated away longer ago are deleted.
+    /// The time after which rotated files are deleted.
     pub(crate) keep: Duration,
-    /// What all files may take together, if that is bounded; the oldest are deleted before.
+    /// The maximum size of all files together; the oldest are deleted to stay below it.
     pub(crate) max_total_bytes: Option<u64>,
-    /// Whether files that were rotated away are compressed.
+    /// Whether rotated files are compressed.
     pub(crate) compresses: bool,
-    /// The key that heads are signed with; made if it is not there.
+    /// The file with the key that signs heads; created if it is missing.
     pub(crate) key: PathBuf,
-    /// Where a copy of the log's head is kept, which whoever can only write to the log does not reach.
+    /// The state directory, which holds a copy of the log's head out of the reach of those who can write only to the log's directory.
     pub(crate) state_dir: PathBuf,
 }

@@ -1,9 +1,10 @@
-//! How a chain goes on that an earlier process, or an earlier failure, left: by what was signed last, and what is in the files.
+//! Continues a chain that an earlier process, or a failed write, left: from the last signed head and the contents of the files.
 //!
-//! Beside a log, and below `state.dir`, lies its head so far, which is written anew when nothing more comes, or every 100 ms. It says
-//! how many lines of which file were signed. A process that was killed may have written more: these lines are taken over, and said to
-//! be unsigned. Behind what this process wrote itself, and behind what one signed as it stopped, there is nothing of ours: such
-//! lines are said to be somebody else's. If signed lines are missing or others, that is said, too.
+//! The head so far is stored next to the log and below `state.dir`. It is rewritten whenever the queue is empty, and every 100 ms
+//! under load, and says how many lines of which file were signed. A process that was killed may have written more: such lines are
+//! kept, and a `recovered` event says that they were not signed. Lines after those that this process wrote, or that a process signed
+//! as it shut down, cannot be ours: an `altered` event says that somebody else wrote them. The same event reports signed lines that
+//! are missing or changed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -20,16 +21,16 @@ use crate::observe::chain::{Chain, Tree};
 use crate::observe::digest::Digest;
 use crate::signing::Key;
 
-/// A chain, and how long its last file is.
+/// The chain after a known line, and the size of its last file up to there.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) chain: Chain,
     pub(super) bytes: u64,
-    /// When it was last written to.
+    /// The time of the latest line.
     pub(super) latest: SystemTime,
-    /// The last line says that the process stopped.
+    /// Whether the last line says that the process shut down.
     pub(super) is_stopped: bool,
-    /// Nothing behind it was written by the process that wrote it.
+    /// Whether the process that wrote these lines wrote nothing after them.
     pub(super) is_all: bool,
 }
 
@@ -64,13 +65,13 @@ impl Known {
         }
     }
 
-    /// The line that says what is signed of a file that goes on.
+    /// Returns the signed head of a file that is still being written.
     pub(super) fn head(&self, key: &Key) -> Vec<u8> {
         self.chain
             .so_far(key, self.latest, self.bytes, self.is_stopped)
     }
 
-    /// What is said if the lines are not those that were signed, or if so many behind them are somebody else's.
+    /// Returns the event for signed lines that are missing or changed or, with `foreign_lines`, for that many appended by somebody else.
     fn altered(&self, foreign_lines: Option<u64>) -> What {
         What::Altered {
             file: self.chain.file,
@@ -81,12 +82,12 @@ impl Known {
     }
 }
 
-/// What is gone on with, and what is to be said about it.
+/// The chain to continue, and the events to write first.
 #[derive(Debug)]
 pub(super) struct Resumed {
     pub(super) known: Known,
     pub(super) events: Vec<What>,
-    /// How often it was found altered; it may be said already.
+    /// The number of alterations found, including those whose events are already written.
     pub(super) altered: u64,
 }
 
@@ -105,7 +106,7 @@ fn is_altered(what: &What) -> bool {
     matches!(what, What::Altered { .. })
 }
 
-/// What was signed before this process, if this key signed it.
+/// Returns the state that the newest head shows, if it was signed with this key.
 fn signed_before(heads: &Heads, key: &Key) -> Option<Known> {
     let line = heads.signed_by(key)?;
     let Event {
@@ -126,7 +127,7 @@ fn signed_before(heads: &Heads, key: &Key) -> Option<Known> {
     })
 }
 
-/// The number of a file of a chain: its first line says it.
+/// Returns the number of a file from its first line; `None` if it is not a file of a chain.
 pub(crate) fn number(path: &Path) -> Option<u64> {
     let mut first = Vec::new();
     let file = File::open(path).ok()?;
@@ -138,17 +139,17 @@ pub(crate) fn number(path: &Path) -> Option<u64> {
     }
 }
 
-/// A log that is to be gone on with.
+/// A log that is to be continued.
 pub(super) struct Log<'a> {
     pub(super) path: &'a Path,
     pub(super) heads: &'a Heads,
     pub(super) key: &'a Key,
-    /// The key was there before this log, as far as is known: there was another.
+    /// Whether the key is older than this log as far as its heads show: then there was another log, which is gone.
     pub(super) begins_again: bool,
 }
 
 impl Log<'_> {
-    /// How to go on with it. `own`: by what this process wrote itself.
+    /// Finds out how to continue the log. `own` is the state that this process left, if it has written to the log.
     ///
     /// # Errors
     ///
@@ -160,13 +161,13 @@ impl Log<'_> {
             return self.within(file, known);
         }
         if fs::metadata(path).is_ok_and(|found| found.len() > 0) {
-            // It is from before there was a chain, or nothing of ours.
+            // The file is of a version without a chain, or not a log at all.
             fs::rename(path, vacant(path))?;
         }
         self.behind(known)
     }
 
-    /// Goes on in a file that is there.
+    /// Continues an existing file.
     fn within(&self, file: u64, known: Option<Known>) -> io::Result<Resumed> {
         if let Some(known) = known.as_ref().filter(|known| known.chain.file == file)
             && let Some(read) = Found::behind(self.path, known, self.key)?
@@ -176,19 +177,20 @@ impl Log<'_> {
         }
         let start = Known::at_the_start_of(file);
         let read = Found::on(self.path, start.clone(), self.key)?;
-        // The process may have ended before it wrote the file's first head.
+        // A process may have ended after it began this file and before it saved the file's first head.
         let is_next = match &known {
             Some(known) => known.chain.file + 1 == file && !known.is_all,
             None => file == 1 && !self.heads.is_there(),
         };
-        let told = match is_next {
-            true => read.told(&start),
-            false => vec![known.unwrap_or(start).altered(None)],
+        let told = if is_next {
+            read.told(&start)
+        } else {
+            vec![known.unwrap_or(start).altered(None)]
         };
         Ok(Resumed::new(read.known, told))
     }
 
-    /// Begins another file; the last, if there was one, has been put aside, and is ended if that was not done.
+    /// Begins a new file. The last one has been rotated; if it does not end in a head yet, one is added.
     fn behind(&self, known: Option<Known>) -> io::Result<Resumed> {
         let has_head = known.is_some();
         let aside = rotated_files(self.path)?.into_iter();
@@ -213,14 +215,14 @@ impl Log<'_> {
         }
     }
 
-    /// Makes sure that a file that was put aside ends in a head.
+    /// Makes sure that a rotated file ends in a head.
     fn end(&self, path: &Path, known: &Known) -> io::Result<Resumed> {
         if is_compressed(&File::open(path)?) {
-            // Not by this program, which lets the next file begin before: nothing can be added to it.
+            // Nothing can be appended to it. It was not compressed by wayleave, which begins the next file first.
             return Ok(Resumed::new(known.next_file(), vec![known.altered(None)]));
         }
         let (mut read, told) = match Found::behind(path, known, self.key)? {
-            // The head that ends it signs what is behind the one that was kept.
+            // Its final head, which is signed with our key, also covers the lines after the saved head.
             Some(read) if read.is_ended => (read, Vec::new()),
             Some(read) => {
                 let told = read.told(known);
@@ -236,7 +238,7 @@ impl Log<'_> {
             return Ok(Resumed::new(read.known.next_file(), told));
         }
         let altered = told.iter().filter(|what| is_altered(what)).count() as u64;
-        // Said in the file itself, before it is signed: it may be shown without the next.
+        // The events go into the file that they are about, because it may be exported without the next one.
         let mut lines = Vec::new();
         for what in told {
             let object = Event::new(what, calendar()).object();
@@ -257,7 +259,7 @@ impl Log<'_> {
     }
 }
 
-/// Whether the known part of a file ends in the line that it is known to end in.
+/// Returns whether the known part of a file still ends in the known last line.
 fn ends_in(file: &mut File, known: &Known) -> io::Result<bool> {
     if known.bytes == 0 {
         return Ok(true);
@@ -279,17 +281,17 @@ fn ends_in(file: &mut File, known: &Known) -> io::Result<bool> {
     }
 }
 
-/// What was found in a file behind what is known.
+/// The lines of a file after a known one.
 struct Found {
     known: Known,
     lines: u64,
     torn: Option<Digest>,
-    /// The last line is the head that ends the file, signed by us.
+    /// Whether the last line is the head that ends the file, signed with our key.
     is_ended: bool,
 }
 
 impl Found {
-    /// Reads what is behind the lines that are known; nothing if the last of these is not where it was.
+    /// Reads the lines after the known ones; `None` if the last known line is no longer at its place.
     fn behind(path: &Path, known: &Known, key: &Key) -> io::Result<Option<Self>> {
         let mut file = File::open(path)?;
         if file.metadata()?.len() < known.bytes || !ends_in(&mut file, known)? {
@@ -298,7 +300,7 @@ impl Found {
         Self::on(path, known.clone(), key).map(Some)
     }
 
-    /// Reads on to the end of the file, and ends a line that is torn.
+    /// Reads from the known state to the end of the file, and terminates a torn last line.
     fn on(path: &Path, known: Known, key: &Key) -> io::Result<Self> {
         let mut file = OpenOptions::new().read(true).append(true).open(path)?;
         file.seek(SeekFrom::Start(known.bytes))?;
@@ -330,17 +332,18 @@ impl Found {
         Ok(read)
     }
 
-    /// What is said of the lines behind those that are `known`.
+    /// Returns the event to write about the lines after the `known` ones.
     fn told(&self, known: &Known) -> Vec<What> {
         if self.lines == 0 {
             return Vec::new();
         }
-        let told = match known.is_all {
-            true => known.altered(Some(self.lines)),
-            false => What::Recovered {
+        let told = if known.is_all {
+            known.altered(Some(self.lines))
+        } else {
+            What::Recovered {
                 unsigned_lines: self.lines,
                 torn_sha256: self.torn,
-            },
+            }
         };
         vec![told]
     }

@@ -1,4 +1,4 @@
-//! What is written stays whole and linked, whatever happens to files and processes.
+//! Tests that the log remains complete and linked whatever happens to files and processes.
 
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn head_path(path: &Path) -> PathBuf {
     path.with_extension("jsonl.head")
 }
 
-/// Where the copy of the head is.
+/// Returns the path of the copy of the head.
 fn copy_path(dir: &Path) -> PathBuf {
     let entries = fs::read_dir(dir).unwrap().flatten();
     let mut heads = entries
@@ -44,7 +44,7 @@ fn names(path: &Path) -> Vec<PathBuf> {
     files(path).into_iter().map(|(name, _)| name).collect()
 }
 
-/// How many decisions are in a file.
+/// Returns the number of decisions in a file.
 fn lines(path: &Path) -> usize {
     let mut text = String::new();
     let file = File::open(path).unwrap();
@@ -166,7 +166,7 @@ fn a_file_that_cannot_be_rotated_grows_on() {
     let elsewhere = dir.path().join("elsewhere");
     push(&mut journal, &decision());
     journal.flush().unwrap();
-    // The file is written to all the same, but there is no such name to rename.
+    // The open file can still be written to, but there is none at this path that could be renamed.
     let path = mem::replace(&mut journal.options.path, elsewhere);
     journal.options.max_size_bytes = 1;
     for _ in 0..3 {
@@ -187,7 +187,7 @@ fn an_earlier_runs_file_is_gone_on_with() {
     assert_eq!(lines(&options(dir.path()).path), 2);
 }
 
-/// What the events of a whole log tell, in order, once all its links and heads have been found right.
+/// Checks all links and heads of a log, and returns its events in order.
 fn checked(path: &Path) -> Vec<What> {
     let mut chain = Chain::new();
     let mut told = Vec::new();
@@ -206,7 +206,7 @@ fn checked(path: &Path) -> Vec<What> {
             if let Some(What::File { file, .. }) = &event {
                 assert_eq!(*file, chain.file, "{shown}");
             }
-            // A torn line is named by the next.
+            // A torn line has no link; the next line contains its digest.
             if before.is_some() {
                 assert_eq!(before, Some(chain.last), "{shown}");
             }
@@ -241,7 +241,7 @@ fn write_one(journal: &mut Journal) {
     journal.flush().unwrap();
 }
 
-/// A log with some rotated files, and none to be written to any more.
+/// Writes a log with some rotated files, and closes it.
 fn written(dir: &Path) -> PathBuf {
     let mut journal = Journal::open(options(dir)).unwrap();
     for _ in 0..5 {
@@ -285,7 +285,7 @@ fn lines_that_nobody_signed_are_said_to_be() {
     before.options.max_size_bytes = 1 << 20;
     write_one(&mut before);
     write_one(&mut before);
-    // As if the process had ended before.
+    // As if the process had been killed before it signed the two lines.
     fs::write(head_path(&path), &head).unwrap();
     fs::write(copy_path(dir.path()), &head).unwrap();
     write_one(&mut Journal::open(options(dir.path())).unwrap());
@@ -358,7 +358,7 @@ fn a_clock_that_was_set_back_is_told_once() {
     let mut journal = Journal::open(options(dir.path())).unwrap();
     journal.options.max_size_bytes = 1 << 20;
     write_one(&mut journal);
-    // As every clock is corrected.
+    // A step as small as this is an ordinary correction.
     journal.known.as_mut().unwrap().latest = calendar() + Duration::from_millis(1_500);
     write_one(&mut journal);
     let later = calendar() + Duration::from_secs(3600);
@@ -388,7 +388,7 @@ fn a_log_from_before_there_was_a_chain_is_put_aside() {
     assert!(search(&path, old.id).is_some());
 }
 
-/// What the files that were rotated away, and the one that is written to, take.
+/// Returns the size of all files together.
 fn total(path: &Path) -> u64 {
     let files = names(path).into_iter();
     files.map(|file| fs::metadata(file).unwrap().len()).sum()
@@ -403,7 +403,7 @@ fn bounded(dir: &Path) -> Journal {
     Journal::open(options).unwrap()
 }
 
-/// The numbers of the files that a log says were deleted.
+/// Returns the numbers of the files whose deletion the log mentions.
 fn deleted(path: &Path) -> Vec<u64> {
     let mut deleted = Vec::new();
     for (_, file) in files(path) {
@@ -418,8 +418,8 @@ fn deleted(path: &Path) -> Vec<u64> {
     deleted
 }
 
-/// The number of the oldest file. Not that of the first name: a file that is rotated in the millisecond of one that was deleted
-/// gets its name.
+/// Returns the lowest file number. It may not be that of the first name: a file that is rotated in the same millisecond as one that
+/// was deleted gets its name.
 fn oldest(path: &Path) -> u64 {
     let numbers = names(path)
         .into_iter()
@@ -433,7 +433,7 @@ fn the_oldest_make_room_and_the_log_says_which() {
     let mut journal = bounded(dir.path());
     for _ in 0..60 {
         write_one(&mut journal);
-        // The last line of a file may go beyond its size.
+        // The last line of a file may exceed its size.
         let total = total(&journal.options.path);
         assert!(total <= 16_000 + 4 * 2000, "{total}");
     }
@@ -478,7 +478,7 @@ fn a_kill_between_saying_and_deleting_hides_nothing() {
     while deleted(&path).is_empty() {
         write_one(&mut journal);
     }
-    // As if it had not come to the deletion.
+    // As if the process had been killed before the deletion.
     let first = path.with_file_name("decisions.20200101T000000.000Z.jsonl");
     let number = deleted(&path)[0];
     let line = Event::new(
@@ -504,7 +504,7 @@ fn compressing(dir: &Path) -> Journal {
     Journal::open(options).unwrap()
 }
 
-/// Waits for the thread that compresses, if there is one.
+/// Waits for the compressing thread, if there is one.
 fn finish(journal: &mut Journal) {
     mem::take(&mut journal.compressing).join();
 }
@@ -543,11 +543,11 @@ fn a_kill_while_compressing_loses_nothing_and_doubles_nothing() {
     let path = written(dir.path());
     let plain: Vec<_> = rotated_files(&path).unwrap();
     let whole = fs::read(&plain[0]).unwrap();
-    // Killed in the midst of it, before the file got its name.
+    // Killed while compressing, before the file was renamed.
     let part = compress::part_of(&plain[0]);
     fs::write(&part, [0x1f, 0x8b, 8]).unwrap();
     assert_eq!(rotated_files(&path).unwrap(), plain);
-    // Killed before the file was deleted.
+    // Killed before the original was deleted.
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&whole).unwrap();
     fs::write(compressed_name(&plain[1]), gzip.finish().unwrap()).unwrap();
@@ -635,7 +635,7 @@ fn a_head_that_somebody_else_signed_is_none() {
     written(dir.path());
     assert_eq!(checked(&path), []);
     assert!(resume::number(&path).is_some_and(|number| number <= last + 5));
-    // Nor does it end a file.
+    // A final head of another key does not end a file, either.
     let aside = vacant(&path);
     fs::rename(&path, &aside).unwrap();
     let end = newer.chain.end(&other, calendar());
@@ -676,7 +676,7 @@ fn the_oldest_are_the_first_to_go_whatever_their_names() {
     while names(&path).len() < 3 {
         write_one(&mut journal);
     }
-    // As if the clock had been wrong.
+    // As if the clock had been wrong when it was rotated.
     let late = path.with_file_name("decisions.20990101T000000.000Z.jsonl");
     fs::rename(&names(&path)[0], &late).unwrap();
     assert_eq!(resume::number(&late), Some(1));
