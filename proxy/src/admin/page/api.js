@@ -1,8 +1,8 @@
-// What the page asks the proxy, and how it listens.
+// Requests to the proxy's API, and its stream of events.
 
 const KEY = "wayleave-token";
 
-/** The proxy's own words for why something cannot be had. */
+/** An error of the API, with the proxy's own message. */
 export class Refusal extends Error {
   constructor(status, answer) {
     super(answer?.error ?? `the proxy answered with ${status}`);
@@ -11,23 +11,23 @@ export class Refusal extends Error {
   }
 }
 
-let asking = null;
+let tokenPrompt = null;
 
-/** Asks for the token, once however many calls want it; says so if the one given was wrong. */
-function wantToken(wasWrong) {
-  asking ??= new Promise((resolve) => {
+/** Asks for the token in one dialog, however many requests wait for it. Says so if the last one was wrong. */
+function askForToken(wasWrong) {
+  tokenPrompt ??= new Promise((resolve) => {
     const dialog = document.getElementById("token");
     dialog.querySelector("[role=alert]").textContent = wasWrong ? "This is not the token: its SHA-256 is not admin.token_sha256." : "";
     const input = dialog.querySelector("input");
     input.value = "";
     dialog.addEventListener("close", () => {
-      asking = null;
+      tokenPrompt = null;
       if (input.value) sessionStorage.setItem(KEY, input.value.trim());
       resolve(Boolean(input.value));
     }, { once: true });
     dialog.showModal();
   });
-  return asking;
+  return tokenPrompt;
 }
 
 async function send(method, path, signal) {
@@ -42,9 +42,9 @@ async function send(method, path, signal) {
       throw new Refusal(0, { error: "The proxy does not answer." });
     }
     if (response.status !== 401) return response;
-    // Another call may have been given the token meanwhile.
+    // The user may have entered the token for another request in the meantime.
     if (sessionStorage.getItem(KEY) !== token) continue;
-    if (!(await wantToken(Boolean(token)))) throw new Refusal(401, { error: "The proxy answers nothing without its token." });
+    if (!(await askForToken(Boolean(token)))) throw new Refusal(401, { error: "The proxy answers nothing without its token." });
   }
 }
 
@@ -61,7 +61,7 @@ async function call(method, path) {
   return answer;
 }
 
-/** Has the browser keep an answer as a file: a link alone could not show a token. */
+/** Saves a response as a file. A plain link could not send the token. */
 export async function download(path, name) {
   const response = await send("GET", path);
   if (!response.ok) throw new Refusal(response.status, await response.json().catch(() => null));
@@ -76,21 +76,21 @@ export const get = (path) => call("GET", path);
 export const post = (path) => call("POST", path);
 export const remove = (path) => call("DELETE", path);
 
-/** A query string of what is neither empty nor absent. */
+/** Returns a query string of the parameters that are neither empty nor absent. */
 export function query(parameters) {
   const given = Object.entries(parameters).filter(([, value]) => value !== undefined && value !== null && value !== "");
   return given.length ? `?${new URLSearchParams(given)}` : "";
 }
 
-/** Server-sent events: EventSource cannot show a token. Comes back after a break until it is closed. */
-export function listen(path, heard, state) {
+/** Receives server-sent events, and connects again after a failure until it is closed. EventSource cannot send a token. */
+export function listen(path, onEvent, onConnection) {
   const stop = new AbortController();
   (async () => {
     for (let pause = 500; !stop.signal.aborted; pause = Math.min(pause * 2, 10_000)) {
       try {
         const response = await send("GET", path, stop.signal);
         if (!response.ok) throw new Refusal(response.status);
-        state(true);
+        onConnection(true);
         pause = 500;
         const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
         let rest = "";
@@ -99,24 +99,24 @@ export function listen(path, heard, state) {
           if (done) break;
           const events = (rest + value).split("\n\n");
           rest = events.pop();
-          for (const text of events) event(text, heard);
+          for (const text of events) event(text, onEvent);
         }
       } catch (error) {
         if (stop.signal.aborted) return;
       }
-      state(false);
+      onConnection(false);
       await new Promise((resolve) => setTimeout(resolve, pause));
     }
   })();
   return () => stop.abort();
 }
 
-function event(text, heard) {
+function event(text, onEvent) {
   let name = null;
   let data = "";
   for (const line of text.split("\n")) {
     if (line.startsWith("event: ")) name = line.slice(7);
     else if (line.startsWith("data: ")) data += line.slice(6);
   }
-  if (name) heard(name, JSON.parse(data));
+  if (name) onEvent(name, JSON.parse(data));
 }

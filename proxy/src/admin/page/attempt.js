@@ -1,4 +1,4 @@
-// Try a URL: what would be decided, and how each dialect reads it.
+// Try a URL: shows what the proxy would decide, and the verdict of each dialect.
 
 import { get, query } from "./api.js";
 import { attempt, badge, crawlerInWords, facts, h, panel } from "./dom.js";

@@ -1,4 +1,4 @@
-// Requests over time, stacked, drawn by uPlot.
+// A stacked chart of requests over time, drawn by uPlot.
 
 import { clockTime } from "./dom.js";
 
@@ -6,14 +6,14 @@ const perSecond = (value) => `${Math.round(value * 10) / 10}/s`;
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /**
- * Draws `layers` ({label, colour, values}) upon each other over `times` (seconds since 1970), of which the last `seconds` show.
- * `marks` ({at, label}) are instants worth a line, such as a reload; `zoomed` hears of the times that somebody drags over.
- * Returns the chart, which `destroy` ends; `pointer` says where the pointer is, for the chart that comes in its place.
+  * Draws `layers` ({label, colour, values}) stacked over `times` (seconds since 1970), of which the last `seconds` are visible.
+  * `marks` ({at, label}) are instants that get a line, such as a reload; `zoomed` is called with a range that the user selects.
+  * Returns `destroy`, and `pointer`, the position of the pointer, which the chart that replaces this one starts with.
  */
 export function draw(into, times, layers, { seconds, range, pointer, marks, zoomed }) {
   const sums = times.map(() => 0);
   const stacked = layers.map((layer) => layer.values.map((value, at) => (sums[at] += value)));
-  // The highest is drawn first, so that the lower ones stand before it.
+  // The highest layer is drawn first, so that the lower ones cover it.
   const series = layers.map((layer, index) => ({
     label: layer.label,
     stroke: colour(layer.colour),
@@ -42,9 +42,9 @@ export function draw(into, times, layers, { seconds, range, pointer, marks, zoom
       { ...axis, size: 62, space: 40, label: "requests / s", labelSize: 16, labelFont: axis.font, labelGap: 0 },
     ],
     hooks: {
-      // A pointer that rests moves into no new chart by itself.
+      // A new chart learns the position of the pointer only when it moves.
       ready: [(chart) => pointer && chart.setCursor(pointer)],
-      setCursor: [(chart) => tell(chart, times, layers)],
+      setCursor: [(chart) => showValues(chart, times, layers)],
       setSelect: [(chart) => {
         const { left, width } = chart.select;
         if (width > 4) zoomed([chart.posToVal(left, "x"), chart.posToVal(left + width, "x")]);
@@ -59,7 +59,7 @@ export function draw(into, times, layers, { seconds, range, pointer, marks, zoom
   return { destroy: () => (sized.disconnect(), chart.destroy()), pointer: place };
 }
 
-/** A line for each mark that is within what shows. */
+/** Draws a line for each visible mark. */
 function mark(chart, marks) {
   const { ctx, bbox } = chart;
   const { min, max } = chart.scales.x;
@@ -80,8 +80,8 @@ function mark(chart, marks) {
   ctx.restore();
 }
 
-/** What stands under the pointer, said in the legend. */
-function tell(chart, times, layers) {
+/** Shows the values under the pointer in the legend. */
+function showValues(chart, times, layers) {
   const at = chart.cursor.idx;
   const legend = chart.root.closest("figure")?.querySelectorAll("[data-value]") ?? [];
   const total = chart.root.closest("figure")?.querySelector("[data-total]");

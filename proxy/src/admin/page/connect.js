@@ -1,4 +1,4 @@
-// Connect a crawler: what its machine needs, for each client, with this proxy's address put in.
+// Connect a crawler: the settings that its machine needs, for each client, with the address of this proxy.
 
 import { get, query } from "./api.js";
 import { attempt, badge, copyButton, facts, h, newest, panel } from "./dom.js";
@@ -6,7 +6,7 @@ import { attempt, badge, copyButton, facts, h, newest, panel } from "./dom.js";
 const TRIED = "https://www.example.com/";
 
 export function connect(parameters) {
-  // The client alone may come with a link: an address or a path that somebody else wrote would be pasted as if it were ours.
+  // A link may choose the client, but not the address or the path: users would paste what an attacker put into the link.
   const chosen = { client: parameters.get("client") ?? "curl", proxy: "", ca: "ca.pem" };
   const [about, tabs] = [h("div", {}), h("div", { role: "tablist", "aria-label": "Client", class: "tabs" })];
   const lines = h("pre", { class: "snippet", tabindex: "0", "aria-label": "What to do" });

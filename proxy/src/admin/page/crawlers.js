@@ -1,4 +1,4 @@
-// Crawlers: who comes, how each is treated, and what became of its requests since the start.
+// Crawlers: each crawler with its settings, and the outcomes of its requests since the start.
 
 import { get, query } from "./api.js";
 import { attempt, badge, count, h, newest, share, table, time } from "./dom.js";

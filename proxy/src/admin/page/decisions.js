@@ -1,16 +1,16 @@
-// Decisions: as they are made, and one of them explained.
+// Decisions: a live list, and the explanation of a single one.
 
 import { download, get, query } from "./api.js";
-import { attempt, badge, complain, copyButton, count, crawlerInWords, digest, facts, h, newest, panel, time } from "./dom.js";
+import { attempt, badge, showError, copyButton, count, crawlerInWords, digest, facts, h, newest, panel, time } from "./dom.js";
 import { REASONS, brief, meaning, reasonLink } from "./reasons.js";
 import { fetchFacts, listing } from "./robots.js";
 
 const SHOWN = 100;
-/** A longer URL is shown without its middle. */
-const LONGEST = 160;
+/** The length from which a URL is shown without its middle. */
+const MAX_URL_LENGTH = 160;
 const OUTCOMES = ["refused", "forwarded", "observed", "failed", "tunnelled"];
 
-/** The list as it was left, filters included. */
+/** The URL of the list when it was last shown, including its filters. */
 let left = "#/decisions";
 
 export function decisions(live, parameters) {
@@ -21,18 +21,18 @@ export function decisions(live, parameters) {
   const pause = h("button", { type: "button", "aria-pressed": "false", click: () => hold(pause.getAttribute("aria-pressed") !== "true") }, "Pause");
   const fresh = h("button", { type: "button", class: "new", hidden: true, click: () => release() });
   let waiting = [];
-  let [isHeld, skipped, isCut] = [false, 0, false];
+  let [isPaused, skipped, isCut] = [false, 0, false];
   const isPast = () => Boolean(wanted.since || wanted.until);
-  /** Nothing moves under a pointer, or above what somebody scrolled to. */
+  /** Whether somebody is reading the list: then rows must not move. */
   const isRead = () => list.matches(":hover") || list.contains(document.activeElement) || scrollY > list.offsetTop;
 
   const means = h("p", { class: "note" });
-  const tell = () => {
+  const showNotes = () => {
     means.textContent = wanted.reason && `${wanted.reason}: ${meaning(wanted.reason, wanted.outcome)}`;
     const parts = [];
     fresh.hidden = !waiting.length;
     fresh.textContent = `Show ${count(waiting.length)} new`;
-    if (isHeld) parts.push(`paused; ${count(waiting.length)} new`);
+    if (isPaused) parts.push(`paused; ${count(waiting.length)} new`);
     if (skipped) parts.push(`${count(skipped)} more came than the list can show; filter or pause`);
     if (isCut) parts.push(`the newest ${count(SHOWN)} of more`);
     empty.hidden = body.childElementCount > 0;
@@ -45,13 +45,13 @@ export function decisions(live, parameters) {
   const add = (found) => {
     body.prepend(...found.map(row).reverse());
     while (body.childElementCount > SHOWN) body.lastChild.remove();
-    tell();
+    showNotes();
   };
   const hold = (held) => {
-    isHeld = held;
+    isPaused = held;
     pause.setAttribute("aria-pressed", String(held));
     pause.textContent = held ? "Resume" : "Pause";
-    if (held) tell();
+    if (held) showNotes();
     else release();
   };
   const release = () => {
@@ -60,7 +60,7 @@ export function decisions(live, parameters) {
     add(found);
   };
   const latest = newest();
-  /** Whether the list is there, and what was heard before it was. */
+  /** Whether the list has loaded, and the decisions that arrived before that. */
   let [isLoaded, early] = [false, []];
   const recent = () => get(`/v1/decisions${query({ ...wanted, limit: SHOWN })}`);
   const fill = () => attempt(() => latest(recent(), ({ decisions: found, is_cut: cut }) => {
@@ -74,7 +74,8 @@ export function decisions(live, parameters) {
     live.follow(isPast() ? null : wanted);
     if (isPast() || live.isConnected) fill();
   };
-  // The list is asked for once the stream is heard, so that nothing falls between; what comes twice is shown once.
+  // The list is requested after the stream has started, so that no decision is missed between them. Decisions that arrive twice
+  // are shown once.
   live.onConnection = (isLive) => {
     if (isPast()) return;
     if (!isLoaded) fill();
@@ -86,13 +87,13 @@ export function decisions(live, parameters) {
       return;
     }
     if (document.getElementById(`d-${decision.id}`) || waiting.some(({ id }) => id === decision.id)) return;
-    if (isHeld || waiting.length || isRead()) waiting = [...waiting, decision].slice(-SHOWN);
+    if (isPaused || waiting.length || isRead()) waiting = [...waiting, decision].slice(-SHOWN);
     else add([decision]);
-    tell();
+    showNotes();
   };
   live.onSkipped = (number) => {
     skipped += number;
-    tell();
+    showNotes();
   };
 
   left = `#/decisions${query(wanted)}`;
@@ -119,7 +120,7 @@ export function decisions(live, parameters) {
     },
   }, h("option", { value: "" }, "all"), options.map((value) => h("option", { value, selected: wanted[name] === value }, value))));
 
-  /** A time here, as the proxy reads it. */
+  /** A field for a local time, which is sent as UTC. */
   const moment = (name, label) => h("label", {}, label, h("input", {
     name, type: "datetime-local", step: "1", value: wanted[name] && local(wanted[name]),
     change: ({ target }) => {
@@ -135,7 +136,7 @@ export function decisions(live, parameters) {
     crawlers.querySelector("select").append(...names.map((value) => h("option", { value, selected: wanted.crawler === value }, value)));
   });
   load();
-  const whenLeft = () => waiting.length && !isHeld && !isRead() && release();
+  const whenLeft = () => waiting.length && !isPaused && !isRead() && release();
   const heads = ["Time", "Outcome", "Crawler", "Request", "Why"].map((name) => h("th", { scope: "col" }, name));
   const list = h("div", { class: "panel flush", mouseleave: whenLeft },
     h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Recent decisions" },
@@ -148,17 +149,17 @@ export function decisions(live, parameters) {
       field("q", "Search"), select("outcome", "Outcome", OUTCOMES), select("reason", "Reason", REASONS), crawlers, field("host", "Host"),
       h("span", { class: "span" }, moment("since", "From"), moment("until", "Until")), h("span", { class: "span" }, pause, save("csv"), save("json"))),
     means, note, fresh, list);
-  tell();
+  showNotes();
   return { view, end: () => (clearTimeout(typing), live.follow(null), (live.onDecision = live.onSkipped = live.onConnection = null)) };
 }
 
-/** A time as a field for local times has it. */
+/** Formats a time for a `datetime-local` field. */
 function local(text) {
   const at = new Date(text);
   return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }
 
-/** What decided, in words. A request that robots.txt allows may still be refused, or fail: then not its line, but what came after. */
+/** Describes what decided. A request that robots.txt allows may still be refused, or fail: then its line is not the reason. */
 function why(decision) {
   const { reason, policy } = decision;
   if (policy && reason.startsWith("policy-")) return `[[rule]] ${policy.number}${policy.reason ? `: ${policy.reason}` : ""}`;
@@ -166,8 +167,8 @@ function why(decision) {
   return (decision.outcome === "forwarded" ? null : decision.details) ?? brief(reason, decision.outcome);
 }
 
-/** A long URL with its middle left out: its host and its end say most. */
-const middle = (url) => (url.length > LONGEST ? `${url.slice(0, LONGEST - 40)} … ${url.slice(-37)}` : url);
+/** Shortens a long URL in its middle, because its host and its end say most. */
+const middle = (url) => (url.length > MAX_URL_LENGTH ? `${url.slice(0, MAX_URL_LENGTH - 40)} … ${url.slice(-37)}` : url);
 
 function row(decision) {
   return h("tr", { id: `d-${decision.id}` },
@@ -178,7 +179,7 @@ function row(decision) {
     h("td", { class: "why" }, why(decision) !== decision.reason && h("span", { class: "clamp" }, why(decision)), reasonLink(decision.reason, `#/decisions${query({ reason: decision.reason })}`, decision.outcome)));
 }
 
-/** One decision: what was asked, what was decided, and the text it rests on. */
+/** The view of one decision: the request, the decision, and the text that it is based on. */
 export function decision(id) {
   const inside = h("div", { class: "explained" }, h("p", { class: "empty" }, "Loading …"));
   const view = h("div", { class: "view" }, h("p", { class: "back" }, h("a", { href: left }, "← Decisions")), h("h1", {}, "Decision"), inside);
@@ -192,7 +193,7 @@ export function decision(id) {
     }
     inside.replaceChildren(await explained(found));
   });
-  return { view, end: () => complain(null) };
+  return { view, end: () => showError(null) };
 }
 
 async function explained(found) {
@@ -223,7 +224,7 @@ async function explained(found) {
   ]), h("p", { class: "actions" }, h("a", { class: "button", href: `#/try${asked}` }, "Try this URL"),
     found.origin && h("a", { class: "button", href: `#/origins/${encodeURIComponent(found.origin)}` }, "Show the origin")));
   if (!found.verdict) return h("div", { class: "pair" }, what, panel("Robots.txt", h("p", { class: "empty" }, "This request was decided without robots.txt.")));
-  return h("div", { class: "pair" }, what, await rests(found));
+  return h("div", { class: "pair" }, what, await robotsPanel(found));
 }
 
 function sentence(found) {
@@ -231,7 +232,7 @@ function sentence(found) {
   return { refused: `Refused with ${found.status}: ${by}`, forwarded: `Forwarded, answered with ${found.status}: ${by}`, observed: `Forwarded, though it would have been refused: ${by}` }[found.outcome] ?? `${found.outcome}: ${found.details ?? by}`;
 }
 
-/** Why there is no text to show of the robots.txt that the decision rests on. */
+/** Explains why the text of the robots.txt cannot be shown. */
 function withoutText(found, said, origin) {
   if (said) return "What the origin served then is no longer kept.";
   if (found.reason === "unavailable") return "The origin answered that it has no robots.txt.";
@@ -239,8 +240,8 @@ function withoutText(found, said, origin) {
   return "No robots.txt could be had that says anything about this request.";
 }
 
-/** The robots.txt that the decision rests on. */
-async function rests(found) {
+/** The panel with the robots.txt that the decision is based on. */
+async function robotsPanel(found) {
   const [grounds, origin] = await Promise.all([
     get(`/v1/decisions/${found.id}/robots`),
     get(`/v1/robots/${encodeURIComponent(found.origin)}`).catch(() => null),

@@ -1,10 +1,10 @@
-// What changed between two texts, line by line.
+// The difference between two texts, line by line.
 
 import { h } from "./dom.js";
 
-/** Two texts whose middles differ by more are shown one after the other: comparing them would take the browser too long. */
+/** The size of the largest comparison. Texts that need a larger one are shown one after the other. */
 const MOST_CELLS = 4_000_000;
-/** Lines around a change that are shown, too. */
+/** The number of unchanged lines to show around a change. */
 const AROUND = 3;
 
 const linesOf = (text) => {
@@ -13,7 +13,7 @@ const linesOf = (text) => {
   return lines;
 };
 
-/** Each line of both texts with "+", "-" or " ": as few changes as there can be. */
+/** Returns each line of both texts with "+", "-" or " ", with as few changes as possible. */
 function compare(before, after) {
   let [start, end] = [0, 0];
   while (start < before.length && start < after.length && before[start] === after[start]) start += 1;
@@ -25,7 +25,7 @@ function compare(before, after) {
 
 function middle(old, young) {
   if (old.length * young.length > MOST_CELLS) return [...old.map((text) => ["-", text]), ...young.map((text) => ["+", text])];
-  // The longest common subsequence of what is left, from the end.
+  // The table of longest common subsequences, filled from the end.
   const width = young.length + 1;
   const longest = new Uint32Array((old.length + 1) * width);
   for (let i = old.length - 1; i >= 0; i -= 1) {
@@ -50,7 +50,7 @@ function middle(old, young) {
   return changes;
 }
 
-/** What changed from one text to the next, with some lines around. */
+/** Shows what changed from one text to the next, with some lines around each change. */
 export function difference(before, after) {
   const all = compare(linesOf(before), linesOf(after));
   const isNear = all.map((_, at) => all.slice(Math.max(0, at - AROUND), at + AROUND + 1).some(([sign]) => sign !== " "));

@@ -1,9 +1,9 @@
-// Elements, and how values are written. Text is only ever set as text, and what it is made of is seen.
+// Elements and the formats of values. Text is only ever inserted as text, never as HTML, with control characters escaped.
 
-/** What strangers wrote, without what a browser would obey: characters of control and of format are spelled out. */
+/** Escapes control and format characters in untrusted text, such as those that reverse its direction. */
 const harmless = (text) => text.replace(/(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 
-/** An element; attributes that are null or false are left out, functions become listeners. */
+/** Creates an element. Attributes that are null or false are left out; functions become listeners. */
 export function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -34,7 +34,7 @@ export function bytes(number) {
 const two = (number) => String(number).padStart(2, "0");
 export const clockTime = (date) => `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 
-/** An instant: its time of day, or its date if it is another day; how far away; all of it on hover. */
+/** Shows an instant: the time of day, with the date unless it is today; with `relative`, the distance from now. */
 export function time(text, relative = false) {
   if (!text) return "–";
   const date = new Date(text);
@@ -44,7 +44,7 @@ export function time(text, relative = false) {
   return h("time", { datetime: text, title: text }, relative ? `${shown} (${away(date)})` : shown);
 }
 
-/** A day, and how far away it is. */
+/** Shows a day, and its distance from now. */
 export const day = (text) => [h("time", { datetime: text }, text.slice(0, 10)), h("br"), h("small", {}, away(new Date(text)))];
 
 export function away(date) {
@@ -55,21 +55,21 @@ export function away(date) {
   return seconds <= 0 ? `${number} ${unit} ago` : `in ${number} ${unit}`;
 }
 
-/** Pairs of a name and a value; pairs without a value are left out. */
+/** A list of names and values; pairs without a value are left out. */
 export function facts(pairs) {
   const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
   return h("dl", { class: "facts" }, known.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
-/** Who asked, and what that name stands for if the configuration does not have it. */
+/** The crawler's name, with an explanation if no [[crawler]] has it. */
 export const crawlerInWords = ({ crawler, identity }) => (identity === "asserted" ? `${crawler}: matches no [[crawler]], judged by its User-Agent` : crawler);
 
-/** A SHA-256, broken in its middle where it needs two lines. */
+/** A SHA-256 that may break in its middle. */
 export const digest = (hex) => h("code", {}, hex.slice(0, 32), h("wbr"), hex.slice(32));
 
 export const badge = (word) => h("span", { class: `badge ${word}` }, word);
 
-/** Of several answers that are under way the newest question's wins: what an older one brings is dropped. */
+/** Uses only the answer to the newest request: those to older ones, which may arrive later, are dropped. */
 export function newest() {
   let turn = 0;
   return async (answer, use) => {
@@ -79,42 +79,42 @@ export function newest() {
   };
 }
 
-/** A button that copies what `text` says when it is pressed. */
+/** A button that copies the result of `text`. */
 export function copyButton(text) {
   const button = h("button", { type: "button", click: async () => {
     try {
       await navigator.clipboard.writeText(text());
       button.textContent = "Copied";
     } catch {
-      // A page that did not come over TLS may not write there.
+      // Browsers forbid access to the clipboard for pages without TLS.
       button.textContent = "Select the text and copy it";
     }
   } }, "Copy");
   return button;
 }
 
-/** A table with a caption for those who do not see it; `empty` stands for no rows. */
+/** A table with a caption for screen readers; `empty` is shown if there are no rows. */
 export function table(caption, heads, rows, empty, kindOfTable = null) {
   if (!rows.length) return h("p", { class: "empty" }, empty);
   const kind = (name) => (name === "" ? "wide" : name.startsWith("#") ? "number" : null);
   const head = heads.map((name) => h(name === "" ? "td" : "th", { scope: name === "" ? null : "col", class: kind(name) }, name.replace("#", "")));
-  // Where columns have no room, each cell says its own.
+  // On narrow screens, where rows are stacked, each cell shows the name of its column.
   for (const row of rows) for (const [at, cell] of [...row.children].entries()) cell.dataset.label = heads[at]?.replace("#", "") ?? "";
   return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
     h("table", { class: kindOfTable }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows)));
 }
 
-/** A part of a view with a heading. */
+/** A section of a view with a heading. */
 export function panel(title, ...children) {
   const id = `p-${title.toLowerCase().replace(/[^a-z]+/g, "-")}`;
   return h("section", { class: "panel", "aria-labelledby": id }, h("h2", { id }, title), children);
 }
 
-let complaints = 0;
+let errors = 0;
 
-/** Shows what went wrong. */
-export function complain(message) {
-  if (message) complaints += 1;
+/** Shows an error, or hides it if there is no message. */
+export function showError(message) {
+  if (message) errors += 1;
   const alert = document.getElementById("alert");
   alert.hidden = !message;
   alert.querySelector("span").textContent = harmless(message ?? "");
@@ -129,16 +129,16 @@ function busy(change) {
   else main.removeAttribute("aria-busy");
 }
 
-/** Does something, and shows why it fails. Once it succeeds, what failed before it began is not shown any more. */
+/** Runs `work` and shows its error. If it succeeds, an error from before it began is hidden. */
 export async function attempt(work) {
   busy(1);
-  const before = complaints;
+  const before = errors;
   try {
     const result = await work();
-    if (complaints === before) complain(null);
+    if (errors === before) showError(null);
     return result;
   } catch (error) {
-    complain([error.message, ...(error.mistakes ?? [])].join("\n"));
+    showError([error.message, ...(error.mistakes ?? [])].join("\n"));
     return undefined;
   } finally {
     busy(-1);

@@ -1,4 +1,4 @@
-// Fleet: who shares robots.txt files and delays with this proxy, as `wayleave fleet status` shows it.
+// Fleet: the nodes that share robots.txt files and delays with this proxy, as in `wayleave fleet status`.
 
 import { get } from "./api.js";
 import { attempt, badge, bytes, count, facts, h, newest, panel, table } from "./dom.js";
@@ -7,9 +7,9 @@ const REFRESH = 5_000;
 const STATES = {
   alone: "This proxy is alone: store.kind is \"embedded\". Several proxies can share robots.txt files and delays through Redis or Valkey (docs/fleet.md).",
   up: "The engine answers: robots.txt files and delays are shared.",
-  lost: "The engine does not answer: this proxy goes on by itself.",
-  "beats-failing": "The engine answers, but not to this proxy's beats: other nodes may take it for gone.",
-  "clock-off": "This machine's clock is too far from the engine's: nothing is gone by that other nodes wrote (store.key_file).",
+  lost: "The engine does not answer: this proxy works on its own.",
+  "beats-failing": "The engine answers, but not to this proxy's beats: other nodes may consider it gone.",
+  "clock-off": "This machine's clock differs too much from the engine's: entries of other nodes are ignored (store.key_file).",
 };
 
 export function fleet() {
@@ -31,7 +31,7 @@ function parts(found) {
     ["Engine", engine && `${engine.name}, ${bytes(engine.memory)}, ${engine.maxmemory_policy}`],
     ["Without the engine", state === "alone" ? null : { refuse: "origins with a delay are refused", home: "origins with a delay are asked by one node each" }[found.on_loss] ?? found.on_loss],
     ["Turns held", state === "alone" ? null : count(found.turns)],
-    ["Not told yet", state === "alone" ? null : count(found.unsettled)],
+    ["Not sent yet", state === "alone" ? null : count(found.unsettled)],
   ]));
   if (state === "alone") return [status];
   const rows = found.members.map((member) => h("tr", {},

@@ -1,4 +1,4 @@
-// Origins: what is known of their robots.txt files, and what can be done about it.
+// Origins: shows, refreshes and forgets their robots.txt files.
 
 import { get, post, query, remove } from "./api.js";
 import { attempt, badge, h, newest, panel, table, time } from "./dom.js";
@@ -8,7 +8,7 @@ import { fetchFacts, listing } from "./robots.js";
 const STATES = ["fresh", "stale", "unavailable", "unreachable"];
 const path = (origin) => `/v1/robots/${encodeURIComponent(origin)}`;
 
-/** Asks before something is lost. */
+/** Asks for confirmation before something is lost. */
 function confirmed(title, text) {
   const dialog = document.getElementById("confirm");
   dialog.querySelector("h2").textContent = title;
@@ -35,7 +35,7 @@ async function forget(origin) {
   return (await attempt(async () => (await remove(path(origin)), true))) ?? false;
 }
 
-/** The list as it was left, filters included. */
+/** The URL of the list when it was last shown, including its filters. */
 let left = "#/origins";
 
 export function origins(parameters) {
@@ -82,7 +82,7 @@ export function origins(parameters) {
       loading -= 1;
     }
   });
-  /** What was done may be newer than an answer that is under way. */
+  /** Reports an action. A response that is still loading may be older than it, so the list is requested again. */
   const done = (text) => {
     said.textContent = text;
     if (loading) load();

@@ -1,4 +1,4 @@
-// Overview: what goes through, what is refused, for whom and why.
+// Overview: the number of requests that are forwarded and refused, by crawler and by reason.
 
 import { get, query } from "./api.js";
 import { attempt, bytes, clockTime, count, day, h, newest, panel, rate, share, table } from "./dom.js";
@@ -8,11 +8,11 @@ import { meaning, reasonLink } from "./reasons.js";
 const OUTCOMES = [["forwarded", "--forwarded"], ["observed", "--observed"], ["refused", "--refused"], ["failed", "--failed"]];
 const SHADES = ["--shade-1", "--shade-2", "--shade-3", "--shade-4", "--shade-5", "--shade-6"];
 const REFRESH = 15_000;
-/** Rows of a table; what comes after them is summed up in one. */
+/** The most rows of a table; the others are added up in one row. */
 const SHOWN = 12;
 const EXCEPTIONS = 20;
 
-/** What the view shows; kept while others are shown, so that it comes back as it was left. */
+/** The choices of the user, which outlive the view. */
 const kept = { minutes: 5, split: "outcome", by: "host", range: null };
 
 export function overview(live) {
@@ -44,7 +44,7 @@ export function overview(live) {
     whole.hidden = !kept.range;
     fill(tiles, points, live.points, status);
     const pointer = chart?.pointer();
-    // What somebody drags over is not drawn anew under the drag.
+    // Redrawing would cancel a selection that the user is dragging.
     if (figure.dataset.drag) return;
     chart?.destroy();
     chart = plot(figure, points, live.step, { pointer, marks, zoomed: zoom });
@@ -94,9 +94,9 @@ export function overview(live) {
 }
 
 const within = (points, minutes) => points.filter((point) => point.at_ms > Date.now() - minutes * 60_000);
-/** The points of the window that everything on the view is about. */
+/** The points in the window that the whole view shows. */
 const chosen = (points) => (kept.range ? points.filter(({ at_ms }) => at_ms / 1000 >= kept.range[0] && at_ms / 1000 <= kept.range[1]) : within(points, kept.minutes));
-/** That window, in words. */
+/** Describes that window. */
 const windowText = () => (kept.range ? kept.range.map((at) => clockTime(new Date(at * 1000))).join(" to ") : `last ${kept.minutes} minutes`);
 const total = (points, takes) => points.reduce((sum, point) => sum + point.counts.reduce((of, one) => of + (takes(one) ? one.requests : 0), 0), 0);
 const isRefused = (one) => one.outcome === "refused";
@@ -175,18 +175,18 @@ function crawlerRanking(points) {
   const rows = names.slice(0, SHOWN).map((name) => row(link(name), numbers(name), bar(numbers(name))));
   const others = names.slice(SHOWN);
   const sum = (sums) => others.reduce((sum, name) => sum + of(sums, name), 0);
-  // Many together have no bar: it would be longer than the column, which is as wide as the longest of one.
+  // The row of all others has no bar: the scale ends at the largest single crawler, and it could exceed that.
   if (others.length) rows.push(row(h("a", { href: "#/crawlers" }, `${count(others.length)} others`), [all, refused, observed].map(sum), null));
   return table("Requests by crawler", ["Crawler", "", "#Requests", "#Refused", "#Would be", "#Share"], rows, `No requests, ${windowText()}.`);
 }
 
-/** Why requests did not get through, or would not have. */
+/** The reasons for which requests failed, were refused, or would have been refused. */
 function reasonRanking(points) {
   const counts = points.flatMap((point) => point.counts);
   const columns = ["refused", "observed", "failed"].map((outcome) => [outcome, sums(counts.filter((one) => one.outcome === outcome), "reason")]);
   const names = [...new Set(columns.flatMap(([, sums]) => [...sums.keys()]))];
   const all = (name) => columns.reduce((sum, [, sums]) => sum + (sums.get(name) ?? 0), 0);
-  /** The outcome, if the reason had but one. */
+  /** The outcome, if the reason had only one. */
   const outcome = (name) => columns.filter(([, sums]) => sums.get(name)).map(([outcome]) => outcome).find((_, at, those) => those.length === 1);
   const rows = names.sort((one, other) => all(other) - all(one)).map((name) => h("tr", {},
     h("th", { scope: "row" }, reasonLink(name, `#/decisions${query({ reason: name })}`, outcome(name)), h("small", { class: "clamp" }, meaning(name, outcome(name)))),
@@ -194,7 +194,7 @@ function reasonRanking(points) {
   return table("Requests by reason", ["Reason", "#Refused", "#Would be", "#Failed"], rows, `Nothing was refused, ${windowText()}.`);
 }
 
-/** What enforcing would refuse, where refusals are only observed. */
+/** The hosts whose requests enforcement would refuse, where refusals are only observed. */
 function wouldBreak(ranked) {
   if (!ranked.length) return [];
   const rows = ranked.map(({ name, count: times }) => h("tr", {},

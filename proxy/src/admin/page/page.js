@@ -1,7 +1,7 @@
-// The page: which view is shown, and the one stream that all of them hear.
+// The page: chooses the view, and owns the one stream of events that all views share.
 
 import { get, listen, query } from "./api.js";
-import { attempt, clockTime, complain } from "./dom.js";
+import { attempt, clockTime, showError } from "./dom.js";
 import { overview } from "./overview.js";
 import { connect as connecting } from "./connect.js";
 import { crawlers } from "./crawlers.js";
@@ -12,20 +12,20 @@ import { trial } from "./attempt.js";
 import { settings } from "./settings.js";
 
 const HALF_AN_HOUR = 30 * 60_000;
-/** Of each quarter of a second so many decisions are shown: nobody reads more. */
-const MOST = 5;
+/** The most decisions to show in a quarter of a second: nobody can read more. */
+const MAX_SHOWN = 5;
 
-/** What is heard, and who wants to know. */
+/** The data from the stream, and the callbacks of the view that is shown. */
 const live = {
   points: [],
   step: 2,
   onPoint: null,
   onDecision: null,
   onSkipped: null,
-  /** Told whether there is a connection, whenever one is made, fails or breaks. */
+  /** Called with whether there is a connection, whenever one is made, fails or breaks. */
   onConnection: null,
   isConnected: false,
-  /** Which decisions to hear; null: none. */
+  /** Sets the filter of the decisions to receive; null: none. */
   follow(wanted) {
     this.wanted = wanted;
     connect();
@@ -36,12 +36,12 @@ const live = {
 let [stop, path] = [null, ""];
 
 function connect() {
-  const wanted = query({ traffic: true, most: live.wanted ? MOST : 0, ...(live.wanted ?? {}) });
+  const wanted = query({ traffic: true, most: live.wanted ? MAX_SHOWN : 0, ...(live.wanted ?? {}) });
   if (stop && path === wanted) return;
   stop?.();
   path = wanted;
   live.isConnected = false;
-  stop = listen(`/v1/decisions/stream${wanted}`, hear, tellHealth);
+  stop = listen(`/v1/decisions/stream${wanted}`, receive, showConnection);
 }
 
 function disconnect() {
@@ -50,7 +50,7 @@ function disconnect() {
   live.isConnected = false;
 }
 
-function hear(name, data) {
+function receive(name, data) {
   if (name === "traffic") {
     live.points = [...live.points, data].filter((point) => point.at_ms > Date.now() - HALF_AN_HOUR);
     live.onPoint?.();
@@ -63,10 +63,10 @@ function hear(name, data) {
 
 let lostAt = null;
 
-function tellHealth(isLive) {
+function showConnection(isLive) {
   const health = document.getElementById("health");
   health.className = isLive ? "live" : "lost";
-  // What is shown is as old as the connection: it must not pass for live.
+  // Without a connection the data is stale, and must not look live.
   if (isLive) lostAt = null;
   else lostAt ??= clockTime(new Date());
   document.body.classList.toggle("lost", !isLive);
@@ -77,9 +77,9 @@ function tellHealth(isLive) {
   live.onConnection?.(isLive);
 }
 
-async function remember() {
-  // Nobody asked for it: it says nothing of what failed before.
-  const traffic = await get("/v1/traffic").catch((error) => complain(error.message));
+async function loadTraffic() {
+  // The user did not start this request, so it must not hide the error of an action.
+  const traffic = await get("/v1/traffic").catch((error) => showError(error.message));
   if (!traffic) return;
   live.step = traffic.step_seconds;
   live.points = traffic.points;
@@ -105,7 +105,7 @@ function route(isFirst) {
   const [name, rest] = place.split("/").map(decodeURIComponent);
   const view = VIEWS[name] ? name : "overview";
   shown?.end();
-  complain(null);
+  showError(null);
   shown = VIEWS[view](rest, new URLSearchParams(search));
   const main = document.getElementById("main");
   main.replaceChildren(shown.view);
@@ -121,15 +121,15 @@ function route(isFirst) {
   }
 }
 
-document.querySelector("#alert button").addEventListener("click", () => complain(null));
+document.querySelector("#alert button").addEventListener("click", () => showError(null));
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   document.getElementById("main").focus();
 });
-// A page that nobody sees asks for nothing.
+// A hidden page sends no requests.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) disconnect();
-  else remember().then(connect);
+  else loadTraffic().then(connect);
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => live.onPoint?.());
 addEventListener("hashchange", () => route(false));
@@ -138,6 +138,6 @@ attempt(async () => {
   const { version } = await get("/v1/status");
   document.getElementById("version").textContent = version;
 });
-await remember();
+await loadTraffic();
 route(true);
 connect();

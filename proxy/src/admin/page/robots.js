@@ -1,18 +1,18 @@
-// A robots.txt, line by line, and what is known of its fetch.
+// A robots.txt line by line, and the facts of its last fetch.
 
 import { bytes, facts, h, time } from "./dom.js";
 
-const MOST = 3000;
+const MAX_LINES = 3000;
 
-/** The lines of a file; those of the group used are tinted, the deciding one is marked. */
+/** Lists the lines of a file. Those of the group used are tinted, and the deciding one is marked. */
 export function listing(body, { line = null, group = [], verdict = "" } = {}) {
   const lines = body.split(/\r\n|\n|\r/);
   if (lines.at(-1) === "") lines.pop();
   if (!lines.length) return h("p", { class: "empty" }, "The file is empty: everything is allowed.");
   const used = new Set(group);
-  // Of a very long file, what is around the deciding line.
-  const first = line && line > MOST ? line - MOST / 2 : 1;
-  const shown = lines.slice(first - 1, first - 1 + MOST);
+  // Of a very long file only the part around the deciding line is shown.
+  const first = line && line > MAX_LINES ? line - MAX_LINES / 2 : 1;
+  const shown = lines.slice(first - 1, first - 1 + MAX_LINES);
   const items = shown.map((text, at) => {
     const number = first + at;
     const decides = number === line;
@@ -28,7 +28,7 @@ export function listing(body, { line = null, group = [], verdict = "" } = {}) {
   return h("div", {}, list, left > 0 && h("p", { class: "note" }, `${left} more lines are not shown.`));
 }
 
-/** What is known of an origin's fetches. */
+/** Lists the facts of an origin's fetches. */
 export function fetchFacts(known) {
   const answer = known.answer;
   const redirects = (answer?.redirects ?? []).map((hop) => h("div", {}, `${hop.status} ${hop.uri}`));

@@ -1,4 +1,4 @@
-// Configuration: what holds, since when, and the organisation's rules.
+// Configuration: the one in use, the last reload, and the organisation's rules.
 
 import { get, post } from "./api.js";
 import { attempt, badge, day, facts, h, panel, table, time } from "./dom.js";
