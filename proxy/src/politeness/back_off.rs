@@ -277,7 +277,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     #[tokio::test(start_paused = true)]
-    async fn a_late_answer_ends_no_rest_that_another_node_was_asked_for() {
+    async fn late_answers_do_not_end_rests_from_other_nodes() {
         let shop = Target::parse("http://shop.test/a").unwrap();
         let asker = (&shop, IpAddr::from([192, 0, 2, 1]));
         let part = Part::of(&shop, asker.1);

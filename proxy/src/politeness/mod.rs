@@ -357,7 +357,7 @@ mod tests {
     const DELAY: Duration = Duration::from_secs(2);
 
     #[tokio::test(start_paused = true)]
-    async fn a_node_that_stood_still_does_not_send_by_the_turn_that_it_had() {
+    async fn a_suspended_node_loses_its_slot() {
         let memory = Memory::new("");
         let joined = async |name| Politeness::over(&memory.joined(name).await);
         let (one, other) = (joined("one").await, joined("other").await);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_too_soon_hears_exactly_when_to_come_again() {
+    async fn a_request_too_soon_gets_the_exact_retry_after() {
         let politeness = Politeness::default();
         let reject = options(CrawlDelay::Reject);
         let first = politeness
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_who_wait_follow_in_order_and_none_too_long() {
+    async fn waiting_requests_keep_order_and_deadline() {
         let politeness = Arc::new(Politeness::default());
         let wait = Options {
             max_wait: Duration::from_secs(7),
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_503_rests_its_page_then_its_client_then_the_origin_on_every_node() {
+    async fn a_503_rests_page_then_client_then_origin_fleet_wide() {
         let memory = Memory::new("");
         let joined = async |name| Politeness::over(&memory.joined(name).await);
         let (one, other) = (joined("one").await, joined("other").await);
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_for_an_origin_waits_for_all_the_rest_it_asks_for() {
+    async fn waiting_includes_rests_that_begin_meanwhile() {
         let politeness = Arc::new(Politeness::default());
         let one = Options {
             max_concurrent_per_origin: 1,
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_are_under_way_than_may_be_of_one_pace() {
+    async fn concurrency_is_limited_per_pace() {
         let politeness = Politeness::default();
         let two = Options {
             max_concurrent_per_origin: 2,

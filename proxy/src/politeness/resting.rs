@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn scope_names_round_trip() {
         let target = Target::parse("https://shop.test:8443/a?b").unwrap();
         let part = Part::of(&target, [192, 0, 2, 1].into());
         for resting in [Resting::Whole, Resting::Part(part)] {

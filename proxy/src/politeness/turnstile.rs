@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn clients_take_turns_however_many_requests_they_have() {
+    async fn clients_take_turns_whatever_their_request_count() {
         let turnstile = Turnstile::new(1);
         let held = turnstile.try_acquire(client(9)).unwrap();
         let (sender, mut served) = tokio::sync::mpsc::unbounded_channel();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_comes_while_another_is_served_comes_before_its_next() {
+    async fn a_new_client_precedes_the_served_clients_next() {
         let turnstile = Turnstile::new(1);
         let held = turnstile.try_acquire(client(1)).unwrap();
         let mut next = Box::pin(turnstile.acquire(client(1)));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gives_up_takes_no_permit_along() {
+    async fn giving_up_leaks_no_permit() {
         let turnstile = Turnstile::new(1);
         let held = turnstile.try_acquire(client(9)).unwrap();
         let mut first = Box::pin(turnstile.acquire(client(1)));

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_one_time_visitors_does_not_push_out_what_is_in_use() {
+    fn one_time_visitors_do_not_evict_entries_in_use() {
         let mut world = World::with_room_for(100);
         for round in 0..5 {
             for n in 0..50 {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_twice_only_pushes_out_nothing_either() {
+    fn two_time_visitors_do_not_evict_entries_in_use() {
         let mut world = World::with_room_for(100);
         for n in (0..50).cycle().take(250) {
             world.visit(n);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_soon_stays_and_what_left_long_ago_is_new() {
+    fn entries_that_return_soon_enter_the_main_queue() {
         let mut world = World::with_room_for(100);
         for n in 0..1000 {
             world.visit(n);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_again_and_again_takes_no_more_room_each_time() {
+    fn repeatedly_forgotten_entries_do_not_pile_up_places() {
         let mut world = World::with_room_for(100);
         for _ in 0..10 * SPARE_PLACES {
             assert!(!world.visit(1));
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_goes_when_nothing_fits() {
+    fn everything_is_evicted_when_nothing_fits() {
         let mut world = World::with_room_for(0);
         for n in 0..10 {
             assert!(!world.visit(n));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_decisions_add_to_a_file_counts() {
+    fn memory_added_by_decisions_is_counted() {
         let (published, resource) = (Published::new(), resource(0));
         let rules = snapshot_of_rules(&resource, 1_000);
         assert!(published.publish(&resource, &rules));

@@ -19,7 +19,7 @@ pub(crate) struct Shares {
     pub(crate) entries: usize,
     /// The limit of files being fetched: [`FetchConfig::memory`](super::FetchConfig::memory).
     pub(crate) fetches: usize,
-    /// Each of the store's three shares: [`StoreConfig::memory`](super::StoreConfig::memory).
+    /// Each of the store's three shares: [`RobotsStoreConfig::memory`](super::RobotsStoreConfig::memory).
     pub(crate) store: usize,
 }
 
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shares_leave_a_part_of_the_whole_for_gaps() {
+    fn shares_leave_three_sixteenths_for_gaps() {
         for memory in [64 << 20, 100_000_007, 256 << 20, usize::MAX] {
             let Shares {
                 entries,
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_whole_leaves_entries_and_store_enough() {
+    fn a_small_memory_leaves_entries_and_store_enough() {
         let shares = Shares {
             entries: (1 << 20) / 16 * 8,
             fetches: (1 << 20) / 16 * 2,

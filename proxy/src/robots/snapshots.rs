@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_withdrawn_is_let_go_of_at_once() {
+    fn removed_snapshots_are_freed_at_once() {
         let published = Published::new();
         for n in 0..100 {
             let resource = resource(&format!("https://host{n}.test"));
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fleets_version_never_falls() {
+    fn fleet_versions_never_decrease() {
         let (published, resource) = (Published::new(), resource("https://shop.test"));
         published.publish(&resource, &snapshot(&resource));
         for (version, expected) in [(5, 5), (3, 5), (0, 5), (6, 6)] {

@@ -12,14 +12,14 @@ fn job(uri: &str) -> Job {
     }
 }
 
-/// Of an origin that answered the last time.
+/// Returns a job whose last fetch was answered.
 fn good(uri: &str) -> Job {
     let mut job = job(uri);
     job.entry = job.entry.after(answer(), std::time::SystemTime::UNIX_EPOCH);
     job
 }
 
-/// Of an origin that answered once, but not the last time.
+/// Returns a job that was answered once, but whose last fetch failed.
 fn failing(uri: &str) -> Job {
     let mut job = good(uri);
     let failed = FetchOutcome::failed(String::new(), FetchErrorKind::Timeout, "");
@@ -47,7 +47,7 @@ fn push(queue: &mut Queue, job: Job, asker: &Asker) {
     queue.push(job, HashSet::from([asker.clone()]));
 }
 
-/// Starts what may be started, and names it.
+/// Starts every fetch that may start, and returns their names.
 fn started(queue: &mut Queue) -> Vec<String> {
     let next = || queue.next(|_| false);
     let name = |next| match next {
@@ -66,7 +66,7 @@ fn bounds(total: usize, per_host: usize, reserved: usize) -> FetchBounds {
 }
 
 #[test]
-fn a_storm_of_new_origins_leaves_room_for_good_ones() {
+fn new_origins_leave_the_reserve_to_known_ones() {
     let mut queue = Queue::new(bounds(4, 4, 1));
     for n in 0..10 {
         let (uri, asker) = (format!("https://new{n}.example"), asker(&n.to_string(), n));
@@ -88,7 +88,7 @@ fn a_storm_of_new_origins_leaves_room_for_good_ones() {
 }
 
 #[test]
-fn one_host_holds_up_only_itself() {
+fn a_busy_host_delays_only_itself() {
     let mut queue = Queue::new(bounds(100, 2, 0));
     let one = asker("a", 1);
     for port in 1..=5 {
@@ -125,7 +125,7 @@ fn one_host_holds_up_only_itself() {
 }
 
 #[test]
-fn one_client_never_holds_more_than_it_leaves_to_others() {
+fn one_client_never_holds_more_than_it_leaves_free() {
     let mut queue = Queue::new(bounds(512, 4, 64));
     for n in 0..3000 {
         push(
@@ -184,7 +184,7 @@ fn many_clients_of_one_crawler_leave_room_for_another_crawler() {
 }
 
 #[test]
-fn those_who_want_much_get_equal_shares_in_time() {
+fn heavy_clients_end_up_with_equal_shares() {
     let mut queue = Queue::new(bounds(64, 4, 0));
     let mut under_way = VecDeque::new();
     for n in 0..500 {
@@ -231,7 +231,7 @@ fn clients_take_turns() {
 }
 
 #[test]
-fn what_another_client_wants_too_comes_when_its_turn_comes() {
+fn a_shared_fetch_starts_on_the_earlier_turn() {
     let mut queue = Queue::new(bounds(16, 4, 0));
     for n in 0..100 {
         push(
@@ -257,7 +257,7 @@ fn what_another_client_wants_too_comes_when_its_turn_comes() {
 }
 
 #[test]
-fn origins_that_failed_come_last_and_take_nothing_from_good_ones() {
+fn failed_origins_are_fetched_last_and_spare_the_reserve() {
     let mut queue = Queue::new(bounds(4, 4, 2));
     for n in 0..4 {
         push(
@@ -273,7 +273,7 @@ fn origins_that_failed_come_last_and_take_nothing_from_good_ones() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_dropped_unless_a_copy_is_kept_good() {
+fn abandoned_fetches_are_dropped_unless_they_refresh_a_copy() {
     let mut queue = Queue::new(bounds(100, 1, 0));
     let one = asker("a", 1);
     let origin = |uri: &str| job(uri).resource;
@@ -283,7 +283,7 @@ fn what_nobody_waits_for_is_dropped_unless_a_copy_is_kept_good() {
     );
     push(&mut queue, good("http://good.example"), &one);
     assert!(matches!(queue.next(|_| true), Some(Next::Start(_))));
-    // What waits for its host is not forgotten because one before it was dropped.
+    // A fetch that waits for its host is not lost when one before it is dropped.
     for port in 1..=3 {
         push(
             &mut queue,

@@ -35,7 +35,7 @@ fn failure() -> FetchOutcome {
     FetchOutcome::failed(shop().uri(), FetchErrorKind::Timeout, "too slow")
 }
 
-/// What was answered at a time.
+/// Returns the entry of an answer at this time.
 fn said(text: &str, at: SystemTime) -> Entry {
     Entry::default().after(response(200, text), at)
 }
@@ -44,7 +44,7 @@ fn snapshot(entry: &Entry) -> Snapshot {
     Cache::default().restored(&shop(), &entry.clone().into())
 }
 
-/// A node whose clock shows `now`.
+/// Returns a node whose clock shows `now`.
 async fn node(memory: &Memory, name: &str, now: SystemTime) -> Shared {
     Shared {
         fleet: memory.joined(name).await,
@@ -53,7 +53,7 @@ async fn node(memory: &Memory, name: &str, now: SystemTime) -> Shared {
     }
 }
 
-/// Another node has learned this `age` ago, and it serves no longer. It is of version 7.
+/// Reports an entry from another node, learned this `age` ago and expired since. Its version is 7.
 async fn tell(shared: &Shared, entry: &Entry, age: Duration) {
     let settlement = Settlement {
         origin: shop().to_string(),
@@ -71,7 +71,7 @@ async fn tell(shared: &Shared, entry: &Entry, age: Duration) {
 }
 
 #[test]
-fn what_was_learned_before_is_not_newer_whatever_it_says() {
+fn older_entries_are_not_newer_whatever_they_contain() {
     let known = snapshot(&said("known", at(10_000)));
     for (text, millis, expected) in [
         ("other", 9_000, false),
@@ -89,7 +89,7 @@ fn what_was_learned_before_is_not_newer_whatever_it_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_was_asked_for_after_this_nodes_fetch_supersedes_it() {
+async fn only_a_later_claim_supersedes_this_nodes_fetch() {
     let memory = Memory::new("");
     let one = node(&memory, "one", at(100_000)).await;
     let other = node(&memory, "other", at(100_000)).await;
@@ -100,13 +100,13 @@ async fn only_what_was_asked_for_after_this_nodes_fetch_supersedes_it() {
         let found = one.adoptable(&shop(), (&known, 0), adopt).await;
         assert_eq!(found.is_some(), is_adopted, "after {token}");
     }
-    // Asked for without the engine, it is as good as what was learned later.
+    // An entry fetched without the engine counts as much as one that was learned later.
     let found = one.adoptable(&shop(), (&known, 0), Adopt::After(0)).await;
     assert!(found.is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fetch_goes_on_from_what_was_learned_last() {
+async fn a_fetch_continues_from_the_newest_entry() {
     for (own_age, expected) in [(30, "other"), (10, "own")] {
         let memory = Memory::new("");
         let one = node(&memory, "one", at(100_000)).await;
@@ -125,7 +125,7 @@ async fn a_fetch_goes_on_from_what_was_learned_last() {
 }
 
 #[test]
-fn other_nodes_hear_of_what_says_something_else_or_ends_failures() {
+fn nodes_are_notified_of_new_content_and_of_recoveries() {
     let known = said("known", at(0));
     let failing = known.after(failure(), at(1_000));
     for (before, after, is_same) in [

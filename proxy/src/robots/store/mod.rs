@@ -262,7 +262,7 @@ impl Store {
         body
     }
 
-    /// Sets another [`StoreConfig::memory`]. The database's own cache changes when the file is reopened.
+    /// Sets another [`RobotsStoreConfig::memory`]. The database's own cache changes when the file is reopened.
     pub fn set_memory(&self, bytes: usize) {
         self.writer.set_memory(bytes);
     }

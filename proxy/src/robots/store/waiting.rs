@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_written_comes_before_what_has_come_since() {
+    fn unwritten_changes_precede_later_ones() {
         let mut waiting = waiting([save("first")]);
         let taken = waiting.take(1);
         assert!(waiting.is_empty());
@@ -192,13 +192,13 @@ mod tests {
     }
 
     #[test]
-    fn what_an_origin_said_before_it_is_forgotten_is_written_too() {
+    fn versions_before_a_forget_are_written_too() {
         let waiting = waiting([save("first"), save("second"), Change::Forget]);
         assert_eq!(texts(&waiting), ["first", "second", "forget"]);
     }
 
     #[test]
-    fn what_is_not_to_be_written_is_not_counted() {
+    fn replaced_changes_are_not_counted() {
         let one = waiting([save("same")]).bytes;
         let mut waiting = waiting([save("same"), save("same"), save("same"), save("same")]);
         assert_eq!(waiting.bytes, 2 * one, "the first and the last");

@@ -1,4 +1,4 @@
-//! Who asks for a file, who has left, and as whom it is fetched.
+//! Requesters: their turns, their departure, and the identities of fetches.
 
 use tokio::time::Instant;
 
@@ -15,14 +15,14 @@ const ONE_AT_A_TIME: FetchBounds = FetchBounds {
 };
 
 #[tokio::test(start_paused = true)]
-async fn who_wants_what_is_being_read_of_the_store_has_a_turn_of_its_own() {
+async fn joining_during_a_store_read_adds_a_turn() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let naming = name_tarpits(&fetch, &robots, 0..3000);
     settle().await;
     let shop = origin("shop");
     let asked = Instant::now();
-    // The second asks before the store has told anything to the first, who has many before it.
+    // The second asks before the store has answered the first, which has many documents before it.
     let (first, second) = tokio::join!(
         robots.find_for(&shop, of("attacker", 1)),
         robots.find_for(&shop, of("news", 2)),
@@ -33,7 +33,7 @@ async fn who_wants_what_is_being_read_of_the_store_has_a_turn_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_operator_had_fetched_once_serves_like_any_other() {
+async fn an_operators_fetch_is_used_like_any_other() {
     let fetch = ScriptedFetch::default();
     let (robots, _) = start(&fetch, ONE_AT_A_TIME);
     let shop = origin("shop");
@@ -52,7 +52,7 @@ async fn what_an_operator_had_fetched_once_serves_like_any_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_was_dropped_is_made_for_the_next_reader() {
+async fn a_dropped_attempt_is_repeated_for_the_next_reader() {
     let fetch = ScriptedFetch::default();
     let (robots, _) = start(&fetch, ONE_AT_A_TIME);
     let shop = origin("shop");
@@ -65,7 +65,7 @@ async fn an_attempt_that_was_dropped_is_made_for_the_next_reader() {
     settle().await;
     assert!(robots.at_hand(&shop).is_some(), "another attempt is due");
     settle().await;
-    // An operator wants it, too, and leaves before its turn.
+    // An operator asks for it too, and leaves before its turn.
     let left = tokio::time::timeout(Duration::from_secs(1), robots.refresh(&shop)).await;
     assert!(left.is_err());
     naming.join_all().await;
@@ -77,7 +77,7 @@ async fn an_attempt_that_was_dropped_is_made_for_the_next_reader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_fetch_that_breaks_keeps_its_origin_waiting_longer() {
+async fn each_panicking_fetch_lengthens_the_back_off() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let bad = origin("bad");
@@ -91,7 +91,7 @@ async fn each_fetch_that_breaks_keeps_its_origin_waiting_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_crawlers_are_others_nothing_is_fetched_as_one_of_before() {
+async fn refetch_identities_are_dropped_when_crawlers_change() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let shop = origin("shop");

@@ -1,4 +1,4 @@
-//! A flood of unique robots.txt files through the cache and the store as they are, against the bounds of disk and memory.
+//! A flood of unique robots.txt files through the real cache and store, against the limits of disk and memory.
 
 use std::path::Path;
 use std::pin::pin;
@@ -13,14 +13,14 @@ use super::super::*;
 use super::unique::unique;
 use crate::observe::digest::Digest;
 
-/// The program's own, and what was asked of it.
+/// The system allocator, with a count of the bytes requested.
 #[global_allocator]
 static ALLOCATOR: cap::Cap<mimalloc::MiMalloc> = cap::Cap::new(mimalloc::MiMalloc, usize::MAX);
 
-/// Answers with 500 kB that no other origin has: as many bits a byte as text with 32 letters holds.
+/// Answers with 500 kB that no other origin has, with as many bits per byte as text of 32 letters.
 struct Unique(Room);
 
-/// How many are asked for at once.
+/// The number of concurrent requests.
 const AT_ONCE: usize = 256;
 
 impl Fetch for Unique {
@@ -50,7 +50,7 @@ impl Fetch for Unique {
     }
 }
 
-/// Memory of this process beside what is mapped from files, in bytes.
+/// Returns the memory of this process, without what is mapped from files, in bytes.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let mut lines = status.lines();
@@ -64,7 +64,7 @@ fn number(name: &str, default: usize) -> usize {
     given.map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// What was seen at most, in bytes.
+/// The highest values seen, in bytes.
 #[derive(Debug, Default)]
 struct Most {
     file: usize,
@@ -114,12 +114,12 @@ fn start(dir: &Path, disk: usize, memory: usize) -> Robots {
     Robots::start(Unique(room), store, &options, clock, metrics).0
 }
 
-/// As many as `WAYLEAVE_FLOOD` says, a thousand without it, with `WAYLEAVE_FLOOD_MIB` of disk and
+/// Fetches `WAYLEAVE_FLOOD` files, by default a thousand, with `WAYLEAVE_FLOOD_MIB` of disk and
 /// `WAYLEAVE_FLOOD_MEMORY_MIB` of memory:
 /// `WAYLEAVE_FLOOD=1000000 cargo test --release -p wayleave --lib -- --ignored --nocapture flood`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes"]
-async fn a_flood_of_unique_files_stays_below_the_bounds_of_disk_and_memory() {
+async fn a_flood_stays_within_disk_and_memory_limits() {
     let count = number("WAYLEAVE_FLOOD", 1000);
     let disk = number("WAYLEAVE_FLOOD_MIB", 64) << 20;
     let memory = number("WAYLEAVE_FLOOD_MEMORY_MIB", 256) << 20;
@@ -130,7 +130,7 @@ async fn a_flood_of_unique_files_stays_below_the_bounds_of_disk_and_memory() {
         let robots = robots.clone();
         async move {
             let origin = Origin::parse(&format!("https://flood{n}.test")).expect("an origin");
-            // On a busy machine some wait too long for their turn.
+            // On a busy machine some requests time out in the queue.
             robots.find(&origin).await.is_ok()
         }
     };
@@ -152,7 +152,7 @@ async fn a_flood_of_unique_files_stays_below_the_bounds_of_disk_and_memory() {
     assert!(most.file <= disk);
     assert!(most.counted <= memory);
     assert!(most.held <= memory, "something is not counted");
-    // The allocator and the program have their size, however little is asked for: config.toml says so.
+    // The allocator and the program need a fixed amount, however little is configured; config.toml says so.
     let beside = if memory < 256 << 20 {
         100 << 20
     } else {

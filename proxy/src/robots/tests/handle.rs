@@ -27,9 +27,9 @@ pub(super) struct ScriptedFetch {
 struct Script {
     answers: Mutex<HashMap<Origin, Answer>>,
     fetched: Mutex<Vec<FetchRequest>>,
-    /// By which they were.
+    /// The `User-Agent` of each fetch.
     user_agents: Mutex<Vec<Option<String>>>,
-    /// From which addresses.
+    /// The source address of each fetch.
     sources: Mutex<Vec<Option<IpAddr>>>,
     under_way: AtomicUsize,
     most_under_way: AtomicUsize,
@@ -41,10 +41,10 @@ struct Script {
 pub(super) enum Answer {
     Status(u16),
     Says(String),
-    /// With 304.
+    /// Answers with 304.
     Confirms,
     Fails(FetchErrorKind),
-    /// Takes connections and says nothing, until the fetch has lasted ten seconds.
+    /// Accepts connections and sends nothing, until the fetch has taken ten seconds.
     Hangs,
     Panics,
 }
@@ -158,7 +158,7 @@ async fn joined(fetch: &ScriptedFetch, memory: &Memory, name: &str) -> Robots {
     Robots::start_in(fetch.clone(), store, &Options::default(), around).0
 }
 
-/// The same over a store in `dir`, `after` so much time.
+/// The same with a store in `dir`, and a clock `after` later.
 fn start_in(
     dir: &std::path::Path,
     fetch: &ScriptedFetch,
@@ -192,13 +192,13 @@ fn private(robots: &Robots, snapshot: &Snapshot) -> Verdict {
     .verdict()
 }
 
-/// Lets every task that can run do so: with the clock paused, time passes only when all are idle.
+/// Lets every runnable task run: with a paused clock, time passes only when all are idle.
 pub(super) async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_fetched_is_at_hand_for_a_day() {
+async fn a_fetched_file_is_fresh_for_a_day() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let shop = origin("shop");
@@ -211,7 +211,7 @@ async fn what_was_fetched_is_at_hand_for_a_day() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_origin_in_use_is_fetched_again_before_anyone_waits() {
+async fn files_in_use_are_refreshed_before_they_expire() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let shop = origin("shop");
@@ -225,7 +225,7 @@ async fn an_origin_in_use_is_fetched_again_before_anyone_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fetch_is_made_by_the_user_agent_of_who_first_waits_for_it() {
+async fn the_first_requester_sets_the_fetch_user_agent() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let shop = origin("shop");
@@ -242,19 +242,19 @@ async fn a_fetch_is_made_by_the_user_agent_of_who_first_waits_for_it() {
         tokio::time::sleep(HOUR).await;
         assert!(find_by("Two/1").await);
     }
-    // Long unused, it has to be fetched for somebody.
+    // It was unused for long, so a request has to wait for the fetch.
     tokio::time::sleep(2 * DAY).await;
     assert!(find_by("Two/1").await);
     robots.refresh(&shop).await.unwrap();
     let mut user_agents = fetch.script.user_agents.lock().unwrap().clone();
-    // How often it was fetched in the background does not matter.
+    // The number of background fetches does not matter.
     user_agents.dedup();
     let user_agents: Vec<_> = user_agents.iter().map(Option::as_deref).collect();
     assert_eq!(user_agents, [Some("One/1"), None, Some("Two/1"), None]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_origin_not_in_use_is_left_alone_and_at_last_forgotten() {
+async fn unused_files_are_not_refreshed_and_finally_forgotten() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let shop = origin("shop");
@@ -282,7 +282,7 @@ async fn an_origin_not_in_use_is_left_alone_and_at_last_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stale_copy_waits_for_a_fetch_and_decides_if_that_fails() {
+async fn a_stale_copy_is_used_only_if_the_fetch_fails() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let shop = origin("shop");
@@ -312,7 +312,7 @@ async fn a_stale_copy_waits_for_a_fetch_and_decides_if_that_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreachable_origin_is_refused_and_tried_again_after_a_while() {
+async fn unreachable_origins_are_refused_and_retried() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let shop = origin("shop");
@@ -335,7 +335,7 @@ async fn an_unreachable_origin_is_refused_and_tried_again_after_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everyone_who_waits_hears_of_the_one_fetch() {
+async fn one_fetch_answers_everyone_who_waits() {
     let fetch = ScriptedFetch::default();
     let (robots, metrics) = start(&fetch, FetchBounds::default());
     let shop = origin("shop");
@@ -363,7 +363,7 @@ async fn everyone_who_waits_hears_of_the_one_fetch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_does_not_end_the_fetch() {
+async fn leaving_does_not_cancel_the_fetch() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let shop = origin("shop");
@@ -377,7 +377,7 @@ async fn who_leaves_does_not_end_the_fetch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_ever() {
+async fn waiting_times_out() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let _gate = fetch.close_gate();
@@ -388,7 +388,7 @@ async fn nobody_waits_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fetch_that_breaks_is_a_failure_of_its_origin_only() {
+async fn a_panicking_fetch_fails_only_its_origin() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     fetch.answer(&origin("bad"), Answer::Panics);
@@ -399,7 +399,7 @@ async fn a_fetch_that_breaks_is_a_failure_of_its_origin_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn five_hundred_cold_origins_at_once_are_all_answered() {
+async fn five_hundred_new_origins_at_once_are_all_answered() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let gate = fetch.close_gate();
@@ -417,7 +417,7 @@ async fn five_hundred_cold_origins_at_once_are_all_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_storm_of_unknown_origins_does_not_hold_up_known_ones() {
+async fn a_flood_of_new_origins_does_not_delay_known_ones() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let shop = origin("shop");
@@ -458,7 +458,7 @@ async fn three_known() -> (ScriptedFetch, Robots, Arc<Metrics>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn operators_list_what_they_ask_for() {
+async fn entries_are_listed_by_query() {
     let (_, robots, _) = three_known().await;
     let names = |listing: Listing| -> Vec<Origin> {
         let found = robots.list(&listing);
@@ -527,7 +527,7 @@ async fn operators_inspect_refresh_and_forget() {
     }
 }
 
-/// How many are in each state by a look at all of them.
+/// Counts the entries in each state by reading all of them.
 fn looked_up(robots: &Robots) -> [(State, usize); 4] {
     State::ALL.map(|state| {
         let listing = Listing {
@@ -540,7 +540,7 @@ fn looked_up(robots: &Robots) -> [(State, usize); 4] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_gathers_metrics_looks_at_no_entry() {
+async fn gathering_metrics_reads_no_entries() {
     let (_, robots, metrics) = three_known().await;
     robots.store().flush().await;
     let before = WALKED.get();
@@ -571,7 +571,7 @@ async fn counts_follow_fetches_and_time() {
         let counted = robots.count();
         assert_eq!(counted, looked_up(&robots), "turn {turn}");
         seen.insert(counted.map(|(_, count)| count));
-        // Ends are counted an hour late at most.
+        // The end of a state is counted an hour late at most.
         tokio::time::advance(7 * HOUR + Duration::from_secs(90)).await;
         settle().await;
     }
@@ -582,7 +582,7 @@ async fn counts_follow_fetches_and_time() {
     );
 }
 
-/// Prints how long figures take with a million origins, and how long the one look at all of them that they begin with.
+/// Prints how long counts take with a million origins, and how long the initial walk takes.
 #[tokio::test]
 #[ignore = "takes minutes"]
 async fn a_million_are_counted_as_fast_as_one() {
@@ -624,7 +624,7 @@ async fn a_million_are_counted_as_fast_as_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn counts_begin_with_what_is_on_disk_and_go_by_new_lifetimes() {
+async fn counts_start_from_disk_and_follow_new_lifetimes() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Clock::start_at(SystemTime::UNIX_EPOCH + 20_000 * DAY);
     let open = || {
@@ -729,7 +729,7 @@ async fn two_failures_a_month_apart_do_not_open_an_origin() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_memory_cannot_hold_comes_back_from_the_store() {
+async fn evicted_entries_come_back_from_the_store() {
     let dir = tempfile::tempdir().unwrap();
     let fetch = ScriptedFetch::default();
     let memory = 100_000;
@@ -751,7 +751,7 @@ async fn what_memory_cannot_hold_comes_back_from_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_inspection_tells_the_past() {
+async fn an_inspection_includes_the_history() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let shop = origin("shop");
@@ -772,7 +772,7 @@ async fn an_inspection_tells_the_past() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_decisions_make_too_large_for_the_memory_goes() {
+async fn entries_that_decisions_enlarge_are_evicted() {
     const MEMORY: usize = 30_000;
     let (dir, fetch, shop) = (
         tempfile::tempdir().unwrap(),
@@ -794,7 +794,7 @@ async fn what_decisions_make_too_large_for_the_memory_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_that_was_confirmed_is_fresh_anew() {
+async fn a_revalidated_copy_is_fresh_again() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let shop = origin("shop");
@@ -810,7 +810,7 @@ async fn a_copy_that_was_confirmed_is_fresh_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_is_usable_for_as_long_since_it_was_last_confirmed() {
+async fn usability_counts_from_the_last_confirmation() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let shop = origin("shop");
@@ -838,7 +838,7 @@ pub(super) fn of(crawler: &str, client: u8) -> Behalf<'_> {
     }
 }
 
-/// One client names so many origins, from the first on, that do not answer, and waits for all of them.
+/// Makes one client request this many origins that do not answer, from the `first` on, and wait for all of them.
 pub(super) fn name_tarpits(
     fetch: &ScriptedFetch,
     robots: &Robots,
@@ -854,7 +854,7 @@ pub(super) fn name_tarpits(
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_clients_tarpits_hold_up_nobody_else() {
+async fn one_clients_tarpits_delay_nobody_else() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     for n in 0..60 {
@@ -890,7 +890,7 @@ async fn one_clients_tarpits_hold_up_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_waits_for_any_more_is_not_fetched() {
+async fn abandoned_documents_are_not_fetched() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let naming = name_tarpits(&fetch, &robots, 0..3000);
@@ -907,7 +907,7 @@ async fn what_nobody_waits_for_any_more_is_not_fetched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_good_copy_serves_while_its_refetch_waits_for_its_turn() {
+async fn a_valid_copy_is_served_while_its_refetch_is_queued() {
     let fetch = ScriptedFetch::default();
     let one = FetchBounds {
         total: 1,
@@ -942,7 +942,7 @@ async fn a_good_copy_serves_while_its_refetch_waits_for_its_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_waits_for_the_fetch_whatever_copy_there_is() {
+async fn operators_wait_for_the_fetch_despite_a_copy() {
     let fetch = ScriptedFetch::default();
     let one = FetchBounds {
         total: 1,
@@ -961,7 +961,7 @@ async fn an_operator_waits_for_the_fetch_whatever_copy_there_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_another_client_named_first_comes_when_ones_own_turn_comes() {
+async fn a_document_comes_on_the_earliest_of_its_turns() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let naming = name_tarpits(&fetch, &robots, 0..3000);
@@ -975,7 +975,7 @@ async fn what_another_client_named_first_comes_when_ones_own_turn_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_after_another_node_took_over_is_not_gone_by() {
+async fn a_result_after_losing_the_lease_is_not_used() {
     let memory = Memory::new("");
     let (late, fetch) = (ScriptedFetch::default(), ScriptedFetch::default());
     let one = joined(&late, &memory, "one").await;
@@ -989,7 +989,7 @@ async fn what_comes_after_another_node_took_over_is_not_gone_by() {
     });
     settle().await;
     assert_eq!(late.fetches(), 1);
-    // For as long as the first has the lease, the second waits.
+    // The second node waits while the first holds the lease.
     drop(other.find(&shop).await);
     tokio::time::sleep(Duration::from_secs(20)).await;
     let found = other.at_hand(&shop).unwrap().snapshot;

@@ -31,7 +31,7 @@ fn redirect(status: u16, location: &str) -> Answer {
     )
 }
 
-/// Trusts nobody: for servers without TLS.
+/// Returns a configuration that trusts no certificate, for servers without TLS.
 pub(super) fn distrust() -> rustls::ClientConfig {
     trust(rustls::RootCertStore::empty())
 }
@@ -45,7 +45,7 @@ pub(super) fn trust(roots: rustls::RootCertStore) -> rustls::ClientConfig {
         .with_no_client_auth()
 }
 
-/// A fetcher for which every name under `test` is `server`, and only loopback's first address is open.
+/// Returns a fetcher for which every name under `test` is `server`, and only loopback's first address is allowed.
 pub(super) fn fetcher(
     server: &Server,
     tls: &rustls::ClientConfig,
@@ -63,7 +63,7 @@ pub(super) fn fetcher_at(
     HttpFetch::new(Arc::new(upstream), options, Clock::start())
 }
 
-/// Every name under `test` is `server`, and DNS is a closed port.
+/// Returns a fetcher for which every name under `test` is `server`, and whose DNS server is a closed port.
 fn addresses(server: SocketAddr) -> egress::Options {
     egress::Options {
         allow_private: vec!["127.0.0.1/32".parse().unwrap()],
@@ -92,7 +92,7 @@ fn upstream(
     Upstream::new(options, egress, tls, metrics)
 }
 
-/// Answers every question with SERVFAIL.
+/// Answers every DNS query with SERVFAIL.
 async fn failing_dns() -> SocketAddr {
     let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
@@ -138,7 +138,7 @@ pub(super) fn body(outcome: &FetchOutcome) -> &[u8] {
 }
 
 #[tokio::test]
-async fn a_robots_txt_is_fetched_as_the_facts_tell() {
+async fn fetch_outcomes_match_the_responses() {
     let lines = "Content-Type: text/plain\r\nETag: \"v1\"\r\nCache-Control: max-age=60\r\n";
     let server = Server::start(move |_| response("200 OK", lines, RULES)).await;
     let outcome = fetch(&server).await;
@@ -157,7 +157,7 @@ async fn a_robots_txt_is_fetched_as_the_facts_tell() {
 }
 
 #[tokio::test]
-async fn a_copy_is_confirmed_by_its_validators() {
+async fn validators_revalidate_a_copy() {
     let server = Server::start(|head| match head.to_ascii_lowercase() {
         head if head.contains("if-none-match: \"v1\"\r\n") => response("304 Not Modified", "", b""),
         _ => ok(RULES),
@@ -192,13 +192,13 @@ async fn a_copy_is_confirmed_by_its_validators() {
 }
 
 #[tokio::test]
-async fn an_unasked_304_is_no_answer() {
+async fn an_unconditional_304_is_a_failure() {
     let server = Server::start(|_| response("304 Not Modified", "", b"")).await;
     assert_eq!(fetch(&server).await.result(), FetchResult::Unreachable);
 }
 
 #[tokio::test]
-async fn a_part_is_not_the_file() {
+async fn partial_content_is_not_the_file() {
     let lines = "Content-Range: bytes 0-16/33\r\n";
     let server = Server::start(move |_| response("206 Partial Content", lines, &RULES[..17])).await;
     let outcome = fetch(&server).await;
@@ -248,7 +248,7 @@ async fn five_redirects_are_followed_across_hosts() {
 }
 
 #[tokio::test]
-async fn one_redirect_more_and_it_is_lost() {
+async fn a_sixth_redirect_is_not_followed() {
     let server = Server::start(|_| redirect(301, "/robots.txt")).await;
     let outcome = fetch(&server).await;
     assert_eq!(outcome.ending, Ending::RedirectLost(301));
@@ -257,7 +257,7 @@ async fn one_redirect_more_and_it_is_lost() {
 }
 
 #[tokio::test]
-async fn redirects_pass_the_same_check_as_requests() {
+async fn redirects_are_checked_like_requests() {
     for target in [
         "http://metadata.test/latest/meta-data",
         "http://169.254.169.254/",
@@ -276,7 +276,7 @@ async fn redirects_pass_the_same_check_as_requests() {
 }
 
 #[tokio::test]
-async fn redirects_that_lead_nowhere_are_no_answer() {
+async fn invalid_redirects_are_failures() {
     for location in [
         "",
         "ftp://a.test/robots.txt",
@@ -308,7 +308,7 @@ async fn redirects_that_lead_nowhere_are_no_answer() {
 }
 
 #[tokio::test]
-async fn an_internal_origin_is_prohibited() {
+async fn internal_origins_are_prohibited() {
     let server = Server::start(|_| ok(RULES)).await;
     let request = FetchRequest {
         resource: Origin::parse("http://127.0.0.2").unwrap().into(),
@@ -320,7 +320,7 @@ async fn an_internal_origin_is_prohibited() {
 }
 
 #[tokio::test]
-async fn a_longer_body_is_cut_however_it_comes() {
+async fn long_bodies_are_cut_however_they_are_framed() {
     const LIMIT: usize = 500 * 1024;
     let line = b"Disallow: /abcdefghijklmnopqrstuvwxyz\n".repeat(100);
     let whole = line.repeat(LIMIT / line.len() + 1);
@@ -345,7 +345,7 @@ async fn a_longer_body_is_cut_however_it_comes() {
     }
 }
 
-/// Every coding by the names that it goes by.
+/// Every coding, under each of its names.
 const CODED: [(&str, &[Coded]); 8] = [
     ("gzip", &[Coded::Gzip]),
     ("X-GZIP", &[Coded::Gzip]),
@@ -365,7 +365,7 @@ async fn coded(codings: &[Coded], bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What is made of a body with this `Content-Encoding`.
+/// Returns the result of a body with this `Content-Encoding`.
 async fn fetch_coded(name: &str, body: &[u8]) -> FetchOutcome {
     let answer = (format!("Content-Encoding: {name}\r\n"), body.to_vec());
     let server = Server::start(move |_| response("200 OK", &answer.0, &answer.1)).await;
@@ -373,7 +373,7 @@ async fn fetch_coded(name: &str, body: &[u8]) -> FetchOutcome {
 }
 
 #[tokio::test]
-async fn bodies_are_decoded_and_bombs_cut() {
+async fn bodies_are_decoded_and_decompression_bombs_cut() {
     for (name, codings) in CODED {
         let rules = coded(codings, RULES).await;
         assert_eq!(body(&fetch_coded(name, &rules).await), RULES, "{name}");
@@ -390,9 +390,9 @@ async fn bodies_are_decoded_and_bombs_cut() {
     }
 }
 
-/// Otherwise whoever cuts a connection would cut the rules.
+/// Otherwise cutting the connection would cut the rules.
 #[tokio::test]
-async fn bodies_that_are_cut_in_their_coding_are_no_answer() {
+async fn truncated_codings_are_failures() {
     for (name, codings) in CODED {
         let rules = coded(codings, &RULES.repeat(50)).await;
         for length in [0, 1, rules.len() / 2, rules.len() - 1] {
@@ -403,16 +403,16 @@ async fn bodies_that_are_cut_in_their_coding_are_no_answer() {
         let more = fetch_coded(name, &[&rules[..], b"more"].concat()).await;
         assert_eq!(kind(&more), Some(FetchErrorKind::Body), "{name} and more");
     }
-    // The outer coding is whole, but not what it holds.
+    // The outer coding is complete, its content is not.
     let rules = Coded::Zlib.encode(RULES).await;
     let cut = Coded::Zstd.encode(&rules[..rules.len() - 1]).await;
     let outcome = fetch_coded("deflate, zstd", &cut).await;
     assert_eq!(kind(&outcome), Some(FetchErrorKind::Body), "{outcome:?}");
 }
 
-/// One coding in the other could grow to gigabytes that decode to nothing.
+/// One of two codings could grow to gigabytes that decode to nothing.
 #[tokio::test]
-async fn no_more_is_decoded_between_two_codings_than_is_read() {
+async fn chained_codings_are_limited_between_stages_too() {
     let nothing = Coded::Gzip.encode(b"").await;
     let few = nothing.repeat(1_000);
     let many = nothing.repeat(1 << 20);
@@ -427,7 +427,7 @@ async fn no_more_is_decoded_between_two_codings_than_is_read() {
 }
 
 #[tokio::test]
-async fn a_limit_may_be_short() {
+async fn short_limits_work() {
     let plain = RULES.repeat(100);
     let gzip = Coded::Gzip.encode(&plain).await;
     for (lines, bytes) in [("", plain.clone()), ("Content-Encoding: gzip\r\n", gzip)] {
@@ -478,7 +478,7 @@ async fn a_public_origin_never_redirects_to_an_internal_address() {
 }
 
 #[test]
-fn once_public_a_chain_of_redirects_stays_so() {
+fn a_redirect_chain_remains_public_once_it_was() {
     use ChosenBy::{Crawler, Internal, Public};
     let chain = |hops: &[bool]| hops.iter().fold(Crawler, |chosen, hop| chosen.then(*hop));
     assert_eq!(chain(&[false]), Internal);
@@ -534,14 +534,14 @@ impl Coded {
 }
 
 #[tokio::test]
-async fn bodies_that_break_off_or_cannot_be_read_are_no_answer() {
+async fn truncated_and_invalid_bodies_are_failures() {
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nUser-agent: *\n".to_vec();
     let broken_chunk = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc".to_vec();
     let cut_chunk = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20\r\nabc".to_vec();
     let mut cut_gzip = Coded::Gzip.encode(RULES).await;
     cut_gzip.truncate(cut_gzip.len() / 2);
     let whole = Coded::Gzip.encode(RULES).await;
-    // Long, and damaged in its very last byte.
+    // Long, and damaged in its last byte.
     let mut damaged = Coded::Gzip.encode(&RULES.repeat(5000)).await;
     *damaged.last_mut().unwrap() ^= 1;
     let whole_brotli = Coded::Brotli.encode(RULES).await;
@@ -579,7 +579,7 @@ async fn bodies_that_break_off_or_cannot_be_read_are_no_answer() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_no_answer() {
+async fn responses_that_are_not_http_are_failures() {
     let long_field = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(100_000));
     let many_fields = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(2_000));
     let early = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".to_vec();
@@ -609,7 +609,7 @@ async fn what_is_no_http_is_no_answer() {
 }
 
 #[tokio::test]
-async fn servers_that_take_their_time_run_into_the_deadline() {
+async fn slow_servers_time_out() {
     let body = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nUser-agent: *\n".to_vec();
     let cases = [
         Answer::Stall(Vec::new()),
@@ -629,7 +629,7 @@ async fn servers_that_take_their_time_run_into_the_deadline() {
 }
 
 #[tokio::test]
-async fn the_deadline_is_for_all_redirects_together() {
+async fn the_timeout_covers_all_redirects() {
     let server = Server::start(|head| match head.contains(" /last ") {
         true => Answer::Stall(Vec::new()),
         false => redirect(301, "/last"),
@@ -642,8 +642,8 @@ async fn the_deadline_is_for_all_redirects_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connecting_has_a_deadline_of_its_own() {
-    // Takes connections, and says nothing there.
+async fn connecting_has_its_own_timeout() {
+    // Accepts connections and sends nothing.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addresses = addresses(silent.local_addr().unwrap());
     let upstream = upstream(&addresses, &distrust(), Duration::from_secs(2));
@@ -668,7 +668,7 @@ async fn connecting_has_a_deadline_of_its_own() {
 }
 
 #[tokio::test]
-async fn connections_and_names_that_fail_are_told_apart() {
+async fn connection_and_dns_failures_are_distinguished() {
     let closed = Server::start(|_| ok(RULES)).await.address;
     let server = Server::start(move |head| match head.contains("refused") {
         true => redirect(302, &format!("http://{closed}/")),
@@ -715,7 +715,7 @@ pub(super) fn identity(name: &str) -> (rustls::ServerConfig, rustls::RootCertSto
 }
 
 #[tokio::test]
-async fn https_origins_must_prove_who_they_are() {
+async fn https_origins_need_a_valid_certificate() {
     let (config, roots) = identity("shop.test");
     let server = Server::start_tls(Arc::new(config), |_| ok(RULES)).await;
     let fetch = |host: &str, tls: &rustls::ClientConfig| {
@@ -752,7 +752,7 @@ async fn https_origins_must_prove_who_they_are() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_no_https_origin() {
+async fn https_to_a_server_without_tls_fails() {
     let server = Server::start(|_| ok(RULES)).await;
     let fetcher = fetcher(&server, &distrust(), hasty());
     let origin = Origin::parse("https://shop.test").unwrap();
@@ -777,7 +777,7 @@ async fn a_server_without_tls_is_no_https_origin() {
 }
 
 #[tokio::test]
-async fn http2_is_spoken_where_nothing_else_is() {
+async fn http2_is_used_where_http1_is_not_offered() {
     let (mut config, roots) = identity("shop.test");
     config.alpn_protocols = vec![b"h2".to_vec()];
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -817,7 +817,7 @@ async fn http2_is_spoken_where_nothing_else_is() {
     served.await.unwrap();
 }
 
-/// Whether a connection is left for the next request after the server answered like this.
+/// Returns whether a connection is kept for the next request after such a response.
 async fn is_handed_over(answer: &'static [u8]) -> bool {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -849,7 +849,7 @@ async fn is_handed_over(answer: &'static [u8]) -> bool {
 }
 
 #[tokio::test]
-async fn a_connection_whose_answer_was_read_whole_is_handed_over() {
+async fn a_connection_is_reused_after_a_complete_response() {
     assert!(is_handed_over(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n#abc").await);
     assert!(is_handed_over(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n").await);
     let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n#abc\r\n0\r\n\r\n";
@@ -857,7 +857,7 @@ async fn a_connection_whose_answer_was_read_whole_is_handed_over() {
 }
 
 #[tokio::test]
-async fn a_connection_with_bytes_left_or_about_to_close_is_not() {
+async fn a_connection_with_leftovers_or_closing_is_not_reused() {
     for answer in [
         &b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\n#abc"[..],
         b"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\n#abc",

@@ -1,4 +1,4 @@
-//! Fetching over HTTP/2: what holds over HTTP/1.1 holds there, too.
+//! Fetching over HTTP/2, with the same results as over HTTP/1.1.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const LIMIT: usize = 500 * 1024;
 
 type Respond = SendResponse<Bytes>;
 
-/// What comes of a robots.txt whose server speaks HTTP/2 alone, and does this with a connection once TLS is agreed on.
+/// Fetches a robots.txt from a server that offers only HTTP/2 and treats each TLS connection like this.
 async fn fetched_from<F>(
     options: FetchOptions,
     serve: impl Fn(TlsStream<TcpStream>) -> F + Send + Sync + 'static,
@@ -40,7 +40,7 @@ where
     let mut serving = tokio::task::JoinSet::new();
     serving.spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            // The first offers nothing but HTTP/1.1.
+            // The first offers only HTTP/1.1.
             if let Ok(stream) = acceptor.accept(stream).await {
                 tokio::spawn(serve(stream));
             }
@@ -61,7 +61,7 @@ where
         .outcome
 }
 
-/// The same, of a server that answers a path like this.
+/// As above, for a server that answers each path like this.
 async fn fetched<F>(
     options: FetchOptions,
     answer: impl Fn(String, Respond) -> F + Clone + Send + Sync + 'static,
@@ -93,9 +93,9 @@ fn whole(mut respond: Respond, response: Builder, bytes: &[u8]) {
         .unwrap();
 }
 
-/// Sends as fast as it is taken, until nobody takes more.
+/// Sends as fast as the client reads, until it stops.
 async fn without_end(mut stream: SendStream<Bytes>) {
-    // Frames much smaller end the connection.
+    // Much smaller frames end the connection.
     let line = Bytes::from(vec![b'#'; 4096]);
     loop {
         stream.reserve_capacity(line.len());
@@ -107,7 +107,7 @@ async fn without_end(mut stream: SendStream<Bytes>) {
 }
 
 #[tokio::test]
-async fn redirects_interim_answers_and_codings_are_followed() {
+async fn redirects_interim_responses_and_codings_are_handled() {
     let rules = Coded::Gzip.encode(RULES).await;
     let outcome = fetched(FetchOptions::default(), move |path, mut respond| {
         let response = Response::builder();
@@ -131,7 +131,7 @@ async fn redirects_interim_answers_and_codings_are_followed() {
 }
 
 #[tokio::test]
-async fn no_more_of_a_body_is_read_than_wanted() {
+async fn bodies_are_read_up_to_the_limit_only() {
     let endless = fetched(FetchOptions::default(), |_, mut respond| async move {
         let stream = respond.send_response(Response::new(()), false).unwrap();
         without_end(stream).await;
@@ -149,7 +149,7 @@ async fn no_more_of_a_body_is_read_than_wanted() {
 }
 
 #[tokio::test]
-async fn heads_without_measure_and_streams_that_break_off_are_no_answer() {
+async fn huge_heads_and_broken_streams_are_failures() {
     let long = fetched(FetchOptions::default(), |_, respond| {
         let response = Response::builder().header("x", "x".repeat(100_000));
         whole(respond, response, RULES);
@@ -176,7 +176,7 @@ async fn heads_without_measure_and_streams_that_break_off_are_no_answer() {
 }
 
 #[tokio::test]
-async fn servers_that_take_their_time_run_into_the_deadline() {
+async fn slow_servers_time_out() {
     let silent = fetched(hasty(), |_, respond| async move {
         let _open = respond;
         std::future::pending::<()>().await;
@@ -192,7 +192,7 @@ async fn servers_that_take_their_time_run_into_the_deadline() {
 }
 
 #[tokio::test]
-async fn a_server_that_only_ever_promises_is_heard_for_so_long() {
+async fn endless_interim_responses_time_out() {
     let outcome = fetched(FetchOptions::default(), |_, mut respond| async move {
         let early = || {
             head(
@@ -210,7 +210,7 @@ async fn a_server_that_only_ever_promises_is_heard_for_so_long() {
 }
 
 #[tokio::test]
-async fn a_server_that_reads_nothing_is_left_when_the_fetch_is_over() {
+async fn a_server_that_reads_nothing_is_abandoned_after_the_fetch() {
     const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
     const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
     let (sender, mut left) = mpsc::unbounded_channel();
@@ -218,7 +218,7 @@ async fn a_server_that_reads_nothing_is_left_when_the_fetch_is_over() {
         let sender = sender.clone();
         async move {
             stream.write_all(&SETTINGS).await.unwrap();
-            // Each is to be answered.
+            // Each one has to be answered.
             while stream.write_all(&PING.repeat(100)).await.is_ok() {}
             sender.send(()).unwrap();
         }

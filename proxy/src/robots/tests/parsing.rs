@@ -1,4 +1,4 @@
-//! Long files while they are parsed: whom they hold up.
+//! Parsing of long files, and the requests that it must not delay.
 
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
@@ -59,8 +59,9 @@ fn start(body: &str) -> (Robots, Arc<AtomicBool>) {
     )
 }
 
-/// Fetches and parses a resource whose file is long, where one thread serves requests. While the places for what is long are taken, it
-/// is not parsed, and all others are served.
+/// Fetches and parses a resource with a long file, with one thread for requests. While all places for long files are
+/// taken, it is
+/// not parsed, and everybody else is served.
 async fn parse_aside(resource: &str, body: &str) {
     let (robots, was_fetched) = start(body);
     let taken = robots.parser().take_all().await;
@@ -95,7 +96,7 @@ async fn parse_aside(resource: &str, body: &str) {
     );
 }
 
-/// So many of them that the file is long.
+/// Enough lines to make the file long.
 fn many(element: &str) -> String {
     element.repeat(100_000 / element.len())
 }

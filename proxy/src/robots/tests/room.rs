@@ -1,4 +1,4 @@
-//! Long files while they are fetched: what they hold together, and what they do to others.
+//! The memory of long files while they are fetched.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,12 @@ use super::http::{Coded, body, distrust, fetcher};
 use super::server::{Answer, Server};
 
 const LONG: usize = 500_000;
-/// What one such file takes of the room, with its rules.
+/// The memory that one such file needs, with its rules.
 const PLACE: usize = 2 * 512_000;
 
-/// Answers `short.test` with a short file, `long.test` with a long one, and everybody else with the beginning of a long one, if
-/// not coded, and then nothing.
+/// Answers `short.test` with a short file, `long.test` with a long one, and everybody else with the start of a long
+/// one (if not
+/// coded) and then nothing.
 async fn server() -> Server {
     let bomb = Coded::Gzip.encode(&[b'\n'; LONG]).await;
     Server::start(move |head| {
@@ -54,7 +55,7 @@ async fn fetch(fetcher: &HttpFetch, host: &str) -> FetchOutcome {
     fetcher.fetch(request, None).await.outcome
 }
 
-/// Fetches from so many tarpits, and waits until the room is full.
+/// Fetches from this many tarpits, and waits until the memory is used up.
 async fn stall(fetcher: &Arc<HttpFetch>, tarpits: usize) -> JoinSet<FetchOutcome> {
     let mut stalled = JoinSet::new();
     for number in 0..tarpits {
@@ -76,7 +77,7 @@ fn options(places: usize, timeout: Duration) -> FetchOptions {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hundreds_of_long_files_hold_their_share_and_short_ones_pass() {
+async fn long_files_stay_within_their_share_and_short_ones_pass() {
     let server = server().await;
     let options = options(4, Duration::from_secs(600));
     let fetcher = Arc::new(fetcher(&server, &distrust(), options));
@@ -97,7 +98,7 @@ async fn hundreds_of_long_files_hold_their_share_and_short_ones_pass() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn long_files_that_stall_leave_when_others_wait() {
+async fn stalled_long_files_are_ended_when_others_wait() {
     let server = server().await;
     // Each may stall for half a second, and two at a time.
     let fetcher = fetcher(&server, &distrust(), options(2, Duration::from_secs(5)));
@@ -112,7 +113,7 @@ async fn long_files_that_stall_leave_when_others_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_file_that_stalls_alone_has_all_its_time() {
+async fn a_stalled_long_file_alone_has_the_full_timeout() {
     let server = server().await;
     let fetcher = fetcher(&server, &distrust(), options(2, Duration::from_millis(500)));
     let outcome = fetch(&fetcher, "tarpit").await;
@@ -121,7 +122,7 @@ async fn a_long_file_that_stalls_alone_has_all_its_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_coded_in_long_windows_or_twice_holds_these_too() {
+async fn reservations_include_decoder_windows_and_stages() {
     let server = server().await;
     let windows = [
         ("br", 16 << 20),
@@ -143,7 +144,7 @@ async fn what_is_coded_in_long_windows_or_twice_holds_these_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_few_bytes_of_gzip_that_are_a_long_file_need_room() {
+async fn a_short_gzip_of_a_long_file_needs_a_reservation() {
     let server = server().await;
     let fetcher = fetcher(&server, &distrust(), options(2, Duration::from_secs(60)));
     let fetcher = Arc::new(fetcher);
@@ -163,7 +164,7 @@ async fn a_few_bytes_of_gzip_that_are_a_long_file_need_room() {
 }
 
 #[tokio::test]
-async fn a_place_is_held_until_what_came_is_counted() {
+async fn a_reservation_is_held_until_the_entry_is_counted() {
     let server = server().await;
     let fetcher = fetcher(&server, &distrust(), FetchOptions::default());
     let request = FetchRequest {

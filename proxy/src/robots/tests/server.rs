@@ -1,4 +1,4 @@
-//! An origin server that says exactly what a test wants, good or bad.
+//! An origin server that sends exactly what a test wants, valid or not.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 pub(super) enum Answer {
     /// Sends the bytes and closes.
     Whole(Vec<u8>),
-    /// Sends the bytes, then the others over and over for as long as someone takes them.
+    /// Sends the first bytes, then the others again and again while somebody reads them.
     Endless(Vec<u8>, Vec<u8>),
     /// Sends the bytes and then nothing more.
     Stall(Vec<u8>),
@@ -20,14 +20,14 @@ pub(super) enum Answer {
     Reset(Vec<u8>),
 }
 
-/// A response with `status` line, further header lines, and a body of that length.
+/// Returns a response with this `status` line, further header lines, and a body of this length.
 pub(super) fn response(status: &str, lines: &str, body: &[u8]) -> Answer {
     let length = body.len();
     let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{lines}\r\n");
     Answer::Whole([head.as_bytes(), body].concat())
 }
 
-/// A server on loopback; ends when dropped.
+/// A server on loopback; it ends when dropped.
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
@@ -79,7 +79,7 @@ impl Server {
         }
     }
 
-    /// The heads of all requests so far.
+    /// Returns the heads of all requests so far.
     pub(super) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
@@ -96,7 +96,7 @@ async fn serve_plain(
 }
 
 fn socket_reset(stream: TcpStream) {
-    // Closing with unsent linger time zero sends RST instead of FIN.
+    // Closing with zero linger time sends RST instead of FIN.
     let _ = stream.set_zero_linger();
     drop(stream);
 }

@@ -1,6 +1,6 @@
-//! Files that share nothing with each other.
+//! Files that have nothing in common.
 
-/// Text that does not compress: every other file differs from all before in all of its lines.
+/// Incompressible text: each file differs from all earlier ones in every line.
 pub(crate) fn unique(n: usize, bytes: usize) -> Vec<u8> {
     let mut state = (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut body = b"User-agent: *\n".to_vec();

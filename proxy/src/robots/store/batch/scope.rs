@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sub_domains_count_for_the_domain_that_somebody_registered() {
+    fn subdomains_count_for_their_registered_domain() {
         for (key, expected) in [
             ("https://a.b.example.com", "example.com"),
             ("http://example.com:8080", "example.com"),

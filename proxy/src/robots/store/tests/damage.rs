@@ -1,4 +1,4 @@
-//! Files that a disk, or somebody, changed.
+//! Files changed by a failing disk, or by somebody.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::*;
 
 const DAMAGES: u64 = 150;
 
-/// As many origins as make a tree of several levels, each with a body of its own, and one body that they share.
+/// Enough origins for a tree of several levels, each with its own body, and one body that they share.
 async fn filled(dir: &Path) -> Vec<(Origin, Arc<Entry>)> {
     let store = open(dir).unwrap();
     let mut saved = Vec::new();
@@ -29,7 +29,7 @@ async fn filled(dir: &Path) -> Vec<(Origin, Arc<Entry>)> {
     saved
 }
 
-/// Cuts, flips of one bit, pages of zeros and pages of noise: the `n`th, always the same.
+/// Returns the `n`th kind of damage: truncation, a flipped bit, a page of zeros or of noise. Deterministic.
 fn damage(file: &mut Vec<u8>, n: u64) -> &'static str {
     let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
     let mut random = |below: usize| {
@@ -52,7 +52,7 @@ fn damage(file: &mut Vec<u8>, n: u64) -> &'static str {
             "cut somewhere"
         }
         2 => {
-            // Where redb keeps its own data, at the front, and everywhere.
+            // At the front, where redb keeps its own data, and everywhere else.
             let length = [512, 65_536, file.len()][random(3)];
             let place = random(length);
             file[place] ^= 1 << random(8);
@@ -76,9 +76,9 @@ fn names(dir: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Whatever happened to the file, nobody panics, nothing is told that was not said, and what is saved now is kept.
+/// Whatever happened to the file: no panic, no answer that was never given, and new entries are saved.
 #[tokio::test]
-async fn no_damage_ends_the_process_or_changes_what_an_origin_said() {
+async fn damage_neither_panics_nor_changes_rules() {
     let clean = tempfile::tempdir().unwrap();
     let saved = filled(clean.path()).await;
     let sound = std::fs::read(clean.path().join(FILE)).unwrap();
@@ -121,7 +121,7 @@ async fn no_damage_ends_the_process_or_changes_what_an_origin_said() {
 }
 
 #[tokio::test]
-async fn a_panic_of_the_database_puts_the_file_aside_and_says_so() {
+async fn a_database_panic_sets_the_file_aside() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path()).await;
     let path = dir.path().join(FILE);
@@ -152,7 +152,7 @@ async fn a_panic_of_the_database_puts_the_file_aside_and_says_so() {
 }
 
 #[tokio::test]
-async fn of_damaged_files_the_newest_stays() {
+async fn only_the_newest_damaged_file_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     for day in 0..3 {
         std::fs::write(dir.path().join(FILE), vec![0xaa; 100_000]).unwrap();
@@ -171,7 +171,7 @@ async fn of_damaged_files_the_newest_stays() {
 const PACKED: TableDefinition<'_, &[u8; 32], &[u8]> = TableDefinition::new("packed");
 const ENTRIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("entries");
 
-/// Puts other bytes in the place of a body, as somebody would who edits the file.
+/// Overwrites a body, as somebody who edits the file would.
 fn replace_body(path: PathBuf, digest: [u8; 32], packed: &[u8]) {
     let database = redb::Database::create(path).unwrap();
     let write = database.begin_write().unwrap();
@@ -186,7 +186,7 @@ fn replace_body(path: PathBuf, digest: [u8; 32], packed: &[u8]) {
 }
 
 #[tokio::test]
-async fn a_body_that_lost_its_digest_is_dropped_for_all_who_share_it_and_comes_back_when_fetched() {
+async fn damaged_shared_bodies_are_dropped_until_fetched_again() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();
     let hosts: Vec<_> = (0..30).map(|n| origin(&format!("host{n}"))).collect();
@@ -231,7 +231,7 @@ async fn a_body_that_lost_its_digest_is_dropped_for_all_who_share_it_and_comes_b
 }
 
 #[tokio::test]
-async fn a_record_that_was_changed_is_dropped_and_no_other() {
+async fn only_the_changed_record_is_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let saved = filled(dir.path()).await;
     let path = dir.path().join(FILE);
@@ -240,7 +240,7 @@ async fn a_record_that_was_changed_is_dropped_and_no_other() {
         let write = database.begin_write().unwrap();
         {
             let mut entries = write.open_table(ENTRIES).unwrap();
-            // 404 for 200, as it would be in a record: everything would be allowed.
+            // A record with 200 turned into 404, which would allow everything.
             let key = saved[0].0.to_string();
             let mut record = entries.get(key.as_str()).unwrap().unwrap().value().to_vec();
             let other = saved[1].0.to_string();
@@ -250,7 +250,7 @@ async fn a_record_that_was_changed_is_dropped_and_no_other() {
                 .unwrap();
             record[status..status + 2].copy_from_slice(&[0x94, 0x03]);
             entries.insert(key.as_str(), record.as_slice()).unwrap();
-            // And one in another's place.
+            // And one record in the place of another.
             let third = entries
                 .get(saved[2].0.to_string().as_str())
                 .unwrap()

@@ -139,7 +139,7 @@ async fn entries_come_back_as_they_were_saved() {
 }
 
 #[test]
-fn what_an_older_version_took_for_an_answer_is_none() {
+fn partial_answers_of_older_programs_are_not_used() {
     let resource = Resource::from(origin("a"));
     let part = Facts {
         fetched_at: at(0),
@@ -155,7 +155,7 @@ fn what_an_older_version_took_for_an_answer_is_none() {
 }
 
 #[tokio::test]
-async fn what_was_never_saved_or_was_forgotten_is_not_there() {
+async fn unsaved_and_forgotten_entries_are_absent() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();
     let host = origin("a");
@@ -170,7 +170,7 @@ async fn what_was_never_saved_or_was_forgotten_is_not_there() {
 }
 
 #[tokio::test]
-async fn what_is_left_is_written_when_the_last_handle_goes() {
+async fn dropping_the_last_handle_writes_the_rest() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();
     for n in 0..500 {
@@ -188,7 +188,7 @@ async fn what_is_left_is_written_when_the_last_handle_goes() {
 }
 
 #[tokio::test]
-async fn a_second_process_is_told_so() {
+async fn a_second_process_gets_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let _first = open(dir.path()).unwrap();
     let clock = Clock::start_at(first());
@@ -199,7 +199,7 @@ async fn a_second_process_is_told_so() {
 }
 
 #[tokio::test]
-async fn another_format_is_left_alone() {
+async fn an_unknown_format_is_not_touched() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(dir.path()).unwrap());
     let path = dir.path().join(FILE);
@@ -223,7 +223,7 @@ async fn another_format_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_put_aside() {
+async fn a_damaged_file_is_set_aside() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(FILE);
     drop(open(dir.path()).unwrap());
@@ -244,7 +244,7 @@ async fn a_damaged_file_is_put_aside() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_disk_everything_waits_in_memory_until_there_is_one() {
+async fn without_a_disk_changes_wait_in_memory() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("no-directory");
     std::fs::write(&missing, b"but a file").unwrap();
@@ -275,7 +275,7 @@ async fn without_a_disk_everything_waits_in_memory_until_there_is_one() {
 }
 
 #[tokio::test]
-async fn history_tells_what_an_origin_said_when() {
+async fn history_lists_versions_with_their_times() {
     for is_written_at_once in [true, false] {
         history_is_told(is_written_at_once).await;
     }
@@ -321,7 +321,7 @@ async fn history_is_told(is_written_at_once: bool) {
 }
 
 #[tokio::test]
-async fn history_is_bounded_and_lets_go_of_bodies() {
+async fn history_is_limited_and_frees_bodies() {
     let dir = tempfile::tempdir().unwrap();
     let options = StoreOptions {
         history_length: 3,
@@ -353,7 +353,7 @@ async fn history_is_bounded_and_lets_go_of_bodies() {
 }
 
 #[tokio::test]
-async fn what_is_too_old_goes_bit_by_bit() {
+async fn expired_rows_are_deleted_in_steps() {
     let dir = tempfile::tempdir().unwrap();
     let store = open_at(dir.path(), at(0), StoreOptions::default()).unwrap();
     for n in 0..200 {

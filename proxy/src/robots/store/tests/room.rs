@@ -1,4 +1,4 @@
-//! How much room the file takes, what goes when there is no more, and what came from a time when nothing was bounded.
+//! The size of the file, the order of eviction, and the conversion of a format without limits.
 
 use redb::{Database, TableDefinition};
 
@@ -23,9 +23,9 @@ fn registered(n: usize) -> Origin {
     Origin::parse(&format!("https://domain{n}.test")).unwrap()
 }
 
-/// Fifteen times what may be kept, of sizes that leave gaps.
+/// Fifteen times what may be kept, in sizes that leave gaps.
 #[tokio::test]
-async fn a_flood_of_unique_files_stays_below_max_size_and_the_newest_are_kept() {
+async fn a_flood_stays_below_max_size_and_keeps_the_newest() {
     let dir = tempfile::tempdir().unwrap();
     let store = open_at(dir.path(), at(0), SMALL).unwrap();
     let mut written = 0;
@@ -67,10 +67,10 @@ async fn a_flood_of_unique_files_stays_below_max_size_and_the_newest_are_kept() 
 }
 
 #[tokio::test]
-async fn what_was_said_before_goes_before_any_origin_does() {
+async fn superseded_versions_are_evicted_before_entries() {
     let dir = tempfile::tempdir().unwrap();
     let store = open_at(dir.path(), at(0), SMALL).unwrap();
-    // The oldest of all, of which nothing is history.
+    // The oldest of all, whose only version is current.
     store.save(registered(0), entry(response(200, RULES), at(0)));
     for version in 0..19 {
         for n in 1..9 {
@@ -98,7 +98,7 @@ async fn what_was_said_before_goes_before_any_origin_does() {
 }
 
 #[tokio::test]
-async fn sub_domains_of_one_registered_domain_push_nobody_else_out() {
+async fn subdomains_of_one_domain_evict_nobody_else() {
     let dir = tempfile::tempdir().unwrap();
     let store = open_at(dir.path(), at(0), SMALL).unwrap();
     let old = registered(1);
@@ -121,7 +121,7 @@ async fn sub_domains_of_one_registered_domain_push_nobody_else_out() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_over_a_smaller_max_size_shrinks_when_it_is_opened() {
+async fn an_oversized_file_shrinks_when_opened() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();
     for n in 0..300 {
@@ -162,7 +162,7 @@ async fn bodies_are_compressed() {
 }
 
 #[tokio::test]
-async fn what_was_forgotten_does_not_stay_in_the_history_for_ever() {
+async fn history_of_forgotten_documents_expires() {
     let dir = tempfile::tempdir().unwrap();
     let store = open_at(dir.path(), at(0), StoreOptions::default()).unwrap();
     store.save(registered(1), entry(response(200, RULES), at(0)));
@@ -176,7 +176,7 @@ async fn what_was_forgotten_does_not_stay_in_the_history_for_ever() {
     assert_eq!(store.body(digest(RULES)).await, None);
 }
 
-/// A file as the first format had it.
+/// Writes a file in format 1.
 fn write_first_format(path: &Path, entries: &[(Origin, Entry)]) {
     let database = Database::create(path).unwrap();
     let write = database.begin_write().unwrap();
@@ -219,7 +219,7 @@ fn write_first_format(path: &Path, entries: &[(Origin, Entry)]) {
 }
 
 #[tokio::test]
-async fn a_file_of_the_first_format_is_taken_over() {
+async fn format_1_is_converted() {
     let dir = tempfile::tempdir().unwrap();
     let entries: Vec<_> = every_kind_of_entry()
         .into_iter()
@@ -244,7 +244,8 @@ async fn a_file_of_the_first_format_is_taken_over() {
     }
 }
 
-/// What docs/operating.md says of the disk: `cargo test -p wayleave --lib -- --ignored --nocapture bytes_of_an_origin`.
+/// Prints what docs/operating.md says about the disk:
+/// `cargo test -p wayleave --lib -- --ignored --nocapture bytes_of_an_origin`.
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn bytes_of_an_origin() {
