@@ -41,6 +41,7 @@ impl Parser {
         }
         let place = Arc::clone(&self.places).acquire_owned().await;
         let parsing = spawn_blocking(move || {
+            // Moved into the closure: a wait that is cancelled must not free the permit of a parser that runs.
             let _place = place;
             parse()
         });

@@ -51,6 +51,7 @@ impl Coding {
     pub(crate) fn listed<'v>(values: impl Iterator<Item = &'v str>) -> Result<Vec<Self>, String> {
         let mut codings = Vec::new();
         for name in values.flat_map(|value| value.split(',')).map(str::trim) {
+            // RFC 9110 section 5.6.1 allows empty list elements; `identity` changes nothing (section 12.5.3).
             if name.is_empty() || name.eq_ignore_ascii_case("identity") {
                 continue;
             }
@@ -87,6 +88,7 @@ impl Decoders {
     ///
     /// If there is no memory for a decoder.
     pub(crate) fn new(codings: &[Coding], limit: usize, coded_limit: usize) -> io::Result<Self> {
+        // The coding applied first is undone last, so its output is the message.
         let limits = [limit].into_iter().chain(std::iter::repeat(coded_limit));
         let decoders = codings.iter().zip(limits);
         let decoders = decoders.map(|(coding, limit)| Decoder::new(*coding, limit));
@@ -100,6 +102,7 @@ impl Decoders {
         let (mut decoded, mut result) = (Cow::Borrowed(bytes), Ok(()));
         for decoder in &mut self.decoders {
             let (bytes, written) = decoder.decode(&decoded);
+            // Bytes decoded before an error are still passed on to the next stage.
             result = result.and(written);
             decoded = Cow::Owned(bytes);
         }

@@ -37,6 +37,7 @@ impl Flushes {
 
     fn note(&self) {
         self.count.fetch_add(1, Ordering::SeqCst);
+        // Flushes are frequent and waiting tasks rare, so the lock inside `notify_waiters` is avoided.
         if self.is_awaited.swap(false, Ordering::SeqCst) {
             self.changed.notify_waiters();
         }

@@ -222,6 +222,7 @@ impl Received {
         if hosts.next().is_some() {
             return Err("more than one Host".into());
         }
+        // RFC 9113 section 8.3.1 requires them to be equal; servers differ in which one they use.
         if let (Some(host), Some(authority)) = (host, head.uri.authority())
             && !host
                 .as_bytes()

@@ -80,6 +80,7 @@ impl RequestTarget<'_> {
         {
             return Err(misdirected(&format!("names {authority}"), origin));
         }
+        // RFC 9112 section 3.2.4. The rules judge it as a request for `/`.
         if self.target == "*" && self.method == "OPTIONS" {
             return Ok(Target::new(origin.clone(), "/")?);
         }
@@ -130,6 +131,7 @@ pub(crate) fn without_credentials(target: &str) -> String {
         return target.to_owned();
     }
     match (Target::parse(target), target.rsplit_once('@')) {
+        // In an invalid URL anything before the last `@` may belong to a password.
         (Err(_), Some((_, rest))) => rest.to_owned(),
         _ => ftp_path::without_credentials(target),
     }

@@ -113,6 +113,7 @@ impl<S: AsyncWrite + Unpin> Transport<S> {
             }
             self.gathered.advance(written);
         }
+        // Frees the allocation: an idle stream has none.
         self.gathered = BytesMut::new();
         Poll::Ready(Ok(()))
     }
@@ -140,6 +141,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Transport<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let starts = std::mem::replace(&mut self.is_flushed, false);
+        // Most likely a head, followed by its body or by a flush.
         if self.gathers && starts && bytes.len() < GATHER_BYTES {
             self.gathered.extend_from_slice(bytes);
             return Poll::Ready(Ok(bytes.len()));
@@ -164,6 +166,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Transport<S> {
         if !self.gathers {
             return Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
         }
+        // Gathering copies, so nothing is gained from several slices. The caller writes the others next.
         let first = slices.iter().find(|slice| !slice.is_empty());
         self.poll_write(cx, first.map_or(&[], |slice| slice))
     }

@@ -141,6 +141,7 @@ impl Door {
         deadline: Instant,
     ) -> Result<Link, Fault> {
         let tcp = dial_tcp(origin, route, deadline).await?;
+        // Any TLS with the origin itself comes later, inside the tunnel.
         let Some(parent) = route.parent().filter(|it| it.speaks == Speaks::Https) else {
             return Ok(over_tcp(tcp));
         };
@@ -165,6 +166,7 @@ impl Door {
         if origin.scheme() != Scheme::Https {
             return self.open_plain(origin, terms, route, deadline).await;
         }
+        // Most origins choose HTTP/2 if it is offered, so HTTP/1.1 has to be offered alone.
         let mut offer = match terms.preference {
             Preference::OnlyHttp1 | Preference::Upgrade | Preference::Http1 => Offer::Http1,
             Preference::Http2 => Offer::Http2,
@@ -183,6 +185,7 @@ impl Door {
             return Ok(Opened::Http1(to_origin(tls, id)));
         }
         if protocol != Some(b"h2") {
+            // Remembered, so that the next HTTP/1.1 connection needs no second handshake.
             if protocol.is_none() {
                 self.without_alpn.insert(origin.clone(), ());
             }
@@ -205,6 +208,7 @@ impl Door {
         deadline: Instant,
     ) -> Result<Opened, Fault> {
         let link = match Form::of(route.parent(), origin, terms.preference) {
+            // The parent gets the request itself, so no tunnel is opened.
             Form::Absolute(_) => self.reach(origin, route, deadline).await?,
             Form::Origin if origin.scheme() == Scheme::Ftp => {
                 return self.open_ftp(route, origin, deadline).await;

@@ -71,6 +71,7 @@ impl Http2Connection {
         let (requests, connection) = h2::client::Builder::new()
             .enable_push(false)
             .initial_max_send_streams(STREAMS_PER_CONNECTION)
+            // This limits streams that the origin opens, and push is off.
             .max_concurrent_streams(1)
             .max_frame_size(MAX_FRAME)
             .max_header_list_size(MAX_HEAD_BYTES as u32)
@@ -101,6 +102,7 @@ impl Http2Connection {
     /// Opens a stream, unless the connection is closed or has as many as it may.
     pub(super) fn stream(&self) -> Option<Http2Stream> {
         let allowed = self.requests.current_max_send_streams();
+        // h2 would hold the request back until another stream ends.
         if self.streams() >= allowed || self.is_closed() {
             return None;
         }
@@ -184,6 +186,7 @@ impl Http2Stream {
                 (head, Some(body))
             }
         };
+        // h2 limits the size of a head, but not its number of fields.
         if head.headers.len() > MAX_FIELDS {
             return Err(too_large());
         }

@@ -119,12 +119,14 @@ impl Upstream {
         };
         match preference {
             Preference::OnlyHttp1 => any_http1(),
+            // Upgrade is hop-by-hop, so a parent that forwards requests drops it (RFC 9110 section 7.8).
             Preference::Upgrade if self.is_forwarded(destination.origin) => {
                 self.take(destination, Speaks::Http1ByTunnel)
             }
             Preference::Upgrade => any_http1(),
             Preference::Http1 => any_http1().or_else(|| self.share(destination)),
             Preference::Http2 => {
+                // Ordinary HTTP/1 connections are not used: the origin may support HTTP/2.
                 let shared = self.share(destination);
                 shared.or_else(|| self.take(destination, Speaks::Http1InsteadOf2))
             }
@@ -147,6 +149,7 @@ impl Upstream {
     }
 
     fn share(&self, destination: Destination<'_>) -> Option<Session> {
+        // HTTP/2 is only negotiated inside TLS, so there is no need to look.
         if destination.origin.scheme() != Scheme::Https {
             return None;
         }
@@ -175,6 +178,7 @@ impl Upstream {
         };
         let session = self.open(destination, terms, &route, deadline).await?;
         if let Connection::Http2(stream) = &session.connection {
+            // In the pool from the start, so that concurrent requests share it.
             let connection = Kept::Http2(stream.connection());
             self.pool.keep(session.lease.key, connection);
         }

@@ -96,6 +96,7 @@ async fn by_socks5(link: Link, parent: &Parent, origin: &Origin) -> Result<Link,
 /// the origin's, and its client has nothing to do with our credentials at the parent.
 pub(crate) fn own_answer(head: &OriginHead) -> Option<Fault> {
     let (status, fields) = (head.status(), head.fields());
+    // Only a proxy asks for proxy authentication; an origin answers 401.
     let is_own = status == 407 || status >= 300 && is_of_first_squid(&fields);
     is_own.then(|| denied(status, head.reason()))
 }
@@ -104,6 +105,7 @@ pub(crate) fn own_answer(head: &OriginHead) -> Option<Fault> {
 /// way, but where the difference would allow everything, the response is not taken for the origin's.
 pub(crate) fn may_be_own(head: &OriginHead) -> bool {
     let (status, fields) = (head.status(), head.fields());
+    // Proxies refuse requests with 403 and others, but hardly with 404 or 410, which are common at origins.
     let is_doubtful = (400..=499).contains(&status) && !matches!(status, 404 | 410);
     is_doubtful
         || say(values(&fields, "proxy-status"), b"error=")

@@ -139,6 +139,7 @@ impl Pool {
         for (age, place) in &closed {
             places.forget(place.key, *age);
         }
+        // Closing takes system calls, so it happens without the lock.
         drop(places);
     }
 
@@ -204,6 +205,7 @@ impl Place {
         let is_open = match &mut self.kept {
             Kept::Http1(stream) => is_quiet(stream),
             Kept::Http2(connection) => {
+                // The idle time begins when the last stream ends.
                 if connection.streams() > 0 {
                     self.unused_since = Instant::now();
                 }
@@ -216,6 +218,7 @@ impl Place {
 
 /// Returns whether the origin neither closed the connection nor sent anything unrequested.
 fn is_quiet(stream: &mut Stream) -> bool {
+    // A FIN, an error and unrequested bytes all make the read ready.
     stream.read(&mut [0; 1]).now_or_never().is_none()
 }
 

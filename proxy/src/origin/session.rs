@@ -37,6 +37,7 @@ impl OriginWriter {
         match self {
             Self::Http1 { stream, body } => {
                 let sending = async {
+                    // Flushed at once: the client may wait for the origin to react to this chunk.
                     body.write(stream, &part).await?;
                     stream.flush().await
                 };
@@ -172,6 +173,7 @@ impl OriginReader {
             let head = self.head(method).await?;
             match head.status() {
                 101 => {
+                    // The caller sent no Upgrade, so bytes after this 101 belong to no protocol.
                     let details = "the origin changed the protocol unasked".to_owned();
                     return Err(Fault::new(ErrorType::HttpProtocolError, details));
                 }

@@ -107,6 +107,8 @@ impl ClientBody {
     /// If the connection breaks.
     pub(super) async fn ended(&mut self) -> io::Result<()> {
         if let Self::Http1 { stream, ahead, .. } = self {
+            // The read that notices the end also receives pipelined requests. Past the limit it stops, and
+            // backpressure stops the client.
             while ahead.len() < MAX_PIPELINED {
                 ahead.reserve(1024);
                 if stream.read_buf(ahead).await? == 0 {

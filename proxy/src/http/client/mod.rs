@@ -114,6 +114,7 @@ impl Client {
             }
         };
         tokio::select! {
+            // Finished work counts even if the client leaves at the same moment.
             biased;
             done = work => Some(done),
             () = self.answer.given_up() => None,

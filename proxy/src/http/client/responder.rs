@@ -108,6 +108,7 @@ impl Responder {
                 sent.map_err(|_| ClientGone)?;
                 tokio::select! {
                     () = flushes.next() => Ok(()),
+                    // A connection that breaks is never flushed again.
                     _ = poll_fn(|cx| respond.poll_reset(cx)) => Err(ClientGone),
                 }
             }
@@ -195,6 +196,7 @@ impl Http1Responder {
     async fn head(&mut self, response: &OnwardResponse<'_>) -> Result<(), ClientGone> {
         self.body = BodyWriter::new(response.framing);
         let is_upgrade = response.status == 101;
+        // The end of the connection is the end of this body.
         self.keeps_alive &= response.framing != Framing::UntilClose;
         let mut ours: Vec<&[u8]> = Vec::new();
         if response.framing == Framing::Chunked {

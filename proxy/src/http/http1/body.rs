@@ -183,6 +183,7 @@ impl BodyReader {
                         return Ok(None);
                     }
                     if !ahead.starts_with(b"\r\n") {
+                        // Bytes between chunks would be taken for a size line by a reader that skips them.
                         return Err(BodyError::Malformed("a chunk is longer than its size"));
                     }
                     ahead.advance(2);
@@ -228,6 +229,7 @@ impl BodyReader {
         let section = ahead.split_to(end).freeze();
         let mended = mend(section, Begins::WithFields).map_err(|_| BAD_TRAILERS)?;
         let (section, oddities) = mended;
+        // RFC 9112 lets a proxy repair responses only: requests are rejected.
         if self.sender == Sender::Client && !oddities.is_empty() {
             return Err(BAD_TRAILERS);
         }
@@ -271,11 +273,13 @@ fn size_line(ahead: &mut BytesMut) -> Result<Option<SizeLine>, BodyError> {
         .take_while(|byte| byte.is_ascii_hexdigit())
         .count();
     let (size, extensions) = line.split_at(digits);
+    // A control character in an extension may end the line for another reader.
     let is_clean = extensions
         .iter()
         .all(|&byte| byte == b'\t' || (b' '..0x7f).contains(&byte));
     let starts = extensions.iter().find(|byte| !matches!(byte, b' ' | b'\t'));
     let is_extension = starts.is_none_or(|&byte| byte == b';');
+    // 16 digits are 64 bits; some readers let longer sizes overflow.
     if digits == 0 || digits > 16 || end > MAX_SIZE_LINE || !is_clean || !is_extension {
         return Err(BAD_SIZE);
     }
@@ -350,6 +354,7 @@ impl BodyWriter {
         trailers: &Trailers,
     ) -> io::Result<()> {
         match self.framing {
+            // The peer would take the next message for the rest: the connection has to break.
             Framing::Length(left) if left > 0 => {
                 return Err(io::Error::other("the body is shorter than its length"));
             }

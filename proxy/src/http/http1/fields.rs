@@ -96,11 +96,13 @@ pub(crate) fn may_be_a_trailer(name: &str) -> bool {
         "etag",
         "server-timing",
     ];
+    // No intermediary acts on names like these.
     const ENDS_ALONE: &[&str] = &["x-", "grpc-"];
     let starts = |start: &&str| {
         let beginning = name.get(..start.len());
         beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(start))
     };
+    // It would change a request that was already judged.
     let is_override = overrides::of(name.as_bytes()).is_some();
     let may = MAY.iter().any(|may| name.eq_ignore_ascii_case(may)) || ENDS_ALONE.iter().any(starts);
     may && !is_override

@@ -27,12 +27,15 @@ impl Framing {
         let Some(coding) = codings.next() else {
             return Ok(length.map(Self::Length));
         };
+        // RFC 9112 section 6.3 gives Transfer-Encoding priority. A reader that uses the length finds another end.
         if length.is_some() {
             return Err("both Content-Length and Transfer-Encoding");
         }
+        // A recipient of HTTP/1.0 need not know Transfer-Encoding (RFC 9112 section 6.1).
         if is_http_10 {
             return Err("Transfer-Encoding in HTTP/1.0");
         }
+        // `gzip, chunked` is valid, but many readers look only for `chunked` somewhere in the value.
         if codings.next().is_some() || !coding.eq_ignore_ascii_case(b"chunked") {
             return Err("Transfer-Encoding other than chunked");
         }

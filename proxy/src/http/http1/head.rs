@@ -88,6 +88,7 @@ impl RequestHead {
             return Err("more than one User-Agent".into());
         }
         let length = one_length(fields.values("content-length"))?;
+        // A request that states neither has no body (RFC 9112 section 6.3).
         let framing = framing(&fields, length, is_http_10)?.unwrap_or(Framing::Length(0));
         Ok(Self {
             line,
@@ -152,9 +153,11 @@ impl ResponseHead {
         let status = response.code.unwrap_or_default();
         match status {
             100..=599 => {}
+            // Invalid, but RFC 9110 section 15 says how a client treats it, so it can be forwarded.
             600..=999 => oddities.insert(Oddity::StatusOutOfRange),
             _ => return Err(format!("status code {status:03} is outside 100-999").into()),
         }
+        // httparse returns a static string for an empty reason, which is no part of `bytes`.
         let reason = response.reason.filter(|reason| !reason.is_empty());
         let reason = reason.map_or(0..0, |reason| place(&bytes, reason.as_bytes()));
         let is_http_10 = response.version == Some(0);
@@ -252,6 +255,7 @@ async fn read_head<S: AsyncRead + Unpin>(
             Ok(0) if ahead.is_empty() => return Err(HeadError::Closed),
             Ok(0) => return Err(HeadError::Broken(io::ErrorKind::UnexpectedEof.into())),
             Ok(_) => {}
+            // A connection that is reset while idle has ended, no matter how.
             Err(_) if ahead.is_empty() => return Err(HeadError::Closed),
             Err(error) => return Err(HeadError::Broken(error)),
         }
@@ -295,6 +299,7 @@ fn check_request_line(head: &[u8]) -> Result<String, HeadError> {
         return Err("the request target contains bytes that are not allowed in a URI".into());
     }
     match version {
+        // httparse rejects other versions, too, but as malformed: 400 where 505 is due.
         "HTTP/1.1" | "HTTP/1.0" => Ok(line.to_owned()),
         version if version.starts_with("HTTP/") => Err(HeadError::Version),
         _ => Err("the request line does not end in an HTTP version".into()),
@@ -308,6 +313,7 @@ fn check_host(fields: &Fields, is_http_10: bool) -> Result<(), HeadError> {
         (None, _) if is_http_10 => Ok(()),
         (None, _) => Err("Host is missing".into()),
         (Some(_), Some(_)) => Err("more than one Host".into()),
+        // There is no `@` in the set: userinfo can mislead a reader about the host.
         (Some(host), None) if host.iter().all(|&byte| is_authority_byte(byte)) => Ok(()),
         (Some(_), None) => Err("Host is malformed".into()),
     }

@@ -33,6 +33,7 @@ pub(super) fn section_end(
             (None, Lines::MayEndInLf) => &ahead[..end],
             (None, Lines::EndInCrlf) => return Err("a line ends without CR"),
         };
+        // Only the line before can contribute this LF, so the line is empty.
         if line.is_empty() || line.ends_with(b"\n") {
             return Ok(Some(end + 1));
         }
@@ -96,6 +97,7 @@ fn lines(section: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn push_field_line(mended: &mut BytesMut, line: &[u8]) {
     if is_continuation(line) {
+        // A fold becomes one space (RFC 9112 section 5.2).
         let before = mended.strip_suffix(b"\r\n").unwrap_or(mended);
         mended.truncate(before.trim_ascii_end().len());
         mended.extend_from_slice(b" ");
@@ -104,6 +106,7 @@ fn push_field_line(mended: &mut BytesMut, line: &[u8]) {
         mended.extend_from_slice(trim_end(&line[..colon]));
         mended.extend_from_slice(&line[colon..]);
     } else {
+        // Not a field: httparse will reject the line.
         mended.extend_from_slice(line);
     }
     mended.extend_from_slice(b"\r\n");

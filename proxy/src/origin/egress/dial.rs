@@ -78,6 +78,7 @@ where
     E: From<io::Error>,
     F: Future<Output = Result<S, E>>,
 {
+    // Attempts that were overtaken stay in the race: a slow address may still win.
     let mut attempts = FuturesUnordered::new();
     let mut last_error = E::from(io::ErrorKind::AddrNotAvailable.into());
     loop {

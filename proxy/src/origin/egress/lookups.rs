@@ -27,6 +27,7 @@ pub(super) struct Turn<'a> {
 impl Lookups {
     /// Waits until `client` may start another lookup.
     pub(super) async fn turn(&self, client: IpAddr) -> Result<Turn<'_>, AcquireError> {
+        // By /64 for IPv6, where one host has as many addresses as it likes.
         let client = holder(client);
         let places = self.places(client);
         // Made before the wait, so that a cancelled wait removes its entry, too.

@@ -133,6 +133,7 @@ impl Egress {
             match self.check.check(address) {
                 Ok(address) if permitted.contains(&address) => {}
                 Ok(address) => permitted.push(address),
+                // The first prohibited address is reported.
                 Err(error) => prohibited = prohibited.or(Some(error)),
             }
         }
@@ -186,6 +187,7 @@ impl Egress {
         };
         let found = self.find(&parent.host, parent.port, None).await;
         let found = found.map_err(of_parent)?;
+        // One address of our own is enough to refuse the parent: otherwise some requests would loop.
         let named = found.into_iter().map(|it| self.check.check_named(it));
         let addresses = named.collect::<Result<Vec<_>, _>>().map_err(of_parent)?;
         let sources = self.sources.toward(&parent.host, asker.source);

@@ -90,6 +90,7 @@ impl Override {
 fn parse_key(key: &str) -> Option<Key> {
     let (host, port) = split_port(key)?;
     let host: HostPattern = host.parse().ok()?;
+    // Other patterns are not found by looking up suffixes.
     let is_usable = matches!(host, HostPattern::Exact(_)) || host.below().is_some();
     is_usable.then_some(Key { host, port })
 }
@@ -103,6 +104,7 @@ fn parse_value(value: &str) -> Option<(IpAddr, Option<u16>)> {
         .strip_prefix('[')
         .map_or(Some(host), |rest| rest.strip_suffix(']'))?;
     let address: IpAddr = bare.parse().ok()?;
+    // Brackets belong to IPv6 addresses, and only to those.
     (address.is_ipv4() == (bare.len() == host.len())).then_some((address, port))
 }
 

@@ -88,6 +88,7 @@ impl FromStr for Parent {
             return Err("has more than a host, a port and credentials");
         }
         let host = url.host_str().ok_or(EXPECTED)?.to_ascii_lowercase();
+        // The host is repeated in log lines and in Proxy-Status.
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte);
         if host.is_empty() || !host.bytes().all(is_plain) {
             return Err("has a host that is neither a name in ASCII nor an address");

@@ -107,6 +107,7 @@ async fn connect(connection: FtpConnection) -> FtpResult<AsyncFtpStream> {
     let peer = tcp.peer_addr().map_err(FtpError::ConnectionError)?;
     let mut control = AsyncFtpStream::connect_with_stream(tcp).await?;
     control.set_encoding(Bytes).await;
+    // Over IPv6 only EPSV works (RFC 2428).
     control.set_mode(if peer.is_ipv4() {
         Mode::Passive
     } else {
@@ -126,6 +127,7 @@ async fn file(
     request: &FtpRequest<'_>,
 ) -> Result<Answer, Fault> {
     let size = permanent(control.size(name).await)?;
+    // SIZE fails for a directory, where CWD succeeds. HTTP redirects such a path to the one with a slash.
     if matches!(size, Err(No(550))) && permanent(control.cwd(name).await)?.is_ok() {
         let location = format!("Location: {}/\r\n", request.path);
         return Ok(Answer::short("301 Moved Permanently", &location));
@@ -193,6 +195,7 @@ async fn directory(
     };
     let (listing, form) = match list(control, "MLSD").await? {
         Ok(listing) => (listing, Form::Facts),
+        // 500 to 504: MLSD is not implemented (RFC 959 section 4.2).
         Err(No(500..=504)) => match list(control, "LIST").await? {
             Ok(listing) => (listing, Form::People),
             Err(no) => return no.answer(),
@@ -219,6 +222,7 @@ async fn list(control: &mut AsyncFtpStream, command: &str) -> Result<Result<Vec<
         Err(no) => return Ok(Err(no)),
     };
     let mut listing = Vec::new();
+    // One byte past the limit shows that the listing is too long.
     let mut bounded = (&mut transfer).take(MAX_LISTING + 1);
     let read = bounded.read_to_end(&mut listing).await;
     read.map_err(|error| fault(&FtpError::ConnectionError(error)))?;

@@ -275,6 +275,7 @@ fn create(dir: &Path, certificate: &Path, key_path: &Path) -> anyhow::Result<()>
         .distinguished_name
         .push(DnType::OrganizationName, "wayleave");
     params.serial_number = Some(serial_number());
+    // No further authorities below this one.
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let now = calendar();
@@ -286,6 +287,7 @@ fn create(dir: &Path, certificate: &Path, key_path: &Path) -> anyhow::Result<()>
         .mode(DIR_MODE)
         .create(dir)
         .with_context(|| format!("making the directory {}", dir.display()))?;
+    // If the process dies between the two, the next start reports the missing certificate.
     write_new(key_path, KEY_MODE, &key.serialize_pem())?;
     write_new(certificate, 0o644, &made.pem())
 }
@@ -294,6 +296,7 @@ fn write_new(path: &Path, mode: u32, text: &str) -> anyhow::Result<()> {
     let write = || {
         let mut file = OpenOptions::new()
             .write(true)
+            // Two processes that start at once must not replace each other's CA.
             .create_new(true)
             .mode(mode)
             .open(path)?;

@@ -102,6 +102,7 @@ impl Interceptor {
             self.kept.remove(host);
         }
         let mut leaf = Leaf::Hit;
+        // Concurrent connections to a new host wait for one certificate.
         let kept = self.kept.get_or_insert_with(host, || {
             leaf = Leaf::Minted;
             self.mint(host, now)
