@@ -1,11 +1,11 @@
-//! The ways of reading a robots.txt.
+//! The dialects in which a robots.txt can be read.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A way of reading robots.txt. The same parsed file answers in any of them.
+/// A set of rules for reading robots.txt. The same parsed file answers in any of them.
 ///
-/// Where they differ, and why, is listed in `docs/disagreements.md` of this crate.
+/// `docs/disagreements.md` of this crate lists their differences and the reasons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Dialect {
     /// RFC 9309, the standard.
@@ -31,7 +31,7 @@ impl Dialect {
         Self::Strictest,
     ];
 
-    /// The four ways of reading, all of which `strictest` asks.
+    /// The four dialects that `strictest` combines.
     pub(crate) const EACH: [Self; 4] = [
         Self::Rfc9309,
         Self::Google,
@@ -39,7 +39,7 @@ impl Dialect {
         Self::Selfhtml,
     ];
 
-    /// The dialects that a dialect asks: itself, or of `strictest` all four.
+    /// Returns the dialects that have to allow a path: the dialect itself, or all four for `strictest`.
     #[must_use]
     pub fn each(&self) -> &[Self] {
         match self {
@@ -48,7 +48,7 @@ impl Dialect {
         }
     }
 
-    /// The spelling used in configuration and on the command line.
+    /// Returns the name used in configuration and on the command line.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -78,7 +78,7 @@ impl FromStr for Dialect {
     }
 }
 
-/// The name of a dialect that does not exist.
+/// The error for a name that no dialect has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownDialect(String);
 

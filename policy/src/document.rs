@@ -1,4 +1,4 @@
-//! `Document`: what stands beside robots.txt and speaks of the use of content, parsed once for all who ask.
+//! Documents besides robots.txt in which a site states preferences about the use of its content.
 
 #[cfg(feature = "preferences")]
 use std::sync::Arc;
@@ -7,26 +7,26 @@ use crate::RobotsTxt;
 #[cfg(feature = "preferences")]
 use crate::preferences::{Rsl, Tdmrep};
 
-/// Where a site keeps its reservations (TDM Reservation Protocol).
+/// The path of a site's reservations (TDM Reservation Protocol).
 pub const TDMREP_PATH: &str = "/.well-known/tdmrep.json";
-/// Where Spawning's ai.txt is.
+/// The path of Spawning's ai.txt.
 pub const AI_TXT_PATH: &str = "/ai.txt";
 
-/// How a file is read.
+/// The format of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// As an origin's robots.txt.
+    /// An origin's robots.txt.
     RobotsTxt,
-    /// As reservations of text and data mining.
+    /// Reservations of text and data mining.
     Tdmrep,
-    /// As Spawning's ai.txt.
+    /// Spawning's ai.txt.
     AiTxt,
-    /// As a licence: whatever else a site names.
+    /// An RSL licence: any other document that a site names.
     Rsl,
 }
 
 impl Kind {
-    /// How a document beside robots.txt is read, by where it stands.
+    /// Returns the format of the document at a path other than `/robots.txt`.
     pub(crate) fn at(path: &str) -> Self {
         match path {
             TDMREP_PATH => Self::Tdmrep,
@@ -35,8 +35,8 @@ impl Kind {
         }
     }
 
-    /// Reads the beginning of such a document, all of it unless it `is_cut`; nothing for a robots.txt. Never fails: what cannot
-    /// be read says so when it is asked.
+    /// Parses a document, or the beginning of one that `is_cut`; `None` for a robots.txt. Never fails: a document that
+    /// cannot be read reports that when it is queried.
     #[must_use]
     pub fn read(self, bytes: &[u8], is_cut: bool) -> Option<Document> {
         match self {
@@ -57,7 +57,7 @@ impl Kind {
         }
     }
 
-    /// `robots.txt`, or the source of preferences that it is.
+    /// Returns `robots.txt`, or the name of the preference source that the document is.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -69,7 +69,7 @@ impl Kind {
     }
 }
 
-/// A document beside robots.txt, parsed.
+/// A parsed document other than robots.txt.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Document {
@@ -84,7 +84,7 @@ pub enum Document {
 }
 
 impl Document {
-    /// Roughly what it holds in memory beside itself.
+    /// Returns roughly how many bytes it holds on the heap.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match self {

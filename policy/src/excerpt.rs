@@ -1,12 +1,13 @@
-//! Texts of others, cut to what is shown of them.
+//! Excerpts of text that others wrote.
 
 use std::borrow::Cow;
 
-/// The most bytes of a text that are shown, the ellipsis included. Some rules, names and statements fill a file.
+/// The most bytes of a text that are shown, including the ellipsis. Some rules, names and statements fill a whole file.
 const MAX_BYTES: usize = 200;
 const ELLIPSIS: char = '\u{2026}';
 
-/// A text, or of a long one the beginning with an ellipsis: 200 bytes at most. What was cut is not cut again.
+/// Returns a text, or the beginning of a long one with an ellipsis: at most 200 bytes. An excerpt of an excerpt is
+/// unchanged.
 #[must_use]
 pub fn excerpt(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_BYTES {

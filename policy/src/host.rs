@@ -1,17 +1,16 @@
-//! One spelling for every host, as the WHATWG URL standard writes it.
+//! The canonical spelling of hosts, as the WHATWG URL standard writes it.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use idna::AsciiDenyList;
 
-/// The host in the spelling of the WHATWG URL standard's host parser: A-labels in lower case,
-/// IPv6 literals compressed and in brackets, every spelling of an IPv4 address as four decimals.
+/// Returns the host as the WHATWG URL standard's host parser writes it: A-labels in lower case, IPv6 literals
+/// compressed and in brackets, every spelling of an IPv4 address as four decimal numbers.
 ///
-/// One trailing dot is taken off: `example.com.` names the same host in the DNS as
-/// `example.com`, and two entries for one host would be a way around the first. Empty labels and
-/// names too long for the DNS are none, because nothing could ever be fetched from there; nor are
-/// names with other bytes than letters, digits, `-`, `_` and dots.
+/// One trailing dot is removed: `example.com.` names the same DNS host as `example.com`, and with two entries for one
+/// host the second would bypass the first. `None` for empty labels and for names too long for the DNS, which can never
+/// be fetched, and for names with bytes other than letters, digits, `-`, `_` and dots.
 pub(crate) fn canonical(host: &str) -> Option<String> {
     if let Some(rest) = host.strip_prefix('[') {
         return rest.strip_suffix(']')?.parse().ok().map(ipv6);
@@ -20,7 +19,7 @@ pub(crate) fn canonical(host: &str) -> Option<String> {
     let ascii = idna::domain_to_ascii_cow(&decoded, AsciiDenyList::URL).ok()?;
     let name = ascii.strip_suffix('.').unwrap_or(&ascii);
     let labels_fit = name.split('.').all(|label| (1..=63).contains(&label.len()));
-    // The URL standard lets `a;b` and the like pass, but readers differ about where such a host ends.
+    // The URL standard accepts `a;b` and the like, but implementations disagree about where such a host ends.
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     if !labels_fit || name.len() > 253 || !name.bytes().all(is_name) {
         return None;
@@ -46,7 +45,8 @@ fn percent_decoded(host: &str) -> Vec<u8> {
     decoded
 }
 
-/// Compresses the first longest run of zeros; an embedded IPv4 address stays hexadecimal.
+/// Writes an IPv6 address with its first longest run of zeros compressed; an embedded IPv4 address is
+/// written in hexadecimal too.
 fn ipv6(address: Ipv6Addr) -> String {
     let segments = address.segments();
     let (mut at, mut run) = (0, 1);
@@ -75,13 +75,13 @@ fn ipv6(address: Ipv6Addr) -> String {
     text
 }
 
-/// Whether the last label makes this an IPv4 address or nothing (URL standard, host parsing).
+/// Returns whether the last label makes this an IPv4 address or invalid (URL standard, host parsing).
 fn ends_in_number(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
     last.bytes().all(|byte| byte.is_ascii_digit()) || ipv4_number(last).is_some()
 }
 
-/// Reads one to four numbers, decimal, octal or hexadecimal; the last fills what is left.
+/// Parses one to four numbers, decimal, octal or hexadecimal; the last one fills the remaining bytes.
 fn ipv4(name: &str) -> Option<Ipv4Addr> {
     let numbers: Vec<u64> = name.split('.').map(ipv4_number).collect::<Option<_>>()?;
     let (&last, bytes) = numbers.split_last()?;
@@ -111,7 +111,7 @@ fn ipv4_number(text: &str) -> Option<u64> {
     if digits.starts_with('+') {
         return None;
     }
-    // Saturates: anything this long is out of range whatever it is.
+    // Saturating is safe: a number this long is out of range in any case.
     let all_digits = digits.chars().all(|c| c.is_digit(radix));
     all_digits.then(|| u64::from_str_radix(digits, radix).unwrap_or(u64::MAX))
 }

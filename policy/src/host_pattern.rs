@@ -1,4 +1,4 @@
-//! Host patterns: which hosts a line of configuration is for.
+//! Patterns for hosts, as configuration writes them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,22 +7,23 @@ use std::str::FromStr;
 
 use crate::host;
 
-/// A host, all hosts below one, or a glob, in the one spelling of hosts that [`Origin::host`](crate::Origin::host) has.
+/// A pattern for hosts: one host, all hosts below one, or a glob, in the canonical spelling of
+/// [`Origin::host`](crate::Origin::host).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HostPattern {
     /// `*`: every host.
     Any,
     /// `shop.example`: this host, or an IP address.
     Exact(String),
-    /// `.example.com`: the host after the dot and all below it. Held without the dot.
+    /// `.example.com`: the host after the dot and every host below it. Stored without the dot.
     Suffix(String),
-    /// `*.example.com`, `shop-*.example`: `*` stands for any characters, dots among them.
+    /// `*.example.com`, `shop-*.example`: `*` stands for any characters, including dots.
     Glob(String),
 }
 
 impl HostPattern {
-    /// Whether the pattern is for a host, as [`Origin::host`](crate::Origin::host) gives it. An IPv4 address is the same host
-    /// in an IPv6 address that holds it (`[::ffff:192.0.2.1]`).
+    /// Returns whether a host, as [`Origin::host`](crate::Origin::host) writes it, matches. An IPv4-mapped IPv6 address
+    /// (`[::ffff:192.0.2.1]`) is the same host as the IPv4 address.
     #[must_use]
     pub fn matches(&self, host: &str) -> bool {
         let host = &*Self::comparable(host);
@@ -37,7 +38,7 @@ impl HostPattern {
         }
     }
 
-    /// A host as patterns compare it: an IPv6 address that holds an IPv4 address is that.
+    /// Returns a host as patterns compare it: an IPv4-mapped IPv6 address becomes the IPv4 address.
     #[must_use]
     pub fn comparable(host: &str) -> Cow<'_, str> {
         let mapped = || {
@@ -47,7 +48,7 @@ impl HostPattern {
         mapped().map_or(Cow::Borrowed(host), |address| address.to_string().into())
     }
 
-    /// The longest name of whole labels that every matching host ends in.
+    /// Returns the longest sequence of whole labels that every matching host ends in.
     #[must_use]
     pub fn ending(&self) -> Option<&str> {
         match self {
@@ -61,7 +62,7 @@ impl HostPattern {
         }
     }
 
-    /// The first label of every matching host, if they all have the same.
+    /// Returns the first label of every matching host, if they all share it.
     #[must_use]
     pub fn beginning(&self) -> Option<&str> {
         match self {
@@ -73,7 +74,7 @@ impl HostPattern {
         }
     }
 
-    /// The host that all matching ones are below, if this is `*.example.com` and no other glob.
+    /// Returns `example.com` if the pattern is exactly `*.example.com`.
     #[must_use]
     pub fn below(&self) -> Option<&str> {
         match self {
@@ -83,7 +84,7 @@ impl HostPattern {
     }
 }
 
-/// `*` stands for any characters.
+/// Returns whether a text matches a glob, in which `*` stands for any characters.
 fn glob_matches(glob: &str, text: &str) -> bool {
     let mut parts = glob.split('*');
     let first = parts.next().unwrap_or_default();
@@ -102,8 +103,8 @@ fn glob_matches(glob: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// A host in its one spelling, with a word for each `*`. A label that holds one must be ASCII: what its A-label is depends
-/// on all of it.
+/// Returns a glob in the canonical spelling of hosts, each `*` replaced by a placeholder meanwhile. A label that holds
+/// a `*` must be ASCII: its A-label would depend on all of its characters.
 fn canonical_glob(text: &str) -> Option<String> {
     let folded = text.to_ascii_lowercase();
     let mut word = "w0w".to_owned();

@@ -1,10 +1,10 @@
-//! Tags of names: a number that tells most different names apart.
+//! One-byte tags of names, which differ for most different names.
 
 /// The tag of all values that start with `*`.
 pub(crate) const EVERYONE: u8 = 0;
 
-/// A byte that depends on what all ways of comparing names but substrings and prefixes agree on: the letters, `_` and `-` a name starts
-/// with, in lower case. Equal names have equal tags.
+/// Returns a byte computed from the leading letters, `_` and `-` of a name in lower case: the part on which all ways of
+/// comparing whole names agree. Equal names have equal tags; substrings and prefixes need not.
 pub(crate) fn tag(value: &[u8]) -> u8 {
     // FNV-1a: short, and mixes well what differs in a letter.
     const START: u32 = 0x811C_9DC5;
@@ -19,7 +19,7 @@ pub(crate) fn tag(value: &[u8]) -> u8 {
     ((hash >> 24) as u8).max(EVERYONE + 1)
 }
 
-/// The bytes that RFC 9309 §2.2.1 allows in a name.
+/// Returns whether RFC 9309 §2.2.1 allows a byte in a product token.
 pub(crate) fn is_letter(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-')
 }

@@ -1,4 +1,4 @@
-//! Origin: scheme, host and port; where its robots.txt is.
+//! Origins: scheme, host and port.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 
 use crate::host;
 
-/// The schemes robots.txt is fetched over here.
+/// A scheme over which robots.txt is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scheme {
     /// `http`, port 80 unless given.
@@ -19,7 +19,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// `http`, `https` or `ftp`.
+    /// Returns `http`, `https` or `ftp`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -29,7 +29,7 @@ impl Scheme {
         }
     }
 
-    /// The port that need not be written.
+    /// Returns the scheme's default port.
     #[must_use]
     pub const fn default_port(self) -> u16 {
         match self {
@@ -57,21 +57,20 @@ impl FromStr for Scheme {
     }
 }
 
-/// Scheme, host and port (RFC 9110 §4.3.1): what one robots.txt speaks for.
+/// A scheme, host and port (RFC 9110 §4.3.1): the scope of one robots.txt.
 ///
-/// Two origins are equal if they lead to the same place: the host is kept in lower case, as
-/// A-labels, IP addresses in one spelling, without one trailing dot; a default port equals none.
-/// Cloning is cheap.
+/// Two origins are equal if they lead to the same place: hosts are stored in lower case, as A-labels, with IP addresses
+/// in canonical form and without one trailing dot; a missing port equals the scheme's default. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin {
-    // Seven hosts in eight are short enough to stand here, so that comparing two origins follows no pointer.
+    // Seven hosts in eight are short enough to be stored inline, so comparing two origins rarely follows a pointer.
     host: SmolStr,
     port: u16,
     scheme: Scheme,
 }
 
 impl Origin {
-    /// Reads `https://host` or `https://host:port`, with nothing after it but an optional `/`.
+    /// Parses `https://host` or `https://host:port`, optionally followed by one `/`.
     ///
     /// # Errors
     ///
@@ -82,12 +81,12 @@ impl Origin {
         Self::from_authority(scheme, authority)
     }
 
-    /// Reads the `host` or `host:port` of a `CONNECT` request or a `Host` field.
+    /// Parses the `host` or `host:port` of a `CONNECT` request or a `Host` field.
     ///
     /// # Errors
     ///
-    /// If host or port is missing or impossible, or if there is userinfo: a name before an `@`
-    /// has no place in either field, and readers differ about which side is the host.
+    /// If host or port is missing or impossible, or if there is userinfo: neither field may have a name before an `@`,
+    /// and implementations disagree about which side is the host.
     pub fn from_authority(scheme: Scheme, authority: &str) -> Result<Self, InvalidUri> {
         if authority.contains('@') {
             return Err(InvalidUri::UserInfo);
@@ -105,19 +104,19 @@ impl Origin {
         })
     }
 
-    /// The scheme.
+    /// Returns the scheme.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// The host: a name in lower case, `127.0.0.1`, or `[::1]`.
+    /// Returns the host: a name in lower case, `127.0.0.1`, or `[::1]`.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// What it holds in memory beside itself: the host, if that is too long to stand inside.
+    /// Returns how many bytes it holds on the heap: those of a host too long to be stored inline.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         if self.host.is_heap_allocated() {
@@ -127,13 +126,13 @@ impl Origin {
         }
     }
 
-    /// The port, the scheme's own if none was given.
+    /// Returns the port, which is the scheme's default if none was given.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The value of a `Host` field: the port is left out if it is the scheme's own.
+    /// Returns the value for a `Host` field, without the port if it is the scheme's default.
     #[must_use]
     pub fn authority(&self) -> String {
         if self.port == self.scheme.default_port() {
@@ -143,7 +142,7 @@ impl Origin {
         }
     }
 
-    /// Where this origin's robots.txt is (RFC 9309 §2.3).
+    /// Returns the URI of this origin's robots.txt (RFC 9309 §2.3).
     #[must_use]
     pub fn robots_txt_uri(&self) -> String {
         format!("{self}/robots.txt")
@@ -174,7 +173,7 @@ impl FromStr for Origin {
     }
 }
 
-/// `scheme://rest`, the scheme known.
+/// Splits `scheme://rest`, whose scheme must be supported.
 pub(crate) fn split_scheme(uri: &str) -> Result<(Scheme, &str), InvalidUri> {
     let (scheme, rest) = uri.split_once(':').ok_or(InvalidUri::NotAbsolute)?;
     let spelt_as_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -209,23 +208,23 @@ fn split_port(authority: &str) -> Result<(&str, Option<u16>), InvalidUri> {
     }
 }
 
-/// Why a URI or authority names no place to fetch from.
+/// The reason why a URI or authority cannot be fetched from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidUri {
     /// There is no scheme.
     NotAbsolute,
-    /// A scheme that is neither `http` nor `https`, in lower case.
+    /// An unsupported scheme, in lower case.
     UnsupportedScheme(String),
     /// There is no host.
     MissingHost,
-    /// A host that no URI can have, or no DNS can know.
+    /// A host that no URI can have or the DNS cannot hold.
     Host(String),
     /// A port that is not a number from 1 to 65535.
     Port(String),
-    /// A name before `@` where none may stand, or more than one `@`.
+    /// Userinfo where none is allowed, or more than one `@`.
     UserInfo,
-    /// White space, a control character or `\` where a URI can have none.
+    /// White space, a control character or `\` where a URI cannot have one.
     Character(char),
     /// A path that does not start with `/`.
     Path(String),

@@ -1,13 +1,13 @@
-//! Path: what a decision is about.
+//! Paths of requests.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use memchr::memchr;
 
-/// The path of a request, query included, as it is sent: byte for byte, so that what is judged is what is fetched.
+/// The path and query of a request, byte for byte as sent, so that decisions are about exactly what is fetched.
 ///
-/// Always starts with `/`. A whole URL is not a path: [`Target::parse`](crate::Target::parse) takes it apart.
+/// Always starts with `/`. A whole URL is not a path; [`Target::parse`](crate::Target::parse) splits one.
 ///
 /// # Examples
 ///
@@ -22,11 +22,11 @@ use memchr::memchr;
 pub struct Path<'a>(Cow<'a, str>);
 
 impl<'a> Path<'a> {
-    /// `/`, an origin's root.
+    /// The root of an origin, `/`.
     pub const ROOT: Path<'static> = Path(Cow::Borrowed("/"));
 
-    /// Takes a path and query. A fragment is taken off, for none is ever sent; `*`, the target of `OPTIONS` for a server
-    /// as a whole (RFC 9112 §3.2.4), is judged as the root.
+    /// Parses a path and query. A fragment is dropped, since none is ever sent; `*`, the target of a server-wide
+    /// `OPTIONS` (RFC 9112 §3.2.4), counts as the root.
     ///
     /// # Errors
     ///
@@ -39,12 +39,12 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// The path that a question about a whole URL or a bare path is about.
+    /// Returns the path of a URL, or of a bare path.
     ///
-    /// Unlike [`parse`](Self::parse) and [`Target::parse`](crate::Target::parse) this never fails, since a question about
-    /// an odd URL deserves an answer too. It takes URLs apart as Google's parser does: from the first `/`, `?` or `;`
-    /// after scheme and authority to the fragment; `//h/x` is a reference without scheme (RFC 3986 §4.2), so its path is
-    /// `/x`; what has no path has the path `/`.
+    /// Unlike [`parse`](Self::parse) and [`Target::parse`](crate::Target::parse) this never fails, since an odd URL
+    /// deserves an answer too. It splits URLs as Google's parser does: the path starts at the first `/`, `?` or `;`
+    /// after scheme and authority and ends at the fragment; `//h/x` is a reference without a scheme (RFC 3986 §4.2), so
+    /// its path is `/x`; a URL without a path has the path `/`.
     #[must_use]
     #[inline]
     pub fn of_url(url: &'a str) -> Self {
@@ -56,12 +56,12 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Takes what starts with `/` and has no fragment.
+    /// Wraps a path that is known to start with `/` and to have no fragment.
     pub(crate) fn from_checked(path: impl Into<Cow<'a, str>>) -> Self {
         Self(path.into())
     }
 
-    /// The path as it is sent.
+    /// Returns the path as it is sent.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -80,12 +80,12 @@ fn without_fragment(text: &str) -> &str {
 
 fn path_and_query(url: &str) -> &str {
     let url = without_fragment(url);
-    // Most questions are about such URLs.
+    // Nearly all URLs begin so: this branch saves the search for a scheme.
     if let Some(rest) = url.strip_prefix("https://").or(url.strip_prefix("http://")) {
         return split_at_path(rest).1;
     }
     let (before, path) = split_at_path(url.strip_prefix("//").unwrap_or(url));
-    // A scheme ends in "://", and no delimiter stands before that.
+    // A scheme ends in "://", and no delimiter of paths can come before that.
     match path.strip_prefix("//") {
         Some(rest) if before.ends_with(':') => split_at_path(rest).1,
         _ => path,
@@ -98,7 +98,7 @@ fn split_at_path(rest: &str) -> (&str, &str) {
     rest.split_at(start.unwrap_or(rest.len()))
 }
 
-/// What is not a path, since it does not start with `/`.
+/// The error for a text that is not a path because it does not start with `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidPath(String);
 

@@ -1,4 +1,4 @@
-//! A crawler's name as robots.txt spells it.
+//! Names of crawlers as robots.txt spells them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,9 +9,8 @@ use crate::user_agent;
 
 /// The name by which a crawler finds its group (RFC 9309 §2.2.1, "product token").
 ///
-/// The standard's alphabet is letters, `_` and `-`; names in use go beyond it (`MJ12bot`,
-/// `archive.org_bot`), so this type takes anything that can stand on a user-agent line. Names
-/// compare without regard to ASCII case.
+/// The standard allows letters, `_` and `-`; names in use go further (`MJ12bot`, `archive.org_bot`), so this type
+/// accepts anything that can stand on a user-agent line. Names compare without regard to ASCII case.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProductToken {
     text: Box<str>,
@@ -20,18 +19,18 @@ pub struct ProductToken {
 }
 
 impl ProductToken {
-    /// Takes a name as the crawler spells it.
+    /// Creates a token from a name as the crawler spells it.
     ///
     /// # Errors
     ///
-    /// If a group for the crawler could not be found by the name: it is empty, starts or ends with white space, holds a
-    /// control character, `#`, `*` or a version (`ExampleBot/1.0`), or is a whole `User-Agent`.
+    /// If no group could be found by the name: it is empty, starts or ends with white space, contains a control
+    /// character, `#`, `*` or a version (`ExampleBot/1.0`), or is a whole `User-Agent` value.
     pub fn new(name: &str) -> Result<Self, InvalidProductToken> {
         Self::unless(name, unspeakable(name).or_else(|| unfindable(name)))
     }
 
-    /// Takes any name that a user-agent line can hold, even one that hardly finds a group, such as `ExampleBot/1.0`: to
-    /// compare with other readers of robots.txt, which take those.
+    /// Creates a token from any name that a user-agent line can hold, even one that rarely finds a group, such as
+    /// `ExampleBot/1.0`; for comparisons with other implementations, which accept those.
     ///
     /// # Errors
     ///
@@ -50,14 +49,14 @@ impl ProductToken {
         }
     }
 
-    /// The crawler that gives no name: only the group of `*` can be meant for it.
+    /// Returns the token of a crawler without a name, to which only the group of `*` applies.
     #[must_use]
     pub fn anonymous() -> Self {
         Self::from_checked("")
     }
 
-    /// Takes the name out of a `User-Agent` field: the first product, or for those who call
-    /// themselves Mozilla the one that follows `compatible;` or otherwise looks like a crawler.
+    /// Extracts the name from a `User-Agent` field: its first product or, for clients that call themselves Mozilla, the
+    /// one that follows `compatible;` or otherwise looks like a crawler.
     ///
     /// `None` if the field does not name a product at all.
     #[must_use]
@@ -66,18 +65,18 @@ impl ProductToken {
         Self::new(&name).ok()
     }
 
-    /// The name as given.
+    /// Returns the name as given.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The name in ASCII lower case.
+    /// Returns the name in ASCII lower case.
     pub(crate) fn folded(&self) -> &[u8] {
         self.folded.as_bytes()
     }
 
-    /// What user-agent lines that name this crawler have in common.
+    /// Returns the tag that the name shares with every user-agent line that names this crawler.
     pub(crate) fn tag(&self) -> u8 {
         self.tag
     }
@@ -92,7 +91,7 @@ impl ProductToken {
     }
 }
 
-/// Why no user-agent line could hold a name.
+/// Returns the reason why no user-agent line could hold a name.
 fn unspeakable(name: &str) -> Option<Cow<'static, str>> {
     let reason = if name.is_empty() {
         "is empty"
@@ -108,7 +107,7 @@ fn unspeakable(name: &str) -> Option<Cow<'static, str>> {
     Some(reason.into())
 }
 
-/// Why a crawler's group would hardly be found by a name, though a line could hold it.
+/// Returns the reason why a name that a line could hold would rarely find the crawler's group.
 fn unfindable(name: &str) -> Option<Cow<'static, str>> {
     if name == "*" {
         return Some("means every crawler that is not named: write the crawler's name".into());
@@ -124,7 +123,7 @@ fn unfindable(name: &str) -> Option<Cow<'static, str>> {
         .then(|| "contains \"*\", which no name may".into())
 }
 
-/// To write another name instead, if that would do.
+/// Returns the advice to write another name, if that one is valid.
 fn advice(name: &str) -> String {
     match ProductToken::new(name) {
         Ok(token) => format!(": write \"{token}\""),
@@ -152,11 +151,11 @@ impl FromStr for ProductToken {
     }
 }
 
-/// A name by which no group could be found.
+/// The error for a name by which no group could be found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidProductToken {
     name: String,
-    /// What is said of it.
+    /// The rest of the message, after the name.
     reason: Cow<'static, str>,
 }
 

@@ -1,20 +1,20 @@
-//! The spellings one path can have.
+//! The equivalent spellings of a path.
 //!
-//! RFC 3986 §6.2.2 names two rewritings that leave a URI the same: percent-encoding in one form, and dot segments removed.
-//! Servers go further: to many of them `//a`, `/%2Fa`, `/\a` or `/;x/a` is `/a`. Dialects compare the path that they are
-//! given; the proxy, which cannot know the server, judges every spelling.
+//! RFC 3986 §6.2.2 names two rewritings that leave a URI equivalent: normalised percent-encoding and removed dot
+//! segments. Servers go further: many treat `//a`, `/%2Fa`, `/\a` or `/;x/a` as `/a`. Dialects compare the path that
+//! they are given; a proxy, which cannot know the server, has to judge every spelling.
 
 use std::iter;
 
 use crate::percent_encoding;
 use crate::percent_encoding::plain::all_plain;
 
-/// Turns a path into another spelling of it; `None` if it is spelt so already.
+/// A function that rewrites a path; `None` if that changes nothing.
 type Rewriting = fn(&str) -> Option<String>;
 
-/// What servers do to a path before they look for what it names, in their order. None of them does all of it: which do
-/// what is in `docs/spellings.md`. Where empty segments count when dot segments are removed, the file system takes what is left
-/// of them for nothing.
+/// The rewritings that servers apply to a path before they look up its resource, in their order. No server applies all
+/// of them; `docs/spellings.md` lists which do what. Empty segments are removed twice, because servers that count them
+/// when they remove dot segments leave new ones, which the file system ignores.
 const REWRITINGS: [Rewriting; 7] = [
     normalised,
     with_plain_slashes,
@@ -25,16 +25,16 @@ const REWRITINGS: [Rewriting; 7] = [
     without_empty_segments,
 ];
 
-/// The spellings of a path take at most so many bytes, as 64 of 8 KiB do, each as it was received and in normal encoding:
-/// beyond it they are not judged.
+/// The most bytes that all spellings of a path may take: 64 spellings of 8 KiB, each as received and in normal
+/// encoding. Paths beyond that are not judged by their spellings.
 const MOST_BYTES: usize = 2 * 64 * 8 * 1024;
 
-/// A path has more, or longer, spellings than are judged.
+/// The error for a path with more, or longer, spellings than are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManySpellings;
 
-/// Every other spelling of a path that a server may take for the same: each choice of [`REWRITINGS`], made in order.
-/// Most paths have none.
+/// Returns every other spelling of a path that a server may treat as the same: each subset of [`REWRITINGS`], applied
+/// in order. Most paths have none.
 #[inline]
 pub(crate) fn others(path: &str) -> Result<Vec<String>, TooManySpellings> {
     if may_have_others(path.as_bytes()) {
@@ -48,7 +48,8 @@ pub(crate) fn others(path: &str) -> Result<Vec<String>, TooManySpellings> {
 fn rewritten(path: &str) -> Result<Vec<String>, TooManySpellings> {
     let mut others: Vec<String> = Vec::new();
     let mut bytes = 0;
-    // Servers that look for a file take off a slash that only a rewriting put at the end; one that was sent tells them something.
+    // Servers that look for a file drop a trailing slash that only a rewriting produced; a trailing slash that was sent
+    // has a meaning.
     let has_slash = split_query(path).0.ends_with('/');
     let last = (!has_slash).then_some(without_last_slash as Rewriting);
     for rewrite in REWRITINGS.into_iter().chain(last) {
@@ -67,7 +68,7 @@ fn rewritten(path: &str) -> Result<Vec<String>, TooManySpellings> {
     Ok(others)
 }
 
-/// Whether a path holds anything that is rewritten: every decision of the proxy asks.
+/// Returns whether a path contains anything that is rewritten. Every decision of the proxy calls this.
 #[inline]
 fn may_have_others(path: &[u8]) -> bool {
     let is_begun = |(&slash, &next): (&u8, &u8)| {
@@ -77,7 +78,7 @@ fn may_have_others(path: &[u8]) -> bool {
     pairs.fold(0, |found, pair| found | is_begun(pair)) != 0 || !all_plain(path)
 }
 
-/// In the one percent-encoding of RFC 9309.
+/// Rewrites a path in the normalised percent-encoding of RFC 9309.
 pub(crate) fn normalised(path: &str) -> Option<String> {
     if all_plain(path.as_bytes()) {
         return None;
@@ -88,12 +89,12 @@ pub(crate) fn normalised(path: &str) -> Option<String> {
     (form != path).then_some(form)
 }
 
-/// With `/` for `%2F`.
+/// Rewrites `%2F` to `/`.
 fn with_plain_slashes(path: &str) -> Option<String> {
     separated_at(path, &["%2F", "%2f"])
 }
 
-/// With `/` for `\` and `%5C`, as Windows has it.
+/// Rewrites `\` and `%5C` to `/`, as Windows does.
 fn without_backslashes(path: &str) -> Option<String> {
     separated_at(path, &["\\", "%5C", "%5c"])
 }
@@ -108,7 +109,7 @@ fn separated_at(path: &str, separators: &[&str]) -> Option<String> {
     (form != segments).then(|| form + query)
 }
 
-/// With segments cut at `;`, as servers written in Java do (RFC 3986 §3.3).
+/// Cuts segments at `;`, as servers written in Java do (RFC 3986 §3.3).
 fn without_parameters(path: &str) -> Option<String> {
     let (segments, query) = split_query(path);
     if !segments.contains(';') {
@@ -119,7 +120,7 @@ fn without_parameters(path: &str) -> Option<String> {
     Some(kept.collect::<Vec<_>>().join("/") + query)
 }
 
-/// With one `/` for several.
+/// Merges consecutive slashes.
 fn without_empty_segments(path: &str) -> Option<String> {
     let (segments, query) = split_query(path);
     if !segments.contains("//") {
@@ -134,7 +135,7 @@ fn without_empty_segments(path: &str) -> Option<String> {
     Some(form + query)
 }
 
-/// Without dot segments (RFC 3986 §5.2.4), whose dots may be percent-encoded.
+/// Removes dot segments (RFC 3986 §5.2.4), whose dots may be percent-encoded.
 pub(crate) fn without_dot_segments(path: &str) -> Option<String> {
     let (segments, query) = split_query(path);
     if !segments.split('/').any(|segment| dots(segment) > 0) {
@@ -163,14 +164,14 @@ pub(crate) fn without_dot_segments(path: &str) -> Option<String> {
     Some(form + query)
 }
 
-/// Without the slash at the end, but for the root's.
+/// Removes a trailing slash, except that of the root.
 fn without_last_slash(path: &str) -> Option<String> {
     let (segments, query) = split_query(path);
     let form = segments.strip_suffix('/').filter(|it| !it.is_empty())?;
     Some(form.to_owned() + query)
 }
 
-/// 1 for a segment that means the one it is in, 2 for the one above, 0 for others.
+/// Returns 1 for a segment that means the current directory, 2 for the parent, and 0 for all others.
 fn dots(segment: &str) -> usize {
     let mut rest = segment;
     for count in 0..=2 {
@@ -186,7 +187,7 @@ fn dots(segment: &str) -> usize {
     0
 }
 
-/// The path, and the query with its `?`, which no server rewrites.
+/// Splits off the query with its `?`, which no server rewrites.
 fn split_query(path: &str) -> (&str, &str) {
     path.split_at(path.find('?').unwrap_or(path.len()))
 }

@@ -1,4 +1,4 @@
-//! Target: the origin and the path a request is for.
+//! Targets of requests: an origin and a path.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::{InvalidUri, Origin, Path};
 
 /// The origin and path-and-query of one request (RFC 9110 §7.1).
 ///
-/// The path is kept byte for byte as it will be sent, so what is judged is what is fetched.
+/// The path is kept byte for byte as it will be sent, so that decisions are about exactly what is fetched.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     origin: Origin,
@@ -16,10 +16,9 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads an absolute URI: the request target a proxy receives.
+    /// Parses an absolute URI, the form of request target that a proxy receives.
     ///
-    /// The fragment is taken off and userinfo dropped, for neither is ever sent. An empty path
-    /// becomes `/`.
+    /// The fragment and userinfo are dropped, since neither is ever sent. An empty path becomes `/`.
     ///
     /// # Errors
     ///
@@ -39,7 +38,7 @@ impl Target {
         Self::new(Origin::from_authority(scheme, host)?, path)
     }
 
-    /// Joins an origin and the origin-form target of a request inside a tunnel.
+    /// Joins an origin and a request target in origin form, as sent inside a tunnel.
     ///
     /// # Errors
     ///
@@ -57,13 +56,14 @@ impl Target {
         Ok(Self { origin, path })
     }
 
-    /// Whom the request goes to.
+    /// Returns the origin.
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// Whether a server may take it for the same as `other`, as [`decide_strictly`](crate::decide_strictly) judges it.
+    /// Returns whether a server may treat it as the same target as `other`, by the spellings that
+    /// [`decide_all_spellings`](crate::decide_all_spellings) judges.
     #[must_use]
     pub fn is_spelling_of(&self, other: &Self) -> bool {
         let normal = |target: &Self| {
@@ -71,13 +71,13 @@ impl Target {
             normalised(path).unwrap_or_else(|| path.to_owned())
         };
         let (one, another) = (normal(self), normal(other));
-        // One with too many others is found by its normal form alone.
+        // A path with too many spellings is compared by its normal form alone.
         let has = |path: &str, other: &String| others(path).is_ok_and(|all| all.contains(other));
         let is_same = || one == another || has(&one, &another) || has(&another, &one);
         self.origin == other.origin && is_same()
     }
 
-    /// Path and query as they will be sent.
+    /// Returns path and query as they will be sent.
     #[must_use]
     pub fn path(&self) -> &Path<'static> {
         &self.path

@@ -1,15 +1,15 @@
 //! Finds the crawler's name in a `User-Agent` field.
 
-/// What separates names from versions, comments and addresses.
+/// The characters that separate names from versions, comments and addresses.
 const ENDS_NAME: &[char] = &[
     '/', ';', '(', ')', ',', '+', '"', '\'', '<', '>', '[', ']', '#',
 ];
 
-/// The most specific name a `User-Agent` field gives, or `None` if it gives none.
+/// Returns the most specific name that a `User-Agent` field gives, or `None` if it gives none.
 ///
-/// Crawlers that say `Mozilla/5.0` first put their own name after `compatible;`, into another
-/// part of a comment, or at the end; anyone else's name is the first product (RFC 9110 §10.1.5:
-/// "in decreasing order of their significance").
+/// Crawlers that put `Mozilla/5.0` first give their own name after `compatible;`, in another part of a comment, or at
+/// the end; for everyone else the first product is the name (RFC 9110 §10.1.5: "in decreasing order of their
+/// significance").
 pub(crate) fn crawler_name(field: &[u8]) -> Option<String> {
     let field: String = String::from_utf8_lossy(field)
         .chars()
@@ -26,7 +26,7 @@ pub(crate) fn crawler_name(field: &[u8]) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// The name that follows the first `compatible;` which is followed by one.
+/// Returns the name after the first `compatible;` that is followed by one.
 fn after_compatible(field: &str) -> Option<&str> {
     let folded = field.to_ascii_lowercase();
     folded.match_indices("compatible").find_map(|(at, word)| {
@@ -35,7 +35,7 @@ fn after_compatible(field: &str) -> Option<&str> {
     })
 }
 
-/// The last part of the field whose name says that it is a crawler.
+/// Returns the last part of the field whose name looks like a crawler's.
 fn that_looks_like_a_crawler(field: &str) -> Option<&str> {
     field
         .split([' ', ';', '(', ')', ','])
@@ -54,7 +54,7 @@ fn leading_name(text: &str) -> Option<&str> {
     if text.starts_with("http://") || text.starts_with("https://") {
         return None;
     }
-    // The one well-known crawler with its owner's name before its own.
+    // The one well-known crawler whose owner's name comes before its own.
     let text = text.strip_prefix("Yahoo! ").unwrap_or(text);
     let ends = |c: char| c.is_whitespace() || ENDS_NAME.contains(&c);
     let name = &text[..text.find(ends).unwrap_or(text.len())];
@@ -62,7 +62,7 @@ fn leading_name(text: &str) -> Option<&str> {
     (!name.is_empty()).then_some(name)
 }
 
-/// What old browsers put after `compatible;`.
+/// Returns whether a name is one that old browsers put after `compatible;`.
 fn is_browser(name: &str) -> bool {
     ["msie", "mozilla", "konqueror"]
         .iter()

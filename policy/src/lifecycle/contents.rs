@@ -1,4 +1,4 @@
-//! `Contents`: what an answer says, parsed.
+//! Parsed answers.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use super::outcome::{Facts, FetchResult};
 use crate::document::{Document, Kind};
 use crate::{AccessResult, RobotsTxt};
 
-/// What an answer says.
+/// The parsed content of an answer.
 #[derive(Clone, Debug)]
 pub(super) struct Contents {
-    /// Of access. What is not a robots.txt has nothing to say of that: here it only tells whether there is one.
+    /// The access result. For a document other than a robots.txt it only records whether the document exists.
     pub(super) access: AccessResult,
-    /// Of use, if the answer is not a robots.txt.
+    /// The document, if the answer is not a robots.txt.
     pub(super) document: Option<Arc<Document>>,
 }
 

@@ -1,4 +1,4 @@
-//! `Entry`: everything that is known of one resource, as facts.
+//! Cache entries: the facts about one resource.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -7,36 +7,36 @@ use super::lifetime::Lifetimes;
 use super::outcome::{Ending, Facts, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult};
 use super::resource::Resource;
 
-/// What one origin last said, and whether it could be reached since. This is what is worth keeping over a restart; all
-/// else follows from it.
+/// The last answer of an origin, and the failures since. This is what is worth storing across restarts; everything else
+/// follows from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// The last fetch that ended with an answer: rules, unavailable, or redirects without end.
     pub answer: Option<Arc<Facts>>,
-    /// The attempts since, all of which failed.
+    /// The attempts since then, all of which failed.
     pub failing: Option<Failing>,
 }
 
-/// Attempts that failed, one after the other.
+/// Consecutive failed attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failing {
-    /// When the first of them failed; since then none was too long after the one before to show that the origin could
-    /// not be reached between.
+    /// The time of the first failure. No later gap between attempts was so long that the origin could have been
+    /// reachable in between.
     pub since: SystemTime,
-    /// How many there were.
+    /// The number of attempts.
     pub count: u32,
-    /// The last of them.
+    /// The last attempt.
     pub last: Arc<Facts>,
 }
 
 impl Entry {
-    /// What is known after one more fetch, which ended at `now`.
+    /// Returns the entry after one more fetch, which ended at `now`.
     #[must_use]
     pub fn after(&self, outcome: FetchOutcome, now: SystemTime) -> Self {
         if let Ending::NotModified(fields) = &outcome.ending {
             return match &self.answer {
                 Some(answer) => Self::answered(answer.confirmed(fields, now)),
-                // The answer was forgotten while the fetch was under way.
+                // The answer was dropped while the fetch was in flight.
                 None => self.failed(nothing_to_confirm(outcome.uri), now),
             };
         }
@@ -49,7 +49,7 @@ impl Entry {
         }
     }
 
-    /// What still counts for a fetch at `now`: failures so long ago that nobody knows what was between count no more.
+    /// Returns the entry without failures that are so long ago that the origin may have been reachable since.
     #[must_use]
     pub(super) fn still_counting(&self, now: SystemTime, lifetimes: &Lifetimes) -> Self {
         let is_recent = |failing: &&Failing| {
@@ -62,7 +62,7 @@ impl Entry {
         }
     }
 
-    /// What to fetch to learn more.
+    /// Returns the request that refreshes the entry.
     #[must_use]
     pub fn request(&self, resource: &Resource) -> FetchRequest {
         FetchRequest {
@@ -71,7 +71,7 @@ impl Entry {
         }
     }
 
-    /// Whether both answers have one body, so that what was parsed from it holds for both.
+    /// Returns whether both answers have the same body, so that the parsed content of one is valid for the other.
     pub(super) fn has_body_of(&self, other: &Self) -> bool {
         let body = |entry: &Self| Some(entry.answer.as_ref()?.outcome.body()?.bytes.clone());
         match (body(self), body(other)) {
@@ -89,7 +89,7 @@ impl Entry {
 
     fn failed(&self, outcome: FetchOutcome, now: SystemTime) -> Self {
         let (since, count) = match &self.failing {
-            // A clock that was set back must not leave the failures in the future.
+            // If the clock was set back, the failures must not be in the future.
             Some(earlier) => (earlier.since.min(now), earlier.count.saturating_add(1)),
             None => (now, 1),
         };

@@ -1,4 +1,4 @@
-//! `Learned`: an entry whose answer is parsed.
+//! Cache entries with a parsed answer.
 
 use std::time::SystemTime;
 
@@ -9,34 +9,34 @@ use super::outcome::FetchOutcome;
 use super::snapshot::Snapshot;
 use crate::document::Kind;
 
-/// What a fetch or a store brought: an entry, its answer parsed. Made by whoever fetched or read it, because parsing takes
-/// a while and the [`Cache`](super::Cache) has every origin to look after.
+/// An entry from a fetch or a store, with its parsed answer. The caller parses it, because that takes a while and the
+/// [`RefreshScheduler`](super::RefreshScheduler) serves every origin.
 #[derive(Clone, Debug)]
 pub struct Learned {
     entry: Entry,
-    /// What the entry's answer says, if it has one.
+    /// The parsed content of the answer, if there is one.
     contents: Option<Contents>,
 }
 
 impl Learned {
-    /// The entry, to be kept.
+    /// Returns the entry, to be stored.
     #[must_use]
     pub fn entry(&self) -> &Entry {
         &self.entry
     }
 
-    /// The entry, and what its answer says.
+    /// Returns the entry, and the parsed content of its answer.
     pub(super) fn parts(&self) -> (&Entry, Option<&Contents>) {
         (&self.entry, self.contents.as_ref())
     }
 
-    /// The entry, without what it says.
+    /// Returns the entry without the parsed content.
     #[must_use]
     pub fn into_entry(self) -> Entry {
         self.entry
     }
 
-    /// What an entry of such a file says; it is parsed unless `known` is of the same answer.
+    /// Parses the answer of an entry, unless `known` is of the same answer.
     #[must_use]
     pub fn of(kind: Kind, entry: Entry, known: Option<&Snapshot>) -> Self {
         let parsed = known.filter(|known| known.is_of(&entry));
@@ -44,8 +44,8 @@ impl Learned {
         Self::with(kind, entry, contents)
     }
 
-    /// What is known after one more fetch, which ended at `now`. `before` is what was kept when it began and `known` what
-    /// was gone by then: if that is of the same body, it is not parsed again.
+    /// Returns the entry after one more fetch, which ended at `now`. `before` is the entry stored when the fetch began
+    /// and `known` the snapshot in use then: an answer with the same body is not parsed again.
     #[must_use]
     pub fn after(
         kind: Kind,
@@ -71,7 +71,7 @@ impl Learned {
     }
 }
 
-/// As of a robots.txt, which is parsed here.
+/// Parses the entry of a robots.txt.
 impl From<Entry> for Learned {
     fn from(entry: Entry) -> Self {
         Self::of(Kind::RobotsTxt, entry, None)

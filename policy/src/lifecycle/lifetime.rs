@@ -1,4 +1,4 @@
-//! `Lifetimes`: how long an answer serves, and when to try again.
+//! Lifetimes of answers, and the times of further attempts.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, SystemTime};
@@ -10,26 +10,26 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long answers serve; part of `[robots]`.
+/// The lifetimes of answers; part of `[robots]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
-    /// An answer is fresh at most this long, and this long if the origin does not say. Default: 24 h,
-    /// the most RFC 9309 §2.4 lets a cached version be used.
+    /// The longest time for which an answer is fresh, and the time if the origin does not specify one. Default: 24 h,
+    /// the longest that RFC 9309 §2.4 allows for a cached version.
     pub max_age: Duration,
-    /// Rules go on to decide in every dialect until they are this old while the origin is unreachable. After as long
-    /// without any answer, an unreachable origin counts as unavailable if it never had rules; if it had, they decide
-    /// again. Default: 30 days, the example of RFC 9309 §2.3.1.4.
+    /// The age up to which rules decide in every dialect while the origin is unreachable. After as long without any
+    /// answer, an unreachable origin counts as unavailable if it never had rules; if it had, they decide again.
+    /// Default: 30 days, the example of RFC 9309 §2.3.1.4.
     pub max_stale: Duration,
-    /// The first failure is believed this long; each further one twice as long. Default: 60 s.
+    /// The time until the next attempt after the first failure; it doubles with each further failure. Default: 60 s.
     pub error_ttl: Duration,
-    /// What failures in a row and `Retry-After` are at most believed. Default: 1 h, so that an origin
-    /// which recovers is not missed for long; never below `error_ttl`.
+    /// The longest time until the next attempt, after consecutive failures or by `Retry-After`. Default: 1 h, so that
+    /// an origin's recovery is noticed soon; never below `error_ttl`.
     pub max_backoff: Duration,
-    /// How long an answer is fresh whose origin wants it not cached at all: long enough that not every
-    /// request costs a second one. Default: 60 s.
+    /// The time for which an answer is fresh although the origin forbids caching: long enough that not every request
+    /// needs a second one. Default: 60 s.
     pub uncacheable_age: Duration,
-    /// By what the moments to try again are spread beside the origin: a number of each node's own, or all nodes would
-    /// come to an origin in the same second. Default: 0.
+    /// The seed, besides the origin, of the jitter of further attempts: different for each node, since otherwise all
+    /// nodes would contact an origin in the same second. Default: 0.
     pub spread: u64,
 }
 
@@ -47,7 +47,8 @@ impl Default for Lifetimes {
 }
 
 impl Lifetimes {
-    /// How long an answer with these fields is fresh from `now` on (RFC 9111 §4.2.1, as a shared cache).
+    /// Returns the time for which an answer with these fields is fresh from `now` on (RFC 9111 §4.2.1, as a shared
+    /// cache).
     pub(super) fn fresh_for(&self, fields: Option<&Fields>, now: SystemTime) -> Duration {
         let said = fields.and_then(|fields| stated_lifetime(fields, now));
         let lifetime = match said {
@@ -58,8 +59,8 @@ impl Lifetimes {
         lifetime.min(self.max_age)
     }
 
-    /// How long after its `failures`th failure in a row an origin is left alone, spread by up to a tenth
-    /// either way so that origins that failed together are not tried together.
+    /// Returns the time until the next attempt after some consecutive failures, with a jitter of a tenth in either
+    /// direction so that origins that failed together are not retried together.
     pub(super) fn backoff(
         &self,
         resource: &Resource,
@@ -77,21 +78,20 @@ impl Lifetimes {
         grown.min(self.max_backoff.max(self.error_ttl))
     }
 
-    /// How long after its `failures`th failure in a row the next one still shows that an origin could not be reached
-    /// between: half of `max_stale`, so that it takes failures on several days to find one unreachable for so long. Where
-    /// the back-off is longer, twice that, for before it has passed nobody tries.
+    /// Returns the longest gap after which the next failure still shows that an origin was unreachable in between: half
+    /// of `max_stale`, so that only failures on several days make it unreachable for long. If the back-off is longer,
+    /// twice the back-off, since nothing is tried before it has passed.
     pub(super) fn longest_gap(&self, failures: u32) -> Duration {
         let back_off = self.unspread_backoff(failures);
         (self.max_stale / 2).max(back_off.saturating_mul(2))
     }
 
-    /// How long after its fetch an answer that is fresh for `lifetime` is fetched again if it is in use:
-    /// early enough that no request meets it stale.
+    /// Returns the time after which an answer in use is fetched again: early enough that no request finds it stale.
     pub(super) fn refresh_after(&self, resource: &Resource, lifetime: Duration) -> Duration {
         self.jittered(lifetime.mul_f64(0.85), resource, 0)
     }
 
-    /// `span`, between nine and eleven tenths of it: always the same for one node, resource and round.
+    /// Multiplies `span` by a factor from 0.9 to 1.1, which is constant for a node, resource and round.
     fn jittered(&self, span: Duration, resource: &Resource, round: u32) -> Duration {
         let mut hasher = DefaultHasher::new();
         (self.spread, resource, round).hash(&mut hasher);
@@ -100,7 +100,8 @@ impl Lifetimes {
     }
 }
 
-/// What the origin says; zero if it wants no caching or the time has passed, `None` if it says nothing.
+/// Returns the lifetime that the origin specifies; zero if it forbids caching or the time has passed, `None` if it
+/// specifies none.
 fn stated_lifetime(fields: &Fields, now: SystemTime) -> Option<Duration> {
     let directives = CacheControl::read(fields.cache_control.as_deref().unwrap_or_default());
     if directives.forbids {
@@ -114,7 +115,7 @@ fn stated_lifetime(fields: &Fields, now: SystemTime) -> Option<Duration> {
     Some(expires_at.duration_since(now).unwrap_or_default())
 }
 
-/// The directives of `Cache-Control` that bear on a shared cache (RFC 9111 §5.2.2).
+/// The directives of `Cache-Control` that concern a shared cache (RFC 9111 §5.2.2).
 #[derive(Default)]
 struct CacheControl {
     forbids: bool,
@@ -129,9 +130,9 @@ impl CacheControl {
             let (name, argument) = directive.split_once('=').unwrap_or((directive, ""));
             let argument = argument.trim().trim_matches('"');
             match name.trim().to_ascii_lowercase().as_str() {
-                // With a field name, they speak of that field only.
+                // With a field name, they concern that field only.
                 "no-store" | "no-cache" | "private" if argument.is_empty() => found.forbids = true,
-                // An age that cannot be read is not an age: RFC 9111 §4.2.1 has such a response be stale.
+                // RFC 9111 §4.2.1 treats a response with an invalid age as stale.
                 "max-age" => found.max_age = Some(delta_seconds(argument).unwrap_or(0)),
                 "s-maxage" => found.shared_max_age = Some(delta_seconds(argument).unwrap_or(0)),
                 _ => {}
@@ -141,7 +142,7 @@ impl CacheControl {
     }
 }
 
-/// RFC 9111 §1.2.2: digits only; what overflows is as long as can be said.
+/// Parses delta-seconds (RFC 9111 §1.2.2): digits only, with overflow capped.
 fn delta_seconds(text: &str) -> Option<u64> {
     let text = text.trim();
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

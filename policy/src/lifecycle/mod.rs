@@ -1,30 +1,32 @@
-//! The lifecycle of robots.txt, and of documents beside it: what an origin last said, how long it counts, when to ask again.
+//! The lifecycle of robots.txt and of the documents besides it: how long an answer is usable, and when to fetch it
+//! again.
 //!
-//! Values only: a fetch that ended is a [`FetchOutcome`], time is an argument, and the [`Cache`] answers what should
-//! happen next. Facts and their interpretation are apart: an [`Entry`] keeps what came over the wire, a [`Snapshot`]
-//! what follows from it, and the dialect of the crawler that asks is applied last, by [`decide`](crate::decide).
+//! Everything here is a value: a finished fetch is a [`FetchOutcome`], time is an argument, and the
+//! [`RefreshScheduler`] returns what should happen next. Facts and their interpretation are separate: a [`CacheEntry`]
+//! holds what was received, a [`Snapshot`] what follows from it, and the crawler's dialect is applied last, by
+//! [`decide`](wayleave_robots_txt::decide).
 //!
-//! Neither lives here: of millions of origins the entries are on disk and the snapshots where requests read them. They
-//! go in as arguments, and the cache keeps only what is under way and what is due.
+//! Neither is stored here: with millions of origins, the entries are on disk and the snapshots where requests read
+//! them. They are passed as arguments, and the scheduler only holds what is in flight and what is due.
 //!
-//! | an entry is | then | it becomes | and |
+//! | entry | event | becomes | effect |
 //! | --- | --- | --- | --- |
-//! | absent | wanted | fetching | whoever wants it waits |
-//! | fetching | an answer: rules, unavailable (4xx), redirects without end | fresh | until the lifetime ends |
-//! | fetching | no answer: 206, 429, 5xx, network | unreachable | complete disallow; tried again after a back-off |
-//! | fresh, in use | most of its lifetime has passed | fresh | fetched again, conditionally, while it decides |
-//! | fresh | its lifetime passes | stale | whoever wants it waits for a fetch |
+//! | absent | requested | fetching | requests wait |
+//! | fetching | an answer: rules, unavailable (4xx), too many redirects | fresh | until its lifetime ends |
+//! | fetching | no answer: 206, 429, 5xx, network failure | unreachable | complete disallow; retried after a back-off |
+//! | fresh, in use | most of its lifetime has passed | fresh | revalidated while it still decides |
+//! | fresh | its lifetime ends | stale | requests wait for a fetch |
 //! | stale | an answer, or 304 | fresh | |
-//! | stale | no answer | stale | rules decide, up to `max_stale`; tried again beside after a back-off |
-//! | stale | no answer, and there were no rules | unreachable | after `max_age` complete disallow: that there is no robots.txt is no copy of one |
-//! | stale | `max_stale` passes | unreachable | complete disallow, but `google` goes on by the last copy |
-//! | unreachable | the back-off passes | unreachable | whoever wants it waits for a fetch |
-//! | unreachable | without any answer for `max_stale` | unreachable | the last copy decides again; if there never was one, it counts as unavailable (RFC 9309 §2.3.1.4) |
-//! | unreachable | nobody tries for half of `max_stale` | unreachable | the next failure counts as the first |
-//! | any | unused until it could not be used any more | absent | |
+//! | stale | no answer | stale | rules decide, up to `max_stale`; retried in the background after a back-off |
+//! | stale | no answer, and there were no rules | unreachable | complete disallow after `max_age`: the absence of a robots.txt is not a copy of one |
+//! | stale | `max_stale` passes | unreachable | complete disallow, but `google` keeps using the last copy |
+//! | unreachable | the back-off passes | unreachable | requests wait for a fetch |
+//! | unreachable | no answer for `max_stale` | unreachable | the last copy decides again; without one it counts as unavailable (RFC 9309 §2.3.1.4) |
+//! | unreachable | no attempt for half of `max_stale` | unreachable | the next failure counts as the first |
+//! | any | unused until it is no longer usable | absent | |
 //!
-//! A stale entry does not answer while it is asked about again: RFC 9309 §2.4 lets a copy be used past its lifetime
-//! only "if the robots.txt is unreachable", and before a fetch has failed nobody knows that.
+//! A stale entry is not used while it is being refreshed: RFC 9309 §2.4 allows use past the lifetime only "if the
+//! robots.txt is unreachable", which is unknown until a fetch has failed.
 
 mod contents;
 mod entry;
@@ -50,27 +52,27 @@ pub use outcome::{
 pub use resource::Resource;
 pub use snapshot::{Snapshot, State, Use};
 
-/// What happens next to every resource's entry. Starts no fetch itself: it says which to start, at most one for each at
-/// a time.
+/// The schedule of refreshes of all resources. It starts no fetch itself, but returns those to start, at most one per
+/// resource at a time.
 #[derive(Debug, Default)]
 pub struct Cache {
     lifetimes: Lifetimes,
     under_way: HashSet<Resource>,
-    /// By whole seconds since the epoch; each resource that is known stands here once.
+    /// The reminders by whole seconds since the epoch; each known resource has one.
     due: BTreeMap<u64, Vec<Resource>>,
 }
 
-/// What is to be done now, see [`Cache::due`].
+/// The work that is due now, see [`RefreshScheduler::take_due`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    /// Start to fetch these.
+    /// The resources to fetch now.
     pub refetch: Vec<Resource>,
-    /// These are of no more use.
+    /// The resources of no further use.
     pub forgotten: Vec<Resource>,
 }
 
 impl Cache {
-    /// A cache in which nothing is known.
+    /// Creates a scheduler without any resource.
     #[must_use]
     pub fn new(lifetimes: Lifetimes) -> Self {
         Self {
@@ -79,8 +81,8 @@ impl Cache {
         }
     }
 
-    /// Someone needs the resource, of which `known` is known: whether to start a fetch, because that may not
-    /// be gone by at `now` or another attempt is due, and none is under way.
+    /// Reports that a resource is needed, about which `known` is known. Returns whether to start a fetch: `known` is
+    /// not usable at `now` or another attempt is due, and none is in flight.
     pub fn wanted(
         &mut self,
         resource: &Resource,
@@ -93,23 +95,23 @@ impl Cache {
         }
     }
 
-    /// Whether to start a fetch, whatever is known: there is none under way. From now on there is.
+    /// Marks a fetch as in flight, whatever is known. Returns whether to start it, because none was in flight.
     pub fn start(&mut self, resource: &Resource) -> bool {
         self.under_way.insert(resource.clone())
     }
 
-    /// The fetch that was under way turned out not to be needed.
+    /// Reports that a fetch in flight is not needed after all.
     pub fn stop(&mut self, resource: &Resource) {
         self.under_way.remove(resource);
     }
 
-    /// The lifetimes that hold.
+    /// Returns the lifetimes in effect.
     #[must_use]
     pub fn lifetimes(&self) -> &Lifetimes {
         &self.lifetimes
     }
 
-    /// A fetch that was under way did not take place; `known` is gone by further on.
+    /// Reports that a fetch in flight did not take place; `known` remains in use.
     pub fn abandoned(&mut self, resource: &Resource, known: Option<&Snapshot>) {
         self.stop(resource);
         if let Some(known) = known {
@@ -118,7 +120,7 @@ impl Cache {
         }
     }
 
-    /// A fetch ended and brought `learned`; `known` is what is gone by so far. Returns the snapshot to go by from now on.
+    /// Reports that a fetch ended with `learned`; `known` was in use so far. Returns the snapshot to use from now on.
     pub fn fetched(
         &mut self,
         resource: &Resource,
@@ -126,7 +128,7 @@ impl Cache {
         known: Option<&Snapshot>,
     ) -> Snapshot {
         self.stop(resource);
-        // An entry that could not be kept is not lost while someone still goes by it.
+        // An answer that could not be stored is not lost while its snapshot is in use.
         let newer = known.filter(|_| learned.entry().failing.is_some());
         let snapshot = Snapshot::of(resource, learned.parts(), newer, &self.lifetimes);
         if let Some(known) = known {
@@ -136,18 +138,19 @@ impl Cache {
         snapshot
     }
 
-    /// What follows from an entry that was kept.
+    /// Returns the snapshot of an entry that was stored, and schedules its refresh.
     pub fn restored(&mut self, resource: &Resource, learned: &Learned) -> Snapshot {
         let snapshot = Snapshot::of(resource, learned.parts(), None, &self.lifetimes);
         self.schedule(resource, &snapshot);
         snapshot
     }
 
-    /// From now on other lifetimes hold. Takes every resource that is known and what is gone by, and returns what to go by
+    /// Replaces the lifetimes. Takes every known resource with the snapshot in use, and returns the snapshots to use
     /// instead.
     ///
-    /// A shorter lifetime holds at once. A longer one holds for an answer from the next fetch on, and so does, for an
-    /// origin that cannot be reached, when to try again: how long the origin itself wants is not known here.
+    /// A shorter lifetime takes effect at once. A longer one takes effect for an answer at the next fetch, and so does
+    /// the time of the next attempt for an unreachable origin, because the lifetime that the origin asked for is not
+    /// known here.
     pub fn change_lifetimes(
         &mut self,
         lifetimes: Lifetimes,
@@ -163,7 +166,7 @@ impl Cache {
         renewed.collect()
     }
 
-    /// Of `resource` no more is known than an entry that is kept elsewhere; `known` was gone by so far.
+    /// Removes the reminders of a resource whose snapshot `known` leaves memory; its entry is stored elsewhere.
     pub fn evict(&mut self, resource: &Resource, known: &Snapshot) {
         let refresh_at = known.refresh_at(resource, &self.lifetimes);
         let last_use = known.last_use(&self.lifetimes);
@@ -187,15 +190,16 @@ impl Cache {
     fn remind(&mut self, resource: &Resource, at: SystemTime) {
         let due = self.due.entry(whole_second(at)).or_default();
         if due.len() == due.capacity() {
-            // Of millions of resources half would stand beside room for as many: grow by less than a vector does by itself.
+            // With millions of resources, doubling would leave half of the memory unused: grow by less than a vector
+            // does by itself.
             due.reserve_exact(due.len() / 8 + 1);
         }
         due.push(resource.clone());
     }
 
-    /// What is to be done at `now`. Entries in use are fetched before they turn stale; entries not in use are left to
-    /// turn stale, and are of no more use when they cannot be gone by any more. `look` tells what is known of a resource
-    /// and whether it was used since that was published; `None` if nothing is known of it any more.
+    /// Returns the work that is due at `now`. Entries in use are refreshed before they turn stale; others may turn
+    /// stale, and are dropped when they are no longer usable. `look` returns what is known of a resource and whether it
+    /// was used since that was published; `None` if nothing is known of it any more.
     pub fn due(
         &mut self,
         now: SystemTime,
@@ -226,7 +230,7 @@ impl Cache {
         let last_use = known.last_use(&self.lifetimes);
         let refresh_at = known.refresh_at(&resource, &self.lifetimes);
         if self.is_under_way(&resource) || refresh_at.unwrap_or(last_use) > now {
-            // It is scheduled when the fetch ends, or was when it was published.
+            // Nothing to do: it is scheduled when the fetch ends, or was when it was published.
         } else if is_in_use {
             self.start(&resource);
             due.refetch.push(resource);
@@ -237,27 +241,27 @@ impl Cache {
         }
     }
 
-    /// How many reminders there are: one for each resource that is known.
+    /// Returns the number of reminders: one for each known resource.
     #[must_use]
     pub fn reminders(&self) -> usize {
         self.due.values().map(Vec::len).sum()
     }
 
-    /// When to ask [`due`](Self::due) again.
+    /// Returns the time at which to call [`take_due`](Self::take_due) again.
     #[must_use]
     pub fn next_due(&self) -> Option<SystemTime> {
         let (second, _) = self.due.first_key_value()?;
         Some(SystemTime::UNIX_EPOCH + Duration::from_secs(*second))
     }
 
-    /// Whether a fetch is in progress.
+    /// Returns whether a fetch is in flight.
     #[must_use]
     pub fn is_under_way(&self, resource: &Resource) -> bool {
         self.under_way.contains(resource)
     }
 }
 
-/// Never before `at`.
+/// Rounds up to whole seconds, so that nothing is due before `at`.
 fn whole_second(at: SystemTime) -> u64 {
     let since_epoch = at
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! `FetchOutcome`: what one fetch of an origin's robots.txt found, as facts, and what kind of answer they are.
+//! Outcomes of fetches, as facts, and their classification.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use std::time::SystemTime;
 use super::resource::Resource;
 use crate::{AccessResult, RobotsTxt};
 
-/// Something to fetch.
+/// A request to fetch a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchRequest {
-    /// What.
+    /// The resource.
     pub resource: Resource,
-    /// Of the copy at hand, to ask whether it still holds.
+    /// The validators of the cached copy, to revalidate it.
     pub validators: Option<Validators>,
 }
 
-/// What a copy can be asked about again with (RFC 9110 §8.8).
+/// The validators of a copy (RFC 9110 §8.8).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validators {
-    /// The URI that gave them; they mean nothing to another.
+    /// The URI that they came from; they are meaningless for another.
     pub uri: String,
     /// For `If-None-Match`.
     pub etag: Option<Box<str>>,
@@ -30,33 +30,33 @@ pub struct Validators {
 /// A redirect that was followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// What was asked for.
+    /// The URI that was requested.
     pub uri: String,
-    /// What status it answered with.
+    /// The status of the response.
     pub status: u16,
 }
 
-/// How one fetch went, from the first request to the end of the last response's body.
+/// The outcome of one fetch, from the first request to the end of the last response's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchOutcome {
     /// The redirects that were followed, in order.
     pub redirects: Vec<Hop>,
-    /// What was asked for last.
+    /// The URI requested last.
     pub uri: String,
-    /// What came of that.
+    /// The ending of that request.
     pub ending: Ending,
 }
 
-/// How a fetch ended.
+/// The ending of a fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// With a complete response that is not a redirect to follow.
+    /// A complete response that is not a redirect to follow.
     Response(Response),
-    /// With 304 to a request that carried validators. Only its fields count.
+    /// A 304 response to a request with validators, of which only the fields count.
     NotModified(Fields),
-    /// With one redirect more than are followed; its status.
+    /// One redirect more than are followed, with its status.
     RedirectLost(u16),
-    /// Without a response that could be used.
+    /// No usable response.
     Failed(FetchError),
 }
 
@@ -65,9 +65,9 @@ pub enum Ending {
 pub struct Response {
     /// Its HTTP status.
     pub status: u16,
-    /// The fields that say how long it counts.
+    /// The fields that determine its lifetime.
     pub fields: Fields,
-    /// Its content, content codings removed.
+    /// Its content, with content codings removed.
     pub body: Body,
 }
 
@@ -76,14 +76,15 @@ pub struct Response {
 pub struct Body {
     /// The bytes, at most as many as are read of a robots.txt.
     pub bytes: Arc<[u8]>,
-    /// There were more.
+    /// Whether there were more bytes.
     pub is_cut: bool,
-    /// The SHA-256 of `bytes`, if the fetcher took it: what they are known by wherever they are kept. Not checked here.
+    /// The SHA-256 digest of `bytes`, if the fetcher computed it, by which they are identified wherever they are
+    /// stored. Not checked here.
     pub digest: Option<Arc<[u8; 32]>>,
 }
 
 impl Body {
-    /// The robots.txt that it is, or the beginning of.
+    /// Parses the body as a robots.txt, or the beginning of one.
     #[must_use]
     pub fn parse(&self) -> RobotsTxt {
         if self.is_cut {
@@ -93,7 +94,7 @@ impl Body {
     }
 }
 
-/// The response fields that matter here, each as received, several lines joined by a comma.
+/// The response fields that matter here, as received, with several lines joined by commas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
     /// `Age` (RFC 9111 §5.1).
@@ -104,59 +105,57 @@ pub struct Fields {
     pub content_type: Option<Box<str>>,
     /// `ETag` (RFC 9110 §8.8.3).
     pub etag: Option<Box<str>>,
-    /// `Expires` (RFC 9111 §5.3), as an instant: the clock and the calendar are the fetcher's. What
-    /// cannot be read as a date is the epoch, in the past as RFC 9111 §5.3 has it.
+    /// `Expires` (RFC 9111 §5.3), as an instant computed by the fetcher, which has the clock. An invalid date is the
+    /// epoch: RFC 9111 §5.3 treats it as in the past.
     pub expires_at: Option<SystemTime>,
     /// `Last-Modified` (RFC 9110 §8.8.2).
     pub last_modified: Option<Box<str>>,
     /// `Retry-After` (RFC 9110 §10.2.3), as an instant.
     pub retry_at: Option<SystemTime>,
-    /// A request without a signature was turned away and asked for one (`Accept-Signature`, RFC 9421 §5): a signed request may be
-    /// answered otherwise.
+    /// Returns whether a request without a signature was asked for one.
     pub asks_for_signature: bool,
 }
 
-/// Why a fetch ended without a usable response.
+/// The error of a fetch without a usable response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchError {
-    /// What went wrong.
+    /// The kind of error.
     pub kind: FetchErrorKind,
-    /// The particulars, for people.
+    /// The details, for people.
     pub detail: String,
 }
 
-/// What can go wrong in a fetch.
+/// The kind of error of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FetchErrorKind {
-    /// DNS knows no address, or answered with an error.
+    /// DNS has no address, or answered with an error.
     Dns,
-    /// DNS says that there is no such name.
+    /// DNS answered that the name does not exist.
     NoSuchName,
     /// DNS did not answer in time.
     DnsTimeout,
-    /// The origin itself is at an address that may not be dialled.
+    /// The origin's own address may not be connected to.
     Prohibited,
-    /// A redirect led to an address that may not be dialled, or where a rule or the pace of the origin there keeps
-    /// crawlers out.
+    /// A redirect led to an address that may not be connected to, or to an origin that a rule or its pacing excludes.
     RedirectProhibited,
     /// No connection was made.
     Connect,
     /// No connection was made in time.
     ConnectTimeout,
-    /// TLS was not agreed on, or the certificate is not trusted.
+    /// The TLS handshake failed, or the certificate is not trusted.
     Tls,
     /// The whole fetch took too long.
     Timeout,
-    /// What came is not HTTP, or the connection ended before a response.
+    /// The response is not HTTP, or the connection ended before one.
     Http,
     /// The body broke off or could not be decoded.
     Body,
     /// A redirect without a usable `Location`.
     BadRedirect,
-    /// A proxy on the way failed, or answered what may not be the origin's word.
+    /// A parent proxy failed, or gave an answer that may not be the origin's.
     Proxy,
-    /// A fault in this program.
+    /// An internal error.
     Internal,
 }
 
@@ -179,7 +178,7 @@ impl FetchErrorKind {
         Self::Internal,
     ];
 
-    /// The kind in kebab case.
+    /// Returns the kind in kebab case.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -207,24 +206,24 @@ impl fmt::Display for FetchErrorKind {
     }
 }
 
-/// What a fetch's ending means: the contract's four results.
+/// The classification of a fetch's ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FetchResult {
     /// The origin's rules are known.
     Successful,
-    /// The origin says that it has none.
+    /// The origin has no rules.
     Unavailable,
-    /// The redirects went on for too long.
+    /// Too many redirects.
     RedirectLost,
-    /// No answer that counts.
+    /// No usable response.
     Unreachable,
 }
 
 impl FetchResult {
-    /// What a response of this status means (RFC 9309 §2.3.1).
+    /// Returns the meaning of a response status (RFC 9309 §2.3.1).
     ///
-    /// 206 is no answer: it has a part of what was asked for, and nobody asked for a part (RFC 9110 §15.3.7). Neither is a status
-    /// that RFC 9309 gives no meaning, such as a redirect that cannot be followed.
+    /// 206 is not usable: it is a part of the content, and no part was requested (RFC 9110 §15.3.7). Neither is a
+    /// status to which RFC 9309 gives no meaning, such as a redirect that cannot be followed.
     #[must_use]
     pub const fn of_status(status: u16) -> Self {
         match status {
@@ -235,7 +234,7 @@ impl FetchResult {
         }
     }
 
-    /// The result in snake case, as metrics label it.
+    /// Returns the result in snake case, the metrics' label.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -248,7 +247,7 @@ impl FetchResult {
 }
 
 impl FetchOutcome {
-    /// A fetch that failed before any redirect.
+    /// Creates the outcome of a fetch that failed before any redirect.
     #[must_use]
     pub fn failed(uri: String, kind: FetchErrorKind, detail: impl Into<String>) -> Self {
         let detail = detail.into();
@@ -259,7 +258,7 @@ impl FetchOutcome {
         }
     }
 
-    /// What the ending means. 304 confirms an answer that was once successful.
+    /// Returns the meaning of the ending. 304 confirms an answer that was once successful.
     #[must_use]
     pub fn result(&self) -> FetchResult {
         match &self.ending {
@@ -270,7 +269,7 @@ impl FetchOutcome {
         }
     }
 
-    /// The last response's status, if there was a response.
+    /// Returns the last response's status, if there was a response.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         match &self.ending {
@@ -281,7 +280,7 @@ impl FetchOutcome {
         }
     }
 
-    /// The last response's fields, if they were kept.
+    /// Returns the last response's fields, if they were kept.
     #[must_use]
     pub fn fields(&self) -> Option<&Fields> {
         match &self.ending {
@@ -298,7 +297,7 @@ impl FetchOutcome {
             .is_some_and(|fields| fields.asks_for_signature)
     }
 
-    /// The rules it brought, if it was successful.
+    /// Returns the body, if the fetch was successful.
     #[must_use]
     pub fn body(&self) -> Option<&Body> {
         match &self.ending {
@@ -309,7 +308,7 @@ impl FetchOutcome {
         }
     }
 
-    /// Why it brought no answer that counts, in words: such as `HTTP 500`, and where it was redirected to.
+    /// Returns the reason in words why there is no usable response, such as `HTTP 500`, with the redirect target.
     #[must_use]
     pub fn cause(&self) -> Option<String> {
         let cause = match &self.ending {
@@ -330,7 +329,7 @@ impl FetchOutcome {
         })
     }
 
-    /// Why there was no usable response, if there was none.
+    /// Returns the error, if there was no usable response.
     #[must_use]
     pub fn error(&self) -> Option<&FetchError> {
         match &self.ending {
@@ -339,8 +338,8 @@ impl FetchOutcome {
         }
     }
 
-    /// Whether the successful answer looks like a page made for people, such as a challenge or a
-    /// front page that answers every path. It is parsed all the same.
+    /// Returns whether the successful response looks like a web page, such as a challenge or a front page served for
+    /// every path. It is parsed all the same.
     #[must_use]
     pub fn looks_like_a_page(&self) -> bool {
         let Some(body) = self.body() else {
@@ -363,17 +362,17 @@ impl FetchOutcome {
     }
 }
 
-/// What is known of an origin's robots.txt, and since when: one fetch that ended with an answer.
+/// The answer of a fetch, with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// When the answer came, or was last confirmed by 304.
+    /// The time at which the answer was received, or last confirmed by 304.
     pub fetched_at: SystemTime,
     /// The answer.
     pub outcome: FetchOutcome,
 }
 
 impl Facts {
-    /// What the answer says about access; the body is parsed here.
+    /// Returns the access result; the body is parsed here.
     #[must_use]
     pub fn access(&self) -> AccessResult {
         match (
@@ -388,7 +387,7 @@ impl Facts {
         }
     }
 
-    /// What to ask with whether the answer still holds; `None` if the answer cannot be confirmed.
+    /// Returns the validators to revalidate the answer with; `None` if it has none.
     #[must_use]
     pub fn validators(&self) -> Option<Validators> {
         self.outcome.body()?;
@@ -403,7 +402,7 @@ impl Facts {
         })
     }
 
-    /// The same answer, confirmed at `now` by a 304 with `fields` (RFC 9111 §4.3.4).
+    /// Returns the answer as confirmed at `now` by a 304 with `fields` (RFC 9111 §4.3.4).
     pub(super) fn confirmed(&self, fields: &Fields, now: SystemTime) -> Self {
         let mut confirmed = self.clone();
         confirmed.fetched_at = now;
@@ -415,7 +414,7 @@ impl Facts {
 }
 
 impl Fields {
-    /// Takes over what `newer` names; `Age` and `Retry-After` belong to one message only.
+    /// Updates the fields with those of `newer`; `Age` and `Retry-After` belong to one message only.
     fn update(&mut self, newer: &Self) {
         let keep = |old: &mut Option<Box<str>>, new: &Option<Box<str>>| {
             if new.is_some() {

@@ -1,4 +1,4 @@
-//! `Resource`: what is fetched and kept, robots.txt or another document of an origin.
+//! Resources: robots.txt files and other documents of origins.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -7,22 +7,23 @@ use std::sync::Arc;
 use crate::document::Kind;
 use crate::{InvalidUri, Origin, Path, Target};
 
-/// Something to have at hand: an origin's robots.txt, or another document by which a site says what it has to say.
+/// A resource to cache: an origin's robots.txt, or another document in which a site states preferences.
 ///
-/// As text it is the document's URL, and for a robots.txt only the origin: so what is kept of an origin stands together.
+/// Its text form is the document's URL, or just the origin for a robots.txt, so that everything cached for an origin
+/// sorts together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
     origin: Origin,
-    /// `None` for robots.txt. One pointer, because there are millions, and nearly all are.
+    /// `None` for robots.txt. A single pointer, because there are millions of resources, nearly all of them robots.txt.
     path: Option<Arc<Path<'static>>>,
 }
 
 impl Resource {
-    /// Reads what [`Display`](fmt::Display) wrote, or the URL of a document that is not an origin's robots.txt.
+    /// Parses the output of [`Display`](fmt::Display), or the URL of a document other than an origin's robots.txt.
     ///
     /// # Errors
     ///
-    /// As [`Target::parse`].
+    /// Those of [`Target::parse`].
     pub fn parse(text: &str) -> Result<Self, InvalidUri> {
         match Origin::parse(text) {
             Ok(origin) if !text.ends_with('/') => Ok(origin.into()),
@@ -30,7 +31,7 @@ impl Resource {
         }
     }
 
-    /// The document at `path` on an origin.
+    /// Returns the document at `path` on an origin.
     #[must_use]
     pub fn at(origin: &Origin, path: &'static str) -> Self {
         Self {
@@ -39,13 +40,13 @@ impl Resource {
         }
     }
 
-    /// Whom it is asked for.
+    /// Returns the origin.
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// How it is read.
+    /// Returns the format of the document.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match &self.path {
@@ -54,13 +55,13 @@ impl Resource {
         }
     }
 
-    /// Whether it is an origin's robots.txt.
+    /// Returns whether it is an origin's robots.txt.
     #[must_use]
     pub fn is_robots_txt(&self) -> bool {
         self.path.is_none()
     }
 
-    /// Where it stands on its origin.
+    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> Path<'static> {
         match &self.path {
@@ -69,7 +70,7 @@ impl Resource {
         }
     }
 
-    /// Where it is fetched.
+    /// Returns its URI.
     #[must_use]
     pub fn uri(&self) -> String {
         match &self.path {
@@ -78,7 +79,7 @@ impl Resource {
         }
     }
 
-    /// What it holds in memory beside itself.
+    /// Returns how many bytes it holds on the heap.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let path = self.path.as_deref();
@@ -105,7 +106,7 @@ impl From<&Self> for Resource {
     }
 }
 
-/// The document that a request for this target would get.
+/// Returns the document that a request for this target would fetch.
 impl From<Target> for Resource {
     fn from(target: Target) -> Self {
         Self {
@@ -116,7 +117,7 @@ impl From<Target> for Resource {
 }
 
 impl Hash for Resource {
-    /// As its origin for a robots.txt, so that an origin's moments stay where they are.
+    /// Hashes a robots.txt like its origin, so that the jitter of an origin never changes.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.origin.hash(state);
         if let Some(path) = &self.path {

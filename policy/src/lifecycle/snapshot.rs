@@ -1,4 +1,4 @@
-//! `Snapshot`: what is known of one resource at one moment, never to change.
+//! Snapshots: immutable views of what is known of a resource.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,51 +10,51 @@ use super::outcome::{Facts, FetchErrorKind};
 use super::resource::Resource;
 use crate::{AccessResult, Document, Kind};
 
-/// What is known of one origin's robots.txt: its last answer with the compiled rules, and whether the origin could be
-/// reached since. Times go in as arguments; nothing here changes.
+/// The state of a resource: its last answer, parsed, and whether the origin was reachable since. Immutable; times are
+/// arguments.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     answer: Option<Answer>,
-    /// Apart, because most origins have none.
+    /// Boxed, because most origins have none.
     failure: Option<Box<Failure>>,
 }
 
-/// The last thing the origin said.
+/// The origin's last answer.
 #[derive(Clone, Debug)]
 struct Answer {
     contents: Contents,
-    /// Apart, because many origins have no rules.
+    /// Boxed, because many origins have no rules.
     digest: Option<Arc<[u8; 32]>>,
     fetched_at: Moment,
-    /// In milliseconds: a day at most.
+    /// The time for which it is fresh, in milliseconds; at most a day.
     fresh_for: u32,
-    /// In seconds.
+    /// The time for which it is usable, in seconds.
     usable_for: u32,
-    /// There was more of the body than was read.
+    /// Whether the body was longer than what was read.
     is_cut: bool,
-    /// It is a copy to go by while the origin is unreachable: a robots.txt, or what there is of a document beside it. That there is
-    /// no robots.txt is none.
+    /// Whether it is a copy to use while the origin is unreachable: a robots.txt, or the answer for another document.
+    /// The absence of a robots.txt is not a copy.
     is_copy: bool,
-    /// It was given to a request without a signature, and asks for one.
+    /// Whether it answered a request without a signature, and asked for one.
     asks_for_signature: bool,
 }
 
-/// That it could not be reached, in every attempt since the answer.
+/// The failures of every attempt since the answer.
 #[derive(Clone, Debug)]
 struct Failure {
     first_at: Moment,
     last_at: Moment,
     retry_at: Moment,
-    /// From here on an origin without an answer counts as unreachable for long.
+    /// The time from which an origin without an answer counts as unreachable for long.
     given_up_at: Moment,
-    /// What counts where no answer does, before and after.
+    /// The access result that applies without a usable answer, before `given_up_at` and after.
     beyond: [AccessResult; 2],
     count: u32,
     status: Option<u16>,
     kind: Option<FetchErrorKind>,
-    /// It was a redirect's target that failed, not the origin asked for.
+    /// Whether a redirect's target failed, rather than the origin itself.
     is_redirected: bool,
-    /// In words.
+    /// The reason in words.
     cause: Box<str>,
 }
 
@@ -75,7 +75,7 @@ impl Answer {
         }
     }
 
-    /// The same where `lifetimes` hold, which may shorten how long it is fresh.
+    /// Returns the answer with other lifetimes, which may shorten the time for which it is fresh.
     fn within(&self, lifetimes: &Lifetimes) -> Self {
         let max_age = u32::try_from(lifetimes.max_age.as_millis()).unwrap_or(u32::MAX);
         let fresh_for = self.fresh_for.min(max_age);
@@ -87,8 +87,8 @@ impl Answer {
         }
     }
 
-    /// The same for an origin that is unreachable since: what is no copy decides no longer than `max_age`. RFC 9309 §2.4 lets a
-    /// cached robots.txt be used then, and there is none.
+    /// Returns the answer for an origin that became unreachable: an answer that is not a copy decides no longer than
+    /// `max_age`. RFC 9309 §2.4 allows the use of a cached robots.txt then, and there is none.
     fn while_unreachable(self, lifetimes: &Lifetimes) -> Self {
         if self.is_copy {
             return self;
@@ -154,7 +154,7 @@ impl Failure {
     }
 }
 
-/// Milliseconds since the epoch: half the size of `SystemTime`, and there are millions.
+/// Milliseconds since the epoch: half the size of `SystemTime`, which matters for millions of snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Moment(u64);
 
@@ -184,16 +184,16 @@ impl Moment {
     }
 }
 
-/// How good what is known is.
+/// The state of the cached answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// The origin's rules, within their lifetime.
     Fresh,
     /// The origin's rules, past their lifetime.
     Stale,
-    /// The origin says that it has no rules, or its redirects led nowhere.
+    /// The origin has no rules, or its redirects went on for too long.
     Unavailable,
-    /// No answer, or none that still counts.
+    /// No answer, or none that is still usable.
     Unreachable,
 }
 
@@ -206,7 +206,7 @@ impl State {
         Self::Unreachable,
     ];
 
-    /// The state in lower case, as metrics label it.
+    /// Returns the state in lower case, the metrics' label.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -218,19 +218,19 @@ impl State {
     }
 }
 
-/// Whether someone who needs an origin's robots.txt now may go by the snapshot.
+/// The usability of a snapshot for a request now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// Yes.
+    /// The snapshot is usable.
     AtOnce,
-    /// Yes, but another attempt to reach the origin is due beside it.
+    /// The snapshot is usable, but another attempt to reach the origin is due.
     AtOnceAndRefetch,
-    /// No: fetch first. If that fails, the snapshot it leaves says what then.
+    /// A fetch has to come first. If it fails, the new snapshot determines what applies.
     AfterRefetch,
 }
 
 impl Snapshot {
-    /// What follows from an entry and what its answer says; with `newer`'s answer, if that is newer.
+    /// Creates the snapshot of an entry with its parsed answer; takes the answer of `newer` if that is newer.
     pub(super) fn of(
         resource: &Resource,
         (entry, contents): (&Entry, Option<&Contents>),
@@ -256,7 +256,8 @@ impl Snapshot {
         Self { answer, failure }
     }
 
-    /// What counts for those who sign their requests: an answer that asked somebody else for a signature is none to them.
+    /// Returns the snapshot for crawlers that sign their requests: an answer that asked for a signature does not count
+    /// for them.
     #[must_use]
     pub fn to_signers(self: &Arc<Self>) -> Arc<Self> {
         match &self.answer {
@@ -268,12 +269,12 @@ impl Snapshot {
         }
     }
 
-    /// What the last answer says, however old.
+    /// Returns the parsed content of the last answer, however old.
     pub(super) fn contents(&self) -> Option<&Contents> {
         self.answer.as_ref().map(|answer| &answer.contents)
     }
 
-    /// The same where `lifetimes` hold, which may shorten how long it serves.
+    /// Returns the snapshot with other lifetimes, which may shorten the time for which it is usable.
     pub(super) fn within(&self, lifetimes: &Lifetimes) -> Self {
         let answer = self.answer.as_ref().map(|answer| {
             let answer = answer.within(lifetimes);
@@ -292,14 +293,15 @@ impl Snapshot {
         Self { answer, failure }
     }
 
-    /// Whether the answer is that of `entry`.
+    /// Returns whether its answer is that of an entry.
     pub(super) fn is_of(&self, entry: &Entry) -> bool {
         let facts = entry.answer.as_ref();
         let fetched_at = facts.map(|facts| Moment::from(facts.fetched_at));
         self.answer.as_ref().map(|answer| answer.fetched_at) == fetched_at
     }
 
-    /// When to fetch again what is in use; `None` while the origin is unreachable, when requests say when.
+    /// Returns the time of the next refresh while in use; `None` while the origin is unreachable, when requests trigger
+    /// the next attempt.
     pub(super) fn refresh_at(
         &self,
         resource: &Resource,
@@ -313,11 +315,11 @@ impl Snapshot {
         Some(answer.fetched_at.after(after).into())
     }
 
-    /// What the origin's robots.txt is taken to say at `now`. The dialect of who asks is applied by
-    /// [`decide`](crate::decide).
+    /// Returns the access result that applies at `now`. The crawler's dialect is applied by
+    /// [`decide`](wayleave_robots_txt::decide).
     ///
-    /// Fresh or stale, an answer decides until it is too old to be used at all; whether it may be used without asking
-    /// again says [`usable`](Self::usable).
+    /// Fresh or stale, an answer decides until it is too old to be usable at all; [`usability`](Self::usability) says
+    /// whether it may be used without revalidation.
     #[must_use]
     pub fn access(&self, now: SystemTime) -> &AccessResult {
         let now = Moment::from(now);
@@ -328,8 +330,8 @@ impl Snapshot {
         }
     }
 
-    /// What a document beside robots.txt is taken to say at `now`; `None` if it is not there, or not to be had. A copy serves
-    /// as that of a robots.txt does, but once it is too old nothing takes its place.
+    /// Returns the document that applies at `now`; `None` if it does not exist or is unavailable. A copy is usable for
+    /// as long as one of a robots.txt, but nothing replaces it afterwards.
     #[must_use]
     pub fn document(&self, now: SystemTime) -> Option<&Arc<Document>> {
         let answer = self.answer.as_ref();
@@ -337,9 +339,9 @@ impl Snapshot {
         usable?.contents.document.as_ref()
     }
 
-    /// Whether the snapshot may be gone by at `now`.
+    /// Returns whether the snapshot may be used at `now`.
     ///
-    /// RFC 9309 §2.4 lets an answer be used past its lifetime only while the origin is unreachable: so a stale one
+    /// RFC 9309 §2.4 allows use of an answer past its lifetime only while the origin is unreachable: so a stale answer
     /// waits for a fetch, unless the last fetch failed.
     #[must_use]
     pub fn usable(&self, now: SystemTime) -> Use {
@@ -350,7 +352,7 @@ impl Snapshot {
         let Some(failure) = &self.failure else {
             return Use::AfterRefetch;
         };
-        // A failure from the future is one from before the clock was set back.
+        // A failure in the future was recorded before the clock was set back.
         if failure.last_at <= now && now < failure.retry_at {
             return Use::AtOnce;
         }
@@ -363,12 +365,12 @@ impl Snapshot {
     fn is_fresh(&self, now: SystemTime) -> bool {
         let now = Moment::from(now);
         self.answer.as_ref().is_some_and(|answer| {
-            // An answer from the future is one from before the clock was set back: of unknown age.
+            // An answer in the future was recorded before the clock was set back, so its age is unknown.
             answer.fetched_at <= now && now < answer.fresh_until()
         })
     }
 
-    /// How good what is known is at `now`.
+    /// Returns the state of the cached answer at `now`.
     #[must_use]
     pub fn state(&self, now: SystemTime) -> State {
         match self.access(now) {
@@ -382,7 +384,7 @@ impl Snapshot {
         }
     }
 
-    /// How long until the origin is tried again, if it could not be reached; at least a second.
+    /// Returns the time until the next attempt, if the origin was unreachable; at least a second.
     #[must_use]
     pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
         let failure = self.failure.as_ref()?;
@@ -390,8 +392,8 @@ impl Snapshot {
         Some(wait.max(Duration::from_secs(1)))
     }
 
-    /// From when on the snapshot is not worth keeping. One that has given up on an origin goes on to say so for as long
-    /// again: for a crawler that comes once a month, the wait must not start over each time.
+    /// Returns the time from which the snapshot is not worth keeping. A snapshot that gave up on an origin is kept for
+    /// as long again: for a crawler that visits once a month, the wait must not start over each time.
     #[must_use]
     pub fn last_use(&self, lifetimes: &Lifetimes) -> SystemTime {
         let usable_until = self.answer.as_ref().map(Answer::usable_until);
@@ -401,7 +403,7 @@ impl Snapshot {
         last.map_or(SystemTime::UNIX_EPOCH, SystemTime::from)
     }
 
-    /// Roughly what it holds in memory beside itself: mostly the compiled rules.
+    /// Returns roughly how many bytes it holds on the heap: mostly the compiled rules.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let contents = self.contents();
@@ -419,25 +421,25 @@ impl Snapshot {
         rules + document + digest + failure
     }
 
-    /// The SHA-256 of the last answer's body, if it had rules and the fetcher took it.
+    /// Returns the SHA-256 digest of the last answer's body, if it had rules and the fetcher computed it.
     #[must_use]
     pub fn digest(&self) -> Option<&[u8; 32]> {
         self.answer.as_ref()?.digest.as_deref()
     }
 
-    /// Whether there was more of the last answer's body than was read.
+    /// Returns whether the last answer's body was longer than what was read.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.answer.as_ref().is_some_and(|answer| answer.is_cut)
     }
 
-    /// When the last answer came or was confirmed.
+    /// Returns the time at which the last answer was received or confirmed.
     #[must_use]
     pub fn fetched_at(&self) -> Option<SystemTime> {
         self.answer.as_ref().map(|answer| answer.fetched_at.into())
     }
 
-    /// Until when the last answer is fresh.
+    /// Returns the time until which the last answer is fresh.
     #[must_use]
     pub fn fresh_until(&self) -> Option<SystemTime> {
         self.answer
@@ -445,7 +447,7 @@ impl Snapshot {
             .map(|answer| answer.fresh_until().into())
     }
 
-    /// Until when the last answer decides if the origin stays unreachable.
+    /// Returns the time until which the last answer decides if the origin remains unreachable.
     #[must_use]
     pub fn usable_until(&self) -> Option<SystemTime> {
         self.answer
@@ -453,31 +455,31 @@ impl Snapshot {
             .map(|answer| answer.usable_until().into())
     }
 
-    /// When the origin was first found unreachable, if it has been in every attempt since.
+    /// Returns the time of the first failure, if every attempt since the last answer failed.
     #[must_use]
     pub fn unreachable_since(&self) -> Option<SystemTime> {
         self.failure.as_ref().map(|failure| failure.first_at.into())
     }
 
-    /// How many attempts failed since the last answer.
+    /// Returns the number of failed attempts since the last answer.
     #[must_use]
     pub fn failures(&self) -> u32 {
         self.failure.as_ref().map_or(0, |failure| failure.count)
     }
 
-    /// When an unreachable origin is tried again.
+    /// Returns the time of the next attempt to reach an unreachable origin.
     #[must_use]
     pub fn retry_at(&self) -> Option<SystemTime> {
         self.failure.as_ref().map(|failure| failure.retry_at.into())
     }
 
-    /// Why the last attempt failed, if it failed without a response.
+    /// Returns the kind of error of the last attempt, if it failed without a response.
     #[must_use]
     pub fn error_kind(&self) -> Option<FetchErrorKind> {
         self.failure.as_ref()?.kind
     }
 
-    /// Whether the last attempt failed where a redirect led, and not at the origin itself.
+    /// Returns whether the last attempt failed after a redirect, rather than at the origin itself.
     #[must_use]
     pub fn failed_behind_redirect(&self) -> bool {
         self.failure
@@ -485,13 +487,13 @@ impl Snapshot {
             .is_some_and(|failure| failure.is_redirected)
     }
 
-    /// Why the last attempt failed, in words, if it did.
+    /// Returns the reason in words why the last attempt failed, if it did.
     #[must_use]
     pub fn cause(&self) -> Option<&str> {
         self.failure.as_ref().map(|failure| &*failure.cause)
     }
 
-    /// The status that says why there is nothing, if one does.
+    /// Returns the status that explains the absence of rules, if there is one.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         match self.contents().map(|contents| &contents.access) {
@@ -501,7 +503,7 @@ impl Snapshot {
         }
     }
 
-    /// The status that made the last attempt a failure, if there was a response.
+    /// Returns the status that made the last attempt a failure, if there was a response.
     #[must_use]
     pub fn error_status(&self) -> Option<u16> {
         self.failure.as_ref()?.status

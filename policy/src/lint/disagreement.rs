@@ -1,4 +1,4 @@
-//! Where dialects read a file differently from RFC 9309, tried on a path that each rule is about.
+//! Differences between RFC 9309 and other dialects, found by judging a path for each rule.
 
 use std::collections::HashMap;
 
@@ -7,13 +7,14 @@ use super::statement::{Line, is_name};
 use crate::robots_txt::Field;
 use crate::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide};
 
-/// Of files with more rules one of each shape in each group is tried, at most so many: each trial goes through all rules.
+/// The most rules that are tried. In a file with more, one rule of each shape in each group is tried, since each trial
+/// searches all rules.
 const TRIED_RULES: usize = 200;
 
-/// A crawler, the verdict of RFC 9309, and the dialects that say the other.
+/// A crawler, the verdict of RFC 9309, and the dialects that disagree with it.
 type Kind = (String, Verdict, Vec<Dialect>);
 
-/// What was found first of one kind, and how many more there are.
+/// The first disagreement with one key, and the number of others like it.
 struct Disagreement {
     line: u32,
     path: String,
@@ -31,7 +32,7 @@ pub(super) fn check(
     }
     let access = AccessResult::Successful(RobotsTxt::parse(body));
     let mut found: HashMap<Kind, Disagreement> = HashMap::new();
-    // Of other names it is said that Google reads them differently: that explains their rules, too.
+    // Names that Google reads differently have a finding of their own, which explains their rules as well.
     let named = |(_, name, _): &(_, String, _)| is_name(name.as_bytes());
     let examples = examples(lines).into_iter().filter(named).collect();
     for (example, alike) in to_try(examples) {
@@ -78,10 +79,10 @@ fn sentence((name, verdict, dialects): &Kind, disagreement: &Disagreement) -> St
     )
 }
 
-/// A rule's line, a crawler it is for, and a path it is about.
+/// A rule's line, a crawler that it applies to, and a path that it matches.
 type Example = (u32, String, String);
 
-/// Those to try, each with how many more are like it.
+/// Returns the examples to try, each with the number of others like it.
 fn to_try(examples: Vec<Example>) -> Vec<(Example, usize)> {
     if examples.len() <= TRIED_RULES {
         return examples.into_iter().map(|it| (it, 0)).collect();
@@ -101,7 +102,7 @@ fn to_try(examples: Vec<Example>) -> Vec<(Example, usize)> {
     tried
 }
 
-/// A path with one letter for each word or number in it.
+/// Returns a path with one letter in place of each word or number.
 fn shape(path: &str) -> String {
     let mut shape = String::new();
     for c in path.chars() {
@@ -114,7 +115,7 @@ fn shape(path: &str) -> String {
     shape
 }
 
-/// For each rule its line, a crawler it is for, and a path it is about.
+/// Returns an example for each rule.
 fn examples(lines: &[Line<'_>]) -> Vec<Example> {
     let mut examples = Vec::new();
     let (mut name, mut has_rules) = (None, true);

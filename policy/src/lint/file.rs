@@ -1,4 +1,4 @@
-//! What is wrong with the file as a whole: its size, its encoding, its line ends.
+//! Findings about the file as a whole: its size, encoding and line ends.
 
 use memchr::{memchr, memchr_iter};
 
@@ -7,7 +7,7 @@ use crate::robots_txt::{
     DEFAULT_LIMIT_BYTES, Field, GOOGLE_LINE_BYTES, exact_statement, numbered_lines,
 };
 
-/// Whether the file is something else altogether, which is then said once instead of line by line.
+/// Returns whether the file is not a robots.txt at all, and reports that once instead of line by line.
 pub(super) fn is_foreign(body: &[u8], findings: &mut Findings) -> bool {
     let text = body
         .strip_prefix(b"\xEF\xBB\xBF")

@@ -1,21 +1,21 @@
-//! Findings: a line, how bad it is, and what to know about it.
+//! Findings: a line, a severity and a message.
 
 use std::fmt;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Level {
-    /// The line does not do what it was evidently written to do.
+    /// The line does not do what it was evidently meant to do.
     Error,
-    /// Some crawlers read it differently from others, or it is close to a mistake.
+    /// Some crawlers read it differently from others, or it looks like a mistake.
     Warning,
-    /// Nothing is wrong: what a careful author may want to know.
+    /// Nothing is wrong, but a careful author may want to know.
     Note,
 }
 
 impl Level {
-    /// `error`, `warning` or `note`.
+    /// Returns `error`, `warning` or `note`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -32,13 +32,13 @@ impl fmt::Display for Level {
     }
 }
 
-/// Something worth knowing about a robots.txt.
+/// A finding about a robots.txt.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Finding {
     /// The line it is about, from 1.
     pub line: u32,
-    /// How bad it is.
+    /// Its severity.
     pub level: Level,
     /// One sentence, in lower case and without a full stop.
     pub message: String,
@@ -50,12 +50,12 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Debug, Default)]
 pub(super) struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// All findings, in the order of their lines, each once.
+    /// Returns all findings in the order of their lines, each once.
     pub(super) fn finish(mut self) -> Vec<Finding> {
         self.0.sort();
         self.0.dedup();
@@ -83,7 +83,7 @@ impl Findings {
     }
 }
 
-/// Bytes as they can be shown.
+/// Returns bytes as a quoted string for display.
 pub(super) fn show(text: &[u8]) -> String {
     format!("{:?}", String::from_utf8_lossy(text))
 }

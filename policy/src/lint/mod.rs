@@ -1,4 +1,4 @@
-//! Lint: what an author or reader of a robots.txt should know about it.
+//! Lints: findings for the author of a robots.txt.
 
 mod disagreement;
 mod file;
@@ -13,9 +13,9 @@ pub use finding::{Finding, Level};
 
 use crate::Dialect;
 
-/// Finds what is misspelt, misplaced, without effect, out of bounds, or read differently in `dialects` than RFC 9309
-/// says. The findings are in the order of their lines. Of a file that is no text for robots, such as an HTML page, that
-/// is the only finding.
+/// Finds statements that are misspelt, misplaced, without effect, out of bounds, or read by `dialects` differently from
+/// RFC 9309. The findings are in the order of their lines. For a file that is not a robots.txt, such as an HTML page,
+/// that is the only finding.
 ///
 /// ```
 /// use wayleave_robots_txt::{Dialect, Level, lint};

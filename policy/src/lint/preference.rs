@@ -1,4 +1,4 @@
-//! Statements about use: those that say nothing, and those that contradict each other or hide one another.
+//! Findings about statements about use: those that mean nothing, contradict each other or hide one another.
 
 use super::finding::{Findings, show};
 use super::statement::Line;
@@ -8,11 +8,12 @@ use crate::preferences::{
 };
 use crate::robots_txt::Field;
 
-/// The labels of `Content-Usage` and the signals of `Content-Signal` for the same: each is mistaken for the other.
+/// The labels of `Content-Usage` and the equivalent signals of `Content-Signal`, which are easily confused.
 const LABELS: [&str; 3] = ["train-ai", "ai-use", "search"];
 const SIGNALS: [&str; 3] = ["ai-train", "ai-input", "search"];
 
-/// Of one group so many statements are compared with each other: more than anybody writes, and no work for a made-up file.
+/// The most statements of one group that are compared with each other: more than anybody writes, and little work for a
+/// malicious file.
 const COMPARED: usize = 200;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,7 +23,7 @@ enum Family {
     Training,
 }
 
-/// What a line says about use.
+/// A statement about use.
 struct Said {
     line: u32,
     family: Family,
@@ -31,13 +32,13 @@ struct Said {
     meanings: Vec<Meaning>,
 }
 
-/// A run of user-agent lines, and what follows it up to the next.
+/// A run of user-agent lines, and the lines up to the next run.
 #[derive(Default)]
 struct Group<'a> {
     agents: Vec<(u32, &'a [u8])>,
     said: Vec<Said>,
     has_rules: bool,
-    /// Whether it keeps its agents out altogether, whatever for.
+    /// Whether it disallows everything.
     keeps_out: bool,
 }
 
@@ -78,7 +79,7 @@ pub(super) fn check(lines: &[Line<'_>], findings: &mut Findings) {
     check_own_groups(&groups, findings);
 }
 
-/// What a line says, if it is about use at all.
+/// Parses a line, if it is about use.
 fn read(line: u32, name: &[u8], value: &str, findings: &mut Findings) -> Option<Said> {
     let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
     let (path, rest) = split_path(value);
@@ -87,7 +88,7 @@ fn read(line: u32, name: &[u8], value: &str, findings: &mut Findings) -> Option<
         (Family::Usage, path, read_usage(rest.as_bytes(), true))
     } else if is("content-signal") {
         check_signal(line, rest, findings);
-        // `use=` caps all purposes of some crawlers, and so contradicts nothing.
+        // `use=` limits all purposes of some crawlers only, so it contradicts nothing.
         let meanings = read_signals(rest, ContentUse::Immediate);
         (Family::Signal, path, meanings)
     } else if is("disallowaitraining") || is("allowaitraining") {
@@ -183,7 +184,7 @@ fn check_path(line: u32, path: &str, findings: &mut Findings) {
     }
 }
 
-/// Reports a licence that cannot be fetched, which refuses, and one that other readers may pass over.
+/// Reports a licence that cannot be fetched, which refuses, and one that other readers may ignore.
 fn check_licence(line: u32, value: &str, findings: &mut Findings) {
     match value.split_once("://") {
         Some((scheme, _)) if ["http", "https"].iter().any(|it| scheme.eq_ignore_ascii_case(it)) => {}
@@ -201,7 +202,7 @@ fn check_licence(line: u32, value: &str, findings: &mut Findings) {
     }
 }
 
-/// Before all groups only `Content-Signal` is heard, and not by everybody.
+/// Reports a statement before all groups, where only `Content-Signal` counts, and not for every reader.
 fn check_place(said: &Said, group: &Group<'_>, findings: &mut Findings) {
     if !group.agents.is_empty() {
         return;
@@ -218,7 +219,8 @@ fn check_place(said: &Said, group: &Group<'_>, findings: &mut Findings) {
     }
 }
 
-/// To the draft `Content-Usage` ends a run of user-agent lines; to readers of rules it does not.
+/// Reports user-agent lines after `Content-Usage`: in the draft it ends a run of them, for readers of rules it does
+/// not.
 fn check_parted(group: &Group<'_>, line: u32, findings: &mut Findings) {
     let usage = group.said.iter().find(|it| it.family == Family::Usage);
     if let Some(usage) = usage.filter(|_| !group.has_rules && !group.agents.is_empty()) {
@@ -243,7 +245,7 @@ fn check_group(group: &Group<'_>, findings: &mut Findings) {
     }
 }
 
-/// A statement without a path is about all of them.
+/// Returns the path of a statement; without one it is about all paths.
 fn whole(path: &str) -> &str {
     if path.is_empty() { "/" } else { path }
 }
@@ -262,7 +264,8 @@ fn check_contradiction(earlier: &Said, later: &Said, findings: &mut Findings) {
     }
 }
 
-/// The longest path alone counts, also where it is silent.
+/// Reports a refusal that a statement with a longer path hides: only the longest path counts, even for purposes that it
+/// does not mention.
 fn check_hidden(short: &Said, long: &Said, findings: &mut Findings) {
     if long.path.len() <= short.path.len() || !long.path.starts_with(&*short.path) {
         return;
@@ -280,7 +283,8 @@ fn check_hidden(short: &Said, long: &Said, findings: &mut Findings) {
     }
 }
 
-/// A crawler with a group of its own does not obey what `*` says, about use as about paths.
+/// Reports groups without statements about use next to statements for `*`, which a crawler with its own group does not
+/// obey.
 fn check_own_groups(groups: &[Group<'_>], findings: &mut Findings) {
     let is_everybody = |group: &&Group<'_>| group.agents.iter().any(|(_, name)| *name == b"*");
     let said = groups.iter().filter(is_everybody).flat_map(|it| &it.said);

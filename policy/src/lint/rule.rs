@@ -1,4 +1,4 @@
-//! Rules that can never match or never decide, and groups without any.
+//! Findings about rules that never match or never decide, and about groups without rules.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use super::finding::{Findings, show};
 use super::statement::Line;
 use crate::robots_txt::Field;
 
-/// A group while it is being read.
+/// The group being read.
 #[derive(Default)]
 struct Group<'a> {
     agents: Vec<(u32, &'a [u8])>,
@@ -23,7 +23,7 @@ struct Rule<'a> {
 }
 
 impl Rule<'_> {
-    /// The greatest of those that match the same paths decides (RFC 9309 §2.2.2).
+    /// Returns the weight of the rule; the greatest among rules for the same paths decides (RFC 9309 §2.2.2).
     fn weight(&self) -> (usize, bool, Reverse<u32>) {
         (self.value.len(), self.allow, Reverse(self.line))
     }
@@ -131,11 +131,11 @@ fn check_group(group: &Group<'_>, findings: &mut Findings) {
     }
 }
 
-/// A star at an open end matches nothing more: what a value without those is, matches the same paths.
+/// Returns a value without stars at its open end, which match nothing more.
 fn without_open_end(value: &[u8]) -> &[u8] {
     let stars = value.iter().rev().take_while(|&&byte| byte == b'*').count();
     match &value[..value.len() - stars] {
-        // Every path begins with it.
+        // Every path begins with a slash, so a value of stars alone means the same.
         [] if stars > 0 => b"/",
         rest => rest,
     }

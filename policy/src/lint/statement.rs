@@ -1,9 +1,9 @@
-//! What is wrong with single statements: unknown names, misspellings, values out of place.
+//! Findings about single statements: unknown names, misspellings, misplaced values.
 
 use super::finding::{Findings, show};
 use crate::robots_txt::{Field, Read, exact_statement, google_statement, numbered_lines};
 
-/// Directives in use beside rules, in lower case.
+/// Directives in use besides rules, in lower case.
 const KNOWN: [&str; 23] = [
     "sitemap",
     "crawl-delay",
@@ -30,7 +30,7 @@ const KNOWN: [&str; 23] = [
     "license",
 ];
 
-/// A line as each reader sees it.
+/// A line as each kind of reader parses it.
 pub(super) struct Line<'a> {
     pub(super) number: u32,
     pub(super) text: &'a [u8],
@@ -38,7 +38,7 @@ pub(super) struct Line<'a> {
     google: Option<Read<'a>>,
 }
 
-/// The lines, with what Google reads in them if that matters.
+/// Returns the lines, parsed as Google does as well if that matters.
 pub(super) fn read(body: &[u8], reads_google: bool) -> Vec<Line<'_>> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let read = |(number, text)| Line {
@@ -170,7 +170,7 @@ fn is_token(byte: &u8) -> bool {
     byte.is_ascii_alphabetic() || b"_-".contains(byte)
 }
 
-/// Whether all readers take it for the same name: `*`, or a product token (RFC 9309 section 2.2.1).
+/// Returns whether all readers take a value for the same name: `*`, or a product token (RFC 9309 section 2.2.1).
 pub(super) fn is_name(value: &[u8]) -> bool {
     value == b"*" || value.iter().all(is_token)
 }
@@ -190,7 +190,7 @@ fn check_value(number: u32, name: &[u8], value: &[u8], findings: &mut Findings) 
     }
 }
 
-/// Whether a name is a known one with at most two bytes changed, added or left out.
+/// Returns whether a name differs from a known one in at most two bytes changed, added or omitted.
 fn is_near(name: &[u8], known: &[u8]) -> bool {
     const FAR: usize = 3;
     if name.len().abs_diff(known.len()) >= FAR || name.len() <= FAR {

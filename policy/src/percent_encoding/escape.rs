@@ -1,6 +1,6 @@
-//! Escapes: `%` and two hexadecimal digits, and what only begins as one.
+//! Percent-encoded bytes (escapes): `%` and two hexadecimal digits, and texts that only begin like one.
 
-/// The value of the two hexadecimal digits `text` starts with.
+/// Returns the value of the two hexadecimal digits that `text` starts with.
 #[inline]
 pub(crate) fn hex_pair(text: &[u8]) -> Option<u8> {
     const NONE: u8 = u8::MAX;
@@ -19,16 +19,16 @@ pub(crate) fn hex_pair(text: &[u8]) -> Option<u8> {
     (high | low < NONE).then_some(high << 4 | low)
 }
 
-/// A byte of a text, as it is written there.
+/// One byte of a text, with how it is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     Raw(u8),
     Escaped(u8),
-    /// A `%` that escapes nothing.
+    /// A `%` that does not begin an escape.
     LonePercent,
 }
 
-/// What a text is made of; what is left of it.
+/// An iterator over the bytes of a text, holding what is still to be read.
 pub(super) struct Units<'a>(pub(super) &'a [u8]);
 
 impl Iterator for Units<'_> {
@@ -49,12 +49,12 @@ impl Iterator for Units<'_> {
     }
 }
 
-/// Whether a text holds a `%` that escapes nothing.
+/// Returns whether a text contains a `%` that does not begin an escape.
 pub(crate) fn has_lone_percent(text: &[u8]) -> bool {
     memchr::memchr_iter(b'%', text).any(|at| hex_pair(&text[at + 1..]).is_none())
 }
 
-/// Whether what follows a lone `%` in a pattern leaves it the start of an escape.
+/// Returns whether a lone `%` in a pattern is the beginning of an escape, given the text after it.
 pub(super) fn is_begun(rest: &[u8], is_open: bool) -> bool {
     let ends = |rest: &[u8]| rest.first().map_or(is_open, |&byte| byte == b'*');
     match rest {
@@ -63,7 +63,7 @@ pub(super) fn is_begun(rest: &[u8], is_open: bool) -> bool {
     }
 }
 
-/// How the beginning of an escape is written, which is a lone `%` and the digit that may follow it, and what follows.
+/// Encodes the beginning of an escape, a lone `%` and the digit that may follow it, and returns the text after it.
 pub(super) fn begun(rest: &[u8]) -> ([u8; 4], &[u8]) {
     match rest {
         [digit, after @ ..] if digit.is_ascii_hexdigit() => {
@@ -73,10 +73,10 @@ pub(super) fn begun(rest: &[u8]) -> ([u8; 4], &[u8]) {
     }
 }
 
-/// Where the `%` of each cut escape is: one that has only one of its two digits.
+/// Returns the position of the `%` of each cut escape, one that has only the first of its two digits.
 pub(super) fn cut_escapes(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
     let is_cut = |at: &usize| match &text[at + 1..] {
-        // A second digit that is escaped itself would read as the end of this escape.
+        // A second digit that is itself escaped would otherwise read as the end of this escape.
         [digit, b'%', after @ ..] => {
             digit.is_ascii_hexdigit() && !hex_pair(after).is_some_and(|it| it.is_ascii_hexdigit())
         }

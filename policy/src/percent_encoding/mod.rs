@@ -1,7 +1,6 @@
-//! The percent-encodings (forms) in which paths and rules are compared, byte by byte and by table.
+//! The percent-encodings (forms) in which paths and rules are compared, encoded byte by byte from tables.
 //!
-//! To write rules in a form is most of what some files cost to judge, so nothing is asked of a byte that a table does
-//! not say at once.
+//! Encoding rules is most of the cost of some files, so every property of a byte comes from a table.
 
 mod escape;
 pub(crate) mod plain;
@@ -15,14 +14,14 @@ use escape::{Unit, Units};
 pub(crate) use escape::{has_lone_percent, hex_pair};
 use usual::{BLOCK, usual_start};
 
-/// What a byte of a path is to RFC 3986.
+/// The class of a byte of a path in RFC 3986.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Octet {
-    /// Means the same with and without percent-encoding (§2.3).
+    /// The byte means the same with and without percent-encoding (§2.3).
     Unreserved,
-    /// Means itself raw, and something else percent-encoded (§2.2).
+    /// The byte means something else when it is percent-encoded (§2.2).
     Reserved,
-    /// May only stand percent-encoded.
+    /// The byte must be percent-encoded.
     Other,
 }
 
@@ -37,28 +36,28 @@ pub(crate) const fn classify(byte: u8) -> Octet {
     }
 }
 
-/// A way of writing bytes down.
+/// A form: the encoding of each byte.
 #[derive(Debug)]
 pub(crate) struct Form {
     raw: [Written; 256],
     escaped: [Written; 256],
-    /// Whether what begins an escape may stay where whatever follows may follow.
+    /// Whether the beginning of an escape is kept where more text may follow.
     leaves_begun: bool,
-    /// The form of a query, where that is another.
+    /// The form of the query, if it differs.
     in_query: Option<&'static Self>,
 }
 
-/// The one form of RFC 9309 §2.2.2: unreserved bytes raw, escapes in upper case, everything that may not stand raw
-/// escaped, a `%` that escapes nothing too.
+/// The normalised form of RFC 9309 §2.2.2: unreserved bytes raw, escapes in upper case, and every byte that may not be
+/// raw escaped, including a `%` that does not begin an escape.
 pub(crate) static NORMALISED: Form = Form::new(Kind::Normalised);
 
-/// The same with `*` and `$` escaped besides: the form in which literal bytes compare, so that `%2A` and `%24` in a
+/// [`NORMALISED`] with `*` and `$` escaped too: the form in which literal bytes compare, so that `%2A` and `%24` in a
 /// pattern mean the byte (RFC 9309 §2.2.3).
 pub(crate) static LITERAL: Form = Form::new(Kind::Literal);
 
-/// What servers make of a text before they look for what it names: as [`LITERAL`], but reserved bytes raw too, except those
-/// that would then delimit: `/`, `?` and `#`, in a query `&`, `=`, `+` and `;` besides (RFC 3986 §2.2). What stands behind a
-/// star of a pattern may be a query.
+/// The form that servers decode a text to before they look up its resource: like [`LITERAL`], but with reserved bytes
+/// raw too, except those that would then delimit: `/`, `?` and `#`, and in a query `&`, `=`, `+` and `;` as well (RFC
+/// 3986 §2.2). A pattern may reach the query after any star.
 pub(crate) static SERVED: Form = Form {
     in_query: Some(&SERVED_QUERY),
     ..Form::new(Kind::Served)
@@ -66,10 +65,10 @@ pub(crate) static SERVED: Form = Form {
 
 static SERVED_QUERY: Form = Form::new(Kind::ServedQuery);
 
-/// As Google's parser rewrites patterns: escapes in upper case, bytes outside ASCII escaped, nothing else.
+/// The form of patterns in Google's parser: escapes in upper case, bytes outside ASCII escaped, nothing else.
 pub(crate) static GOOGLE: Form = Form::new(Kind::Google);
 
-/// As the draft of 1996 compares: every escape decoded but `%2F`.
+/// The form in which the draft of 1996 compares: every escape decoded except `%2F`.
 pub(crate) static DECODED: Form = Form::new(Kind::Decoded);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,10 +81,10 @@ enum Kind {
     Decoded,
 }
 
-/// Up to three bytes, then how many they are.
+/// The encoding of a byte: up to three bytes, then their number.
 type Written = [u8; 4];
 
-/// No form writes more bytes for one.
+/// The most bytes that any form writes for one.
 pub(crate) const MAX_WRITTEN: usize = 3;
 
 impl Form {
@@ -105,12 +104,14 @@ impl Form {
         }
     }
 
-    /// Appends `text` in this form. Says whether it holds a `%` that escapes nothing and could begin an escape.
+    /// Appends `text` in this form. Returns whether it contains a `%` that does not begin an escape but might with more
+    /// text after it.
     pub(crate) fn push(&self, form: &mut Vec<u8>, text: &[u8]) -> bool {
         self.write_all::<false>(form, text, false, |_| {}) && self.leaves_begun
     }
 
-    /// Appends a path in this form, but with the `%` of each cut escape, one that has only one of its two digits, as it is.
+    /// Appends a path in this form, except that the `%` of each cut escape, one with only the first of its two digits,
+    /// is kept as it is.
     pub(crate) fn push_with_cut_escapes(&self, form: &mut Vec<u8>, path: &[u8]) {
         let (mut start, query) = (0, self.query_start::<false>(path));
         for end in escape::cut_escapes(path).chain([path.len()]) {
@@ -122,8 +123,8 @@ impl Form {
         }
     }
 
-    /// The same for a part of a pattern between stars, which may be in a query. More follows an open one, so that a `%` at its
-    /// end stays, too.
+    /// Appends a part of a pattern between stars, which may be in a query, in the same way. An open part may be
+    /// followed by more text, so a `%` at its end is kept as well.
     pub(crate) fn push_part_with_cut_escapes(
         &self,
         form: &mut Vec<u8>,
@@ -137,10 +138,11 @@ impl Form {
         form.extend(last.map(|_| b'%'));
     }
 
-    /// Appends the literal bytes of a pattern, and tells of each star how many bytes were written before it.
+    /// Appends the literal bytes of a pattern and calls `star` for each star with the number of bytes written before
+    /// it.
     ///
-    /// In a part that a star follows, or at an open end whatever may follow, an escape begun at the end, such as `%` or
-    /// `%2`, stays, its digit in upper case as in all escapes: it means those that begin so.
+    /// Where more text may follow, before a star or at an open end, the beginning of an escape, such as `%` or `%2`, is
+    /// kept, with its digit in upper case like all escapes: it matches the escapes that begin so.
     #[inline]
     pub(crate) fn push_pattern(
         &self,
@@ -172,7 +174,7 @@ impl Form {
         in_query.write::<STARS>(form, query, is_open, star) | has_lone_percent
     }
 
-    /// Where the query may begin if it has another form; else the end.
+    /// Returns where the query may begin if it has another form, else the end of the text.
     fn query_start<const STARS: bool>(&self, text: &[u8]) -> usize {
         let query = match self.in_query {
             None => None,
@@ -191,12 +193,13 @@ impl Form {
         mut star: impl FnMut(usize),
     ) -> bool {
         let start = form.len();
-        // Four bytes are written for each, and those that are not its own overwritten.
+        // Each byte writes four bytes unconditionally, and the next one overwrites the surplus: cheaper than a copy of
+        // variable length.
         form.resize(start + MAX_WRITTEN * text.len() + 1, 0);
         let (mut at, mut rest, mut has_lone_percent) = (start, text, false);
         while let Some((&byte, after)) = rest.split_first() {
             if byte != b'%' && rest.len() >= BLOCK {
-                // Most of a long path stands for itself.
+                // Most of a long path needs no encoding, so it is copied in blocks.
                 let (usual, others) = rest.split_at(usual_start(rest));
                 form[at..at + usual.len()].copy_from_slice(usual);
                 at += usual.len();
@@ -229,7 +232,7 @@ impl Form {
         has_lone_percent
     }
 
-    /// How many bytes a pattern takes in this form, stars included.
+    /// Returns the length of a pattern in this form, including its stars.
     pub(crate) fn length(&self, pattern: &[u8], is_open: bool) -> usize {
         let mut units = Units(pattern);
         let mut length = 0;
@@ -242,8 +245,8 @@ impl Form {
         length
     }
 
-    /// Whether a path in this form could begin as what a pattern does up to its first star, if stars mean something in
-    /// it, or to the first `%` that may begin an escape: sooner told than written.
+    /// Returns whether a path in this form may start with the beginning of a pattern, up to its first star, if the
+    /// dialect has stars, or to the first `%` that may begin an escape. Much cheaper than encoding the pattern.
     pub(crate) fn may_begin(&self, path: &[u8], pattern: &[u8], has_stars: bool) -> bool {
         let mut path = path;
         for unit in Units(&pattern[..self.query_start::<true>(pattern)]) {
@@ -270,8 +273,8 @@ impl Form {
     }
 }
 
-/// Whether a rule's value, without the `$` at its end, is the same in every form in which a path is judged strictly, and as
-/// Google's parser compares it with paths that it leaves alone. Most are.
+/// Returns whether a rule's value, without a final `$`, is the same in every form in which all spellings are judged,
+/// and as Google's parser compares it with unencoded paths. Most are.
 pub(crate) fn is_written_alike(value: &[u8]) -> bool {
     let is_alike = |text, served: &Form| {
         Units(text).all(|unit| {
@@ -285,7 +288,7 @@ pub(crate) fn is_written_alike(value: &[u8]) -> bool {
     is_alike(path, &SERVED) && is_alike(query, &SERVED_QUERY)
 }
 
-/// Whether servers decode an escape of a path that its normal form keeps.
+/// Returns whether servers decode an escape of a path that its normal form keeps.
 pub(crate) fn is_served_otherwise(path: &[u8]) -> bool {
     if memchr(b'%', path).is_none() {
         return false;
@@ -317,7 +320,7 @@ const fn written(kind: Kind, value: u8, escaped: bool) -> Written {
     [b'%', DIGITS[high], DIGITS[low], 3]
 }
 
-/// Whether the escape of a reserved byte is decoded.
+/// Returns whether a form decodes the escape of a reserved byte.
 const fn is_decoded(kind: Kind, value: u8) -> bool {
     let delimits = match kind {
         Kind::Served => matches!(value, b'/' | b'?' | b'#'),
@@ -327,7 +330,7 @@ const fn is_decoded(kind: Kind, value: u8) -> bool {
     !(delimits || is_special(value))
 }
 
-/// Means something else in a pattern.
+/// Returns whether a byte has a special meaning in a pattern.
 const fn is_special(value: u8) -> bool {
     matches!(value, b'*' | b'$')
 }

@@ -1,9 +1,9 @@
-//! Plain bytes: those that every form writes alike and no pattern or line takes for anything else.
+//! Plain bytes: those that every form writes alike and that have no meaning in patterns or lines.
 
 use crate::percent_encoding::usual::all_usual;
 use crate::percent_encoding::{Octet, classify};
 
-/// Whether a byte stands for itself in every form, means nothing to patterns, and does not end the value of a line.
+/// Returns whether a byte is the same in every form, has no meaning in patterns, and does not end a value.
 #[inline]
 pub(crate) fn is_plain(byte: u8) -> bool {
     static PLAIN: [bool; 256] = {
@@ -19,16 +19,16 @@ pub(crate) fn is_plain(byte: u8) -> bool {
     PLAIN[usize::from(byte)]
 }
 
-/// Whether a path is spelt the same in every form and holds no special byte.
+/// Returns whether a path is the same in every form and contains no special byte.
 ///
-/// Every decision asks this about its path, so whole blocks are judged first; what is not usual goes
-/// through the table.
+/// Every decision calls this, so whole blocks of usual bytes are checked first and only the rest goes through the
+/// table.
 #[inline]
 pub(crate) fn all_plain(text: &[u8]) -> bool {
     all_usual(text) || text.iter().all(|&byte| is_plain(byte))
 }
 
-/// How many bytes a text begins with that stand for themselves in every form.
+/// Returns the number of bytes at the start of a text that are the same in every form.
 pub(crate) fn plain_start(text: &[u8]) -> usize {
     if all_usual(text) {
         return text.len();

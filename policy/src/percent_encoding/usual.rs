@@ -1,11 +1,11 @@
-//! Usual bytes: those that most paths are made of. They are told apart a block at a time, in a loop that the compiler turns
-//! into vectors; every form writes them as they are.
+//! Usual bytes: those that most paths consist of, which every form leaves as they are. They are checked a block at a
+//! time, in a loop that the compiler vectorises.
 
-/// How many bytes are judged at once.
+/// The number of bytes checked at once.
 pub(crate) const BLOCK: usize = 16;
 const HALF: usize = 8;
 
-/// Whether a text is made of usual bytes alone.
+/// Returns whether a text consists of usual bytes only.
 #[inline]
 pub(crate) fn all_usual(text: &[u8]) -> bool {
     if let Some(last) = text.last_chunk::<BLOCK>() {
@@ -17,13 +17,13 @@ pub(crate) fn all_usual(text: &[u8]) -> bool {
     }
 }
 
-/// Most texts are a few blocks long, so the last one overlaps the one before.
+/// Returns whether all blocks are usual. Most texts are a few blocks long, so the last block overlaps the one before.
 #[inline]
 fn are_usual<const BYTES: usize>(blocks: &[[u8; BYTES]], last: &[u8; BYTES]) -> bool {
     is_usual(last) && blocks.iter().all(is_usual)
 }
 
-/// How many bytes a text begins with of those that most paths are made of.
+/// Returns the number of usual bytes at the start of a text.
 pub(crate) fn usual_start(text: &[u8]) -> usize {
     let blocks = text.as_chunks::<BLOCK>().0.iter();
     let start = BLOCK * blocks.take_while(|block| is_usual(block)).count();
@@ -38,7 +38,7 @@ fn is_usual<const BYTES: usize>(block: &[u8; BYTES]) -> bool {
         .fold(false, |found, &byte| found | is_unusual(byte))
 }
 
-/// Whether a byte is not among those that most paths are made of; all of those are plain.
+/// Returns whether a byte is not usual; all usual bytes are plain.
 #[inline]
 const fn is_unusual(byte: u8) -> bool {
     let outside = byte.wrapping_sub(b'&') > b'z' - b'&';

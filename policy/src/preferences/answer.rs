@@ -1,4 +1,4 @@
-//! What comes with the answer: its status and fields, then the beginning of its page.
+//! Statements in the response: its status and fields, then the beginning of its page.
 
 use super::gather::{HeardRule, Preferences};
 use super::robots_meta::MetaRule;
@@ -9,7 +9,7 @@ use super::{
 };
 
 impl Preferences {
-    /// Takes in the head of the answer: its status, and its fields line by line.
+    /// Adds the response head: its status, and its field lines.
     pub fn hear_head<'f>(
         &mut self,
         asker: Asker<'_>,
@@ -25,7 +25,7 @@ impl Preferences {
         };
         let types = values("content-type").flat_map(|it| link::split_unquoted(it, ','));
         let mut types: Vec<String> = types.map(essence).collect();
-        // One that is a page to anybody is read as one.
+        // With several media types, one that any client would take for HTML wins.
         types.sort_by_key(|it| !is_page(it));
         self.content_type = types.into_iter().next().unwrap_or_default();
         let challenges = || values("www-authenticate").any(|it| names_scheme(it, "License"));
@@ -51,14 +51,14 @@ impl Preferences {
         }
     }
 
-    /// Whether the beginning of the answer's body, whose head was heard, may say more.
+    /// Returns whether the beginning of the response body may state more, once the head has been added.
     #[must_use]
     pub fn awaits_page(&self, asker: Asker<'_>) -> bool {
         let sources = [Source::RobotsMeta, Source::Tdmrep, Source::Rsl];
         is_page(&self.content_type) && sources.iter().any(|source| asker.reads(*source))
     }
 
-    /// Takes in the beginning of the answer's body, if that is HTML.
+    /// Adds the beginning of the response body, if that is HTML.
     pub fn hear_page(&mut self, asker: Asker<'_>, page: &str) {
         self.heard = Stage::Body;
         if !is_page(&self.content_type) {
@@ -87,7 +87,7 @@ impl Preferences {
         }
     }
 
-    /// The lines of the field are one dictionary.
+    /// Adds `Content-Usage`, whose lines are one dictionary.
     fn hear_usage_field(&mut self, asker: Asker<'_>, dictionary: &str) {
         if asker.reads(Source::ContentUsage) {
             let labels = content_usage::read(dictionary.as_bytes(), asker.reading.legacy_labels);
@@ -145,7 +145,7 @@ impl Preferences {
         }
     }
 
-    /// Of rules of one name only the strictest is kept: a page may be full of them.
+    /// Adds a robots meta rule. Of rules with one name only the strictest is kept, since a page may be full of them.
     fn hear_meta_rule(&mut self, rule: MetaRule, text: &str, stage: Stage) {
         let Some(rank) = robots_meta::rank(&rule) else {
             return;
@@ -181,7 +181,8 @@ fn essence(content_type: &str) -> String {
     essence.trim().to_ascii_lowercase()
 }
 
-/// Whether an answer of this media type is HTML, or may be taken for it because it names none (WHATWG MIME Sniffing, 7).
+/// Returns whether a response of this media type is HTML, or may be taken for it because the type is missing or unknown
+/// (WHATWG MIME Sniffing, 7).
 fn is_page(media_type: &str) -> bool {
     const PAGES: [&str; 5] = [
         "text/html",
@@ -193,7 +194,7 @@ fn is_page(media_type: &str) -> bool {
     PAGES.contains(&media_type) || !media_type.contains('/')
 }
 
-/// Whether one of the challenges of a line is of an authentication scheme (RFC 9110 §11.6.1).
+/// Returns whether one of the challenges of a line uses an authentication scheme (RFC 9110 §11.6.1).
 fn names_scheme(challenges: &str, scheme: &str) -> bool {
     let mut parts = link::split_unquoted(challenges, ',').into_iter();
     parts.any(|part| {

@@ -3,9 +3,9 @@
 use super::statement::Meaning;
 use super::{ContentUse, Purpose, Purposes};
 
-/// What a list of signals says to a crawler that uses so much of what it fetches. Names and values are taken whatever their
-/// case, as even the policy's author writes them either way. Of anything else what restricts counts, and the rest is passed over. A
-/// signal given twice says both, and the same one repeated says it once: a line of them may be long.
+/// Returns what a list of signals means for a crawler with this level of use. Case is ignored in names and values,
+/// since even the policy's author writes them either way. From a malformed list only restrictions are taken. A signal
+/// given twice counts with both values, and a repetition counts once, since a line may be long.
 pub(crate) fn read(list: &str, content_use: ContentUse) -> Vec<Meaning> {
     let pairs = list
         .split([',', ';'])
@@ -26,7 +26,8 @@ pub(crate) fn read(list: &str, content_use: ContentUse) -> Vec<Meaning> {
     said
 }
 
-/// What restricts in a list, however its parts are put together: `ai-train=no search=yes`, `ai-train="no"`, `ai-train:no`.
+/// Returns the restrictions in a list, however its parts are punctuated: `ai-train=no search=yes`, `ai-train="no"`,
+/// `ai-train:no`.
 fn restrictions(list: &str, content_use: ContentUse) -> impl Iterator<Item = Meaning> {
     let list = list.to_ascii_lowercase();
     let words = list.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_'));

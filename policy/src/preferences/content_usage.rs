@@ -9,15 +9,15 @@ const SEARCH: Purposes = Purposes::of(&[Purpose::Search]);
 const AI_INPUT: Purposes = Purposes::of(&[Purpose::AiInput]);
 const TRAIN_AI: Purposes = Purposes::of(&[Purpose::TrainAi]);
 
-/// The labels of the current vocabulary. None is the parent of another.
+/// The labels of the current vocabulary, none of which is the parent of another.
 const LABELS: [(&str, Purposes, &str); 3] = [
     ("train-ai", TRAIN_AI, "aipref-vocab-08 §4.1"),
     ("ai-use", AI_INPUT, "aipref-vocab-08 §4.2"),
     ("search", SEARCH, "aipref-vocab-08 §4.3"),
 ];
 
-/// Labels of earlier drafts, still found on sites. They only restrict; those for everything do so where no current label
-/// says otherwise.
+/// Labels of earlier drafts that are still found on sites. They only restrict; those for everything do so where no
+/// current label states otherwise.
 const RETIRED: [(&str, Purposes, &str); 8] = [
     ("ai", TRAIN_AI, "aipref-vocab-01, ai"),
     ("genai", TRAIN_AI, "aipref-vocab-01, genai"),
@@ -29,8 +29,8 @@ const RETIRED: [(&str, Purposes, &str); 8] = [
     ("all", Purposes::ALL, "aipref-vocab-02, all"),
 ];
 
-/// What a dictionary says. One that does not parse says nothing at all (aipref-vocab-08 §6.5.1); of a label given twice the
-/// last counts, and any value but the tokens `y` and `n` says nothing.
+/// Returns the meaning of a dictionary. A dictionary that does not parse states nothing (aipref-vocab-08 §6.5.1); of
+/// duplicate labels the last counts, and values other than the tokens `y` and `n` are ignored.
 pub(crate) fn read(dictionary: &[u8], with_retired: bool) -> Vec<Meaning> {
     let Ok(dictionary) = Parser::new(dictionary).parse::<Dictionary>() else {
         return Vec::new();
@@ -65,16 +65,16 @@ fn value(dictionary: &Dictionary, label: &str) -> Option<bool> {
     }
 }
 
-/// A label as it is written, by what it is good for.
+/// A label as written, with its status.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Label {
-    /// Of the current vocabulary, allowed or refused.
+    /// A current label, allowed or refused.
     Current(String),
-    /// Of the current vocabulary, with a value that says nothing.
+    /// A current label with a value that has no meaning.
     Unclear(String),
-    /// Of an earlier draft.
+    /// A label of an earlier draft.
     Retired(String),
-    /// Of neither.
+    /// An unknown label.
     Unknown(String),
 }
 
@@ -89,7 +89,7 @@ impl Label {
     }
 }
 
-/// The labels of a dictionary; `None` if it does not parse.
+/// Returns the labels of a dictionary; `None` if it does not parse.
 pub(crate) fn labels(dictionary: &[u8]) -> Option<Vec<Label>> {
     let dictionary: Dictionary = Parser::new(dictionary).parse().ok()?;
     let labels = dictionary.keys().map(|key| {

@@ -7,7 +7,7 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::tz::TimeZone;
 
-/// Reads a date as RFC 822, RFC 850 or ISO 8601 write it; without a zone it is UTC, without a time midnight.
+/// Parses a date in the formats of RFC 822, RFC 850 or ISO 8601; a missing zone means UTC, a missing time midnight.
 pub(super) fn read(text: &str) -> Option<SystemTime> {
     let text = text.trim();
     let timestamp = iso_8601(text).or_else(|| rfc_822(text))?;
@@ -34,7 +34,8 @@ fn iso_8601(text: &str) -> Option<Timestamp> {
     TimeZone::UTC.to_timestamp(date_time).ok()
 }
 
-/// RFC 850 is RFC 822 with hyphens in the date. The day of the week adds nothing, right or wrong.
+/// Parses the formats of RFC 822 and RFC 850, which only adds hyphens to the date. The day of the week is ignored,
+/// whether right or wrong.
 fn rfc_822(text: &str) -> Option<Timestamp> {
     let date = text.split_once(',').map_or(text, |(_, date)| date).trim();
     let (day, time) = date.split_once(' ').unwrap_or((date, ""));

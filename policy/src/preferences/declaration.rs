@@ -1,4 +1,4 @@
-//! What a crawler declares about itself, and how statements are to be read for it.
+//! Declarations of crawlers, and settings for reading statements.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,21 +7,21 @@ use std::time::SystemTime;
 use super::{Purpose, Purposes, Source, Sources};
 use crate::{Dialect, ProductToken};
 
-/// What a crawler says of itself.
+/// The declaration of a crawler about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declaration {
-    /// What it fetches for. Without any purpose no preference concerns it.
+    /// The purposes that it fetches for. Without any, no preference concerns it.
     pub purposes: Purposes,
-    /// Product tokens that only name a purpose: where one has a group in robots.txt, that purpose obeys it besides.
+    /// Product tokens that only name a purpose: where one has a group in robots.txt, that purpose obeys it as well.
     pub purpose_tokens: Vec<(Purpose, ProductToken)>,
-    /// How much of what it fetches it uses; see [`Declaration::content_use`].
+    /// The extent to which it uses content; see [`CrawlerDeclaration::content_use`].
     pub content_use: Option<ContentUse>,
-    /// Whether it goes without what nothing is said about.
+    /// Whether it refrains from uses about which nothing is stated.
     pub refuse_unstated: bool,
 }
 
 impl Declaration {
-    /// How much of what it fetches it uses: as declared, else excerpts if it only searches, else everything.
+    /// Returns the extent to which it uses content: as declared, else excerpts if it only searches, else everything.
     #[must_use]
     pub fn content_use(&self) -> ContentUse {
         let is_search = self.purposes == Purposes::of(&[Purpose::Search]);
@@ -34,21 +34,21 @@ impl Declaration {
     }
 }
 
-/// How much of a page is used (`use=`, Content Signals).
+/// The extent to which a page is used (`use=`, Content Signals).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ContentUse {
-    /// Looked at; nothing is kept.
+    /// The page is looked at; nothing is kept.
     Immediate,
-    /// Indexed, excerpted, linked to.
+    /// The page is indexed, excerpted and linked to.
     Reference,
-    /// Summarised and reproduced.
+    /// The page is summarised and reproduced.
     Full,
 }
 
 impl ContentUse {
     const ALL: [Self; 3] = [Self::Immediate, Self::Reference, Self::Full];
 
-    /// The spelling used in configuration, which is that of Content Signals.
+    /// Returns the name used in configuration, which is that of Content Signals.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl FromStr for ContentUse {
     }
 }
 
-/// Whose reading of `noarchive` and `nocache` counts.
+/// The vendor whose definitions of `noarchive` and `nocache` apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MetaDialect {
     /// Google's: both only concern stored copies.
@@ -91,7 +91,7 @@ impl FromStr for MetaDialect {
     }
 }
 
-/// A name that is not one of those expected.
+/// The error for a name that is not one of those expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName(String, &'static str);
 
@@ -103,18 +103,18 @@ impl fmt::Display for UnknownName {
 
 impl std::error::Error for UnknownName {}
 
-/// How statements are read, whoever asks.
+/// The settings for reading statements, for all crawlers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// The families that are read.
     pub sources: Sources,
     /// Whether retired labels of Content-Usage (`ai`, `genai`, `tdm`, …) still restrict. They never permit.
     pub legacy_labels: bool,
-    /// Whose robots meta rules these are.
+    /// The vendor whose robots meta rules apply.
     pub robots_meta: MetaDialect,
-    /// Who we are in the words of RSL: `commercial`, `education`, …; empty if that is not said.
+    /// The class of user in the vocabulary of RSL: `commercial`, `education`, …; empty if it is unspecified.
     pub rsl_user: String,
-    /// The country of use, as RSL names it: `DE`; empty if that is not said.
+    /// The country of use, as RSL names it: `DE`; empty if it is unspecified.
     pub rsl_geo: String,
 }
 
@@ -130,25 +130,25 @@ impl Default for Reading {
     }
 }
 
-/// Who asks, and when.
+/// The crawler for which statements are read, and the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
-    /// What the crawler declares.
+    /// The crawler's declaration.
     pub declaration: &'a Declaration,
-    /// How statements are read for it.
+    /// The settings for reading statements.
     pub reading: &'a Reading,
     /// The crawler's names, in order of preference.
     pub tokens: &'a [ProductToken],
-    /// How it reads robots.txt.
+    /// The dialect in which it reads robots.txt.
     pub dialect: Dialect,
-    /// Whether every equivalent spelling of a path is judged, as a proxy must.
+    /// Whether every equivalent spelling of a path is judged, as a proxy has to.
     pub strict: bool,
     /// The time at which dates are compared.
     pub now: SystemTime,
 }
 
 impl Asker<'_> {
-    /// Whether a family is read that could refuse one of the crawler's purposes.
+    /// Returns whether a family is enabled and could refuse one of the crawler's purposes.
     #[must_use]
     pub fn heeds(&self, source: Source) -> bool {
         let refusable = source.refusable();

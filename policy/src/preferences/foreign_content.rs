@@ -1,9 +1,9 @@
-//! SVG and MathML in a page: where they begin and end, since in them elements may close themselves.
+//! SVG and MathML in a page, in which any element may be self-closing.
 
-/// More elements of these are never open in each other: what a page nests deeper is taken for HTML, as browsers stop there, too.
+/// The deepest nesting that is tracked. Anything deeper is parsed as HTML; browsers also stop nesting there.
 const DEPTH: usize = 512;
 
-/// The HTML elements that end what is foreign (HTML, 13.2.6.5). They are HTML themselves.
+/// The HTML elements that end foreign content (HTML, 13.2.6.5).
 const BREAKING_OUT: [&[u8]; 44] = [
     b"b",
     b"big",
@@ -69,7 +69,7 @@ const HOLDING_HTML: [&[u8]; 9] = [
 pub(super) struct Foreign(Vec<&'static [u8]>);
 
 impl Foreign {
-    /// Takes in a start tag; tells whether its element is foreign.
+    /// Opens an element, and returns whether it is foreign.
     pub(super) fn open(&mut self, name: &[u8], is_closed: bool) -> bool {
         let was_foreign = self.is_inside();
         if was_foreign && BREAKING_OUT.contains(&name) {
@@ -89,7 +89,7 @@ impl Foreign {
         was_foreign || change.is_some()
     }
 
-    /// Takes in an end tag.
+    /// Closes an element.
     pub(super) fn close(&mut self, name: &[u8]) {
         if let Some(at) = self.0.iter().rposition(|it| *it == name) {
             self.0.truncate(at);

@@ -1,4 +1,4 @@
-//! Gathering: what is said about one request, in the order in which it becomes known.
+//! The state of a request's preferences, collected in the order in which they become known.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::{
 use crate::robots_txt::{PathMatcher, RobotsTxt, Work};
 use crate::{AccessResult, Decision, Dialect, Origin, Target, Verdict};
 
-/// The periods that `Archive-Embargo` names: a week, a month, a quarter.
+/// The periods that `Archive-Embargo` can name: a week, a month, a quarter.
 const EMBARGOES: [&str; 3] = ["w", "m", "q"];
 
-/// What only those can keep who use a page: a name and, for some, a value.
+/// A duty that only the user of a page can fulfil: a name and, for some, a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Duty {
     /// `attribution`, `nofollow`, `max-snippet`, …
@@ -24,7 +24,7 @@ pub struct Duty {
     pub value: Option<String>,
 }
 
-/// A robots meta rule that is for the crawler, and where it stands.
+/// A robots meta rule that applies to the crawler, with its location.
 #[derive(Clone, Debug)]
 pub(super) struct HeardRule {
     pub(super) rule: MetaRule,
@@ -34,43 +34,43 @@ pub(super) struct HeardRule {
     pub(super) text: String,
 }
 
-/// All that is said about one request for a crawler's purposes, as far as it is known.
+/// Everything known to be stated about one request for a crawler's purposes.
 #[derive(Clone, Debug)]
 pub struct Preferences {
-    /// What references in answers start from.
+    /// The base URL of references in the response.
     pub(super) url: String,
     path: PathMatcher,
     pub(super) statements: Vec<Statement>,
     pub(super) licences: Licences,
     pub(super) meta_rules: Vec<HeardRule>,
     embargoes: Vec<&'static str>,
-    /// The essence of the answer's `Content-Type`, in lower case; empty if that is not known.
+    /// The essence of the response's `Content-Type`, in lower case; empty if unknown.
     pub(super) content_type: String,
     pub(super) heard: Stage,
 }
 
 impl Preferences {
-    /// Begins with nothing said. `path` is the path and query that robots.txt is asked about, `url` what references in answers
-    /// start from.
+    /// Creates an empty state. `path` is the path and query that robots.txt judges, `url` the base of references in the
+    /// response.
     #[must_use]
     pub fn new(asker: Asker<'_>, url: &str, path: &str) -> Self {
         Self::about(url, PathMatcher::new(path, asker.dialect, asker.strict))
     }
 
-    /// The same with what matching for the request has come to before.
+    /// Continues with the matching context of earlier decisions about the request.
     #[must_use]
     pub fn after(mut self, work: Work) -> Self {
         self.path.work = work;
         self
     }
 
-    /// What matching for the request has come to.
+    /// Returns the matching context of the request.
     pub fn work(&mut self) -> &mut Work {
         &mut self.path.work
     }
 
-    /// Begins with nothing said about any path of an origin, for who will not see which are asked for: what refuses one path
-    /// refuses all.
+    /// Creates an empty state about every path of an origin, for callers that cannot see the paths: a refusal of one
+    /// path refuses all.
     #[must_use]
     pub fn for_every_path(url: &str) -> Self {
         Self::about(url, PathMatcher::every_path())
@@ -89,7 +89,7 @@ impl Preferences {
         }
     }
 
-    /// Takes in a rule of one's own organisation, which ends the question.
+    /// Adds a rule of the operator's own organisation, which overrides all statements.
     pub fn hear_rule(&mut self, allows: bool) {
         let (refuses, allows) = match allows {
             true => (Purposes::NONE, Purposes::ALL),
@@ -107,7 +107,7 @@ impl Preferences {
         });
     }
 
-    /// Takes in whether the request may be made at all: what is disallowed is so for every purpose.
+    /// Adds the decision about access: a disallow refuses every purpose.
     pub fn hear_access(&mut self, decision: &Decision<'_>) {
         if decision.verdict() == Verdict::Disallow {
             self.statements.push(Statement {
@@ -127,24 +127,25 @@ impl Preferences {
         }
     }
 
-    /// Takes in that it takes too long to find out whether a document may be fetched, which could refuse.
+    /// Adds a refusal because deciding whether a document may be fetched takes too long.
     pub fn hear_too_costly(&mut self, source: Source, url: &str) {
         let url = url.to_owned();
         let statement = Statement::too_costly(source, Carrier::File { url });
         self.statements.push(statement);
     }
 
-    /// Takes in what robots.txt says about use, whatever came of fetching it.
+    /// Adds the statements of robots.txt about use, given the outcome of fetching it.
     pub fn hear_access_result(&mut self, asker: Asker<'_>, access: &AccessResult) {
         self.hear_in_each_dialect(asker, |dialect| access.rules(dialect));
     }
 
-    /// Takes in what robots.txt says about use.
+    /// Adds the statements of robots.txt about use.
     pub fn hear_robots_txt(&mut self, asker: Asker<'_>, robots: &RobotsTxt) {
         self.hear_in_each_dialect(asker, |_| Some(robots));
     }
 
-    /// To the strictest dialect all that any of the four refuses is refused, and only what each allows is allowed.
+    /// Adds the statements in each dialect. In the strictest dialect a refusal in any of the four refuses, and a
+    /// permission needs all four.
     fn hear_in_each_dialect<'a>(
         &mut self,
         asker: Asker<'_>,
@@ -161,7 +162,7 @@ impl Preferences {
             let statements = statements.unwrap_or_default();
             let allows = statements.iter().map(|it| it.allows);
             allowed = allowed.intersection(allows.fold(Purposes::NONE, Purposes::union));
-            // Mostly the dialects read the same.
+            // Mostly the dialects agree.
             if statements != last {
                 said.extend_from_slice(&statements);
                 last = statements;
@@ -173,7 +174,7 @@ impl Preferences {
         }));
     }
 
-    /// What robots.txt says about use in one dialect.
+    /// Returns the statements of robots.txt about use in one dialect.
     fn heard_from(&mut self, asker: Asker<'_>, robots: &RobotsTxt) -> Vec<Statement> {
         let mut statements = Vec::new();
         if let Some(lines) = Lines::of(robots, asker, &mut self.path) {
@@ -185,10 +186,10 @@ impl Preferences {
                 }
                 self.name_licence(asker, &url, carrier, Stage::Before);
             }
-            // Only archives hear of them.
+            // Embargoes only concern archives.
             if asker.declaration.purposes.contains(Purpose::Archive) {
                 for period in lines.embargoes() {
-                    // Any other value is unsupported, and its line ignored (draft-nottingham-archive-embargo).
+                    // Any other value is unsupported, and its line is ignored (draft-nottingham-archive-embargo).
                     let known = EMBARGOES.iter().find(|it| it.eq_ignore_ascii_case(&period));
                     let new = known.filter(|it| !self.embargoes.contains(it));
                     self.embargoes.extend(new);
@@ -201,7 +202,7 @@ impl Preferences {
         statements
     }
 
-    /// Takes in `/.well-known/tdmrep.json`. One that cannot be had says nothing: its "origin server does not implement this
+    /// Adds `/.well-known/tdmrep.json`. A missing file states nothing: its "origin server does not implement this
     /// protocol" (TDMRep, section on the file).
     pub fn hear_tdmrep(&mut self, asker: Asker<'_>, file: &Tdmrep) {
         if asker.reads(Source::Tdmrep) {
@@ -209,20 +210,21 @@ impl Preferences {
         }
     }
 
-    /// Takes in `/ai.txt`.
+    /// Adds `/ai.txt`.
     pub fn hear_ai_txt(&mut self, asker: Asker<'_>, file: &RobotsTxt) {
         if asker.reads(Source::AiTxt) {
             self.statements.extend(ai_txt(file, asker, &mut self.path));
         }
     }
 
-    /// The licences that were named so far and are still to be fetched, each once. There are few, however many are named.
+    /// Returns the URLs of the licences that were named so far and are still to be fetched, each once. There are few,
+    /// however many are named.
     #[must_use]
     pub fn missing_licences(&self) -> Vec<String> {
         self.licences.missing()
     }
 
-    /// Takes in a licence that was named. One never taken in counts as one that cannot be had.
+    /// Adds a licence that was named. A licence that is never added counts as unavailable.
     pub fn hear_licence(&mut self, url: &str, document: &Arc<Rsl>) {
         if self.licences.is_missing(url) {
             let covered = document.covered(self.origin().as_ref(), &mut self.path);
@@ -230,19 +232,19 @@ impl Preferences {
         }
     }
 
-    /// Takes in a licence that stands in the page itself.
+    /// Adds a licence embedded in the page.
     pub(super) fn hear_licence_in_page(&mut self, document: &str) {
         let document = Rsl::parse(document.as_bytes());
         let covered = document.covered(self.origin().as_ref(), &mut self.path);
         self.licences.hear_in_page(&self.url, document, covered);
     }
 
-    /// Takes in why a licence that was named cannot be had.
+    /// Records why a named licence is unavailable.
     pub fn miss_licence(&mut self, url: &str, why_not: &str) {
         self.licences.miss(url, why_not);
     }
 
-    /// Takes in a licence that something names at a stage, whatever else that says.
+    /// Adds a licence that is named at a stage, without the other statements of what names it.
     pub fn hear_named_licence(
         &mut self,
         asker: Asker<'_>,
@@ -259,11 +261,11 @@ impl Preferences {
         self.hear_licence(url, document);
     }
 
-    /// What all that comes to.
+    /// Combines the statements.
     #[must_use]
     pub fn judge(&self, asker: Asker<'_>) -> Judgement {
         let mut statements = Vec::new();
-        // Hardly any site says anything.
+        // Hardly any site states anything, so the copies are rarely made.
         if !self.says_nothing() {
             statements.extend_from_slice(&self.statements);
             tdmrep::supersede(&mut statements);
@@ -277,7 +279,7 @@ impl Preferences {
         self.statements.is_empty() && self.meta_rules.is_empty() && self.licences.is_empty()
     }
 
-    /// Whether a purpose is refused whatever the licences say that are still to be fetched.
+    /// Returns whether a purpose is refused whatever the missing licences state.
     #[must_use]
     pub fn is_refused_already(&self, asker: Asker<'_>) -> bool {
         let mut had = self.clone();
@@ -286,7 +288,7 @@ impl Preferences {
         judgement.preference == Preference::Refuse && judgement.statement().is_some()
     }
 
-    /// What only those can keep who use the page.
+    /// Returns the duties that only the user of the page can fulfil.
     #[must_use]
     pub fn duties(&self, asker: Asker<'_>) -> Vec<Duty> {
         let reader = self.meta_reader(asker);
@@ -303,7 +305,7 @@ impl Preferences {
         let attribution = attribution.then_some(("attribution", None));
         let mut duties: Vec<Duty> = Vec::new();
         for (name, value) in attribution.into_iter().chain(labels).chain(embargo) {
-            // Of limits of one name the strictest comes first.
+            // Rules are sorted by strictness, so of several limits the strictest comes first.
             if !duties.iter().any(|it| it.name == name) {
                 duties.push(Duty { name, value });
             }
@@ -311,7 +313,7 @@ impl Preferences {
         duties
     }
 
-    /// Takes in a reference to a licence.
+    /// Adds a reference to a licence.
     pub(super) fn name_licence(
         &mut self,
         asker: Asker<'_>,
@@ -325,7 +327,7 @@ impl Preferences {
         }
     }
 
-    /// Nothing if the URL has none.
+    /// Returns the origin of the URL, if it has one.
     fn origin(&self) -> Option<Origin> {
         let target = Target::parse(&self.url).ok()?;
         Some(target.origin().clone())
@@ -342,7 +344,7 @@ impl Preferences {
     fn meta_statements(&self, asker: Asker<'_>) -> Vec<Statement> {
         let reader = self.meta_reader(asker);
         let has_nocache = self.meta_rules.iter().any(|it| it.rule.name == "nocache");
-        // To Bing both together are the milder one.
+        // Bing treats the combination like the weaker rule alone.
         let is_lifted = |heard: &HeardRule| {
             let is_noarchive = heard.rule.name == "noarchive";
             reader.dialect == MetaDialect::Bing && is_noarchive && has_nocache

@@ -1,4 +1,4 @@
-//! What a page says of itself: `meta` and `link` elements, and licences in `script` elements.
+//! Metadata of a page: its `meta` and `link` elements, and licences in `script` elements.
 
 use html5gum::emitters::default::DefaultEmitter;
 use html5gum::{StartTag, State, Token, Tokenizer};
@@ -7,27 +7,27 @@ use memchr::memmem;
 use super::foreign_content::Foreign;
 use super::link::{is_licence, is_licence_type};
 
-/// What the elements of a page say about its use, in its order.
+/// The metadata about use in a page's elements, in the page's order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Said {
     /// The name of each `meta` element, in lower case, and its content.
     pub(super) metas: Vec<(String, String)>,
-    /// Where references start from, if the page says so.
+    /// The base of references, if the page sets one.
     pub(super) base: Option<String>,
     /// The references of links to RSL licences.
     pub(super) licences: Vec<String>,
-    /// RSL documents that stand in the page.
+    /// RSL documents embedded in the page.
     pub(super) documents: Vec<String>,
 }
 
-/// Reads a page, or the beginning of one, as a client without scripts does: what stands in `noscript` counts; comments, text,
-/// scripts and templates do not. In XHTML elements may have prefixes, and those without content may close themselves.
+/// Parses a page, or the beginning of one, like a client without scripts: the content of `noscript` counts; comments,
+/// text, scripts and templates do not. In XHTML elements may have prefixes, and empty elements may be self-closing.
 pub(super) fn read(page: &str, is_xhtml: bool) -> Said {
     let last = last_that_may_count(page, is_xhtml);
     last.map_or_else(Said::default, |last| read_up_to(page, is_xhtml, last))
 }
 
-/// Reads a page as far as the element that begins at `last`, with the text in it.
+/// Parses a page up to the element that begins at `last`, including its text.
 fn read_up_to(page: &str, is_xhtml: bool, last: usize) -> Said {
     let mut said = Said::default();
     let mut tokenizer = Tokenizer::new_with_emitter(page, DefaultEmitter::new_with_span());
@@ -83,31 +83,31 @@ impl Said {
     }
 }
 
-/// The name without the prefix that XML lets it have.
+/// Returns the name of an element without the prefix that XML allows.
 fn local_name(name: &[u8], is_xhtml: bool) -> &[u8] {
     let prefix = memchr::memchr(b':', name).filter(|_| is_xhtml);
     prefix.map_or(name, |colon| &name[colon + 1..])
 }
 
-/// Where the last element begins that may say something, or what only looks like one. Most pages have theirs in the head, and to search
-/// the rest takes a sixtieth of the time to read it.
+/// Returns the position of the last text that looks like the start of a relevant element. Most pages have them in the
+/// head only, and this search takes a sixtieth of the time to parse the rest.
 fn last_that_may_count(page: &str, is_xhtml: bool) -> Option<usize> {
     let page = page.to_ascii_lowercase();
     let last = |name: &str, before| memmem::find_iter(&page.as_bytes()[..before], name).last();
-    // Behind a prefix, the name: that is no more than the prefix behind where the element begins.
+    // With a prefix the match begins at the name, slightly after the element, which is harmless for an upper bound.
     let begins = |name: &str, before| {
         let prefixed = is_xhtml
             .then(|| last(&format!(":{name}"), before))
             .flatten();
         last(&format!("<{name}"), before).max(prefixed)
     };
-    // An RSL document has these letters, if not in its type then in its root element.
+    // The letters of "rsl" occur in any RSL script, in its type or in its root element.
     let script = last("rsl", page.len()).and_then(|it| begins("script", it));
     let others = ["meta", "link", "base"].map(|name| begins(name, page.len()));
     others.into_iter().chain([script]).flatten().max()
 }
 
-/// How the text in an element is read where it is not markup (HTML, 13.2.6.4).
+/// Returns how the tokenizer reads the text of an element that contains no markup (HTML, 13.2.6.4).
 fn text_state(name: &[u8]) -> Option<State> {
     match name {
         b"title" | b"textarea" => Some(State::RcData),

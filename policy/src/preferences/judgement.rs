@@ -1,15 +1,15 @@
-//! The combination: of all that is said, what it comes to for the purposes declared.
+//! The combination of all statements for the declared purposes.
 
 use super::{Declaration, Purpose, Source, Stage, Statement};
 
-/// What statements come to.
+/// The combined meaning of statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Preference {
     /// Some source allows the use, and none refuses it.
     Allow,
     /// Some source refuses it.
     Refuse,
-    /// No source says anything about it.
+    /// No source states anything about it.
     Unstated,
 }
 
@@ -25,27 +25,28 @@ impl Preference {
     }
 }
 
-/// What is said about one purpose, and the statement that decides it.
+/// The preference for one purpose, and the statement that decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Say {
     /// The purpose.
     pub purpose: Purpose,
-    /// What it comes to.
+    /// The combined preference.
     pub preference: Preference,
-    /// What decides; `None` if nothing is stated.
+    /// The deciding statement; `None` if nothing is stated.
     pub statement: Option<Statement>,
 }
 
-/// What is said about all the purposes that a crawler declares.
+/// The preferences for all purposes that a crawler declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// One refusal refuses, and to allow, all must be allowed: one fetch serves every purpose.
+    /// The preference for all purposes together: one refusal refuses, and a permission needs all purposes to be
+    /// allowed, since one fetch serves them all.
     pub preference: Preference,
     /// The purpose that decides: the one refused first, else the first.
     pub purpose: Option<Purpose>,
-    /// Each purpose by itself.
+    /// The preference for each purpose.
     pub each: Vec<Say>,
-    /// For a refusal the earliest stage at which it is known, else the last one that was heard.
+    /// The earliest stage at which a refusal is known, else the latest stage reached.
     pub stage: Stage,
 }
 
@@ -76,7 +77,7 @@ impl Judgement {
         }
     }
 
-    /// The statement that decides; `None` if nothing is stated.
+    /// Returns the deciding statement; `None` if nothing is stated.
     #[must_use]
     pub fn statement(&self) -> Option<&Statement> {
         let deciding = self.each.iter().find(|it| Some(it.purpose) == self.purpose);
@@ -87,7 +88,7 @@ impl Judgement {
 fn say(statements: &[Statement], purpose: Purpose) -> Say {
     let refusing = statements.iter().filter(|it| it.refuses.contains(purpose));
     let refusing = refusing.min_by_key(|it| it.stage);
-    // An agreement of one's own organisation ends the question.
+    // A permission by the operator's own rule overrides all statements.
     let own = statements
         .iter()
         .find(|it| it.source == Source::Rule && it.allows.contains(purpose));

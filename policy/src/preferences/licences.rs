@@ -1,4 +1,4 @@
-//! The licences that robots.txt, an answer's fields and its page name, and what they say.
+//! Licences named by robots.txt, the response's fields or its page, and their verdicts.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,29 +8,29 @@ use super::{Asker, Carrier, Purpose, Purposes, Rsl, Source, Stage, Statement};
 use crate::excerpt;
 use crate::robots_txt::TooCostly;
 
-/// No site needs more licences for one request. Those beyond cannot be had, which refuses: whoever names hundreds has them
-/// fetched from anybody.
+/// The most licences for one request. Any beyond that count as unavailable, which refuses: otherwise a site could make
+/// crawlers fetch hundreds of documents from anybody.
 const MOST_LICENCES: usize = 8;
 
-/// A licence with a longer URL cannot be had.
+/// The longest URL of a licence; a licence with a longer one counts as unavailable.
 const MAX_URL_BYTES: usize = 2048;
 
-/// The licences that are named for one request.
+/// The licences named for one request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Licences(Vec<Licence>);
 
-/// A licence that something names.
+/// A named licence.
 #[derive(Clone, Debug)]
 struct Licence {
     url: String,
     carrier: Carrier,
     stage: Stage,
     document: Had,
-    /// What it says, found out when first asked, since it is asked at each stage.
+    /// Its verdicts, computed on first use and read again at each stage.
     said: OnceLock<Said>,
 }
 
-/// What a licence says to whom.
+/// The verdicts of a licence for some purposes of a class of user in a country.
 #[derive(Clone, Debug)]
 struct Said {
     purposes: Purposes,
@@ -39,16 +39,16 @@ struct Said {
     says: Vec<(Purpose, Says)>,
 }
 
-/// What a licence says, if it is known.
+/// The document of a licence, as far as it is known.
 #[derive(Clone, Debug)]
 enum Had {
-    /// With what of it covers the page.
+    /// The document, and the part of it that covers the page.
     Document(Arc<Rsl>, Arc<Covered>),
-    /// To find out what of it does takes too long.
+    /// Finding the part that covers the page takes too long.
     TooCostly,
-    /// Nobody tried.
+    /// The document was not fetched.
     Missing,
-    /// It cannot be had.
+    /// The document cannot be fetched.
     Not { because: String },
 }
 
@@ -57,7 +57,7 @@ impl Licences {
         self.0.is_empty()
     }
 
-    /// Those that are still to be fetched, each once. There are few, however many are named.
+    /// Returns the URLs of the licences that are still to be fetched, each once. There are few, however many are named.
     pub(super) fn missing(&self) -> Vec<String> {
         let mut missing: Vec<String> = Vec::new();
         for licence in self.0.iter().filter(|it| it.is_missing()) {
@@ -68,17 +68,17 @@ impl Licences {
         missing
     }
 
-    /// Leaves out those that are still to be fetched.
+    /// Removes the licences that are still to be fetched.
     pub(super) fn drop_missing(&mut self) {
         self.0.retain(|it| !it.is_missing());
     }
 
-    /// Whether one that was named is still to be fetched.
+    /// Returns whether a named licence is still to be fetched.
     pub(super) fn is_missing(&self, url: &str) -> bool {
         self.0.iter().any(|it| it.url == url && it.is_missing())
     }
 
-    /// Takes in one that was named.
+    /// Adds the document of a named licence.
     pub(super) fn hear(
         &mut self,
         url: &str,
@@ -88,7 +88,7 @@ impl Licences {
         self.settle(url, &Had::document(Arc::clone(document), covered));
     }
 
-    /// Takes in why one that was named cannot be had.
+    /// Records why a named licence is unavailable.
     pub(super) fn miss(&mut self, url: &str, why_not: &str) {
         let because = why_not.to_owned();
         self.settle(url, &Had::Not { because });
@@ -102,7 +102,7 @@ impl Licences {
         }
     }
 
-    /// Adds one that is named at a stage, which is still to be fetched unless it was already.
+    /// Adds a licence named at a stage, which is still to be fetched unless its document is known.
     pub(super) fn name(&mut self, url: String, carrier: Carrier, stage: Stage) {
         let mut named = self.0.iter();
         if named.any(|it| it.url == url && it.stage == stage) {
@@ -110,7 +110,7 @@ impl Licences {
         }
         let known = self.0.iter().find(|it| it.url == url);
         let document = known.map_or(Had::Missing, |it| it.document.clone());
-        // It is told of in answers and logs.
+        // The URL appears in answers and logs.
         let (url, document) = match url.len() {
             ..=MAX_URL_BYTES => (url, document),
             _ => {
@@ -127,7 +127,7 @@ impl Licences {
         });
     }
 
-    /// Adds one that stands in the page of this URL itself.
+    /// Adds a licence embedded in the page with this URL.
     pub(super) fn hear_in_page(
         &mut self,
         page: &str,
@@ -143,7 +143,7 @@ impl Licences {
         });
     }
 
-    /// One licence too many is kept to say so, and no more.
+    /// Adds a licence. The first one beyond the limit is added as unavailable, later ones are ignored.
     fn add(&mut self, licence: Licence) {
         let because = || format!("no more than {MOST_LICENCES} licences are read");
         let document = match self.0.len() {
@@ -157,7 +157,7 @@ impl Licences {
         });
     }
 
-    /// Whether any licence allows for attribution only.
+    /// Returns whether any licence allows a use on condition of attribution.
     pub(super) fn ask_attribution(&self, asker: Asker<'_>) -> bool {
         let asks = |(_, says): &(Purpose, Says)| {
             matches!(
@@ -172,7 +172,8 @@ impl Licences {
         licences.any(|licence| licence.says(asker).iter().any(asks))
     }
 
-    /// What each says to each purpose; those that nobody tried to fetch come last, as they only refuse by that.
+    /// Returns the statement of each licence for each purpose; licences that were not fetched come last, since that is
+    /// the only reason for which they refuse.
     pub(super) fn statements(&self, asker: Asker<'_>) -> Vec<Statement> {
         let missing = self.0.iter().filter(|it| it.is_missing());
         let tried = self.0.iter().filter(|it| !it.is_missing());
@@ -194,7 +195,7 @@ impl Had {
 }
 
 impl Licence {
-    /// Whether it is still to be fetched.
+    /// Returns whether the document is still to be fetched.
     fn is_missing(&self) -> bool {
         matches!(self.document, Had::Missing)
     }
@@ -206,7 +207,7 @@ impl Licence {
         }
     }
 
-    /// Where what it says stands: what robots.txt names is a file of its own.
+    /// Returns the location of the deciding statement: a licence named by robots.txt is a file of its own.
     fn decides_at(&self) -> Carrier {
         match self.stage {
             Stage::Before => Carrier::File {
@@ -235,7 +236,7 @@ impl Licence {
         })
     }
 
-    /// What it says to each purpose.
+    /// Returns the verdict for each purpose.
     fn says(&self, asker: Asker<'_>) -> Vec<(Purpose, Says)> {
         let said = self.said.get_or_init(|| self.said_to(asker));
         match said.is_to(asker) {

@@ -1,9 +1,9 @@
-//! Links to licences: the `Link` field (RFC 8288), and references made absolute.
+//! Links to licences in the `Link` field (RFC 8288), and the resolution of references.
 
 use super::rsl::MEDIA_TYPE;
 use crate::spelling;
 
-/// The targets of the links in a field's value that name an RSL licence.
+/// Returns the targets of the links to RSL licences in a field value.
 pub(super) fn licences(field: &str) -> Vec<String> {
     split_unquoted(field, ',')
         .into_iter()
@@ -22,19 +22,19 @@ pub(super) fn licences(field: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether a relation and a media type are those of an RSL licence; pages link to licences of other kinds too.
+/// Returns whether a relation and a media type are those of an RSL licence; pages also link to licences of other kinds.
 pub(super) fn is_licence(relations: &str, media_type: &str) -> bool {
     let mut relations = relations.split_ascii_whitespace();
     relations.any(|it| it.eq_ignore_ascii_case("license")) && is_licence_type(media_type)
 }
 
-/// Whether a media type, parameters aside, is that of an RSL licence.
+/// Returns whether a media type, without its parameters, is that of an RSL licence.
 pub(super) fn is_licence_type(media_type: &str) -> bool {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case(MEDIA_TYPE)
 }
 
-/// A reference as an absolute URL (RFC 3986 §5.2), without a fragment: what is fetched is all of it.
+/// Resolves a reference to an absolute URL (RFC 3986 §5.2), without its fragment.
 pub(super) fn absolute(reference: &str, base: &str) -> String {
     let reference = reference.split('#').next().unwrap_or_default().trim();
     if has_scheme(reference) {
@@ -57,7 +57,7 @@ pub(super) fn absolute(reference: &str, base: &str) -> String {
     format!("{scheme}://{authority}{path}")
 }
 
-/// Whether a reference begins with a scheme (RFC 3986 section 3.1).
+/// Returns whether a reference begins with a scheme (RFC 3986 section 3.1).
 fn has_scheme(reference: &str) -> bool {
     let scheme = reference.split_once(':').map(|(scheme, _)| scheme);
     let is_name = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
@@ -66,7 +66,7 @@ fn has_scheme(reference: &str) -> bool {
     })
 }
 
-/// The parts of a text between separators that stand neither in quotes nor in angle brackets.
+/// Splits a text at separators outside quotes and angle brackets.
 pub(super) fn split_unquoted(text: &str, separator: char) -> Vec<&str> {
     let (mut quoted, mut bracketed, mut escaped) = (false, false, false);
     let is_separator = move |c: char| {

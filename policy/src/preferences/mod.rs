@@ -1,20 +1,22 @@
-//! What sites say about the use of their content, beside who may fetch it.
+//! Preferences that sites state about the use of their content.
 //!
-//! A crawler declares its purposes; [`Preferences`] gathers what a site says about them, in the order in which it becomes
-//! known, and [`Preferences::judge`] combines it:
+//! A crawler declares its purposes; [`PreferenceState`] collects what a site states about them, in the order in which
+//! it becomes known, and [`PreferenceState::judge`] combines it:
 //!
-//! | stage | heard | families |
+//! | stage | input | families |
 //! | --- | --- | --- |
 //! | before | robots.txt, `tdmrep.json`, licences named in robots.txt | `Content-Usage`, `Content-Signal`, AI training rules, policy tokens, TDMRep, RSL |
-//! | head | the answer's fields | the same as fields, `X-Robots-Tag`, `Link` to licences |
+//! | head | the response's fields | the same as fields, `X-Robots-Tag`, `Link` to licences |
 //! | body | the beginning of an HTML page | `meta`, `link` and `script` elements |
 //!
-//! Inside a family its own text decides; between families any refusal refuses, else any permission allows, else nothing is
-//! stated. What cannot be read says nothing, and so never permits; a licence that cannot be had or read refuses.
+//! Within a family its own specification decides; between families any refusal refuses, else any permission allows,
+//! else nothing is stated. A statement that cannot be read is ignored, and so never permits; a licence that cannot be
+//! fetched or read refuses.
 //!
-//! So a statement more never opens what was refused, but where a family's own text says that one statement takes the place of
-//! another: a longer path, a group of one's own, the last of duplicate keys (AIPREF), a licence in the group or for a narrower
-//! path and a second offer that asks for less (RSL), the first entry and the later carrier (TDMRep), `nocache` beside `noarchive` (Bing).
+//! So an additional statement never allows what was refused, except where a family's own specification lets one
+//! statement replace another: a longer path, a crawler's own group, the last of duplicate keys (AIPREF), a licence in
+//! the group or for a narrower path and a second offer that asks for less (RSL), the first entry and the later carrier
+//! (TDMRep), `nocache` besides `noarchive` (Bing).
 
 mod answer;
 mod content_signal;

@@ -1,18 +1,18 @@
-//! What a crawler fetches for: the purposes it declares, and sets of them.
+//! Purposes for which crawlers fetch, and sets of them.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What a crawler does with what it fetches. It declares this itself; nothing is guessed.
+/// The purpose of a crawler, which it declares itself; nothing is guessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Purpose {
-    /// To select pages and lead to them, with excerpts at most (aipref-vocab-08 §4.3).
+    /// Selecting pages and leading users to them, with excerpts at most (aipref-vocab-08 §4.3).
     Search,
     /// Input to a generative model at the time of its use, such as retrieval or grounding.
     AiInput,
-    /// To train or fine-tune a generative model.
+    /// Training or fine-tuning of a generative model.
     TrainAi,
-    /// To keep copies for others to read.
+    /// Keeping copies for others to read.
     Archive,
     /// Text and data mining other than the purposes above (Directive 2019/790 art. 2(2)).
     Tdm,
@@ -31,7 +31,7 @@ impl Purpose {
         Self::Other,
     ];
 
-    /// The spelling used in configuration and on the command line.
+    /// Returns the name used in configuration and on the command line.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl fmt::Display for Purpose {
 impl FromStr for Purpose {
     type Err = UnknownPurpose;
 
-    /// Reads a purpose; `ai-train` (Content Signals) and `ai-use` (AIPREF) are taken for `train-ai` and `ai-input`.
+    /// Parses a purpose; `ai-train` (Content Signals) and `ai-use` (AIPREF) mean `train-ai` and `ai-input`.
     fn from_str(name: &str) -> Result<Self, UnknownPurpose> {
         match name {
             "ai-train" => return Ok(Self::TrainAi),
@@ -66,7 +66,7 @@ impl FromStr for Purpose {
     }
 }
 
-/// A name that no purpose has.
+/// The error for a name that no purpose has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownPurpose(String);
 
@@ -89,7 +89,7 @@ impl Purposes {
     /// Every purpose.
     pub const ALL: Self = Self::of(&Purpose::ALL);
 
-    /// The purposes listed.
+    /// Creates a set of the purposes listed.
     #[must_use]
     pub const fn of(purposes: &[Purpose]) -> Self {
         let (mut set, mut index) = (0, 0);
@@ -100,37 +100,37 @@ impl Purposes {
         Self(set)
     }
 
-    /// Whether a purpose is in the set.
+    /// Returns whether a purpose is in the set.
     #[must_use]
     pub const fn contains(self, purpose: Purpose) -> bool {
         self.0 & 1 << purpose as u8 != 0
     }
 
-    /// Whether the set is empty.
+    /// Returns whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// What is in either set.
+    /// Returns the purposes in either set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What is in both sets.
+    /// Returns the purposes in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// What is in this set and not in the other.
+    /// Returns the purposes in this set that are not in the other.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The purposes in the set, in the order of [`Purpose::ALL`].
+    /// Returns the purposes in the set, in the order of [`Purpose::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Purpose> {
         let all = Purpose::ALL.into_iter();
         all.filter(move |purpose| self.contains(*purpose))

@@ -38,7 +38,8 @@ const NEGATIVE: [&str; 12] = [
     "disallowaitraining",
 ];
 
-/// Rules, in use or retired, that restrict nothing here. They are known so as not to be taken for the names of crawlers.
+/// Rules, in use or retired, that restrict nothing here. They have to be known so that they are not taken for the names
+/// of crawlers.
 const OTHERS: [&str; 10] = [
     "all",
     "index",
@@ -52,25 +53,26 @@ const OTHERS: [&str; 10] = [
     "nopagereadaloud",
 ];
 
-/// A date is of fewer words.
+/// The most words that a date may have.
 const DATE_WORDS: usize = 8;
 
-/// So many crawlers may be named before one rule. What names more is taken for rules that are not known.
+/// The most crawlers that may be named before one rule. A line that names more is read as unknown rules.
 const NAMES: usize = 4;
 
-/// The rules of a field's line that are for a crawler. A name before a colon is that of the crawler meant by what follows, until
-/// the next one; lines must not be joined, since that would put the rules of one under the name in another.
+/// Returns the rules of a field line that apply to a crawler. A name before a colon names the crawler that the
+/// following rules are for, until the next name; lines must not be joined, since rules of one would then follow a name
+/// in another.
 pub(super) fn rules(line: &str, tokens: &[ProductToken]) -> Vec<MetaRule> {
     read(line, tokens, true)
 }
 
-/// The rules of an element's content. Whom they are for is said by the element's name.
+/// Returns the rules of an element's content; the element's name says which crawler they are for.
 pub(super) fn rules_of_content(content: &str, tokens: &[ProductToken]) -> Vec<MetaRule> {
     read(content, tokens, false)
 }
 
-/// Rules are parted by commas; where only blanks or semicolons do, they are evidently meant all the same. A rule that is not
-/// known is passed over alone.
+/// Parses rules separated by commas; blanks and semicolons also separate, since that is evidently meant. An unknown
+/// rule is skipped by itself.
 fn read(line: &str, tokens: &[ProductToken], names_crawlers: bool) -> Vec<MetaRule> {
     let (mut rules, mut rest) = (Vec::new(), line);
     let (mut is_meant, mut may_name) = (true, names_crawlers);
@@ -82,7 +84,7 @@ fn read(line: &str, tokens: &[ProductToken], names_crawlers: bool) -> Vec<MetaRu
             if may_name || is_own {
                 is_meant = is_own;
             } else {
-                // It stands where no name does, so what it is followed by is its value.
+                // It is at a position where no name can be, so the text after it is its value.
                 rest = rest.find(SEPARATORS).map_or("", |end| &rest[end..]);
             }
             continue;
@@ -103,14 +105,14 @@ fn read(line: &str, tokens: &[ProductToken], names_crawlers: bool) -> Vec<MetaRu
 
 const SEPARATORS: [char; 2] = [',', ';'];
 
-/// The next word of a line.
+/// A word of a line.
 #[derive(Clone, Copy, Debug)]
 struct Word<'a> {
     text: &'a str,
-    /// Whether a comma or semicolon stands before it.
+    /// Whether a comma or semicolon precedes it.
     begins: bool,
     has_colon: bool,
-    /// What follows it and its colon.
+    /// The text after the word and its colon.
     rest: &'a str,
 }
 
@@ -134,8 +136,9 @@ impl<'a> Word<'a> {
         is_known(&self.text.to_ascii_lowercase())
     }
 
-    /// Whether it names a crawler: it is no rule, and a rule follows its colon, be it behind more such names. So `revisit-after: 7 days`
-    /// names none. A crawler's own name does, whatever follows, as does what is called a bot.
+    /// Returns whether it names a crawler: it is not a rule, and its colon is followed by a rule, possibly after more
+    /// such names. So `revisit-after: 7 days` names none. The crawler's own name, and a name that ends like a bot's,
+    /// count whatever follows.
     fn is_crawler(self, tokens: &[ProductToken], names: usize) -> bool {
         if !self.has_colon || self.is_known() {
             return false;
@@ -158,7 +161,7 @@ fn is_known(name: &str) -> bool {
     VALUED.contains(&name) || NEGATIVE.contains(&name) || OTHERS.contains(&name)
 }
 
-/// Where the value at the beginning of a text ends. Only a date holds blanks, and it may hold a comma.
+/// Returns the end of the value at the beginning of a text. Only a date contains blanks, and it may contain a comma.
 fn value_end(name: &str, text: &str) -> usize {
     let begin = text.len() - text.trim_start().len();
     let ends = text[begin..].match_indices(|c: char| c.is_whitespace() || SEPARATORS.contains(&c));
@@ -170,18 +173,18 @@ fn value_end(name: &str, text: &str) -> usize {
     *date.flatten().unwrap_or(&ends[0])
 }
 
-/// Whether a name is for every crawler or for the one with these tokens.
+/// Returns whether a name stands for every crawler or for the one with these tokens.
 pub(super) fn is_for(name: &str, tokens: &[ProductToken]) -> bool {
-    // A version adds nothing.
+    // A version is ignored.
     let name = name.split('/').next().unwrap_or_default();
     let is_token = |token: &ProductToken| token.as_str().eq_ignore_ascii_case(name);
     matches!(name, "*") || name.eq_ignore_ascii_case("robots") || tokens.iter().any(is_token)
 }
 
-/// How strict a rule is among those of its name, the strictest first; nothing if it says nothing, as those do that are not known or
-/// whose value cannot be read.
+/// Returns the strictness of a rule among those of its name, the smallest being the strictest; `None` for a rule that
+/// is unknown or whose value cannot be read.
 pub(super) fn rank(rule: &MetaRule) -> Option<Duration> {
-    // A limit of -1 is none.
+    // A limit of -1 means no limit, and does not parse as a number of seconds.
     let limit = || rule.value.parse().ok().map(Duration::from_secs);
     match &*rule.name {
         name if NEGATIVE.contains(&name) => Some(Duration::ZERO),
@@ -204,7 +207,7 @@ pub(super) fn rank(rule: &MetaRule) -> Option<Duration> {
     }
 }
 
-/// What a page's rules are read by.
+/// The context in which a page's rules are read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MetaReader {
     pub(super) dialect: MetaDialect,
@@ -215,7 +218,7 @@ pub(super) struct MetaReader {
 
 const AI: Purposes = Purposes::of(&[Purpose::AiInput, Purpose::TrainAi]);
 
-/// The purposes that a rule refuses, with the clause. Nothing among these rules permits.
+/// Returns the purposes that a rule refuses, with the clause. None of these rules permits.
 pub(super) fn refuses(rule: &MetaRule, reader: MetaReader) -> Option<(Purposes, &'static str)> {
     const ARCHIVE: Purposes = Purposes::of(&[Purpose::Archive]);
     const SEARCH: Purposes = Purposes::of(&[Purpose::Search]);
@@ -247,7 +250,7 @@ pub(super) fn refuses(rule: &MetaRule, reader: MetaReader) -> Option<(Purposes, 
     })
 }
 
-/// The label of a rule that only whoever uses the page can keep.
+/// Returns the duty that a rule puts on the user of the page.
 pub(super) fn duty(rule: &MetaRule, reader: MetaReader) -> Option<(&'static str, Option<String>)> {
     let value = || Some(rule.value.clone());
     Some(match rule.name.as_str() {

@@ -1,4 +1,4 @@
-//! What robots.txt says about use, in the groups chosen for a crawler and before all groups.
+//! Statements of robots.txt about use, in the groups chosen for a crawler and before all groups.
 
 use super::statement::{Meaning, shown};
 use super::{
@@ -13,16 +13,16 @@ use crate::robots_txt::{
 };
 use crate::{AccessResult, Decision, Path, ProductToken, Reason, Verdict, decide_within};
 
-/// The lines of a file that are about use and concern a crawler.
+/// The lines of a file about use that concern a crawler.
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     group: Vec<UseLine<'a>>,
-    /// Before any group: of some families these stand for the whole site.
+    /// The lines before any group, which in some families apply to the whole site.
     site: Vec<UseLine<'a>>,
 }
 
 impl<'a> Lines<'a> {
-    /// `None` if nothing in the file is.
+    /// Returns the lines that concern a crawler; `None` if the file has no line about use.
     pub(super) fn of(
         robots: &'a RobotsTxt,
         asker: Asker<'_>,
@@ -40,7 +40,7 @@ impl<'a> Lines<'a> {
         lines.filter(move |it| it.is(&[name]))
     }
 
-    /// Of the group or, if it has none, of the site.
+    /// Returns the lines with a name in the group or, if there are none, before all groups.
     fn in_group_or_site(&self, name: &'static str) -> impl Iterator<Item = UseLine<'a>> {
         let has_own = self.in_group(name).next().is_some();
         let lines = if has_own { &self.group } else { &self.site };
@@ -48,7 +48,7 @@ impl<'a> Lines<'a> {
         lines.filter(move |it| it.is(&[name]))
     }
 
-    /// What the lines say about a path.
+    /// Returns the statements of the lines about a path.
     pub(super) fn statements(&self, asker: Asker<'_>, path: &mut PathMatcher) -> Vec<Statement> {
         let sources = asker.reading.sources;
         let mut statements = Vec::new();
@@ -89,7 +89,7 @@ impl<'a> Lines<'a> {
         const TRAIN_AI: Purposes = Purposes::of(&[Purpose::TrainAi]);
         let is_rule = |line: &&UseLine<'a>| line.is(&[DISALLOW_AI_TRAINING, ALLOW_AI_TRAINING]);
         let rules = self.group.iter().filter(is_rule);
-        // As with Disallow, a rule without a path is none.
+        // As with Disallow, a rule without a path has no effect.
         let rules: Vec<_> = rules.filter(|it| !it.value.is_empty()).copied().collect();
         said(
             &rules,
@@ -103,24 +103,24 @@ impl<'a> Lines<'a> {
         )
     }
 
-    /// The licences named, with where they are.
+    /// Returns the licences named, with their locations.
     pub(super) fn licences(&self) -> impl Iterator<Item = (String, Carrier)> {
         let lines = self.in_group_or_site(LICENSE);
         lines.map(|line| (text(line.value), Carrier::RobotsTxt { line: line.line }))
     }
 
-    /// How long an archive is to keep its copies to itself.
+    /// Returns the periods for which an archive is asked to withhold its copies.
     pub(super) fn embargoes(&self) -> impl Iterator<Item = String> {
         self.in_group(EMBARGO).map(|line| text(line.value))
     }
 }
 
-/// What lines say, unless that takes too long to match.
+/// The statements of lines, unless matching them takes too long.
 type Said = Result<Vec<Statement>, TooCostly>;
 
 type Says<'a> = fn(&Lines<'a>, Asker<'_>, &mut PathMatcher) -> Said;
 
-/// What those of the lines say whose patterns match a path the most specifically.
+/// Returns the statements of the lines whose patterns match a path most specifically.
 fn said<'a>(
     lines: &[UseLine<'a>],
     pattern: impl Fn(&UseLine<'a>) -> &'a [u8],
@@ -144,8 +144,8 @@ fn said<'a>(
     Ok(statements)
 }
 
-/// The path and the rest of a value that may begin with one: up to the first of the blanks and tabs between them
-/// (aipref-attach-05 §3.2).
+/// Splits a value into an optional path at its start and the rest, separated by blanks and tabs (aipref-attach-05
+/// §3.2).
 pub(crate) fn split_path(value: &str) -> (&str, &str) {
     let (path, _) = split_path_bytes(value.as_bytes());
     let (path, rest) = value.split_at(path.len());
@@ -184,8 +184,8 @@ fn too_costly(source: Source) -> Statement {
     Statement::too_costly(source, Carrier::RobotsTxt { line: 0 })
 }
 
-/// What the groups of tokens that only name a purpose disallow. One without a group of its own adds nothing: `*` is obeyed
-/// already.
+/// Returns what the groups of tokens that only name a purpose disallow. A token without its own group adds nothing: `*`
+/// is obeyed already.
 pub(super) fn policy_tokens(
     robots: &RobotsTxt,
     asker: Asker<'_>,
@@ -219,7 +219,8 @@ pub(super) fn policy_tokens(
     statements.collect()
 }
 
-/// Why rules disallow a path, in any spelling if all are judged; without a path, why they could disallow any.
+/// Returns the decision that disallows a path, in any spelling if all are judged; without a path, the one that could
+/// disallow any.
 fn disallowed<'a>(
     access: &'a AccessResult,
     asker: Asker<'a>,
@@ -237,7 +238,7 @@ fn disallowed<'a>(
     (decision.verdict() == Verdict::Disallow).then_some(decision)
 }
 
-/// What Spawning's ai.txt disallows. It speaks of training data only, and nothing in it permits.
+/// Returns what Spawning's ai.txt disallows. It is only about training data, and nothing in it permits.
 pub(super) fn ai_txt(
     file: &RobotsTxt,
     asker: Asker<'_>,

@@ -1,4 +1,4 @@
-//! Really Simple Licensing, RSL 1.0: what a licence document says about a page.
+//! Really Simple Licensing, RSL 1.0: the verdict of a licence document about a page.
 
 use roxmltree::{Document, Node, ParsingOptions};
 
@@ -8,7 +8,7 @@ use crate::robots_txt::{Counts, PathMatcher, Reading as Matching, TooCostly};
 
 const NAMESPACE: &str = "https://rslstandard.org/rsl";
 
-/// The media type by which a link to a licence is told from links to other licences.
+/// The media type that distinguishes links to RSL licences from links to other licences.
 pub(super) const MEDIA_TYPE: &str = "application/rsl+xml";
 
 /// The elements of RSL 1.0; another one in its namespace makes a document invalid (§3).
@@ -30,13 +30,13 @@ const ELEMENTS: [&str; 15] = [
     "reporting",
 ];
 
-/// More nodes than any licence has; what is larger is not read.
+/// The most XML nodes of a document, far more than any licence has; a larger document is not read.
 const MAX_NODES: u32 = 50_000;
 
 const PROHIBITED: &str = "RSL 1.0 §3.6, prohibited";
 const UNREADABLE: &str = "RSL 1.0 §2.2, licence unreadable";
 
-/// What a document says to one purpose.
+/// The verdict of a document for one purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Says {
     Allows {
@@ -49,27 +49,28 @@ pub(super) enum Says {
     Nothing,
 }
 
-/// Which content elements of a document cover a page.
+/// The content elements of a document that cover a page.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Covered {
-    /// In each reading of the page's path.
+    /// The elements for each reading of the page's path.
     readings: Vec<Matching>,
-    /// Those that cover it whatever its path: which mean the page that names the document, or cannot be read.
+    /// The elements that cover the page whatever its path: those for the page that names the document, and those that
+    /// cannot be read.
     always: Vec<(Coverage, usize)>,
 }
 
-/// What a document says that cannot be had.
+/// The verdict of a document that cannot be fetched.
 pub(super) const UNAVAILABLE: Says = refuses("RSL 1.0 §4.3, licence unavailable");
 
 const fn refuses(clause: &'static str) -> Says {
     Says::Refuses { clause }
 }
 
-/// An RSL document, parsed. One that cannot be read leaves what it is named for unlicensed.
+/// A parsed RSL document. One that cannot be read leaves the pages that name it unlicensed.
 #[derive(Clone, Debug)]
 pub struct Rsl(Result<Vec<Content>, &'static str>);
 
-/// A content element: licences for what its URL covers.
+/// A content element: licences for the pages that its URL covers.
 #[derive(Clone, Debug)]
 struct Content {
     scope: Scope,
@@ -77,23 +78,23 @@ struct Content {
     licences: Vec<Licence>,
 }
 
-/// How narrowly a content element covers a page; the wider is less.
+/// The narrowness with which a content element covers a page; wider is less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Coverage {
-    /// Its URL cannot be read, so that any page may be meant. It only restricts.
+    /// Its URL cannot be read, so any page may be meant. Such an element only restricts.
     Unclear,
-    /// By a pattern of this length.
+    /// It covers the page by a pattern of this length.
     Pattern(usize),
     /// It is for the page itself.
     Page,
 }
 
-/// What a content element covers.
+/// The pages that a content element covers.
 #[derive(Clone, Debug)]
 enum Scope {
     /// A page, whatever its path.
     Always(Coverage),
-    /// The paths that match a pattern, of one origin or wherever it is read.
+    /// The paths that match a pattern, on one origin or on the one that the document is read for.
     Paths(Option<Origin>, String),
 }
 
@@ -103,7 +104,7 @@ impl Scope {
             return Self::Always(Coverage::Page);
         }
         let (origin, path) = match url.split_once("://") {
-            // What begins with a slash is a path, whatever is in it.
+            // A URL that begins with a slash is a path, whatever it contains.
             Some((scheme, rest)) if !url.starts_with('/') => {
                 let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
                 let Ok(origin) = Origin::parse(&format!("{scheme}://{authority}")) else {
@@ -128,7 +129,8 @@ impl Scope {
 /// A licence element.
 #[derive(Clone, Debug)]
 struct Licence {
-    /// The clause by which it is for nobody here: it asks for more than attribution, or limits itself by what is not known.
+    /// The clause that excludes everyone here: it asks for more than attribution, or restricts itself by an unknown
+    /// criterion.
     asks_more: Option<&'static str>,
     asks_attribution: bool,
     usage: Lists,
@@ -136,15 +138,15 @@ struct Licence {
     geo: Lists,
 }
 
-/// What is permitted and what is prohibited; `None` if there is no such list.
+/// The permitted and the prohibited words of one kind; `None` if there is no such list.
 #[derive(Clone, Debug)]
 struct Lists {
     permitted: Option<Vec<String>>,
     prohibited: Option<Vec<String>>,
 }
 
-/// What a document says of a page, whether that names it or not, to a purpose. A document that cannot be read leaves the page
-/// unlicensed.
+/// Returns the verdict of a document about a page, which may name it or not, for a purpose. An unreadable document
+/// leaves the page unlicensed.
 pub(super) fn read(
     Rsl(contents): &Rsl,
     covered: &Covered,
@@ -177,8 +179,8 @@ pub(super) fn read(
     }
 }
 
-/// Of the elements that cover a page and speak of the purpose the narrowest counts (§3.1.2), and of several equally narrow ones
-/// the most restrictive.
+/// Returns the verdict of the narrowest elements that cover a page and mention the purpose (§3.1.2); among equally
+/// narrow ones the most restrictive wins.
 fn about<'a>(
     covering: impl Iterator<Item = (Coverage, &'a Content)>,
     purpose: Purpose,
@@ -204,20 +206,20 @@ fn about<'a>(
 }
 
 impl Rsl {
-    /// Reads a document.
+    /// Parses a document.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
         let text = str::from_utf8(bytes).map_err(|_| UNREADABLE);
         Self(text.and_then(contents))
     }
 
-    /// A document that cannot be read.
+    /// Returns a document that cannot be read.
     #[must_use]
     pub fn unreadable() -> Self {
         Self(Err(UNREADABLE))
     }
 
-    /// What of it covers a path of an origin.
+    /// Returns the part of it that covers a path of an origin.
     pub(super) fn covered(
         &self,
         origin: Option<&Origin>,
@@ -241,12 +243,12 @@ impl Rsl {
         let patterns = patterns.into_iter().map(String::as_bytes);
         let mut readings = path.read(patterns, Counts::All)?;
         if path.path().is_none() {
-            // Of every path at once all elements speak, those that permit, too.
+            // Without a path all elements count, including those that permit.
             readings.iter_mut().for_each(|it| it.only_restricts = false);
         }
         for matched in readings.iter_mut().flat_map(|it| &mut it.matched) {
             matched.at = places[matched.at];
-            // What they say is read once for each purpose.
+            // Each element is evaluated once for each purpose.
             if !path
                 .work
                 .budget
@@ -267,7 +269,7 @@ impl Rsl {
 }
 
 fn contents(text: &str) -> Result<Vec<Content>, &'static str> {
-    // Document type definitions are refused, and with them entities that grow.
+    // The parser refuses document type definitions, and with them entities that grow.
     let options = ParsingOptions {
         nodes_limit: MAX_NODES,
         ..ParsingOptions::default()
@@ -298,7 +300,8 @@ impl Content {
         }
     }
 
-    /// What it says: its licences are offers, of which any that fits will do, but what one of them prohibits is no offer.
+    /// Returns its verdict: its licences are offers, any of which suffices, but a use that one of them prohibits is not
+    /// on offer.
     fn says(&self, purpose: Purpose, asker: Asker<'_>) -> Says {
         if self.has_server {
             return refuses("RSL 1.0 §3.3, licence server");
@@ -368,7 +371,7 @@ impl Licence {
         self.in_usages(purpose)
     }
 
-    /// Whom it is for, and where: its lists, who we are, and the clause.
+    /// Returns the limits by class of user and by country: the lists, our own value, and the clause.
     fn limits<'a>(&'a self, reading: &'a Reading) -> [(&'a Lists, &'a str, &'static str); 2] {
         [
             (&self.user, &reading.rsl_user, "RSL 1.0 §3.5, class of user"),
@@ -376,7 +379,8 @@ impl Licence {
         ]
     }
 
-    /// Whether it prohibits a purpose to us, whatever else it asks for. One that is evidently for others does not.
+    /// Returns whether it prohibits a purpose to us, whatever else it asks for. A licence that is evidently for others
+    /// does not.
     fn prohibits(&self, purpose: Purpose, asker: Asker<'_>) -> bool {
         let is_for_others = |(lists, own, _): (&Lists, &str, _)| {
             !own.is_empty() && (!lists.permit(own) || lists.may_prohibit(own))
@@ -389,10 +393,11 @@ impl Licence {
             )
     }
 
-    /// What the usages say: what is prohibited is, and a list of what is permitted is complete (§3.5, §3.6).
+    /// Returns the verdict of the usage lists: a prohibition refuses, and a list of permitted usages is exhaustive
+    /// (§3.5, §3.6).
     fn in_usages(&self, purpose: Purpose) -> Says {
         let means = |word: &String| usages(purpose).contains(&word.as_str());
-        // A word of RSL 0.9 for what is now `ai-input`; like all that is retired it only restricts.
+        // A word of RSL 0.9 for the present `ai-input`; like all retired words it only restricts.
         let means_still =
             |word: &String| means(word) || word == "inference" && purpose == Purpose::AiInput;
         let Lists {
@@ -423,7 +428,7 @@ impl Lists {
         permitted.is_none_or(|words| words.iter().any(is_own))
     }
 
-    /// Whether it prohibits who we are, or might if that is not said.
+    /// Returns whether it prohibits our own value, or might if that is unspecified.
     fn may_prohibit(&self, own: &str) -> bool {
         let is_own = |word: &String| word.eq_ignore_ascii_case(own);
         let prohibited = self.prohibited.as_ref();
@@ -438,7 +443,7 @@ impl Lists {
     }
 }
 
-/// The usages that speak of a purpose. An AI system's index is taken for input to it.
+/// Returns the usages that include a purpose. An AI system's index counts as input to it.
 fn usages(purpose: Purpose) -> &'static [&'static str] {
     match purpose {
         Purpose::Search => &["search", "all"],
@@ -448,13 +453,13 @@ fn usages(purpose: Purpose) -> &'static [&'static str] {
     }
 }
 
-/// The words of a licence's lists of one kind, together; `None` if it has no such list. RSL 0.9 parts them by commas.
+/// Returns the words of all of a licence's lists of one kind; `None` if it has none. RSL 0.9 separates them by commas.
 fn words(licence: Node<'_, '_>, list: &str, kind: &str) -> Option<Vec<String>> {
     let lists =
         children(licence, list).filter(|it| it.attribute("type").map(str::trim) == Some(kind));
     let mut words = None;
     for list in lists {
-        // A comment parts a text, and no word.
+        // A comment splits the text node, but not the word.
         let texts = list.children().filter(Node::is_text);
         let text: String = texts.filter_map(|it| it.text()).collect();
         let text = text.to_ascii_lowercase();

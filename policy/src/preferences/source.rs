@@ -1,17 +1,17 @@
-//! Where a preference comes from: its family, and the stage of an exchange at which it is known.
+//! Sources of preferences, and the stages of an exchange at which they become known.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{Purpose, Purposes};
 
-/// A family of statements about use. A family combines its own statements by its own rules; between families any refusal
-/// refuses.
+/// A family of statements about use. Each family combines its own statements by its own rules; between families any
+/// refusal refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Source {
-    /// A rule of one's own organisation.
+    /// A rule of the operator's own organisation.
     Rule,
-    /// `Disallow` in robots.txt, or a robots.txt that cannot be had.
+    /// `Disallow` in robots.txt, or a robots.txt that cannot be fetched.
     Disallow,
     /// `Content-Usage` in robots.txt and as a field (IETF AIPREF).
     ContentUsage,
@@ -34,7 +34,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The families that can be switched on and off; `ai.txt`, the last one, is off unless asked for.
+    /// The families that can be switched on and off; `ai.txt`, the last one, is off by default.
     pub const OPTIONAL: [Self; 8] = [
         Self::ContentUsage,
         Self::ContentSignal,
@@ -46,7 +46,7 @@ impl Source {
         Self::AiTxt,
     ];
 
-    /// The purposes that it can refuse.
+    /// Returns the purposes that it can refuse.
     #[must_use]
     pub const fn refusable(self) -> Purposes {
         match self {
@@ -57,7 +57,7 @@ impl Source {
         }
     }
 
-    /// The spelling used in configuration, answers and metrics.
+    /// Returns the name used in configuration, answers and metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ impl FromStr for Source {
     }
 }
 
-/// A name that none of the families that can be switched has.
+/// The error for a name that no optional family has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownSource(String);
 
@@ -108,12 +108,12 @@ impl fmt::Display for UnknownSource {
 
 impl std::error::Error for UnknownSource {}
 
-/// Which families are read.
+/// The families that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sources(u16);
 
 impl Sources {
-    /// Whether a family is read.
+    /// Returns whether a family is read.
     #[must_use]
     pub const fn contains(self, source: Source) -> bool {
         self.0 & 1 << source as u16 != 0
@@ -121,7 +121,7 @@ impl Sources {
 }
 
 impl Default for Sources {
-    /// All but `ai.txt`.
+    /// Returns all families except `ai.txt`.
     fn default() -> Self {
         let is_default = |source: &Source| *source != Source::AiTxt;
         Source::OPTIONAL.into_iter().filter(is_default).collect()
@@ -138,19 +138,19 @@ impl FromIterator<Source> for Sources {
     }
 }
 
-/// When a statement is known in the course of an exchange.
+/// The stage of an exchange at which a statement becomes known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stage {
-    /// Before the origin is asked.
+    /// Before the request is sent.
     Before,
-    /// With the head of the answer.
+    /// With the head of the response.
     Head,
-    /// With the beginning of the answer's body.
+    /// With the beginning of the response body.
     Body,
 }
 
 impl Stage {
-    /// `before`, `head` or `body`.
+    /// Returns `before`, `head` or `body`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

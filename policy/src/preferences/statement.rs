@@ -1,24 +1,24 @@
-//! One statement about use, and where it stands.
+//! Statements about use, with their locations.
 
 use std::fmt;
 
 use super::{Purposes, Source, Stage};
 use crate::excerpt;
 
-/// What a site says about some purposes, and all that is needed to point at it.
+/// A statement of a site about some purposes, with all that is needed to locate it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
     /// The family that it belongs to.
     pub source: Source,
-    /// Where it stands.
+    /// Its location.
     pub carrier: Carrier,
-    /// The statement as written; in a judgement the beginning of a long one.
+    /// The statement as written; in a judgement an excerpt.
     pub text: String,
-    /// The clause by which it means what it is taken to mean.
+    /// The clause that gives it its meaning.
     pub clause: &'static str,
     /// The policy or licence that it names.
     pub policy: Option<String>,
-    /// When it is known.
+    /// The stage at which it becomes known.
     pub stage: Stage,
     /// The purposes it refuses.
     pub refuses: Purposes,
@@ -26,7 +26,7 @@ pub struct Statement {
     pub allows: Purposes,
 }
 
-/// What a label, a signal or a rule says about purposes, wherever it stands.
+/// The meaning of a label, a signal or a rule, wherever it is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meaning {
     pub(crate) refuses: Purposes,
@@ -35,7 +35,7 @@ pub(crate) struct Meaning {
 }
 
 impl Meaning {
-    /// That `purposes` are allowed, or that they are refused.
+    /// Creates the meaning that `purposes` are allowed, or that they are refused.
     pub(crate) fn of(purposes: Purposes, is_allowed: bool, clause: &'static str) -> Self {
         let (refuses, allows) = match is_allowed {
             true => (Purposes::NONE, purposes),
@@ -49,16 +49,16 @@ impl Meaning {
     }
 }
 
-/// A statement as written, cut off where it is long; some fill a head or a page.
+/// Returns an excerpt of a statement; some fill a head or a page.
 pub(super) fn shown(text: &str) -> String {
     excerpt(text).into_owned()
 }
 
-/// The clause by which what cannot be matched in time refuses.
+/// The clause of a refusal because matching takes too long.
 pub(super) const TOO_COSTLY: &str = "too-costly: matching it with this URL takes too long";
 
 impl Statement {
-    /// That what a source says takes too long to match, which refuses all that the source could.
+    /// Creates a statement that refuses everything that a source could, because matching takes too long.
     pub(super) fn too_costly(source: Source, carrier: Carrier) -> Self {
         Self {
             source,
@@ -72,13 +72,13 @@ impl Statement {
         }
     }
 
-    /// Whether it refuses only because what is said takes too long to match.
+    /// Returns whether it refuses only because matching takes too long.
     #[must_use]
     pub fn is_too_costly(&self) -> bool {
         self.clause == TOO_COSTLY
     }
 
-    /// Without what it allows, if it `only_restricts`.
+    /// Removes its permissions if it `only_restricts`.
     pub(super) fn restricting(self, only_restricts: bool) -> Self {
         let allows = match only_restricts {
             true => Purposes::NONE,
@@ -87,7 +87,7 @@ impl Statement {
         Self { allows, ..self }
     }
 
-    /// The same statement, as it is shown: what others wrote of any length is cut, but for the policy, by whose URL it is found.
+    /// Returns the statement for display: texts of others are cut, except the policy, whose URL has to remain usable.
     pub(super) fn excerpt(&self) -> Self {
         let carrier = match &self.carrier {
             Carrier::File { url } => Carrier::File { url: shown(url) },
@@ -100,7 +100,7 @@ impl Statement {
         }
     }
 
-    /// The same statement, taken to mean this.
+    /// Replaces its meaning.
     pub(super) fn meaning(self, meaning: Meaning) -> Self {
         Self {
             refuses: meaning.refuses,
@@ -111,7 +111,7 @@ impl Statement {
     }
 }
 
-/// Where a statement stands.
+/// The location of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// A line of robots.txt.
@@ -119,7 +119,7 @@ pub enum Carrier {
         /// The line's number, from 1; 0 if no single line decides.
         line: u32,
     },
-    /// A field of the answer.
+    /// A field of the response.
     Field,
     /// An element of the page.
     Meta,
@@ -128,12 +128,12 @@ pub enum Carrier {
         /// The entry's number, from 1; 0 if no single entry decides.
         entry: usize,
     },
-    /// A file of its own.
+    /// A separate file.
     File {
-        /// Its URL or, on the origin asked, its path.
+        /// Its URL or, on the request's origin, its path.
         url: String,
     },
-    /// One's own configuration.
+    /// The operator's own configuration.
     Configuration,
 }
 

@@ -17,31 +17,31 @@ const CLAUSE: &str = "TDMRep; Directive (EU) 2019/790 art. 4(3)";
 #[derive(Clone, Debug, Default)]
 pub struct Tdmrep {
     entries: Vec<Entry>,
-    /// Why it is not read, though it begins as it should.
+    /// The reason why the file is unreadable although it begins as it should.
     unread: Option<&'static str>,
 }
 
 #[derive(Clone, Debug)]
 struct Entry {
-    /// From 1, those that cannot be read counted too.
+    /// The entry's number, from 1; unreadable entries count as well.
     number: usize,
-    /// Empty: what is meant cannot be read, so it is every path.
+    /// The pattern of the paths; empty for an unreadable entry, which may mean every path.
     location: String,
-    /// 1 reserves, 0 does not; anything else says nothing.
+    /// 1 reserves, 0 does not; other values are ignored.
     reservation: Option<String>,
     policy: Option<String>,
 }
 
 impl Tdmrep {
-    /// Reads a file. What does not begin as an array says nothing, and neither does an entry without a location. Of an array or entry
-    /// that cannot be read any path may be meant.
+    /// Parses a file. A file that does not begin like an array states nothing, and neither does an entry without a
+    /// location. An unreadable array or entry may reserve any path.
     #[must_use]
     pub fn parse(file: &[u8]) -> Self {
         let text = text(file);
         if !text.starts_with('[') {
             return Self::default();
         }
-        // Of each entry no more is read than is asked for, so that nothing else in it makes it unreadable.
+        // Only the members in use are parsed, so that no other member makes an entry unreadable.
         match serde_json::from_str::<Vec<&RawValue>>(&text) {
             Ok(entries) => Self {
                 entries: (1..).zip(entries).filter_map(Entry::read).collect(),
@@ -51,8 +51,7 @@ impl Tdmrep {
         }
     }
 
-    /// Reads a file of which there is more than this. If it begins as the array that it should be, any path may be reserved
-    /// further on.
+    /// Parses the beginning of a file. If it begins like an array, the rest may reserve any path.
     #[must_use]
     pub fn parse_beginning(file: &[u8]) -> Self {
         match text(file).starts_with('[') {
@@ -68,7 +67,7 @@ impl Tdmrep {
         }
     }
 
-    /// Roughly what it holds in memory beside itself.
+    /// Returns roughly how many bytes it holds on the heap.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
@@ -78,8 +77,8 @@ impl Tdmrep {
         self.entries.iter().map(entry).sum()
     }
 
-    /// What the file says about a path: its first entry that matches decides, whatever comes after. Without a path, what all
-    /// entries say.
+    /// Returns the statements of the file about a path: only its first matching entry counts. Without a path, all
+    /// entries count.
     pub(super) fn about(&self, path: &mut PathMatcher) -> Vec<Statement> {
         if let Some(why) = self.unread {
             return vec![unread(why)];
@@ -96,7 +95,7 @@ impl Tdmrep {
             }
             let statement = entry.statement();
             let statement = statement.map(|it| it.restricting(only_restricts));
-            // One that neither refuses nor allows says nothing.
+            // An entry that neither refuses nor allows states nothing.
             statements.extend(statement.filter(|it| it.refuses != it.allows));
         }
         statements
@@ -106,17 +105,17 @@ impl Tdmrep {
 impl Entry {
     fn read((number, entry): (usize, &RawValue)) -> Option<Self> {
         let Ok(members) = serde_json::from_str::<BTreeMap<String, &RawValue>>(entry.get()) else {
-            // Something else than an object is no entry.
+            // Anything but an object is no entry.
             let is_object = entry.get().starts_with('{');
             return is_object.then(|| Self::unclear(number));
         };
         let member = |name| members.get(name).map(|it| it.get());
         let reservation = member("tdm-reservation").and_then(|it| serde_json::from_str(it).ok());
         let reservation = match reservation {
-            // JSON writes the same number in several ways.
+            // JSON has several spellings of one number.
             Some(Value::Number(number)) if number.as_f64() == Some(1.0) => Some("1".to_owned()),
             Some(Value::Number(number)) => Some(number.to_string()),
-            // Meant as a number; to take it for one can only restrict.
+            // Evidently meant as a number, and accepting it can only restrict.
             Some(Value::String(text)) if text == "1" => Some(text),
             _ => None,
         };
@@ -134,7 +133,7 @@ impl Entry {
         })
     }
 
-    /// One that cannot be read, and may reserve any path.
+    /// Creates an entry that cannot be read and may reserve any path.
     fn unclear(number: usize) -> Self {
         Self {
             number,
@@ -159,11 +158,12 @@ impl Entry {
     }
 }
 
-/// A file's text: UTF-8, as JSON is, or UTF-16, which some editors write. Bytes that are neither are replaced, each by itself.
+/// Decodes a file: UTF-8, as JSON requires, or UTF-16, which some editors write. Invalid sequences are replaced one by
+/// one.
 fn text(file: &[u8]) -> Cow<'_, str> {
     let units = |read: fn([u8; 2]) -> u16| file.chunks_exact(2).map(move |it| read([it[0], it[1]]));
     let decode = |units: Vec<u16>| Cow::Owned(String::from_utf16_lossy(&units));
-    // No text begins with a zero, or has one behind its first character.
+    // A zero as first or second byte occurs only in UTF-16.
     let text = match file {
         [0xFF, 0xFE, ..] | [1..=0xFF, 0, ..] => decode(units(u16::from_le_bytes).collect()),
         [0xFE, 0xFF, ..] | [0, 1..=0xFF, ..] => decode(units(u16::from_be_bytes).collect()),
@@ -193,8 +193,8 @@ fn unread(why: &str) -> Statement {
     }
 }
 
-/// What `tdm-reservation` says in a field or an element: 1 reserves, 0 does not, and anything else says nothing. Of lines that
-/// were joined into one, as RFC 9110 section 5.3 lets a proxy do, one that reserves counts.
+/// Returns the statement of `tdm-reservation` in a field or an element: 1 reserves, 0 does not, and other values are
+/// ignored. Of values joined by a proxy, as RFC 9110 section 5.3 allows, one that reserves counts.
 pub(super) fn statement(value: &str, text: String, stage: Stage) -> Option<Statement> {
     let mut values = value.split(',').map(str::trim);
     let (refuses, allows) = if values.any(|it| it == "1") {
@@ -220,8 +220,8 @@ pub(super) fn statement(value: &str, text: String, stage: Stage) -> Option<State
     })
 }
 
-/// Leaves of all statements about reservations those that count: file, field and page supersede each other in this order, and
-/// among several of one place those that reserve do. One that only repeats an earlier one leaves that standing.
+/// Keeps only the reservations that count: file, field and page supersede each other in this order, and within one
+/// place a reservation wins. A place that only repeats the previous one does not supersede it.
 pub(super) fn supersede(statements: &mut Vec<Statement>) {
     let mut standing: Vec<Statement> = Vec::new();
     for stage in [Stage::Before, Stage::Head, Stage::Body] {

@@ -1,16 +1,16 @@
-//! Bounds on XML that are looked at before it is parsed, since the time to parse grows with their square.
+//! Bounds on XML, checked before it is parsed, since parsing time is quadratic in these numbers.
 
-/// So many attributes one element has at most.
+/// The most attributes of one element.
 const MAX_ATTRIBUTES: usize = 64;
 
-/// So many namespaces are declared at most where any element stands.
+/// The most namespaces declared in scope of one element.
 const MAX_NAMESPACES: usize = 64;
 
-/// Whether no element has more attributes, or stands under more declarations of namespaces, than any licence needs. What is no XML
-/// may be told either way.
+/// Returns whether no element has more attributes, or more namespace declarations in scope, than any licence needs. For
+/// text that is not XML the answer may be either.
 pub(super) fn are_kept(text: &str) -> bool {
     let mut rest = text;
-    // Of each open element how many namespaces it declares, and all together.
+    // The number of namespaces that each open element declares, and their sum.
     let (mut open, mut declared) = (Vec::new(), 0);
     while let Some(begin) = rest.find('<') {
         rest = &rest[begin..];
@@ -33,7 +33,7 @@ pub(super) fn are_kept(text: &str) -> bool {
     true
 }
 
-/// What follows a comment, a CDATA section or an instruction, if the text begins with one.
+/// Returns the text after a comment, CDATA section or processing instruction, if the text begins with one.
 fn behind_text(text: &str) -> Option<&str> {
     let (begin, end) = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")]
         .into_iter()
@@ -53,7 +53,7 @@ struct Tag {
 }
 
 impl Tag {
-    /// Reads the tag at the beginning of a text.
+    /// Parses the tag at the beginning of a text.
     fn read(text: &str) -> Self {
         let mut tag = Self {
             length: text.len(),
@@ -84,7 +84,7 @@ impl Tag {
     }
 }
 
-/// Whether a word may begin behind this.
+/// Returns whether a word may begin after a byte.
 fn is_between(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'"' | b'\'')
 }

@@ -1,40 +1,40 @@
-//! The access result: what came of the last attempt to read an origin's robots.txt.
+//! Access results: the outcome of the last attempt to read an origin's robots.txt.
 
 use super::decision::{Crawler, Decision, Reason, Verdict};
 use super::file::RobotsTxt;
 use crate::Dialect;
 
-/// What came of the last attempt to read an origin's robots.txt (RFC 9309 §2.3.1).
+/// The outcome of the last attempt to read an origin's robots.txt (RFC 9309 §2.3.1).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AccessResult {
-    /// It was read; its rules decide.
+    /// The file was read; its rules decide.
     Successful(RobotsTxt),
-    /// The origin says that there is none: a status from 400 to 499 but 429. All is allowed, but
-    /// `koster1996` takes 401 and 403 as a restriction of the whole site.
+    /// The origin has no robots.txt: a status from 400 to 499 except 429. Everything is allowed, but `koster1996`
+    /// treats 401 and 403 as a restriction of the whole site.
     Unavailable {
         /// The HTTP status.
         status: u16,
     },
-    /// More redirects than are followed. Allowed as if unavailable (RFC 9309 §2.3.1.2), but
-    /// disallowed in `koster1996`, which follows redirects "until a resource can be found".
+    /// More redirects than are followed. Allowed as if unavailable (RFC 9309 §2.3.1.2), but disallowed in `koster1996`,
+    /// which follows redirects "until a resource can be found".
     RedirectLost,
-    /// No answer that counts: a server error, 429, or no answer. All is disallowed.
+    /// No usable response: a server error, 429, or a network failure. Everything is disallowed.
     Unreachable,
-    /// Unreachable for so long (30 days unless configured) that RFC 9309 §2.3.1.4 treats it as
-    /// unavailable; `koster1996` goes on to disallow.
+    /// Unreachable for so long (30 days unless configured) that RFC 9309 §2.3.1.4 treats it as unavailable;
+    /// `koster1996` still disallows.
     LongUnreachable,
-    /// Unreachable, and the last copy is too old to stand for the origin. All is disallowed, but in
-    /// `google`, where the last copy goes on to decide.
+    /// Unreachable, and the last copy is too old to be used. Everything is disallowed, except in `google`, where the
+    /// last copy still decides.
     Lapsed(RobotsTxt),
-    /// Lapsed for so long that RFC 9309 §2.3.1.4 lets crawlers "continue to use a cached copy": it
-    /// decides, but `koster1996` goes on to disallow.
+    /// Lapsed for so long that RFC 9309 §2.3.1.4 lets crawlers "continue to use a cached copy": the copy decides, but
+    /// `koster1996` still disallows.
     LongLapsed(RobotsTxt),
 }
 
 impl AccessResult {
-    /// The rules that decide in `dialect`; `None` if all paths are judged alike. For `strictest`,
-    /// ask about each of the four.
+    /// Returns the rules that decide in `dialect`; `None` if all paths get the same verdict. For `strictest`, call this
+    /// for each of the four.
     #[must_use]
     pub fn rules(&self, dialect: Dialect) -> Option<&RobotsTxt> {
         match self {
@@ -45,7 +45,7 @@ impl AccessResult {
         }
     }
 
-    /// The result in kebab case.
+    /// Returns the result in kebab case.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -59,7 +59,7 @@ impl AccessResult {
         }
     }
 
-    /// What is said of every path where no rules decide.
+    /// Returns the decision about every path where no rules decide.
     pub(super) fn without_rules<'a>(&self, crawler: Crawler<'a>) -> Decision<'a> {
         let koster = crawler.dialect == Dialect::Koster1996;
         let (allow, reason) = match self {
@@ -69,7 +69,7 @@ impl AccessResult {
             ),
             Self::RedirectLost => (!koster, Reason::RedirectLost),
             Self::LongUnreachable => (!koster, Reason::Unreachable),
-            // Of those with rules, what is left is where they do not decide.
+            // A result with rules gets here only in a dialect in which they do not decide.
             Self::Successful(_) | Self::Unreachable | Self::Lapsed(_) | Self::LongLapsed(_) => {
                 (false, Reason::Unreachable)
             }

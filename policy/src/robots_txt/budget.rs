@@ -1,87 +1,87 @@
-//! Looking for a part of a pattern in a path, and how much of that one decision may do.
+//! Budgets for matching, and the search for a part of a pattern in a path.
 
 use fearless_simd::prelude::*;
 use fearless_simd::{Level, dispatch, u8x64};
 
-/// How many bytes are looked at at once. Nothing else takes so much of a decision about a long path, and plain loops take
-/// five times as long.
+/// The number of bytes searched at once. Nothing else takes as much of a decision about a long path, and plain loops
+/// take five times as long.
 const BLOCK: usize = 64;
 
-/// What judging a request may still spend. All that is matched for it shares it, in all dialects and spellings, so whatever
-/// files and a path are made of, a decision ends within milliseconds.
+/// The work that judging a request may still do. All matching for a request shares it, in all dialects and spellings,
+/// so that a decision ends within milliseconds whatever the files and the path contain.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
-    /// Each as long as it takes to look at a block of a path: one or two nanoseconds.
+    /// The steps left. One takes as long as searching one block of a path: one or two nanoseconds.
     steps: usize,
     rules_to_index: usize,
 }
 
 impl Budget {
-    /// Some 5 ms. No real question of 47,063, in each dialect, plainly and strictly, needs more, nor does one about the same paths
-    /// lengthened to 16 KiB.
+    /// About 5 ms. None of 47,063 real questions needs more, in any dialect, with or without equivalent spellings, nor
+    /// do questions about the same paths lengthened to 16 KiB.
     const STEPS: usize = 1 << 20;
 
-    /// Some 2 ms. The largest group of 3,000 real files has 3,129 rules.
+    /// About 2 ms. The largest group of 3,000 real files has 3,129 rules.
     const RULES_TO_INDEX: usize = 10 * 1024;
 
-    /// To begin a search, or to compare at one place, takes as long as so many steps.
+    /// The steps to begin a search, or to compare at one position.
     const COMPARED: usize = 4;
 
-    /// To write a byte of a rule in a dialect's form, and to tell its specificity, takes as long as so many steps.
+    /// The steps to encode a byte of a rule and to measure its specificity.
     const WRITTEN: usize = 6;
 
-    /// A rule of so many bytes takes as long to index as two short ones.
+    /// The bytes of a rule that take as long to index as a second short rule.
     const BYTES_SORTED: usize = 64;
 
-    /// To keep what a rule matches and look it up takes as long as so many steps, and as so many for each of its bytes.
+    /// The steps to store and look up what a rule matches, for the rule and for each of its bytes.
     const KEPT: usize = 200;
     const KEPT_BYTE: usize = 2;
 
-    /// To write so many bytes of a path takes as long as a step.
+    /// The bytes of a path that are encoded in one step.
     const WRITTEN_BLOCK: usize = 8;
 
-    /// To read a statement about use and to keep what it says takes as long as so many steps, and as so many for each of its bytes.
+    /// The steps to parse and store a statement about use, for the statement and for each of its bytes.
     #[cfg(feature = "preferences")]
     const READ: usize = 300;
     #[cfg(feature = "preferences")]
     const READ_BYTE: usize = 8;
 
-    /// Takes off some steps, such as one for each statement passed over. Says whether any are left.
+    /// Spends some steps, such as one for each statement skipped. Returns whether any are left.
     #[inline]
     pub(crate) fn spend(&mut self, steps: usize) -> bool {
         self.steps = self.steps.saturating_sub(steps);
         self.steps > 0
     }
 
-    /// Takes off what it takes to compare so many bytes at one place.
+    /// Spends the cost of comparing some bytes at one position.
     #[inline]
     pub(super) fn spend_on_comparing(&mut self, bytes: usize) -> bool {
         self.spend(Self::COMPARED + bytes / BLOCK)
     }
 
-    /// Takes off what it takes to write a rule of so many bytes in a dialect's form.
+    /// Spends the cost of encoding a rule in a dialect's form.
     pub(super) fn spend_on_writing(&mut self, bytes: usize) -> bool {
         self.spend(Self::COMPARED + Self::WRITTEN * bytes)
     }
 
-    /// Takes off what it takes to write a spelling of a path, or such a one in a form, of so many bytes.
+    /// Spends the cost of writing a spelling of a path, or of encoding one.
     pub(crate) fn spend_on_form(&mut self, bytes: usize) -> bool {
         self.spend(Self::COMPARED + bytes / Self::WRITTEN_BLOCK)
     }
 
-    /// Takes off what it takes to read a statement of so many bytes.
+    /// Spends the cost of parsing a statement about use.
     #[cfg(feature = "preferences")]
     pub(crate) fn spend_on_reading(&mut self, bytes: usize) -> bool {
         self.spend(Self::READ + Self::READ_BYTE * bytes)
     }
 
-    /// Takes off what it takes to remember what a rule matches.
+    /// Spends the cost of storing what a rule matches.
     pub(super) fn spend_on_keeping(&mut self, bytes: usize) -> bool {
         self.spend(Self::KEPT + Self::KEPT_BYTE * bytes)
     }
 
-    /// Takes off what it takes to index a rule of so many bytes; one that is not plain is taken apart first, which takes
-    /// twice as long. Says whether it was there.
+    /// Spends the cost of indexing a rule; one that is not plain is compiled first, which takes twice as long. Returns
+    /// whether the budget covered it.
     pub(super) fn spend_on_index(&mut self, bytes: usize, is_plain: bool) -> bool {
         let rules = (1 + bytes / Self::BYTES_SORTED) * if is_plain { 1 } else { 3 };
         let left = self.rules_to_index.checked_sub(rules);
@@ -89,7 +89,7 @@ impl Budget {
         left.is_some()
     }
 
-    /// Whether there is none left: what was found may not be what decides.
+    /// Returns whether nothing is left, so that the rule found may not be the one that decides.
     pub(crate) fn is_spent(&self) -> bool {
         self.steps == 0
     }
@@ -104,7 +104,7 @@ impl Default for Budget {
     }
 }
 
-/// Where a part first is in a text; nowhere once the budget is spent.
+/// Returns the first position of a part in a text; `None` once the budget is spent.
 #[inline]
 pub(super) fn find(text: &[u8], part: &[u8], budget: &mut Budget) -> Option<usize> {
     let Some(first) = part.first() else {
@@ -118,7 +118,7 @@ pub(super) fn find(text: &[u8], part: &[u8], budget: &mut Budget) -> Option<usiz
     memchr::memchr_iter(*first, &text[..starts]).find(|&at| is_at(at, text, part, budget))
 }
 
-/// Compares where both the first and the last byte of the part are, which are looked for a block at a time.
+/// Searches block by block for positions where both the first and the last byte of the part match, and compares there.
 #[inline(always)]
 fn find_in_blocks<S: Simd>(
     simd: S,
@@ -129,7 +129,7 @@ fn find_in_blocks<S: Simd>(
     let ends = &text[part.len() - 1..];
     let mut rest = ends.len();
     while rest > 0 && budget.spend(1) {
-        // The last block overlaps the one before it.
+        // The last block overlaps the one before it, so that no block is partial.
         let at = ends.len() - rest.max(BLOCK);
         let block = |text: &[u8], byte| u8x64::from_slice(simd, &text[at..][..BLOCK]).simd_eq(byte);
         let pairs = block(text, part[0]) & block(ends, part[part.len() - 1]);

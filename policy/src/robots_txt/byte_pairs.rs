@@ -1,6 +1,6 @@
-//! Which pairs of bytes a text holds: most patterns with stars are passed over because a path lacks some.
+//! Sets of byte pairs. Most patterns with stars are skipped because the path lacks one of their pairs.
 
-/// A small set of pairs of neighbouring bytes, with false positives.
+/// A small set of pairs of adjacent bytes, with false positives.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BytePairs(u64);
 
@@ -9,12 +9,12 @@ impl BytePairs {
 
     pub(super) fn of(text: &[u8]) -> Self {
         let pairs = text.windows(2);
-        // Different pairs of letters mostly differ in this number, too.
+        // Different pairs of letters mostly have different numbers.
         let numbers = pairs.map(|pair| (u32::from(pair[0]) * 5 + u32::from(pair[1])) & 63);
         Self(numbers.fold(0, |all, number| all | 1 << number))
     }
 
-    /// Those in any of some texts.
+    /// Returns the pairs in any of some texts.
     pub(super) fn of_all<'a>(texts: impl Iterator<Item = &'a [u8]>) -> Self {
         Self(texts.fold(0, |all, text| all | Self::of(text).0))
     }

@@ -1,4 +1,4 @@
-//! Deciding: what a dialect, or all of them, make of a path, of all its spellings, or of all paths.
+//! Decisions about a path as received, about all of its spellings, and about all paths of an origin.
 
 use std::{iter, mem, slice};
 
@@ -13,7 +13,7 @@ use crate::spelling::{self, TooManySpellings};
 use crate::{Dialect, Path, ProductToken, percent_encoding};
 
 impl RobotsTxt {
-    /// Whether a crawler may fetch a path, as RFC 9309 has it.
+    /// Returns whether a crawler may fetch a path by RFC 9309.
     ///
     /// # Examples
     ///
@@ -32,8 +32,8 @@ impl RobotsTxt {
         decision.verdict().is_allow()
     }
 
-    /// Judges a path as a dialect says; `tokens` are the crawler's names in order of preference: the first that has a group
-    /// counts. Where the file was fetched, or could not be, [`decide`] says what that means.
+    /// Judges a path in a dialect; `tokens` are the crawler's names in order of preference, of which the first that has
+    /// a group counts. [`decide`] takes into account whether the file could be fetched.
     ///
     /// # Examples
     ///
@@ -64,7 +64,7 @@ impl RobotsTxt {
     }
 }
 
-/// Judges a path as the dialect says, by what came of fetching robots.txt.
+/// Judges a path in a dialect, by the outcome of fetching robots.txt.
 ///
 /// `tokens` are the crawler's names in order of preference: the first that has a group counts.
 ///
@@ -91,11 +91,10 @@ pub fn decide<'a>(
     })
 }
 
-/// Judges all paths of an origin at once, for who will not see them: disallowed if any path could be disallowed by
-/// [`decide_strictly`], with the first rule by which one could. `/robots.txt` itself, which is always allowed, is left out.
+/// Judges all paths of an origin at once, for callers that cannot see the paths: disallowed if [`decide_all_spellings`]
+/// could disallow any path, with the first rule that could. `/robots.txt` itself, which is always allowed, is left out.
 ///
-/// Errs on the side of disallowing: rules of which it would take thought to show that they never decide count as if they
-/// did.
+/// Errs on the side of disallowing: a rule that never decides still counts where that is hard to prove.
 #[must_use]
 pub fn decide_every_path<'a>(
     access: &'a AccessResult,
@@ -122,11 +121,11 @@ fn every_path<'a>(
     })
 }
 
-/// Judges a path as a proxy must, which cannot know how the origin's server reads it: disallowed if any spelling is that
-/// some server takes for the same. These are the path as received; in normal percent-encoding; decoded; with `/` for `%2F`,
-/// `\` and `%5C`; without `;parameters`, empty segments, dot segments, and a slash that only these left at the end; and any of
-/// these together (`docs/spellings.md`). So a path is allowed only if all its spellings are. A byte is the same whether rule and
-/// path escape it or not. `/robots.txt` is always allowed: this is for requests that read.
+/// Judges a path as a proxy has to, which cannot know how the origin's server reads it: allowed only if every spelling
+/// that some server treats as the same path is allowed. The spellings are the path as received; in normal
+/// percent-encoding; decoded; with `/` for `%2F`, `\` and `%5C`; without `;parameters`, empty segments, dot segments,
+/// and a final slash that only these leave; and any combination of these (`docs/spellings.md`). A byte matches whether
+/// rule and path escape it or not. `/robots.txt` is always allowed: this is for requests that read.
 #[must_use]
 pub fn decide_strictly<'a>(
     access: &'a AccessResult,
@@ -142,7 +141,8 @@ pub fn decide_strictly<'a>(
     Asked::reading(path).decide_strictly(access, crawler)
 }
 
-/// As [`decide_strictly`], for requests that do more than read, such as `POST`: to them `/robots.txt` is a path like any other.
+/// Judges like [`decide_all_spellings`] for requests that do more than read, such as `POST`: for them `/robots.txt` is
+/// a path like any other.
 ///
 /// # Examples
 ///
@@ -171,8 +171,8 @@ pub fn decide_any_path_strictly<'a>(
     Asked::any(path).decide_strictly(access, crawler)
 }
 
-/// As [`decide_strictly`], or for requests that do not only read as [`decide_any_path_strictly`], within what is left of the work
-/// of a request for which more is matched than rules.
+/// Judges like [`decide_all_spellings`] or, unless the request `only_reads`, like [`decide_write_all_spellings`],
+/// within the budget that is left of a request.
 #[must_use]
 pub fn decide_within<'a>(
     access: &'a AccessResult,
@@ -200,7 +200,7 @@ pub fn decide_within<'a>(
     decision
 }
 
-/// As [`decide`], within what is left of the work of a request.
+/// Judges like [`decide`], within the budget that is left of a request.
 #[cfg(feature = "preferences")]
 pub(crate) fn decide_received_within<'a>(
     access: &'a AccessResult,
@@ -217,7 +217,7 @@ pub(crate) fn decide_received_within<'a>(
     })
 }
 
-/// As [`decide_every_path`], within what is left of the work of a request.
+/// Judges like [`decide_whole_site`], within the budget that is left of a request.
 #[must_use]
 pub fn decide_every_path_within<'a>(
     access: &'a AccessResult,
@@ -228,7 +228,7 @@ pub fn decide_every_path_within<'a>(
     within(work, |search| every_path(access, dialect, tokens, search))
 }
 
-/// A search that spends of a budget.
+/// Runs a search on the budget of a request.
 fn within<'a>(work: &mut Work, decide: impl FnOnce(&mut Search) -> Decision<'a>) -> Decision<'a> {
     let mut search = Search::within(mem::take(&mut work.budget));
     let decision = decide(&mut search);
@@ -236,14 +236,14 @@ fn within<'a>(work: &mut Work, decide: impl FnOnce(&mut Search) -> Decision<'a>)
     decision
 }
 
-/// What is known of an origin's rules: the file, or what came of fetching it.
+/// The source of an origin's rules: the file, or the outcome of fetching it.
 #[derive(Clone, Copy)]
 enum Known<'a> {
     File(&'a RobotsTxt),
     Access(&'a AccessResult),
 }
 
-/// A path, and whether it is asked for to read it.
+/// A path, and whether the request only reads.
 #[derive(Clone, Copy)]
 struct Asked<'p> {
     path: &'p str,
@@ -261,12 +261,13 @@ impl<'p> Asked<'p> {
         Self { path, reads }
     }
 
-    /// `/robots.txt`, to those who read: Google's parser knows no exception for its own file; the texts of the others do.
+    /// Returns whether this is a read of `/robots.txt`, which is always allowed, except that Google's parser has no
+    /// exception for its own file.
     fn is_always_allowed(self, dialect: Dialect) -> bool {
         self.path == "/robots.txt" && self.reads && dialect != Dialect::Google
     }
 
-    /// In one of the four dialects, as the path is spelt.
+    /// Judges the path as spelt in one of the four dialects.
     #[inline(always)]
     fn decide<'a>(
         self,
@@ -290,7 +291,7 @@ impl<'p> Asked<'p> {
         crawler.by_answer(answer, robots)
     }
 
-    /// In a dialect, or in all of them, in every spelling.
+    /// Judges every spelling in a dialect, or in all four.
     #[inline]
     fn decide_strictly<'a>(self, access: &'a AccessResult, crawler: Crawler<'a>) -> Decision<'a> {
         self.decide_strictly_in(access, crawler, &mut Search::default(), spelling::others)
@@ -330,7 +331,8 @@ impl<'p> Asked<'p> {
         received
     }
 
-    /// What disallows another spelling of a path that is allowed as it is, or that path where rules spell it otherwise.
+    /// Returns the decision that disallows another spelling of an allowed path, or the same path where rules spell it
+    /// differently.
     #[cold]
     fn find_disallow<'a>(
         self,
@@ -349,7 +351,7 @@ impl<'p> Asked<'p> {
             for path in paths {
                 search.budget.spend_on_form(path.len());
                 let form = PathForm::new(path, semantics);
-                // What reads as a spelling that was judged is allowed as that was.
+                // A form that equals one judged before gets the same verdict.
                 if judged.iter().any(|judged| judged.is_like(&form)) {
                     continue;
                 }
@@ -369,7 +371,7 @@ impl<'p> Asked<'p> {
     }
 }
 
-/// The decision in a dialect; of `strictest`, the first of the four that disallows.
+/// Returns the decision in a dialect; for `strictest`, the first of the four that disallows.
 #[inline]
 fn in_each<'a>(
     dialect: Dialect,
@@ -382,7 +384,7 @@ fn in_each<'a>(
     decide(Crawler { dialect, tokens })
 }
 
-/// Apart from the decision in one dialect, which is compiled for speed.
+/// Kept out of the function for one dialect, which is optimised for speed.
 #[cold]
 fn in_all<'a>(
     tokens: &'a [ProductToken],

@@ -1,4 +1,4 @@
-//! A decision: allow or disallow, and what that rests on.
+//! Decisions about access, with their reasons.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use crate::{Dialect, ProductToken};
 /// Whether a path may be fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// It may.
+    /// The path may be fetched.
     Allow,
-    /// It may not.
+    /// The path may not be fetched.
     Disallow,
 }
 
 impl Verdict {
-    /// `allow` or `disallow`.
+    /// Returns `allow` or `disallow`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -42,7 +42,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What a verdict rests on.
+/// The reason for a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
@@ -56,16 +56,16 @@ pub enum Reason {
     RobotsTxtItself,
     /// There is no robots.txt.
     Unavailable,
-    /// Its redirects led nowhere.
+    /// Its redirects went on for too long.
     RedirectLost,
     /// It could not be reached.
     Unreachable,
-    /// The file and the path are made so that to find the rule that decides takes too long.
+    /// The file and the path are such that finding the rule that decides takes too long.
     TooCostly,
 }
 
 impl Reason {
-    /// The reason in kebab case.
+    /// Returns the reason in kebab case.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -87,13 +87,13 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A verdict and what it rests on. Cheap; borrows the file to name the rule when asked.
+/// A verdict and its reason. Cheap to make; borrows the file, to quote the rule on request.
 #[derive(Clone, Copy)]
 pub struct Decision<'a> {
     verdict: Verdict,
     reason: Reason,
     dialect: Dialect,
-    /// Where the deciding rule is.
+    /// The deciding rule.
     rule: Option<MatchedRule>,
     robots: Option<&'a RobotsTxt>,
     tokens: &'a [ProductToken],
@@ -106,46 +106,46 @@ impl Decision<'_> {
         self.verdict
     }
 
-    /// What the verdict rests on.
+    /// Returns the reason for the verdict.
     #[must_use]
     pub fn reason(&self) -> Reason {
         self.reason
     }
 
-    /// The dialect that gave the verdict; never `strictest`, but the one of the four it is from.
+    /// Returns the dialect that gave the verdict: never `strictest`, but the one of the four that it comes from.
     #[must_use]
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    /// The number of the deciding rule's line, from 1.
+    /// Returns the line number of the deciding rule, from 1.
     #[must_use]
     pub fn line(&self) -> Option<u32> {
         Some(self.robots?.line(self.rule?))
     }
 
-    /// The deciding rule, such as `Disallow: /private`; the beginning of one longer than [`excerpt`](crate::excerpt) shows.
+    /// Returns the deciding rule, such as `Disallow: /private`; a long one is cut as by [`excerpt`](crate::excerpt).
     #[must_use]
     pub fn rule(&self) -> Option<String> {
         Some(self.robots?.rule_text(self.rule?))
     }
 
-    /// The values of the user-agent lines of the group used, merged groups included.
+    /// Returns the values of the user-agent lines of the group used, including merged groups.
     #[must_use]
     pub fn group(&self) -> Vec<String> {
         let names = |robots: &RobotsTxt| robots.group_names(self.dialect, self.tokens);
         self.robots.map(names).unwrap_or_default()
     }
 
-    /// The numbers of the user-agent lines and rules of the group used, merged groups included, in
-    /// the file's order. A group's lines count from the one that named the crawler.
+    /// Returns the line numbers of the user-agent lines and rules of the group used, including merged groups, in the
+    /// file's order. A group's lines count from the one that named the crawler.
     #[must_use]
     pub fn group_lines(&self) -> Vec<u32> {
         let lines = |robots: &RobotsTxt| robots.group_lines(self.dialect, self.tokens);
         self.robots.map(lines).unwrap_or_default()
     }
 
-    /// All of the above as owned values, to keep or to send.
+    /// Returns all of the above as owned values, to store or to send.
     #[must_use]
     pub fn explain(&self) -> Explanation {
         Explanation {
@@ -170,7 +170,7 @@ impl fmt::Debug for Decision<'_> {
 pub struct Explanation {
     /// Whether the path may be fetched.
     pub verdict: Verdict,
-    /// What the verdict rests on.
+    /// The reason for the verdict.
     pub reason: Reason,
     /// The dialect that gave the verdict.
     pub dialect: Dialect,
@@ -182,7 +182,7 @@ pub struct Explanation {
     pub group: Vec<String>,
 }
 
-/// Who asks: by which names, and in which dialect rules are read for it.
+/// A crawler's names, and the dialect in which rules are read for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Crawler<'a> {
     pub(super) dialect: Dialect,
@@ -190,7 +190,7 @@ pub(super) struct Crawler<'a> {
 }
 
 impl<'a> Crawler<'a> {
-    /// A decision that rests on no rule.
+    /// Returns a decision that no rule made.
     #[inline(always)]
     pub(super) fn decision(self, verdict: Verdict, reason: Reason) -> Decision<'a> {
         Decision {
@@ -203,7 +203,8 @@ impl<'a> Crawler<'a> {
         }
     }
 
-    /// Disallow, because what decides takes too long to find. Of `strictest` it is the first of the four that says so.
+    /// Returns a disallow because finding the deciding rule takes too long. For `strictest` the first of the four
+    /// dialects is named.
     #[cold]
     pub(super) fn too_costly(self) -> Decision<'a> {
         let dialect = match self.dialect {
@@ -214,7 +215,7 @@ impl<'a> Crawler<'a> {
         crawler.decision(Verdict::Disallow, Reason::TooCostly)
     }
 
-    /// The decision that follows from what a file says.
+    /// Returns the decision that follows from the outcome of matching a file.
     #[inline(always)]
     pub(super) fn by_answer(self, answer: Answer, robots: &'a RobotsTxt) -> Decision<'a> {
         let (verdict, reason, rule) = match answer {
@@ -222,7 +223,7 @@ impl<'a> Crawler<'a> {
             Answer::TooCostly => return self.decision(Verdict::Disallow, Reason::TooCostly),
             Answer::NoRule => (Verdict::Allow, Reason::NoMatchingRule, None),
             Answer::Rule(rule) => {
-                // To Google's parser an empty value matches, but decides nothing.
+                // In Google's parser an empty value matches, but does not decide.
                 let decides = !rule.is_empty() || self.dialect != Dialect::Google;
                 let verdict = Verdict::from_allow(rule.is_allow() || !decides);
                 (verdict, Reason::Rule, Some(rule))

@@ -1,4 +1,4 @@
-//! What the values of directives mean: delays, rates, times, hosts, parameters.
+//! Values of directives: delays, rates, times, hosts, parameters.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct CleanParam {
     /// The names of the parameters.
     pub params: Vec<String>,
-    /// The pattern of the paths meant; `/` if none is given.
+    /// The pattern of the paths concerned; `/` if none is given.
     pub path: String,
 }
 
@@ -24,11 +24,11 @@ impl CleanParam {
 /// `Request-rate: 1/10s 0600-0845`: so many requests in so much time, at some hours or all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestRate {
-    /// How many requests.
+    /// The number of requests.
     pub requests: u32,
-    /// In how much time.
+    /// The time in which they may be made.
     pub within: Duration,
-    /// The hours at which this holds; always if none are given or readable.
+    /// The hours at which this applies; always if none are given or readable.
     pub at: Option<TimeSpan>,
 }
 
@@ -57,7 +57,7 @@ impl RequestRate {
     }
 }
 
-/// From one time of day to another, UTC; over midnight if it ends before it starts.
+/// A range of times of day, UTC; it spans midnight if it ends before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeSpan {
     /// The first minute.
@@ -86,7 +86,7 @@ pub struct TimeOfDay {
 }
 
 impl TimeOfDay {
-    /// Reads `0715`, `07:15` or `07.15`.
+    /// Parses `0715`, `07:15` or `07.15`.
     fn read(text: &str) -> Option<Self> {
         let digits: String = text.chars().filter(|c| !matches!(c, ':' | '.')).collect();
         if digits.len() != 4 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -97,24 +97,24 @@ impl TimeOfDay {
     }
 }
 
-/// The longest time that is told apart from longer ones: 136 years.
+/// The longest time that is represented: 136 years.
 const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// A number of seconds, whole or decimal, with an exponent or infinite; from 136 years on it counts as so many. A negative
-/// number states none.
+/// Parses a number of seconds, whole or decimal, with an exponent or infinite, capped at 136 years. `None` for a
+/// negative number.
 pub(crate) fn seconds(value: &str) -> Option<Duration> {
     let seconds: f64 = value.parse().ok()?;
     let is_time = !value.starts_with('-') && !seconds.is_nan();
     is_time.then(|| Duration::from_secs_f64(seconds.min(LONGEST.as_secs_f64())))
 }
 
-/// Digits as a number; one that is too large as the largest.
+/// Parses digits as a number, capped at the largest.
 fn saturating(digits: &str) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
-/// Whether a value could be a host name with an optional port, as Yandex asks.
+/// Returns whether a value could be a host name with an optional port, as Yandex requires.
 pub(crate) fn is_host(value: &str) -> bool {
     let host = value
         .strip_prefix("https://")

@@ -1,4 +1,4 @@
-//! Directives: what a file says besides rules and user-agent lines.
+//! Directives: the statements of a file other than rules and user-agent lines.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use crate::{Dialect, Origin, ProductToken};
 pub struct Directive {
     /// The line's number, from 1.
     pub line: u32,
-    /// The field as written.
+    /// The field name as written.
     pub name: String,
     /// The value without white space around it and without a comment.
     pub value: String,
@@ -38,8 +38,8 @@ impl Directive {
 }
 
 impl RobotsTxt {
-    /// The sitemaps named anywhere in the file, in its order, as written, each once. A value that
-    /// is not UTF-8 names none.
+    /// Returns the sitemaps named anywhere in the file, in its order, as written, each once. A value that is not UTF-8
+    /// names none.
     pub fn sitemaps(&self) -> impl Iterator<Item = String> + '_ {
         let mut seen = HashSet::new();
         self.directives_named(&["sitemap", "site-map", "site map"])
@@ -47,8 +47,8 @@ impl RobotsTxt {
             .filter(move |value| !value.contains('\u{FFFD}') && seen.insert(value.clone()))
     }
 
-    /// The sitemaps as absolute URIs: a value without a scheme is taken as a path on this origin,
-    /// as crawlers do although the sitemap protocol asks for the whole URI.
+    /// Returns the sitemaps as absolute URIs: a value without a scheme is taken as a path on this origin, as crawlers
+    /// do although the sitemap protocol requires the whole URI.
     pub fn absolute_sitemaps(&self, origin: &Origin) -> impl Iterator<Item = String> + '_ {
         let origin = origin.to_string();
         self.sitemaps().map(move |value| {
@@ -65,7 +65,7 @@ impl RobotsTxt {
         })
     }
 
-    /// The preferred host (`Host`, Yandex): the first value that could be a host name.
+    /// Returns the preferred host (`Host`, Yandex): the first value that could be a host name.
     #[must_use]
     pub fn host(&self) -> Option<String> {
         self.directives_named(&["host"])
@@ -73,21 +73,21 @@ impl RobotsTxt {
             .find(|value| is_host(value))
     }
 
-    /// The parameters that do not change a page (`Clean-param`, Yandex).
+    /// Returns the parameters that do not change a page (`Clean-param`, Yandex).
     pub fn clean_params(&self) -> impl Iterator<Item = CleanParam> + '_ {
         self.directives_named(&["clean-param"])
             .filter_map(|directive| CleanParam::read(&directive.value))
     }
 
-    /// How long a crawler should wait between requests: the first `Crawl-delay` of its group that
-    /// is a number of seconds, fractions allowed.
+    /// Returns the time that a crawler should wait between requests: the first `Crawl-delay` of its group that is a
+    /// number of seconds, possibly fractional.
     #[must_use]
     pub fn crawl_delay(&self, dialect: Dialect, tokens: &[ProductToken]) -> Option<Duration> {
         self.timings(Topic::CrawlDelay, dialect, tokens)
             .find_map(|value| seconds(&value))
     }
 
-    /// How many requests in how much time a crawler may make, and when (`Request-rate`).
+    /// Returns the rates at which a crawler may make requests, with their hours (`Request-rate`).
     #[must_use]
     pub fn request_rates(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<RequestRate> {
         self.timings(Topic::RequestRate, dialect, tokens)
@@ -95,7 +95,7 @@ impl RobotsTxt {
             .collect()
     }
 
-    /// The times of day, UTC, at which a crawler may come (`Visit-time`).
+    /// Returns the times of day, UTC, at which a crawler may visit (`Visit-time`).
     #[must_use]
     pub fn visit_times(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<TimeSpan> {
         self.timings(Topic::VisitTime, dialect, tokens)
@@ -103,16 +103,16 @@ impl RobotsTxt {
             .collect()
     }
 
-    /// Every statement that is neither a rule nor a user-agent line, in the file's order, if its
-    /// name could be one: at most 40 letters, digits, `-`, `_` and spaces.
+    /// Returns every statement that is neither a rule nor a user-agent line, in the file's order, if its name could be
+    /// one: at most 40 letters, digits, `-`, `_` and spaces.
     pub fn directives(&self) -> impl Iterator<Item = Directive> + '_ {
         let all = self.stored().statements.iter().enumerate();
         let directives = all.filter(|(_, it)| it.is_directive());
         directives.map(|(at, _)| self.directive(at))
     }
 
-    /// The directives of the groups chosen for a crawler. One between user-agent lines counts for
-    /// the crawlers named before it. `strictest` chooses as `rfc9309` does.
+    /// Returns the directives of the groups chosen for a crawler. One between user-agent lines applies to the crawlers
+    /// named before it. `strictest` chooses like `rfc9309`.
     pub fn group_directives<'a>(
         &'a self,
         dialect: Dialect,
@@ -122,8 +122,8 @@ impl RobotsTxt {
             .map(|at| self.directive(at))
     }
 
-    /// The values of a timing in the groups chosen for a crawler. Asked for with every request that goes on, so a file
-    /// that states none is not searched.
+    /// Returns the values of a timing directive in the groups chosen for a crawler. This is called for every forwarded
+    /// request, so a file without such a directive is not searched.
     fn timings<'a>(
         &'a self,
         topic: Topic,
@@ -139,7 +139,7 @@ impl RobotsTxt {
             .map(|(_, value)| String::from_utf8_lossy(value))
     }
 
-    /// Where the directives of the groups chosen for a crawler are.
+    /// Returns the indices of the directives of the groups chosen for a crawler.
     fn group_others<'a>(
         &'a self,
         dialect: Dialect,

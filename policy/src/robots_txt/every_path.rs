@@ -1,4 +1,4 @@
-//! Whether some path is disallowed: the question of whoever will not see the paths.
+//! Decisions about a whole site, for callers that cannot see the paths.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use super::statements::stored::Stored;
 use crate::ProductToken;
 
 impl Stored {
-    /// The first rule by which some path could be disallowed.
+    /// Returns the first rule that could disallow some path.
     ///
-    /// A rule counts unless it is plain that it never decides: no path matches it, or an allow rule for the very same
-    /// paths wins against it. Where that would take more thought, it counts: who sees no paths must be sure.
+    /// A rule counts unless it clearly never decides: no path matches it, or an allow rule for exactly the same paths
+    /// wins against it. Where that is hard to prove, it counts: a caller that sees no paths has to be sure.
     pub(super) fn find_disallow(
         &self,
         semantics: &Semantics,
@@ -33,7 +33,7 @@ impl Stored {
             let most = allowed.entry(language).or_insert(*rule);
             *most = (*most).max(*rule);
         }
-        // Where order decides, an allow rule for all paths hides all that is behind it.
+        // Where order decides, an allow rule for all paths hides everything after it.
         let everything = rules.iter().filter(|(language, rule)| {
             semantics.takes_first && rule.is_allow() && language.is_every_path()
         });
@@ -45,7 +45,8 @@ impl Stored {
         disallow.map_or(Answer::NoRule, |(_, rule)| Answer::Rule(*rule))
     }
 
-    /// The rules of the groups chosen that some path matches, in the order of the file, with what they match.
+    /// Returns the rules of the chosen groups that some path matches, in the file's order, with the set of paths each
+    /// matches.
     fn rules_that_match(
         &self,
         semantics: &Semantics,
@@ -56,7 +57,7 @@ impl Stored {
         let mut rules = Vec::new();
         for (at, rule) in self.chosen_statements(semantics, choice) {
             let value = self.text(at);
-            // An empty value is no rule, or to Google's parser one that decides nothing.
+            // An empty value is no rule or, in Google's parser, one that decides nothing.
             if !semantics.sees_rule(rule) || value.is_empty() {
                 continue;
             }
@@ -74,7 +75,8 @@ impl Stored {
     }
 }
 
-/// The set of paths that a pattern matches: the same for `/a` and `/a*`. Two that differ may still hold the same paths.
+/// The set of paths that a pattern matches: the same for `/a` and `/a*`. Different values may still stand for the same
+/// set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Language {
     literals: Vec<u8>,
@@ -83,7 +85,7 @@ struct Language {
 }
 
 impl Language {
-    /// What the pattern matches, whatever its length.
+    /// Returns the paths that a pattern matches, without regard to its length.
     fn of(pattern: Pattern<'_>) -> Self {
         let mut stars = pattern.stars.to_vec();
         // A star at an open end matches nothing more.
@@ -97,13 +99,13 @@ impl Language {
         }
     }
 
-    /// Whether every path is in it.
+    /// Returns whether every path is in the set.
     fn is_every_path(&self) -> bool {
         !self.anchored && self.stars.is_empty() && matches!(&*self.literals, b"" | b"/")
     }
 }
 
-/// Whether a pattern matches any path. Every path begins with `/`.
+/// Returns whether a pattern matches any path. Every path begins with `/`.
 fn has_a_path(pattern: Pattern<'_>) -> bool {
     match pattern.prefix() {
         [first, ..] => *first == b'/',

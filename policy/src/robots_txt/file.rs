@@ -1,4 +1,4 @@
-//! The file: parsed once; a crawler's group in it; the rule that decides.
+//! The parsed file, which finds a crawler's group and the rule that decides.
 
 use std::sync::Arc;
 
@@ -15,30 +15,30 @@ use super::statements::{Kind, Statement};
 use super::topic::Topic;
 use crate::{Dialect, ProductToken, excerpt};
 
-/// What is read of a file at most: 500 KiB, the least that RFC 9309 §2.5 asks for and the most
-/// that Google reads.
+/// The number of bytes read of a file: 500 KiB, the minimum that RFC 9309 §2.5 requires and the maximum that Google
+/// reads.
 pub(crate) const DEFAULT_LIMIT_BYTES: usize = 500 * 1024;
 
-/// No file is read further than this, whatever limit is given: offsets have four bytes, and a
-/// statement takes at most a few bytes more than its line.
+/// The number of bytes read of a file whatever limit is given: offsets have four bytes, and a statement takes at most a
+/// few bytes more than its line.
 const MAX_LIMIT_BYTES: usize = 256 * 1024 * 1024;
 
-/// A parsed robots.txt. Any [`Dialect`] can be asked of it; it never changes.
+/// A parsed robots.txt, immutable, for use in any [`Dialect`].
 ///
-/// Stored are the statements, not the bytes: comments, prose and markup are gone. A clone is another
-/// handle to the same file, and costs next to nothing.
+/// It stores the statements, not the bytes: comments, prose and markup are gone. A clone is another handle to the same
+/// file and costs next to nothing.
 #[derive(Clone, Debug)]
 pub struct RobotsTxt(Arc<Stored>);
 
 impl RobotsTxt {
-    /// Reads a file's first 500 KiB (RFC 9309 §2.5). Whatever the bytes are, this succeeds:
-    /// what cannot be understood is passed over.
+    /// Parses a file's first 500 KiB (RFC 9309 §2.5). This succeeds for any bytes: text that cannot be understood is
+    /// skipped.
     #[must_use]
     pub fn parse(body: &[u8]) -> Self {
         Self::parse_with_limit(body, DEFAULT_LIMIT_BYTES)
     }
 
-    /// Reads a file's first `limit_bytes`, at most 256 MiB. A line cut by the limit counts as in
+    /// Parses a file's first `limit_bytes`, at most 256 MiB. A line cut by the limit counts as in
     /// [`parse_beginning`](Self::parse_beginning).
     #[must_use]
     pub fn parse_with_limit(body: &[u8], limit_bytes: usize) -> Self {
@@ -49,10 +49,10 @@ impl RobotsTxt {
         }
     }
 
-    /// Reads the beginning of a file whose rest was not received. The last line, if no line end
-    /// follows it, is taken for a part of one: it counts only if it disallows, since a part of a
-    /// rule matches more than the rule. So that it does, what it ends in is left out if it is the
-    /// beginning of an escape, or a `$`, which means the end only where no more follows.
+    /// Parses the beginning of a file whose rest was not received. A last line without a line end is taken for part of
+    /// a line: it counts only if it disallows, since part of a rule matches more than the whole rule. For that reason
+    /// the beginning of an escape at its end is dropped, and so is a `$`, which is an anchor only where nothing
+    /// follows.
     #[must_use]
     pub fn parse_beginning(beginning: &[u8]) -> Self {
         let last = memrchr2(b'\n', b'\r', beginning).map_or(0, |end| end + 1);
@@ -71,20 +71,20 @@ impl RobotsTxt {
         Self(Arc::new(parse::parse(body)))
     }
 
-    /// Whether two handles are to one file, not only to equal ones.
+    /// Returns whether two handles refer to one file, not just to equal ones.
     #[cfg(test)]
     pub(crate) fn is_same_handle(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The bytes this file occupies on the heap, all that goes with it and indexes built by decisions
-    /// so far included.
+    /// Returns the bytes that this file occupies on the heap, including all of its parts and the indexes built by
+    /// decisions so far.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.0.heap_bytes()
     }
 
-    /// The numbers of the user-agent lines and rules of the groups chosen for a crawler.
+    /// Returns the line numbers of the user-agent lines and rules of the groups chosen for a crawler.
     pub(crate) fn group_lines(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<u32> {
         let semantics = Semantics::new(dialect);
         self.group_statements(semantics, tokens)
@@ -93,7 +93,7 @@ impl RobotsTxt {
             .collect()
     }
 
-    /// The statements of the groups chosen for a crawler, with their places in the file.
+    /// Returns the statements of the groups chosen for a crawler, with their indices in the file.
     pub(super) fn group_statements(
         &self,
         semantics: &Semantics,
@@ -107,17 +107,17 @@ impl RobotsTxt {
         &self.0
     }
 
-    /// Whether any directive is about this.
+    /// Returns whether any directive is about a topic.
     pub(super) fn speaks_of(&self, topic: Topic) -> bool {
         self.0.topics.has(topic)
     }
 
-    /// Whether a rule differs between the forms in which a path is judged strictly.
+    /// Returns whether a rule differs between the forms in which all spellings are judged.
     pub(super) fn has_respelt_rules(&self) -> bool {
         self.0.has_respelt_rules
     }
 
-    /// The rule that decides about a path.
+    /// Returns the rule that decides about a path.
     #[inline]
     pub(super) fn find(
         &self,
@@ -136,7 +136,7 @@ impl RobotsTxt {
         answer
     }
 
-    /// The first rule by which some path could be disallowed.
+    /// Returns the first rule that could disallow some path.
     pub(super) fn find_disallow(
         &self,
         dialect: Dialect,
@@ -147,14 +147,14 @@ impl RobotsTxt {
         self.0.find_disallow(semantics, tokens, &mut search.budget)
     }
 
-    /// The values of all user-agent lines of the groups chosen for a crawler, long ones cut.
+    /// Returns excerpts of the values of all user-agent lines of the groups chosen for a crawler.
     pub(crate) fn group_names(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<String> {
         let semantics = Semantics::new(dialect);
         let choice = self.0.choice(semantics, tokens).into_iter();
         let chosen = choice.flat_map(|choice| self.0.chosen_agents(semantics, choice));
         let mut chosen = chosen.map(|agent| agent.at as usize).peekable();
         let mut names = Vec::new();
-        // Where the group being read begins among the names, and whether it is chosen.
+        // The index in `names` at which the current group begins, and whether that group is chosen.
         let (mut start, mut is_chosen) = (0, false);
         for (at, statement) in self.0.statements.iter().enumerate() {
             if semantics.ends_at(statement) {
@@ -171,17 +171,17 @@ impl RobotsTxt {
         names
     }
 
-    /// The number of a rule's line.
+    /// Returns the line number of a rule.
     pub(crate) fn line(&self, rule: MatchedRule) -> u32 {
         self.0.statements[rule.statement()].line
     }
 
-    /// A rule, as `Disallow: /private`, or the beginning of a long one.
+    /// Returns an excerpt of a rule, such as `Disallow: /private`.
     pub(crate) fn rule_text(&self, rule: MatchedRule) -> String {
         let at = rule.statement();
         let name = if rule.is_allow() { "Allow" } else { "Disallow" };
         let text = String::from_utf8_lossy(self.0.text(at));
-        // What is said of a rule goes into answers, logs and spans.
+        // The text goes into answers, logs and spans, so it has to stay short.
         let text = match &*text {
             "" => [name, ":"].concat(),
             value => [name, ": ", value].concat(),
@@ -190,7 +190,7 @@ impl RobotsTxt {
     }
 }
 
-/// What is left of a rule that was cut without an end by which it would match less than the whole.
+/// Returns a cut rule without an ending that would make it match less than the whole rule.
 fn without_cut_end(rule: &[u8]) -> &[u8] {
     match rule {
         [whole @ .., b'%', _] | [whole @ .., b'%' | b'$'] => whole,

@@ -1,9 +1,10 @@
-//! The first eight bytes of a text as one number: most rules differ from a path there, and are passed over by it.
+//! Heads: the first eight bytes of a text as one number. Most rules differ from a path there and are skipped by one
+//! comparison.
 
-/// So many bytes are in a head.
+/// The number of bytes in a head.
 pub(super) const HEAD_BYTES: usize = size_of::<u64>();
 
-/// The first eight bytes of a text as a number, filled up with zeros.
+/// Returns the first eight bytes of a text as a number, padded with zeros.
 #[inline]
 pub(super) fn head(text: &[u8]) -> u64 {
     let bytes = text.first_chunk().copied().unwrap_or_else(|| {
@@ -14,7 +15,7 @@ pub(super) fn head(text: &[u8]) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Whether two heads agree but for some bits at the end.
+/// Returns whether two heads are equal apart from some bits at the end.
 #[inline]
 pub(super) fn agree(one: u64, other: u64, unsure: u8) -> bool {
     (one ^ other).unbounded_shl(u32::from(unsure)) == 0

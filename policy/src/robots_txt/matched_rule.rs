@@ -1,19 +1,20 @@
-//! A rule that matches a path, and what a file answers.
+//! The outcome of matching a path against a file.
 
 use std::num::NonZeroU64;
 
-/// What a file says about a path; of two that are said of one path, the greater counts.
+/// The outcome of matching a path against a file. Of two outcomes for one path, the greater counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Answer {
     NoGroup,
     NoRule,
     Rule(MatchedRule),
-    /// More than any rule: the budget was spent before all that could decide was looked at.
+    /// The budget was spent before all candidates were checked. Greater than any rule, so that it prevails.
     TooCostly,
 }
 
-/// A rule that matches, as a number that is the greater the sooner the rule decides: the bytes of its pattern, or where
-/// order decides how early it stands; then whether it allows, then how early it stands.
+/// A matching rule, as a number that is greater the sooner the rule decides. It consists of the length of its pattern
+/// or, where order decides, of its position counted backwards; then whether it allows; then its position counted
+/// backwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct MatchedRule(NonZeroU64);
 
@@ -23,7 +24,7 @@ impl MatchedRule {
     const LENGTH: u32 = 33;
     const MAX_LENGTH: usize = (1 << 31) - 1;
 
-    /// Takes the length of the pattern in bytes and which statement of the file it is.
+    /// Creates a match from the length of the pattern in bytes and the index of the statement.
     pub(crate) fn new(length: usize, allow: bool, statement: usize) -> Self {
         let allow = if allow { Self::ALLOW } else { 0 };
         let early = Self::EARLY - statement as u64;
@@ -31,12 +32,12 @@ impl MatchedRule {
         Self(NonZeroU64::new(number).expect("a file has far less than 2^32 statements"))
     }
 
-    /// The same where the first rule that matches decides.
+    /// Creates a match for a dialect in which the first matching rule decides.
     pub(crate) fn in_order(allow: bool, statement: usize) -> Self {
         Self::new(Self::MAX_LENGTH - statement, allow, statement)
     }
 
-    /// Whether the pattern is empty.
+    /// Returns whether the pattern is empty.
     pub(crate) fn is_empty(self) -> bool {
         self.0.get() >> Self::LENGTH == 0
     }
@@ -45,7 +46,7 @@ impl MatchedRule {
         self.0.get() & Self::ALLOW != 0
     }
 
-    /// Which statement of the file it is.
+    /// Returns the index of the statement.
     pub(crate) fn statement(self) -> usize {
         (Self::EARLY - (self.0.get() & Self::EARLY)) as usize
     }

@@ -1,9 +1,9 @@
-//! robots.txt: parsed once; a crawler's group in it; the rule that decides.
+//! robots.txt: parsed once, then searched for a crawler's group and the rule that decides.
 //!
-//! - [`parse`]: bytes to statements; [`statements`]: how they are kept.
+//! - [`parse`]: from bytes to statements; [`statements`]: how they are stored.
 //! - [`groups`]: whose rules count; [`rules`]: which of them decides; [`pattern`]: what one matches.
-//! - [`index`]: the same for large groups; [`budget`]: what one decision may spend.
-//! - [`decide`]: all of it, in one dialect, in all, for one path, for every spelling of it, for all paths.
+//! - [`index`]: the same for large groups; [`budget`]: how much work one decision may do.
+//! - [`decide`]: all of it, in one dialect or in all, for one path, every spelling of it, or all paths.
 
 mod access_result;
 mod budget;

@@ -1,4 +1,4 @@
-//! A path in the form in which a dialect compares it.
+//! Paths in the form in which a dialect compares them.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -11,13 +11,13 @@ use super::head::head;
 use crate::Dialect;
 use crate::percent_encoding::{self, Form, plain};
 
-/// Paths of so many bytes hold nearly all pairs there are.
+/// Paths of this length contain nearly all byte pairs.
 const LONG: usize = 512;
 
 #[derive(Debug)]
 pub(crate) struct PathForm<'a> {
     bytes: Cow<'a, [u8]>,
-    /// The first eight bytes, zeros where there are fewer.
+    /// The first eight bytes, padded with zeros.
     head: u64,
     /// The path as received.
     received: &'a [u8],
@@ -49,8 +49,8 @@ impl<'a> PathForm<'a> {
         }
     }
 
-    /// The same with its cut escapes as they were received: a rule that ends in one means them, and the escapes that begin
-    /// so.
+    /// Returns the path with its cut escapes as they were received: a rule that ends in a cut escape matches them, and
+    /// the escapes that begin so.
     #[cold]
     pub(super) fn with_cut_escapes(&self, form: &Form) -> Self {
         let mut bytes = Vec::new();
@@ -64,13 +64,13 @@ impl<'a> PathForm<'a> {
         }
     }
 
-    /// Whether a `%` in it escapes nothing.
+    /// Returns whether it contains a `%` that does not begin an escape.
     pub(super) fn has_lone_percent(&self) -> bool {
         self.has_lone_percent
     }
 
-    /// Whether two paths in one dialect's form are the same. One with a `%` that escapes nothing is like itself alone: rules that end
-    /// in a cut escape tell it from its other spellings.
+    /// Returns whether two paths in one form are the same. A path with a `%` that does not begin an escape equals only
+    /// itself: rules that end in a cut escape distinguish it from its other spellings.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let is_cut = self.has_lone_percent || other.has_lone_percent;
         self.bytes == other.bytes && (!is_cut || self.received == other.received)
@@ -84,7 +84,7 @@ impl<'a> PathForm<'a> {
         self.head
     }
 
-    /// Which bytes and pairs it holds, found out when first asked.
+    /// Returns the byte pairs in the path, computed on first use.
     pub(super) fn held(&self) -> BytePairs {
         *self.held.get_or_init(|| match self.bytes.len() {
             ..LONG => BytePairs::of(&self.bytes),

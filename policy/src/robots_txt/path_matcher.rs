@@ -1,5 +1,5 @@
-//! Matching patterns that are no rules with the path of a request: in every spelling and form in which rules are, within the
-//! budget that all of them share.
+//! Matches patterns other than rules with the path of a request: in every spelling and form that rules are matched in,
+//! within the budget that they share.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,12 +11,12 @@ use super::work::Work;
 use crate::Dialect;
 use crate::percent_encoding::{has_lone_percent, plain};
 
-/// The path of a request, or every path at once, as for who will not see which are asked for.
+/// The path of a request, or every path at once for a caller that cannot see the paths.
 #[derive(Clone, Debug)]
 pub(crate) struct PathMatcher {
-    /// `None` stands for every path.
+    /// The path; `None` stands for every path.
     asked: Option<Asked>,
-    /// The forms of the path, made when first needed: hardly any site says anything. Clones share them.
+    /// The encoded path, made on first use, since hardly any site states a preference. Clones share it.
     forms: Arc<OnceLock<Result<Vec<Forms>, TooCostly>>>,
     pub(crate) work: Work,
 }
@@ -29,29 +29,29 @@ struct Asked {
     strict: bool,
 }
 
-/// To match takes longer than the budget lets it.
+/// The error for matching that the budget does not cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooCostly;
 
-/// The spellings of a path in one of the forms in which patterns are compared, each once.
+/// The distinct spellings of a path in one of the forms in which patterns are compared.
 #[derive(Debug)]
 struct Forms {
     semantics: &'static Semantics,
     paths: Vec<Compared>,
 }
 
-/// A path in a form.
+/// A path in a form, owned.
 #[derive(Debug)]
 struct Compared {
     bytes: Vec<u8>,
-    /// The same with its cut escapes as they were received, if it has any.
+    /// The path with its cut escapes as they were received, if it has any.
     with_cut_escapes: Option<Vec<u8>>,
 }
 
-/// A pattern that matches, and how specific it is.
+/// A matching pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Matched {
-    /// Which of the patterns it is.
+    /// The index of the pattern.
     pub(crate) at: usize,
     pub(crate) specificity: usize,
 }
@@ -60,16 +60,16 @@ pub(crate) struct Matched {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) matched: Vec<Matched>,
-    /// What is not the path as received in the standard's form may only restrict.
+    /// Whether the patterns may only restrict: true for every reading but the path as received in the standard's form.
     pub(crate) only_restricts: bool,
 }
 
-/// Which of the patterns that match a path count.
+/// The selection among the patterns that match a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counts {
     All,
     First,
-    /// The most specific, all that are equally specific among them.
+    /// The most specific, including all of equal specificity.
     Narrowest,
 }
 
@@ -94,12 +94,13 @@ impl PathMatcher {
         }
     }
 
-    /// The path as received; `None` stands for every path.
+    /// Returns the path as received; `None` stands for every path.
     pub(crate) fn path(&self) -> Option<&str> {
         self.asked.as_ref().map(|it| &*it.path)
     }
 
-    /// Which patterns count, each once, and whether only to restrict; those that count for the path as received come first.
+    /// Returns the indices of the patterns that count, each once, and whether each may only restrict; those that count
+    /// for the path as received come first.
     pub(crate) fn select<'a>(
         &mut self,
         patterns: impl IntoIterator<Item = &'a [u8]>,
@@ -122,8 +123,8 @@ impl PathMatcher {
         Ok(selected)
     }
 
-    /// Which patterns count for each reading of the path, the path as received first. Readings for which none does, and those
-    /// that are as one before, are left out.
+    /// Returns the patterns that count for each reading of the path, starting with the path as received. Readings
+    /// without any, and repetitions, are left out.
     pub(crate) fn read<'a>(
         &mut self,
         patterns: impl IntoIterator<Item = &'a [u8]>,
@@ -151,7 +152,7 @@ impl PathMatcher {
     }
 }
 
-/// Without a path all patterns count, and only restrict.
+/// Returns all patterns, which may only restrict, for a request without a path.
 fn every_pattern<'a>(
     patterns: impl Iterator<Item = &'a [u8]>,
     budget: &mut Budget,
@@ -170,8 +171,8 @@ fn every_pattern<'a>(
 }
 
 impl Asked {
-    /// The forms of every spelling: those in which the standard is asked strictly and, for what they do not hold, the dialect's
-    /// own. The standard's own comes first.
+    /// Returns the encoded spellings: in the forms that are used to judge all spellings in the standard's dialect and,
+    /// for what they do not cover, in the dialect's own. The standard's own form comes first.
     fn forms(&self, work: &mut Work) -> Result<Vec<Forms>, TooCostly> {
         let standard = Semantics::new(Dialect::Rfc9309);
         if !self.strict {
@@ -227,7 +228,7 @@ impl Forms {
     }
 }
 
-/// The patterns that count so far, for each form of each spelling.
+/// The patterns that count so far, for each spelling in each form.
 struct Matching<'a> {
     forms: &'a [Forms],
     counts: Counts,
@@ -248,7 +249,7 @@ impl<'a> Matching<'a> {
         }
     }
 
-    /// Takes in a pattern.
+    /// Matches a pattern with all spellings.
     fn add(&mut self, at: usize, text: &[u8]) -> Result<(), TooCostly> {
         let mut specificity = None;
         let mut place = 0;
@@ -296,20 +297,20 @@ impl<'a> Matching<'a> {
     }
 }
 
-/// How specific a pattern is: the bytes of its encoded form (RFC 9309 §2.2.2).
+/// Returns the specificity of a pattern: the length of its encoded form (RFC 9309 §2.2.2).
 fn specificity_of(pattern: &[u8]) -> usize {
     let dialect = Dialect::Rfc9309;
     Value::read(pattern, Semantics::new(dialect)).specificity(dialect)
 }
 
-/// A pattern as a dialect reads it.
+/// A pattern in a dialect.
 struct Pattern<'a> {
     value: Value<'a>,
     semantics: &'static Semantics,
-    /// What it begins with that is written alike in every form.
+    /// The beginning that is the same in every form.
     plain: &'a [u8],
     has_lone_percent: bool,
-    /// Where it is once it was taken apart.
+    /// The range in the buffer, once it is compiled.
     place: Option<Place>,
 }
 
@@ -326,7 +327,7 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    /// Whether it matches a path. Once the budget is spent that may not be true.
+    /// Returns whether it matches a path. The answer is unreliable once the budget is spent.
     fn matches(&mut self, path: &Compared, patterns: &mut Patterns, budget: &mut Budget) -> bool {
         let Self {
             value,

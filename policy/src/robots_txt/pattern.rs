@@ -1,4 +1,4 @@
-//! Patterns: what a rule matches, and how specific it is.
+//! Patterns: what a rule matches, and its specificity.
 
 use std::iter;
 
@@ -8,24 +8,24 @@ use super::budget::{Budget, find};
 use super::groups::semantics::Semantics;
 use crate::{Dialect, percent_encoding};
 
-/// A rule's value, taken apart for one dialect.
+/// A rule's value, compiled for one dialect.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pattern<'a> {
-    /// The literal parts, between stars, one after the other.
+    /// The literal parts between stars, concatenated.
     pub(super) literals: &'a [u8],
-    /// Where each part but the last ends.
+    /// The end of each part but the last.
     pub(super) stars: &'a [u32],
     /// Whether the last part must be at the end of the path.
     pub(super) anchored: bool,
 }
 
 impl<'a> Pattern<'a> {
-    /// Whether it matches a path in the dialect's form.
+    /// Returns whether it matches a path in the dialect's form.
     pub(super) fn matches(self, path: &[u8], budget: &mut Budget) -> bool {
         matches(self.parts(), self.anchored, path, budget)
     }
 
-    /// The literal parts in order; at least one.
+    /// Returns the literal parts in order; at least one.
     pub(super) fn parts(self) -> impl DoubleEndedIterator<Item = &'a [u8]> {
         let end = |index: usize| {
             self.stars
@@ -38,27 +38,27 @@ impl<'a> Pattern<'a> {
         })
     }
 
-    /// What a path must start with.
+    /// Returns the text that a path must start with.
     pub(super) fn prefix(self) -> &'a [u8] {
         let end = self.stars.first().map(|&end| end as usize);
         &self.literals[..end.unwrap_or(self.literals.len())]
     }
 
-    /// Whether the pattern matches just what starts with its only part.
+    /// Returns whether the pattern is a plain prefix, without stars or anchor.
     pub(super) fn is_prefix(self) -> bool {
         self.stars.is_empty() && !self.anchored
     }
 }
 
-/// Patterns that were taken apart, their parts one after the other.
+/// A buffer of compiled patterns.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Patterns {
     literals: Vec<u8>,
-    /// Where each part but the last of a pattern ends, counted from its start.
+    /// The end of each part but the last of a pattern, counted from the pattern's start.
     stars: Vec<u32>,
 }
 
-/// Where a pattern is among others.
+/// The position of a pattern in a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) literals: (u32, u32),
@@ -67,7 +67,7 @@ pub(super) struct Place {
 }
 
 impl Patterns {
-    /// Takes a value apart behind all that were.
+    /// Compiles a value and appends it.
     pub(super) fn push(&mut self, value: Value<'_>, semantics: &Semantics) -> Place {
         let (literals, stars) = (self.literals.len(), self.stars.len());
         let (form, Value { text, anchored }) = (semantics.form, value);
@@ -97,20 +97,20 @@ impl Patterns {
         &self.literals[start as usize..end as usize]
     }
 
-    /// Forgets all that were taken apart.
+    /// Removes all patterns and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.literals.clear();
         self.stars.clear();
     }
 
-    /// Takes one value apart, and forgets what was before.
+    /// Compiles one value after removing all others.
     pub(super) fn take_apart(&mut self, value: Value<'_>, semantics: &Semantics) -> Pattern<'_> {
         self.clear();
         let place = self.push(value, semantics);
         self.at(place)
     }
 
-    /// The same with its cut escapes as they are, for paths with theirs as they were received.
+    /// Compiles one value with its cut escapes as they are, to match paths that keep theirs as well.
     pub(super) fn take_apart_with_cut_escapes(
         &mut self,
         value: Value<'_>,
@@ -150,7 +150,7 @@ fn small(number: usize) -> u32 {
     u32::try_from(number).expect("far less than the limit of a file")
 }
 
-/// A value without the `$` at its end.
+/// A value without a final `$`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Value<'a> {
     pub(super) text: &'a [u8],
@@ -158,7 +158,7 @@ pub(super) struct Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// `$` at the end of a value means the end of the path, to all dialects that know `*`.
+    /// Splits off a final `$`, an anchor in all dialects that know `*`.
     pub(super) fn read(value: &'a [u8], semantics: &Semantics) -> Self {
         match value {
             [text @ .., b'$'] if semantics.has_stars() => Self {
@@ -172,7 +172,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// How specific the pattern is: its bytes in the form in which a dialect weighs rules.
+    /// Returns the specificity of the pattern: its length in the form in which a dialect weighs rules.
     pub(super) fn specificity(self, dialect: Dialect) -> usize {
         let form = match dialect {
             Dialect::Google => &percent_encoding::GOOGLE,
@@ -181,7 +181,7 @@ impl<'a> Value<'a> {
         form.length(self.text, !self.anchored) + usize::from(self.anchored)
     }
 
-    /// For Google's parser an allow rule for `…/index.htm…` means `…/` too: that pattern.
+    /// Returns the pattern `…/` that Google's parser adds to an allow rule for `…/index.htm…`.
     fn directory(value: &'a [u8]) -> Option<Self> {
         directory(value).map(|text| Self {
             text,
@@ -189,7 +189,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// All that the value of a rule means to a dialect: two patterns, or one. The second is the less specific.
+    /// Returns the patterns that a rule's value stands for in a dialect: one or two, the more specific first.
     pub(super) fn all(
         value: &'a [u8],
         allow: bool,
@@ -201,9 +201,9 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Whether parts, with anything between them, match a path: the first at its start, the last at its end if anchored, and
-/// each of the others at its first place behind the one before. That is always good enough, since more of the path is left
-/// for what follows.
+/// Returns whether parts, with anything between them, match a path: the first at its start, the last at its end if
+/// anchored, and each of the others at its first position after the one before. The first position is always good
+/// enough, since it leaves most of the path for the rest.
 pub(super) fn matches<'a>(
     mut parts: impl DoubleEndedIterator<Item = &'a [u8]>,
     anchored: bool,
@@ -232,7 +232,7 @@ pub(super) fn matches<'a>(
     })
 }
 
-/// The directory that Google's parser takes an allow rule to mean too, if its value is `.../index.htm...`.
+/// Returns the directory that Google's parser adds to an allow rule with the value `.../index.htm...`.
 pub(super) fn directory(value: &[u8]) -> Option<&[u8]> {
     let slash = memrchr(b'/', value)?;
     let names_index = value[slash..].starts_with(b"/index.htm");

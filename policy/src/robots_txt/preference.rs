@@ -1,4 +1,4 @@
-//! Preference: the lines about use that concern a crawler.
+//! Lines about use that apply to a crawler.
 
 use super::budget::Budget;
 use super::file::RobotsTxt;
@@ -11,11 +11,11 @@ use crate::{Dialect, ProductToken};
 /// A line about use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UseLine<'a> {
-    /// Its number, from 1.
+    /// The line's number, from 1.
     pub(crate) line: u32,
-    /// The field as written.
+    /// The field name as written.
     pub(crate) name: &'a [u8],
-    /// The value without white space around it and without a comment.
+    /// The value without surrounding white space and without a comment.
     pub(crate) value: &'a [u8],
 }
 
@@ -27,12 +27,12 @@ impl UseLine<'_> {
 }
 
 impl RobotsTxt {
-    /// Whether any directive is about use.
+    /// Returns whether any directive is about use.
     pub(crate) fn speaks_of_use(&self) -> bool {
         self.speaks_of(Topic::Use)
     }
 
-    /// The lines about use before any user-agent line.
+    /// Returns the lines about use before any user-agent line.
     pub(crate) fn use_lines_before_groups(&self, budget: &mut Budget) -> Vec<UseLine<'_>> {
         let all = self.stored().statements.iter().enumerate();
         let before = all.take_while(|(_, it)| it.kind != Kind::Agent);
@@ -43,10 +43,10 @@ impl RobotsTxt {
         directives.filter_map(|(at, _)| self.use_line(at)).collect()
     }
 
-    /// The lines about use in the groups chosen for a crawler. To them `Content-Usage` ends a run of user-agent lines as a rule
-    /// does (draft-ietf-aipref-attach-05 §3); to rules it does not, since no reader in use takes it so, and what one of
-    /// them disallows must not be opened. The other preferences have no such text: like `Crawl-delay` they are for the
-    /// agents named so far.
+    /// Returns the lines about use in the groups chosen for a crawler. For them `Content-Usage` ends a run of
+    /// user-agent lines like a rule (draft-ietf-aipref-attach-05 §3); for rules it does not, since no reader in use
+    /// does that, and a path that one of them disallows must not be opened. The other preferences have no such text:
+    /// like `Crawl-delay` they apply to the agents named so far.
     pub(crate) fn use_lines_of_group(
         &self,
         dialect: Dialect,
@@ -68,7 +68,7 @@ impl RobotsTxt {
             }
             if statement.kind == Kind::Agent {
                 is_for_crawler &= !has_rules;
-                // Both go through the file in its order.
+                // Both iterate in the file's order.
                 while chosen.next_if(|it| *it < at).is_some() {}
                 is_for_crawler |= chosen.next_if_eq(&at).is_some();
                 has_rules = false;
@@ -85,7 +85,7 @@ impl RobotsTxt {
         lines
     }
 
-    /// The statement at a place if it is about use.
+    /// Returns the statement at an index if it is about use.
     fn use_line(&self, at: usize) -> Option<UseLine<'_>> {
         let (name, value) = self.stored().name_and_value(at);
         (Topic::named(name) == Some(Topic::Use)).then(|| UseLine {
@@ -95,7 +95,7 @@ impl RobotsTxt {
         })
     }
 
-    /// Whether a group names a crawler, not only everyone.
+    /// Returns whether a group names a crawler, rather than everyone.
     pub(crate) fn has_group_of(&self, dialect: Dialect, token: &ProductToken) -> bool {
         let (semantics, choice) = (Semantics::new(dialect), Choice::Named(token));
         let mut agents = self.stored().chosen_agents(semantics, choice);

@@ -1,4 +1,4 @@
-//! The rule that decides: one pass over the rules of a crawler's groups.
+//! The search for the rule that decides: one pass over the rules of a crawler's groups.
 
 use super::budget::Budget;
 use super::groups::agent::Agent;
@@ -14,18 +14,18 @@ use super::statements::{Form, Statement};
 use crate::percent_encoding::{MAX_WRITTEN, has_lone_percent};
 use crate::{Dialect, ProductToken};
 
-/// What one decision has found out and spent so far, in all the dialects and spellings it asks for.
+/// The state of one decision, shared by all of its dialects and spellings.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
     pub(super) budget: Budget,
-    /// The record chosen in each dialect that chooses one, or that there is none: whatever the path.
+    /// The record chosen in each dialect that chooses one, or its absence: the same for every path.
     agents: [Option<Option<Agent>>; Dialect::EACH.len()],
-    /// Where rules are taken apart that need it, which few decisions meet.
+    /// A buffer to compile rules in, which few decisions need.
     patterns: Patterns,
 }
 
 impl Search {
-    /// One that may spend so much.
+    /// Creates a search on a budget.
     pub(super) fn within(budget: Budget) -> Self {
         Self {
             budget,
@@ -35,7 +35,7 @@ impl Search {
 }
 
 impl Stored {
-    /// The rule that decides about a path.
+    /// Returns the rule that decides about a path.
     #[inline]
     pub(super) fn find(
         &self,
@@ -56,8 +56,8 @@ impl Stored {
         answer
     }
 
-    /// The rule that decides about a path with its cut escapes as they are, if a rule could match those: its value has a
-    /// `%` that escapes nothing.
+    /// Returns the rule that decides about a path with its cut escapes as they are, if a rule could match those: one
+    /// whose value has a `%` that does not begin an escape.
     #[cold]
     pub(super) fn find_with_cut_escapes(
         &self,
@@ -77,7 +77,7 @@ impl Stored {
         answer.max(self.find_alike(semantics, tokens, &path, search))
     }
 
-    /// The rule that decides among those which, written as the path is, with cut escapes as they are, match it.
+    /// Returns the deciding rule among those that match the path when both keep their cut escapes.
     fn find_alike(
         &self,
         semantics: &Semantics,
@@ -114,7 +114,7 @@ impl Stored {
         }
     }
 
-    /// What decides in the one record chosen.
+    /// Returns the deciding rule of the one chosen record.
     fn find_in_best(
         &self,
         semantics: &Semantics,
@@ -131,7 +131,7 @@ impl Stored {
         best.map_or(Answer::NoRule, Answer::Rule)
     }
 
-    /// What decides in all groups chosen.
+    /// Returns the deciding rule of all chosen groups.
     fn find_in_all(
         &self,
         semantics: &Semantics,
@@ -153,7 +153,7 @@ impl Stored {
         while let Some(chosen) = agent {
             let end;
             (best, end) = self.search_group(semantics, chosen, path, search, best);
-            // Other lines of this group say nothing new.
+            // Other user-agent lines of this group lead to the same rules.
             let others = self.agents[next..].iter();
             next += others.take_while(|it| (it.at as usize) < end).count();
             agent = self.next_agent(semantics, choice, &mut next);
@@ -161,7 +161,7 @@ impl Stored {
         best.map_or(Answer::NoRule, Answer::Rule)
     }
 
-    /// What decides among `best` and the rules of the group of a user-agent line, and where that ends.
+    /// Returns the deciding rule of `best` and the group of a user-agent line, and the index at which the group ends.
     #[inline]
     fn search_group(
         &self,
@@ -220,7 +220,7 @@ impl Stored {
     }
 }
 
-/// A rule, and the path that it may match.
+/// A rule whose head matches the path's.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     rule: &'a Statement,
@@ -231,11 +231,12 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The rule, if it matches and decides before `best`. Few rules get so far, so it is kept out of the loop over all.
+    /// Returns the rule if it matches and decides before `best`. Few rules get this far, so it is kept out of the loop
+    /// over all rules.
     #[inline(never)]
     fn match_rule(self, search: &mut Search, best: Option<MatchedRule>) -> Option<MatchedRule> {
         let (value, path) = (self.value, self.path.bytes());
-        // An empty value is no rule, but to Google's parser one that decides nothing.
+        // An empty value is no rule, except in Google's parser, where it is one that decides nothing.
         if value.is_empty() && self.semantics.dialect != Dialect::Google {
             return None;
         }
@@ -260,7 +261,7 @@ impl Asked<'_> {
         matches(parts, value.anchored, self.path.bytes(), budget)
     }
 
-    /// A rule that the dialects read differently, if it matches and decides before `best`.
+    /// Matches a rule that the dialects read differently.
     #[cold]
     fn match_special(self, search: &mut Search, best: Option<MatchedRule>) -> Option<MatchedRule> {
         let Self {

@@ -1,4 +1,4 @@
-//! What directives beside rules are about, of what is asked of a file with every request: which files say nothing of it is known.
+//! Topics of directives that are looked up for every request, so that files without them are recognised at once.
 
 /// The names of directives about use, in lower case.
 pub(crate) const CONTENT_USAGE: &str = "content-usage";
@@ -8,7 +8,7 @@ pub(crate) const ALLOW_AI_TRAINING: &str = "allowaitraining";
 pub(crate) const LICENSE: &str = "license";
 pub(crate) const EMBARGO: &str = "archive-embargo";
 
-/// What a directive may be about.
+/// The topic of a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Topic {
     CrawlDelay,
@@ -19,7 +19,7 @@ pub(super) enum Topic {
 }
 
 impl Topic {
-    /// What a directive of this name is about.
+    /// Returns the topic of directives with a name.
     pub(super) fn named(name: &[u8]) -> Option<Self> {
         const NAMES: [(Topic, &[&str]); 4] = [
             (
@@ -43,7 +43,7 @@ impl Topic {
                 ],
             ),
         ];
-        // Most directives are sitemaps.
+        // Most directives are sitemaps, so they are ruled out first.
         if let [b's' | b'S', ..] = name {
             return None;
         }
@@ -54,7 +54,7 @@ impl Topic {
     }
 }
 
-/// What the directives of a file are about, for whomever they are.
+/// The topics of a file's directives, whichever crawlers they are for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Topics(u8);
 

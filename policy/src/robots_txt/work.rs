@@ -1,16 +1,16 @@
-//! What is matched for one request, together.
+//! The context of matching for one request.
 
 use std::sync::Arc;
 
 use super::budget::Budget;
 use crate::spelling::{self, TooManySpellings};
 
-/// What matching for one request has come to: the spellings of its path, found once, and what may still be spent. Rules and
-/// preferences share it, whatever stage of the request they are judged at.
+/// The state shared by all matching for one request: the other spellings of its path, computed once, and the budget.
+/// Rules and preferences share it, at whatever stage of the request they are judged.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
     pub(crate) budget: Budget,
-    /// The path asked about last, and its other spellings.
+    /// The path used last, and its other spellings.
     spellings: Option<Arc<Spellings>>,
 }
 
@@ -20,7 +20,7 @@ struct Spellings {
     others: Result<Vec<String>, TooManySpellings>,
 }
 
-/// The other spellings of a path, which clones share.
+/// The other spellings of a path, shared by clones.
 #[derive(Clone, Debug)]
 pub(crate) struct Others(Arc<Spellings>);
 
@@ -31,13 +31,13 @@ impl AsRef<[String]> for Others {
 }
 
 impl Work {
-    /// Whether nothing may be spent any more: what would be matched now counts as too costly.
+    /// Returns whether the budget is spent: further matching counts as too costly.
     #[must_use]
     pub fn is_spent(&self) -> bool {
         self.budget.is_spent()
     }
 
-    /// The other spellings of a path.
+    /// Returns the other spellings of a path.
     pub(crate) fn others(&mut self, path: &str) -> Result<Others, TooManySpellings> {
         let known = self.spellings.take().filter(|it| it.path == path);
         let spellings = known.unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! User-agent lines: where they are, and whether one means a crawler.
+//! User-agent lines, and whether one names a crawler.
 
 use std::num::NonZeroU32;
 
@@ -9,14 +9,14 @@ use crate::{Dialect, ProductToken};
 /// A user-agent line of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Agent {
-    /// Which statement of the file it is.
+    /// The index of its statement in the file.
     pub(crate) at: u32,
-    /// Which of the large groups it is in, from 1, if it is in one: those with so many rules that an index pays. Lines with no rule
-    /// between them are in the same.
+    /// The number, from 1, of the large group that it belongs to, if any: groups with so many rules that an index pays.
+    /// Lines with no rule between them are in the same group.
     pub(crate) large: Option<NonZeroU32>,
 }
 
-/// Whether the line means every crawler not named elsewhere.
+/// Returns whether the line is for every crawler that is not named elsewhere.
 pub(crate) fn is_everyone(value: &[u8], dialect: Dialect) -> bool {
     match value {
         b"*" => true,
@@ -25,11 +25,11 @@ pub(crate) fn is_everyone(value: &[u8], dialect: Dialect) -> bool {
     }
 }
 
-/// How well a line names the crawler: `None` if it does not, else the more the better.
+/// Returns how well a line names the crawler, greater being better; `None` if it does not.
 pub(crate) fn rank(value: &[u8], token: &ProductToken, dialect: Dialect) -> Option<usize> {
     let name = token.folded();
-    // Only the group for everyone is meant for a crawler without a name. Google's parser, which asks for no name, would
-    // take what it cuts to nothing, such as `1bot`, for that crawler's.
+    // Only the group for everyone applies to a crawler without a name. Google's parser, which does not require a name,
+    // would give that crawler a value that it cuts to nothing, such as `1bot`.
     if is_everyone(value, dialect) || name.is_empty() {
         return None;
     }
@@ -47,8 +47,8 @@ pub(crate) fn rank(value: &[u8], token: &ProductToken, dialect: Dialect) -> Opti
     }
 }
 
-/// RFC 9309 §2.2.1, stretched to names its grammar cannot spell: all of the value, or what
-/// stands before a byte that no name holds.
+/// Returns whether a value is a name or starts with it before a byte that no name contains: RFC 9309 §2.2.1, extended
+/// to names that its grammar cannot spell.
 fn names(value: &[u8], name: &[u8]) -> bool {
     let Some((start, rest)) = value.split_at_checked(name.len()) else {
         return false;
@@ -59,15 +59,15 @@ fn names(value: &[u8], name: &[u8]) -> bool {
     ends && start.eq_ignore_ascii_case(name)
 }
 
-/// What Google's parser keeps of a value: it stops at the first byte outside `[A-Za-z_-]`.
+/// Returns the part of a value that Google's parser keeps: it stops at the first byte outside `[A-Za-z_-]`.
 fn google(value: &[u8]) -> &[u8] {
     let end = value.iter().position(|&byte| !is_letter(byte));
     &value[..end.unwrap_or(value.len())]
 }
 
-/// Whether a name, in lower case, is anywhere in a value.
+/// Returns whether a value contains a name, given in lower case.
 fn contains(value: &[u8], name: &[u8]) -> bool {
-    // Beyond this a proper search is cheaper than to try every place, and takes linear time.
+    // Beyond this, a linear-time search is cheaper than trying every position.
     const FEW_COMPARISONS: usize = 1 << 12;
     let Some(first) = name.first() else {
         return false;

@@ -1,4 +1,4 @@
-//! The groups for a crawler, as a dialect chooses them.
+//! The choice of groups for a crawler in a dialect.
 
 use memchr::memchr;
 
@@ -8,7 +8,7 @@ use super::agent::{self, Agent};
 use super::semantics::Semantics;
 use crate::{ProductToken, name_hash};
 
-/// Whose groups count.
+/// The groups that count: those that name a token, or those for everyone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Choice<'a> {
     Named(&'a ProductToken),
@@ -24,13 +24,13 @@ impl Choice<'_> {
     }
 }
 
-/// Whose groups may count, in order: the first choice for which there are groups decides.
+/// Returns the choices in order: the first that has groups decides.
 pub(crate) fn choices(tokens: &[ProductToken]) -> impl Iterator<Item = Choice<'_>> {
     tokens.iter().map(Choice::Named).chain([Choice::Everyone])
 }
 
 impl Stored {
-    /// The choice that finds a group: the first of the crawler's names that has any, else all.
+    /// Returns the choice that finds a group: the first of the crawler's names that has one, else everyone.
     pub(crate) fn choice<'t>(
         &self,
         semantics: &Semantics,
@@ -39,8 +39,8 @@ impl Stored {
         choices(tokens).find(|choice| self.chosen_agents(semantics, *choice).next().is_some())
     }
 
-    /// The user-agent lines by which groups are chosen, in the order of the file: every one that
-    /// names the crawler where groups merge, else the first of the best.
+    /// Returns the user-agent lines that choose groups, in the file's order: every line that names the crawler where
+    /// groups merge, else the first of the best.
     pub(crate) fn chosen_agents(
         &self,
         semantics: &Semantics,
@@ -56,7 +56,7 @@ impl Stored {
         })
     }
 
-    /// The statements of all groups chosen, each group once, with their places in the file.
+    /// Returns the statements of all chosen groups, each group once, with their indices in the file.
     pub(crate) fn chosen_statements(
         &self,
         semantics: &Semantics,
@@ -76,8 +76,8 @@ impl Stored {
         groups.flatten().map(|at| (at, &self.statements[at]))
     }
 
-    /// The next user-agent line that names the crawler, where names are compared as a whole. To look at a few tags is most of
-    /// a decision on a small file, so that is no call.
+    /// Returns the next user-agent line that names the crawler, for dialects that compare whole names. Scanning a few
+    /// tags is most of the cost of a decision about a small file, hence the inlining.
     #[inline(always)]
     pub(crate) fn next_agent(
         &self,
@@ -95,7 +95,7 @@ impl Stored {
         }
     }
 
-    /// The first of the user-agent lines that name the crawler best.
+    /// Returns the first of the user-agent lines that name the crawler best.
     pub(crate) fn best_agent(&self, semantics: &Semantics, choice: Choice<'_>) -> Option<Agent> {
         let ranked = self.agents.iter().rev().filter_map(|agent| {
             let rank = self.rank(semantics, choice, *agent)?;
@@ -118,7 +118,7 @@ impl Stored {
     }
 }
 
-/// Where a tag first is among some. Most files have few, which are looked at sooner than a call is made.
+/// Returns the first position of a tag. Most files have few tags, which are scanned sooner than a function is called.
 #[inline]
 fn position(tag: u8, tags: &[u8]) -> Option<usize> {
     const FEW: usize = 16;

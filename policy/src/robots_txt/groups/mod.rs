@@ -1,4 +1,4 @@
-//! Groups: whose rules count for a crawler, as a dialect chooses them.
+//! Groups, and the choice of those that apply to a crawler.
 
 pub(crate) mod agent;
 pub(crate) mod choice;

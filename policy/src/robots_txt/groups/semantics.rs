@@ -1,4 +1,4 @@
-//! Semantics: how a dialect goes through the statements of a file, and in which form it compares.
+//! The semantics of a dialect: which statements it sees, where groups begin for it, and in which form it compares.
 
 use super::super::matched_rule::MatchedRule;
 use super::super::statements::{
@@ -7,25 +7,26 @@ use super::super::statements::{
 use crate::Dialect;
 use crate::percent_encoding::{self, Form};
 
-/// How a dialect goes through a file, and a form in which it compares.
+/// The semantics of a dialect with one of the forms in which it compares.
 #[derive(Debug)]
 pub(crate) struct Semantics {
     pub(crate) dialect: Dialect,
-    /// Where [`ALL`] has it.
+    /// The index in [`ALL`].
     number: usize,
-    /// The form in which rules and paths are compared. How specific a rule is, its form in the dialect itself says.
+    /// The form in which rules and paths are compared. The specificity of a rule is always measured in the dialect's
+    /// own form.
     pub(crate) form: &'static Form,
-    /// The mark of the statements it sees.
+    /// The mark of the statements that the dialect sees.
     sees: u8,
-    /// The mark of those at which a new group begins for it.
+    /// The mark of the statements at which a new group begins for it.
     ends: u8,
-    /// Whether the first rule that matches decides, in the one record that is for the crawler.
+    /// Whether the first matching rule decides, within the one record that applies to the crawler.
     pub(crate) takes_first: bool,
 }
 
-/// First each dialect as it says, then in the other forms in which it is asked strictly: a server takes a path for the same
-/// whether the rule that disallows it spells a byte as the path does or otherwise. The texts of 1996 compare what is decoded
-/// anyway.
+/// Each dialect in its own form, then in the other forms that are used to judge all spellings: a server treats a path
+/// as the same whether the rule that disallows it spells a byte like the path or not. The dialects of 1996 compare
+/// decoded text anyway.
 static ALL: [Semantics; Semantics::COUNT] = [
     Semantics::of(0, Dialect::Rfc9309, &percent_encoding::LITERAL),
     Semantics::of(1, Dialect::Google, &percent_encoding::GOOGLE),
@@ -55,7 +56,7 @@ impl Semantics {
         }
     }
 
-    /// As the dialect says. `strictest` chooses as `rfc9309` does.
+    /// Returns the semantics of a dialect in its own form. `strictest` chooses groups like `rfc9309`.
     pub(crate) fn new(dialect: Dialect) -> &'static Self {
         match dialect {
             Dialect::Rfc9309 | Dialect::Strictest => &ALL[0],
@@ -65,23 +66,23 @@ impl Semantics {
         }
     }
 
-    /// As one of the four dialects says, but in other forms.
+    /// Returns the semantics of one of the four dialects in its other forms.
     pub(crate) fn strictly(dialect: Dialect) -> impl Iterator<Item = &'static Self> {
         let others = ALL.iter().filter(|it| !it.is_own_form());
         others.filter(move |it| it.dialect == dialect)
     }
 
-    /// A number of its own, below [`Semantics::COUNT`].
+    /// Returns a unique number below [`DialectSemantics::COUNT`].
     pub(crate) fn number(&self) -> usize {
         self.number
     }
 
-    /// Whether rules and paths are compared as the dialect itself has it.
+    /// Returns whether this is the dialect's own form.
     pub(crate) fn is_own_form(&self) -> bool {
         self.number() < Dialect::EACH.len()
     }
 
-    /// Whether a new group begins with a statement.
+    /// Returns whether a new group begins with a statement.
     #[inline]
     pub(crate) fn ends_at(&self, statement: &Statement) -> bool {
         statement.has(self.ends)
@@ -96,12 +97,12 @@ impl Semantics {
         statement.is_rule() && self.sees(statement)
     }
 
-    /// Whether a directive in the midst of a group belongs to it: a record that a blank line ended has no more.
+    /// Returns whether a directive within a group belongs to it: not after a blank line that ended the record.
     pub(crate) fn has_in_group(&self, directive: &Statement) -> bool {
         !self.takes_first || directive.has(IN_RECORD)
     }
 
-    /// A rule that matches, weighed against others; takes the length of its pattern.
+    /// Weighs a matching rule against others, by the length of its pattern or by its position.
     #[inline]
     pub(crate) fn matched(&self, length: usize, rule: &Statement, at: usize) -> MatchedRule {
         if self.takes_first {
@@ -111,7 +112,7 @@ impl Semantics {
         }
     }
 
-    /// Whether `*`, and `$` at the end, mean something; to the draft of 1996 they are bytes like others.
+    /// Returns whether `*`, and `$` at the end, are special; in the draft of 1996 they are ordinary bytes.
     pub(crate) fn has_stars(&self) -> bool {
         self.dialect != Dialect::Koster1996
     }

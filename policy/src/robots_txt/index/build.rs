@@ -1,4 +1,4 @@
-//! Building an index: the rules of a group, taken apart and sorted.
+//! Builds an index: compiles and sorts the rules of a group.
 
 use std::cmp::Reverse;
 
@@ -12,8 +12,7 @@ use super::super::statements::{Form, Statement};
 use super::{Index, Prefix, Rule};
 use crate::Dialect;
 
-/// An index of the rules from a statement on, up to the end of the group; `None` if the budget does not bear it.
-/// Rare, and apart so that it burdens no search with its variables.
+/// Builds an index of the rules from a statement to the end of its group; `None` if the budget does not cover it.
 #[inline(never)]
 pub(crate) fn build(
     stored: &Stored,
@@ -53,7 +52,7 @@ struct Rules<'a> {
 impl Rules<'_> {
     fn push(&mut self, statement: &Statement, value: &[u8], at: usize) {
         let semantics = self.semantics;
-        // An empty value is no rule, but to Google's parser one that decides nothing.
+        // An empty value is no rule, except in Google's parser, where it is one that decides nothing.
         if value.is_empty() && semantics.dialect != Dialect::Google {
             return;
         }
@@ -69,7 +68,7 @@ impl Rules<'_> {
         }
     }
 
-    /// By prefix, then by what decides first.
+    /// Sorts rules by prefix, then by which decides first.
     fn sort(&mut self) {
         let Self { patterns, all, .. } = self;
         let prefix = |rule: &Rule| patterns.at(rule.pattern).prefix();
@@ -79,7 +78,7 @@ impl Rules<'_> {
         });
     }
 
-    /// Finds the rules of each prefix in a row, and the prefix above each.
+    /// Collects the rules of each prefix, and links each prefix to the longest other one that it starts with.
     fn index(mut self, end: usize) -> Index {
         self.patterns.shrink_to_fit();
         let text = |rule: usize| self.patterns.at(self.all[rule].pattern).prefix();
@@ -92,7 +91,7 @@ impl Rules<'_> {
                 last.rules.1 = small(rule + 1);
                 continue;
             }
-            // The prefixes this one starts with are the one before and what that starts with.
+            // In sorted order, any prefix that this one starts with is the previous one or one of its ancestors.
             let mut parent = prefixes.len().checked_sub(1);
             while let Some(above) =
                 parent.filter(|it| !text(rule).starts_with(first(&prefixes[*it])))

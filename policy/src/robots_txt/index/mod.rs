@@ -1,10 +1,9 @@
-//! An index of the rules of one large group for one dialect.
+//! An index of the rules of one large group in one dialect.
 //!
-//! What stands before the first `*` of a rule, or all of it, is its prefix. The prefixes are
-//! sorted, each knowing the longest other one it starts with, so one binary search finds all
-//! that a path starts with. At each are its rules in the order in which they would decide, so the
-//! search ends at the first that matches; most of those with `*` are passed over because the path
-//! lacks a pair of bytes they need.
+//! The prefix of a rule is the text before its first `*`, or all of it. Prefixes are sorted, and each links to the
+//! longest other one that it starts with, so one binary search finds all prefixes of a path. The rules of a prefix are
+//! stored in the order in which they would decide, so the search ends at the first that matches; most rules with `*`
+//! are skipped because the path lacks a byte pair that they require.
 
 pub(super) mod build;
 
@@ -14,10 +13,10 @@ use super::matched_rule::MatchedRule;
 use super::path_form::PathForm;
 use super::pattern::{Patterns, Place};
 
-/// The rules of a group as one dialect reads them.
+/// The rules of a group in one dialect.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
-    /// Where the group ends.
+    /// The index of the statement after the group.
     pub(crate) end: usize,
     patterns: Patterns,
     prefixes: Box<[Prefix]>,
@@ -26,13 +25,13 @@ pub(crate) struct Index {
 
 #[derive(Clone, Copy, Debug)]
 struct Prefix {
-    /// The first eight bytes of its text, the first of them the greatest, to sort by.
+    /// The first eight bytes of its text as a big-endian number, which sorts like the text.
     head: u64,
-    /// Where its text is among the literals.
+    /// The range of its text among the literals.
     text: (u32, u32),
     /// The longest prefix that this one starts with.
     parent: Option<u32>,
-    /// Its rules, the one that would decide before the others first.
+    /// The range of its rules, sorted so that the first match decides.
     rules: (u32, u32),
 }
 
@@ -40,12 +39,12 @@ struct Prefix {
 struct Rule {
     rule: MatchedRule,
     pattern: Place,
-    /// What a path must hold that it matches.
+    /// The byte pairs of every path that it matches.
     needs: BytePairs,
 }
 
 impl Index {
-    /// The rule of this group that decides about a path.
+    /// Returns the rule of this group that decides about a path.
     pub(crate) fn find(&self, path: &PathForm<'_>, budget: &mut Budget) -> Option<MatchedRule> {
         let (head, text) = (path.head().swap_bytes(), path.bytes());
         let is_before = |it: &Prefix| (it.head, self.text(it)) <= (head, text);
@@ -54,7 +53,7 @@ impl Index {
         let mut is_begun = false;
         while let Some(at) = next {
             let prefix = &self.prefixes[at];
-            // What starts with a prefix starts with all above it.
+            // A path that starts with a prefix starts with all of its ancestors.
             is_begun = is_begun || text.starts_with(self.text(prefix));
             if budget.spend(1) && is_begun {
                 best = self.find_at(prefix, path, budget, best);
@@ -64,7 +63,7 @@ impl Index {
         best
     }
 
-    /// The rule that decides among `best` and those of one prefix, which the path starts with.
+    /// Returns the deciding rule of `best` and the rules of one prefix, with which the path starts.
     fn find_at(
         &self,
         prefix: &Prefix,

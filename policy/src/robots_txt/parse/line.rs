@@ -1,11 +1,11 @@
-//! A line of robots.txt: what its field is, to each reader.
+//! Lines of robots.txt, as each kind of reader parses them.
 
 use memchr::{memchr, memchr2};
 
 /// Google's parser keeps this many bytes of a line (8 × 2,083, less one for its terminator).
 pub(crate) const GOOGLE_LINE_BYTES: usize = 16_663;
 
-/// What a line says.
+/// The field of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     UserAgent,
@@ -14,7 +14,7 @@ pub(crate) enum Field {
     Other,
 }
 
-/// A field and its value, both without white space around them.
+/// A parsed line: a field and its value, both without surrounding white space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Read<'a> {
     pub(crate) field: Field,
@@ -23,7 +23,8 @@ pub(crate) struct Read<'a> {
 }
 
 impl Read<'_> {
-    /// What Google's parser reads where the others read this, of a line that it takes all of.
+    /// Returns what Google's parser reads in a line that the other dialects read like this, provided that it reads the
+    /// whole line.
     pub(crate) fn google(self) -> Self {
         match self.field {
             Field::Other => Self {
@@ -35,7 +36,8 @@ impl Read<'_> {
     }
 }
 
-/// Cuts a robots.txt into lines that end in CR, LF or both, numbered from 1 as in [`Decision::line`](crate::Decision::line).
+/// Splits a robots.txt into lines that end in CR, LF or both, numbered from 1 like
+/// [`AccessDecision::line`](crate::AccessDecision::line).
 pub fn lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     let mut rest = body;
     let mut number = 0;
@@ -56,8 +58,7 @@ pub fn lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     })
 }
 
-/// Reads a line as RFC 9309 and the older texts do: the field is spelt exactly, the colon is
-/// there.
+/// Parses a line as RFC 9309 and the older texts do: the field is spelt exactly and followed by a colon.
 pub(crate) fn statement(line: &[u8]) -> Option<Read<'_>> {
     let (name, value) = at_colon(without_comment(line))?;
     (!name.is_empty()).then(|| Read {
@@ -67,8 +68,8 @@ pub(crate) fn statement(line: &[u8]) -> Option<Read<'_>> {
     })
 }
 
-/// Reads a line as Google's parser does: typing errors and a missing colon are forgiven, a NUL
-/// ends the line, and so does byte 16,663.
+/// Parses a line as Google's parser does: it forgives typing errors and a missing colon, and the line ends at a NUL or
+/// at byte 16,663.
 pub(crate) fn google_statement(line: &[u8]) -> Option<Read<'_>> {
     let line = trim(without_comment(uncut(line)));
     let (name, value) = at_colon(line).or_else(|| two_words(line))?;
@@ -79,12 +80,12 @@ pub(crate) fn google_statement(line: &[u8]) -> Option<Read<'_>> {
     })
 }
 
-/// Whether Google's parser takes all of a line.
+/// Returns whether Google's parser reads the whole line.
 pub(crate) fn is_uncut(line: &[u8]) -> bool {
     uncut(line).len() == line.len()
 }
 
-/// What Google's parser takes of a line.
+/// Returns the part of a line that Google's parser reads.
 fn uncut(line: &[u8]) -> &[u8] {
     let line = &line[..line.len().min(GOOGLE_LINE_BYTES)];
     &line[..memchr(0, line).unwrap_or(line.len())]
@@ -95,10 +96,10 @@ fn at_colon(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((trim(&line[..colon]), trim(&line[colon + 1..])))
 }
 
-/// The longest name of a directive worth keeping; longer ones are prose, markup or scripts.
+/// The longest directive name that is stored; longer ones are prose, markup or scripts.
 const NAME_BYTES: usize = 40;
 
-/// Whether a field's name could be a directive's; scripts and markup are full of colons.
+/// Returns whether a field's name could be a directive's; scripts and markup are full of colons.
 pub(crate) fn is_directive(name: &[u8]) -> bool {
     let in_name = |byte: &u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b' ' | b'\t' | 0x0B | 0x0C)
@@ -108,7 +109,7 @@ pub(crate) fn is_directive(name: &[u8]) -> bool {
         && name.iter().all(in_name)
 }
 
-/// Takes off white space at both ends, the vertical tab included, as C's `isspace` has it.
+/// Trims white space, including the vertical tab, like C's `isspace`.
 pub(crate) fn trim(mut text: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = text
         && is_space(*first)
@@ -149,7 +150,7 @@ fn exact_field(name: &[u8]) -> Field {
     }
 }
 
-/// Google's parser takes any field that starts with a known name or a known misspelling.
+/// Returns the field that Google's parser reads: any that starts with a known name or a known misspelling.
 fn google_field(name: &[u8]) -> Field {
     const USER_AGENT: [&[u8]; 3] = [b"user-agent", b"useragent", b"user agent"];
     const DISALLOW: [&[u8]; 6] = [
@@ -160,7 +161,7 @@ fn google_field(name: &[u8]) -> Field {
         b"diasllow",
         b"disallaw",
     ];
-    // All other lines have a name, too, and most of them begin with other letters.
+    // Most lines have other fields, whose first letters rule out all of the names below.
     if let Some(b'b' | b'c' | b'e'..=b't' | b'v'..=b'z') = name.first().map(u8::to_ascii_lowercase)
     {
         return Field::Other;

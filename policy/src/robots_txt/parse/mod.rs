@@ -1,4 +1,4 @@
-//! Bytes → statements, line by line; never fails.
+//! Parses bytes into statements, line by line; never fails.
 
 pub(super) mod line;
 
@@ -16,7 +16,7 @@ use crate::percent_encoding::plain::{is_plain, plain_start};
 use crate::{name_hash, percent_encoding};
 use line::{Field, Read, is_directive};
 
-/// Groups with more rules, or more with `*`, get an index when first asked.
+/// Groups with more rules, or with more wildcard rules, get an index when they are first searched.
 const FEW_RULES: u32 = 32;
 const FEW_WILD_RULES: u32 = 4;
 
@@ -34,7 +34,7 @@ pub(crate) fn parse(body: &[u8]) -> Stored {
     };
     let mut parser = Parser::default();
     for (number, line) in line::lines(body) {
-        // Google's parser skips a part of a byte order mark, too; for the others it is text.
+        // Google's parser also skips part of a byte order mark; for the other dialects that is text.
         let part = if number == 1 { part } else { 0 };
         parser.read(number, line, part);
     }
@@ -49,22 +49,23 @@ struct Parser {
     texts: Vec<u8>,
     topics: Topics,
     has_respelt_rules: bool,
-    /// The number of the line being read.
+    /// The number of the current line.
     line: u32,
-    /// The first statement of the run being read: user-agent lines, and the rules behind them.
+    /// The first statement of the current run: user-agent lines, and the rules after them.
     run: usize,
     run_has_rules: bool,
-    /// How many such runs began.
+    /// The number of runs begun.
     runs: u32,
-    /// Whether the group being read has rules, for readers of either kind.
+    /// Whether the current group has rules, for exact readers and for Google's parser.
     exact_rules: bool,
     google_rules: bool,
-    /// The same for those to whom a blank line ends a record, and whether one is open.
+    /// Whether the current record has rules, and whether it is still open, for dialects in which a blank line ends a
+    /// record.
     record_rules: bool,
     record_open: bool,
-    /// Whether no user-agent line or rule followed the last blank line yet.
+    /// Whether no user-agent line or rule has followed the last blank line.
     blank: bool,
-    /// Of the group being read: its first user-agent line, its rules, those that are not plain.
+    /// The current group: its first user-agent line, its rules, and those that are not plain.
     group_agents: usize,
     group_rules: u32,
     group_wild_rules: u32,
@@ -86,7 +87,8 @@ impl Parser {
         stored
     }
 
-    /// Reads a line, of which Google's parser passes over some bytes. Most are told apart by their first bytes.
+    /// Parses a line, of which Google's parser skips the first `part` bytes. The first byte that is not a space rules
+    /// out most lines without statements.
     fn read(&mut self, number: u32, line: &[u8], part: usize) {
         self.line = number;
         match line.iter().find(|&&byte| !line::is_space(byte)) {
@@ -97,12 +99,12 @@ impl Parser {
                     self.push_unless_other(&read);
                 }
             }
-            // Nothing that could be a field's name to any reader.
+            // No reader knows a field that starts like this.
             Some(_) => {}
         }
     }
 
-    /// Reads what a line states to readers of either kind; mostly it is the same.
+    /// Parses a line for both kinds of reader; mostly they agree.
     fn read_statements(&mut self, line: &[u8]) {
         let exact = &line::statement(line);
         let google = match exact {
@@ -125,7 +127,7 @@ impl Parser {
         }
     }
 
-    /// What only Google's parser reads so.
+    /// Stores a statement that only Google's parser reads, if it is a rule or a user-agent line.
     fn push_unless_other(&mut self, read: &Read<'_>) {
         if read.field != Field::Other {
             self.push(read, GOOGLE);
@@ -169,7 +171,7 @@ impl Parser {
         self.statements[self.run].marks |= begun;
     }
 
-    /// Marks those for whom a user-agent line begins a new group.
+    /// Returns the marks of the readers for which a user-agent line begins a new group.
     fn begin_groups(&mut self, seen_by: u8) -> u8 {
         let mut begun = 0;
         if seen_by & EXACT != 0 {
@@ -192,7 +194,7 @@ impl Parser {
     }
 
     fn push_rule(&mut self, kind: Kind, seen_by: u8, value: &[u8]) {
-        // Rules before any user-agent line are for nobody (RFC 9309 §2.2, grammar).
+        // Rules before any user-agent line apply to nobody (RFC 9309 §2.2, grammar).
         if self.agents.is_empty() {
             return;
         }
@@ -217,7 +219,7 @@ impl Parser {
         self.record_rules |= exact & self.record_open;
     }
 
-    /// A statement with no text yet.
+    /// Returns a statement whose text is still to be appended.
     fn statement(&self, kind: Kind, marks: u8) -> Statement {
         Statement {
             line: self.line,
@@ -229,7 +231,7 @@ impl Parser {
         }
     }
 
-    /// Marks that a blank line before the run ended a record.
+    /// Begins a run, and returns the mark for a record that a blank line ended before it.
     fn begin_run(&mut self) -> u8 {
         let begun = if self.blank { RECORD } else { 0 };
         self.run = self.statements.len();
@@ -238,14 +240,15 @@ impl Parser {
         begun
     }
 
-    /// A blank line: the texts before RFC 9309 end a record here.
+    /// Ends a record at a blank line, as the texts before RFC 9309 do.
     fn end_record(&mut self) {
         self.blank = true;
         self.record_open = false;
         self.record_rules = false;
     }
 
-    /// Notes for the user-agent lines of the group just read, which hold the number of their run, whether it is large.
+    /// Replaces the run numbers held by the user-agent lines of the group just read by the number of its large group,
+    /// if it is large.
     fn end_group(&mut self) {
         let many = self.group_rules > FEW_RULES || self.group_wild_rules > FEW_WILD_RULES;
         for run in
@@ -265,7 +268,7 @@ fn small(number: usize) -> u32 {
     u32::try_from(number).expect("the limit of a file is far below 4 GiB")
 }
 
-/// How a rule's value is to be read, and how many bytes at its start all dialects read alike.
+/// Returns the form of a rule's value, and the number of bytes at its start that all dialects read alike.
 fn form(kind: Kind, value: &[u8]) -> (Form, usize) {
     let plain = plain_start(value);
     let is_wild = || {
@@ -273,7 +276,7 @@ fn form(kind: Kind, value: &[u8]) -> (Form, usize) {
         let rest = rest.strip_suffix(b"$").unwrap_or(rest);
         rest.iter().all(|&byte| byte == b'*' || is_plain(byte))
     };
-    // `.../index.html` also means `.../`: only what stands before the name is sure.
+    // `.../index.html` also means `.../` to Google's parser: only the bytes before the name are certain.
     let may_name_one = kind == Kind::Allow;
     let directory = may_name_one.then(|| directory(value)).flatten();
     let form = match directory {

@@ -1,49 +1,50 @@
-//! The statements of a file as they are kept: a short record for each, and their texts one after the other.
+//! Stored statements: a short record for each, with their texts concatenated elsewhere.
 
 pub(crate) mod stored;
 
-/// What a line states.
+/// The kind of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Agent,
-    /// Anything else; the text is `name:value`.
+    /// Any other statement; the text is `name:value`.
     Other,
     Allow,
     Disallow,
 }
 
-/// How the value of a rule is to be read.
+/// The form of a rule's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// It reads the same in every dialect, and matches what starts with it.
+    /// The value means the same in every dialect, and matches paths that start with it.
     Plain,
-    /// It holds `*`, or ends in `$`, but is plain otherwise.
+    /// The value contains `*` or ends in `$`, and is plain otherwise.
     Wild,
-    /// The dialects read it differently.
+    /// The dialects read the value differently.
     Special,
 }
 
-/// A mark: seen by those who read fields as spelt: all dialects but `google`.
+/// Marks a statement seen by exact readers: all dialects but `google`.
 pub(crate) const EXACT: u8 = 1;
-/// Seen by Google's parser.
+/// Marks a statement seen by Google's parser.
 pub(crate) const GOOGLE: u8 = 2;
-/// A new group begins here for the former, for the latter, and for those who end records at blank lines.
+/// Marks the beginning of a new group for exact readers, for Google's parser, and for dialects in which a blank line
+/// ends a record.
 pub(crate) const EXACT_GROUP: u8 = 4;
 pub(crate) const GOOGLE_GROUP: u8 = 8;
 pub(crate) const RECORD: u8 = 16;
-/// Of a [`Kind::Other`]: the record is still open for those who end records at blank lines.
+/// Marks a [`StatementKind::Other`] whose record is still open in dialects in which a blank line ends it.
 pub(crate) const IN_RECORD: u8 = 32;
 
-/// A statement, but for its text. Rules are looked at in a row, so it is kept small.
+/// A statement without its text. Rules are scanned in sequence, so it is kept small.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Statement {
-    /// The number of its line.
+    /// The line's number.
     pub(crate) line: u32,
-    /// Where its text begins among those of the file; it ends where the next begins.
+    /// The offset of its text among all texts; it ends where the next one begins.
     pub(crate) start: u32,
     pub(crate) kind: Kind,
     pub(crate) form: Form,
-    /// Of a rule: so many bits at the end of its head are not its own, or not read alike by every dialect.
+    /// The number of bits at the end of a rule's head that are not its own, or that not every dialect reads alike.
     pub(crate) unsure: u8,
     pub(crate) marks: u8,
 }
@@ -61,7 +62,7 @@ impl Statement {
         self.marks & marks != 0
     }
 
-    /// Whether it is neither a rule nor a user-agent line to those who read fields as spelt.
+    /// Returns whether it is neither a rule nor a user-agent line for exact readers.
     pub(crate) fn is_directive(&self) -> bool {
         self.kind == Kind::Other && self.has(EXACT)
     }

@@ -1,4 +1,4 @@
-//! What is kept of a file.
+//! The stored form of a file.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -11,26 +11,27 @@ use super::super::index::Index;
 use super::super::topic::Topics;
 use super::Statement;
 
-/// The indexes of a large group, one for each way of comparing, made when first asked.
+/// The indexes of a large group, one for each form, built on first use.
 type Indexes = [OnceLock<Index>; Semantics::COUNT];
 
-/// Who is named in a file and what it states, in the order of its lines.
+/// The statements of a file, in its order, with the user-agent lines apart.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     pub(crate) statements: Box<[Statement]>,
     /// The user-agent lines.
     pub(crate) agents: Box<[Agent]>,
-    /// A tag of the name on each of them: what to look at first, since names that differ mostly differ in that.
+    /// The tag of the name on each user-agent line. Tags are compared first, since different names mostly have
+    /// different tags.
     pub(crate) tags: Box<[u8]>,
-    /// The texts of all statements, and zeros behind them, so that a head can be read anywhere.
+    /// The texts of all statements, followed by zeros so that a head can be read anywhere.
     texts: Box<[u8]>,
     /// The indexes of each large group.
     indexes: Box<[OnceLock<Box<Indexes>>]>,
-    /// How many bytes the indexes made take.
+    /// The number of bytes in the indexes built so far.
     index_bytes: AtomicUsize,
-    /// What its directives are about.
+    /// The topics of its directives.
     pub(crate) topics: Topics,
-    /// Whether a rule differs between the forms in which a path is judged strictly.
+    /// Whether a rule differs between the forms in which all spellings are judged.
     pub(crate) has_respelt_rules: bool,
 }
 
@@ -55,15 +56,15 @@ impl Stored {
         }
     }
 
-    /// The text of the statement at a place.
+    /// Returns the text of the statement at an index.
     pub(crate) fn text(&self, at: usize) -> &[u8] {
         let next = self.statements.get(at + 1);
         let end = next.map_or(self.texts.len() - HEAD_BYTES, |next| next.start as usize);
         &self.texts[self.statements[at].start as usize..end]
     }
 
-    /// Reads a byte of each part. Of a file that nobody asked about lately all come from memory at once then, where a search
-    /// would wait for each before it knows of the next: a decision takes a quarter less.
+    /// Reads a byte of each part, so that the memory of a file that was not used lately is loaded in parallel, where a
+    /// search would wait for each part in turn. This saves a quarter of a decision.
     #[inline]
     pub(crate) fn ask_for_memory(&self) {
         let agent = self.agents.first().map_or(0, |agent| agent.at);
@@ -72,21 +73,21 @@ impl Stored {
         black_box(agent ^ statement ^ text);
     }
 
-    /// The first bytes of a text, and what follows it if it is shorter.
+    /// Returns the first bytes of a text, and of the one after it if it is shorter.
     #[inline]
     pub(crate) fn head(&self, statement: &Statement) -> u64 {
         let start = statement.start as usize;
         head(&self.texts[start..start + HEAD_BYTES])
     }
 
-    /// The name and value of a statement that is neither a rule nor a user-agent line.
+    /// Returns the name and value of a statement that is neither a rule nor a user-agent line.
     pub(crate) fn name_and_value(&self, at: usize) -> (&[u8], &[u8]) {
         let text = self.text(at);
         let colon = memchr::memchr(b':', text).expect("stands behind the name");
         (&text[..colon], &text[colon + 1..])
     }
 
-    /// The index of the group of a user-agent line, if that is large; built if there is none and it is affordable now.
+    /// Returns the index of a user-agent line's group, if that is large; builds it if it is missing and affordable.
     pub(crate) fn index(
         &self,
         semantics: &Semantics,
@@ -112,9 +113,9 @@ impl Stored {
         }))
     }
 
-    /// The bytes it takes with all that goes with it. Asked for often, so the indexes are not added up here.
+    /// Returns the bytes that it takes with all of its parts. Called often, so the sizes of indexes are kept as a sum.
     pub(crate) fn heap_bytes(&self) -> usize {
-        // The counts of owners stand beside it.
+        // The reference counts of the `Arc` are next to it.
         2 * size_of::<usize>()
             + size_of::<Self>()
             + size_of_val(&*self.statements)
