@@ -198,9 +198,10 @@ fn split_port(authority: &str) -> Result<(&str, Option<u16>), InvalidUri> {
     if digits.is_empty() {
         return Ok((host, None));
     }
-    let number = match digits.bytes().all(|b| b.is_ascii_digit()) {
-        true => digits.parse().ok().filter(|&port: &u16| port != 0),
-        false => None,
+    let number = if digits.bytes().all(|b| b.is_ascii_digit()) {
+        digits.parse().ok().filter(|&port: &u16| port != 0)
+    } else {
+        None
     };
     match number {
         Some(port) => Ok((host, Some(port))),

@@ -323,10 +323,10 @@ impl FetchOutcome {
             }
             _ => return None,
         };
-        Some(match self.redirects.is_empty() {
-            true => cause,
-            false => format!("{cause} (redirected to {})", self.uri),
-        })
+        if self.redirects.is_empty() {
+            return Some(cause);
+        }
+        Some(format!("{cause} (redirected to {})", self.uri))
     }
 
     /// Returns the error, if there was no usable response.

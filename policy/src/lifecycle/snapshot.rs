@@ -242,9 +242,10 @@ impl Snapshot {
         let answer = answer.map(|(facts, contents)| Answer::new(kind, facts, contents, lifetimes));
         let newer = newer.and_then(|newer| newer.answer.clone());
         let fetched_at = |answer: &Option<Answer>| answer.as_ref().map(|answer| answer.fetched_at);
-        let answer = match fetched_at(&newer) > fetched_at(&answer) {
-            true => newer,
-            false => answer,
+        let answer = if fetched_at(&newer) > fetched_at(&answer) {
+            newer
+        } else {
+            answer
         };
         let failing = entry.failing.as_ref();
         let answer = match failing {

@@ -106,10 +106,10 @@ fn to_try(examples: Vec<Example>) -> Vec<(Example, usize)> {
 fn shape(path: &str) -> String {
     let mut shape = String::new();
     for c in path.chars() {
-        match c.is_ascii_alphanumeric() {
-            true if shape.ends_with('a') => {}
-            true => shape.push('a'),
-            false => shape.push(c),
+        if !c.is_ascii_alphanumeric() {
+            shape.push(c);
+        } else if !shape.ends_with('a') {
+            shape.push('a');
         }
     }
     shape

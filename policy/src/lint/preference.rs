@@ -158,9 +158,10 @@ fn check_signal(line: u32, list: &str, findings: &mut Findings) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (name, value) = (name.trim(), value.trim());
         let is = |known: &&str| name.eq_ignore_ascii_case(known);
-        let values: &[&str] = match name.eq_ignore_ascii_case("use") {
-            true => &["immediate", "reference", "full"],
-            false => &["yes", "no"],
+        let values: &[&str] = if name.eq_ignore_ascii_case("use") {
+            &["immediate", "reference", "full"]
+        } else {
+            &["yes", "no"]
         };
         if values.len() == 3 || SIGNALS.iter().any(is) {
             if !values.iter().any(|it| it.eq_ignore_ascii_case(value)) {

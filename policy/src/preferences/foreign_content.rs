@@ -78,9 +78,10 @@ impl Foreign {
             }
             return false;
         }
-        let changes: &[&'static [u8]] = match was_foreign {
-            true => &HOLDING_HTML,
-            false => &[b"svg", b"math"],
+        let changes: &[&'static [u8]] = if was_foreign {
+            &HOLDING_HTML
+        } else {
+            &[b"svg", b"math"]
         };
         let change = changes.iter().find(|it| **it == name);
         if let Some(change) = change.filter(|_| !is_closed && self.0.len() < DEPTH) {

@@ -91,9 +91,10 @@ impl Preferences {
 
     /// Adds a rule of the operator's own organisation, which overrides all statements.
     pub fn hear_rule(&mut self, allows: bool) {
-        let (refuses, allows) = match allows {
-            true => (Purposes::NONE, Purposes::ALL),
-            false => (Purposes::ALL, Purposes::NONE),
+        let (refuses, allows) = if allows {
+            (Purposes::NONE, Purposes::ALL)
+        } else {
+            (Purposes::ALL, Purposes::NONE)
         };
         self.statements.push(Statement {
             source: Source::Rule,

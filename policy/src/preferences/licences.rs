@@ -239,9 +239,10 @@ impl Licence {
     /// Returns the verdict for each purpose.
     fn says(&self, asker: Asker<'_>) -> Vec<(Purpose, Says)> {
         let said = self.said.get_or_init(|| self.said_to(asker));
-        match said.is_to(asker) {
-            true => said.says.clone(),
-            false => self.said_to(asker).says,
+        if said.is_to(asker) {
+            said.says.clone()
+        } else {
+            self.said_to(asker).says
         }
     }
 

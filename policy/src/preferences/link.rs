@@ -48,9 +48,10 @@ pub(super) fn absolute(reference: &str, base: &str) -> String {
     }
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let path = path.split('?').next().unwrap_or_default();
-    let directory = match reference.starts_with('/') {
-        true => "",
-        false => path.rfind('/').map_or("/", |end| &path[..=end]),
+    let directory = if reference.starts_with('/') {
+        ""
+    } else {
+        path.rfind('/').map_or("/", |end| &path[..=end])
     };
     let path = format!("{directory}{reference}");
     let path = spelling::without_dot_segments(&path).unwrap_or(path);

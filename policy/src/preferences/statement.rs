@@ -37,9 +37,10 @@ pub(crate) struct Meaning {
 impl Meaning {
     /// Creates the meaning that `purposes` are allowed, or that they are refused.
     pub(crate) fn of(purposes: Purposes, is_allowed: bool, clause: &'static str) -> Self {
-        let (refuses, allows) = match is_allowed {
-            true => (Purposes::NONE, purposes),
-            false => (purposes, Purposes::NONE),
+        let (refuses, allows) = if is_allowed {
+            (Purposes::NONE, purposes)
+        } else {
+            (purposes, Purposes::NONE)
         };
         Self {
             refuses,
@@ -80,11 +81,11 @@ impl Statement {
 
     /// Removes its permissions if it `only_restricts`.
     pub(super) fn restricting(self, only_restricts: bool) -> Self {
-        let allows = match only_restricts {
-            true => Purposes::NONE,
-            false => self.allows,
-        };
-        Self { allows, ..self }
+        if only_restricts {
+            let allows = Purposes::NONE;
+            return Self { allows, ..self };
+        }
+        self
     }
 
     /// Returns the statement for display: texts of others are cut, except the policy, whose URL has to remain usable.

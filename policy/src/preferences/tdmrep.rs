@@ -54,9 +54,10 @@ impl Tdmrep {
     /// Parses the beginning of a file. If it begins like an array, the rest may reserve any path.
     #[must_use]
     pub fn parse_beginning(file: &[u8]) -> Self {
-        match text(file).starts_with('[') {
-            true => Self::unread("the file is longer than is read"),
-            false => Self::default(),
+        if text(file).starts_with('[') {
+            Self::unread("the file is longer than is read")
+        } else {
+            Self::default()
         }
     }
 

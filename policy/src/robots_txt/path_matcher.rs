@@ -161,13 +161,13 @@ fn every_pattern<'a>(
         .enumerate()
         .map(|(at, _)| Matched { at, specificity: 0 })
         .collect();
-    match budget.spend(matched.len()) {
-        true => Ok(vec![Reading {
-            matched,
-            only_restricts: true,
-        }]),
-        false => Err(TooCostly),
+    if !budget.spend(matched.len()) {
+        return Err(TooCostly);
     }
+    Ok(vec![Reading {
+        matched,
+        only_restricts: true,
+    }])
 }
 
 impl Asked {
@@ -276,10 +276,10 @@ impl<'a> Matching<'a> {
                 found.push(Matched { at, specificity });
             }
         }
-        match self.budget.spend_on_writing(text.len() / 8) {
-            true => Ok(()),
-            false => Err(TooCostly),
+        if !self.budget.spend_on_writing(text.len() / 8) {
+            return Err(TooCostly);
         }
+        Ok(())
     }
 
     fn readings(self) -> Result<Vec<Reading>, TooCostly> {

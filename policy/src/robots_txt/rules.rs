@@ -108,10 +108,10 @@ impl Stored {
                 best = best.max(Answer::Rule(semantics.matched(length, rule, at)));
             }
         }
-        match budget.is_spent() {
-            true => Answer::TooCostly,
-            false => best,
+        if budget.is_spent() {
+            return Answer::TooCostly;
         }
+        best
     }
 
     /// Returns the deciding rule of the one chosen record.
