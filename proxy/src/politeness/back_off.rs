@@ -220,6 +220,7 @@ impl Rests {
         };
         let until = now + rest;
         let rest = Rest {
+            // Several nodes may report the same rest: the longest applies.
             until: known.map_or(until, |known| known.until.max(until)),
             is_elsewhere: true,
             refusals: known.map_or(1, |known| known.refusals),

@@ -177,6 +177,7 @@ impl Politeness {
         delay: Duration,
     ) -> Result<Turn<'_>, TooSoon> {
         let wanted = options.wanted(visit);
+        // The delay comes first: a concurrency slot held while waiting for it would block others.
         let place = if delay.is_zero() {
             None
         } else {
@@ -307,6 +308,7 @@ impl Turn<'_> {
 /// Applies the rests that other nodes of the fleet report.
 async fn follow(rests: Weak<Rests>, mut events: mpsc::UnboundedReceiver<Event>) {
     while let Some(event) = events.recv().await {
+        // Held weakly, so that this task ends with the pacer.
         let Some(rests) = rests.upgrade() else {
             return;
         };

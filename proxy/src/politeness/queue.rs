@@ -97,11 +97,13 @@ impl Queue {
         let now = Instant::now();
         let next_at = *lock(&self.next_at);
         let expected_at = next_at.map_or(now, |at| at.max(now)) + delay * ahead;
+        // Refused at once instead of after a wait in vain.
         if ahead > 0 && expected_at > latest {
             return Err(delayed(expected_at - now));
         }
         let permit = match self.gate.try_acquire(wanted.client) {
             Some(permit) => permit,
+            // A request that may not wait must not join the queue, not even for a moment.
             None if latest <= Instant::now() => return Err(delayed(delay)),
             None => {
                 let acquiring = self.gate.acquire(wanted.client);
@@ -109,6 +111,7 @@ impl Queue {
                 acquired.map_err(|_| delayed(delay))?
             }
         };
+        // Until the fleet grants a slot, this request still comes before those that wait here.
         let inside = Inside::of(&self.inside);
         let next_at = *lock(&self.next_at);
         if let Some(next_at) = next_at {
@@ -186,6 +189,7 @@ impl Queues {
         fleet: &Fleet,
     ) -> Result<Place, TooSoon> {
         let key = (wanted.origin.clone(), wanted.pace.to_ascii_lowercase());
+        // A queue with a pending delay is not idle: forgotten, it would let the next request go at once.
         let is_idle = |queue: &Queue| *lock(&queue.next_at) <= Some(Instant::now());
         let queue = lock(&self.0).value(key, Queue::new, is_idle);
         let queue = queue.ok_or_else(|| delayed(delay))?;
@@ -220,6 +224,7 @@ impl Place {
     /// Lets the next request's delay start now. Only the first call counts.
     pub(super) fn leave(&self) {
         if let Some(held) = lock(&self.held).take() {
+            // Before the permit is passed on: its next holder reads this.
             *lock(&self.queue.next_at) = Some(Instant::now() + self.delay);
             drop(held);
         }

@@ -48,6 +48,7 @@ pub(super) async fn read(
     room: &Room,
 ) -> Result<(Body, Option<Place>), FetchError> {
     let coded_limit = limit.saturating_mul(CODED);
+    // One byte beyond the limit tells a longer body from one that just fits.
     let decoders = (!codings.is_empty())
         .then(|| Decoders::new(codings, limit.saturating_add(1), coded_limit))
         .transpose();

@@ -70,6 +70,7 @@ impl Memory {
         published: &Published,
         mut withdrawn: impl FnMut(&Resource, &Snapshot),
     ) {
+        // Stale places would grow without bound if the same entries were forgotten and fetched again and again.
         if self.small.len() + self.main.len() > 2 * published.len() + SPARE_PLACES {
             self.tidy(published);
         }

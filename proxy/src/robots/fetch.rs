@@ -192,6 +192,7 @@ impl HttpFetch {
     ) -> Result<Ending, FetchError> {
         loop {
             let target = Target::parse(&way.uri).map_err(|e| bad_redirect(e.to_string()))?;
+            // Validators belong to the URL that sent them: after a redirect they would be those of another resource.
             let validators = request
                 .validators
                 .as_ref()
@@ -211,6 +212,7 @@ impl HttpFetch {
                 };
                 self.pass(redirect, asking).await?
             };
+            // If this is a redirect, the next host is this server's choice.
             way.chosen = way.chosen.then(exchange.is_public);
             let status = exchange.status;
             if !is_redirect(status) {
@@ -226,6 +228,7 @@ impl HttpFetch {
                 exchange.end(&self.upstream);
                 return Ok(ending);
             }
+            // RFC 9309, 2.3.1.2: after five redirects the file may be assumed to be unavailable.
             if way.redirects.len() >= self.options.max_redirects {
                 return Ok(Ending::RedirectLost(status));
             }
@@ -265,6 +268,7 @@ impl HttpFetch {
 impl Fetch for HttpFetch {
     async fn fetch(&self, request: FetchRequest, fetch_as: Option<&FetchAs>) -> Fetched {
         let started_at = self.clock.now();
+        // Outside the future, so that a timeout still reports how far the fetch got.
         let mut way = Way {
             redirects: Vec::new(),
             uri: request.resource.uri(),
@@ -331,6 +335,7 @@ fn redirect_target(from: &str, headers: &HeaderMap) -> Result<Url, FetchError> {
         let scheme = target.scheme();
         return Err(bad_redirect(format!("Location with scheme {scheme}")));
     }
+    // The origin must not make us send credentials to a host of its choice.
     target.set_fragment(None);
     // Neither call fails for a URL with a host, which http and https URLs have.
     let _ = target.set_username("");

@@ -288,6 +288,7 @@ impl Robots {
         if found.is_overdue {
             let fetch_as = behalf.map(Behalf::fetch_as);
             let overdue = Event::Overdue(resource.clone(), fetch_as);
+            // A full channel must not delay a request: the next reader reports it again.
             if self.events.try_send(overdue).is_err() {
                 self.published.unreport(resource);
             }
@@ -397,6 +398,7 @@ impl Robots {
         self.set_patience(options);
         if self.on_disk.lifetimes() != options.lifetimes {
             self.on_disk.change_lifetimes(options.lifetimes.clone());
+            // Counting waits for the running transaction, and that for the disk.
             let (store, lifetimes) = (self.store.clone(), options.lifetimes.clone());
             // It is cancelled only when the process ends.
             let _ = tokio::task::spawn_blocking(move || store.count_by(lifetimes)).await;

@@ -181,6 +181,7 @@ impl HttpFetch {
             route = self.upstream.route(destination, deadline).await;
         }
         let mut route = route.map_err(|error| egress_failure(&error, chosen))?;
+        // Checked on the resolved addresses: a public name may resolve to an internal one.
         if chosen == ChosenBy::Public {
             let detail = "a public origin names a host at an internal address";
             let internal = || failure(FetchErrorKind::RedirectProhibited, detail);
@@ -225,6 +226,7 @@ impl Asked<'_> {
         let request = self.request(self.target.path().as_str()).ok()?;
         let was_signed = request.headers().contains_key(FIELDS[0]);
         let wish = Wish::of(&pairs(&exchange.fields))?;
+        // The same signature would be rejected again.
         if was_signed && !wish.wants_another() {
             return None;
         }
@@ -240,6 +242,7 @@ impl Asked<'_> {
         };
         let mut head = BytesMut::from(line.as_bytes());
         let authority = self.target.origin().authority();
+        // First, as RFC 9110, 7.2 recommends.
         write_fields(&mut head, [(&b"host"[..], authority.as_bytes())]);
         write_fields(&mut head, pairs(request.headers()));
         if let Some(parent) = form.parent() {
@@ -258,6 +261,7 @@ impl Asked<'_> {
         let mut request = Request::get(uri)
             .header(header::USER_AGENT, self.user_agent)
             .header(header::ACCEPT, "text/plain, */*;q=0.5")
+            // gzip is enough for text. Other codings are decoded if a server uses them unasked.
             .header(header::ACCEPT_ENCODING, "gzip");
         if let Some(etag) = self.validators.and_then(|v| v.etag.as_deref()) {
             request = request.header(header::IF_NONE_MATCH, etag);

@@ -117,6 +117,7 @@ impl Shared {
                         _ => own,
                     };
                     let lease = Lease { token, before };
+                    // A copy from this node's disk that is still fresh is shared instead of fetched again.
                     let may_serve = token != 0 && purpose == Purpose::Wanted;
                     if may_serve && let Some(learned) = usable(&lease.before).await {
                         return Claim::Known(learned, token, Some(lease));

@@ -151,6 +151,7 @@ impl Published {
         let slots = self.slots.pin();
         let slot = slots.remove(resource)?;
         self.change(slot, |_| Counted::GONE);
+        // Not left to papaya, which frees removed entries in batches, perhaps much later.
         slot.snapshot.swap(None)
     }
 
@@ -185,6 +186,7 @@ impl Published {
     fn change(&self, slot: &Slot, change: impl Fn(Counted) -> Counted) {
         let order = Ordering::Relaxed;
         let change_word = |word| change(Counted(word)).0;
+        // Atomically, because readers recount concurrently.
         let before = Counted(slot.counted.update(order, order, change_word));
         self.recounted(before, change(before));
     }

@@ -110,6 +110,7 @@ impl<F: Fetch> Fetches<F> {
                 lease: Some(lease),
             }
         });
+        // Outside the task, so that a panic does not lose it.
         self.jobs.insert(task.id(), job);
     }
 

@@ -23,6 +23,7 @@ impl<F: Fetch> Refresh<F> {
                 }
             }
             fleet::Event::Suspect(partition) => {
+                // Notes about this partition were lost, so any held document of it may be outdated.
                 let fleet = &self.around.shared.fleet;
                 let suspect =
                     |resource: &Resource| fleet.partition(&resource.to_string()) == partition;
@@ -52,6 +53,7 @@ impl<F: Fetch> Refresh<F> {
         let Some(known) = self.around.published.snapshot(&resource) else {
             return;
         };
+        // The timer of the replaced snapshot must not fire.
         self.cache.evict(&resource, &known);
         let snapshot = Arc::new(self.cache.restored(&resource, &learned));
         let entry = Arc::new(learned.into_entry());

@@ -137,6 +137,7 @@ impl<F: Fetch> Refresh<F> {
         match event {
             Event::Wanted(resource, wish, reply) => self.wanted(resource, wish, reply),
             Event::Overdue(resource, fetch_as) => {
+                // The origin may admit only the crawler that sees the file now.
                 if let Some(fetch_as) = fetch_as {
                     self.refetch_as.note(&resource, &fetch_as);
                 }
@@ -152,6 +153,7 @@ impl<F: Fetch> Refresh<F> {
                     .or_default()
                     .push(reply);
                 self.forced.insert(resource.clone());
+                // A fetch that is in progress is recent enough to answer the operator.
                 if self.cache.start(&resource) {
                     self.recall(resource);
                 }
@@ -288,6 +290,7 @@ impl<F: Fetch> Refresh<F> {
             }
         }
         let mut askers = wishes.askers;
+        // Wayleave itself wants it: a refresh before the copy expires.
         if askers.is_empty() {
             askers.insert(Asker::default());
         }
@@ -307,6 +310,7 @@ impl<F: Fetch> Refresh<F> {
             let waiting = &self.waiting;
             let is_abandoned = |resource: &Resource| {
                 let replies = waiting.get(resource);
+                // A refresh that no request ever waited for is not abandoned.
                 replies.is_some_and(|replies| replies.iter().all(oneshot::Sender::is_closed))
             };
             match self.queue.next(is_abandoned) {
@@ -365,6 +369,7 @@ impl<F: Fetch> Refresh<F> {
         self.queue.ended(&resource);
         self.forced.remove(&resource);
         let known = self.around.published.snapshot(&resource);
+        // A panic counts as a failed fetch, so that the usual back-off applies.
         let brought = brought.unwrap_or_else(|outcome| {
             let before = (&entry, known.as_deref());
             let lifetimes = self.cache.lifetimes();
@@ -387,6 +392,7 @@ impl<F: Fetch> Refresh<F> {
         }
         let snapshot = Arc::new(snapshot);
         self.publish(&resource, &snapshot);
+        // After publishing, which may have created the map entry that holds it.
         self.around.published.set_version(&resource, version);
         // From here on the body is counted as an entry, and by the store.
         drop(place);

@@ -155,6 +155,7 @@ impl Store {
 
     /// As [`load`](Self::load) for many documents, in the order given.
     pub async fn load_all(&self, resources: Vec<Resource>) -> Vec<(Resource, Option<Entry>)> {
+        // Pending changes come first: they are newer than the tables.
         let unwritten: Vec<_> = resources
             .iter()
             .map(|resource| self.writer.unwritten(resource))
@@ -229,6 +230,7 @@ impl Store {
     /// Returns the stored documents next to an origin's robots.txt, in the order of their URLs.
     pub async fn beside(&self, origin: &Origin) -> Vec<Resource> {
         self.flush().await;
+        // After the flush: pending entries are in no table yet.
         let asked = origin.clone();
         let found = self.read(move |database| tables::beside(database, &asked));
         found.await.unwrap_or_default()
@@ -237,6 +239,7 @@ impl Store {
     /// Returns all known versions of a document, oldest first.
     pub async fn history(&self, resource: impl Into<Resource>) -> Vec<Version> {
         self.flush().await;
+        // After the flush, because the history is made by the transaction.
         let asked = resource.into();
         let found = self
             .read(move |database| tables::versions(database, &asked))
@@ -298,6 +301,7 @@ impl Store {
         let writer = self.writer.clone();
         let reading = tokio::task::spawn_blocking(move || {
             let done = guarded(|| read(&database));
+            // Before a failure is recorded, which closes the database.
             drop(database);
             done.inspect_err(|failure| writer.fail("read", failure))
                 .ok()

@@ -112,6 +112,7 @@ struct State {
 async fn write_while_alive(writer: Weak<Writer>, mut changed: watch::Receiver<()>) {
     while changed.changed().await.is_ok() {
         tokio::time::sleep(GATHER).await;
+        // Held weakly: dropping the last handle writes the rest and ends this task.
         let Some(writer) = writer.upgrade() else {
             return;
         };
@@ -230,6 +231,7 @@ impl Writer {
                 if state.waiting.is_empty() && state.damaged.is_empty() {
                     return true;
                 }
+                // In batches: a commit needs space in the file next to what it replaces.
                 state.writing =
                     Arc::new(state.waiting.take(self.options.batch_bytes(self.memory())));
                 (state.writing.clone(), std::mem::take(&mut state.damaged))
@@ -372,6 +374,7 @@ impl Writer {
         if is_longer || self.state().is_full {
             tracing::info!("the store is over state.max_size: deleting the oldest entries");
             upkeep::shrink(&database, self.keep())?;
+            // It returns whether it moved anything, and may have to run again.
             while database.compact()? {}
             self.state().is_full = false;
         }

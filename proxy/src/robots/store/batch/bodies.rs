@@ -21,6 +21,7 @@ impl Batch<'_> {
         for scope in scopes(key) {
             let before = self.count(digest, scope)?;
             self.references.insert((digest, scope), before + 1)?;
+            // A scope pays for a body once, however many of its versions have it.
             if before == 0 {
                 let cost = self.body_cost(digest)?;
                 self.charge(scope, cost)?;

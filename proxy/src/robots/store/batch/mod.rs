@@ -90,6 +90,7 @@ impl<'txn> Batch<'txn> {
                 self.put_entry(&key, &record)?;
             }
         }
+        // After each change, so that the limits hold within a large transaction too.
         self.bound(domain(&key), self.keep.domain_bytes)?;
         self.bound(ALL, self.keep.bytes)
     }
