@@ -1,4 +1,4 @@
-//! Metrics of connections: clients' ones, those to origins, and what came over them that had to be repaired.
+//! Metrics of client and upstream connections, and of repairs to what came over them.
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Registry};
 

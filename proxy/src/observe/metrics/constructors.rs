@@ -1,4 +1,4 @@
-//! Constructors of metrics, which name them, give them help and register them.
+//! Functions that create and register metrics.
 
 use anyhow::Context;
 use prometheus::core::Collector;
@@ -7,7 +7,7 @@ use prometheus::{
     Registry,
 };
 
-/// From half a millisecond to a minute: a cached refusal to a slow origin.
+/// Buckets from half a millisecond (a refusal from the cache) to a minute (a slow origin).
 pub(super) const REQUEST_SECONDS: &[f64] = &[
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
     60.0,
@@ -69,7 +69,7 @@ pub(super) fn counters(
     )
 }
 
-/// Counters that tell apart only how something ended.
+/// Registers counters whose only label is `result`.
 pub(super) fn by_result(
     registry: &Registry,
     name: &str,

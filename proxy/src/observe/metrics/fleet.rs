@@ -1,4 +1,4 @@
-//! Metrics of the fleet: what this node asks its engine, and what it hears.
+//! Metrics of the fleet: calls of its engine, and changes by other nodes.
 
 use std::time::Duration;
 
@@ -26,15 +26,15 @@ const CLOCK_OFFSET: &str = "How far the engine's calendar is ahead of this machi
 const GAPS: &str = "Times that notes of other nodes were lost, by partition.";
 const BORN: &str = "Times that the engine was another than before: restarted or promoted.";
 
-/// How a node takes part that is not alone.
+/// The states of a node that is in a fleet.
 const STATES: [&str; 4] = ["up", "lost", "beats-failing", "clock-off"];
-/// A call on a local network takes a fraction of a millisecond.
+/// Buckets for calls, which take a fraction of a millisecond on a local network.
 const CALL_SECONDS: &[f64] = &[
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
 ];
-/// Notes are read every quarter of a second.
+/// Buckets for the delay of changes, which are read every quarter of a second.
 const CHANGE_SECONDS: &[f64] = &[0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0];
-/// From a round trip to `politeness.max_wait`.
+/// Buckets from one round trip to `politeness.max_wait`.
 const WAIT_SECONDS: &[f64] = &[0.001, 0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
 /// The metrics of the fleet.
@@ -104,34 +104,34 @@ impl FleetMetrics {
         Ok(metrics)
     }
 
-    /// A call took so long.
+    /// Records the duration of a call.
     pub fn call(&self, verb: &str, took: Duration) {
         let calls = self.calls.with_label_values(&[verb]);
         calls.observe(took.as_secs_f64());
     }
 
-    /// A call failed.
+    /// Counts a failed call.
     pub fn error(&self, kind: &str) {
         self.errors.with_label_values(&[kind]).inc();
     }
 
-    /// The fleet said whether to fetch.
+    /// Counts an answer to the question whether to fetch a robots.txt.
     pub fn claim(&self, answer: &str) {
         self.claims.with_label_values(&[answer]).inc();
     }
 
-    /// The engine was told what a fetch brought.
+    /// Counts the result of a fetch that was shared with the fleet.
     pub fn settled(&self, kind: &str) {
         self.settled.with_label_values(&[kind]).inc();
     }
 
-    /// A request for a turn was answered after so long.
+    /// Counts an answer to a request for a slot, and records the wait.
     pub fn turn(&self, answer: &str, waited: Duration) {
         self.turns.with_label_values(&[answer]).inc();
         self.turn_wait.observe(waited.as_secs_f64());
     }
 
-    /// How this node takes part.
+    /// Sets the state of this node.
     pub fn state(&self, now: &str) {
         for state in STATES {
             let is_it = state == now;
@@ -139,29 +139,29 @@ impl FleetMetrics {
         }
     }
 
-    /// So many nodes there are, and so many entries to tell the engine.
+    /// Sets the number of nodes, and of entries not shared with the fleet yet.
     pub fn beat(&self, members: usize, unsettled: usize) {
         for (gauge, count) in [(&self.members, members), (&self.unsettled, unsettled)] {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
 
-    /// What another node noted was heard after so long.
+    /// Records the delay of another node's change.
     pub fn change(&self, delay: Duration) {
         self.changes.observe(delay.as_secs_f64());
     }
 
-    /// The engine's calendar is so far ahead of ours.
+    /// Sets how far the engine's clock is ahead of this machine's, in seconds.
     pub fn clock_offset(&self, seconds: f64) {
         self.clock_offset.set(seconds);
     }
 
-    /// Notes were lost in so many partitions.
+    /// Counts partitions of the change log in which changes of other nodes were lost.
     pub fn gaps(&self, partitions: usize) {
         self.gaps.inc_by(partitions as u64);
     }
 
-    /// The engine is another than before.
+    /// Counts a restart or promotion of the engine.
     pub fn born(&self) {
         self.born.inc();
     }

@@ -1,4 +1,4 @@
-//! Every metric: its name, labels and help.
+//! All metrics, with their names, labels and help texts.
 //!
 //! A host, a URL or a User-Agent is never a label: labels come from closed sets (configured
 //! crawlers, outcomes, reasons), so a crawl of the whole web adds no series.
@@ -35,12 +35,12 @@ pub use self::robots::Lookup;
 use self::robots::RobotsMetrics;
 use crate::http::http1::oddities::Oddities;
 
-/// From half a microsecond (a decision on known rules) to ten seconds (robots.txt fetched first).
+/// Buckets from half a microsecond (robots.txt is cached) to ten seconds (robots.txt is fetched first).
 const DECISION_SECONDS: &[f64] = &[
     5e-7, 1e-6, 2.5e-6, 5e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0,
 ];
 
-/// The process's metrics, gathered at `/metrics`.
+/// The metrics of the process, served at `/metrics`.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -58,16 +58,16 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// What the fleet counts.
+    /// Returns the metrics of the fleet.
     pub fn fleet(&self) -> &FleetMetrics {
         &self.fleet
     }
 
-    /// All metrics, at zero.
+    /// Registers all metrics, at zero.
     ///
     /// # Errors
     ///
-    /// Returns an error if two metrics have one name: a mistake in this file.
+    /// Returns an error if two metrics have the same name, which is a bug.
     pub fn new() -> anyhow::Result<Self> {
         let registry = Registry::new();
         let metrics = Self {
@@ -119,7 +119,7 @@ impl Metrics {
         Ok(())
     }
 
-    /// Series of closed label sets exist from the start, so that a rate over the first event is right.
+    /// Creates the series of closed label sets, so that a rate over their first event is right.
     fn start_at_zero(&self) {
         preferences::start_at_zero(&self.preferences);
         for result in ["sent", "failed", "dropped"] {
@@ -157,7 +157,7 @@ impl Metrics {
             .observe(took.as_secs_f64());
     }
 
-    /// Every series of finished exchanges: crawler, outcome and reason, and how many.
+    /// Returns the number of finished exchanges by crawler, outcome and reason.
     pub(crate) fn requests(&self) -> Vec<([String; 3], u64)> {
         let families = Collector::collect(&self.requests);
         let series = families.iter().flat_map(MetricFamily::get_metric);
@@ -174,23 +174,23 @@ impl Metrics {
             .collect()
     }
 
-    /// How many clients are connected.
+    /// Returns the number of open client connections.
     pub(crate) fn open_client_connections(&self) -> u64 {
         u64::try_from(self.connections.clients.get()).unwrap_or_default()
     }
 
-    /// Notes how long a decision took.
+    /// Records how long a decision took.
     pub(crate) fn decision(&self, took: Duration) {
         self.decision_duration.observe(took.as_secs_f64());
     }
 
-    /// Counts one fetch of robots.txt; `result` is one of the contract's four words.
+    /// Counts one fetch of robots.txt; `result` is `successful`, `unavailable`, `unreachable` or `redirect_lost`.
     pub(crate) fn robots_fetch(&self, result: &str, took: Duration) {
         self.robots.fetches.with_label_values(&[result]).inc();
         self.robots.fetch_duration.observe(took.as_secs_f64());
     }
 
-    /// Counts one fetch of a document beside robots.txt.
+    /// Counts one fetch of a document other than robots.txt.
     pub(crate) fn preference_fetch(&self, kind: Kind, result: &str) {
         let labels = [kind.as_str(), result];
         let fetches = &self.robots.document_fetches;
@@ -222,7 +222,7 @@ impl Metrics {
         self.robots.snapshot_swaps.inc();
     }
 
-    /// Counts a failure of the store: to `open`, `read` or `write`.
+    /// Counts a failed operation of the store: `open`, `read`, `write` or `checksum`.
     pub(crate) fn store_error(&self, operation: &str) {
         self.robots
             .store_errors
@@ -230,7 +230,7 @@ impl Metrics {
             .inc();
     }
 
-    /// Notes whether there is a parent proxy.
+    /// Sets whether there is a parent proxy.
     pub(crate) fn upstream_proxy(&self, is_there: bool) {
         self.connections.upstream_proxy.set(is_there.into());
     }
@@ -240,7 +240,7 @@ impl Metrics {
         OpenConnection::of(&self.connections.clients)
     }
 
-    /// Sets how many connections of clients may be open.
+    /// Sets the maximum number of client connections.
     pub(crate) fn client_connections_limit(&self, limit: usize) {
         let limit = limit.try_into().unwrap_or(i64::MAX);
         self.connections.clients_limit.set(limit);
@@ -248,13 +248,14 @@ impl Metrics {
 
     /// Counts a connection to an origin as serving a request until the guard is dropped.
     pub(crate) fn upstream_connection(&self, reused: bool) -> OpenConnection {
-        OpenConnection::of(match reused {
-            true => &self.connections.upstream_reused,
-            false => &self.connections.upstream_new,
+        OpenConnection::of(if reused {
+            &self.connections.upstream_reused
+        } else {
+            &self.connections.upstream_new
         })
     }
 
-    /// Counts what had to be mended of an origin's response.
+    /// Counts the repairs to an origin's response.
     pub(crate) fn origin_oddities(&self, oddities: Oddities) {
         for oddity in oddities.iter() {
             let counters = &self.connections.origin_oddities;
@@ -262,12 +263,12 @@ impl Metrics {
         }
     }
 
-    /// Counts interim responses that were not passed on.
+    /// Counts interim responses that were not forwarded.
     pub(crate) fn dropped_interim(&self, count: u64) {
         self.connections.dropped_interim.inc_by(count);
     }
 
-    /// Counts what was said to each purpose about the use of what was asked for.
+    /// Counts the usage preference for each purpose.
     pub(crate) fn preferences(&self, judgement: &Judgement) {
         for say in &judgement.each {
             preferences::count(&self.preferences, say);
@@ -280,14 +281,14 @@ impl Metrics {
         certificates.with_label_values(&[result]).inc();
     }
 
-    /// Counts a TLS handshake with the proxy itself: `completed`, `certificate` if the client's was refused, `failed`, `untrusted` by the client, `timeout`, or `plain` if none
-    /// was begun.
+    /// Counts a TLS handshake with the proxy itself: `completed`, `certificate` if the client's was refused, `failed`, `untrusted` by
+    /// the client, `timeout`, or `plain` if the client did not begin one.
     pub(crate) fn client_handshake(&self, result: &str) {
         let handshakes = &self.connections.client_handshakes;
         handshakes.with_label_values(&[result]).inc();
     }
 
-    /// Sets how many of the organisation's rules count, and how many have expired.
+    /// Sets how many of the organisation's rules are active, and how many have expired.
     pub(crate) fn rules(&self, active: usize, expired: usize) {
         for (state, count) in [("active", active), ("expired", expired)] {
             self.organisation
@@ -308,8 +309,8 @@ impl Metrics {
         self.organisation.exception_expiry.set(seconds);
     }
 
-    /// Starts the series of a configured crawler, so that a rate over its first event is right. They stay when it leaves the
-    /// configuration: what was counted has been.
+    /// Creates the series of a configured crawler, so that a rate over its first event is right. They are kept when the crawler is
+    /// removed from the configuration, as counters must be.
     pub(crate) fn know_crawler(&self, crawler: &str) {
         self.start_requests(crawler, reasons::OF_CRAWLERS);
         self.organisation
@@ -325,13 +326,13 @@ impl Metrics {
             .inc();
     }
 
-    /// How many requests of a known crawler had a `User-Agent` without any of its tokens.
+    /// Returns the number of requests of a known crawler whose `User-Agent` contained none of its tokens.
     pub(crate) fn user_agent_mismatches(&self, crawler: &str) -> u64 {
         let counters = &self.organisation.user_agent_mismatches;
         counters.with_label_values(&[crawler]).get()
     }
 
-    /// Notes that the configuration was read, and when; or that it could not be.
+    /// Records a reload of the configuration, with its time if it succeeded.
     pub(crate) fn config_reloaded(&self, at: Option<SystemTime>) {
         let gauges = &self.organisation;
         gauges.reload_successful.set(i64::from(at.is_some()));
@@ -340,7 +341,7 @@ impl Metrics {
         }
     }
 
-    /// Notes how long a request waited for its turn.
+    /// Records how long a request waited for a slot.
     pub(crate) fn crawl_delay_wait(&self, waited: Duration) {
         let waits = &self.organisation.crawl_delay_waits;
         waits.observe(waited.as_secs_f64());
@@ -351,13 +352,13 @@ impl Metrics {
         self.organisation.decisions_dropped.inc_by(count);
     }
 
-    /// Counts how often the decision log was found altered.
+    /// Counts alterations found in the decision log.
     pub(crate) fn decision_log_altered(&self, times: u64) {
         self.organisation.decision_log_altered.inc_by(times);
     }
 
-    /// Counts signatures: a request `signed`, or sent again because its origin `asked`; what was asked for but `unanswerable`;
-    /// those of clients that were `foreign` and removed; and tunnels, which cannot be signed.
+    /// Counts signatures: requests that were `signed`, or sent again because the origin `asked`; requests for signatures that were
+    /// `unanswerable`; clients' own signatures, which were `foreign` and removed; and each `tunnel`, which cannot be signed.
     pub(crate) fn signatures(&self, result: &str, count: u64) {
         self.signatures.with_label_values(&[result]).inc_by(count);
     }
@@ -367,13 +368,13 @@ impl Metrics {
         self.panics.inc();
     }
 
-    /// Counts spans of traces: `sent`, `failed` to be, or `dropped` because there was no room.
+    /// Counts spans: `sent`, `failed`, or `dropped` because the queue was full.
     pub(crate) fn spans(&self, result: &str, count: usize) {
         let count = count.try_into().unwrap_or(u64::MAX);
         self.spans.with_label_values(&[result]).inc_by(count);
     }
 
-    /// All metrics in Prometheus' text format, with its content type.
+    /// Returns the content type and all metrics in Prometheus' text format.
     ///
     /// # Errors
     ///
@@ -386,7 +387,7 @@ impl Metrics {
     }
 }
 
-/// Whole seconds since 1970, as Prometheus has its instants; 0 for anything earlier.
+/// Returns whole seconds since 1970, Prometheus' form of a time; 0 for anything earlier.
 fn unix_seconds(at: SystemTime) -> i64 {
     let since = at.duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| {
@@ -394,7 +395,7 @@ fn unix_seconds(at: SystemTime) -> i64 {
     })
 }
 
-/// Counts as open for as long as it lives.
+/// Counts a connection as open until it is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenConnection(IntGauge);
 

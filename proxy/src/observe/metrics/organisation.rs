@@ -1,10 +1,10 @@
-//! Metrics about configuration, rules, the decision log and waiting, rather than single requests.
+//! Metrics of the configuration, rules, crawlers, the decision log and waits for slots.
 
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
 use super::constructors::{counter, counters, gauge, gauges, histogram};
 
-/// From a tenth of a second to politeness.max_delay as it is by default.
+/// Buckets from a tenth of a second to the default of `politeness.max_delay`.
 const WAIT_SECONDS: &[f64] = &[
     0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0,
 ];
@@ -21,7 +21,7 @@ const RULES: &str = "The organisation's rules, by whether they are active or exp
 const USER_AGENT_MISMATCHES: &str =
     "Requests of known crawlers whose User-Agent contains none of their tokens.";
 
-/// The metrics of the configuration, of rules, crawlers and the decision log.
+/// The metrics of the organisation's configuration.
 #[derive(Debug)]
 pub(super) struct Organisation {
     pub(super) user_agent_mismatches: IntCounterVec,

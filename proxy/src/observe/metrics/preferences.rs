@@ -1,14 +1,14 @@
-//! Usage preferences, counted: each label has a closed set of values.
+//! Metrics of usage preferences. Each label has a closed set of values.
 
 use prometheus::{IntCounterVec, Registry};
 use wayleave_robots_txt::preferences::{Preference, Purpose, Say, Source, Stage};
 
 use super::constructors::counters;
 
-/// The source where nothing is stated.
+/// The label of the source if nothing is stated.
 const NONE: &str = "none";
 
-/// The families that are read at each stage.
+/// The families of statements that are read at each stage.
 const SOURCES: [(Stage, &[Source]); 3] = [
     (
         Stage::Before,

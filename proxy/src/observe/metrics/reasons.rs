@@ -1,6 +1,6 @@
 //! The closed set of reasons, and the outcomes of each, behind `wayleave_requests_total`.
 
-/// The label of crawlers that no configuration knows, whose name is only their own word.
+/// The label of crawlers that are not configured: their names are only asserted.
 pub(crate) const ASSERTED: &str = "asserted";
 
 const FORWARDED: &str = "forwarded";
@@ -14,7 +14,7 @@ pub(super) const OUTCOMES: [&str; 5] = [FORWARDED, TUNNELLED, OBSERVED, REFUSED,
 /// Each reason with its outcomes.
 pub(super) type Reasons = [(&'static str, &'static [&'static str])];
 
-/// For every crawler. `docs/metrics.md` says what each means.
+/// The reasons for requests, by crawler. `docs/metrics.md` explains each.
 pub(super) const OF_CRAWLERS: &Reasons = &[
     ("rule", &[FORWARDED, OBSERVED, REFUSED]),
     ("no-matching-rule", &[FORWARDED, TUNNELLED]),
@@ -67,7 +67,7 @@ pub(super) const OF_CRAWLERS: &Reasons = &[
     ("shutdown", &[FAILED]),
 ];
 
-/// Where nobody could be asked who they are: there was no request.
+/// The reasons before there is a request, and so no crawler.
 pub(super) const OF_NOBODY: &Reasons = &[
     ("head-too-large", &[REFUSED]),
     ("head-timeout", &[REFUSED]),
@@ -77,7 +77,7 @@ pub(super) const OF_NOBODY: &Reasons = &[
     ("tls-required", &[REFUSED]),
 ];
 
-/// Whether this reason is one for this outcome.
+/// Returns whether the reason can have this outcome.
 pub(super) fn is_known(outcome: &str, reason: &str) -> bool {
     let mut all = OF_CRAWLERS.iter().chain(OF_NOBODY);
     all.any(|(known, outcomes)| *known == reason && outcomes.contains(&outcome))

@@ -15,10 +15,10 @@ const ROBOTS_LOOKUPS: &str = "Look-ups of an origin's robots.txt by requests, by
 const SNAPSHOT_SWAPS: &str = "Replacements of an origin's rules by newer ones.";
 const STORE_ERRORS: &str = "Failed operations on the store in state.dir.";
 
-/// How a look-up of an origin's robots.txt went.
+/// The result of a look-up of an origin's robots.txt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// A usable copy was at hand.
+    /// A usable copy was cached.
     Hit,
     /// Nothing was known; this request started the fetch.
     Miss,
@@ -44,7 +44,7 @@ pub(super) struct RobotsMetrics {
     pub(super) document_fetches: IntCounterVec,
     pub(super) entries: IntGaugeVec,
     pub(super) cache_bytes: IntGauge,
-    /// By [`Lookup`]: looked up once, because every request counts here.
+    /// The counters by [`Lookup`], resolved once because every request counts one.
     pub(super) lookups: [IntCounter; 3],
     pub(super) snapshot_swaps: IntCounter,
     pub(super) store_errors: IntCounterVec,

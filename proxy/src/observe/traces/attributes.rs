@@ -1,4 +1,4 @@
-//! Attributes of spans, named by OpenTelemetry's semantic conventions for HTTP; wayleave's own start with `wayleave.`.
+//! Attributes of spans, named by OpenTelemetry's semantic conventions for HTTP. Those of wayleave begin with `wayleave.`.
 
 use std::borrow::Cow;
 
@@ -9,13 +9,12 @@ use wayleave_robots_txt::lifecycle::FetchOutcome;
 
 use crate::observe::decisions::Decision;
 
-/// The methods that the conventions know: a name of a span must be one of few.
+/// The methods that the conventions list. Span names must have low cardinality.
 const METHODS: &[&str] = &[
     "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
 ];
 
-/// Parameters of a query, in lower case, whose values let whoever knows them repeat a request, or make others: those that the
-/// conventions name, and their kin of other clouds.
+/// Query parameters, in lower case, that are credentials: those that the conventions list, and those of other clouds.
 const SECRETS: &[&str] = &[
     "api-key",
     "api_key",
@@ -31,22 +30,22 @@ const SECRETS: &[&str] = &[
     "pwd",
     "sig",
 ];
-/// How the names of others end, such as `X-Amz-Signature`, `X-Goog-Credential`, `access_token`.
+/// Endings of further such names: `X-Amz-Signature`, `X-Goog-Credential`, `access_token`.
 const SECRET_ENDINGS: &[&str] = &["credential", "password", "secret", "signature", "token"];
 
-/// The method, or what stands for one that is not well known; also the span's name.
+/// Returns the method as the name of a span: `HTTP` if it is not well known.
 pub(super) fn method(decision: &Decision) -> &'static str {
     let known = METHODS.iter().find(|method| **method == decision.method);
     known.copied().unwrap_or("HTTP")
 }
 
-/// Whether the request went on to its origin.
+/// Returns whether the request was sent to its origin.
 pub(super) fn left(decision: &Decision) -> bool {
     let went = matches!(&*decision.outcome, "forwarded" | "observed" | "failed");
     went && decision.method != "CONNECT" && !decision.failed_unsent()
 }
 
-/// What the origin's side of an exchange ended with, if that was no success.
+/// Returns the error of the upstream side of an exchange, if it was not successful.
 pub(super) fn onward_error(decision: &Decision) -> Option<String> {
     match &*decision.outcome {
         "failed" => Some(decision.reason.clone().into_owned()),
@@ -54,7 +53,7 @@ pub(super) fn onward_error(decision: &Decision) -> Option<String> {
     }
 }
 
-/// The whole exchange, as the client sees it.
+/// Returns the attributes of the whole exchange, as the client sees it.
 pub(super) fn of_exchange(decision: &Decision) -> Vec<KeyValue> {
     let mut all = vec![
         KeyValue::new("client.address", decision.client.to_string()),
@@ -83,7 +82,7 @@ pub(super) fn of_exchange(decision: &Decision) -> Vec<KeyValue> {
     all
 }
 
-/// What robots.txt and the organisation's rules said.
+/// Returns the attributes for the verdicts of robots.txt and the organisation's rules.
 pub(super) fn of_consulting(decision: &Decision) -> Vec<KeyValue> {
     let mut all = Vec::new();
     if let Some(finding) = &decision.finding {
@@ -105,21 +104,21 @@ pub(super) fn of_consulting(decision: &Decision) -> Vec<KeyValue> {
     all
 }
 
-/// The request to the origin.
+/// Returns the attributes of the request to the origin.
 pub(super) fn of_onward(decision: &Decision) -> Vec<KeyValue> {
     let mut all = vec![KeyValue::new("url.full", redacted_url(&decision.url))];
     request_method(decision, &mut all);
     if let Ok(uri) = decision.url.parse::<Uri>() {
         server(&uri, &mut all);
     }
-    // What failed was answered by wayleave, whatever the origin had said.
+    // The status of a failed request is wayleave's own, not the origin's.
     if decision.outcome != "failed" {
         all.push(status(decision.status));
     }
     all
 }
 
-/// A fetch of robots.txt.
+/// Returns the attributes of a fetch of robots.txt.
 pub(super) fn of_fetch(uri: &str, outcome: &FetchOutcome) -> Vec<KeyValue> {
     let redirects = i64::try_from(outcome.redirects.len()).unwrap_or(i64::MAX);
     let mut all = vec![
@@ -135,7 +134,7 @@ pub(super) fn of_fetch(uri: &str, outcome: &FetchOutcome) -> Vec<KeyValue> {
     all
 }
 
-/// What a fetch ended with, if that was no success.
+/// Returns the error of a fetch, if it was not successful.
 pub(super) fn fetch_error(outcome: &FetchOutcome) -> Option<String> {
     if let Some(error) = outcome.error() {
         return Some(error.kind.as_str().to_owned());
@@ -151,7 +150,7 @@ fn redacted_url(url: &str) -> String {
     }
 }
 
-/// A query without the values of secrets.
+/// Returns the query with the values of credentials replaced.
 fn redacted(query: &str) -> String {
     let parameters = query
         .split('&')
@@ -162,7 +161,7 @@ fn redacted(query: &str) -> String {
     parameters.collect::<Vec<_>>().join("&")
 }
 
-/// Whether the value of a parameter is one, however its name is spelt.
+/// Returns whether a parameter is a credential, in any case and percent-encoding of its name.
 fn is_secret(name: &str) -> bool {
     let name = percent_decode_str(name).decode_utf8_lossy();
     let name = name.to_ascii_lowercase();

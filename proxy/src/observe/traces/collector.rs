@@ -1,4 +1,4 @@
-//! One request to the collector. The operator chose its address, so it may be an internal one.
+//! The HTTP client for the collector. Its address is not checked like that of an origin: the operator chose it, and it may be internal.
 
 use std::io;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-/// For one request, from the look-up to the last byte.
+/// The timeout of one request, from name resolution to the last byte.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// An answer says little: longer ones are faults.
+/// The longest response that is read. Collectors send far shorter ones.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
-/// Speaks HTTP/1.1 to a collector, on a connection for each request: there is one every few seconds.
+/// An HTTP/1.1 client that opens a connection for each request: there is one every few seconds.
 #[derive(Clone)]
 pub(super) struct Collector {
     tls: TlsConnector,
-    /// The library asks from a thread of its own, where nothing of tokio's is at hand.
+    /// The runtime for requests: the library calls from a thread of its own, outside of any.
     runtime: Handle,
 }
 

@@ -1,4 +1,4 @@
-//! The bounded queue of spans to the collector; every span is counted as sent, failed or dropped.
+//! The bounded queue of spans for the collector. Every span is counted as sent, failed or dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,14 +12,14 @@ use opentelemetry_sdk::trace::SpanData;
 
 use crate::observe::metrics::Metrics;
 
-/// Spans that may wait to be sent. Further ones are dropped, and counted.
+/// The most spans in the queue. Further ones are dropped and counted.
 pub(super) const QUEUE: usize = 16 * 1024;
-/// What their attributes may take together, in bytes: a URL may be long.
+/// The most bytes of their attributes: a URL may be long.
 const QUEUE_BYTES: usize = 32 << 20;
-/// Spans sent at one time.
+/// The most spans in one request.
 pub(super) const BATCH: usize = 1024;
 
-/// How many spans wait, and whether they are taken.
+/// The size of the queue, and the state of the collector.
 #[derive(Debug)]
 pub(super) struct Queue {
     waiting: AtomicUsize,
@@ -38,8 +38,8 @@ impl Queue {
         }
     }
 
-    /// Whether there is room for one more span with so many bytes of attributes, which then waits. The library would drop it without
-    /// a word.
+    /// Counts a span with this many bytes of attributes into the queue; returns `false` if it is full. The library's own queue drops
+    /// spans silently.
     pub(super) fn admit(&self, bytes: usize) -> bool {
         let has_place = self.waiting.fetch_add(1, Ordering::Relaxed) < QUEUE;
         let has_room = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= QUEUE_BYTES;
@@ -73,14 +73,14 @@ impl Queue {
     }
 }
 
-/// What attributes take, in bytes.
+/// Returns the size of attributes in bytes.
 pub(super) fn bytes_of(attributes: &[KeyValue]) -> usize {
     let each = attributes.iter();
     each.map(|it| it.key.as_str().len() + it.value.as_str().len())
         .sum()
 }
 
-/// Sends spans, and counts them.
+/// An exporter that counts spans.
 #[derive(Debug)]
 pub(super) struct Export {
     exporter: SpanExporter,

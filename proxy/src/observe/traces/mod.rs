@@ -1,13 +1,13 @@
 //! Traces: spans of exchanges and of fetches of robots.txt, for a collector that speaks OTLP over HTTP.
 //!
 //! ```text
-//!  mod ─┬─ attributes   what a span says, in the field's names
-//!       └─ export       spans on their way, counted
-//!            └─ collector   one request to the collector
+//!  mod ─┬─ attributes   the attributes of spans, by OpenTelemetry's names
+//!       └─ export       the bounded queue to the collector
+//!            └─ collector   the HTTP client for the collector
 //! ```
 //!
-//! Spans are made when an exchange has ended, of what its decision says: no exchange carries one along, and
-//! without a collector there is nothing to do. A client's `traceparent` is taken up, and passed on as it came.
+//! Spans are made from the decision after an exchange has ended, so no exchange carries one along, and tracing costs nothing
+//! without a collector. A client's `traceparent` becomes the parent of the spans, and is forwarded unchanged.
 
 mod attributes;
 mod collector;
@@ -37,9 +37,9 @@ use self::export::{BATCH, Export, QUEUE, Queue, bytes_of};
 use crate::observe::decisions::Decision;
 use crate::observe::metrics::Metrics;
 
-/// How long spans may take to leave when the process ends.
+/// The time for sending the last spans when the process ends.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// A turn that is free takes microseconds; what takes this long is worth a span.
+/// The shortest wait for a slot that gets a span. A free slot takes microseconds.
 const NOTABLE_WAIT_US: u64 = 1000;
 
 /// `[traces]`.
@@ -47,23 +47,23 @@ const NOTABLE_WAIT_US: u64 = 1000;
 pub struct Options {
     /// The collector, to which `/v1/traces` is added. `None`: no traces.
     pub otlp_endpoint: Option<Url>,
-    /// The share of exchanges that are traced, from 0 to 1, where the client does not say.
+    /// The share of exchanges that are traced, from 0 to 1, unless the client's `traceparent` decides.
     pub sample_ratio: f64,
 }
 
-/// A trace that a client began.
+/// The trace of a client's `traceparent`, if it sent one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parent(Context);
 
 impl Parent {
-    /// The trace that a request says it is part of (W3C Trace Context); `fields`: all of it.
+    /// Returns the trace that the header fields of a request name (W3C Trace Context).
     pub(crate) fn of(fields: &[(&[u8], &[u8])]) -> Self {
         let none = Context::new();
         let propagator = TraceContextPropagator::new();
         Self(propagator.extract_with_context(&none, &Fields(fields)))
     }
 
-    /// The trace, if the request names one.
+    /// Returns the trace id, if the request names a trace.
     pub(crate) fn trace_id(&self) -> Option<String> {
         let span = self.0.span();
         let context = span.span_context();
@@ -71,7 +71,7 @@ impl Parent {
     }
 }
 
-/// Makes spans and sends them.
+/// Creates spans and queues them for the collector.
 #[derive(Debug)]
 pub(crate) struct Traces {
     provider: SdkTracerProvider,
@@ -79,23 +79,23 @@ pub(crate) struct Traces {
     queue: Arc<Queue>,
 }
 
-/// One span: a name, a time, and what it says.
+/// The parts of one span.
 struct Piece {
     name: String,
     kind: SpanKind,
     from: SystemTime,
     to: SystemTime,
     attributes: Vec<KeyValue>,
-    /// The word for what went wrong.
+    /// The value of `error.type`, if it failed.
     error: Option<String>,
 }
 
 impl Traces {
-    /// Starts to send to the collector that `options` name; `None` if they name none. `tls` says who is trusted.
+    /// Starts sending to the collector in `options`; returns `None` if there is none. `tls` holds the trusted certificates.
     ///
     /// # Errors
     ///
-    /// Returns an error if spans can never be sent to such an endpoint.
+    /// Returns an error if the endpoint can never work.
     pub(crate) fn start(
         options: &Options,
         tls: &ClientConfig,
@@ -134,7 +134,7 @@ impl Traces {
         }))
     }
 
-    /// Sends the spans of an exchange that ended; `decided_after` is when deciding began, if it did.
+    /// Records the spans of an exchange that has ended. `decided_after` is the time from its head until deciding began, if it did.
     pub(crate) fn exchange(
         &self,
         parent: &Parent,
@@ -177,7 +177,7 @@ impl Traces {
         }
     }
 
-    /// Sends the span of a fetch of robots.txt, which belongs to no exchange: many may wait for it, or none.
+    /// Records the span of a fetch of robots.txt. It has no parent: several exchanges may wait for the fetch, or none.
     pub(crate) fn robots_fetch(
         &self,
         uri: &str,
@@ -198,7 +198,7 @@ impl Traces {
         });
     }
 
-    /// Makes a span; what is inside it goes into the context returned. `None` if the trace is not sampled, or there is no room.
+    /// Records a span and returns the context for its children; `None` if the trace is not sampled, or the queue is full.
     fn span(
         &self,
         parent: &Context,
@@ -227,10 +227,10 @@ impl Traces {
         Some(parent.with_remote_span_context(span.span_context().clone()))
     }
 
-    /// Sends what is left, within a bounded time.
+    /// Sends the queued spans, for at most [`FAREWELL`].
     pub(crate) async fn stop(&self) {
         let provider = self.provider.clone();
-        // It waits on a thread of its own, whose requests need this runtime.
+        // On a thread of its own: shutting down blocks, and the exporter's requests run on this runtime.
         let stopping =
             tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(FAREWELL));
         if !matches!(stopping.await, Ok(Ok(()))) {
@@ -239,7 +239,7 @@ impl Traces {
     }
 }
 
-/// A request's fields, as the library reads them.
+/// The header fields of a request, for OpenTelemetry's propagator.
 struct Fields<'a>(&'a [(&'a [u8], &'a [u8])]);
 
 impl Extractor for Fields<'_> {
