@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_long_is_parsed_on_another_thread() {
+    async fn long_documents_are_parsed_on_another_thread() {
         let here = thread::current().id();
         let parser = Parser::new();
         let short = parser.parse(SHORT_BYTES, || thread::current().id());
@@ -86,7 +86,7 @@ mod tests {
 
     /// A fetch that panics still ends, as a failure of its origin.
     #[tokio::test]
-    async fn a_panic_is_that_of_whoever_waits() {
+    async fn panic_reaches_the_waiting_task() {
         let parser = Parser::new();
         let parsing = async move {
             parser

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_waits_is_told_of_the_next_flush_only() {
+    async fn waiting_ends_at_the_next_flush() {
         let (near, _far) = tokio::io::duplex(64);
         let (mut counted, flushes) = Counted::new(near);
         counted.flush().await.unwrap();

@@ -70,13 +70,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_given_byte_for_byte() {
+    fn names_are_decoded_byte_by_byte() {
         assert_eq!(decoded("/a%20b/%E9.txt").as_deref(), Ok("/a b/\u{e9}.txt"));
         assert_eq!(decoded("/pub/;type=i").as_deref(), Ok("/pub/;type=i"));
     }
 
     #[test]
-    fn what_a_server_could_read_differently_is_refused() {
+    fn ambiguous_paths_are_refused() {
         for path in [
             "/a%0d%0aDELE%20b",
             "/a%00",
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_stand_before_the_host() {
+    fn credentials_are_found_before_the_host() {
         let found = credentials("ftp://us%40er:p%2Fw@files.test/a@b");
         assert_eq!(found, Some(("us@er".to_owned(), "p/w".to_owned())));
         assert_eq!(credentials("ftp://files.test/a@b"), None);

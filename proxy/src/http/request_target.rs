@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_down_of_a_target_has_no_password() {
+    fn logged_target_has_no_password() {
         for (target, told) in [
             ("http://user:pw@shop.test/a@b", "http://shop.test/a@b"),
             ("user:pw@shop.test:443", "shop.test:443"),

@@ -244,7 +244,7 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     #[tokio::test]
-    async fn a_head_waits_for_its_body_and_the_body_for_nothing() {
+    async fn head_leaves_with_the_start_of_its_body() {
         let (near, mut far) = tokio::io::duplex(64);
         let mut stream = Transport::new(near, 1);
         let mut seen = [0; 16];
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ungathered_nothing_waits() {
+    async fn ungathered_writes_pass_at_once() {
         let (near, mut far) = tokio::io::duplex(64);
         let mut stream = Transport::new(near, 1).ungathered();
         stream.write_all(b"now").await.unwrap();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reads_what_was_put_back_first() {
+    async fn put_back_bytes_are_read_first() {
         let (near, mut far) = tokio::io::duplex(64);
         far.write_all(b"second").await.unwrap();
         let mut stream = Transport::new(near, 1).with_read_ahead(Bytes::from_static(b"first "));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_large_write_follows_what_was_gathered() {
+    async fn large_write_follows_gathered_bytes() {
         let (near, mut far) = tokio::io::duplex(4 * GATHER_BYTES);
         let mut stream = Transport::new(near, 1);
         let large = vec![b'x'; GATHER_BYTES];

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_in_camel_case_become_words() {
+    fn camel_case_is_split_into_words() {
         for (name, expected) in [
             ("HandshakeFailure", "handshake failure"),
             ("UnknownCA", "unknown ca"),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn many_names_of_a_certificate_are_cut_short() {
+    fn long_lists_of_certificate_names_are_cut() {
         let names: Vec<_> = ["a", "b", "c", "d", "e"]
             .map(|name| format!("DnsName(\"{name}.example\")"))
             .into();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_systems_words_come_without_its_number() {
+    fn system_message_has_no_error_number() {
         let error = io::Error::from_raw_os_error(13);
         assert_eq!(system(&error), "permission denied");
     }

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn serves_its_own_origin_the_newest_first() {
+    async fn newest_connection_of_the_key_is_taken_first() {
         let pool = Pool::new(10);
         let ((one, _far_one), (two, _far_two)) = (connection(1), connection(2));
         keep(&pool, KEYS[0], one);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_oldest_of_all_makes_room() {
+    async fn connection_idle_longest_is_evicted() {
         let pool = Pool::new(2);
         let mut far = Vec::new();
         for (id, key) in [(1, KEYS[0]), (2, KEYS[1]), (3, KEYS[2])] {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_ended_serves_no_more() {
+    async fn closed_or_chatty_connections_are_not_reused() {
         let pool = Pool::new(10);
         let ((closed, far_closed), (chatty, mut far_chatty)) = (connection(1), connection(2));
         keep(&pool, KEYS[0], closed);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_kept_too_long() {
+    async fn idle_connections_expire() {
         let pool = Pool::new(10);
         let ((old, mut far_old), (new, _far_new)) = (connection(1), connection(2));
         keep(&pool, KEYS[0], old);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_of_http_2_is_shared_and_kept_while_it_is_used() {
+    async fn http_2_connection_is_shared_and_kept_while_used() {
         let pool = Pool::new(10);
         let (connection, mut origin) = http2().await;
         pool.keep(KEYS[0], Kept::Http2(connection));

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn aes_128_comes_first_and_nothing_is_missing() {
+    fn aes_128_is_first_and_no_suite_is_lost() {
         let suites = |provider: &CryptoProvider| {
             let suites = provider.cipher_suites.iter();
             suites.map(SupportedCipherSuite::suite).collect::<Vec<_>>()

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bodies_end_where_they_say_however_they_arrive() {
+    async fn body_ends_as_framed_in_pieces_of_any_size() {
         let chunked = b"5\r\nhello\r\n6;a=\"b\"\r\n world\r\n0\r\nX-Sum: 1\r\nHost: no\r\n\r\n";
         for step in [1, 2, 3, 7, 4096] {
             let (body, trailers, _) = read(Framing::Chunked, chunked, step).await.unwrap();
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_follows_a_body_is_left() {
+    async fn bytes_after_a_body_remain_buffered() {
         let (_, _, left) = read(Framing::Length(2), b"abGET /", 4096).await.unwrap();
         assert_eq!(left, b"GET /");
         let (_, _, left) = read(Framing::Chunked, b"0\r\n\r\nGET /", 4096)
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn chunks_that_could_be_read_in_two_ways_are_malformed() {
+    async fn ambiguous_chunks_are_malformed() {
         let wires: &[&[u8]] = &[
             b"5\nhello\r\n0\r\n\r\n",
             b"5;a\nhello\r\n0\r\n\r\n",
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn trailers_are_bounded_whoever_sends_them() {
+    async fn trailers_are_bounded_from_both_sides() {
         for (sender, step) in [
             (Sender::Client, 500),
             (Sender::Client, 1 << 20),
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_breaks_off_is_incomplete() {
+    async fn truncated_body_is_incomplete() {
         for (framing, wire) in [
             (Framing::Length(5), &b"hell"[..]),
             (Framing::Chunked, b"5\r\nhell"),
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_is_written_as_it_was_announced() {
+    async fn body_is_written_as_announced() {
         let trailers = vec![(Bytes::from_static(b"X-Sum"), Bytes::from_static(b"1"))];
         let chunked = written(Framing::Chunked, &[b"hello", b" world"], &trailers)
             .await

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_http_2_has_one_length_or_none() {
+    fn http_2_request_has_at_most_one_length() {
         let cases: &[(&[&str], bool, Option<Framing>)] = &[
             (&[], false, Some(Framing::Length(0))),
             (&[], true, Some(Framing::Chunked)),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_may_say_its_length_twice_if_it_is_the_same() {
+    fn response_may_repeat_the_same_length() {
         let cases: &[(&[&str], Option<Option<u64>>)] = &[
             (&[], Some(None)),
             (&["2"], Some(Some(2))),

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn takes_a_plain_request() {
+    async fn accepts_a_plain_request() {
         let bytes = b"\r\nPOST http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 2\r\n\r\nxyGET";
         let mut ahead = BytesMut::new();
         let head = RequestHead::read(&mut &bytes[..], &mut ahead)
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn refuses_requests_that_can_be_read_in_two_ways() {
+    async fn refuses_ambiguous_requests() {
         let cases: &[(&[u8], &str)] = &[
             (b"GET /\r\n\r\n", "malformed"),
             (b"\r\n\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", "malformed"),
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn refuses_responses_that_can_be_read_in_two_ways() {
+    async fn refuses_ambiguous_responses() {
         for fields in [
             "Content-Length: 1\r\nContent-Length: 2\r\n",
             "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn mends_what_rfc_9112_lets_a_proxy_mend() {
+    async fn repairs_what_rfc_9112_permits() {
         for (head, status, length, found) in [
             (
                 "HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\n",
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_response_says_where_its_body_ends() {
+    async fn response_framing_depends_on_status_and_method() {
         let head = response(b"HTTP/1.1 200 Fine by me\r\nContent-Length: 5\r\n\r\n")
             .await
             .unwrap();
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn refuses_a_head_without_end() {
+    async fn refuses_an_endless_head() {
         let mut long = b"GET / HTTP/1.1\r\nHost: a\r\nX: ".to_vec();
         long.resize(2 * MAX_HEAD_BYTES, b'x');
         assert_eq!(request(&long).await.err(), Some("too large"));

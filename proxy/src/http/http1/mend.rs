@@ -138,13 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_order_stays_as_it_is() {
+    fn well_formed_section_is_unchanged() {
         let head = "HTTP/1.1 200 OK\r\nX: a : b\r\nY:\r\n\r\n";
         assert_eq!(mended(head), Ok((head.to_owned(), vec![])));
     }
 
     #[test]
-    fn lines_folds_and_colons_come_into_order() {
+    fn lines_folds_and_colons_are_repaired() {
         for (head, expected, found) in [
             ("H\nX: a\r\n\n", "H\r\nX: a\r\n\r\n", vec!["bare-lf"]),
             (
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_mended_is_left_to_whoever_parses_it() {
+    fn unrepairable_section_is_left_to_the_parser() {
         for head in [
             "H\r\nX: a\rb\r\n\r\n",
             "H\r\nX a: b\r\n\r\n",

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_known_however_they_are_spelt() {
+    fn override_names_match_in_every_spelling() {
         assert_eq!(of(b"X-Original-URL"), Some(Override::Path));
         assert_eq!(of(b"x_rewrite-url"), Some(Override::Path));
         assert_eq!(of(b"X_HTTP_METHOD_OVERRIDE"), Some(Override::Method));

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_address_costs_a_quarter_of_a_second() {
+    async fn silent_address_delays_by_a_quarter_second() {
         let started = tokio::time::Instant::now();
         let reached: io::Result<_> = race(addresses(), |address| async move {
             if address == 1 {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusing_address_costs_nothing() {
+    async fn refusing_address_causes_no_delay() {
         let started = tokio::time::Instant::now();
         let reached = race(addresses(), |address| async move {
             match address {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn when_all_fail_the_last_error_is_told() {
+    async fn last_error_is_reported_when_all_fail() {
         let reached: io::Result<()> = race(addresses(), |address| async move {
             Err(match address {
                 3 => io::Error::from(io::ErrorKind::HostUnreachable),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_late_first_address_still_counts() {
+    async fn slow_first_address_can_still_win() {
         let reached: io::Result<_> = race(addresses(), |address| async move {
             if address != 1 {
                 std::future::pending::<()>().await;
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_takes_nothing_is_left_by_the_system() {
+    async fn dialled_sockets_have_a_user_timeout() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let egress = Egress::new(Options {
             allow_private: vec!["127.0.0.1/32".parse().unwrap()],

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_say_who_and_how() {
+    fn proxy_url_gives_protocol_host_and_credentials() {
         let squid = parent("http://us%40er:p%3Ass@Proxy.Corp:3128/");
         assert_eq!(squid.speaks, Speaks::Http);
         assert_eq!(squid.authority(), "proxy.corp:3128");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_parent() {
+    fn invalid_proxy_urls_are_rejected() {
         for wrong in [
             "proxy.corp:3128",
             "ftp://proxy.corp",
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_exempt() {
+    fn bypass_matches_hosts_and_literal_addresses() {
         let covers = |item: &str, host: &str| item.parse::<Exempt>().unwrap().covers(host);
         assert!(covers("*.corp.example", "a.corp.example"));
         assert!(!covers("*.corp.example", "corp.example"));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_internal_by_spelling() {
+    fn internal_names_are_recognised() {
         let internal = [
             "localhost",
             "a.localhost",

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_always_gets_the_same_and_hosts_get_all_of_them() {
+    fn hosts_are_spread_and_each_keeps_its_source_address() {
         let all = ["192.0.2.1", "192.0.2.2", "2001:db8::1"].map(ip);
         let sources = Sources::new(all.to_vec());
         let mut seen = Vec::new();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crawlers_own_stands_alone() {
+    fn crawler_source_address_replaces_the_shared_ones() {
         let sources = Sources::new(vec![ip("192.0.2.1")]);
         let own = sources.toward("shop.test", Some(ip("2001:db8::1")));
         assert_eq!(own.0, [ip("2001:db8::1")]);

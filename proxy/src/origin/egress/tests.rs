@@ -119,7 +119,7 @@ const INTERNAL: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn internal_addresses_are_known_by_first_and_last() {
+fn internal_blocks_are_covered_to_their_bounds() {
     for (address, why) in INTERNAL {
         assert_eq!(why_internal(ip(address)), Some(*why), "{address}");
     }
@@ -214,7 +214,7 @@ async fn localhost_is_looked_up_and_refused() {
 }
 
 #[tokio::test]
-async fn allow_private_opens_exactly_what_it_names() {
+async fn allow_private_permits_only_its_networks() {
     let allow_private = vec![
         "127.0.0.2/32".parse().unwrap(),
         "10.1.0.0/16".parse().unwrap(),
@@ -236,7 +236,7 @@ async fn allow_private_opens_exactly_what_it_names() {
 }
 
 #[tokio::test]
-async fn an_override_is_no_exemption() {
+async fn overridden_addresses_are_checked() {
     let lines = overrides(&[("site.test", "127.0.0.1"), ("8.8.4.4", "10.0.0.1")]);
     let door = egress(Options {
         overrides: lines,
@@ -284,7 +284,7 @@ async fn own_listeners_are_never_dialled() {
 }
 
 #[tokio::test]
-async fn the_most_exact_override_wins() {
+async fn most_specific_override_wins() {
     let lines = overrides(&[
         ("a.site.test:8080", "9.0.0.1:1001"),
         ("a.site.test", "9.0.0.2"),
@@ -322,7 +322,7 @@ async fn the_most_exact_override_wins() {
 }
 
 #[test]
-fn overrides_that_cannot_be_meant_are_errors() {
+fn invalid_overrides_are_errors() {
     for key in [
         "",
         "*",
@@ -367,7 +367,7 @@ fn overrides_that_cannot_be_meant_are_errors() {
 }
 
 #[test]
-fn families_take_turns_with_ipv6_first() {
+fn address_families_alternate_ipv6_first() {
     let given = ["1.0.0.1:1", "1.0.0.2:1", "1.0.0.3:1", "[2600::1]:1"];
     let ordered = ["[2600::1]:1", "1.0.0.1:1", "1.0.0.2:1", "1.0.0.3:1"];
     assert_eq!(interleave(checked(&given)), checked(&ordered));
@@ -425,7 +425,7 @@ async fn dns_server() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn answers_of_dns_are_filtered_and_its_failures_named() {
+async fn dns_answers_are_filtered_and_failures_named() {
     let servers = vec![dns_server().await];
     let door = Egress::new(Options {
         servers,
@@ -459,7 +459,7 @@ async fn answers_of_dns_are_filtered_and_its_failures_named() {
 }
 
 #[tokio::test]
-async fn addresses_are_kept_as_long_as_dns_says_and_only_so_many() {
+async fn addresses_are_cached_for_their_ttl_up_to_a_limit() {
     let door = Egress::new(Options {
         servers: vec![dns_server().await],
         ..Options::default()
@@ -484,7 +484,7 @@ async fn addresses_are_kept_as_long_as_dns_says_and_only_so_many() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_dns_server_is_a_timeout() {
+async fn silent_dns_server_causes_a_timeout() {
     let silent = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let door = Egress::new(Options {
         servers: vec![silent.local_addr().unwrap()],
@@ -529,7 +529,7 @@ async fn recording_dns_server() -> (
 }
 
 #[tokio::test]
-async fn a_client_has_only_so_many_names_looked_up_at_a_time() {
+async fn concurrent_lookups_of_a_client_are_limited() {
     let (server, asked) = recording_dns_server().await;
     let door = Egress::new(Options {
         servers: vec![server],

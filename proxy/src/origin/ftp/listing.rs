@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_say_the_same() {
+    fn both_formats_give_the_same_names() {
         let facts = b"type=cdir;modify=20260101000000; .\r\ntype=dir;modify=20260101000000; sub\r\ntype=file;size=3;modify=20260101000000; a b.txt\r\n";
         let people = b"total 8\r\ndrwxr-xr-x 2 ftp ftp 4096 Jan 01 2026 sub\r\n-rw-r--r-- 1 ftp ftp 3 Jan 01 2026 a b.txt\r\ngarbage\r\n";
         assert_eq!(names(facts, Form::Facts), ["a b.txt", "sub/"]);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_leave_their_place_on_the_page() {
+    fn names_are_escaped_on_the_page() {
         let names = [
             "<script>\"".to_owned(),
             "javascript:x".to_owned(),

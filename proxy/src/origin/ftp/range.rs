@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_range_is_taken() {
+    fn single_ranges_are_parsed() {
         let of = |value: &str, size| Range::parse(value.as_bytes())?.of(size);
         let part = |first, length| Some(Part { first, length });
         assert_eq!(of("bytes=2-", 10), part(2, 8));

@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn makes_a_ca_once_and_finds_it_again() {
+    fn ca_is_created_once_then_loaded() {
         let dir = tempfile::tempdir().unwrap();
         let ca_dir = dir.path().join("deep/ca");
         let made = CertificateAuthority::load_or_create(&ca_dir).unwrap();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_file_is_an_error_not_a_new_ca() {
+    fn lone_file_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         CertificateAuthority::load_or_create(dir.path()).unwrap();
         fs::remove_file(dir.path().join(KEY_FILE)).unwrap();
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_key_is_an_error() {
+    fn key_of_another_certificate_is_an_error() {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         CertificateAuthority::load_or_create(one.path()).unwrap();
         CertificateAuthority::load_or_create(other.path()).unwrap();
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_authority_is_an_error() {
+    fn certificate_without_ca_rights_is_an_error() {
         let changes: [fn(&mut CertificateParams) -> &'static str; 3] = [
             |params| {
                 params.is_ca = IsCa::NoCa;
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn every_certificate_has_a_serial_number_of_its_own() {
+    fn serial_numbers_are_unique() {
         let dir = tempfile::tempdir().unwrap();
         let ca = CertificateAuthority::load_or_create(dir.path()).unwrap();
         let key = KeyPair::generate().unwrap();
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn mints_for_names_and_addresses() {
+    fn leaves_are_issued_for_names_and_addresses() {
         let dir = tempfile::tempdir().unwrap();
         let ca = CertificateAuthority::load_or_create(dir.path()).unwrap();
         let key = KeyPair::generate().unwrap();

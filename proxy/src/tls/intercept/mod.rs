@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_minted_once() {
+    fn leaf_is_issued_once_per_host() {
         let (_dir, interceptor) = interceptor();
         let now = calendar();
         let (first, minted) = interceptor.server_config("shop.test", now).unwrap();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_is_replaced_long_before_it_expires() {
+    fn leaf_is_replaced_at_half_its_lifetime() {
         let (_dir, interceptor) = interceptor();
         let now = calendar();
         interceptor.server_config("shop.test", now).unwrap();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_from_before_the_clock_was_set_back_is_replaced() {
+    fn leaf_from_the_future_is_replaced() {
         let (_dir, interceptor) = interceptor();
         let now = calendar();
         let wrong = now + 40 * Duration::from_secs(24 * 60 * 60);
