@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_month_passes_in_no_time() {
+    async fn a_paused_clock_can_be_advanced_by_a_month() {
         let clock = Clock::start_at(first());
         let month = 30 * DAY;
         assert_eq!(clock.until(first() + month), month);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_calendar_that_is_set_is_followed_by_all_copies_there_and_back() {
+    async fn all_copies_follow_a_corrected_system_time() {
         let (calendar, clock) = scripted();
         let copy = clock;
         for set_to in [
@@ -167,13 +167,13 @@ mod tests {
             assert_eq!(
                 copy.now(),
                 set_to + Duration::from_secs(10),
-                "it counts on from there"
+                "it continues from there"
             );
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_machine_that_slept_for_a_week_knows_it() {
+    async fn time_in_suspension_is_caught_up_with() {
         let (calendar, clock) = scripted();
         tokio::time::advance(Duration::from_secs(1)).await;
         *calendar.lock().unwrap() = first() + 7 * DAY + Duration::from_secs(1);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn small_corrections_move_nothing() {
+    async fn corrections_of_up_to_a_minute_are_ignored() {
         let (calendar, clock) = scripted();
         for seconds in [-60_i64, -1, 1, 60] {
             let off = Duration::from_secs(seconds.unsigned_abs());

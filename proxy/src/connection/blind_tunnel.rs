@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_side_ends_for_itself() {
+    async fn each_direction_closes_on_its_own() {
         let (passing, mut client, mut origin) = tunnel().await;
         client.write_all(b"hello").await.unwrap();
         client.shutdown().await.unwrap();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn silence_of_both_ends_it() {
+    async fn silence_in_both_directions_ends_the_tunnel() {
         let (passing, _client, mut origin) = tunnel().await;
         let mut ahead = [0; 6];
         origin.read_exact(&mut ahead).await.unwrap();

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn each_client_has_its_own_bound() {
+    fn each_client_has_its_own_limit() {
         let limits = Limits::new(at_most(10, 2));
         let (one, other) = (address("192.0.2.1"), address("192.0.2.2"));
         let first = limits.take(one).unwrap();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_for_all_counts_for_nobody() {
+    fn a_connection_beyond_the_total_counts_for_no_client() {
         let limits = Limits::new(at_most(1, 1));
         let (one, other) = (address("192.0.2.1"), address("192.0.2.2"));
         let first = limits.take(one).unwrap();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_is_named_later_counts_as_well() {
+    fn a_client_that_is_assigned_later_is_counted() {
         let limits = Limits::new(at_most(2, 1));
         let client = address("192.0.2.1");
         let first = limits.name(limits.take_unnamed().unwrap(), client).unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_bound_nobody_is_counted() {
+    fn without_a_limit_no_client_is_counted() {
         let limits = Limits::new(at_most(10, 0));
         let taken: Vec<_> = (0..10).map(|_| limits.take(address("::1"))).collect();
         assert!(taken.iter().all(Result::is_ok));

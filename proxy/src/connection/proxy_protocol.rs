@@ -138,7 +138,7 @@ mod tests {
     const TCP4: &[u8] = &[203, 0, 113, 7, 10, 0, 0, 1, 0x30, 0x39, 0x0c, 0x38];
 
     #[tokio::test]
-    async fn says_whose_connection_it_is() {
+    async fn valid_headers_name_the_client() {
         let tcp6 = [&[0x20, 1, 0xd, 0xb8][..], &[0; 11], &[9], &[0; 20]].concat();
         let mapped = [&[0; 10][..], &[255, 255, 203, 0, 113, 7], &[0; 20]].concat();
         let authority = b"\x02\x00\x09shop.test";
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_a_header_is_refused() {
+    async fn malformed_headers_are_rejected() {
         for bytes in [
             &b"GET http://shop.test/ HTTP/1.1\r\n"[..],
             b"\r\n\r\n",
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_beginning_waits_for_the_rest() {
+    async fn a_truncated_header_is_malformed() {
         let line = b"PROXY TCP4 203.0.113.7 10.0.0.1 12345 3128\r\n".to_vec();
         for header in [line, binary(0x21, 0x11, TCP4)] {
             for end in 1..header.len() {

@@ -38,7 +38,7 @@ mod tests {
         "[[crawler]]\nname = \"a\"\ntokens = [\"A\"]\nmatch = { user_agent = \"A\" }\n";
 
     #[test]
-    fn what_was_never_there_is_not_missed() {
+    fn only_lost_rules_and_crawlers_are_suspicious() {
         let config = |text: &str| Config::from_toml("t.toml", text).unwrap();
         let doubted = |before: &str, after: &str| {
             doubt(after.as_bytes(), &config(before), &config(after)).is_some()

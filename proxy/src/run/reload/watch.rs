@@ -138,7 +138,7 @@ mod tests {
 
     /// The event of our own read may arrive after a link was swapped.
     #[test]
-    fn a_swap_is_seen_in_whatever_is_told_first_behind_it() {
+    fn any_event_after_a_link_swap_reports_it_once() {
         let dir = tempfile::tempdir().unwrap();
         let real = dir.path().canonicalize().unwrap();
         for version in ["..1", "..2"] {

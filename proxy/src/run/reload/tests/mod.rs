@@ -238,7 +238,7 @@ fn every_key_has_a_row() {
 
 /// A key that needs a restart is named and changes nothing; every other key has the effect that it has at a start.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_key_that_a_reload_changes_is_as_after_a_restart() {
+async fn every_reloaded_key_has_the_effect_of_a_restart() {
     let files = files();
     for row in ROWS {
         let before = keys_of(row);
@@ -313,7 +313,7 @@ fn next_file(dice: &mut Dice, alive: &[&Row], set: &mut [Option<usize>], files: 
 /// Runs `WAYLEAVE_RELOADS` reloads, 20 by default, starting from the seed `WAYLEAVE_SEED`:
 /// `WAYLEAVE_RELOADS=1000 cargo test -p wayleave --lib -- random_configurations`.
 #[tokio::test(flavor = "multi_thread")]
-async fn random_configurations_reloaded_into_each_other_are_as_fresh_starts() {
+async fn random_configurations_reload_to_the_state_of_a_fresh_start() {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let (count, seed) = (
         number("WAYLEAVE_RELOADS").unwrap_or(20),
