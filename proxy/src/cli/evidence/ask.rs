@@ -1,4 +1,4 @@
-//! `wayleave evidence ask`: was this allowed then, by what, and did we fetch it?
+//! `wayleave evidence ask`: whether a URL was allowed at a time, by which rule, and whether it was fetched.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::observe::decisions::{Decision, Finding};
 use crate::observe::harmless::harmless_lines;
 
-/// The exit status of what was not allowed.
+/// The exit status if the request was not allowed.
 const REFUSED: u8 = 1;
 
 #[derive(Debug, Args)]
@@ -56,13 +56,13 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
     }
 }
 
-/// A decision about the URL, and whether nobody vouches for it.
+/// A decision about the URL, and the unsigned lines that it is among, if it is.
 struct Answer {
     decision: Decision,
     doubt: Option<Doubt>,
 }
 
-/// The decisions about the URL: the last at that time, and the first after it, if there is one.
+/// Finds the last decision about the URL up to the time and, if there is one, the first after it.
 fn ask(arguments: &Arguments, config: &Config) -> anyhow::Result<Vec<Answer>> {
     let options = config.log.decisions.as_ref();
     let options = options.context("log.decisions is empty: there is no decision log")?;
@@ -110,12 +110,13 @@ fn ask(arguments: &Arguments, config: &Config) -> anyhow::Result<Vec<Answer>> {
 }
 
 fn tell(found: &[Answer], arguments: &Arguments) -> ExitCode {
-    let told: String = match arguments.json {
-        true => found
+    let told: String = if arguments.json {
+        found
             .iter()
             .map(|it| json_line(&it.decision) + "\n")
-            .collect(),
-        false => harmless_lines(&found.iter().map(describe).collect::<Vec<_>>().join("\n")),
+            .collect()
+    } else {
+        harmless_lines(&found.iter().map(describe).collect::<Vec<_>>().join("\n"))
     };
     let printed = print(&told);
     let doubts = || found.iter().filter_map(|it| it.doubt.as_ref());
@@ -127,17 +128,19 @@ fn tell(found: &[Answer], arguments: &Arguments) -> ExitCode {
         return ExitCode::from(UNUSABLE);
     }
     let is_good = found.first().is_some_and(|it| is_allowed(&it.decision)) && !is_unsigned;
-    match is_good {
-        false if printed == ExitCode::SUCCESS => ExitCode::from(REFUSED),
-        _ => printed,
+    if !is_good && printed == ExitCode::SUCCESS {
+        ExitCode::from(REFUSED)
+    } else {
+        printed
     }
 }
 
 fn words(doubt: &Doubt) -> String {
     let (first, last) = (doubt.lines.start, doubt.lines.end - 1);
-    let what = match doubt.is_foreign {
-        true => "were written by somebody else",
-        false => "were not signed by who wrote them",
+    let what = if doubt.is_foreign {
+        "were written by somebody else"
+    } else {
+        "were not signed by who wrote them"
     };
     format!("no: lines {first} to {last} of its file {what}")
 }

@@ -1,4 +1,4 @@
-//! What an export is written to: a folder, or a WARC file. Both hold the same files, by the same paths.
+//! The output of an export: a folder or a WARC file. Both hold the same files, under the same paths.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -12,16 +12,16 @@ use super::manifest::Listed;
 use super::warc::Warc;
 use crate::observe::digest::Digest;
 
-/// Endings of archives of other kinds, which nobody means a folder by.
+/// Extensions of other archives. A path that ends in one is hardly meant to be a folder.
 const OTHER_ARCHIVES: [&str; 12] = [
     "7z", "bz2", "gz", "rar", "tar", "tbz2", "tgz", "txz", "wacz", "xz", "zip", "zst",
 ];
 
-/// Where an export can be written: in a folder, or in a file whose name says that it is a WARC file.
+/// Checks the path of an export, which is that of a folder or a WARC file.
 ///
 /// # Errors
 ///
-/// If the name is that of another kind of archive.
+/// Returns an error if the name is that of another kind of archive.
 pub(super) fn writable(out: PathBuf) -> Result<PathBuf, String> {
     let ending = out.extension().unwrap_or_default().to_string_lossy();
     let ending = ending.to_ascii_lowercase();
@@ -41,7 +41,7 @@ fn is_warc(out: &Path) -> bool {
 /// An export that is being written.
 pub(super) struct Bundle {
     to: To,
-    /// The log's file that is being written.
+    /// The log file that is being written.
     log: Option<Log>,
     pub(super) logs: Vec<Listed>,
     pub(super) files: Vec<Listed>,
@@ -56,16 +56,16 @@ struct Log {
     path: String,
     hasher: Hasher,
     bytes: u64,
-    /// Only in a folder.
+    /// The file, if the export is a folder.
     file: Option<BufWriter<File>>,
 }
 
 impl Bundle {
-    /// Begins an export: a WARC file if the name says so, else a folder that is not there yet, or is empty.
+    /// Begins an export: a WARC file if the name says so, else a folder, which must be new or empty.
     ///
     /// # Errors
     ///
-    /// Returns an error if it cannot be made, or is there.
+    /// Returns an error if the file or folder cannot be created, or exists.
     pub(super) fn create(out: &Path, made_at: &str) -> anyhow::Result<Self> {
         let to = if is_warc(out) {
             To::Warc(Box::new(Warc::create(out, made_at)?))
@@ -86,7 +86,7 @@ impl Bundle {
         })
     }
 
-    /// Begins a file of the log.
+    /// Begins a log file.
     pub(super) fn begin_log(&mut self, number: u64) -> anyhow::Result<()> {
         let path = format!("log/{number:06}.jsonl");
         let file = match &self.to {
@@ -102,7 +102,7 @@ impl Bundle {
         Ok(())
     }
 
-    /// Adds a line to it.
+    /// Adds a line to the log file.
     pub(super) fn line(&mut self, line: &[u8], about: Option<About<'_>>) -> anyhow::Result<()> {
         let log = self.log.as_mut().context("no file of the log was begun")?;
         log.hasher.update(line);
@@ -118,7 +118,7 @@ impl Bundle {
         Ok(())
     }
 
-    /// Ends it.
+    /// Ends the log file.
     pub(super) fn end_log(&mut self) -> anyhow::Result<()> {
         let log = self.log.take().context("no file of the log was begun")?;
         if let Some(mut file) = log.file {
@@ -132,7 +132,7 @@ impl Bundle {
         Ok(())
     }
 
-    /// Adds a robots.txt or another document, and the exchanges that it came by.
+    /// Adds a robots.txt or another document, with the exchanges that fetched it.
     pub(super) fn body(
         &mut self,
         digest: Digest,
@@ -153,7 +153,7 @@ impl Bundle {
         Ok(())
     }
 
-    /// Adds an exchange that brought no robots.txt. A folder has no place for it: the decisions say all of it.
+    /// Adds an exchange without a document. Folders leave it out, since the decisions hold all of it.
     pub(super) fn exchange(&mut self, exchange: &Exchange) -> anyhow::Result<()> {
         match &mut self.to {
             To::Folder(_) => Ok(()),
@@ -181,7 +181,7 @@ impl Bundle {
         });
     }
 
-    /// The digest of all records so far, in a WARC file.
+    /// Returns the digest of all records so far, if the export is a WARC file.
     pub(super) fn records_sha256(&self) -> Option<Digest> {
         match &self.to {
             To::Folder(_) => None,
@@ -189,7 +189,7 @@ impl Bundle {
         }
     }
 
-    /// Adds the manifest, which ends it.
+    /// Adds the manifest, which ends the export.
     pub(super) fn finish(self, manifest: &[u8]) -> anyhow::Result<()> {
         match self.to {
             To::Folder(dir) => {

@@ -1,22 +1,22 @@
-//! Exchanges, as decisions tell of them: the one that was decided about, and those by which the documents came that decided.
+//! Exchanges as far as decisions record them: the one that a decision is about, and those that fetched the documents it rests on.
 
 use crate::observe::digest::Digest;
 
-/// What a decision is about.
+/// The URL and time of the exchange that a decision is about.
 #[derive(Clone, Copy)]
 pub(super) struct About<'a> {
     pub(super) url: &'a str,
     pub(super) at: &'a str,
 }
 
-/// What decisions say of the exchange by which a robots.txt, or a document beside it, came.
+/// The exchange that fetched a robots.txt or another document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Exchange {
-    /// Of the document.
+    /// The URL of the document.
     pub(super) url: String,
-    /// When it was fetched or last confirmed.
+    /// The time at which it was fetched or last revalidated.
     pub(super) at: String,
-    /// 200 if it had rules, else as it was answered.
+    /// The status code: 200 if there is a document.
     pub(super) status: u16,
     pub(super) is_cut: bool,
     pub(super) sha256: Option<Digest>,

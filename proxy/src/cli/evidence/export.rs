@@ -1,4 +1,4 @@
-//! `wayleave evidence export`: decisions with all that they rest on, and what shows that nothing was changed or taken out.
+//! `wayleave evidence export`: decisions with everything they rest on, and the proof that nothing was changed or removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -136,7 +136,7 @@ pub(super) fn export(arguments: &Arguments, config: &Config) -> anyhow::Result<S
     ))
 }
 
-/// Which file is missing though the log does not say that it was deleted, if one is.
+/// Describes the first file that is missing although no line says that it was deleted.
 fn lacking(log: &Log, chosen: &[Chosen]) -> String {
     let is_deleted = |file: &u64| chosen.iter().any(|it| it.deleted.contains(file));
     let mut lacking = log.missing.iter().filter(|file| !is_deleted(file));
@@ -145,8 +145,8 @@ fn lacking(log: &Log, chosen: &[Chosen]) -> String {
     })
 }
 
-/// The indexes of the files that are shown: all from the first that is wanted to the last, those that say of a missing one that it
-/// was deleted, and one of which lines are missing. What is wanted since a time is wanted to the end.
+/// Returns the indexes of the files to export: the range of all files that hold selected lines, that explain a missing file, or that
+/// lack lines. A selection since a time extends to the last file.
 fn shown(log: &Log, chosen: &[Chosen], wanted: &Wanted) -> RangeInclusive<usize> {
     let is_shown = |index: usize| {
         let (file, chosen) = (&log.files[index], &chosen[index]);
@@ -161,7 +161,7 @@ fn shown(log: &Log, chosen: &[Chosen], wanted: &Wanted) -> RangeInclusive<usize>
     first.unwrap_or(0)..=last.unwrap_or(0)
 }
 
-/// What decisions rest on.
+/// Everything that the exported decisions rest on.
 #[derive(Default)]
 struct Rests {
     configurations: BTreeSet<Digest>,
@@ -186,7 +186,7 @@ impl Exporting {
         }
     }
 
-    /// Writes a file of the log: the chosen lines and all events; digests stand for others.
+    /// Writes a log file: the selected lines and all events. Digests stand in for other lines.
     fn log(&mut self, file: &LogFile, chosen: &[u64]) -> anyhow::Result<()> {
         self.bundle.begin_log(file.number)?;
         let mut chosen = chosen.iter().copied().peekable();
@@ -200,9 +200,10 @@ impl Exporting {
             for standin in left_out.lines() {
                 self.bundle.line(&standin, None)?;
             }
-            match is_chosen {
-                true => self.decision(line),
-                false => self.bundle.line(line, None),
+            if is_chosen {
+                self.decision(line)
+            } else {
+                self.bundle.line(line, None)
             }
         })?;
         for standin in left_out.lines() {
@@ -230,7 +231,7 @@ impl Exporting {
         Ok(())
     }
 
-    /// Adds what the decisions rest on; what of it is not kept.
+    /// Writes everything that the decisions rest on. Returns the digests of what is no longer stored.
     fn grounds(&mut self, sources: &Sources<'_>) -> anyhow::Result<Vec<String>> {
         let mut missing = Vec::new();
         let mut by_body: BTreeMap<Digest, Vec<&Exchange>> = BTreeMap::new();

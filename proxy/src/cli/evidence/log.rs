@@ -17,31 +17,31 @@ use crate::observe::decisions::{
     Heads, JournalOptions, contents, file_number, is_compressed, rotated_files,
 };
 
-/// No line of ours is nearly as long: the head of a request is bounded.
+/// The longest line that is read. Lines that wayleave writes are far shorter, because request heads are bounded.
 const MAX_LINE_BYTES: u64 = 4 << 20;
-/// How often the files are listed anew if the log was rotated meanwhile.
+/// The number of times that the files are listed if the log is rotated meanwhile.
 const ATTEMPTS: usize = 20;
-/// What is written is signed within 100 ms, by a process that is alive and not held up: so often it is looked whether it was, and so
-/// long apart.
+/// The number of times that the head is read, and the time in between, until it covers the whole log. A running process signs lines
+/// within 100 ms, unless it is held up.
 const LOOKS: usize = 150;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
-/// A file of the log.
+/// A file of the log, open for reading.
 #[derive(Debug)]
 pub(super) struct LogFile {
     pub(super) number: u64,
     pub(super) path: PathBuf,
     file: File,
-    /// How many bytes of what is in it are read.
+    /// The number of bytes that are read.
     bytes: u64,
-    /// It is shorter than what was signed of it.
+    /// Whether it is shorter than its signed part.
     pub(super) is_short: bool,
-    /// The line that is to end it, if it does not end in its head itself.
+    /// The saved head, to be added as its last line if it does not end in a head.
     pub(super) head: Option<Vec<u8>>,
 }
 
 impl LogFile {
-    /// Hands on every line with its number, from 1.
+    /// Passes every line, numbered from 1, to `take`.
     pub(super) fn read(
         &self,
         take: impl FnMut(u64, &[u8]) -> anyhow::Result<()>,
@@ -51,7 +51,7 @@ impl LogFile {
         each_line(contents(file).take(self.bytes), take)
     }
 
-    /// How many lines are behind those that are read.
+    /// Returns the number of lines after those that are read.
     fn lines_behind(&self) -> anyhow::Result<u64> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(self.bytes.min(file.metadata()?.len())))?;
@@ -64,11 +64,11 @@ impl LogFile {
     }
 }
 
-/// Hands on every line with its number, from 1, and without its end.
+/// Passes every line, numbered from 1 and without its line feed, to `take`.
 ///
 /// # Errors
 ///
-/// Returns why it cannot be read, or the error of `take`, which ends it.
+/// Returns an error if a line cannot be read or is too long, or the first error of `take`.
 pub(super) fn each_line(
     mut lines: impl BufRead,
     mut take: impl FnMut(u64, &[u8]) -> anyhow::Result<()>,
@@ -85,24 +85,24 @@ pub(super) fn each_line(
     Ok(())
 }
 
-/// The files of a log, and what of it cannot be shown.
+/// The signed files of a log, and what is missing from it.
 #[derive(Debug)]
 pub(super) struct Log {
-    /// The oldest first, open: what is deleted meanwhile can be read on.
+    /// The files, the oldest first. They are open, so that those deleted meanwhile can still be read.
     pub(super) files: Vec<LogFile>,
-    /// The newest head that was kept, as a line.
+    /// The newest saved head, as a line.
     pub(super) head: String,
-    /// The numbers of files that are not there: the one before the first, and all between that and the one that the head is for.
+    /// The numbers of missing files: the one before the first, and all between the first and the one that the head is about.
     pub(super) missing: Vec<u64>,
-    /// How many lines are behind those that were signed.
+    /// The number of lines after the signed ones.
     pub(super) unsigned_lines: u64,
 }
 
-/// The log that is written as `options` say.
+/// Opens the log that `options` describe.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no signed log, or a file cannot be read.
+/// Returns an error if there is no signed log, or if a file cannot be read.
 pub(super) fn open_log(options: &JournalOptions) -> anyhow::Result<Log> {
     let (path, heads) = (&options.path, Heads::of(options));
     let is_signed = await_signature(path, &heads);
@@ -162,8 +162,8 @@ impl Log {
     }
 }
 
-/// The files of the log at `path` with their numbers, by these. One whose first line is no longer the one that began it is between
-/// its neighbours, if it is of the chain at all.
+/// Returns the files of the log at `path` with their numbers, sorted. A file whose first line was replaced, but that has linked lines,
+/// gets the number between those of its neighbours.
 fn numbered(path: &Path) -> anyhow::Result<Vec<(u64, PathBuf)>> {
     let mut paths = rotated_files(path)?;
     paths.push(path.to_owned());
@@ -187,7 +187,7 @@ fn numbered(path: &Path) -> anyhow::Result<Vec<(u64, PathBuf)>> {
     Ok(files)
 }
 
-/// Whether one of the first lines of a file names the line before it.
+/// Returns whether one of the first three lines of a file is linked to the line before it.
 fn is_linked(path: &Path) -> bool {
     let Ok(file) = File::open(path) else {
         return false;
@@ -204,8 +204,8 @@ fn is_linked(path: &Path) -> bool {
     false
 }
 
-/// Waits until all that the log holds now is signed, so that what was just decided is found; whether it is. It is not if the process
-/// that wrote it is gone.
+/// Waits until everything in the log is signed, so that the latest decisions can be exported. Returns `false` if it is not signed in
+/// time, as when the process that wrote it was killed.
 fn await_signature(path: &Path, heads: &Heads) -> bool {
     let signed = || {
         let head = Event::head(&heads.newest().ok()?)?;
@@ -224,21 +224,22 @@ fn await_signature(path: &Path, heads: &Heads) -> bool {
     false
 }
 
-/// Whether a file was deleted, or compressed, since it was listed.
+/// Returns whether a file was deleted, or renamed by compression, after it was listed.
 fn is_gone(error: &anyhow::Error) -> bool {
     let cause = error.downcast_ref::<io::Error>();
     cause.is_some_and(|cause| cause.kind() == io::ErrorKind::NotFound)
 }
 
-/// Opens a file, which is neither deleted nor compressed while it is open.
+/// Opens a file and locks it, so that it is neither deleted nor compressed meanwhile.
 fn open(number: u64, path: PathBuf, head: &Head, line: &[u8]) -> anyhow::Result<LogFile> {
     let shown = path.display().to_string();
     let file = File::open(&path).with_context(|| shown.clone())?;
-    // Where that is under way already, it is read to its end all the same.
+    // If it is being deleted or compressed already, the open file can still be read to its end.
     let _ = file.try_lock_shared();
-    let bytes = match is_compressed(&file) {
-        true => u64::MAX,
-        false => file.metadata()?.len(),
+    let bytes = if is_compressed(&file) {
+        u64::MAX
+    } else {
+        file.metadata()?.len()
     };
     let mut log = LogFile {
         number,
@@ -249,11 +250,11 @@ fn open(number: u64, path: PathBuf, head: &Head, line: &[u8]) -> anyhow::Result<
         head: None,
     };
     if number > head.file {
-        // None of it is signed.
+        // Nothing in it is signed.
         log.bytes = 0;
     }
     if number == head.file && bytes < u64::MAX && !is_ended(&log)? {
-        // What is behind it is being written, and not signed yet.
+        // Later lines are still being written, and are not signed yet.
         let signed = head.bytes.unwrap_or(bytes);
         log.is_short = signed > bytes;
         log.bytes = signed;
@@ -262,7 +263,7 @@ fn open(number: u64, path: PathBuf, head: &Head, line: &[u8]) -> anyhow::Result<
     Ok(log)
 }
 
-/// Whether the last line is a head that ends the file.
+/// Returns whether the last line is a final head.
 fn is_ended(log: &LogFile) -> anyhow::Result<bool> {
     let mut file = &log.file;
     file.seek(SeekFrom::Start(log.bytes.saturating_sub(64 * 1024)))?;

@@ -1,4 +1,4 @@
-//! What an export consists of, signed with the key of the log.
+//! The manifest of an export, signed with the key of the log.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,52 +6,52 @@ use serde_json::Value;
 use super::log::Log;
 use crate::observe::digest::Digest;
 
-/// Where it lies in an export.
+/// The path of the manifest in an export.
 pub(super) const PATH: &str = "manifest.json";
 
-/// No file of an export is as long, but those of the log: a robots.txt is the longest.
+/// The most bytes of a file other than log files; the longest are robots.txt files, which are far shorter.
 pub(super) const LONGEST: u64 = 1 << 30;
-/// No manifest is as long: that is a million files.
+/// The most bytes of a manifest: about a million files.
 pub(super) const LONGEST_MANIFEST: u64 = 256 << 20;
 
-/// One line of JSON, whose last member is a signature as that of a head.
+/// One line of JSON whose last member is a signature like that of a head.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Manifest {
     /// The version of the format: 1.
     pub(super) evidence: u32,
     pub(super) program: String,
     pub(super) made_at: String,
-    /// What was asked for.
+    /// The selection that was exported.
     pub(super) wanted: Value,
-    /// How many decisions are shown.
+    /// The number of decisions in the export.
     pub(super) decisions: u64,
-    /// The log's files, the oldest first.
+    /// The log files, the oldest first.
     pub(super) logs: Vec<Listed>,
-    /// What was there of the log; earlier versions do not say it.
+    /// The state of the whole log; missing in exports of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) window: Option<Window>,
-    /// All others.
+    /// All other files.
     pub(super) files: Vec<Listed>,
-    /// Digests that decisions name, of what is not kept any more.
+    /// Digests in decisions of documents and configurations that are no longer stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) missing: Vec<String>,
-    /// Of the bytes of all records of a WARC file before the one that holds this, decompressed.
+    /// The digest of all records of a WARC file before that of the manifest, uncompressed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) records_sha256: Option<Digest>,
     /// The public half of the key.
     pub(super) key: String,
 }
 
-/// What was there of a log when it was exported, shown or not.
+/// The state of the whole log at the time of the export.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Window {
     /// The number of the oldest file.
     pub(super) first_file: u64,
-    /// The number before it, and of those behind it that are not there: the log must say that they were deleted.
+    /// The number of the file before the oldest, and of missing files after it. The log must say that they were deleted.
     pub(super) missing_files: Vec<u64>,
-    /// How many lines are behind those that were signed; they are left out.
+    /// The number of lines after the signed ones, which are not exported.
     pub(super) unsigned_lines: u64,
-    /// The newest head that was kept.
+    /// The newest saved head.
     pub(super) head: String,
 }
 

@@ -1,4 +1,4 @@
-//! Which decisions of a log are wanted.
+//! Selects the decisions to export.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,13 +11,13 @@ use super::log::LogFile;
 use crate::clock::rfc3339;
 use crate::observe::chain::event::{Event, START, What};
 
-/// Which decisions are wanted; as it is written into an export.
+/// The selection, as it is written into the manifest.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Wanted {
-    /// The one with this id.
+    /// The decision with this id.
     Id(String),
-    /// The last about this URL at that time, and the first after it.
+    /// The last decision about a URL up to a time, and the first after it.
     Url {
         #[serde(serialize_with = "as_text")]
         url: Target,
@@ -26,7 +26,7 @@ pub(super) enum Wanted {
         #[serde(skip_serializing_if = "Option::is_none")]
         crawler: Option<String>,
     },
-    /// All since then.
+    /// All decisions since a time.
     Since {
         #[serde(serialize_with = "rfc3339::serialize")]
         since: SystemTime,
@@ -39,13 +39,13 @@ fn as_text<S: Serializer>(target: &Target, serializer: S) -> Result<S::Ok, S::Er
     serializer.collect_str(target)
 }
 
-/// Where a line is: the index of its file, and its number in it.
+/// The position of a line: the index of its file, and its number in the file.
 type Place = (usize, u64);
 
-/// The nearest decision so far on one side of a time.
+/// The decision closest to a time on one side of it, so far.
 type Nearest = Option<(SystemTime, Place)>;
 
-/// What tells whether a decision is wanted.
+/// The members of a line by which it is selected.
 #[derive(Deserialize)]
 struct Entry<'a> {
     #[serde(borrow)]
@@ -58,27 +58,27 @@ struct Entry<'a> {
     crawler: Cow<'a, str>,
 }
 
-/// The lines of a file that are wanted, and what it says of the log itself.
+/// The selected lines of a file, and its events about files and lines.
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
-    /// The numbers of the lines, in their order.
+    /// The numbers of the selected lines, in ascending order.
     pub(super) lines: Vec<u64>,
-    /// The files that it says were deleted.
+    /// The numbers of files that it says were deleted.
     pub(super) deleted: Vec<u64>,
-    /// Lines that were not signed by who wrote them.
+    /// The ranges of lines that it says were not signed by the process that wrote them.
     pub(super) doubts: Vec<Doubt>,
 }
 
-/// Lines that the log itself says nobody vouches for.
+/// A range of lines that the log itself says are not authentic for certain.
 #[derive(Clone, Debug)]
 pub(super) struct Doubt {
     pub(super) lines: Range<u64>,
-    /// Somebody else wrote them; else a process that was killed may have.
+    /// Whether somebody else wrote them. If not, a process that was killed may have.
     pub(super) is_foreign: bool,
 }
 
 impl Chosen {
-    /// Whether nobody vouches for a line.
+    /// Returns the range of unsigned lines that contains a line, if one does.
     pub(super) fn doubt(&self, number: u64) -> Option<&Doubt> {
         let mut doubts = self.doubts.iter();
         doubts.find(|doubt| doubt.lines.contains(&number))
@@ -107,14 +107,14 @@ impl Chosen {
     }
 }
 
-/// Whether a decision about `url` is one about the URL that is `asked` for, by any spelling that decisions take for the same.
+/// Returns whether `url` is the URL that is asked for, in any spelling that decisions treat as equivalent.
 fn is_about(url: &str, asked: &Target) -> bool {
     let may_be = || url.starts_with(&asked.origin().to_string());
     let is_spelling = |target: Target| target.is_spelling_of(asked);
     may_be() && Target::parse(url).is_ok_and(is_spelling)
 }
 
-/// What of each file is wanted.
+/// Selects lines of each file.
 ///
 /// # Errors
 ///

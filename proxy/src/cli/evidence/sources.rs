@@ -1,4 +1,4 @@
-//! Where what decisions rest on is kept: the store, or the proxy that has it open.
+//! The sources of documents and configurations that decisions rest on: the store or, if a proxy has it open, that proxy.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::observe::metrics::Metrics;
 use crate::robots::{Store, StoreError};
 use crate::run::kept;
 
-/// The robots.txt files and configurations that are kept.
+/// The stored robots.txt files and configurations.
 pub(super) struct Sources<'a> {
     config: &'a Config,
     bodies: Bodies,
@@ -23,18 +23,18 @@ pub(super) struct Sources<'a> {
 
 enum Bodies {
     Store(Store, Runtime),
-    /// A running proxy has the store.
+    /// The admin address of a running proxy, which has the store open.
     Proxy(SocketAddr),
     /// There is no store.
     None,
 }
 
 impl<'a> Sources<'a> {
-    /// Opens what is kept as the configuration says.
+    /// Opens the store of the configuration.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store is there and cannot be opened.
+    /// Returns an error if the store exists and cannot be opened.
     pub(super) fn open(config: &'a Config) -> anyhow::Result<Self> {
         let runtime = Runtime::new().context("starting the runtime")?;
         let dir = &config.state.dir;
@@ -55,7 +55,7 @@ impl<'a> Sources<'a> {
         Ok(Self { config, bodies })
     }
 
-    /// A robots.txt, if it is kept.
+    /// Returns a robots.txt or another document, if it is still stored.
     pub(super) fn body(&self, digest: Digest) -> anyhow::Result<Option<Vec<u8>>> {
         let found = match &self.bodies {
             Bodies::Store(store, runtime) => {
@@ -68,7 +68,7 @@ impl<'a> Sources<'a> {
         Ok(found.filter(|bytes| Digest::of(bytes) == digest))
     }
 
-    /// A configuration, if it is kept.
+    /// Returns a configuration, if it is still stored.
     pub(super) fn configuration(&self, digest: Digest) -> Option<Vec<u8>> {
         let kept = fs::read(kept::path(&self.config.state.dir, digest)).ok();
         kept.filter(|text| Digest::of(text) == digest)

@@ -1,11 +1,11 @@
-//! What stands in an export for lines that are not shown: the roots of subtrees, as few as there can be.
+//! Stand-ins for lines that are left out of an export: the roots of as few subtrees as possible.
 
 use serde::{Deserialize, Serialize};
 
 use crate::observe::chain::tree::Subtree;
 use crate::observe::digest::Digest;
 
-/// How such a line begins, and none of a log does.
+/// The beginning of a stand-in. No line of a log begins like this.
 pub(super) const START: &[u8] = b"{\"standin\":";
 
 /// A line of an export that stands for 2^`level` lines of the log.
@@ -14,15 +14,15 @@ pub(super) struct StandIn {
     pub(super) standin: Subtree,
 }
 
-/// Lines that are left out, one after the other.
+/// Consecutive lines that are left out.
 #[derive(Debug, Default)]
 pub(super) struct StandIns {
-    /// Subtrees with the index of their first line.
+    /// The subtrees, each with the index of its first line.
     subtrees: Vec<(u64, Subtree)>,
 }
 
 impl StandIns {
-    /// Leaves out the line with this index, from 0, and this digest.
+    /// Leaves out the line with this index (from 0) and digest.
     pub(super) fn leave_out(&mut self, index: u64, line: Digest) {
         self.subtrees.push((index, Subtree::leaf(line)));
         while let [.., (left_at, left), (_, right)] = self.subtrees[..]
@@ -34,7 +34,7 @@ impl StandIns {
         }
     }
 
-    /// The lines that stand for what was left out so far.
+    /// Returns the stand-ins for the lines left out so far, and starts over.
     pub(super) fn lines(&mut self) -> Vec<Vec<u8>> {
         let subtrees = self.subtrees.drain(..);
         let line = |(_, standin)| {

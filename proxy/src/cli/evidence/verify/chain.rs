@@ -1,4 +1,4 @@
-//! Whether the lines of a file of the log are whole, in their order, and what was signed.
+//! Checks that the lines of a log file are complete, in order, and those that were signed.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -13,39 +13,39 @@ use crate::observe::chain::link::{NONE, previous};
 use crate::observe::chain::{Head, Tree};
 use crate::observe::digest::Digest;
 
-/// A line that says of a file that it was deleted.
+/// A line that says that a file was deleted.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Deleted {
     gone: u64,
-    /// Where that is said.
+    /// The file and the line that say so.
     file: u64,
     line: u64,
 }
 
-/// Files that are not there.
+/// Missing files, and the lines that explain them.
 #[derive(Default)]
 struct Gaps {
-    /// The log says that they were deleted.
+    /// The files that the log says were deleted.
     deleted: BTreeSet<Deleted>,
-    /// Which, and the path of the file behind them.
+    /// The numbers of missing files, and the path of the file that follows them.
     missing: Vec<(Range<u64>, String)>,
 }
 
-/// How a file ended, for the next.
+/// The end of a checked file, which the next one continues.
 pub(super) struct End {
     file: u64,
     gaps: Gaps,
-    /// The last line, if that is the head that names the next file.
+    /// The digest of the last line, if that is a head that names the next file.
     last: Option<Digest>,
 }
 
 impl Gaps {
-    /// Whether a signed line says that a file was deleted.
+    /// Returns whether an authentic line says that the file was deleted.
     fn explain(&self, gone: u64) -> bool {
         self.deleted.iter().any(|deleted| deleted.gone == gone)
     }
 
-    /// What lines of a file say that nobody vouches for does not count.
+    /// Discards what unsigned lines of a file say.
     fn doubt(&mut self, file: u64, lines: &Range<u64>) {
         let is_in = |deleted: &Deleted| deleted.file == file && lines.contains(&deleted.line);
         self.deleted.retain(|deleted| !is_in(deleted));
@@ -53,8 +53,8 @@ impl Gaps {
 }
 
 impl End {
-    /// Whether the log tells of all files that are missing in it, shown or not, and whether all of it was signed, once all of it was
-    /// read.
+    /// Checks, after the last file, that the log says of every missing file that it was deleted, and that everything in the log was
+    /// signed.
     pub(super) fn look_for_gaps(self, window: Option<&Window>, key: &str, findings: &mut Findings) {
         let gaps = self.gaps;
         let mut named = BTreeSet::new();
@@ -107,19 +107,19 @@ pub(super) struct LogCheck<'a> {
     gaps: Gaps,
     before: Option<End>,
     file: u64,
-    /// The lines of the file that are events.
+    /// The numbers of the lines that are events.
     events: Vec<u64>,
     tree: Tree,
-    /// The line before, if it is shown.
+    /// The digest of the previous line, if it is in the export.
     last: Option<Digest>,
-    /// The line that the next but one vouches for: its digest is not what the next names.
+    /// A line whose digest is not the one in the next line. Which of the two was changed, the line after them shows.
     suspect: Option<u64>,
-    /// A line that names nothing, with its digest; only a torn one may.
+    /// A line without a link, which only a torn line may be, and its digest.
     torn: Option<(u64, Digest)>,
-    /// The head that ended the file, and whether there is a next one.
+    /// The head that ended the file.
     end: Option<Head>,
     is_first: bool,
-    /// Of the last line.
+    /// The number of the last line.
     number: u64,
 }
 
@@ -143,7 +143,7 @@ impl<'a> LogCheck<'a> {
         }
     }
 
-    /// Takes the next line.
+    /// Checks the next line.
     pub(super) fn take(&mut self, number: u64, line: &[u8], findings: &mut Findings) {
         self.number = number;
         if self.end.is_some() {
@@ -187,7 +187,7 @@ impl<'a> LogCheck<'a> {
         self.last = Some(digest);
     }
 
-    /// The log says that it was altered: behind so many signed lines of a file.
+    /// Reports an `altered` event: the log says that it was altered after that many signed lines of a file.
     fn altered(
         &mut self,
         number: u64,
@@ -214,7 +214,7 @@ impl<'a> LogCheck<'a> {
         self.say(number, &what, findings);
     }
 
-    /// The log says that so many lines before this one were not signed by the process that wrote them.
+    /// Reports a `recovered` event: the log says that the lines before it were not signed by the process that wrote them.
     fn unsigned(&mut self, number: u64, lines: u64, findings: &mut Findings) {
         let here = self.tree.lines() + 1;
         let range = here.saturating_sub(lines)..here;
@@ -234,8 +234,8 @@ impl<'a> LogCheck<'a> {
         findings.unsigned(&format!("{}:{number}", self.path), &what);
     }
 
-    /// The line that begins a file says which it is, and follows the head of the one before. Files between may be gone by age or for
-    /// want of room.
+    /// Checks that the first line of a file names the file, and is linked to the head of the previous file. Files in between may have
+    /// been deleted because of their age, or to make room.
     fn first(&mut self, number: u64, event: Option<&What>, line: &[u8], findings: &mut Findings) {
         let Some(What::File { file, .. }) = event else {
             return self.say(number, "is not the line that begins a file", findings);
@@ -256,7 +256,7 @@ impl<'a> LogCheck<'a> {
                 let what = format!("file {file} before it does not end in a head that names it");
                 self.say(number, &what, findings);
             }
-            // The log may say that they were deleted, but later.
+            // A later line may say that they were deleted.
             Some(End { file: last, .. }) if last + 1 < *file => {
                 self.gaps
                     .missing
@@ -280,7 +280,7 @@ impl<'a> LogCheck<'a> {
         }
     }
 
-    /// Every other line names the digest of the one before; a torn one is named by the next as torn.
+    /// Checks that a line contains the digest of the previous one, or is torn and reported by the next line.
     fn link(&mut self, number: u64, line: &[u8], event: Option<&What>, findings: &mut Findings) {
         if let Some((torn_at, digest)) = self.torn.take() {
             let is_named = matches!(event, Some(What::Recovered { torn_sha256, .. }) if *torn_sha256 == Some(digest));
@@ -299,7 +299,7 @@ impl<'a> LogCheck<'a> {
         let follows = self.last.is_none_or(|last| last == named);
         let suspect = self.suspect.take();
         match (suspect, follows) {
-            // The line before is what this one names: it was the one before that.
+            // This line confirms the previous one, so the suspect itself was changed.
             (Some(place), true) => self.changed(place, findings),
             (Some(_), false) => self.changed(number - 1, findings),
             (None, false) => self.suspect = Some(number - 1),
@@ -321,7 +321,7 @@ impl<'a> LogCheck<'a> {
         }
     }
 
-    /// There is no further line to tell which of two was changed.
+    /// Reports a suspect or torn line that no further line can explain.
     fn settle(&mut self, number: u64, findings: &mut Findings) {
         if let Some(place) = self.suspect.take() {
             self.changed(place, findings);
@@ -355,7 +355,7 @@ impl<'a> LogCheck<'a> {
         self.end = Some(head.clone());
     }
 
-    /// No further line comes.
+    /// Ends the check after the last line.
     pub(super) fn end(mut self, findings: &mut Findings) -> End {
         self.settle(u64::MAX, findings);
         let Some(head) = &self.end else {
@@ -397,7 +397,7 @@ mod tests {
         Key::create(&dir.path().join("evidence.key")).unwrap()
     }
 
-    /// A file of one decision, with its head.
+    /// Returns a file of one decision with its head.
     fn log(chain: &mut Chain, key: &Key) -> Vec<Vec<u8>> {
         let first = chain.first_line(AT).object();
         let mut lines = vec![chain.add(&first), chain.add(br#"{"a":1}"#)];
@@ -415,7 +415,7 @@ mod tests {
         findings.to_string()
     }
 
-    /// What is found in files 1 and 4 of a log, if this is what file 4 tells.
+    /// Returns the findings in files 1 and 4 of a log, where file 4 contains these events.
     fn check_gap(told: &[What], window: Option<&Window>) -> String {
         let key = key();
         let (public, mut findings) = (key.public(), Findings::default());

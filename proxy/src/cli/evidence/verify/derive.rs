@@ -1,4 +1,4 @@
-//! Makes a decision again, by what its line names.
+//! Derives a decision again from the documents and the configuration that its line names.
 
 use serde::Serialize;
 
@@ -10,18 +10,18 @@ use crate::decide::rederive::asked_for;
 use crate::observe::chain::link;
 use crate::observe::decisions::Decision;
 
-/// How many decisions were derived, by what they rest on. One may rest on several.
+/// The number of derived decisions by what they rest on. A decision may rest on several.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Derived {
     pub(super) robots: u64,
     pub(super) rules: u64,
     pub(super) identities: u64,
     pub(super) preferences: u64,
-    /// What was malformed, came too fast or failed on its way is told, and rests on nothing that could be kept.
+    /// Decisions that rest on nothing in the export: malformed requests, requests that came too fast, and failures.
     pub(super) others: u64,
 }
 
-/// Makes decisions again.
+/// Derives decisions again.
 pub(super) struct Deriver {
     materials: Materials,
     robots: Robots,
@@ -39,11 +39,11 @@ impl Deriver {
         }
     }
 
-    /// Makes the decision of `line` again, and counts it.
+    /// Derives the decision of `line` again, and counts it.
     ///
     /// # Errors
     ///
-    /// Returns what comes out differently, or what is missing.
+    /// Returns a description of what comes out differently, or is missing.
     pub(super) fn derive(
         &mut self,
         decision: &Decision,
@@ -80,7 +80,7 @@ impl Deriver {
     }
 }
 
-/// Whether what became of a request is what was decided.
+/// Checks that the recorded outcome follows from the recorded decision.
 fn follows(decision: &Decision) -> Result<(), String> {
     let finding = decision.finding.as_ref();
     let verdict = finding.map(|finding| &*finding.verdict);
@@ -109,14 +109,14 @@ fn follows(decision: &Decision) -> Result<(), String> {
             _ => verdict == Some("allow") && basis == Some(reason),
         },
         "observed" => decision.mode == "observe",
-        // What is said about use was what takes too long.
+        // A usage preference, rather than a rule, took too long to match.
         "refused" if reason == "too-costly" && verdict == Some("allow") => {
             let mut said = decision.preferences.iter();
             said.any(|it| it.preference == "refuse")
         }
         "refused" if is_by_robots_txt => match verdict {
             Some(verdict) => verdict == "disallow" && basis == Some(reason),
-            // It did not come in time.
+            // robots.txt was not fetched in time.
             None => reason == "unreachable",
         },
         "failed" if decision.failed_unsent() => {
@@ -125,10 +125,11 @@ fn follows(decision: &Decision) -> Result<(), String> {
         "refused" if reason == "policy-rule" => decision.policy.is_some() && !is_exception,
         _ => true,
     };
-    match follows {
-        true => Ok(()),
-        false => Err(format!(
+    if follows {
+        Ok(())
+    } else {
+        Err(format!(
             "{outcome} for {reason} does not follow from what was decided"
-        )),
+        ))
     }
 }

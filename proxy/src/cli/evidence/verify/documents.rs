@@ -1,4 +1,4 @@
-//! Documents beside robots.txt, as the export holds them, parsed.
+//! Parsed documents of an export other than robots.txt.
 
 use quick_cache::sync::Cache;
 use wayleave_robots_txt::Document;
@@ -7,10 +7,10 @@ use wayleave_robots_txt::lifecycle::Resource;
 use super::materials::Materials;
 use crate::observe::decisions::DocumentSeen;
 
-/// Parsed documents that are kept at hand. Each is as large as `robots.max_size` lets it be.
+/// The number of parsed documents that are cached. Each is at most `robots.max_size` long.
 const PARSED: usize = 64;
 
-/// By what they were when they decided: how one is read depends on its URL, too.
+/// A cache of parsed documents, by digest and URL: how a document is read depends on its URL, too.
 pub(super) struct Documents {
     parsed: Cache<DocumentSeen, Document>,
 }
@@ -22,11 +22,11 @@ impl Documents {
         }
     }
 
-    /// A document that a decision names; none if it could not be had then.
+    /// Returns a document that a decision names; `None` if it could not be fetched then.
     ///
     /// # Errors
     ///
-    /// Returns an error if it is missing in the export.
+    /// Returns an error if it is missing in the export, or cannot be parsed.
     pub(super) fn read(
         &self,
         seen: &DocumentSeen,

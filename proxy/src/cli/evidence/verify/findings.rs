@@ -1,43 +1,45 @@
-//! What is wrong with an export, and where.
+//! The findings of a check: what is wrong with an export, and where.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// So many are named; all are counted.
+/// The number of findings that are listed; all are counted.
 const NAMED: usize = 20;
 
-/// What was found, in the order of the check.
+/// All findings, in the order of the check.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Findings {
     altered: u64,
     different: u64,
     unsigned: u64,
-    /// Lines that were not signed by who wrote them are named, and accepted.
+    /// Whether lines that were not signed by the process that wrote them are accepted. They are listed all the same.
     #[serde(skip)]
     accepts_unsigned: bool,
-    /// The first of all.
+    /// The first findings.
     #[serde(rename = "findings")]
     named: Vec<Finding>,
 }
 
 #[derive(Debug, Serialize)]
 struct Finding {
-    /// A path in the export, and where it has lines the number of one.
+    /// A path in the export, with the number of a line if the file has lines.
     place: String,
     kind: &'static str,
     what: String,
 }
 
-/// The worst of it.
+/// The result of a check: its worst finding. Ordered from the best to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Worst {
     /// Every decision was derived again.
     Derived,
+    /// A decision cannot be derived again, or comes out differently.
     Different,
-    /// Lines were not signed by who wrote them.
+    /// Lines were not signed by the process that wrote them.
     Unsigned,
+    /// The export, or the log, was altered.
     Altered,
 }
 
@@ -49,19 +51,19 @@ impl Findings {
         }
     }
 
-    /// Lines were not signed by who wrote them.
+    /// Adds lines that were not signed by the process that wrote them.
     pub(super) fn unsigned(&mut self, place: &str, what: &str) {
         self.unsigned += 1;
         self.name(place, "unsigned", what);
     }
 
-    /// Something is not as it was written.
+    /// Adds something that was altered.
     pub(super) fn altered(&mut self, place: &str, what: &str) {
         self.altered += 1;
         self.name(place, "altered", what);
     }
 
-    /// A decision comes out differently, or cannot be derived.
+    /// Adds a decision that comes out differently, or cannot be derived.
     pub(super) fn differs(&mut self, place: &str, what: &str) {
         self.different += 1;
         self.name(place, "differs", what);
@@ -89,7 +91,7 @@ impl Findings {
 }
 
 impl fmt::Display for Findings {
-    /// A line for each that is named.
+    /// Writes a line for each listed finding.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Finding { place, kind, what } in &self.named {
             writeln!(f, "{place}: {kind}: {what}")?;

@@ -1,18 +1,19 @@
-//! The files of a folder that somebody hands over: never what lies behind a link, and never what is not a file, which may have no end.
+//! Access to an export's folder, which is untrusted: links are not followed, and only regular files are opened, since a pipe or a
+//! device may never end.
 
 use std::fs::{self, File};
 use std::path::Path;
 
 use anyhow::{Context, ensure};
 
-/// The folders of an export are no deeper.
+/// The depth of the folders of an export.
 const DEPTH: usize = 2;
 
-/// Opens a file by its path in the export, with slashes.
+/// Opens a file by its path in the export, whose parts are separated by slashes.
 ///
 /// # Errors
 ///
-/// Returns an error if it is not there, no regular file, or behind a link.
+/// Returns an error if it does not exist, is not a regular file, or is behind a link.
 pub(super) fn open(dir: &Path, path: &str) -> anyhow::Result<File> {
     let mut place = dir.to_owned();
     let mut parts = path.split('/').peekable();
@@ -30,7 +31,7 @@ pub(super) fn open(dir: &Path, path: &str) -> anyhow::Result<File> {
     File::open(&place).context("cannot be opened")
 }
 
-/// The paths of all that is in it, with slashes; of folders only those that are too deep.
+/// Returns the paths of everything in the folder, sorted. Folders are listed only if they are too deep to belong to an export.
 pub(super) fn paths(dir: &Path) -> Vec<String> {
     let mut paths = Vec::new();
     collect(dir, "", DEPTH, &mut paths);

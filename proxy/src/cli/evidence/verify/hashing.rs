@@ -1,4 +1,4 @@
-//! Reads, and knows the digest of what was read.
+//! A reader that hashes what is read.
 
 use std::io::Read;
 
@@ -6,7 +6,7 @@ use ring::digest::{Context, SHA256};
 
 use crate::observe::digest::Digest;
 
-/// Reads, and knows the digest of what was read.
+/// A reader that computes the SHA-256 of what is read.
 pub(super) struct Hashing<R> {
     from: R,
     hasher: Context,

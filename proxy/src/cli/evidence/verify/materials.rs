@@ -1,4 +1,4 @@
-//! What decisions rest on, as the export holds it: robots.txt files and configurations, each with its digest.
+//! The documents and configurations of an export, which its decisions rest on, checked against their digests.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read};
@@ -12,15 +12,15 @@ use super::hashing::Hashing;
 use crate::cli::evidence::manifest::{self, LONGEST, Listed, Manifest};
 use crate::observe::digest::Digest;
 
-/// Files of an export, read when they are wanted.
+/// The files of an export, read on demand.
 pub(super) struct Materials {
     dir: PathBuf,
-    /// What is there, and whole.
+    /// The paths and digests of intact files.
     sound: HashMap<String, Digest>,
 }
 
 impl Materials {
-    /// Compares all files with the manifest.
+    /// Compares all files in the folder with the manifest.
     pub(super) fn check(dir: &Path, manifest: &Manifest, findings: &mut Findings) -> Self {
         let mut sound = HashMap::new();
         for listed in &manifest.files {
@@ -46,12 +46,12 @@ impl Materials {
         }
     }
 
-    /// A robots.txt.
+    /// Returns a robots.txt or another document, if it is intact.
     pub(super) fn body(&self, digest: Digest) -> Option<Vec<u8>> {
         self.read(&format!("bodies/{digest}"), digest)
     }
 
-    /// A configuration.
+    /// Returns the text of a configuration, if it is intact.
     pub(super) fn configuration(&self, digest: Digest) -> Option<Vec<u8>> {
         self.read(&format!("configurations/{digest}.toml"), digest)
     }
@@ -62,14 +62,14 @@ impl Materials {
             let mut bytes = Vec::new();
             let file = handed::open(&self.dir, path).ok()?;
             file.take(LONGEST).read_to_end(&mut bytes).ok()?;
-            // It may have been changed since.
+            // It may have been changed after it was checked.
             (Digest::of(&bytes) == digest).then_some(bytes)
         };
         is_it.then(read).flatten()
     }
 }
 
-/// The digest of a file, if it is as long as the manifest says.
+/// Returns the digest of a file, of which one byte more than the manifest says is read, so that a longer file has another digest.
 fn digest(dir: &Path, listed: &Listed) -> anyhow::Result<Digest> {
     ensure!(listed.bytes <= LONGEST, "no file of an export is as long");
     let file = handed::open(dir, &listed.path)?;

@@ -1,16 +1,16 @@
 //! `wayleave evidence verify`: checks an export, and derives each of its decisions again.
 //!
 //! ```text
-//!  mod ─┬─ chain       the lines of a file of the log: whole, linked, signed
-//!       ├─ derive      a decision, made again
-//!       │   ├─ robots    by a robots.txt
-//!       │   ├─ documents and by what stands beside it
-//!       │   └─ settings  by a configuration
-//!       ├─ materials   what decisions rest on, as the export holds it
-//!       ├─ handed      the files of a folder, of which anybody may have made it
-//!       ├─ hashing     the digest of what is read
+//!  mod ─┬─ log_check   checks the lines of a log file
+//!       ├─ derive      derives a decision again
+//!       │   ├─ robots    from a robots.txt
+//!       │   ├─ documents from other documents
+//!       │   └─ settings  from a configuration
+//!       ├─ materials   the documents and configurations in the export
+//!       ├─ untrusted_folder  opens files of a folder that may come from anybody
+//!       ├─ hashing     a reader that hashes what is read
 //!       ├─ findings    what is wrong, and where
-//!       └─ report      what it came to
+//!       └─ report      the result
 //! ```
 
 mod chain;
@@ -49,7 +49,7 @@ use crate::observe::chain::head::is_signed_by;
 use crate::observe::decisions::Decision;
 use crate::observe::digest::Digest;
 
-/// Read at once.
+/// The size of read buffers.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 #[derive(Debug, Args)]
@@ -78,9 +78,10 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn tell(report: &Report<'_>, json: bool) -> ExitCode {
-    let printed = match json {
-        true => print(&pretty(report)),
-        false => print(&report.to_string()),
+    let printed = if json {
+        print(&pretty(report))
+    } else {
+        print(&report.to_string())
     };
     report.objection().unwrap_or(printed)
 }
@@ -102,7 +103,7 @@ fn verify(arguments: &Arguments) -> anyhow::Result<Verified> {
     Verified::of(unpacked.path(), manifest, arguments)
 }
 
-/// What came of it.
+/// A checked export.
 struct Verified {
     manifest: Manifest,
     findings: Findings,
@@ -132,7 +133,7 @@ impl Verified {
         for listed in self.manifest.logs.clone() {
             let mut check = LogCheck::begin(&listed.path, &self.manifest.key, before);
             let file = handed::open(dir, &listed.path).with_context(|| listed.path.clone())?;
-            // What is longer than it should be is named by the first lines that are too many.
+            // Read a little more than the manifest lists, so that the first surplus lines of a longer file are reported.
             let file = file.take(listed.bytes.saturating_add(BUFFER_BYTES as u64));
             let mut file = BufReader::with_capacity(BUFFER_BYTES, Hashing::new(file));
             each_line(&mut file, |number, line| {
@@ -142,7 +143,7 @@ impl Verified {
                     return Ok(());
                 }
                 let Ok(decision) = serde_json::from_slice::<Decision>(line) else {
-                    // A torn line: the chain has said whether it may be one.
+                    // A torn line. The check of the chain has reported it, unless it is explained.
                     return Ok(());
                 };
                 decisions += 1;
@@ -192,7 +193,7 @@ impl Verified {
     }
 }
 
-/// The manifest, once it is sure whose it is. `records`: the digest of the records before it, if it came from a WARC file.
+/// Parses the manifest and checks its signature. `records` is the digest of the records before it, if it is from a WARC file.
 fn read_manifest(
     line: &[u8],
     records: Option<Digest>,

@@ -1,5 +1,5 @@
-//! Every position of a log at which somebody without the key can add, change or delete a line, and every number of files that can be
-//! deleted at either end: whatever the process does meanwhile, the check names it.
+//! Tampers with logs the way somebody without the key can: a line is added, changed or deleted at every position, and any number of
+//! files is deleted at either end. Whatever the process does meanwhile, the check must report it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,16 +28,16 @@ struct Verify {
     arguments: Arguments,
 }
 
-/// What becomes of the process around the tampering.
+/// What the process does around the tampering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Process {
-    /// It goes on.
+    /// It keeps running.
     Runs,
-    /// It has stopped, and another goes on.
+    /// It has stopped, and another continues the log.
     Stopped,
-    /// It was killed, and another goes on.
+    /// It was killed, and another continues the log.
     Killed,
-    /// It has stopped, and none goes on.
+    /// It has stopped, and the log is not continued.
     Rests,
 }
 
@@ -54,7 +54,7 @@ struct Place {
 }
 
 impl Place {
-    /// A log of some files, left as `process` leaves it.
+    /// Writes a log of several files, in the state that `process` leaves.
     fn written(process: Process) -> Self {
         let mut place = Self {
             dir: tempfile::tempdir().unwrap(),
@@ -104,7 +104,7 @@ impl Place {
         journal.sign();
     }
 
-    /// The files of the log, by their numbers.
+    /// Returns the files of the log, sorted by number.
     fn files(&self) -> Vec<PathBuf> {
         let path = self.options().path;
         let mut files = rotated_files(&path).unwrap();
@@ -113,7 +113,7 @@ impl Place {
         files
     }
 
-    /// What the check says once the process has gone on as it does; nothing if all is well.
+    /// Lets the process continue, exports everything, and returns what the check finds.
     fn checked(mut self, process: Process) -> Option<String> {
         if process != Process::Rests {
             self.write();
@@ -123,7 +123,7 @@ impl Place {
         self.found("out", &["--since", "1d"])
     }
 
-    /// What the check says of an export of what is wanted; nothing if all is well.
+    /// Exports a selection and returns what the check finds; `None` if nothing.
     fn found(&self, out: &str, wanted: &[&str]) -> Option<String> {
         let dir = self.dir.path();
         let text = format!("[state]\ndir = {:?}\n", dir.join("state"));
@@ -139,17 +139,17 @@ impl Place {
             Ok(verified) => verified,
             Err(error) => return Some(format!("{error:#}")),
         };
-        // What the decisions rest on is not there, which is not looked at here.
+        // The documents that the decisions rest on do not exist here, so that findings about decisions are ignored.
         let found = verified.findings.to_string();
         let is_found = found.contains(": altered: ") || found.contains(": unsigned: ");
         is_found.then_some(found)
     }
 }
 
-/// A decision that rests on nothing.
+/// Returns the line of a decision that rests on no documents.
 fn decision(id: &str) -> Vec<u8> {
     let at = humantime::format_rfc3339_micros(calendar()).to_string();
-    // As lines of the log begin.
+    // Lines of the log begin with the id.
     let line = json!({
         "at": at, "outcome": "refused", "reason": "malformed-request", "status": 400, "crawler": "asserted", "identity": "asserted",
         "client": "10.0.0.1", "method": "GET", "url": "http://shop.test/", "mode": "enforce", "configuration": 1,
@@ -174,8 +174,8 @@ fn lines(path: &Path) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Changes the line at an index, as somebody does who knows the format and has no key: the lines behind it name their predecessors.
-/// Whether there is such a line.
+/// Changes the line at an index as somebody would who knows the format but has no key: all later lines are linked again. Returns
+/// `false` if there is no such line.
 fn tamper(path: &Path, at: usize, change: Change) -> bool {
     let mut all = lines(path);
     if at > all.len() || (at == all.len() && !matches!(change, Change::Insert)) {
@@ -196,7 +196,7 @@ fn tamper(path: &Path, at: usize, change: Change) -> bool {
     };
     for line in all.iter_mut().skip(at) {
         let text = String::from_utf8(line.clone()).unwrap();
-        // A head keeps its signature, which is all that is known of it.
+        // The old signature of a head is kept, because a new one cannot be made.
         let (object, rest) = match text.find(",\"prev_sha256\"") {
             Some(end) => (
                 format!("{}}}", &text[..end]),
@@ -340,7 +340,7 @@ fn a_line_that_a_killed_process_had_not_signed_is_named_and_may_be_accepted() {
     assert_eq!(accepted.worst(), findings::Worst::Derived);
 }
 
-/// Adds a decision behind the last line, as somebody does who knows the format.
+/// Appends a decision as somebody would who knows the format.
 fn append(path: &Path) {
     assert!(tamper(path, lines(path).len(), Change::Insert));
 }
@@ -419,7 +419,7 @@ fn a_log_that_begins_again_beside_its_key_says_so() {
         }
         let mut options = place.options();
         if !is_of_here {
-            // A key that is mounted may have signed elsewhere.
+            // A key outside the state directory may have signed other logs.
             options.key = place.dir.path().join("mounted.key");
             fs::rename(state.join("evidence.key"), &options.key).unwrap();
         }

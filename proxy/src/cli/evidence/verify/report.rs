@@ -1,4 +1,4 @@
-//! What a check came to, for people and for programs.
+//! The report of a check, as text and as JSON.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -9,10 +9,10 @@ use super::derive::Derived;
 use super::findings::{Findings, Worst};
 use crate::cli::terminal::UNUSABLE;
 
-/// The exit status for decisions that come out differently, or that were not signed by who wrote them.
+/// The exit status for decisions that come out differently, or were not signed by the process that wrote them.
 const DIFFERENT: u8 = 1;
 
-/// All that is told of an export that could be read.
+/// The report about an export that could be read.
 #[derive(Serialize)]
 pub(super) struct Report<'a> {
     pub(super) result: Worst,
@@ -20,19 +20,19 @@ pub(super) struct Report<'a> {
     pub(super) findings: &'a Findings,
     pub(super) decisions: u64,
     pub(super) derived: Derived,
-    /// Of the log.
+    /// The number of log files.
     pub(super) files: usize,
-    /// Of all these files.
+    /// The number of lines in these files.
     pub(super) lines: u64,
     pub(super) key: &'a str,
-    /// Whether the key was compared with one that is trusted.
+    /// Whether the key was compared with a trusted one.
     pub(super) trusted: bool,
     pub(super) exported_at: &'a str,
     pub(super) exported_by: &'a str,
 }
 
 impl Report<'_> {
-    /// The exit status: nothing if all is well.
+    /// Returns the exit status of a failed check; `None` if nothing is wrong.
     pub(super) fn objection(&self) -> Option<ExitCode> {
         match self.result {
             Worst::Derived => None,
@@ -51,9 +51,10 @@ impl fmt::Display for Report<'_> {
             preferences,
             others,
         } = self.derived;
-        let trust = match self.trusted {
-            true => "the trusted one",
-            false => "not compared: --key",
+        let trust = if self.trusted {
+            "the trusted one"
+        } else {
+            "not compared: --key"
         };
         let result = match self.result {
             Worst::Derived => "every decision was derived again",

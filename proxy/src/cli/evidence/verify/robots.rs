@@ -1,4 +1,4 @@
-//! Derives what robots.txt says of a request, by the copy that decided.
+//! Derives the verdict of robots.txt again, from the copy that decided.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::decide::rederive;
 use crate::observe::decisions::{Decision, Finding};
 use crate::observe::digest::Digest;
 
-/// Parsed files that are kept at hand, in bytes of memory.
+/// The memory for parsed files, in bytes.
 const PARSED_BYTES: u64 = 64 << 20;
 
-/// Robots.txt files, parsed.
+/// A cache of parsed robots.txt files.
 pub(super) struct Robots {
     parsed: Cache<(Digest, bool), Arc<AccessResult>, Size>,
 }
@@ -39,11 +39,11 @@ impl Robots {
         }
     }
 
-    /// Makes the decision again.
+    /// Derives the verdict again.
     ///
     /// # Errors
     ///
-    /// Returns what comes out differently, or what is missing.
+    /// Returns a description of what comes out differently, or is missing.
     pub(super) fn derive(
         &self,
         decision: &Decision,
@@ -56,7 +56,7 @@ impl Robots {
         rederive::compare(&judged, finding)
     }
 
-    /// What came of fetching the file.
+    /// Returns the result of fetching the file, as the decision records it.
     pub(super) fn access(
         &self,
         finding: &Finding,
@@ -80,7 +80,7 @@ impl Robots {
             ("unavailable", Some(status)) => Ok(Arc::new(AccessResult::Unavailable { status })),
             ("redirect-lost", _) => Ok(Arc::new(AccessResult::RedirectLost)),
             ("long-unreachable", _) => Ok(Arc::new(AccessResult::LongUnreachable)),
-            // Where a copy does not decide, it is not named.
+            // A copy that does not decide is not recorded.
             ("lapsed", _) if finding.robots_sha256.is_some() => robots(AccessResult::Lapsed),
             ("long-lapsed", _) if finding.robots_sha256.is_some() => {
                 robots(AccessResult::LongLapsed)

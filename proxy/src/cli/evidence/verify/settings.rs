@@ -1,4 +1,4 @@
-//! Derives what the configuration says of a request: who asks, and the organisation's rules.
+//! Derives the identity, rules and usage preferences of a request again, from the configuration that decided.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -20,7 +20,7 @@ use crate::observe::decisions::{Decision, DocumentSeen, MAX_USER_AGENT_BYTES, Us
 use crate::observe::digest::Digest;
 use crate::rules::{Asked, Match, Rules};
 
-/// Tables that decide, as opposed to those that say where files and other machines are.
+/// The tables that affect decisions. The others say where files and other machines are, which may not exist here.
 const DECIDING: [&str; 6] = [
     "crawler",
     "rule",
@@ -29,30 +29,30 @@ const DECIDING: [&str; 6] = [
     "politeness",
     "robots",
 ];
-/// Stands for a hash that is not kept, so that the name it proves can be read.
+/// A placeholder for password hashes, which are not stored with the configuration, so that it can be parsed.
 const ANY_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-/// Configurations, read.
+/// A cache of parsed configurations.
 #[derive(Default)]
 pub(super) struct AllSettings {
     read: HashMap<Digest, Result<Rc<Settings>, String>>,
 }
 
-/// A configuration as far as it decides.
+/// The part of a configuration that affects decisions.
 pub(super) struct Settings {
     config: Config,
     rules: Rules,
     crawlers: Crawlers,
-    /// Some crawler is recognised by its certificate.
+    /// Whether a crawler is recognised by its certificate.
     by_certificate: bool,
 }
 
 impl AllSettings {
-    /// The configuration with this digest.
+    /// Returns the configuration with this digest.
     ///
     /// # Errors
     ///
-    /// Returns why there is none.
+    /// Returns an error if it is missing, or cannot be parsed.
     pub(super) fn of(
         &mut self,
         digest: Digest,
@@ -94,7 +94,7 @@ impl Settings {
                 && matched.remove("certificate").is_some()
             {
                 by_certificate = true;
-                // Nobody proves this name.
+                // No request ever proves this user name, so the crawler is never recognised by it.
                 matched.insert("username".to_owned(), "certificate".into());
                 crawler.insert("password_hash".to_owned(), ANY_HASH.into());
             }
@@ -118,25 +118,25 @@ impl Settings {
         })
     }
 
-    /// Makes again what was decided about who asks. Whether it could be.
+    /// Derives the crawler's identity again. Returns whether the identity was the reason of the decision.
     ///
     /// # Errors
     ///
     /// Returns what comes out differently.
     pub(super) fn identity(&self, decision: &Decision) -> Result<bool, String> {
-        // Certificates of clients are not written down.
+        // Clients' certificates are not logged.
         let may_be = !self.by_certificate && decision.crawler != "wayleave";
         let Some(user_agent) = decision.user_agent.as_ref().filter(|_| may_be) else {
             return Ok(false);
         };
-        // All of it counted. Earlier versions do not say that they cut it.
+        // The whole User-Agent decided. Earlier versions do not record that they cut it.
         if decision.user_agent_cut || user_agent.len() >= MAX_USER_AGENT_BYTES {
             return Ok(false);
         }
         let by_address = |crawler: &Crawler| !crawler.addresses.is_empty();
         let client = match decision.client.address() {
             Some(client) => client,
-            // Which is written down in part, or not at all.
+            // Addresses decide, and this one is logged as a network or a digest only.
             None if self.config.crawlers.crawlers.iter().any(by_address) => return Ok(false),
             None => Ipv4Addr::UNSPECIFIED.into(),
         };
@@ -168,7 +168,7 @@ impl Settings {
         Ok(is_by_identity)
     }
 
-    /// Makes again what the rules say. Whether one decides.
+    /// Derives again which rule matches. Returns whether one does.
     ///
     /// # Errors
     ///
@@ -187,7 +187,7 @@ impl Settings {
             (None, None) => true,
             _ => false,
         };
-        // A rule may have expired while the request waited.
+        // A rule may have expired while the request was waiting.
         let took = std::time::Duration::from_micros(decision.took_us);
         let derived = found(decision.at);
         if is_said(&derived) || is_said(&found(decision.at + took)) {
@@ -222,17 +222,19 @@ impl Settings {
             "observe" => Mode::Observe,
             _ => Mode::Enforce,
         };
-        match is_redirect {
-            true => self.rules.find_for_redirect(asked),
-            false => rules::find(&self.rules, asked, scope, mode),
+        if is_redirect {
+            self.rules.find_for_redirect(asked)
+        } else {
+            rules::find(&self.rules, asked, scope, mode)
         }
     }
 
-    /// Makes again what robots.txt and the documents beside it say about use, where the answer said nothing. Whether there is anything.
+    /// Derives the usage preferences again from robots.txt and other documents, unless the response stated any. Returns whether there
+    /// are any to derive.
     ///
     /// # Errors
     ///
-    /// Returns what comes out differently, or is missing.
+    /// Returns a description of what comes out differently, or is missing.
     pub(super) fn preferences(
         &self,
         decision: &Decision,
@@ -295,7 +297,7 @@ mod tests {
         expires = "2026-01-02"
     "#;
 
-    /// A line of the log, with other members.
+    /// Parses a line of the log, with other members added.
     fn decision(others: Json) -> Decision {
         let mut line = json!({
             "id": "019a00000000700080000000000000a1", "at": "2026-01-01T00:00:05.000Z",
@@ -319,7 +321,7 @@ mod tests {
         let unknown = json!({"user_agent": "Other/1", "crawler": "asserted", "mode": "enforce",
             "identity": "asserted", "reason": "unidentified"});
         assert_eq!(identity(unknown), Ok(true));
-        // What was cut off may have named another.
+        // The part that was cut off may have contained another token.
         for agent in [
             json!({"user_agent": "Other/1", "user_agent_cut": true}),
             json!({"user_agent": "o".repeat(512)}),

@@ -1,9 +1,9 @@
-//! WARC files (ISO 28500:2017, WARC/1.1): as much of them as an export needs.
+//! WARC files (ISO 28500:2017, WARC/1.1), as far as exports need them.
 //!
 //! ```text
-//!  write     an export as records
-//!  read      the records of an export, as files again
-//!    └─ record   one of them
+//!  write       writes an export as records
+//!  read        reads records back into files
+//!    └─ record   one record
 //! ```
 
 pub(super) mod read;

@@ -1,5 +1,5 @@
-//! Reads an export out of a WARC file, into files again. Whose it is, is known before anything is written; no record is ever held in
-//! memory but the manifest.
+//! Unpacks an export from a WARC file. The signature of the manifest is checked before anything is unpacked, and no other record is
+//! held in memory as a whole.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -15,17 +15,17 @@ use super::record::{self, PATH};
 use crate::cli::evidence::manifest::{self, LONGEST, LONGEST_MANIFEST, Manifest};
 use crate::observe::digest::Digest;
 
-/// No head of a response of ours is as long.
+/// The longest head of a response. Those that wayleave writes are far shorter.
 const LONGEST_HEAD: usize = 64 * 1024;
-/// No record of ours has as many fields.
+/// The most fields of a record. Those that wayleave writes have fewer.
 const MOST_FIELDS: usize = 64;
 
-/// The line of the manifest, which is the last record of the WARC file at `path`, and the digest of all records before it. What is
-/// wrong with a record is named with its number.
+/// Returns the line of the manifest, which is the last record of the WARC file at `path`, and the digest of all records before it.
+/// Errors name the number of the record.
 ///
 /// # Errors
 ///
-/// Returns an error if a record is not whole, or does not have its digest.
+/// Returns an error if a record is malformed or does not match its digest, or if there is no manifest.
 pub(crate) fn manifest(path: &Path) -> anyhow::Result<(Vec<u8>, Digest)> {
     let mut records = Records::open(path)?;
     loop {
@@ -48,7 +48,7 @@ pub(crate) fn manifest(path: &Path) -> anyhow::Result<(Vec<u8>, Digest)> {
             line.extend_from_slice(part);
             Ok(())
         })?;
-        // Nothing signed tells of its head: it is what is made of its block.
+        // The manifest's own record header is not signed, so it must be exactly the one that follows from the block.
         let mut made = before.clone();
         made.update(&manifest_bytes(&line, number - 1)?);
         ensure!(
@@ -65,11 +65,11 @@ pub(crate) fn manifest(path: &Path) -> anyhow::Result<(Vec<u8>, Digest)> {
     }
 }
 
-/// Writes the files that the manifest lists below `dir`, none longer than it says.
+/// Unpacks the files that the manifest lists into `dir`, none longer than it says.
 ///
 /// # Errors
 ///
-/// Returns an error if a record is not whole, is in no such file, or makes it too long.
+/// Returns an error if a record is malformed, belongs to no such file, or makes it too long.
 pub(crate) fn unpack(path: &Path, dir: &Path, manifest: &Manifest) -> anyhow::Result<()> {
     let listed = manifest.logs.iter().chain(&manifest.files);
     let mut left: HashMap<&str, u64> = listed
@@ -112,12 +112,12 @@ pub(crate) fn unpack(path: &Path, dir: &Path, manifest: &Manifest) -> anyhow::Re
     Ok(())
 }
 
-/// What of a block is written.
+/// Writes the payload of a record into its file.
 struct Payload<'a> {
     file: &'a mut File,
-    /// How many bytes the file may still take.
+    /// The number of bytes that may still be written to the file.
     left: &'a mut u64,
-    /// The head of a response so far, which is left out.
+    /// The HTTP head of a response so far, which is left out.
     head: Option<Vec<u8>>,
 }
 
@@ -139,10 +139,7 @@ impl Payload<'_> {
         if let Some(whole) = self.head.take() {
             self.write(&whole)?;
         }
-        match is_line {
-            true => self.write(b"\n"),
-            false => Ok(()),
-        }
+        if is_line { self.write(b"\n") } else { Ok(()) }
     }
 
     fn write(&mut self, part: &[u8]) -> anyhow::Result<()> {
@@ -152,31 +149,32 @@ impl Payload<'_> {
     }
 }
 
-/// The record of a manifest as it is written behind `before` others.
+/// Returns the record of a manifest as it is written after `before` others.
 fn manifest_bytes(line: &[u8], before: u64) -> anyhow::Result<Vec<u8>> {
     let manifest: Manifest = serde_json::from_slice(line).context(manifest::PATH)?;
     let record = record::Record::line(manifest::PATH, &manifest.made_at, line);
     Ok(record.bytes(&record.id(before)))
 }
 
-/// The records of a file, one after the other.
+/// A reader of the records of a file.
 struct Records {
     from: Box<dyn BufRead>,
-    /// Of all that was read.
+    /// The digest of everything read.
     hasher: Hasher,
-    /// Of the last record, from 1.
+    /// The number of the last record, from 1.
     number: u64,
 }
 
 impl Records {
     fn open(path: &Path) -> anyhow::Result<Self> {
-        // Before it is opened: a pipe would wait for somebody to write.
+        // Checked before opening: opening a pipe would block until somebody writes to it.
         ensure!(fs::metadata(path)?.is_file(), "is not a regular file");
         let file = BufReader::with_capacity(256 * 1024, File::open(path)?);
         let is_packed = path.extension().is_some_and(|kind| kind == "gz");
-        let from: Box<dyn BufRead> = match is_packed {
-            true => Box::new(BufReader::new(MultiGzDecoder::new(file))),
-            false => Box::new(file),
+        let from: Box<dyn BufRead> = if is_packed {
+            Box::new(BufReader::new(MultiGzDecoder::new(file)))
+        } else {
+            Box::new(file)
         };
         Ok(Self {
             from,
@@ -185,7 +183,7 @@ impl Records {
         })
     }
 
-    /// The head of the next record, if there is one.
+    /// Reads the head of the next record, if there is one.
     fn next(&mut self) -> anyhow::Result<Option<Head>> {
         self.number += 1;
         let fields = fields(&mut *self.from, &mut self.hasher);
@@ -193,7 +191,7 @@ impl Records {
         Ok(fields.map(Head))
     }
 
-    /// Hands on the block that belongs to a head, in parts.
+    /// Passes the block that follows a head to `take`, in chunks, and checks its digest.
     fn block(
         &mut self,
         head: &Head,
@@ -236,7 +234,7 @@ impl Records {
     }
 }
 
-/// The fields of a record.
+/// The head of a record: its named fields.
 struct Head(Vec<(String, String)>);
 
 impl Head {
@@ -256,7 +254,7 @@ impl Head {
         length.parse().context("Content-Length")
     }
 
-    /// Which file it belongs to; never one outside of an export.
+    /// Returns the path of the file that the record belongs to. Never leads out of the export.
     fn path(&self) -> anyhow::Result<Option<String>> {
         let Some(path) = self.field(PATH) else {
             return Ok(None);
@@ -274,7 +272,7 @@ impl Head {
     }
 }
 
-/// The fields of the next record, if there is one.
+/// Reads the fields of the next record, if there is one.
 fn fields(
     from: &mut dyn BufRead,
     hasher: &mut Hasher,

@@ -1,11 +1,11 @@
-//! A record of a WARC file: named fields, and a block.
+//! A record of a WARC file: named fields and a block.
 
 use data_encoding::BASE32;
 use uuid::Builder;
 
 use crate::observe::digest::Digest;
 
-/// The field that says which file of an export a record, or its payload, belongs to.
+/// The field with the path of the file that a record, or its payload, belongs to.
 pub(super) const PATH: &str = "Wayleave-Path";
 
 /// A record to be written.
@@ -19,7 +19,7 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// One line of the file at `path` in the export.
+    /// Returns the record of one line of the file at `path`.
     pub(super) fn line(path: &str, date: &'a str, line: &'a [u8]) -> Self {
         Self {
             kind: "metadata",
@@ -30,7 +30,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Its id: made of all that it says and how many are before it.
+    /// Returns its id, which is derived from its contents and `number`, so that the same export has the same bytes.
     pub(super) fn id(&self, number: u64) -> String {
         let mut all = format!("{number} {} {}", self.kind, self.date).into_bytes();
         for (name, value) in &self.fields {
@@ -43,7 +43,7 @@ impl<'a> Record<'a> {
         format!("<urn:uuid:{id}>")
     }
 
-    /// Its bytes; `id` is its own.
+    /// Returns its bytes; `id` is its own id.
     pub(super) fn bytes(&self, id: &str) -> Vec<u8> {
         let mut head = format!(
             "WARC/1.1\r\nWARC-Type: {}\r\nWARC-Record-ID: {id}\r\nWARC-Date: {}\r\n",
@@ -62,7 +62,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// A digest as WARC files have it.
+/// Returns a SHA-256 in the form that WARC files use: base32 with a prefix.
 pub(super) fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", BASE32.encode(&Digest::of(bytes).0))
 }

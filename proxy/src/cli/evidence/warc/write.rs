@@ -1,5 +1,5 @@
-//! Writes an export as a WARC file: the lines of the log as metadata, exchanges of robots.txt as requests and responses,
-//! configurations as resources.
+//! Writes an export as a WARC file: lines of the log as `metadata`, exchanges that fetched documents as `request` and `response`,
+//! configurations as `resource` records.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,12 +22,12 @@ pub(crate) struct Warc {
     made_at: String,
     hasher: Hasher,
     records: u64,
-    /// The first response with each body: its id, URL and date.
+    /// The id, URL and date of the first response with each body.
     first: HashMap<Digest, (String, String, String)>,
 }
 
 impl Warc {
-    /// Begins a file that is not there yet.
+    /// Begins a new file.
     pub(crate) fn create(path: &Path, made_at: &str) -> anyhow::Result<Self> {
         let is_packed = path.extension().is_some_and(|kind| kind == "gz");
         let mut warc = Self {
@@ -54,7 +54,7 @@ impl Warc {
         Ok(warc)
     }
 
-    /// A line of the log.
+    /// Writes a line of the log.
     pub(crate) fn line(
         &mut self,
         path: &str,
@@ -65,7 +65,7 @@ impl Warc {
         let date = about.as_ref().map_or(made_at.as_str(), |about| about.at);
         let mut record = Record::line(path, date, line);
         if let Some(about) = &about {
-            // What was asked for may be no URI at all.
+            // The request target of a malformed request may not be a URI.
             let is_uri = about.url.bytes().all(|byte| byte.is_ascii_graphic());
             let uri = is_uri.then(|| ("WARC-Target-URI", about.url.to_owned()));
             record.fields.extend(uri);
@@ -73,7 +73,7 @@ impl Warc {
         self.put(&record).map(drop)
     }
 
-    /// An exchange of a robots.txt. `path`: where its body lies among the export's files, if this is the first to bring it.
+    /// Writes the exchange that fetched a document. `path` is the document's path in the export, given with its first exchange only.
     pub(crate) fn exchange(
         &mut self,
         exchange: &Exchange,
@@ -125,7 +125,7 @@ impl Warc {
         Ok(())
     }
 
-    /// The request of an exchange; returns its id.
+    /// Writes the request of an exchange and returns its id.
     fn request(&mut self, exchange: &Exchange) -> anyhow::Result<String> {
         let (host, target) = authority(&exchange.url);
         let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
@@ -138,7 +138,7 @@ impl Warc {
         })
     }
 
-    /// A file of the export.
+    /// Writes a file of the export.
     pub(crate) fn resource(&mut self, path: &str, bytes: &[u8]) -> anyhow::Result<()> {
         let made_at = self.made_at.clone();
         let record = Record {
@@ -155,25 +155,25 @@ impl Warc {
         self.put(&record).map(drop)
     }
 
-    /// The digest of all records so far.
+    /// Returns the digest of all records so far.
     pub(crate) fn records_sha256(&self) -> Digest {
         self.hasher.clone().finish().into()
     }
 
-    /// The last record.
+    /// Writes the manifest as the last record.
     pub(crate) fn finish(mut self, path: &str, manifest: &[u8]) -> anyhow::Result<()> {
         self.line(path, manifest, None)?;
         Ok(self.file.flush()?)
     }
 
-    /// Writes a record; its id.
+    /// Writes a record and returns its id.
     fn put(&mut self, record: &Record<'_>) -> anyhow::Result<String> {
         let id = record.id(self.records);
         let bytes = record.bytes(&id);
         self.records += 1;
         self.hasher.update(&bytes);
         if self.is_packed {
-            // Each by itself, so that readers can go to any (ISO 28500, annex A).
+            // Each record is compressed by itself, so that readers can seek to any (ISO 28500 annex A).
             let mut packed = GzEncoder::new(&mut self.file, Compression::default());
             packed.write_all(&bytes)?;
             packed.finish()?;
@@ -184,7 +184,7 @@ impl Warc {
     }
 }
 
-/// The authority of a URL, and the rest.
+/// Splits a URL into its authority and the request target.
 fn authority(url: &str) -> (&str, &str) {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.find('/')
