@@ -34,6 +34,7 @@ pub(crate) struct Traffic {
 
 /// The requests that ended within one step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Point)]
 pub(crate) struct Point {
     /// The end of the step, in milliseconds since 1970.
     pub(crate) at_ms: u64,
@@ -42,6 +43,7 @@ pub(crate) struct Point {
 
 /// The number of requests, at least one, that share all labels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Count)]
 pub(crate) struct Count {
     pub(crate) crawler: String,
     pub(crate) outcome: String,

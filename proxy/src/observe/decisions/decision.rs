@@ -65,6 +65,7 @@ impl<'de> Deserialize<'de> for DecisionId {
 ///
 /// This is a line of the decision log and an object of the API. Members that do not apply are left out.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Decision)]
 pub(crate) struct Decision {
     #[schema(value_type = String, pattern = "^[0-9a-f]{32}$")]
     pub(crate) id: DecisionId,
@@ -207,6 +208,7 @@ impl Recorded {
 
 /// A rule of the organisation that matched.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Policy)]
 pub(crate) struct Policy {
     /// The number of the `[[rule]]` in the configuration, from 1.
     pub(crate) number: usize,
@@ -221,6 +223,7 @@ pub(crate) struct Policy {
 
 /// The verdict of an origin's robots.txt about one request, and the copy that it is from.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Finding)]
 pub(crate) struct Finding {
     /// `allow` or `disallow`.
     #[schema(value_type = String, required = false)]

@@ -11,6 +11,7 @@ use super::decision::Decision;
 /// The property by which decisions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = By)]
 pub(crate) enum By {
     Host,
     Crawler,
@@ -21,6 +22,7 @@ pub(crate) enum By {
 
 /// A value of that property, and the number of decisions that have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Ranked)]
 pub(crate) struct Ranked {
     pub(crate) name: String,
     pub(crate) count: usize,

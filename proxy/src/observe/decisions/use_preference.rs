@@ -47,6 +47,7 @@ pub(crate) struct UsePreference {
 
 /// A document other than robots.txt, as it was when it decided.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[schema(as = DocumentSeen)]
 pub(crate) struct DocumentSeen {
     /// The URL that was fetched.
     pub(crate) url: String,
