@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_host_is_refused() {
+    fn invalid_host_patterns_are_refused() {
         for wrong in [
             "",
             ".",
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_star_for_all_below_a_host_is_below_it() {
+    fn only_a_leading_star_label_has_a_wildcard_parent() {
         for (pattern, expected) in [
             ("*.a.test", Some("a.test")),
             ("*.*.test", None),

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dot_segments_go_as_in_rfc_3986() {
+    fn dot_segments_are_removed_as_in_rfc_3986() {
         for (path, expected) in [
             ("/a/b/c/./../../g", "/a/g"),
             ("/a/..", "/"),
@@ -254,14 +254,14 @@ mod tests {
     }
 
     #[test]
-    fn a_slash_that_nobody_sent_may_go_but_not_the_root() {
+    fn a_final_slash_left_by_rewriting_is_dropped_except_the_root() {
         assert_eq!(others("/.").unwrap(), ["/"]);
         assert_eq!(others("/a/.?b/").unwrap(), ["/a/?b/", "/a?b/"]);
         assert_eq!(others("/a/./").unwrap(), ["/a/"]);
     }
 
     #[test]
-    fn every_choice_of_rewritings_is_a_spelling() {
+    fn every_subset_of_rewritings_is_a_spelling() {
         let found = others("/x;y//..%2f%61").unwrap();
         for expected in [
             "/x;y//..%2Fa",
@@ -289,7 +289,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_passed_over_has_no_other_spelling(path in "/([a-c;%.?/ 25fF\u{e9}]|\\\\){0,12}") {
+        fn skipped_paths_have_no_other_spelling(path in "/([a-c;%.?/ 25fF\u{e9}]|\\\\){0,12}") {
             prop_assert!(may_have_others(path.as_bytes()) || rewritten(&path).unwrap().is_empty());
         }
     }

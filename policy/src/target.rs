@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_that_decisions_do_not_tell_apart_are_spellings_of_each_other() {
+    fn targets_with_equal_decisions_are_spellings() {
         let target = |path: &str| Target::parse(&format!("http://example.com{path}")).unwrap();
         for (one, another, expected) in [
             ("/~a", "/%7Ea", true),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_place_is_refused() {
+    fn uris_without_a_place_to_fetch_from_are_refused() {
         use InvalidUri::*;
         for (uri, error) in [
             ("/a", NotAbsolute),

@@ -170,7 +170,7 @@ mod tests {
     ];
 
     #[test]
-    fn crawlers_are_found_wherever_they_put_their_name() {
+    fn crawler_names_are_found_anywhere_in_the_field() {
         for (field, name) in FIELDS {
             assert_eq!(
                 crawler_name(field.as_bytes()).as_deref(),

@@ -123,7 +123,7 @@ fn a_cut_line_counts_only_if_it_disallows() {
 }
 
 #[test]
-fn a_cut_user_agent_line_takes_nobody_out_of_his_group() {
+fn a_cut_user_agent_line_removes_nobody_from_their_group() {
     let tokens = [wayleave_robots_txt::ProductToken::new("Good").unwrap()];
     let [limited, received] = cut("User-agent: *\nDisallow: /\nUser-agent: Good|bot\n");
     for robots in [limited, received] {

@@ -145,7 +145,7 @@ fn lint_has_an_answer_for_every_file() {
 }
 
 #[test]
-fn judging_every_spelling_refuses_no_ordinary_path() {
+fn judging_all_spellings_refuses_no_ordinary_path() {
     let mut refused = Vec::new();
     ask_all(|query, access, tokens, _| {
         let path = wayleave_robots_txt::Path::of_url(query.url());

@@ -33,7 +33,7 @@ fn expect_too_costly(decision: &Decision<'_>) {
 }
 
 #[test]
-fn a_question_that_takes_too_long_is_disallowed_and_says_so() {
+fn a_decision_over_budget_disallows_as_too_costly() {
     let access = file(8_000, slow);
     let path = path_of_ab(16 * 1024);
     // To koster1996 a star is a byte like others.
@@ -110,7 +110,7 @@ fn all_spellings_of_a_path_share_one_budget() {
 }
 
 #[test]
-fn whether_every_path_is_allowed_may_take_too_long_to_say() {
+fn judging_a_whole_site_may_be_too_costly() {
     let access = file(30_000, |number| format!("Allow: /{number}"));
     for dialect in Dialect::ALL {
         expect_too_costly(&decide_every_path(&access, dialect, &[]));
@@ -121,7 +121,7 @@ fn whether_every_path_is_allowed_may_take_too_long_to_say() {
 }
 
 #[test]
-fn rules_in_other_spellings_are_paid_for_by_their_length() {
+fn rules_in_other_spellings_spend_budget_by_length() {
     // None begins as the path does, so that nothing is searched for.
     let access = file(2_000, |number| {
         format!("Allow: /{}%7e{number}", "%61".repeat(20))
@@ -139,7 +139,7 @@ fn rules_in_other_spellings_are_paid_for_by_their_length() {
 }
 
 #[test]
-fn what_is_slow_for_others_costs_a_crawler_nothing() {
+fn slow_groups_of_others_cost_a_crawler_nothing() {
     let mut body = String::from("User-agent: foobot\nDisallow: /private\n\nUser-agent: *\n");
     for number in 0..20_000 {
         writeln!(body, "{}", slow(number)).expect("memory");
@@ -186,7 +186,7 @@ fn a_large_shop_answers_for_the_longest_urls() {
 }
 
 #[test]
-fn reading_rules_is_paid_for() {
+fn reading_rules_spends_budget() {
     // Too many for an index, and none begins as the path does: they are only passed over, in each spelling again.
     let access = file(30_000, |number| format!("Allow: /x{number}"));
     let path = Path::parse("/%61//./;y/\\b").unwrap();
@@ -196,7 +196,7 @@ fn reading_rules_is_paid_for() {
 }
 
 #[test]
-fn writing_rules_in_a_dialects_form_is_paid_for() {
+fn encoding_rules_spends_budget() {
     // To write them in one dialect takes most of the budget, in two more than all of it.
     // They are too many for an index.
     let access = file(3_600, |number| {
@@ -211,7 +211,7 @@ fn writing_rules_in_a_dialects_form_is_paid_for() {
 }
 
 #[test]
-fn a_pattern_that_differs_at_the_end_of_the_path_is_paid_for() {
+fn a_late_mismatch_spends_budget() {
     let access = file(30_000, |_| "Allow: /a/*~/c$".to_owned());
     let path = Path::parse("/a/%61//b").unwrap();
     let reason = decide(&access, Dialect::Google, &[], &path).reason();

@@ -41,7 +41,7 @@ fn a_file_answers_as_its_access_does() {
 }
 
 #[test]
-fn a_file_about_others_and_one_about_other_paths_are_told_apart() {
+fn no_matching_group_differs_from_no_matching_rule() {
     let robots = RobotsTxt::parse(b"User-agent: a\nDisallow: /private\nUser-agent: b\nAllow: /\n");
     let path = Path::parse("/open").unwrap();
     for dialect in Dialect::ALL {

@@ -435,7 +435,7 @@ const TABLE: &[Row] = &[
 ];
 
 #[test]
-fn what_decides_after_days_of_answers_and_failures() {
+fn the_deciding_answer_after_days_of_failures() {
     for (name, days, expected) in TABLE {
         let origin = Resource::parse("https://shop.example").expect("a resource");
         let mut world = World::new();
@@ -483,7 +483,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn nothing_is_gone_by_that_may_not_be(events in events()) {
+    fn unusable_snapshots_are_never_used(events in events()) {
         let origins = ["a", "b", "c"].map(|name| {
             Resource::parse(&format!("https://{name}.example")).expect("a resource")
         });
@@ -498,7 +498,7 @@ proptest! {
 }
 
 #[test]
-fn a_copy_that_was_dropped_is_fetched_again_at_its_next_use_and_decides_nothing_until_then() {
+fn a_dropped_copy_decides_only_after_a_new_fetch() {
     let origin = Resource::parse("https://a.example").expect("a resource");
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
     let mut cache = Cache::new(Lifetimes::default());

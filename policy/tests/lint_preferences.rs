@@ -20,7 +20,7 @@ fn one(lines: &str) -> String {
 }
 
 #[test]
-fn a_statement_that_says_nothing_is_an_error() {
+fn a_statement_without_meaning_is_an_error() {
     for (line, part) in [
         (
             "Content-Usage: train-ai=n,",
@@ -93,7 +93,7 @@ fn statements_that_say_something_are_no_findings() {
 }
 
 #[test]
-fn contradictions_are_told_with_both_lines() {
+fn contradictions_are_reported_with_both_lines() {
     let finding = one("Content-Usage: train-ai=n\nContent-Signal: ai-train=yes");
     let told = "4: warning: line 3 says the opposite about train-ai: a refusal counts";
     assert_eq!(finding, told);
@@ -107,7 +107,7 @@ fn contradictions_are_told_with_both_lines() {
 }
 
 #[test]
-fn a_statement_in_the_wrong_place_is_told() {
+fn a_misplaced_statement_is_reported() {
     let before = |line: &str| found(&format!("{line}\nUser-agent: *\nAllow: /\n"), false);
     assert!(before("Content-Usage: train-ai=n")[0].starts_with("1: error: "));
     assert!(before("Content-Signal: ai-train=no")[0].starts_with("1: warning: "));

@@ -142,7 +142,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn every_case_comes_to_what_its_clause_says() {
+fn every_case_has_the_result_of_its_clause() {
     let cases = cases();
     assert!(cases.len() >= 320, "only {} cases were read", cases.len());
     let mut failed = Vec::new();
@@ -195,7 +195,7 @@ fn for_training(robots: &str, token: &str, with_access: bool) -> Preference {
 }
 
 #[test]
-fn what_others_wrote_is_told_up_to_a_bound() {
+fn quotations_are_bounded() {
     let long = "x".repeat(100_000);
     let robots = format!(
         "User-agent: *\nUser-agent: {long}\nDisallow: /{long}\nContent-Usage: train-ai=n;{long}\n"
@@ -255,7 +255,7 @@ fn an_embargo_is_named_once_by_a_letter_that_is_known() {
 
 /// The texts differ on whether a preference ends a run of user-agent lines: to preferences it does, to access it does not.
 #[test]
-fn a_preference_parts_groups_for_preferences_only() {
+fn content_usage_splits_groups_for_preferences_only() {
     let robots = "User-agent: A\nContent-Usage: train-ai=y\nUser-agent: B\nDisallow: /\n";
     assert_eq!(for_training(robots, "A", true), Preference::Refuse);
     assert_eq!(for_training(robots, "A", false), Preference::Allow);
@@ -295,7 +295,7 @@ fn another_spelling_of_a_path_restricts_and_never_permits() {
 }
 
 #[test]
-fn what_refuses_one_path_refuses_who_will_not_show_which() {
+fn a_refusal_of_one_path_refuses_a_hidden_path() {
     let declaration = Declaration {
         purposes: Purposes::of(&[Purpose::TrainAi]),
         purpose_tokens: vec![(Purpose::TrainAi, ProductToken::new("A-Extended").unwrap())],

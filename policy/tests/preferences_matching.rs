@@ -173,7 +173,7 @@ fn path_and_pattern() -> impl Strategy<Value = (String, String)> {
 
 proptest! {
     #[test]
-    fn what_a_strict_disallow_forbids_the_same_pattern_refuses(
+    fn a_preference_refuses_wherever_disallow_would(
         (path, pattern) in path_and_pattern(),
         dialect in select(Dialect::ALL.to_vec()),
     ) {
@@ -186,7 +186,7 @@ proptest! {
 }
 
 #[test]
-fn use_is_judged_in_the_spellings_in_which_disallow_is() {
+fn use_is_judged_in_the_same_spellings_as_disallow() {
     for (path, pattern) in [
         ("/%21", "/!"),
         ("/+", "/%2B"),
@@ -309,7 +309,7 @@ fn a_path_with_too_many_long_spellings_is_too_costly() {
 }
 
 #[test]
-fn lines_about_use_are_found_in_one_walk_however_many_name_the_crawler() {
+fn usage_lines_are_found_in_one_pass_over_many_agents() {
     // To compare each of them with all others would take a minute and more.
     let agents = "User-agent:*\n".repeat(200_000);
     let body = format!("{agents}Content-Usage: train-ai=n\n");

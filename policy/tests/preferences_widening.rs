@@ -188,7 +188,7 @@ impl Said {
 
 proptest! {
     #[test]
-    fn a_source_more_never_opens(
+    fn an_additional_source_never_allows(
         said in said(),
         fewer in subsequence(&Source::OPTIONAL[..], 0..8),
         more in subsequence(&Source::OPTIONAL[..], 0..8),
@@ -202,7 +202,7 @@ proptest! {
 
     /// Said at the end of what is said already: for what comes between, and for what is more specific, see the list.
     #[test]
-    fn a_statement_more_never_opens(
+    fn an_additional_statement_never_allows(
         before in said(),
         line in select([&LINES[..], &MORE_LINES[..]].concat()),
         entry in select([&ENTRIES[..], &MORE_ENTRIES[..]].concat()),
@@ -233,7 +233,7 @@ proptest! {
     }
 
     #[test]
-    fn what_comes_with_the_answer_never_opens(said in said()) {
+    fn the_response_never_allows_more(said in said()) {
         let sources = Sources::default();
         for stages in 1..3 {
             if said.judge(sources, stages) == Preference::Refuse {
@@ -427,7 +427,7 @@ fn lifting_elsewhere() -> Vec<Lifting> {
 }
 
 #[test]
-fn what_may_lift_a_refusal_is_what_the_families_say() {
+fn only_documented_statements_lift_a_refusal() {
     for (text, before, after) in [lifting_in_robots_txt(), lifting_elsewhere()].concat() {
         // Bing's rule is about answers, the others are about training.
         let purpose = match before.dialect {

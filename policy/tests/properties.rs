@@ -194,7 +194,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn of_many_rules_with_stars_none_that_matches_is_passed_over(
+    fn no_matching_rule_among_many_with_stars_is_skipped(
         (body, rules) in file_of_small_groups(),
         chosen in prop::collection::vec((any::<prop::sample::Index>(), "[0-9a-f]{40,80}", 0usize..40), 1..6),
     ) {
@@ -259,7 +259,7 @@ proptest! {
     }
 
     #[test]
-    fn judging_strictly_only_adds_refusals(body in file(0..16), path in path()) {
+    fn judging_all_spellings_only_adds_refusals(body in file(0..16), path in path()) {
         let (access, tokens) = (successful(&body), tokens(&["foobot"]));
         for dialect in Dialect::ALL {
             let plain = decide(&access, dialect, &tokens, &Path::parse(&path).unwrap()).verdict();
@@ -275,7 +275,7 @@ proptest! {
     }
 
     #[test]
-    fn where_every_path_is_allowed_no_path_is_disallowed(
+    fn an_allowed_site_disallows_no_path(
         body in file(0..10),
         names in prop::collection::vec(select(NAMES.to_vec()), 1..3),
         paths in prop::collection::vec(path(), 1..12),
@@ -294,7 +294,7 @@ proptest! {
     }
 
     #[test]
-    fn a_group_of_somebody_else_changes_nothing(body in file(0..16), path in path()) {
+    fn a_group_for_another_crawler_changes_nothing(body in file(0..16), path in path()) {
         let other = b"\n\nUser-agent: somebodyelse\nDisallow: /\nAllow: /a\n";
         let both = [&body[..], other].concat();
         for dialect in DIALECTS {

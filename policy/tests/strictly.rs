@@ -47,7 +47,7 @@ fn compare(body: &[u8], path: &str) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn a_disallowed_path_is_disallowed_however_it_is_spelt() {
+fn a_disallowed_path_is_disallowed_in_every_spelling() {
     for path in [
         "/private",
         "//private",
@@ -114,7 +114,7 @@ fn another_path_stays_allowed() {
 }
 
 #[test]
-fn an_exception_holds_only_for_paths_that_it_allows_in_all_spellings() {
+fn an_allow_rule_must_allow_all_spellings() {
     let robots = b"User-agent: foobot\nDisallow: /\nAllow: /open\n";
     for (path, expected) in [
         ("/open/x", true),
@@ -174,7 +174,7 @@ fn product(one: &[String], other: &[String]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_mix_of_spellings_is_disallowed_as_the_rule_that_mixes_others() {
+fn mixed_spellings_match_a_rule_with_other_mixed_spellings() {
     let rules = [
         "/%7Ejoe",
         "/~joe",
@@ -209,7 +209,7 @@ fn a_mix_of_spellings_is_disallowed_as_the_rule_that_mixes_others() {
 
 /// Go, Node and Python serve `/a.pdf/.` as `/a.pdf`; Python so also `/a.pdf%2f`.
 #[test]
-fn a_rule_for_the_end_holds_where_a_server_takes_the_last_slash_off() {
+fn an_anchored_rule_matches_without_a_final_slash() {
     for end in [
         "",
         "/.",
@@ -242,7 +242,7 @@ fn a_rule_for_the_end_holds_where_a_server_takes_the_last_slash_off() {
 
 /// How one rule takes each spelling of a path, by `rfc9309`, `google`, `koster1996`, `selfhtml` and `strictest`: `-` is refused.
 #[test]
-fn what_a_server_serves_alike_is_refused_alike() {
+fn paths_served_alike_are_refused_alike() {
     for (rule, path, expected) in [
         ("/%7Ejoe", "/~joe", "-----"),
         ("/%7Ejoe", "/%7ejoe", "-----"),
@@ -339,7 +339,7 @@ fn a_page_is_one_however_rule_and_query_spell_its_name() {
 }
 
 #[test]
-fn an_escaped_delimiter_stays_apart_from_a_delimiter() {
+fn an_escaped_delimiter_differs_from_a_delimiter() {
     for (rule, path) in [
         ("/*?", "/what%3F"),
         ("/*&b=", "/a?u=%26b=1"),
@@ -358,7 +358,7 @@ fn an_escaped_delimiter_stays_apart_from_a_delimiter() {
 }
 
 #[test]
-fn an_exception_holds_in_each_spelling_that_it_names() {
+fn an_allow_rule_applies_in_each_spelling_that_it_names() {
     let robots =
         b"User-agent: foobot\nAllow: /%7Ejoe\nAllow: /wiki/Foo_%28bar%29\nAllow: /a b\nDisallow: /\n";
     for (path, google, rfc9309) in [
@@ -375,7 +375,7 @@ fn an_exception_holds_in_each_spelling_that_it_names() {
 
 /// What a server makes of `//`, `%2F` or `;` is judged too, so that an exception that spells them opens nothing else.
 #[test]
-fn an_exception_that_spells_what_servers_rewrite_holds_only_where_the_rest_is_allowed() {
+fn an_allow_rule_for_a_rewritten_spelling_needs_the_others() {
     for allow in [
         "//open",
         "/%2Fopen",
@@ -428,7 +428,7 @@ fn rule() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn an_escape_begun_before_a_star_means_the_escapes_that_begin_so() {
+fn an_escape_begun_before_a_star_matches_its_completions() {
     for rule in ["/%*", "/%", "/%C*", "/%C"] {
         let body = format!("User-agent: foobot\nAllow: {rule}\nDisallow: /\n");
         compare(body.as_bytes(), "/\u{e9}").expect(rule);
@@ -461,7 +461,7 @@ fn google_is_also_asked_in_the_form_of_rfc_9309() {
 }
 
 #[test]
-fn a_rule_that_ends_in_a_cut_escape_forbids_the_url_spelt_like_it() {
+fn a_rule_with_a_cut_escape_disallows_the_same_url() {
     for (rule, path) in [
         ("/a%4/%4", "/a%4/%4"),
         ("/a%4/%4", "/a%4/%40"),
@@ -487,7 +487,7 @@ fn a_rule_that_ends_in_a_cut_escape_forbids_the_url_spelt_like_it() {
 
 proptest! {
     #[test]
-    fn a_rule_forbids_the_url_spelt_like_it(
+    fn a_rule_disallows_the_url_spelt_like_it(
         text in "/([a/%4fFz:!+=~.&?\u{e9}]|%4|%[0-9a-fA-F]{2}){0,8}",
         dialect in select(Dialect::ALL.to_vec()),
         length in 0..2usize,
@@ -508,7 +508,7 @@ proptest! {
 }
 
 #[test]
-fn a_cut_escape_is_compared_in_the_form_of_what_is_around_it() {
+fn a_cut_escape_is_compared_in_the_surrounding_form() {
     let body = b"User-agent: foobot\nDisallow: /:a%4\n";
     let path = "/%3Aa%4";
     compare(body, path).unwrap();
@@ -521,7 +521,7 @@ fn a_cut_escape_is_compared_in_the_form_of_what_is_around_it() {
 }
 
 #[test]
-fn a_percent_sign_that_escapes_nothing_is_also_judged_escaped() {
+fn a_lone_percent_sign_is_also_judged_escaped() {
     for (allow, path) in [
         ("/%4", "/%4"),
         ("/*%4", "/x/%4~"),
@@ -567,7 +567,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(30))]
 
     #[test]
-    fn spellings_of_long_paths_are_judged_as_those_of_short_ones(
+    fn spellings_of_long_paths_get_the_same_verdicts(
         body in file(40..70),
         start in pieces(0..6),
         filler in "[a-z/]{100,400}",

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_in_a_row_are_believed_longer_up_to_a_bound() {
+    fn failures_in_a_row_back_off_up_to_a_bound() {
         let lifetimes = Lifetimes::default();
         let host = origin("a");
         let expected = [60, 120, 240, 480, 960, 1920, 3600, 3600];
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_that_failed_together_are_tried_apart() {
+    fn origins_that_failed_together_are_retried_apart() {
         let lifetimes = Lifetimes::default();
         let of = |name: &str| lifetimes.backoff(&origin(name), 1, None);
         let mut all: Vec<_> = ["a", "b", "c", "d", "e", "f"].map(of).to_vec();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_come_to_one_origin_at_different_times() {
+    fn nodes_contact_an_origin_at_different_times() {
         let node = |spread| Lifetimes {
             spread,
             ..Lifetimes::default()

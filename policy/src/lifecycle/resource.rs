@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_of_one_origin_are_told_apart() {
+    fn documents_of_one_origin_are_distinct() {
         let origin = Origin::parse("https://a.test").unwrap();
         let robots = Resource::from(&origin);
         let tdmrep = Resource::at(&origin, "/.well-known/tdmrep.json");

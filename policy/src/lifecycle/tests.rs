@@ -209,7 +209,7 @@ fn unreachable(usable: Use) -> Option<(State, Use, [&'static str; 5])> {
 }
 
 #[test]
-fn an_absent_entry_is_fetched_once_however_many_want_it() {
+fn concurrent_requests_for_an_absent_entry_share_a_fetch() {
     run(
         "absent",
         vec![
@@ -256,7 +256,7 @@ fn an_answer_in_use_is_fetched_again_while_it_is_fresh() {
 }
 
 #[test]
-fn an_answer_not_in_use_turns_stale_and_is_at_last_forgotten() {
+fn an_unused_answer_turns_stale_and_is_dropped() {
     run(
         "not in use",
         vec![
@@ -314,7 +314,7 @@ fn a_fresh_answer_decides_when_its_early_refetch_fails() {
 }
 
 #[test]
-fn an_origin_never_reached_is_disallowed_and_after_thirty_days_unavailable() {
+fn a_never_reached_origin_is_unavailable_after_30_days() {
     let given_up = |usable| Some((State::Unreachable, usable, ALLOWED_BUT_KOSTER));
     for failure in [
         status(429),
@@ -344,7 +344,7 @@ fn an_origin_never_reached_is_disallowed_and_after_thirty_days_unavailable() {
 }
 
 #[test]
-fn a_copy_that_lapsed_for_as_long_again_decides_rather_than_nothing() {
+fn a_copy_lapsed_for_long_decides_again() {
     let by_last_copy = Some((
         State::Unreachable,
         Use::AfterRefetch,
@@ -364,7 +364,7 @@ fn a_copy_that_lapsed_for_as_long_again_decides_rather_than_nothing() {
 }
 
 #[test]
-fn shorter_lifetimes_hold_at_once_and_longer_ones_from_the_next_fetch_on() {
+fn longer_lifetimes_take_effect_at_the_next_fetch() {
     let mut world = World::default();
     let host = origin();
     let hours = |count: u64| Duration::from_secs(count * 3600);
@@ -450,7 +450,7 @@ fn access_results_follow_the_status() {
 }
 
 #[test]
-fn an_unavailable_answer_is_no_copy_to_go_by_once_its_lifetime_is_over() {
+fn an_expired_unavailable_answer_is_not_used_as_a_copy() {
     let none = |usable| Some((State::Unavailable, usable, ALLOWED));
     let given_up = Some((State::Unreachable, Use::AfterRefetch, ALLOWED_BUT_KOSTER));
     run(
@@ -473,7 +473,7 @@ fn an_unavailable_answer_is_no_copy_to_go_by_once_its_lifetime_is_over() {
 }
 
 #[test]
-fn an_answer_that_asks_for_a_signature_says_nothing_to_those_who_sign() {
+fn a_request_for_a_signature_is_no_answer_to_signers() {
     let mut cache = World::default();
     let host = origin();
     let asking = |asks_for_signature| {
@@ -556,7 +556,7 @@ fn a_304_ends_unreachability() {
 }
 
 #[test]
-fn a_304_for_a_forgotten_copy_is_a_failure() {
+fn a_304_for_a_dropped_copy_is_a_failure() {
     let mut cache = World::default();
     let host = origin();
     cache.wanted(&host, at(0));
@@ -587,7 +587,7 @@ fn new_rules_replace_old_ones() {
 }
 
 #[test]
-fn rules_that_come_with_a_status_of_failure_do_not_count() {
+fn rules_with_a_failure_status_are_ignored() {
     let mut cache = World::default();
     let host = origin();
     cache.wanted(&host, at(0));
@@ -598,7 +598,7 @@ fn rules_that_come_with_a_status_of_failure_do_not_count() {
 }
 
 #[test]
-fn retry_after_holds_the_next_attempt_back() {
+fn retry_after_delays_the_next_attempt() {
     let mut cache = World::default();
     let host = origin();
     let fields = Fields {
@@ -626,7 +626,7 @@ fn failures_in_a_row_are_counted_from_the_first() {
 }
 
 #[test]
-fn what_was_known_before_a_restart_is_known_again() {
+fn snapshots_are_restored_after_a_restart() {
     let mut before = World::default();
     let host = origin();
     before.wanted(&host, at(0));
@@ -651,7 +651,7 @@ fn what_was_known_before_a_restart_is_known_again() {
 }
 
 #[test]
-fn an_answer_that_could_not_be_kept_still_decides() {
+fn an_answer_that_could_not_be_stored_still_decides() {
     let mut cache = Cache::default();
     let host = origin();
     let mut fetched = |before: &Entry, known: Option<&Snapshot>, outcome, now| {
@@ -764,7 +764,7 @@ fn an_origin_has_one_reminder_however_often_it_is_fetched() {
 }
 
 #[test]
-fn a_reminder_of_an_older_answer_is_passed_over() {
+fn a_reminder_of_an_older_answer_is_skipped() {
     let mut cache = World::default();
     let host = origin();
     cache.wanted(&host, at(0));
@@ -776,7 +776,7 @@ fn a_reminder_of_an_older_answer_is_passed_over() {
 }
 
 #[test]
-fn pages_for_people_are_seen() {
+fn web_pages_are_recognised() {
     let typed = |content_type: &str, body: &[u8]| {
         let fields = Fields {
             content_type: Some(content_type.into()),
@@ -797,7 +797,7 @@ fn pages_for_people_are_seen() {
 }
 
 #[test]
-fn a_document_beside_robots_txt_serves_until_max_stale_while_its_origin_is_unreachable() {
+fn a_document_is_usable_until_max_stale_if_unreachable() {
     for path in ["/.well-known/tdmrep.json", "/licence.xml"] {
         let resource = Resource::parse(&format!("https://shop.example{path}")).expect("one");
         let mut cache = Cache::default();

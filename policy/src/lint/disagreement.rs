@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_rules_one_of_each_shape_is_tried_in_each_group() {
+    fn of_many_rules_one_of_each_shape_is_tried_per_group() {
         let of_name = |name: &'static str| {
             (0..15_000)
                 .map(move |number| example(number, name, format!("/dir{number}/p-{number}.html")))

@@ -34,7 +34,7 @@ fn each_form_writes_octets_its_way() {
 }
 
 #[test]
-fn an_escape_begun_at_an_open_end_or_before_a_star_stays() {
+fn an_escape_begun_at_an_open_end_or_a_star_is_kept() {
     for (value, open, closed) in [
         ("/%zz%4", "/%25zz%4", "/%25zz%254"),
         ("/%%", "/%25%", "/%25%25"),
@@ -58,7 +58,7 @@ fn an_escape_begun_at_an_open_end_or_before_a_star_stays() {
 }
 
 #[test]
-fn stars_are_told_of_and_not_written() {
+fn stars_are_reported_and_not_encoded() {
     let mut stars = Vec::new();
     let mut form = b"kept".to_vec();
     let value = "/*\u{e9}**%7e*";
@@ -68,7 +68,7 @@ fn stars_are_told_of_and_not_written() {
 }
 
 #[test]
-fn what_escapes_nothing_is_told_of() {
+fn lone_percent_signs_are_reported() {
     for (text, expected) in [
         ("/a%20", false),
         ("/a%", true),
@@ -84,7 +84,7 @@ fn what_escapes_nothing_is_told_of() {
 }
 
 #[test]
-fn a_path_may_begin_as_what_is_written_of_a_pattern() {
+fn a_path_may_match_the_start_of_an_encoded_pattern() {
     let values = ["/%7eA%2f", "/\u{e9}%4", "/a$%", "/a*b", "/%g", "", "/%zz"];
     for form in [&LITERAL, &GOOGLE, &DECODED] {
         for value in values.map(str::as_bytes) {

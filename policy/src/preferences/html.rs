@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn licences_are_linked_to_or_stand_in_the_page() {
+    fn licences_are_linked_or_embedded_in_the_page() {
         let page = "<link rel=license href=/cc><link rel=license type=application/rsl+xml href=/l.xml>\
                     <script type='application/RSL+xml; charset=utf-8'><rsl/></script><script>1</script>";
         let said = read(page, false);
@@ -260,7 +260,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_said_behind_the_last_that_may_count(parts in prop::collection::vec(prop::sample::select(PARTS), 0..12), is_xhtml: bool) {
+        fn nothing_counts_after_the_last_relevant_element(parts in prop::collection::vec(prop::sample::select(PARTS), 0..12), is_xhtml: bool) {
             let page = parts.concat();
             let whole = read_up_to(&page, is_xhtml, page.len());
             let documents = |said: &Said| said.documents.iter().filter(|it| it.contains("rsl")).cloned().collect::<Vec<_>>();

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_read_from_where_they_stand() {
+    fn references_are_resolved_against_their_base() {
         let base = "https://h:1/a/b?c/d";
         for (reference, url) in [
             ("https://x/y", "https://x/y"),

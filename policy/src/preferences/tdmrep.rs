@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_stands_in_an_entry_does_not_lose_its_reservation() {
+    fn other_members_of_an_entry_keep_its_reservation() {
         let deep = format!("{}1{}", "[".repeat(10_000), "]".repeat(10_000));
         for odd in [r#""\ud800""#, "1e400", &deep, "\"\u{1F600}\"", "null"] {
             for file in [
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_may_reserve_any_path() {
+    fn an_unreadable_file_may_reserve_any_path() {
         for file in [
             "[",
             r#"[{"location":"/a","tdm-reservation":1"#,

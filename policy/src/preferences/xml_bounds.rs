@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn no_element_stands_under_more_namespaces() {
+    fn no_element_is_in_scope_of_more_namespaces() {
         let one = format!("<a{}></a>", namespaces(64));
         assert!(are_kept(&one));
         assert!(are_kept(&format!("<b>{one}{one}</b>")));

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn each_comparison_is_paid_for() {
+    fn each_comparison_spends_budget() {
         // Too short for blocks: every `a` is compared.
         for count in [1, 5, 20] {
             let text = "a".repeat(count) + "c";
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_searched_for_is_not_found_once_the_budget_is_spent() {
+    fn nothing_is_found_once_the_budget_is_spent() {
         let mut budget = Budget::default();
         budget.spend_on_writing(Budget::STEPS);
         assert!(budget.is_spent());

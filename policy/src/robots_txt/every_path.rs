@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_judged_as_for_one_path() {
+    fn without_a_file_a_site_is_judged_like_one_path() {
         let verdict = |access: &AccessResult, dialect| {
             let decision = decide_every_path(access, dialect, &[]);
             (decision.verdict().as_str(), decision.reason().as_str())

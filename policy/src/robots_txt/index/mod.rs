@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_not_all_readers_tell_apart_have_indexes_of_their_own() {
+    fn groups_merged_by_some_dialects_have_separate_indexes() {
         let rules = rules(100);
         for (dialect, body) in [
             (
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_too_large_for_one_decision_is_searched_without_an_index() {
+    fn a_group_beyond_the_budget_is_searched_without_an_index() {
         let body = format!("User-agent: a\n{}", rules(30_000));
         // Only where the indexes would be.
         let added_without = added(&body, &["a", "a"]);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_decision_cannot_afford_is_left_to_later_ones() {
+    fn an_unaffordable_index_is_built_by_later_decisions() {
         let group = format!("User-agent: a\n{}", rules(9_000));
         let added = added(&group.repeat(2), &["a"; 3]);
         assert!(added[0] > 9_000 && added[1] > 9_000, "{added:?}");

@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_follows_a_part_of_a_byte_order_mark_is_line_one() {
+    fn a_partial_byte_order_mark_precedes_line_one() {
         let markup = "<p>".repeat(50);
         let body = [b"\xEFUser-agent: a\n\n<p>\n".as_slice(), markup.as_bytes()].concat();
         let stored = parse(&body);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_readers_read_alike_is_stated_once_and_else_to_each_his_own() {
+    fn a_line_is_stored_once_if_all_readers_agree() {
         const NUL: &[u8] = b"/a\0b";
         let body = b"User-agent: *\nDisallow: /a\nDisallow: /a\0b\ndisalow: /c\nallow /\n";
         let stored = parse(body);

@@ -133,7 +133,7 @@ mod tests {
     use crate::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide};
 
     #[test]
-    fn the_room_for_indexes_counts_with_the_first() {
+    fn the_first_index_counts_the_slots_of_all() {
         let rules: String = (0..100).map(|n| format!("Disallow: /{n}\n")).collect();
         let robots = RobotsTxt::parse(format!("User-agent: *\n{rules}").as_bytes());
         let [first, second] = [Dialect::Rfc9309, Dialect::Google].map(|dialect| {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_a_large_group_is_known() {
+    fn every_line_of_a_large_group_is_reported() {
         let filler = ["", "\n", "# a comment\n", "Sitemap: /s\n", "Allow: /~\n"];
         let mut body = String::from("User-agent: b\nDisallow: /\n\nUser-agent: a\nUser-agent: c\n");
         let mut lines = Vec::new();
