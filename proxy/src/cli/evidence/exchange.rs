@@ -1,4 +1,5 @@
-//! Exchanges as far as decisions record them: the one that a decision is about, and those that fetched the documents it rests on.
+//! Exchanges as far as decisions record them: the one that a decision is about, and those that fetched the documents it rests
+//! on.
 
 use crate::observe::digest::Digest;
 

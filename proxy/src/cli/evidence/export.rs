@@ -145,8 +145,8 @@ fn lacking(log: &Log, chosen: &[Chosen]) -> String {
     })
 }
 
-/// Returns the indexes of the files to export: the range of all files that hold selected lines, that explain a missing file, or that
-/// lack lines. A selection since a time extends to the last file.
+/// Returns the indexes of the files to export: the range of all files that hold selected lines, that explain a missing file, or
+/// that lack lines. A selection since a time extends to the last file.
 fn shown(log: &Log, chosen: &[Chosen], wanted: &Wanted) -> RangeInclusive<usize> {
     let is_shown = |index: usize| {
         let (file, chosen) = (&log.files[index], &chosen[index]);

@@ -21,8 +21,8 @@ use crate::observe::decisions::{
 const MAX_LINE_BYTES: u64 = 4 << 20;
 /// The number of times that the files are listed if the log is rotated meanwhile.
 const ATTEMPTS: usize = 20;
-/// The number of times that the head is read, and the time in between, until it covers the whole log. A running process signs lines
-/// within 100 ms, unless it is held up.
+/// The number of times that the head is read, and the time in between, until it covers the whole log. A running process signs
+/// lines within 100 ms, unless it is held up.
 const LOOKS: usize = 150;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
@@ -162,8 +162,8 @@ impl Log {
     }
 }
 
-/// Returns the files of the log at `path` with their numbers, sorted. A file whose first line was replaced, but that has linked lines,
-/// gets the number between those of its neighbours.
+/// Returns the files of the log at `path` with their numbers, sorted. A file whose first line was replaced, but that has linked
+/// lines, gets the number between those of its neighbours.
 fn numbered(path: &Path) -> anyhow::Result<Vec<(u64, PathBuf)>> {
     let mut paths = rotated_files(path)?;
     paths.push(path.to_owned());
@@ -204,8 +204,8 @@ fn is_linked(path: &Path) -> bool {
     false
 }
 
-/// Waits until everything in the log is signed, so that the latest decisions can be exported. Returns `false` if it is not signed in
-/// time, as when the process that wrote it was killed.
+/// Waits until everything in the log is signed, so that the latest decisions can be exported. Returns `false` if it is not
+/// signed in time, as when the process that wrote it was killed.
 fn await_signature(path: &Path, heads: &Heads) -> bool {
     let signed = || {
         let head = Event::head(&heads.newest().ok()?)?;

@@ -22,7 +22,8 @@ pub(crate) struct Head {
     /// The number of the next file, if this line ends the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<u64>,
-    /// The size of the lines in bytes. Only in a head that is stored next to a file that is still being written, as are `peaks`.
+    /// The size of the lines in bytes. Only in a head that is stored next to a file that is still being written, as are
+    /// `peaks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bytes: Option<u64>,
     /// The roots of the complete subtrees, so that the next process can continue the tree without reading the file again.

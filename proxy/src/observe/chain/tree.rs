@@ -1,5 +1,5 @@
-//! The Merkle tree of RFC 9162 section 2.1.1 over the digests of a file's lines. Its root can be computed from some of the lines
-//! and the digests of the others, so that part of a log can be shown without the rest.
+//! The Merkle tree of RFC 9162 section 2.1.1 over the digests of a file's lines. Its root can be computed from some of the
+//! lines and the digests of the others, so that part of a log can be shown without the rest.
 //!
 //! A leaf is the SHA-256 of a line, which the next line carries anyway, so each line is hashed only once.
 

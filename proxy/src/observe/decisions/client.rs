@@ -1,4 +1,5 @@
-//! Clients' addresses in the log: whole, reduced to their networks, or as keyed digests, which can be matched only with the key.
+//! Clients' addresses in the log: whole, reduced to their networks, or as keyed digests, which can be matched only with the
+//! key.
 
 use std::borrow::Cow;
 use std::fmt;

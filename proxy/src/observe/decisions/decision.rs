@@ -90,7 +90,8 @@ pub(crate) struct Decision {
     /// `known` to the configuration, or `asserted` by the client alone.
     #[schema(value_type = String)]
     pub(crate) identity: Word,
-    /// The proof of a known crawler's identity: `certificate`, `password` or `address`. Left out if there is none but the User-Agent.
+    /// The proof of a known crawler's identity: `certificate`, `password` or `address`. Left out if there is none but the
+    /// User-Agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) proven_by: Option<Word>,
@@ -150,12 +151,12 @@ pub(crate) struct Decision {
     /// The status code of a refusal that was only observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) would_be: Option<u16>,
-    /// The number of bytes of the origin's response body that the client was sent, as encoded by the origin. Left out if no request
-    /// was sent to an origin, and for tunnels.
+    /// The number of bytes of the origin's response body that the client was sent, as encoded by the origin. Left out if no
+    /// request was sent to an origin, and for tunnels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) body_bytes: Option<u64>,
-    /// The repairs to the origin's response: the kinds of `wayleave_origin_oddities_total`. A response with `incomplete-close` may be
-    /// incomplete.
+    /// The repairs to the origin's response: the kinds of `wayleave_origin_oddities_total`. A response with `incomplete-close`
+    /// may be incomplete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub(crate) oddities: Vec<Word>,
@@ -240,8 +241,8 @@ pub(crate) struct Finding {
     /// The deciding rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rule: Option<String>,
-    /// The result of fetching robots.txt: `successful`, `unavailable`, `redirect-lost`, `unreachable`, `long-unreachable`, `lapsed` or
-    /// `long-lapsed`.
+    /// The result of fetching robots.txt: `successful`, `unavailable`, `redirect-lost`, `unreachable`, `long-unreachable`,
+    /// `lapsed` or `long-lapsed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) robots_access: Option<Word>,

@@ -107,8 +107,8 @@ impl<'a> Event<'a> {
         harmless_json(line)
     }
 
-    /// Writes one short line for people in tracing's text format: outcome, reason, request, crawler and client. Text that others
-    /// chose is quoted as JSON. Everything else can be looked up by the id.
+    /// Writes one short line for people in tracing's text format: outcome, reason, request, crawler and client. Text that
+    /// others chose is quoted as JSON. Everything else can be looked up by the id.
     fn write_text(&self, to: &mut Vec<u8>) -> io::Result<()> {
         to.extend_from_slice(self.timestamp.as_bytes());
         to.extend_from_slice(b"  INFO wayleave::decision:");

@@ -1,7 +1,7 @@
 //! New decisions for watchers, such as the admin page.
 //!
-//! Watchers cost an exchange nothing. While there are any, one task looks for new decisions four times a second and sends the same
-//! batch to all. Text that one watcher renders is reused by the others.
+//! Watchers cost an exchange nothing. While there are any, one task looks for new decisions four times a second and sends the
+//! same batch to all. Text that one watcher renders is reused by the others.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -82,7 +82,8 @@ impl Live {
     pub(super) async fn run(&self, recent: &Recent) {
         let mut looks = tokio::time::interval(PAUSE);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Starting at zero is right for those who subscribed before the first poll: each watcher skips what is older than itself.
+        // Starting at zero is right for those who subscribed before the first poll: each watcher skips what is older than
+        // itself.
         let mut next = 0;
         loop {
             looks.tick().await;

@@ -145,8 +145,8 @@ impl Decisions {
         taken.take(limit).collect()
     }
 
-    /// Returns at most `limit` decisions of a time range that match `query` from the log's files, the newest first; `None` without a
-    /// log.
+    /// Returns at most `limit` decisions of a time range that match `query` from the log's files, the newest first; `None`
+    /// without a log.
     ///
     /// # Errors
     ///
@@ -167,8 +167,8 @@ impl Decisions {
         Ok(Some(newest))
     }
 
-    /// Passes the decisions of a time range that match `query`, with their lines and in the order of the log, to `take`, and `None`
-    /// after the last. Runs on a thread that may block. Returns whether there is a log.
+    /// Passes the decisions of a time range that match `query`, with their lines and in the order of the log, to `take`, and
+    /// `None` after the last. Runs on a thread that may block. Returns whether there is a log.
     pub(crate) fn tell_past(
         &self,
         span: Span,

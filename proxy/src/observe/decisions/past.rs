@@ -52,8 +52,8 @@ pub(super) fn newest(path: &Path, span: Span, query: &Query, limit: usize) -> io
     Ok(Newest { decisions, is_cut })
 }
 
-/// Passes the decisions of a time range that match `query`, with their lines and in the order of the log at `path`, to `take` until
-/// it breaks.
+/// Passes the decisions of a time range that match `query`, with their lines and in the order of the log at `path`, to `take`
+/// until it breaks.
 ///
 /// # Errors
 ///

@@ -24,8 +24,8 @@ pub(super) struct Recent {
 
 /// A decision as its line of the log, with its number since the start.
 ///
-/// As a struct it would be a dozen allocations, which are no longer in any cache when they are freed, so that each request would
-/// wait for memory. The memory of a line is reused by the next decision in its entry.
+/// As a struct it would be a dozen allocations, which are no longer in any cache when they are freed, so that each request
+/// would wait for memory. The memory of a line is reused by the next decision in its entry.
 struct Kept {
     number: usize,
     id: DecisionId,

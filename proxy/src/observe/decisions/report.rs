@@ -78,7 +78,8 @@ pub(crate) struct Row {
     /// The host, unless the request's target could not be parsed.
     pub(crate) host: Option<String>,
     pub(crate) reason: String,
-    /// The deciding line of robots.txt, the `[[rule]]`, or the refused purpose with the family of the statement that refuses it.
+    /// The deciding line of robots.txt, the `[[rule]]`, or the refused purpose with the family of the statement that refuses
+    /// it.
     pub(crate) rule: Option<String>,
     /// The status code that the crawler was sent, or would have been.
     pub(crate) status: u16,

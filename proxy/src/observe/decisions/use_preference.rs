@@ -36,7 +36,8 @@ pub(crate) struct UsePreference {
     /// The policy or licence that it refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) policy: Option<String>,
-    /// The stage at which it is known: `before` the request is sent, or with the `head` or the beginning of the `body` of the response.
+    /// The stage at which it is known: `before` the request is sent, or with the `head` or the beginning of the `body` of the
+    /// response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) stage: Option<Cow<'static, str>>,

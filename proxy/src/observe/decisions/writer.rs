@@ -180,7 +180,8 @@ impl Desk {
             }
             self.sign();
             self.is_idle.store(true, Ordering::SeqCst);
-            // A decision that was queued just before has not woken the thread, so the queue is checked once more before parking.
+            // A decision that was queued just before has not woken the thread, so the queue is checked once more before
+            // parking.
             first = self.next();
             if first.is_none() && !self.closing.load(Ordering::SeqCst) {
                 thread::park();

@@ -281,8 +281,8 @@ impl Metrics {
         certificates.with_label_values(&[result]).inc();
     }
 
-    /// Counts a TLS handshake with the proxy itself: `completed`, `certificate` if the client's was refused, `failed`, `untrusted` by
-    /// the client, `timeout`, or `plain` if the client did not begin one.
+    /// Counts a TLS handshake with the proxy itself: `completed`, `certificate` if the client's was refused, `failed`,
+    /// `untrusted` by the client, `timeout`, or `plain` if the client did not begin one.
     pub(crate) fn client_handshake(&self, result: &str) {
         let handshakes = &self.connections.client_handshakes;
         handshakes.with_label_values(&[result]).inc();
@@ -309,8 +309,8 @@ impl Metrics {
         self.organisation.exception_expiry.set(seconds);
     }
 
-    /// Creates the series of a configured crawler, so that a rate over its first event is right. They are kept when the crawler is
-    /// removed from the configuration, as counters must be.
+    /// Creates the series of a configured crawler, so that a rate over its first event is right. They are kept when the crawler
+    /// is removed from the configuration, as counters must be.
     pub(crate) fn know_crawler(&self, crawler: &str) {
         self.start_requests(crawler, reasons::OF_CRAWLERS);
         self.organisation
@@ -357,8 +357,9 @@ impl Metrics {
         self.organisation.decision_log_altered.inc_by(times);
     }
 
-    /// Counts signatures: requests that were `signed`, or sent again because the origin `asked`; requests for signatures that were
-    /// `unanswerable`; clients' own signatures, which were `foreign` and removed; and each `tunnel`, which cannot be signed.
+    /// Counts signatures: requests that were `signed`, or sent again because the origin `asked`; requests for signatures that
+    /// were `unanswerable`; clients' own signatures, which were `foreign` and removed; and each `tunnel`, which cannot be
+    /// signed.
     pub(crate) fn signatures(&self, result: &str, count: u64) {
         self.signatures.with_label_values(&[result]).inc_by(count);
     }

@@ -1,4 +1,5 @@
-//! The HTTP client for the collector. Its address is not checked like that of an origin: the operator chose it, and it may be internal.
+//! The HTTP client for the collector. Its address is not checked like that of an origin: the operator chose it, and it may be
+//! internal.
 
 use std::io;
 use std::sync::Arc;

@@ -38,8 +38,8 @@ impl Queue {
         }
     }
 
-    /// Counts a span with this many bytes of attributes into the queue; returns `false` if it is full. The library's own queue drops
-    /// spans silently.
+    /// Counts a span with this many bytes of attributes into the queue; returns `false` if it is full. The library's own queue
+    /// drops spans silently.
     pub(super) fn admit(&self, bytes: usize) -> bool {
         let has_place = self.waiting.fetch_add(1, Ordering::Relaxed) < QUEUE;
         let has_room = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= QUEUE_BYTES;

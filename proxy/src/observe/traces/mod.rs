@@ -134,7 +134,8 @@ impl Traces {
         }))
     }
 
-    /// Records the spans of an exchange that has ended. `decided_after` is the time from its head until deciding began, if it did.
+    /// Records the spans of an exchange that has ended. `decided_after` is the time from its head until deciding began, if it
+    /// did.
     pub(crate) fn exchange(
         &self,
         parent: &Parent,

@@ -53,8 +53,8 @@ impl Gaps {
 }
 
 impl End {
-    /// Checks, after the last file, that the log says of every missing file that it was deleted, and that everything in the log was
-    /// signed.
+    /// Checks, after the last file, that the log says of every missing file that it was deleted, and that everything in the log
+    /// was signed.
     pub(super) fn look_for_gaps(self, window: Option<&Window>, key: &str, findings: &mut Findings) {
         let gaps = self.gaps;
         let mut named = BTreeSet::new();
@@ -234,8 +234,8 @@ impl<'a> LogCheck<'a> {
         findings.unsigned(&format!("{}:{number}", self.path), &what);
     }
 
-    /// Checks that the first line of a file names the file, and is linked to the head of the previous file. Files in between may have
-    /// been deleted because of their age, or to make room.
+    /// Checks that the first line of a file names the file, and is linked to the head of the previous file. Files in between
+    /// may have been deleted because of their age, or to make room.
     fn first(&mut self, number: u64, event: Option<&What>, line: &[u8], findings: &mut Findings) {
         let Some(What::File { file, .. }) = event else {
             return self.say(number, "is not the line that begins a file", findings);

@@ -1,5 +1,5 @@
-//! Access to an export's folder, which is untrusted: links are not followed, and only regular files are opened, since a pipe or a
-//! device may never end.
+//! Access to an export's folder, which is untrusted: links are not followed, and only regular files are opened, since a pipe or
+//! a device may never end.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -69,7 +69,8 @@ impl Materials {
     }
 }
 
-/// Returns the digest of a file, of which one byte more than the manifest says is read, so that a longer file has another digest.
+/// Returns the digest of a file, of which one byte more than the manifest says is read, so that a longer file has another
+/// digest.
 fn digest(dir: &Path, listed: &Listed) -> anyhow::Result<Digest> {
     ensure!(listed.bytes <= LONGEST, "no file of an export is as long");
     let file = handed::open(dir, &listed.path)?;

@@ -1,5 +1,5 @@
-//! Tampers with logs the way somebody without the key can: a line is added, changed or deleted at every position, and any number of
-//! files is deleted at either end. Whatever the process does meanwhile, the check must report it.
+//! Tampers with logs the way somebody without the key can: a line is added, changed or deleted at every position, and any
+//! number of files is deleted at either end. Whatever the process does meanwhile, the check must report it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -174,8 +174,8 @@ fn lines(path: &Path) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Changes the line at an index as somebody would who knows the format but has no key: all later lines are linked again. Returns
-/// `false` if there is no such line.
+/// Changes the line at an index as somebody would who knows the format but has no key: all later lines are linked again.
+/// Returns `false` if there is no such line.
 fn tamper(path: &Path, at: usize, change: Change) -> bool {
     let mut all = lines(path);
     if at > all.len() || (at == all.len() && !matches!(change, Change::Insert)) {

@@ -229,8 +229,8 @@ impl Settings {
         }
     }
 
-    /// Derives the usage preferences again from robots.txt and other documents, unless the response stated any. Returns whether there
-    /// are any to derive.
+    /// Derives the usage preferences again from robots.txt and other documents, unless the response stated any. Returns whether
+    /// there are any to derive.
     ///
     /// # Errors
     ///

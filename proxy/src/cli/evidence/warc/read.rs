@@ -1,5 +1,5 @@
-//! Unpacks an export from a WARC file. The signature of the manifest is checked before anything is unpacked, and no other record is
-//! held in memory as a whole.
+//! Unpacks an export from a WARC file. The signature of the manifest is checked before anything is unpacked, and no other
+//! record is held in memory as a whole.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -20,8 +20,8 @@ const LONGEST_HEAD: usize = 64 * 1024;
 /// The most fields of a record. Those that wayleave writes have fewer.
 const MOST_FIELDS: usize = 64;
 
-/// Returns the line of the manifest, which is the last record of the WARC file at `path`, and the digest of all records before it.
-/// Errors name the number of the record.
+/// Returns the line of the manifest, which is the last record of the WARC file at `path`, and the digest of all records before
+/// it. Errors name the number of the record.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Writes an export as a WARC file: lines of the log as `metadata`, exchanges that fetched documents as `request` and `response`,
-//! configurations as `resource` records.
+//! Writes an export as a WARC file: lines of the log as `metadata`, exchanges that fetched documents as `request` and
+//! `response`, configurations as `resource` records.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -73,7 +73,8 @@ impl Warc {
         self.put(&record).map(drop)
     }
 
-    /// Writes the exchange that fetched a document. `path` is the document's path in the export, given with its first exchange only.
+    /// Writes the exchange that fetched a document. `path` is the document's path in the export, given with its first exchange
+    /// only.
     pub(crate) fn exchange(
         &mut self,
         exchange: &Exchange,

@@ -1,7 +1,7 @@
 //! Compresses rotated files with gzip, which every tool for logs reads (`zcat`, `zgrep`).
 //!
-//! A file keeps its old name until its compressed form is completely on disk. If the process ends in between, nothing is lost, and
-//! compression starts again at the next rotation.
+//! A file keeps its old name until its compressed form is completely on disk. If the process ends in between, nothing is lost,
+//! and compression starts again at the next rotation.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -20,9 +20,9 @@ use super::resume;
 pub(super) struct Compressing(Option<JoinHandle<()>>);
 
 impl Compressing {
-    /// Starts to compress the rotated files of the log at `path` that are older than file `current`. Does nothing if the thread is
-    /// still running. Only files that end in a signed head may be compressed, since nothing can be appended afterwards; all older than
-    /// `current` do.
+    /// Starts to compress the rotated files of the log at `path` that are older than file `current`. Does nothing if the thread
+    /// is still running. Only files that end in a signed head may be compressed, since nothing can be appended afterwards; all
+    /// older than `current` do.
     pub(super) fn start(&mut self, path: &Path, current: u64) {
         if self.0.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return;

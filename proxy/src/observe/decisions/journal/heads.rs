@@ -1,5 +1,5 @@
-//! The files that hold the head of a log that is still being written: one next to the log, and a copy below `state.dir`, out of the
-//! reach of those who can write only to the log's directory.
+//! The files that hold the head of a log that is still being written: one next to the log, and a copy below `state.dir`, out of
+//! the reach of those who can write only to the log's directory.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -30,8 +30,8 @@ struct Kept {
 }
 
 impl Heads {
-    /// Returns the head files of the log that `options` describe. The name of the copy depends on the log's path, so that each log has
-    /// its own.
+    /// Returns the head files of the log that `options` describe. The name of the copy depends on the log's path, so that each
+    /// log has its own.
     pub(crate) fn of(options: &JournalOptions) -> Self {
         let (path, state_dir) = (&options.path, &options.state_dir);
         let mut beside = path.as_os_str().to_owned();
@@ -84,8 +84,8 @@ impl Heads {
         ours.max_by_key(Kept::position).map(|kept| kept.line)
     }
 
-    /// Returns the newest head for readers that have no key. A head next to the log that was signed with another key than the copy is
-    /// ignored.
+    /// Returns the newest head for readers that have no key. A head next to the log that was signed with another key than the
+    /// copy is ignored.
     ///
     /// # Errors
     ///

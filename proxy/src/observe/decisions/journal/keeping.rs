@@ -1,4 +1,5 @@
-//! Retention of rotated files: those that are too old are deleted, then the oldest until the rest fit the configured total size.
+//! Retention of rotated files: those that are too old are deleted, then the oldest until the rest fit the configured total
+//! size.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -34,8 +35,8 @@ struct Rotated {
     written_at: SystemTime,
 }
 
-/// Returns the files to delete when a new one is begun, the oldest first. A file that an export is reading is kept, and so are all
-/// younger ones, unless they are too old themselves: the remaining files should have no gap that age does not explain.
+/// Returns the files to delete when a new one is begun, the oldest first. A file that an export is reading is kept, and so are
+/// all younger ones, unless they are too old themselves: the remaining files should have no gap that age does not explain.
 pub(super) fn outworn(options: &JournalOptions) -> Vec<Outworn> {
     let now = calendar();
     let mut files: Vec<_> = rotated_files(&options.path)

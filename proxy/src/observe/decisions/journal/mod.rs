@@ -327,8 +327,8 @@ impl Journal {
         Ok(open)
     }
 
-    /// Adds events for the files that will be deleted. They must precede the deletions: a log without files whose deletion it does not
-    /// mention counts as altered.
+    /// Adds events for the files that will be deleted. They must precede the deletions: a log without files whose deletion it
+    /// does not mention counts as altered.
     fn announce_outworn(&mut self) {
         self.is_untidy = true;
         if self.outworn.is_empty() {
@@ -339,8 +339,8 @@ impl Journal {
         }
     }
 
-    /// Deletes expired files and starts compressing the rest. The files are deleted even if the events about them could not be written,
-    /// because the disk may be full of them; the events are then written later.
+    /// Deletes expired files and starts compressing the rest. The files are deleted even if the events about them could not be
+    /// written, because the disk may be full of them; the events are then written later.
     fn tidy(&mut self, is_told: bool) {
         for outworn in mem::take(&mut self.outworn) {
             outworn.delete();

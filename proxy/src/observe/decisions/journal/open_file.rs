@@ -16,7 +16,8 @@ pub(super) struct Open {
     since: SystemTime,
     /// Whether it is a regular file, which can be read again, and not a device or a pipe.
     pub(super) is_regular: bool,
-    /// Whether its contents are known. Before the first write they are not: a journal that this one replaces may still append to it.
+    /// Whether its contents are known. Before the first write they are not: a journal that this one replaces may still append
+    /// to it.
     pub(super) is_begun: bool,
 }
 
@@ -43,8 +44,8 @@ impl Open {
         })
     }
 
-    /// Truncates the file after the last complete line of `lines`, which could only be written in part; the rest is counted as lost.
-    /// Returns how many bytes of `lines` are in the file, and whether truncating succeeded, so that nothing follows them.
+    /// Truncates the file after the last complete line of `lines`, which could only be written in part; the rest is counted as
+    /// lost. Returns how many bytes of `lines` are in the file, and whether truncating succeeded, so that nothing follows them.
     pub(super) fn keep_whole_lines(&mut self, lines: &[u8]) -> (usize, bool) {
         let found = self.file.metadata().map_or(0, |found| found.len());
         let arrived = usize::try_from(found.saturating_sub(self.size_bytes)).unwrap_or(0);
@@ -55,8 +56,8 @@ impl Open {
         (whole, self.file.set_len(kept).is_ok())
     }
 
-    /// Checks for changes by others. Returns whether the file still has a name: lines written to a deleted file would be lost. If its
-    /// size is not `known_bytes`, its contents are read again before the next write.
+    /// Checks for changes by others. Returns whether the file still has a name: lines written to a deleted file would be lost.
+    /// If its size is not `known_bytes`, its contents are read again before the next write.
     pub(super) fn look(&mut self, known_bytes: Option<u64>) -> bool {
         let Ok(found) = self.file.metadata() else {
             return true;

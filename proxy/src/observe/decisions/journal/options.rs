@@ -20,6 +20,7 @@ pub(crate) struct JournalOptions {
     pub(crate) compresses: bool,
     /// The file with the key that signs heads; created if it is missing.
     pub(crate) key: PathBuf,
-    /// The state directory, which holds a copy of the log's head out of the reach of those who can write only to the log's directory.
+    /// The state directory, which holds a copy of the log's head out of the reach of those who can write only to the log's
+    /// directory.
     pub(crate) state_dir: PathBuf,
 }

@@ -1,10 +1,10 @@
 //! Continues a chain that an earlier process, or a failed write, left: from the last signed head and the contents of the files.
 //!
-//! The head so far is stored next to the log and below `state.dir`. It is rewritten whenever the queue is empty, and every 100 ms
-//! under load, and says how many lines of which file were signed. A process that was killed may have written more: such lines are
-//! kept, and a `recovered` event says that they were not signed. Lines after those that this process wrote, or that a process signed
-//! as it shut down, cannot be ours: an `altered` event says that somebody else wrote them. The same event reports signed lines that
-//! are missing or changed.
+//! The head so far is stored next to the log and below `state.dir`. It is rewritten whenever the queue is empty, and every 100
+//! ms under load, and says how many lines of which file were signed. A process that was killed may have written more: such
+//! lines are kept, and a `recovered` event says that they were not signed. Lines after those that this process wrote, or that a
+//! process signed as it shut down, cannot be ours: an `altered` event says that somebody else wrote them. The same event
+//! reports signed lines that are missing or changed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -71,7 +71,8 @@ impl Known {
             .so_far(key, self.latest, self.bytes, self.is_stopped)
     }
 
-    /// Returns the event for signed lines that are missing or changed or, with `foreign_lines`, for that many appended by somebody else.
+    /// Returns the event for signed lines that are missing or changed or, with `foreign_lines`, for that many appended by
+    /// somebody else.
     fn altered(&self, foreign_lines: Option<u64>) -> What {
         What::Altered {
             file: self.chain.file,

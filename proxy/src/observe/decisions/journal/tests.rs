@@ -418,8 +418,8 @@ fn deleted(path: &Path) -> Vec<u64> {
     deleted
 }
 
-/// Returns the lowest file number. It may not be that of the first name: a file that is rotated in the same millisecond as one that
-/// was deleted gets its name.
+/// Returns the lowest file number. It may not be that of the first name: a file that is rotated in the same millisecond as one
+/// that was deleted gets its name.
 fn oldest(path: &Path) -> u64 {
     let numbers = names(path)
         .into_iter()
