@@ -27,6 +27,7 @@ impl Digest {
 
     /// Parses 64 hexadecimal digits in either case.
     pub(crate) fn from_hex(text: &str) -> Option<Self> {
+        // Checked first, because `from_str_radix` accepts a sign, and slicing at 64 bytes may split a character.
         let is_hex = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let mut array = [0; 32];
         for (index, byte) in array.iter_mut().enumerate().filter(|_| is_hex) {

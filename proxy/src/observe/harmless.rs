@@ -12,6 +12,7 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
 pub(crate) fn harmless_lines(text: &str) -> String {
     text.split_inclusive('\n')
         .map(|line| match line.strip_suffix('\n') {
+            // CRLF is a line end, too. Any other CR is escaped: it would let text overwrite the line before it.
             Some(line) => harmless(line.strip_suffix('\r').unwrap_or(line)) + "\n",
             None => harmless(line),
         })
@@ -21,6 +22,7 @@ pub(crate) fn harmless_lines(text: &str) -> String {
 /// Escapes JSON without changing its meaning: such characters occur only in strings, where `\u` escapes are equivalent.
 pub(crate) fn harmless_json(json: Vec<u8>) -> Vec<u8> {
     let text = match str::from_utf8(&json) {
+        // Between tokens these are whitespace; inside strings the serialiser has escaped them already.
         Ok(text) => escape(text, |c| matches!(c, '\t' | '\n' | '\r'), escape_for_json),
         // JSON is UTF-8 (RFC 8259 section 8.1): this is not JSON, and there is nothing to keep equivalent.
         Err(_) => return json,
@@ -32,6 +34,7 @@ pub(crate) fn harmless_json(json: Vec<u8>) -> Vec<u8> {
 }
 
 fn escape_for_json(c: char, to: &mut String) {
+    // JSON escapes characters above U+FFFF as surrogate pairs (RFC 8259 section 7).
     for unit in c.encode_utf16(&mut [0; 2]) {
         to.push_str(&format!("\\u{unit:04x}"));
     }

@@ -59,6 +59,7 @@ impl Lines {
     /// Lets `write` append whole lines to the buffer; drops them if the buffer is full.
     pub(crate) fn append(&self, write: impl FnOnce(&mut Vec<u8>)) {
         let mut waiting = self.shared.lock();
+        // Only the first line wakes the thread; it takes all that follow along.
         let starts = waiting.bytes.is_empty();
         if waiting.bytes.len() > MAX_WAITING_BYTES {
             self.shared.lost.fetch_add(1, Ordering::Relaxed);
@@ -108,6 +109,7 @@ impl Shared {
         let is_idle = |waiting: &mut Waiting| waiting.bytes.is_empty() && !waiting.is_ending;
         let waiting = self.changed.wait_while(waiting, is_idle);
         let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
+        // Swapped rather than copied, so that the two buffers keep their capacity.
         std::mem::swap(batch, &mut waiting.bytes);
         waiting.is_ending
     }

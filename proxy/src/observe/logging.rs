@@ -106,6 +106,7 @@ impl Log {
 
     /// Sets the format of all further lines.
     pub(crate) fn set_format(&self, format: Format) {
+        // Reloading the layer rebuilds tracing's cache of interests, so it is done only for a change.
         let is_json = format == Format::Json;
         if self.is_json.swap(is_json, Ordering::Relaxed) != is_json {
             // Fails only if the subscriber is gone, which happens at the end of the process.

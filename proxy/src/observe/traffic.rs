@@ -80,6 +80,7 @@ impl Traffic {
     /// Makes a point every [`STEP`]; never returns.
     pub(crate) async fn run(&self, metrics: &Metrics, clock: Clock) {
         let mut steps = tokio::time::interval(STEP);
+        // After a suspension there is one point for the whole time, not a burst of empty ones.
         steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut before = Totals::default();
         loop {

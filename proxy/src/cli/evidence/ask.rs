@@ -118,6 +118,7 @@ fn tell(found: &[Answer], arguments: &Arguments) -> ExitCode {
     } else {
         harmless_lines(&found.iter().map(describe).collect::<Vec<_>>().join("\n"))
     };
+    // In JSON the doubts are no part of the decisions, which are printed exactly as logged.
     let printed = print(&told);
     let doubts = || found.iter().filter_map(|it| it.doubt.as_ref());
     if arguments.json {

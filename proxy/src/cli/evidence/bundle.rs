@@ -112,6 +112,7 @@ impl Bundle {
             file.write_all(line)?;
             file.write_all(b"\n")?;
         }
+        // A WARC file has no member for the log file as a whole: each line is a record with its path.
         if let To::Warc(warc) = &mut self.to {
             warc.line(&log.path, line, about)?;
         }

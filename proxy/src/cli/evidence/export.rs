@@ -90,6 +90,7 @@ impl Arguments {
 pub(super) fn export(arguments: &Arguments, config: &Config) -> anyhow::Result<String> {
     let options = config.log.decisions.as_ref();
     let options = options.context("log.decisions is empty: there is no decision log")?;
+    // Read first, since nothing can be exported without it, and selecting may take minutes.
     let key = Key::read(&options.key).context("an export is signed with the log's key")?;
     let wanted = arguments.wanted()?;
     let log = log::open_log(options)?;
@@ -193,6 +194,7 @@ impl Exporting {
         let mut left_out = StandIns::default();
         file.read(|number, line| {
             let is_chosen = chosen.next_if_eq(&number).is_some();
+            // All events are exported: they say which files were deleted and which lines are not authentic.
             if !is_chosen && !line.starts_with(START) {
                 left_out.leave_out(number - 1, Digest::of(line));
                 return Ok(());
@@ -236,6 +238,7 @@ impl Exporting {
         let mut missing = Vec::new();
         let mut by_body: BTreeMap<Digest, Vec<&Exchange>> = BTreeMap::new();
         for exchange in &self.rests.exchanges {
+            // The first exchange of each body carries it in a WARC file; the others refer to the first.
             match exchange.sha256 {
                 Some(sha256) => by_body.entry(sha256).or_default().push(exchange),
                 None => self.bundle.exchange(exchange)?,

@@ -46,6 +46,7 @@ impl LogFile {
         &self,
         take: impl FnMut(u64, &[u8]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
+        // Compressed files have no limit: they are complete, and their signed size is that of the uncompressed lines.
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))?;
         each_line(contents(file).take(self.bytes), take)
@@ -111,6 +112,7 @@ pub(super) fn open_log(options: &JournalOptions) -> anyhow::Result<Log> {
         let line = heads.newest().with_context(|| {
             format!("{shown} has no head beside it: has this version of wayleave written it?")
         })?;
+        // Read again at each attempt, because a rotation writes a head of the next file.
         let Some(head) = Event::head(&line) else {
             bail!("the head beside {shown} cannot be read");
         };
@@ -152,6 +154,7 @@ impl Log {
                 head.file
             );
         };
+        // Only the file directly before the first is listed: if its deletion is recorded, those before it were deleted earlier.
         let missing = first.saturating_sub(1).max(1)..=head.file;
         Ok(Self {
             missing: missing.filter(|number| !there.contains(number)).collect(),
@@ -173,6 +176,7 @@ fn numbered(path: &Path) -> anyhow::Result<Vec<(u64, PathBuf)>> {
     for (at, path) in paths.iter().enumerate() {
         let number = known(at).or_else(|| {
             let before = at.checked_sub(1).map_or(Some(0), known);
+            // Without this, replacing a file's first line would hide the whole file from the export and so from the check.
             let number = match (before, known(at + 1)) {
                 (Some(before), Some(behind)) if before + 2 == behind => before + 1,
                 (None, Some(behind)) => behind.checked_sub(1)?,

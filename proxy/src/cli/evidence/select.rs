@@ -109,6 +109,7 @@ impl Chosen {
 
 /// Returns whether `url` is the URL that is asked for, in any spelling that decisions treat as equivalent.
 fn is_about(url: &str, asked: &Target) -> bool {
+    // Comparing origins as text first avoids parsing the URL of nearly every line.
     let may_be = || url.starts_with(&asked.origin().to_string());
     let is_spelling = |target: Target| target.is_spelling_of(asked);
     may_be() && Target::parse(url).is_ok_and(is_spelling)
@@ -128,6 +129,7 @@ pub(super) fn select(files: &[LogFile], wanted: &Wanted) -> anyhow::Result<Vec<C
                 chosen[index].note(number, line);
                 return Ok(());
             }
+            // Torn and foreign lines are not decisions. They are left out here, and reported by the check of the chain.
             let Ok(entry) = serde_json::from_slice::<Entry<'_>>(line) else {
                 return Ok(());
             };

@@ -38,6 +38,7 @@ impl<'a> Sources<'a> {
     pub(super) fn open(config: &'a Config) -> anyhow::Result<Self> {
         let runtime = Runtime::new().context("starting the runtime")?;
         let dir = &config.state.dir;
+        // Opening would create a missing store.
         let opened = dir.join("robots.redb").exists().then(|| {
             let _within = runtime.enter();
             let metrics = Arc::new(Metrics::new()?);
@@ -65,6 +66,7 @@ impl<'a> Sources<'a> {
             Bodies::Proxy(admin) => ask_bytes(*admin, &format!("/v1/evidence/bodies/{digest}"))?,
             Bodies::None => None,
         };
+        // Neither a damaged store nor another proxy at that address can get a different document into the export.
         Ok(found.filter(|bytes| Digest::of(bytes) == digest))
     }
 

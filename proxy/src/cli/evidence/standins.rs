@@ -25,6 +25,7 @@ impl StandIns {
     /// Leaves out the line with this index (from 0) and digest.
     pub(super) fn leave_out(&mut self, index: u64, line: Digest) {
         self.subtrees.push((index, Subtree::leaf(line)));
+        // Two neighbours of the same size become one, provided that the left one begins where a subtree of twice the size can.
         while let [.., (left_at, left), (_, right)] = self.subtrees[..]
             && left.level == right.level
             && left_at.is_multiple_of(2 << left.level)

@@ -44,6 +44,7 @@ fn is_false(value: &bool) -> bool {
 impl Head {
     /// Returns the tree so far; `None` if the head has no peaks, or they do not match its root.
     pub(crate) fn tree(&self) -> Option<Tree> {
+        // The peaks of an altered head would lead to another root.
         let tree = Tree::of(self.lines, self.peaks.clone())?;
         (tree.root() == self.root_sha256).then_some(tree)
     }

@@ -43,6 +43,7 @@ pub(crate) fn previous(line: &[u8]) -> Option<Digest> {
 /// Returns the digest of the configuration that made a decision: the member before the digest of the previous line.
 pub(crate) fn configuration(line: &[u8]) -> Option<Digest> {
     const CONFIGURATION: &[u8] = b",\"config_sha256\":\"";
+    // From the end: a URL earlier in the line may contain the same text, though escaped.
     let at = memchr::memmem::rfind(line, CONFIGURATION)? + CONFIGURATION.len();
     let digits = line.get(at..at + DIGITS)?;
     Digest::from_hex(str::from_utf8(digits).ok()?)

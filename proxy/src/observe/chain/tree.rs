@@ -49,6 +49,8 @@ impl Tree {
 
     /// Appends a subtree. Returns `false`, and changes nothing, if no complete subtree of its size can begin here.
     pub(crate) fn push_subtree(&mut self, subtree: Subtree) -> bool {
+        // A complete subtree of 2^n lines begins at a multiple of 2^n. The bound on `level` keeps the number of lines from
+        // overflowing; the level comes from a file that anybody may have written.
         let is_aligned = subtree.level < 48 && self.lines.trailing_zeros() >= subtree.level;
         if is_aligned {
             self.add(subtree);
@@ -58,6 +60,7 @@ impl Tree {
 
     fn add(&mut self, added: Subtree) {
         let mut subtree = added;
+        // Like binary addition: each set bit is a complete subtree of that size, which the carry merges with the new one.
         let mut full = self.lines >> added.level;
         while full & 1 == 1 {
             let left = self
@@ -73,6 +76,7 @@ impl Tree {
 
     /// Returns the root: one digest for all lines.
     pub(crate) fn root(&self) -> Digest {
+        // The last subtrees are the smallest, and RFC 9162 splits at the largest power of two: fold from the right.
         let mut peaks = self.peaks.iter().rev().copied();
         let Some(last) = peaks.next() else {
             return Digest::of(b"");

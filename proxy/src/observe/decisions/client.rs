@@ -64,6 +64,7 @@ impl Clients {
         let Client::Address(address) = client else {
             return client;
         };
+        // An IPv4 client of a dual-stack listener is `::ffff:192.0.2.77`, and must be the same client.
         let address = address.to_canonical();
         match self {
             Self::Full => client,

@@ -197,6 +197,7 @@ impl Recorded {
     pub(super) fn new(decision: &Decision) -> Self {
         let mut line = Vec::with_capacity(USUAL_LINE);
         serde_json::to_writer(&mut line, decision).expect("strings and numbers serialise");
+        // Escaped before it is hashed, because the line is shown as it is: by `cat`, by the page, in exports.
         let mut line = harmless_json(line);
         line.push(b'\n');
         Self {
@@ -287,6 +288,7 @@ impl Decision {
 /// Returns the host of an origin: `[::1]` for `https://[::1]:8443`.
 pub(super) fn host(origin: &str) -> Option<&str> {
     let authority = origin.split_once("://")?.1;
+    // The colons of an IPv6 literal are not the one before the port.
     let after_literal = authority.find(']').map_or(0, |end| end + 1);
     let port = authority[after_literal..].find(':');
     Some(port.map_or(authority, |at| &authority[..after_literal + at]))

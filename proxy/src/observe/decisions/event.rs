@@ -23,6 +23,7 @@ pub(super) fn announce(log: &Log, decision: &Decision) {
         return;
     }
     let line = Event::new(decision).line(log.format());
+    // Formatted before the buffer is locked, so that exchanges do not wait for each other's formatting.
     log.lines.append(|buffer| {
         buffer.extend_from_slice(&line);
         buffer.push(b'\n');
@@ -68,6 +69,7 @@ impl<'a> Event<'a> {
     fn new(decision: &'a Decision) -> Self {
         let finding = decision.finding.as_ref();
         let fetched_at = finding.and_then(|finding| finding.robots_fetched_at);
+        // The event happens at the end of the exchange; `at` is its beginning.
         let at = decision.at + std::time::Duration::from_micros(decision.took_us);
         Self {
             timestamp: humantime::format_rfc3339_micros(at).to_string(),

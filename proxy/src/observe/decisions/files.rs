@@ -25,6 +25,7 @@ pub(super) fn vacant(path: &Path) -> PathBuf {
     let mut now = calendar();
     loop {
         let name = rotated(path, now);
+        // Renaming would silently replace a file that was rotated in the same millisecond.
         if !name.exists() && !compressed_name(&name).exists() {
             return name;
         }
@@ -132,6 +133,7 @@ fn open_rotated(name: PathBuf) -> (PathBuf, io::Result<File>) {
 pub(super) fn files(path: &Path) -> Vec<(PathBuf, io::Result<File>)> {
     // The current file is opened first: if it is rotated meanwhile, it is listed again under its new name, and left out there.
     let written = File::open(path);
+    // By device and inode: the name of the current file changes when it is rotated, the file does not.
     let identity = |file: &File| file.metadata().map(|found| (found.dev(), found.ino())).ok();
     let is_written = |file: &io::Result<File>| match (file, &written) {
         (Ok(file), Ok(written)) => identity(file) == identity(written),
@@ -185,6 +187,8 @@ pub(super) fn find_line<T>(
 
 /// Finds the decision with this id in the log at `path`. Lines that cannot be read are skipped.
 pub(super) fn search(path: &Path, id: DecisionId) -> Option<Decision> {
+    // A search for the text is many times faster than parsing each line. Ids are compared after parsing, since the text may also
+    // occur in a URL.
     let member = format!("\"id\":\"{id}\"");
     let member = memchr::memmem::Finder::new(member.as_bytes());
     let files = files(path).into_iter().rev();

@@ -81,6 +81,7 @@ impl Live {
     /// Polls for new decisions; never returns.
     pub(super) async fn run(&self, recent: &Recent) {
         let mut looks = tokio::time::interval(PAUSE);
+        // After a delay, one poll finds everything; a burst of them would find nothing more.
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Starting at zero is right for those who subscribed before the first poll: each watcher skips what is older than
         // itself.
@@ -122,6 +123,7 @@ impl Watch {
                 Err(RecvError::Lagged(_)) => continue,
                 Err(RecvError::Closed) => return None,
             };
+            // A batch may begin before this subscription did, or after decisions that were overwritten before they could be sent.
             let known = self.next.saturating_sub(batch.first);
             let missed = batch.first.saturating_sub(self.next);
             let new = batch.decisions.get(known..).unwrap_or_default();

@@ -100,6 +100,7 @@ impl Decisions {
         (journal, clients): (Option<Journal>, Clients),
         configuration: Configuration,
     ) {
+        // The form of addresses first: decisions in the new file should already have the new one.
         self.clients.store(Arc::new(clients));
         self.log.store(log_file(journal.as_ref()));
         self.writer.replace(journal, configuration);
@@ -122,6 +123,7 @@ impl Decisions {
 
     /// Records one decision.
     pub(crate) fn record(&self, mut decision: Decision) {
+        // Before anything is kept: neither memory, file nor log may hold more of the address than configured.
         decision.client = self.shown(decision.client);
         event::announce(&self.events, &decision);
         let recorded = Recorded::new(&decision);
@@ -131,6 +133,7 @@ impl Decisions {
 
     /// Finds a decision in memory or, if it is not recent, in the log's files.
     pub(crate) async fn look_up(&self, id: DecisionId) -> Option<Arc<Decision>> {
+        // The id in a response is looked up at once by those who debug a crawler, so memory is tried before the files.
         if let Some(recent) = self.recent.find(id) {
             return Some(recent);
         }

@@ -69,6 +69,7 @@ impl Recent {
 
     /// Adds a decision, which replaces the oldest; a long one may replace several.
     pub(super) fn push(&self, recorded: &Recorded) {
+        // Taking a number decides which entry is written, so writers never wait for each other unless the ring wraps around.
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.put(number, recorded);
         self.oldest.fetch_max(

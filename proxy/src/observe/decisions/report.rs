@@ -296,6 +296,7 @@ impl Report {
         }
         self.first_at = Some(self.first_at.map_or(at, |first| first.min(at)));
         self.last_at = Some(self.last_at.map_or(at, |last| last.max(at)));
+        // Without `entry`, which would allocate a key for every line of a log of millions.
         match self.outcomes.get_mut(&*entry.outcome) {
             Some(count) => *count += 1,
             None => drop(self.outcomes.insert(entry.outcome.clone().into_owned(), 1)),

@@ -94,6 +94,7 @@ impl Writer {
     /// Queues a decision, or counts it as dropped. Never blocks.
     pub(super) fn write(&self, recorded: Recorded) {
         let bytes = size(&recorded);
+        // Reserved before sending: the thread may receive the decision and subtract its size at once.
         let before = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before + bytes > WAITING_BYTES || self.waiting.try_send(recorded).is_err() {
             self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -101,6 +102,7 @@ impl Writer {
             self.is_failing.store(true, Ordering::Relaxed);
             self.metrics.decisions_dropped(1);
         }
+        // The load keeps the cache line shared under load; only one of several writers swaps and wakes the thread.
         if self.is_idle.load(Ordering::SeqCst) && self.is_idle.swap(false, Ordering::SeqCst) {
             self.thread.unpark();
         }
@@ -204,6 +206,7 @@ impl Desk {
     /// Replaces the journal and notes the configuration.
     fn go_on(&mut self, next: Next) {
         self.know(&next.configuration);
+        // If the new journal writes to another log, this one's last lines would remain unsigned.
         self.sign();
         let before = std::mem::replace(&mut self.journal, next.journal);
         if let (Some(mut before), Some(journal)) = (before, &mut self.journal) {
@@ -250,6 +253,8 @@ impl Desk {
         while let Some(recorded) = next {
             had_work = true;
             let number = recorded.configuration;
+            // The decision was made after a reload whose update has not been applied yet. Earlier decisions belong to the journal
+            // before it.
             if !self.configurations.contains_key(&number) {
                 self.flush();
                 self.follow();
@@ -271,6 +276,7 @@ impl Desk {
         let Some(journal) = &mut self.journal else {
             return;
         };
+        // Only a journal can mention lost decisions, so the count is not reset without one.
         journal.note_lost(self.left_out.swap(0, Ordering::Relaxed));
         let was_failing = self.is_failing.load(Ordering::Relaxed);
         let flushed = journal.flush();

@@ -133,6 +133,7 @@ impl FleetMetrics {
 
     /// Sets the state of this node.
     pub fn state(&self, now: &str) {
+        // The others are reset, so that at most one state is 1.
         for state in STATES {
             let is_it = state == now;
             self.state.with_label_values(&[state]).set(is_it.into());

@@ -113,6 +113,7 @@ impl Metrics {
         #[cfg(target_os = "linux")]
         self.registry
             .register(Box::new(
+                // Reads /proc when metrics are gathered.
                 prometheus::process_collector::ProcessCollector::for_self(),
             ))
             .context("registering the process metrics")?;
@@ -169,6 +170,7 @@ impl Metrics {
                     label.map_or_else(String::new, |label| label.value().to_owned())
                 };
                 let total = series.get_counter().get_value();
+                // The counter is an integer that the protocol carries as a float, exact up to 2^53.
                 (["crawler", "outcome", "reason"].map(label), total as u64)
             })
             .collect()

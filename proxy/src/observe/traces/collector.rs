@@ -43,6 +43,7 @@ impl std::fmt::Debug for Collector {
 impl Collector {
     pub(super) fn new(tls: &ClientConfig) -> Self {
         let mut tls = tls.clone();
+        // Only HTTP/1.1 is spoken here, whatever the configuration offers elsewhere.
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         Self {
             tls: TlsConnector::from(Arc::new(tls)),
@@ -81,6 +82,7 @@ async fn exchange(
         let authority = uri.authority().ok_or("the endpoint has no authority")?;
         head.headers
             .insert(HOST, HeaderValue::from_str(authority.as_str())?);
+        // hyper sends the URI as given, and the origin form is what servers expect (RFC 9112 section 3.2.1).
         if let Some(path) = uri.path_and_query() {
             head.uri = path.as_str().parse()?;
         }
@@ -91,6 +93,7 @@ async fn exchange(
     };
     let moving = tokio::spawn(connection);
     let answer = asking.await;
+    // The response is complete, and there is no further request for this connection.
     moving.abort();
     answer
 }

@@ -41,6 +41,7 @@ impl Queue {
     /// Counts a span with this many bytes of attributes into the queue; returns `false` if it is full. The library's own queue
     /// drops spans silently.
     pub(super) fn admit(&self, bytes: usize) -> bool {
+        // Both are reserved first and given back if the span is not admitted, so that concurrent exchanges cannot overrun a bound.
         let has_place = self.waiting.fetch_add(1, Ordering::Relaxed) < QUEUE;
         let has_room = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= QUEUE_BYTES;
         if has_place && has_room {
@@ -59,6 +60,7 @@ impl Queue {
         match sent {
             Ok(()) => {
                 self.metrics.spans("sent", spans);
+                // Logged on changes only: a collector may be away for hours.
                 if was_failing {
                     tracing::info!("traces are being sent again");
                 }

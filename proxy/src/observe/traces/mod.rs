@@ -171,6 +171,7 @@ impl Traces {
             self.span(&inside, wait, Vec::new);
         }
         if attributes::left(decision) {
+            // A span must not end before it begins, should the parts not add up.
             let ended = decision.took_us.max(turn);
             let mut onward = piece(SpanKind::Client, method, at(turn), at(ended));
             onward.error = attributes::onward_error(decision);
@@ -210,6 +211,7 @@ impl Traces {
             .with_kind(piece.kind)
             .with_start_time(piece.from);
         let mut span = self.tracer.build_with_context(builder, parent);
+        // Attributes are computed only for sampled traces.
         if !span.is_recording() {
             return None;
         }

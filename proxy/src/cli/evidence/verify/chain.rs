@@ -152,6 +152,7 @@ impl<'a> LogCheck<'a> {
         if line.starts_with(standins::START) {
             return self.stand_in(number, line, findings);
         }
+        // The first line is linked to another file, so it is checked by itself.
         let event = Event::read(line).map(|event| event.what);
         if mem::take(&mut self.is_first) {
             self.first(number, event.as_ref(), line, findings);
@@ -197,6 +198,7 @@ impl<'a> LogCheck<'a> {
     ) {
         let here = self.tree.lines() + 1;
         let begin = foreign_lines.map_or(1, |foreign| here.saturating_sub(foreign));
+        // Somebody who deletes a file could also append a line that says so.
         self.gaps.doubt(self.file, &(begin..here));
         let what = match (foreign_lines, lines) {
             (Some(1), _) => format!("line {begin} of file {file} was written by somebody else"),
@@ -283,6 +285,7 @@ impl<'a> LogCheck<'a> {
     /// Checks that a line contains the digest of the previous one, or is torn and reported by the next line.
     fn link(&mut self, number: u64, line: &[u8], event: Option<&What>, findings: &mut Findings) {
         if let Some((torn_at, digest)) = self.torn.take() {
+            // The next process writes the digest of a torn line into the line after it.
             let is_named = matches!(event, Some(What::Recovered { torn_sha256, .. }) if *torn_sha256 == Some(digest));
             if !is_named {
                 self.say(
@@ -313,6 +316,7 @@ impl<'a> LogCheck<'a> {
     }
 
     fn stand_in(&mut self, number: u64, line: &[u8], findings: &mut Findings) {
+        // Lines next to a stand-in cannot be compared with their neighbours. The root in the final head still covers them.
         self.settle(number, findings);
         self.last = None;
         let read = serde_json::from_slice::<StandIn>(line).ok();

@@ -81,6 +81,7 @@ impl Findings {
 
     pub(super) fn worst(&self) -> Worst {
         let is_unsigned = self.unsigned > 0 && !self.accepts_unsigned;
+        // Alterations outweigh everything: of an altered export, nothing else is certain.
         match (self.altered, self.different) {
             (0, 0) if is_unsigned => Worst::Unsigned,
             (0, 0) => Worst::Derived,

@@ -22,6 +22,7 @@ pub(super) fn open(dir: &Path, path: &str) -> anyhow::Result<File> {
             !matches!(part, "" | "." | ".."),
             "is not a path of an export"
         );
+        // Each folder on the way is checked, because a link may stand in for any of them.
         place.push(part);
         let found = fs::symlink_metadata(&place)?;
         let is_last = parts.peek().is_none();

@@ -35,6 +35,7 @@ impl Materials {
         let listed = manifest.files.iter().chain(&manifest.logs);
         let mut listed: BTreeSet<&str> = listed.map(|listed| listed.path.as_str()).collect();
         listed.insert(manifest::PATH);
+        // A file that is not listed is not signed. Nothing reads it here, but people might.
         for path in handed::paths(dir) {
             if !listed.contains(path.as_str()) {
                 findings.altered(&path, "is not in the manifest");

@@ -97,6 +97,7 @@ fn verify(arguments: &Arguments) -> anyhow::Result<Verified> {
         return Verified::of(dir, manifest, arguments);
     }
     let unpacked = tempfile::tempdir().context("making a temporary folder")?;
+    // Read twice: the signature is at the end, and nothing is unpacked before it is checked.
     let (line, records) = warc::read::manifest(&arguments.path)?;
     let manifest = read_manifest(&line, Some(records), arguments.key.as_deref())?;
     warc::read::unpack(&arguments.path, unpacked.path(), &manifest)?;
@@ -169,6 +170,7 @@ impl Verified {
             let window = self.manifest.window.as_ref();
             end.look_for_gaps(window, &self.manifest.key, &mut self.findings);
         }
+        // Lines that do not parse are skipped above, so only the count shows whether a decision disappeared.
         if decisions != self.manifest.decisions {
             let said = self.manifest.decisions;
             let what = format!("lists {said} decisions, and there are {decisions}");
@@ -202,6 +204,7 @@ fn read_manifest(
     let name = manifest::PATH;
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let unreadable = |error| anyhow!("{name}:1: cannot be read: {error}");
+    // The key is in the manifest itself. It shows who signed only if it is compared with a trusted one below.
     let manifest: Manifest = serde_json::from_slice(line).map_err(unreadable)?;
     anyhow::ensure!(
         is_signed_by(line, &manifest.key),

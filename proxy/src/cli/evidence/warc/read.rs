@@ -55,6 +55,7 @@ pub(crate) fn manifest(path: &Path) -> anyhow::Result<(Vec<u8>, Digest)> {
             made.finish().as_ref() == records.hasher.clone().finish().as_ref(),
             "record {number}: the head of the manifest was altered"
         );
+        // The digest in the manifest covers only what is before it, so nothing may follow.
         let rest = records.from.fill_buf().context("behind the manifest")?;
         ensure!(
             rest.is_empty(),
@@ -207,6 +208,7 @@ impl Records {
         mut take: impl FnMut(&[u8]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut left = head.length()?;
+        // Checked before reading, because a few kilobytes of gzip can hold terabytes.
         ensure!(left <= LONGEST, "is longer than {LONGEST} bytes");
         let mut digest = Hasher::new(&SHA256);
         while left > 0 {
@@ -260,6 +262,7 @@ impl Head {
             return Ok(None);
         };
         let mut parts = path.split('/');
+        // Letters, digits and inner dots are all that exports use. Anything else may mean `..`, or a drive or device elsewhere.
         let is_plain = |part: &str| {
             let mut bytes = part.bytes();
             !part.starts_with('.') && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
@@ -280,6 +283,7 @@ fn fields(
     let mut line = Vec::new();
     let mut next = |from: &mut dyn BufRead| -> anyhow::Result<Option<String>> {
         line.clear();
+        // Bounded like the number of fields, so that a head cannot fill the memory.
         from.take(1 << 20).read_until(b'\n', &mut line)?;
         if line.is_empty() {
             return Ok(None);

@@ -39,6 +39,7 @@ impl<'a> Record<'a> {
         all.extend_from_slice(&Digest::of(self.block).0);
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&Digest::of(&all).0[..16]);
+        // A hash has the form of a random UUID (version 4).
         let id = Builder::from_random_bytes(bytes).into_uuid();
         format!("<urn:uuid:{id}>")
     }

@@ -91,6 +91,7 @@ impl Warc {
         fields.push(("WARC-Payload-Digest", digest(bytes)));
         let before = sha256.and_then(|sha256| self.first.get(&sha256).cloned());
         let mut block = format!("HTTP/1.1 {} \r\n", exchange.status).into_bytes();
+        // The same body again is a `revisit` record, which refers to the first response (WARC/1.1 section 6.7.2).
         if let Some((id, first_url, first_at)) = &before {
             fields.push(("WARC-Refers-To", id.clone()));
             fields.push(("WARC-Refers-To-Target-URI", first_url.clone()));

@@ -83,6 +83,7 @@ impl Batch {
         if whole == self.bytes.len() {
             return self.chain.clone();
         }
+        // Rare, because it takes a full disk: hashing the lines once more is cheaper than keeping the chain after each.
         let mut chain = before.clone();
         for line in lines(&self.bytes[..whole]) {
             chain.take(line);

@@ -67,6 +67,7 @@ fn compress(path: &Path) -> io::Result<()> {
         let _ = fs::remove_file(&part);
     }
     written?;
+    // The directory is synced before the original is deleted, so that a power failure cannot take both.
     fs::rename(&part, compressed_name(path))?;
     File::open(dir_of(path))?.sync_all()?;
     fs::remove_file(path)

@@ -55,6 +55,7 @@ pub(super) fn outworn(options: &JournalOptions) -> Vec<Outworn> {
         let age = now.duration_since(file.written_at).unwrap_or_default();
         let is_too_old = age > options.keep;
         let is_too_much = options.max_total_bytes.is_some_and(|max| total > max);
+        // Age always applies: it limits how long personal data is stored.
         let must_go = is_too_old || (is_too_much && may_delete);
         if !must_go {
             continue;

@@ -156,6 +156,7 @@ impl Journal {
 
     /// Buffers a decision's line, to which the digest of its configuration is added.
     pub(crate) fn push(&mut self, line: &[u8], config_sha256: Option<Digest>) {
+        // Spliced in as text: parsing and writing the line again would cost more than everything else.
         let open = line.strip_suffix(b"}\n").unwrap_or(line);
         self.waiting.extend_from_slice(open);
         if let Some(digest) = config_sha256 {
@@ -202,6 +203,7 @@ impl Journal {
             lines,
             error: anyhow::Error::new(error).context(self.options.path.display().to_string()),
         });
+        // Not tried again: the queue behind would grow, and the log says how many decisions are missing.
         self.waiting.clear();
         if let Err(lost) = &lost {
             self.lost += lost.lines;
@@ -247,6 +249,7 @@ impl Journal {
     ///
     /// Returns how many decisions are not in the file, and the cause.
     fn write(&mut self) -> Result<(), (u64, io::Error)> {
+        // Taken out of `self`, so that an error on the way leaves no open file behind and it is opened again.
         let taken = self.take_open();
         let mut open = taken.map_err(|error| (batch::decisions(&self.waiting), error))?;
         let known = self.known.get_or_insert_with(Known::new);
@@ -269,6 +272,7 @@ impl Journal {
             is_stopped: batch.ends_in(STOP, whole),
             is_all,
         };
+        // Events that are not in the file are kept for the next write.
         let is_told = whole >= batch.news_bytes;
         if is_told {
             self.events.clear();

@@ -132,6 +132,7 @@ fn signed_before(heads: &Heads, key: &Key) -> Option<Known> {
 pub(crate) fn number(path: &Path) -> Option<u64> {
     let mut first = Vec::new();
     let file = File::open(path).ok()?;
+    // The first line of a chain is short; the bound keeps foreign files without line feeds from being read whole.
     let begin = contents(&file).take(4096);
     BufReader::new(begin).read_until(b'\n', &mut first).ok()?;
     match Event::read(first.strip_suffix(b"\n")?)?.what {
@@ -265,6 +266,7 @@ fn ends_in(file: &mut File, known: &Known) -> io::Result<bool> {
     if known.bytes == 0 {
         return Ok(true);
     }
+    // Only the last line is hashed. Lines are rarely longer than this, so the file is hardly ever read twice.
     let mut length = 64 * 1024;
     loop {
         let from = known.bytes.saturating_sub(length);
