@@ -41,6 +41,7 @@ impl Kind {
     pub fn read(self, bytes: &[u8], is_cut: bool) -> Option<Document> {
         match self {
             Self::AiTxt if is_cut => Some(Document::AiTxt(RobotsTxt::parse_beginning(bytes))),
+            // The fetcher has bounded the body; the parser's own limit must not cut it again.
             Self::AiTxt => Some(Document::AiTxt(RobotsTxt::parse_with_limit(
                 bytes,
                 bytes.len(),
@@ -50,6 +51,7 @@ impl Kind {
             #[cfg(feature = "preferences")]
             Self::Tdmrep => Some(Document::Tdmrep(Tdmrep::parse(bytes))),
             #[cfg(feature = "preferences")]
+            // XML without its end is not well-formed, so parsing it would be wasted.
             Self::Rsl if is_cut => Some(Document::Rsl(Rsl::unreadable().into())),
             #[cfg(feature = "preferences")]
             Self::Rsl => Some(Document::Rsl(Rsl::parse(bytes).into())),

@@ -15,6 +15,7 @@ pub(crate) fn canonical(host: &str) -> Option<String> {
     if let Some(rest) = host.strip_prefix('[') {
         return rest.strip_suffix(']')?.parse().ok().map(ipv6);
     }
+    // The URL standard decodes before IDNA, so `%65xample.com` is `example.com`.
     let decoded = percent_decoded(host);
     let ascii = idna::domain_to_ascii_cow(&decoded, AsciiDenyList::URL).ok()?;
     let name = ascii.strip_suffix('.').unwrap_or(&ascii);
@@ -49,6 +50,7 @@ fn percent_decoded(host: &str) -> Vec<u8> {
 /// written in hexadecimal too.
 fn ipv6(address: Ipv6Addr) -> String {
     let segments = address.segments();
+    // A single zero is not compressed (RFC 5952 §4.2.2), hence the initial run of one.
     let (mut at, mut run) = (0, 1);
     for start in 0..8 {
         let zeros = segments[start..]
@@ -106,6 +108,7 @@ fn ipv4_number(text: &str) -> Option<u64> {
         _ => (text, 10),
     };
     if digits.is_empty() {
+        // The URL standard reads `0x` as zero.
         return (radix == 16).then_some(0);
     }
     if digits.starts_with('+') {

@@ -31,6 +31,7 @@ impl HostPattern {
             Self::Any => true,
             Self::Exact(exact) => exact == host,
             Self::Suffix(suffix) => {
+                // `.example.com` must not match `notexample.com`.
                 let before = host.strip_suffix(suffix.as_str());
                 before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
             }
@@ -94,6 +95,7 @@ fn glob_matches(glob: &str, text: &str) -> bool {
     let Some(last) = parts.next_back() else {
         return rest.is_empty();
     };
+    // The first occurrence of each part leaves the most text for the others.
     for part in parts {
         match rest.find(part) {
             Some(at) => rest = &rest[at + part.len()..],
@@ -107,6 +109,7 @@ fn glob_matches(glob: &str, text: &str) -> bool {
 /// a `*` must be ASCII: its A-label would depend on all of its characters.
 fn canonical_glob(text: &str) -> Option<String> {
     let folded = text.to_ascii_lowercase();
+    // A placeholder that is a valid label and occurs nowhere else in the text.
     let mut word = "w0w".to_owned();
     while folded.contains(&word) {
         word.insert(1, '0');
@@ -126,6 +129,7 @@ impl FromStr for HostPattern {
             Some(Self::Any)
         } else if text.contains('*') {
             canonical_glob(text).map(|glob| match &*glob {
+                // `*.` is every host as well, since a trailing dot is dropped.
                 "*" => Self::Any,
                 _ => Self::Glob(glob),
             })

@@ -176,6 +176,7 @@ impl FromStr for Origin {
 /// Splits `scheme://rest`, whose scheme must be supported.
 pub(crate) fn split_scheme(uri: &str) -> Result<(Scheme, &str), InvalidUri> {
     let (scheme, rest) = uri.split_once(':').ok_or(InvalidUri::NotAbsolute)?;
+    // RFC 3986 §3.1. Text that is not even spelt like a scheme is reported as having none.
     let spelt_as_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme
             .bytes()
@@ -189,12 +190,14 @@ pub(crate) fn split_scheme(uri: &str) -> Result<(Scheme, &str), InvalidUri> {
 }
 
 fn split_port(authority: &str) -> Result<(&str, Option<u16>), InvalidUri> {
+    // A colon inside an IPv6 literal does not begin a port.
     let after_literal = authority.find(']').map_or(0, |end| end + 1);
     let Some(colon) = authority[after_literal..].find(':') else {
         return Ok((authority, None));
     };
     let (host, port) = authority.split_at(after_literal + colon);
     let digits = &port[1..];
+    // RFC 3986 §3.2.3 allows an empty port, which means the default.
     if digits.is_empty() {
         return Ok((host, None));
     }

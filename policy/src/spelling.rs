@@ -53,6 +53,7 @@ fn rewritten(path: &str) -> Result<Vec<String>, TooManySpellings> {
     let has_slash = split_query(path).0.ends_with('/');
     let last = (!has_slash).then_some(without_last_slash as Rewriting);
     for rewrite in REWRITINGS.into_iter().chain(last) {
+        // Applied to the path and to every spelling so far, which yields each subset of the rewritings once.
         let spellings = iter::once(path).chain(others.iter().map(String::as_str));
         let new: Vec<_> = spellings.filter_map(rewrite).collect();
         for spelling in new {
@@ -101,6 +102,7 @@ fn without_backslashes(path: &str) -> Option<String> {
 
 fn separated_at(path: &str, separators: &[&str]) -> Option<String> {
     let (segments, query) = split_query(path);
+    // Most paths contain neither and need no copy.
     if !segments.contains(['\\', '%']) {
         return None;
     }
@@ -143,6 +145,7 @@ pub(crate) fn without_dot_segments(path: &str) -> Option<String> {
     }
     let mut kept: Vec<&str> = Vec::new();
     let mut last = "";
+    // The text before the first slash is empty.
     for segment in segments.split('/').skip(1) {
         match dots(segment) {
             0 => kept.push(segment),
@@ -158,6 +161,7 @@ pub(crate) fn without_dot_segments(path: &str) -> Option<String> {
         form.push('/');
         form.push_str(segment);
     }
+    // A dot segment at the end stands for a directory, so a slash remains.
     if dots(last) > 0 || kept.is_empty() {
         form.push('/');
     }

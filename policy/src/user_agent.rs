@@ -11,6 +11,7 @@ const ENDS_NAME: &[char] = &[
 /// the end; for everyone else the first product is the name (RFC 9110 §10.1.5: "in decreasing order of their
 /// significance").
 pub(crate) fn crawler_name(field: &[u8]) -> Option<String> {
+    // Control characters separate words, so that none gets into a name and from there into a log.
     let field: String = String::from_utf8_lossy(field)
         .chars()
         .map(|c| if c.is_ascii_control() { ' ' } else { c })
@@ -39,7 +40,9 @@ fn after_compatible(field: &str) -> Option<&str> {
 fn that_looks_like_a_crawler(field: &str) -> Option<&str> {
     field
         .split([' ', ';', '(', ')', ','])
+        // The last part wins: names of devices, which may look like crawlers, come first.
         .rev()
+        // Links and addresses often contain `bot` without being the crawler's name.
         .filter(|part| !part.contains("://") && !part.contains('@'))
         .filter_map(leading_name)
         .find(|name| {

@@ -88,6 +88,7 @@ impl Lifetimes {
 
     /// Returns the time after which an answer in use is fetched again: early enough that no request finds it stale.
     pub(super) fn refresh_after(&self, resource: &Resource, lifetime: Duration) -> Duration {
+        // At most 0.935 of the lifetime with jitter, so always before it ends.
         self.jittered(lifetime.mul_f64(0.85), resource, 0)
     }
 
@@ -107,6 +108,7 @@ fn stated_lifetime(fields: &Fields, now: SystemTime) -> Option<Duration> {
     if directives.forbids {
         return Some(Duration::ZERO);
     }
+    // In a shared cache `s-maxage` overrides `max-age`, and both override `Expires` (RFC 9111 §5.2.2.10, §5.3).
     if let Some(seconds) = directives.shared_max_age.or(directives.max_age) {
         let age = fields.age.as_deref().and_then(delta_seconds).unwrap_or(0);
         return Some(Duration::from_secs(seconds.saturating_sub(age)));

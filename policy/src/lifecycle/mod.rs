@@ -170,6 +170,7 @@ impl Cache {
     pub fn evict(&mut self, resource: &Resource, known: &Snapshot) {
         let refresh_at = known.refresh_at(resource, &self.lifetimes);
         let last_use = known.last_use(&self.lifetimes);
+        // The reminder is at one of these two times, depending on whether the resource was in use.
         for at in refresh_at.into_iter().chain([last_use]) {
             let second = whole_second(at);
             if let Some(resources) = self.due.get_mut(&second) {

@@ -352,6 +352,7 @@ impl FetchOutcome {
                 .any(|html| essence.eq_ignore_ascii_case(html))
         };
         let content_type = self.fields().and_then(|f| f.content_type.as_deref());
+        // Some servers send their pages as `text/plain`.
         let start = body.bytes.trim_ascii_start();
         let begins = |tag: &[u8]| {
             start

@@ -240,6 +240,7 @@ impl Snapshot {
         let answer = entry.answer.as_ref().zip(contents.cloned());
         let kind = resource.kind();
         let answer = answer.map(|(facts, contents)| Answer::new(kind, facts, contents, lifetimes));
+        // An answer that could not be stored is only in the snapshot in use.
         let newer = newer.and_then(|newer| newer.answer.clone());
         let fetched_at = |answer: &Option<Answer>| answer.as_ref().map(|answer| answer.fetched_at);
         let answer = if fetched_at(&newer) > fetched_at(&answer) {

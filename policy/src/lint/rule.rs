@@ -50,6 +50,7 @@ pub(super) fn check(lines: &[Line<'_>], findings: &mut Findings) {
                     allow: statement.field == Field::Allow,
                     value: statement.value,
                 };
+                // Rules for the same paths compete, and only one of them decides.
                 let alike = group.rules.entry(without_open_end(rule.value));
                 alike.or_default().push(rule);
             }

@@ -193,9 +193,11 @@ fn check_value(number: u32, name: &[u8], value: &[u8], findings: &mut Findings) 
 /// Returns whether a name differs from a known one in at most two bytes changed, added or omitted.
 fn is_near(name: &[u8], known: &[u8]) -> bool {
     const FAR: usize = 3;
+    // A short name is near to too many others to guess from.
     if name.len().abs_diff(known.len()) >= FAR || name.len() <= FAR {
         return false;
     }
+    // Levenshtein distance, one row at a time.
     let mut row: Vec<usize> = (0..=known.len()).collect();
     for (index, byte) in name.iter().enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], index + 1);

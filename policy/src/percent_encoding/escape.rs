@@ -16,6 +16,7 @@ pub(crate) fn hex_pair(text: &[u8]) -> Option<u8> {
     };
     let [high, low, ..] = *text else { return None };
     let (high, low) = (VALUES[usize::from(high)], VALUES[usize::from(low)]);
+    // Values are below 16 or `NONE`, so one comparison checks both.
     (high | low < NONE).then_some(high << 4 | low)
 }
 

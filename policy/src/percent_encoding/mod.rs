@@ -167,6 +167,7 @@ impl Form {
             return self.write::<STARS>(form, text, is_open, star);
         };
         let start = form.len();
+        // The query's form starts at the first star, so the part before it is followed by that star.
         let is_before_star = STARS && query.first() == Some(&b'*');
         let has_lone_percent = self.write::<STARS>(form, path, is_before_star, &mut star);
         let before = form.len() - start;

@@ -29,6 +29,7 @@ impl Preferences {
         types.sort_by_key(|it| !is_page(it));
         self.content_type = types.into_iter().next().unwrap_or_default();
         let challenges = || values("www-authenticate").any(|it| names_scheme(it, "License"));
+        // Either status tells a crawler to pay or to obtain a licence first.
         if status == 402 || status == 401 && challenges() {
             let price = values("crawler-price").next();
             self.statements.push(payment(status, price));
@@ -76,6 +77,7 @@ impl Preferences {
                 self.hear_meta_rules(asker, content, &text, Stage::Body);
             }
         }
+        // HTML resolves references against `<base>`, which may itself be relative.
         let base = said.base.as_deref();
         let base = base.map_or(self.url.clone(), |it| link::absolute(it, &self.url));
         for reference in &said.licences {

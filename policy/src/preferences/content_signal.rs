@@ -18,6 +18,7 @@ pub(crate) fn read(list: &str, content_use: ContentUse) -> Vec<Meaning> {
         signal(&name, &value, content_use)
     });
     let mut said = Vec::new();
+    // The second, tolerant reading only adds restrictions.
     for signal in signals.chain(restrictions(list, content_use)) {
         if !said.contains(&signal) {
             said.push(signal);

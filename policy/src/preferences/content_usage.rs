@@ -44,6 +44,7 @@ pub(crate) fn read(dictionary: &[u8], with_retired: bool) -> Vec<Meaning> {
     }
     for (name, purposes, clause) in RETIRED {
         if with_retired && value(&dictionary, name) == Some(false) {
+            // A label for everything yields to current labels where those state something.
             let purposes = match purposes {
                 Purposes::ALL => purposes.without(stated),
                 some => some,

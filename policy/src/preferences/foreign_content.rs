@@ -73,6 +73,7 @@ impl Foreign {
     pub(super) fn open(&mut self, name: &[u8], is_closed: bool) -> bool {
         let was_foreign = self.is_inside();
         if was_foreign && BREAKING_OUT.contains(&name) {
+            // Such an element ends all foreign content around it.
             while self.is_inside() {
                 self.0.pop();
             }

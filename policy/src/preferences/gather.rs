@@ -181,6 +181,7 @@ impl Preferences {
         if let Some(lines) = Lines::of(robots, asker, &mut self.path) {
             statements = lines.statements(asker, &mut self.path);
             for (url, carrier) in lines.licences() {
+                // A file may name thousands of licences.
                 if !self.path.work.budget.spend_on_reading(url.len()) {
                     statements.push(Statement::too_costly(Source::Rsl, carrier));
                     break;
@@ -284,6 +285,7 @@ impl Preferences {
     #[must_use]
     pub fn is_refused_already(&self, asker: Asker<'_>) -> bool {
         let mut had = self.clone();
+        // A missing licence refuses by itself, which must not count here.
         had.licences.drop_missing();
         let judgement = had.judge(asker);
         judgement.preference == Preference::Refuse && judgement.statement().is_some()

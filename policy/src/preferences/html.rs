@@ -42,6 +42,7 @@ fn read_up_to(page: &str, is_xhtml: bool, last: usize) -> Said {
                 let is_foreign = foreign.open(name, tag.self_closing);
                 let is_closed = tag.self_closing && (is_xhtml || is_foreign);
                 is_document = templates == 0 && !is_closed && is_licence_script(name, &tag);
+                // Which elements contain no markup is known to the tree builder, not to the tokenizer.
                 if let Some(state) = text_state(name)
                     && !is_foreign
                     && !is_closed
@@ -49,6 +50,7 @@ fn read_up_to(page: &str, is_xhtml: bool, last: usize) -> Said {
                     tokenizer.set_state(state);
                 }
                 match name {
+                    // Templates are inert, and may be nested.
                     b"template" if !is_closed => templates += 1,
                     _ if templates == 0 => said.hear(name, &tag),
                     _ => {}

@@ -59,6 +59,7 @@ impl Judgement {
         let refused = each.iter().filter(is(Preference::Refuse));
         let first = refused.min_by_key(|it| it.statement.as_ref().map(|it| it.stage));
         let unstated = each.iter().find(is(Preference::Unstated));
+        // A refusal decides before a purpose without statements, and that before permissions.
         let deciding = first.or(unstated).or(each.first());
         let preference = match deciding.map_or(Preference::Unstated, |it| it.preference) {
             Preference::Unstated if declaration.refuse_unstated && unstated.is_some() => {

@@ -98,12 +98,14 @@ impl Licences {
         let named = self.0.iter_mut().filter(|it| it.url == url);
         for licence in named.filter(|it| it.is_missing()) {
             licence.document = document.clone();
+            // Verdicts computed without the document are void.
             licence.said = OnceLock::new();
         }
     }
 
     /// Adds a licence named at a stage, which is still to be fetched unless its document is known.
     pub(super) fn name(&mut self, url: String, carrier: Carrier, stage: Stage) {
+        // A licence named at several stages counts at each, with the same document.
         let mut named = self.0.iter();
         if named.any(|it| it.url == url && it.stage == stage) {
             return;

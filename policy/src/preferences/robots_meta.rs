@@ -78,6 +78,7 @@ fn read(line: &str, tokens: &[ProductToken], names_crawlers: bool) -> Vec<MetaRu
     let (mut is_meant, mut may_name) = (true, names_crawlers);
     while let Some(word) = Word::first(rest) {
         rest = word.rest;
+        // A crawler's name is only expected at the start of a list item.
         may_name |= names_crawlers && word.begins;
         let is_own = is_for(word.text, tokens);
         if word.is_crawler(tokens, NAMES) {

@@ -131,6 +131,7 @@ fn said<'a>(
     let mut statements = Vec::new();
     for (at, only_restricts) in selected {
         let line = &lines[at];
+        // A file may have thousands of lines for one path.
         if !path.work.budget.spend_on_reading(line.value.len()) {
             return Err(TooCostly);
         }

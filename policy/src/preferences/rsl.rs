@@ -275,6 +275,7 @@ fn contents(text: &str) -> Result<Vec<Content>, &'static str> {
         ..ParsingOptions::default()
     };
     let text = text.trim_start_matches('\u{FEFF}').trim_start();
+    // The parser is quadratic in attributes and namespaces, so they are bounded first.
     if !xml_bounds::are_kept(text) {
         return Err(UNREADABLE);
     }

@@ -60,6 +60,7 @@ impl Tag {
             is_end: text.starts_with("</"),
             ..Self::default()
         };
+        // At `=`, `word` is the start of the attribute's name.
         let (mut quote, mut word) = (None, 0);
         for (at, byte) in text.bytes().enumerate().skip(1) {
             match byte {

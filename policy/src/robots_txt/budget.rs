@@ -115,6 +115,7 @@ pub(super) fn find(text: &[u8], part: &[u8], budget: &mut Budget) -> Option<usiz
     if starts >= BLOCK {
         return dispatch!(Level::new(), simd => find_in_blocks(simd, text, part, budget));
     }
+    // A text shorter than a block is not worth the vector code.
     memchr::memchr_iter(*first, &text[..starts]).find(|&at| is_at(at, text, part, budget))
 }
 

@@ -190,6 +190,7 @@ pub fn decide_within<'a>(
     if path.as_str() == "/robots.txt" && only_reads {
         return crawler.decision(Verdict::Allow, Reason::RobotsTxtItself);
     }
+    // Earlier matching for this request spent the whole budget.
     if work.is_spent() {
         return crawler.too_costly();
     }
@@ -310,13 +311,17 @@ impl<'p> Asked<'p> {
         let received = in_each(dialect, tokens, |crawler| {
             self.decide(known, crawler, search)
         });
+        // No other spelling can change a disallow.
         if !received.verdict().is_allow() {
             return received;
         }
+        // Some spelling would go unjudged, so the path is refused.
         let Ok(others) = others(self.path) else {
             return crawler.too_costly();
         };
         let others = others.as_ref();
+        // Without other spellings the path is judged again only if servers decode it or rules are spelt differently in
+        // another form: for nearly all requests neither applies.
         let is_spelt_otherwise =
             !others.is_empty() || percent_encoding::is_served_otherwise(self.path.as_bytes());
         for &dialect in dialect.each() {
@@ -344,6 +349,7 @@ impl<'p> Asked<'p> {
         let own = Semantics::new(crawler.dialect);
         let mut judged: Vec<PathForm<'_>> = Vec::new();
         for semantics in iter::once(own).chain(Semantics::strictly(crawler.dialect)) {
+            // Such rules match differently in each form, so equal paths have to be judged again.
             if robots.has_respelt_rules() {
                 judged.clear();
             }
@@ -355,6 +361,7 @@ impl<'p> Asked<'p> {
                 if judged.iter().any(|judged| judged.is_like(&form)) {
                     continue;
                 }
+                // The caller has judged the path as received.
                 let is_received = judged.is_empty() && semantics.is_own_form();
                 let asked = Asked { path, ..self };
                 if !is_received && !asked.is_always_allowed(crawler.dialect) {

@@ -57,6 +57,7 @@ impl RobotsTxt {
     pub fn parse_beginning(beginning: &[u8]) -> Self {
         let last = memrchr2(b'\n', b'\r', beginning).map_or(0, |end| end + 1);
         let (lines, part) = beginning.split_at(last);
+        // A rule that only one kind of reader sees must not be lost.
         let statements = [exact_statement(part), google_statement(part)];
         let disallows = |it: Read<'_>| it.field == Field::Disallow;
         let counts = statements.into_iter().flatten().any(disallows);
@@ -127,6 +128,7 @@ impl RobotsTxt {
         search: &mut Search,
     ) -> Answer {
         let answer = self.0.find(semantics, tokens, path, search);
+        // A rule may end in the same cut escape, which the encoded path no longer shows.
         if path.has_lone_percent() {
             return answer.max(
                 self.0

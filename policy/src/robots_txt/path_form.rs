@@ -37,6 +37,7 @@ impl<'a> PathForm<'a> {
                 decoded(&received[..memchr(b'?', received).unwrap_or(received.len())])
             }
             Dialect::Selfhtml => decoded(received),
+            // The same in every form, so no copy is needed.
             _ if plain::all_plain(received) => (Cow::Borrowed(received), false),
             _ => written(received, semantics.form),
         };

@@ -272,10 +272,12 @@ impl<'a> Matching<'a> {
                     }
                     found.clear();
                 }
+                // Stored matches cost memory, and a file may have thousands of matching patterns.
                 self.budget.spend(1);
                 found.push(Matched { at, specificity });
             }
         }
+        // Spent on patterns that do not match as well, so that a long list of them ends.
         if !self.budget.spend_on_writing(text.len() / 8) {
             return Err(TooCostly);
         }
@@ -339,6 +341,7 @@ impl<'a> Pattern<'a> {
         if !budget.spend_on_comparing(plain.len()) || !path.bytes.starts_with(plain) {
             return false;
         }
+        // A plain pattern needs no compilation.
         if plain.len() == value.text.len() {
             return !value.anchored || plain.len() == path.bytes.len();
         }
@@ -357,6 +360,7 @@ impl<'a> Pattern<'a> {
             return false;
         };
         budget.spend_on_writing(value.text.len());
+        // The pattern may keep its own cut escape, and then matches the same text in the path.
         let mut alike = Patterns::default();
         pattern.matches(cut, budget)
             || alike

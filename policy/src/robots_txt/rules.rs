@@ -123,6 +123,7 @@ impl Stored {
         search: &mut Search,
     ) -> Answer {
         let choose = || choices(tokens).find_map(|choice| self.best_agent(semantics, choice));
+        // The record does not depend on the path, so all spellings share the choice.
         let agent = search.agents[semantics.number()].get_or_insert_with(choose);
         let Some(agent) = *agent else {
             return Answer::NoGroup;
@@ -197,6 +198,7 @@ impl Stored {
                 end = at;
                 break;
             }
+            // Comparing heads rules out most rules without touching their texts.
             if semantics.sees_rule(statement)
                 && agree(self.head(statement), path.head(), statement.unsure)
             {
@@ -243,6 +245,7 @@ impl Asked<'_> {
         let rule = self.weighed(value.len());
         let matches = match self.rule.form {
             Form::Special => return self.match_special(search, best),
+            // It would not decide even if it matched.
             _ if Some(rule) <= best => false,
             Form::Wild if self.semantics.has_stars() => self.match_wild(&mut search.budget),
             Form::Plain | Form::Wild => path.starts_with(value),
@@ -267,6 +270,7 @@ impl Asked<'_> {
         let Self {
             semantics, value, ..
         } = self;
+        // An upper bound of its weight; if even that loses, it need not be encoded.
         let most = self.weighed(MAX_WRITTEN * value.len());
         if Some(most) <= best || !search.budget.spend_on_writing(value.len()) {
             return None;

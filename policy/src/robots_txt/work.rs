@@ -39,6 +39,7 @@ impl Work {
 
     /// Returns the other spellings of a path.
     pub(crate) fn others(&mut self, path: &str) -> Result<Others, TooManySpellings> {
+        // One path is enough: the rules and preferences of a request are about the same one.
         let known = self.spellings.take().filter(|it| it.path == path);
         let spellings = known.unwrap_or_else(|| {
             let others = spelling::others(path);

@@ -35,6 +35,7 @@ pub(crate) fn rank(value: &[u8], token: &ProductToken, dialect: Dialect) -> Opti
     }
     match dialect {
         Dialect::Google => google(value).eq_ignore_ascii_case(name).then_some(1),
+        // On a line `*` means everyone, never a crawler of that name.
         _ if name == b"*" => None,
         Dialect::Rfc9309 | Dialect::Strictest => names(value, name).then_some(1),
         Dialect::Koster1996 => contains(value, without_version(name)).then_some(1),

@@ -65,6 +65,7 @@ impl Stored {
         let mut after = 0;
         let groups = self.chosen_agents(semantics, choice).map(move |agent| {
             let start = agent.at as usize;
+            // A line inside a group that was already returned chooses nothing new.
             if start >= after {
                 let others = self.statements[start + 1..].iter();
                 let length = others.take_while(|it| !semantics.ends_at(it)).count();

@@ -13,6 +13,7 @@ use super::{Index, Prefix, Rule};
 use crate::Dialect;
 
 /// Builds an index of the rules from a statement to the end of its group; `None` if the budget does not cover it.
+// Rarely called: inlined, its variables would slow down every search.
 #[inline(never)]
 pub(crate) fn build(
     stored: &Stored,
@@ -32,6 +33,7 @@ pub(crate) fn build(
         }
         if semantics.sees_rule(statement) {
             let value = stored.text(end);
+            // This decision searches the group without an index; a later one may afford it.
             if !budget.spend_on_index(value.len(), statement.form == Form::Plain) {
                 return None;
             }

@@ -71,6 +71,7 @@ impl Index {
         budget: &mut Budget,
         best: Option<MatchedRule>,
     ) -> Option<MatchedRule> {
+        // For a few rules the byte pairs of the path cost more than they save.
         const FEW: usize = 3;
         let rules = &self.rules[prefix.rules.0 as usize..prefix.rules.1 as usize];
         let held = match rules.len() {
@@ -78,6 +79,7 @@ impl Index {
             _ => path.held(),
         };
         for rule in rules {
+            // The rules are sorted, so none that follows decides before `best`.
             if best > Some(rule.rule) || !budget.spend(1) {
                 break;
             }

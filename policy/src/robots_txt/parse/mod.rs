@@ -168,6 +168,7 @@ impl Parser {
         self.tags.push(name_hash::tag(value));
         self.statements.push(self.statement(Kind::Agent, seen_by));
         self.texts.extend_from_slice(value);
+        // Readers stop at the first statement of a run, so that is where the marks have to be.
         self.statements[self.run].marks |= begun;
     }
 
@@ -200,6 +201,7 @@ impl Parser {
         }
         let begun = if self.blank { self.begin_run() } else { 0 };
         let (form, sure) = form(kind, value);
+        // Only special rules can differ between forms, and the check is not cheap.
         if form == Form::Special {
             let text = value.strip_suffix(b"$").unwrap_or(value);
             self.has_respelt_rules |= !percent_encoding::is_written_alike(text);

@@ -101,6 +101,7 @@ impl Stored {
         if let Some(index) = slots.get().and_then(|it| it[number].get()) {
             return Some(index);
         }
+        // Concurrent decisions may build the same index; only the first one is kept and counted.
         let index = build()?;
         let take = |bytes| self.index_bytes.fetch_add(bytes, Ordering::Relaxed);
         let slots = slots.get_or_init(|| {
