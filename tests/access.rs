@@ -1,4 +1,4 @@
-//! Who may ask the operators' listener: loopback, a token, and no foreign page.
+//! Access to the admin listener: loopback, the token, and requests from other sites.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The operators' side: health, metrics, and one log event per decision.
+//! Health, metrics, and one log event per decision.
 
 use std::collections::HashSet;
 use std::time::Duration;

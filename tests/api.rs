@@ -1,4 +1,4 @@
-//! The API is what its OpenAPI document says, tried by schemathesis.
+//! The API matches its OpenAPI document, as tested by schemathesis.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The audit: what was refused follows again from the decision log and the kept history, when nothing else is left.
+//! An audit: every refusal can be derived again from the decision log and the stored history alone.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What stands between fences in the documents besides programs of clients: configurations, commands, and what they print.
+//! The code blocks of the documents, except the clients' programs: configurations, commands, and their output.
 
 use std::path::Path;
 use std::process::Output;

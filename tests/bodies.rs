@@ -1,4 +1,4 @@
-//! Bodies over plain HTTP: whole, in pieces, without end, or not there at all.
+//! Bodies over plain HTTP: complete, in chunks, endless, or absent.
 
 use crate::harness::origin::reply::{Framing, Step};
 use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, eventually};

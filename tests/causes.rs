@@ -1,4 +1,4 @@
-//! What went wrong on the way to an origin, in words: in refusals, in the log, in the API, for requests and for robots.txt.
+//! The descriptions of failures: in refusals, in the log and in the API, for requests and for robots.txt.
 
 use std::net::SocketAddr;
 

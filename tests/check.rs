@@ -1,4 +1,4 @@
-//! `wayleave check` and `wayleave lint`: what they print and how they exit.
+//! `wayleave check` and `wayleave lint`: their output and their exit statuses.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

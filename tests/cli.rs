@@ -1,4 +1,4 @@
-//! The commands beside `serve`: what they print, and their exit statuses.
+//! The commands other than `serve`: their output and their exit statuses.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

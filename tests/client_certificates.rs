@@ -1,4 +1,4 @@
-//! Crawlers that prove themselves by a certificate when TLS to the proxy begins.
+//! Crawlers that authenticate with a certificate in the TLS handshake with the proxy.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What `wayleave env` prints, used by the clients it is for; and a browser's way of fetching more than it was asked to.
+//! The output of `wayleave env`, used by each client; and the additional requests that a browser makes on its own.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

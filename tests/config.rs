@@ -1,4 +1,4 @@
-//! The configuration file: what is refused, how it is said, and that `serve` says the same.
+//! The configuration file: mistakes and their messages, which are the same for `serve`.
 
 use std::path::Path;
 use std::process::Output;

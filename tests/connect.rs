@@ -1,4 +1,4 @@
-//! HTTPS: CONNECT, interception, and what a tunnel may carry.
+//! HTTPS: CONNECT, interception, and the protocols that a tunnel may carry.
 
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::tls::Authority;

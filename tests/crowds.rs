@@ -1,4 +1,4 @@
-//! What is left for others while somebody takes all they can: measured, in minutes. Not among the tests that always run:
+//! Service for other clients while one takes all it can, measured in minutes. Not run by default:
 //! `cargo test --release --test integration -- --ignored --nocapture --test-threads 1 crowds`.
 
 use std::collections::VecDeque;

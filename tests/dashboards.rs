@@ -1,4 +1,4 @@
-//! The dashboard, the rules and the alerts: sound by promtool, and with data in a real Prometheus.
+//! The dashboard, the rules and the alerts: checked by promtool, and with data in a real Prometheus.
 
 use std::collections::BTreeSet;
 use std::process::Command;

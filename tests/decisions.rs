@@ -1,4 +1,4 @@
-//! Decisions: the log, the API and the command tell the same story as the answer.
+//! Decisions: the log, the API and the command agree with the response.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,4 @@
-//! What stands beside robots.txt and speaks of use, through the running proxy: `tdmrep.json`, licences that robots.txt names,
-//! `ai.txt`.
+//! Other documents of an origin that state preferences about use: `tdmrep.json`, licences named in robots.txt, `ai.txt`.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Allowed requests whose origin fails them: each fault by its own name, and never a broken answer passed off as whole.
+//! Allowed requests whose origin fails: each fault has a name, and a truncated response never looks complete.
 
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::origin::reply::{Framing, Step};

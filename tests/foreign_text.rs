@@ -1,4 +1,4 @@
-//! Text by strangers wherever it is shown: nothing that a terminal, a log's reader or a browser would obey is in it raw.
+//! Untrusted text wherever it is shown: no escape sequence reaches a terminal, a log reader or a browser.
 
 use crate::harness::wayleave::command;
 use crate::harness::{Ask, Origin, Wayleave, decisions, eventually};

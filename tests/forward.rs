@@ -1,4 +1,4 @@
-//! Plain HTTP: what reaches the origin, what comes back, and what happens to the connection in between.
+//! Plain HTTP: the request that reaches the origin, the response that comes back, and the state of the connection.
 
 use crate::harness::origin::reply::Framing;
 use crate::harness::{Ask, Origin, Reply, Wayleave};

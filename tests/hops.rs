@@ -1,4 +1,4 @@
-//! What RFC 9110 and RFC 9112 ask of whoever stands between a client and an origin, beside passing messages on.
+//! The duties of an intermediary in RFC 9110 and RFC 9112 beyond forwarding messages.
 
 use crate::harness::h2_frames::{DATA, END_HEADERS, END_STREAM, HEADERS, block, frame, get, open};
 use crate::harness::origin::reply::Step;

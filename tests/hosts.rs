@@ -1,4 +1,4 @@
-//! Origins and clients by other addresses and names than IPv4's and ASCII's.
+//! Origins and clients with IPv6 addresses and international names.
 
 use std::net::{SocketAddr, TcpListener};
 

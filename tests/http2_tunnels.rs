@@ -1,4 +1,4 @@
-//! Uninspected tunnels that break instead of ending: what is told to the origin, and when (RFC 9113 section 8.5).
+//! Blind tunnels that break instead of ending: what the origin learns, and when (RFC 9113 section 8.5).
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};

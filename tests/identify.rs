@@ -1,5 +1,4 @@
-//! Who asks: crawlers told apart by what they prove, where they come from and what they call themselves; and what is only
-//! observed.
+//! Identification of crawlers by credentials, by address and by User-Agent; and crawlers that are only observed.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

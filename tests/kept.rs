@@ -1,4 +1,4 @@
-//! The file of what was learned, seen from outside: damaged, read by operators after a restart, and bounded.
+//! The store file: damaged, read by operators after a restart, and bounded in size.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Heads that are small on the wire and large in memory: HPACK says a field of 4,000 bytes again in one.
+//! Heads that are small on the wire and large in memory: HPACK repeats a field of 4,000 bytes in a single byte.
 
 use crate::harness::client::Wire;
 use crate::harness::h2_frames::{

@@ -1,4 +1,4 @@
-//! The target `integration`, owned by proxy/Cargo.toml: wayleave from the outside, by topic.
+//! The target `integration`, owned by proxy/Cargo.toml: tests of the running program, by topic.
 
 #![allow(
     unreachable_pub,

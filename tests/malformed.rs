@@ -1,4 +1,4 @@
-//! Raw bytes that are no request: refused, closed, and nothing of them at an origin. More, as tables, in security/.
+//! Raw bytes that are not a request: refused and closed, and nothing of them reaches an origin. See also the tables in security/.
 
 use crate::harness::{Origin, Reply, Wayleave, eventually};
 

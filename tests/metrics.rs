@@ -1,4 +1,4 @@
-//! The metrics: all there from the start, as documented, and no more of them however far a crawl goes.
+//! The metrics: all present from the start, as documented, and of bounded number however long a crawl runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

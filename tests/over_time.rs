@@ -1,4 +1,4 @@
-//! What ends, what is given back, and what changes while the proxy runs: each alone, so that a fault in it shows.
+//! Resources that are released and state that changes while the proxy runs, one test each.
 
 use std::path::Path;
 use std::time::Duration;

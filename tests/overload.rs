@@ -1,4 +1,4 @@
-//! More than there is room for, and less than comes in time: answered or ended, in bounded memory, and served again after.
+//! Too many clients, and clients that are too slow: bounded memory, and normal service afterwards.
 
 use std::net::TcpStream;
 

@@ -1,4 +1,4 @@
-//! Politeness: how often and how many at a time, over all connections and clients, measured at the origin.
+//! The pace of requests over all connections and clients, measured at the origin.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};

@@ -1,5 +1,4 @@
-//! The cases of `policy/tests/cases/preferences.jsonl` through the running proxy: what each says is served by a host of its own,
-//! which a crawler of its own asks for.
+//! The cases of `policy/tests/cases/preferences.jsonl` through the running proxy. Each has a host and a crawler of its own.
 
 use std::collections::BTreeMap;
 

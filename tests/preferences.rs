@@ -1,4 +1,4 @@
-//! Usage preferences as `wayleave check` tells them.
+//! Usage preferences in `wayleave check`.
 
 use std::collections::BTreeMap;
 

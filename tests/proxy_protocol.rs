@@ -1,4 +1,4 @@
-//! Behind a load balancer: the client is whom the PROXY protocol names, where it is asked for, and nobody is where it is missing.
+//! Behind a load balancer: the PROXY protocol gives the client's address where it is configured, and is refused elsewhere.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Stdio};

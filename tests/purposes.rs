@@ -1,4 +1,4 @@
-//! Crawlers of one house, told apart by their `User-Agent`, for the tests of usage preferences.
+//! Crawlers of one organisation, distinguished by their `User-Agent`, for the tests of usage preferences.
 
 use crate::harness::{Ask, Response, Wayleave};
 

@@ -1,4 +1,4 @@
-//! The snippets of README.md and docs/clients.md, run as they stand but for the port of the proxy: each fetches from
+//! The snippets of README.md and docs/clients.md, run unchanged except for the port of the proxy. Each fetches from
 //! https://example.com/, which is on loopback here.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Refusals: each row of the contract whole, and that nothing of a refused request reaches an origin.
+//! Refusals: each row of the contract, and nothing of a refused request reaches an origin.
 
 use crate::harness::client::raw;
 use crate::harness::{Ask, Origin, Wayleave, eventually};

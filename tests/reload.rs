@@ -1,4 +1,4 @@
-//! Reading the configuration again, while requests are under way.
+//! Reloading the configuration while requests are in progress.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};

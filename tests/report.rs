@@ -1,4 +1,4 @@
-//! `wayleave report`: what would break, from the decision log alone.
+//! `wayleave report`: its summary of the decision log, including what enforcement would refuse.
 
 use std::process::Output;
 

@@ -1,4 +1,4 @@
-//! What outlives the process: everything learned of robots.txt, through restarts and crashes.
+//! State that outlives the process: every robots.txt, through restarts and crashes.
 
 use std::collections::HashMap;
 use std::fs::File;

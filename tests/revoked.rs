@@ -1,4 +1,4 @@
-//! What was opened by leave that was since taken back: tunnels, HTTP/2 inside them, upgraded connections.
+//! Tunnels, HTTP/2 connections inside them and upgraded connections whose permission is revoked while they are open.
 
 use crate::harness::origin::reply::Step;
 use crate::harness::tls::Authority;

@@ -1,4 +1,4 @@
-//! Fetching robots.txt: how often, from where, and what each way of failing means (RFC 9309 sections 2.3 and 2.4).
+//! Fetching robots.txt: how often, from where, and the meaning of each failure (RFC 9309 sections 2.3 and 2.4).
 
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::origin::reply::{Framing, Step};

@@ -1,4 +1,4 @@
-//! The organisation's own rules: before robots.txt, the first that matches.
+//! The organisation's own rules: the first that matches applies, before robots.txt.
 
 use crate::harness::{Ask, Origin, Response, Wayleave, eventually};
 use crate::purposes::{CORPUS, INDEX, PLAIN, crawler, get};

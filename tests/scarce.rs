@@ -1,4 +1,4 @@
-//! When fetches of robots.txt are scarce: who waits for whom (docs/design.md).
+//! The queue of robots.txt fetches: crawlers wait for their own fetches, not for those of others (docs/design.md).
 
 use std::io::Write as _;
 use std::net::TcpStream;

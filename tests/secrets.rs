@@ -1,5 +1,5 @@
-//! What is secret in the configuration stands nowhere else: not in what commands print, not in what the process serves, logs and
-//! keeps.
+//! Secrets of the configuration appear nowhere else: neither in the output of commands nor in what the process serves, logs and
+//! stores.
 
 use std::path::Path;
 use std::time::Duration;

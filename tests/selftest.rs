@@ -1,4 +1,4 @@
-//! The harness against itself: what the topics rely on when they call something seen, or not seen.
+//! Tests of the harness itself: its records of requests and bodies, on which the other tests rely.
 
 use crate::harness::tls::Authority;
 use crate::harness::tools::project;

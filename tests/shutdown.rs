@@ -1,4 +1,4 @@
-//! The end: exchanges under way are finished, new ones not taken, and what was made stays.
+//! Shutdown: exchanges in progress are finished, new ones are not accepted, and state is kept.
 
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! Signed requests: what reaches the origin, verified there by a library that is not ours; and the keys that are published.
+//! Signed requests, verified at the origin by an independent library; and the keys that are published.
 
 use std::collections::BTreeSet;
 use std::fs;

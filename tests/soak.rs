@@ -1,4 +1,4 @@
-//! Hours of mixed traffic and faults: what is held must not grow. Not among the tests that always run:
+//! Hours of mixed traffic and faults: memory and descriptors must not grow. Not run by default:
 //! `WAYLEAVE_SOAK_SECONDS=3600 cargo test --release --test integration -- --ignored --nocapture soak`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

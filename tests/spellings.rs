@@ -1,4 +1,4 @@
-//! Other spellings of a path: whatever a real server serves from a folder, however it is spelt, is refused where the folder is.
+//! Other spellings of a path: if a real server serves a disallowed folder for a spelling, the proxy refuses that spelling.
 
 use std::path::Path;
 

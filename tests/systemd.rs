@@ -1,4 +1,4 @@
-//! The service: systemd's own opinion of the unit, and the notifications and sockets it works with.
+//! The service: systemd's verdict on the units, and the notifications and sockets that it works with.
 
 use std::io::Read;
 use std::os::unix::net::UnixDatagram;

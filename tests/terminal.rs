@@ -1,4 +1,4 @@
-//! What only a terminal gets to see: colours and progress. The terminal is one that `script` makes.
+//! Output that only a terminal gets: colours and progress. The terminal is one that `script` makes.
 
 use std::path::Path;
 use std::process::Output;

@@ -1,4 +1,4 @@
-//! TLS to the proxy itself: listeners whose address begins with https://.
+//! TLS to the proxy itself: `https://` listeners.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Traces: what a collector of OTLP over HTTP receives. The collector is one of our scripted origins.
+//! Traces: the spans that a collector of OTLP over HTTP receives. The collector is one of our scripted origins.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;

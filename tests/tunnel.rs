@@ -1,4 +1,4 @@
-//! HTTPS that is not looked into: `https.mode` other than "intercept", and the hosts of `https.bypass`.
+//! HTTPS without interception: `https.mode` other than "intercept", and the hosts of `https.bypass`.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Waiting for a turn at an origin: what is asked again when it comes, who is taken for gone, and who waits for whom.
+//! Waiting for a slot at an origin: what is decided again when it comes, clients that are gone, and fairness.
 
 use std::io::Read as _;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! A new process takes the place of an old one, and no client notices.
+//! A new process replaces an old one without any client noticing.
 
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};

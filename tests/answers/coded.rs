@@ -1,4 +1,4 @@
-//! Pages are read through content codings and in any charset, and passed on as they came.
+//! Pages are decoded and read in any charset, and passed on unchanged.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Origins that send pages made to be expensive, or never done.
+//! Origins that send pages that are expensive to read, or never end.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;

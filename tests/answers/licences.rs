@@ -1,4 +1,4 @@
-//! Licences that an answer names, in its `Link` field or in its page: fetched like those that robots.txt names.
+//! Licences named in a `Link` field or in a page are fetched like those named in robots.txt.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What the running proxy does about answers that say something about their use.
+//! Responses that state preferences about their use.
 
 mod coded;
 mod hostile;

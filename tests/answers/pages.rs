@@ -1,4 +1,4 @@
-//! The beginning of a page is read before anything of it is handed on.
+//! The beginning of a page is read before any of it is passed on.
 
 use super::coded::coded;
 use super::{CORPUS, INDEX, NOINDEX, OBSERVED, PLAIN, STATED, expect_withheld, get, site};

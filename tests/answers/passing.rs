@@ -1,4 +1,4 @@
-//! What passes is passed as it came, and nobody but the proxy says what the proxy says.
+//! Responses that are allowed pass unchanged, and an origin cannot forge the proxy's own fields.
 
 use super::{CORPUS, INDEX, PLAIN, get, site};
 use crate::harness::origin::reply::{Framing, Reply, Step, pattern_byte};

@@ -1,5 +1,5 @@
-//! A hundred real robots.txt files crawled through wayleave by real clients. Protego says what may be fetched; what the origin saw says
-//! whether it was obeyed.
+//! A hundred real robots.txt files crawled through wayleave by real clients. Protego says what may be fetched, and the origin's
+//! record shows whether the crawlers obeyed.
 
 mod purposes;
 mod samples;

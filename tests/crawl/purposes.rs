@@ -1,4 +1,4 @@
-//! Two crawlers of different purposes on one set of origins, by real clients: each gets exactly what it may.
+//! Two crawlers of different purposes on one set of origins, with real clients: each gets exactly what it may.
 
 use std::collections::BTreeSet;
 

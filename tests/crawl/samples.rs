@@ -1,4 +1,4 @@
-//! The hundred real files, and what Protego says of them.
+//! The hundred real files, and Protego's verdicts on them.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;

@@ -1,4 +1,4 @@
-//! What an origin saw of a crawl, held against what Protego allows.
+//! Compares an origin's record of a crawl with what Protego allows.
 
 use std::collections::{BTreeMap, BTreeSet};
 

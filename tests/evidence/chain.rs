@@ -1,4 +1,4 @@
-//! The decision log as it is on disk: linked, signed, and gone on with after whatever ended the process.
+//! The decision log on disk: linked, signed, and continued after any end of the process.
 
 use std::path::Path;
 

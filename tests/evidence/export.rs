@@ -1,4 +1,4 @@
-//! `wayleave evidence export` and `verify`: what is written is whole, and every decision in it can be made again.
+//! `wayleave evidence export` and `verify`: an export is complete, and every decision in it can be derived again.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -1,4 +1,4 @@
-//! Decisions that somebody puts into the log who can write to it, but has no key: they are never taken for the process's own.
+//! Decisions written into the log by somebody without the key: they are never taken for the process's own.
 
 use std::fs;
 use std::path::Path;

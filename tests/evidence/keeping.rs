@@ -1,4 +1,4 @@
-//! What is kept of the decision log: as much as there is room for, compressed, and readable to everybody who reads the log.
+//! Retention of the decision log: bounded, compressed, and readable by every command that reads the log.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Evidence: the decision log is a chain that shows what was done to it, and any decision can be shown to anyone, years later.
+//! Evidence: the decision log is a chain in which changes are detected, and any decision can be proved years later.
 
 mod chain;
 mod export;

@@ -1,5 +1,5 @@
-//! Two hundred ways to change an export, none of which passes: `verify` names the place, and so does a reader that knows only the
-//! document.
+//! Two hundred changes to an export: `verify` finds the place of each, and so does a reader that is written from the document
+//! alone.
 
 use std::fs;
 use std::path::{Path, PathBuf};

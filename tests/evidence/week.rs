@@ -1,4 +1,4 @@
-//! A week of crawling in small, with reloads and kills: exported whole, every decision is made again.
+//! A miniature week of crawling, with reloads and kills: after an export every decision is derived again.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

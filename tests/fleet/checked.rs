@@ -1,4 +1,4 @@
-//! `wayleave fleet check` against engines that are not fit, or do not let this node do what it has to.
+//! `wayleave fleet check` against engines that are unsuitable, or deny this node what it needs.
 
 use std::path::Path;
 use std::time::Duration;

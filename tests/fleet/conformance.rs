@@ -1,5 +1,5 @@
-//! What every engine does: the verbs, by two or three nodes. Time passes on the engine's clock; what a test waits for is what
-//! the engine told it to wait for.
+//! The behaviour of every engine: the operations of two or three nodes. Time passes on the engine's clock; a test waits for as
+//! long as the engine told it to.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! An engine that others write to, that is full, that comes back, and nodes that should not be there: what the origins and the
-//! clients see of it.
+//! Engines that others write to, that are full or come back, and nodes that should not be there, as seen by origins and clients.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};

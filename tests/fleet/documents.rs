@@ -1,4 +1,4 @@
-//! What stands beside robots.txt and speaks of use, over several nodes.
+//! Other documents of an origin, shared among nodes.
 
 use super::engines::{Product, Server};
 use super::proxies::{node, refresh};

@@ -1,4 +1,4 @@
-//! Real engines, each with a folder and ports of its own, ended with the test.
+//! Real engines, each with its own folder and ports, ended with the test.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

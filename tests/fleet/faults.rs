@@ -1,4 +1,4 @@
-//! A fleet in trouble: an engine that is stopped, that one node alone is cut off from, that fails over; a node that dies.
+//! A fleet in trouble: an engine that stops, is unreachable for one node, or fails over; a node that dies.
 
 use std::time::Duration;
 

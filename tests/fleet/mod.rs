@@ -1,4 +1,4 @@
-//! A fleet: engines of several kinds do the same, and several proxies over one are as one to the origins.
+//! A fleet: all engines behave the same, and several proxies with one engine act as one towards origins.
 
 mod checked;
 mod conformance;

@@ -1,4 +1,4 @@
-//! Several proxies over one engine: what the origins see of them.
+//! Several proxies with one engine, as origins see them.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! A way to an engine or to an origin that can be cut, or answers on it held back.
+//! A relay to an engine or an origin that can be cut, or can hold back responses.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Servers that forget, are full, are set up wrongly, or let only some in.
+//! Engines that lose data, are full, are misconfigured, or restrict access.
 
 use std::time::Duration;
 

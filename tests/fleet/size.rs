@@ -1,5 +1,5 @@
-//! Eight nodes at the size that a fleet is for: `cargo test --release --test integration -- --ignored --nocapture --test-threads 1
-//! fleet::size`, or smaller, with all other tests. docs/fleet.md has what was seen.
+//! Eight nodes at full size: `cargo test --release --test integration -- --ignored --nocapture --test-threads 1 fleet::size`, or
+//! smaller, with all other tests. docs/fleet.md has the results.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};

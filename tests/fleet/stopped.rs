@@ -1,4 +1,4 @@
-//! A node that stands still while it has a turn, or a robots.txt to fetch, until another has taken over.
+//! A node that is suspended while it holds a slot, or fetches a robots.txt, until another has taken over.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a server keeps of an origin and of nodes, for how long, and what is seen to be missing there.
+//! The data that an engine stores of origins and nodes, for how long, and the detection of missing data.
 
 use std::time::Duration;
 

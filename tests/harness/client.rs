@@ -1,4 +1,4 @@
-//! Clients that write exact bytes to a proxy (or straight to an origin) and read what comes back.
+//! Clients that write exact bytes to a proxy (or directly to an origin) and read the responses.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! A name server on loopback that answers as told.
+//! A name server on loopback with scripted answers.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};

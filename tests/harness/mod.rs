@@ -1,5 +1,5 @@
-//! What every topic stands on: the real binary on free ports, scripted origins on loopback that remember what reached them, and
-//! clients that write exact bytes.
+//! The harness: the real program on free ports, scripted origins on loopback that record what reached them, and clients that
+//! write exact bytes.
 
 pub mod client;
 pub mod dns;

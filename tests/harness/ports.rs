@@ -1,4 +1,4 @@
-//! Ports for programs that are told where to listen and cannot be asked where they do.
+//! Ports for programs that must be given a port and cannot report one.
 
 use std::net::TcpListener;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! An origin that is somebody else's program: it prints its port, then a line for every request that it executes.
+//! An origin that is an independent program: it prints its port, then a line for every request that it executes.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;

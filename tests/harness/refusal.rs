@@ -1,4 +1,4 @@
-//! What every refusal must carry (contract: RFC 9209, RFC 9457), checked whole.
+//! The complete check of a refusal (contract: RFC 9209, RFC 9457).
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Answers as a client reads them off the wire, down to the reason phrase.
+//! Responses as a client reads them off the wire, down to the reason phrase.
 
 use std::io::{self, Read};
 

@@ -1,4 +1,4 @@
-//! Real servers of static files, each as it comes, over one document root.
+//! Real servers of static files with their default settings, over one document root.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};

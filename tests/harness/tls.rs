@@ -1,4 +1,4 @@
-//! Certificates: a test CA that the proxy is told to trust, another one that it is not, and leaves made on demand, good or bad.
+//! Certificates: a test CA that the proxy trusts, another one that it does not, and leaves made on demand, good or bad.
 
 use std::sync::{Arc, OnceLock};
 

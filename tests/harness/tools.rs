@@ -1,4 +1,4 @@
-//! Programs of other people: where `make test` puts them, and running them with a deadline.
+//! Programs installed by `make test`, run with a deadline.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The real binary, started with a configuration of its own on ports of its own.
+//! The real program, started with its own configuration on its own ports.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! The bytes of odd answers, and what is made of them.
+//! The bytes of nonconforming responses, and how each is treated.
 
 /// An answer that is mended.
 pub struct Row {

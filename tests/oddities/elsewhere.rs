@@ -1,4 +1,4 @@
-//! The same bytes, asked for by curl, Chromium and Go's client without a proxy: what docs/design.md says they make of them.
+//! The same bytes, read by curl, Chromium and Go's client without a proxy, as docs/design.md says.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What origins send that is not quite HTTP: mended where RFC 9112 lets a proxy mend it, counted and told; refused where two readers
+//! Responses that do not quite conform to HTTP: repaired and counted where RFC 9112 lets a proxy do so, refused where two readers
 //! could see two messages. The table of docs/design.md names these tests.
 
 mod cases;

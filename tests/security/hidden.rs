@@ -1,4 +1,4 @@
-//! Requests hidden behind, inside or after others: every one is judged, and no body is taken for one.
+//! Requests hidden behind, inside or after others: every request is judged, and no body is taken for a request.
 
 use super::{Case, check_all};
 

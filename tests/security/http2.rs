@@ -1,4 +1,4 @@
-//! HTTP/2 heads that say two things, or none, inside a tunnel to `other.test`, where all is allowed.
+//! Contradictory and incomplete HTTP/2 heads inside a tunnel to `other.test`, where everything is allowed.
 
 use super::{reached, shop};
 use crate::harness::h2_frames::{

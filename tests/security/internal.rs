@@ -1,4 +1,4 @@
-//! Addresses inside that a request tries to reach by any spelling, and what answers instead.
+//! Internal addresses in every spelling, and the refusals that requests for them get.
 
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::{Ask, Origin, Wayleave};

@@ -1,4 +1,4 @@
-//! Hosts that licences name: what a public site writes leads wayleave to no internal one, and the organisation's rules are asked before
+//! Licences on other hosts: a public site cannot make wayleave contact an internal host, and the organisation's rules apply before
 //! anything is sent.
 
 use crate::harness::{Origin, Reply, Wayleave, eventually};

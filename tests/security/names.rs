@@ -1,4 +1,4 @@
-//! Names of well-known crawlers, wherever in User-Agent they are put.
+//! Names of well-known crawlers anywhere in User-Agent.
 
 use super::{Case, shop, statuses};
 use crate::harness::Wayleave;

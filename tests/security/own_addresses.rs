@@ -1,4 +1,4 @@
-//! The proxy's own machine, reached by its public addresses: in a network of its own, where it has some.
+//! The proxy's own machine, contacted at its public addresses: in a network of its own, where it has some.
 
 use std::time::Duration;
 

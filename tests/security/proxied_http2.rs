@@ -1,4 +1,4 @@
-//! HTTP/2 heads to the proxy itself, which name any origin: those that say two things, or none.
+//! Contradictory and incomplete HTTP/2 heads to the proxy itself, which can name any origin.
 
 use crate::harness::h2_frames::{
     DATA, END_HEADERS, END_STREAM, Frame, HEADERS, RST_STREAM, block, frame, open_proxied,

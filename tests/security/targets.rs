@@ -1,4 +1,4 @@
-//! Request targets that try to be judged as another path, host or scheme than they are fetched as.
+//! Request targets that try to be judged as one path, host or scheme and fetched as another.
 
 use crate::harness::Wayleave;
 

@@ -1,4 +1,4 @@
-//! Fields behind a body: what decisions rest on, frames or routes cannot come there, because it was decided by then.
+//! Trailers: fields for decisions, framing or routing are not accepted there, because the decision has been made.
 
 use crate::harness::h2_frames::{DATA, END_HEADERS, END_STREAM, HEADERS, block, frame, open};
 use crate::harness::{Ask, Origin, Reply, Wayleave};

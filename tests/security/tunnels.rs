@@ -1,4 +1,4 @@
-//! CONNECT, and who says inside a tunnel to be somewhere else.
+//! CONNECT, and requests inside a tunnel that name another host.
 
 use super::{Case, malformed, reached, shop, statuses};
 use crate::harness::{Origin, Wayleave};

@@ -1,4 +1,4 @@
-//! Upgrades that are none: a pipe opens only behind a WebSocket handshake that both sides made (RFC 6455 section 4).
+//! False upgrades: a connection becomes a pipe only after a WebSocket handshake by both sides (RFC 6455 section 4).
 
 use crate::harness::origin::reply::Step;
 use crate::harness::{Ask, Origin, Reply, Wayleave};

@@ -1,4 +1,4 @@
-//! Chains of proxies: another wayleave, and parents that end or say nothing at the wrong moment.
+//! Chains of proxies: another wayleave, and parent proxies that end or stall at the wrong moment.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};

@@ -1,4 +1,4 @@
-//! `ftp:` URLs: real servers over real trees, and servers that behave badly.
+//! `ftp:` URLs: real servers with real trees, and servers that misbehave.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -1,4 +1,4 @@
-//! `ftp:` URLs of much, from far and slowly: a file as large as memory, IPv6, an address of the crawler's own, servers that drip.
+//! `ftp:` URLs at their limits: a file as large as memory, IPv6, a crawler's own address, and servers that drip.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! The ways out of the proxy: from which address, by whom, and by which protocol.
+//! Upstream connections: source addresses, parent proxies, and FTP.
 
 mod chains;
 mod ftp;

@@ -1,4 +1,4 @@
-//! Through parent proxies: real ones, and ones that behave badly.
+//! Parent proxies: real ones, and ones that misbehave.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

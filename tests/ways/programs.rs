@@ -1,4 +1,4 @@
-//! Proxies as Debian has them, to stand between this one and origins.
+//! Proxies as Debian packages them, to run between this one and origins.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! From which address origins are reached.
+//! The source addresses of connections to origins.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What an origin answers: a status, fields, and a body as a series of steps, so that an answer can stall, break off or lie.
+//! The script of a response: a status, fields, and a body in steps, so that it can stall, break off or lie.
 
 use std::sync::Arc;
 
