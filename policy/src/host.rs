@@ -18,6 +18,7 @@ pub(crate) fn canonical(host: &str) -> Option<String> {
     // The URL standard decodes before IDNA, so `%65xample.com` is `example.com`.
     let decoded = percent_decoded(host);
     let ascii = idna::domain_to_ascii_cow(&decoded, AsciiDenyList::URL).ok()?;
+    // `example.com.` and `example.com` must share one robots.txt, one connection pool and one pace.
     let name = ascii.strip_suffix('.').unwrap_or(&ascii);
     let labels_fit = name.split('.').all(|label| (1..=63).contains(&label.len()));
     // The URL standard accepts `a;b` and the like, but implementations disagree about where such a host ends.
@@ -25,6 +26,7 @@ pub(crate) fn canonical(host: &str) -> Option<String> {
     if !labels_fit || name.len() > 253 || !name.bytes().all(is_name) {
         return None;
     }
+    // `0x7f.1` and `127.0.0.1` must not differ for egress checks.
     if ends_in_number(name) {
         return ipv4(name).map(|address| address.to_string());
     }

@@ -92,6 +92,7 @@ impl Origin {
             return Err(InvalidUri::UserInfo);
         }
         let (host, port) = split_port(authority)?;
+        // Reported apart from an invalid host, which has a spelling to quote.
         if host.is_empty() {
             return Err(InvalidUri::MissingHost);
         }

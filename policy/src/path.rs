@@ -49,6 +49,7 @@ impl<'a> Path<'a> {
     #[inline]
     pub fn of_url(url: &'a str) -> Self {
         let path = path_and_query(url);
+        // `?query` and `;parameters` directly after the authority have an implied root.
         if path.starts_with('/') {
             Self(Cow::Borrowed(path))
         } else {

@@ -112,6 +112,7 @@ fn unfindable(name: &str) -> Option<Cow<'static, str>> {
     if name == "*" {
         return Some("means every crawler that is not named: write the crawler's name".into());
     }
+    // A whole `User-Agent` finds no group; configurations get this wrong most often.
     if name.contains(['(', ';']) {
         let crawler = user_agent::crawler_name(name.as_bytes()).unwrap_or_default();
         return Some(format!("is a whole User-Agent{}", advice(&crawler)).into());

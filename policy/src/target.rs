@@ -28,6 +28,7 @@ impl Target {
         let (scheme, rest) = split_scheme(uri)?;
         let (authority, path) = split_authority(rest);
         let host = match authority.split_once('@') {
+            // Implementations disagree about which `@` ends the userinfo, which has been used to reach other hosts.
             Some((_, host)) if host.contains('@') => return Err(InvalidUri::UserInfo),
             Some((_, host)) => host,
             None => authority,
@@ -45,6 +46,7 @@ impl Target {
     /// If the path starts with neither `/` nor `?`, or holds characters that no request line may.
     pub fn new(origin: Origin, path_and_query: &str) -> Result<Self, InvalidUri> {
         let path = path_and_query.split('#').next().unwrap_or_default();
+        // Such a character would end the request line early and smuggle a second one.
         if let Some(c) = path.chars().find(|&c| is_unsendable(c)) {
             return Err(InvalidUri::Character(c));
         }

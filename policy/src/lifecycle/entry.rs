@@ -41,6 +41,7 @@ impl Entry {
             };
         }
         match outcome.result() {
+            // The last answer is kept: it may still decide while the origin is unreachable.
             FetchResult::Unreachable => self.failed(outcome, now),
             _ => Self::answered(Facts {
                 fetched_at: now,

@@ -73,6 +73,7 @@ impl Lifetimes {
     }
 
     fn unspread_backoff(&self, failures: u32) -> Duration {
+        // Beyond 16 doublings every interval exceeds the maximum, and the shift could overflow.
         let doublings = failures.saturating_sub(1).min(16);
         let grown = self.error_ttl.saturating_mul(1 << doublings);
         grown.min(self.max_backoff.max(self.error_ttl))

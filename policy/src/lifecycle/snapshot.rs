@@ -327,6 +327,7 @@ impl Snapshot {
         let now = Moment::from(now);
         match (&self.answer, &self.failure) {
             (Some(answer), _) if now < answer.usable_until() => &answer.contents.access,
+            // Without a usable answer RFC 9309 §2.3.1.4 decides: complete disallow at first, later as if unavailable.
             (_, Some(failure)) => &failure.beyond[usize::from(now >= failure.given_up_at)],
             _ => &AccessResult::Unreachable,
         }

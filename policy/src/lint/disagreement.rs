@@ -130,6 +130,7 @@ fn examples(lines: &[Line<'_>]) -> Vec<Example> {
             }
             Field::Allow | Field::Disallow => {
                 has_rules = true;
+                // A path that the pattern matches: any text in place of a star.
                 let value = String::from_utf8_lossy(statement.value).replace('*', "x");
                 let value = value.strip_suffix('$').unwrap_or(&value);
                 let path = if value.starts_with('/') {

@@ -9,6 +9,7 @@ use crate::robots_txt::{
 
 /// Returns whether the file is not a robots.txt at all, and reports that once instead of line by line.
 pub(super) fn is_foreign(body: &[u8], findings: &mut Findings) -> bool {
+    // Servers that answer every path with their front page are a common source of foreign files.
     let text = body
         .strip_prefix(b"\xEF\xBB\xBF")
         .unwrap_or(body)

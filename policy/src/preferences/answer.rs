@@ -62,6 +62,7 @@ impl Preferences {
     /// Adds the beginning of the response body, if that is HTML.
     pub fn hear_page(&mut self, asker: Asker<'_>, page: &str) {
         self.heard = Stage::Body;
+        // Clients do not interpret elements in other media types.
         if !is_page(&self.content_type) {
             return;
         }

@@ -29,6 +29,7 @@ fn iso_8601(text: &str) -> Option<Timestamp> {
         .unwrap_or(text)
         .trim();
     let date_time = text.parse::<DateTime>().ok();
+    // A date alone is valid in ISO 8601, and common on sites.
     let midnight = || Some(text.parse::<Date>().ok()?.to_datetime(Time::midnight()));
     let date_time = date_time.or_else(midnight)?;
     TimeZone::UTC.to_timestamp(date_time).ok()

@@ -198,6 +198,7 @@ impl Preferences {
                 }
             }
         }
+        // Rules for such a token are ordinary rules, so a file without lines about use may have them.
         if asker.reads(Source::PolicyToken) {
             statements.extend(policy_tokens(robots, asker, &mut self.path));
         }

@@ -40,6 +40,7 @@ pub(super) fn absolute(reference: &str, base: &str) -> String {
     if has_scheme(reference) {
         return reference.to_owned();
     }
+    // Without a base the reference stays relative, so fetching it fails, which refuses.
     let Some((scheme, rest)) = base.split_once("://") else {
         return reference.to_owned();
     };

@@ -194,6 +194,7 @@ fn about<'a>(
             Says::Nothing => false,
         })
         .collect();
+    // An element that cannot be read may be the narrowest one.
     let unclear = said.iter().find(|(it, _)| *it == Coverage::Unclear);
     let most = said.iter().map(|(coverage, _)| *coverage).max();
     let narrowest = said.iter().filter(|(coverage, _)| Some(*coverage) == most);
@@ -304,6 +305,7 @@ impl Content {
     /// Returns its verdict: its licences are offers, any of which suffices, but a use that one of them prohibits is not
     /// on offer.
     fn says(&self, purpose: Purpose, asker: Asker<'_>) -> Says {
+        // A licence server would have to be asked for a token, which wayleave does not do.
         if self.has_server {
             return refuses("RSL 1.0 §3.3, licence server");
         }
@@ -316,6 +318,7 @@ impl Content {
             .iter()
             .map(|it| it.says(purpose, asker))
             .collect();
+        // Any one offer suffices, whatever the others ask for.
         let allowing = says.iter().find(|it| matches!(it, Says::Allows { .. }));
         let refusing = says.iter().find(|it| matches!(it, Says::Refuses { .. }));
         allowing.or(refusing).copied().unwrap_or(Says::Nothing)

@@ -61,6 +61,7 @@ impl AccessResult {
 
     /// Returns the decision about every path where no rules decide.
     pub(super) fn without_rules<'a>(&self, crawler: Crawler<'a>) -> Decision<'a> {
+        // The draft of 1996 is stricter than RFC 9309 wherever robots.txt could not be read.
         let koster = crawler.dialect == Dialect::Koster1996;
         let (allow, reason) = match self {
             Self::Unavailable { status } => (

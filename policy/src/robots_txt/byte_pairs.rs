@@ -8,6 +8,7 @@ impl BytePairs {
     pub(super) const ALL: Self = Self(u64::MAX);
 
     pub(super) fn of(text: &[u8]) -> Self {
+        // One machine word: testing a rule takes one comparison.
         let pairs = text.windows(2);
         // Different pairs of letters mostly have different numbers.
         let numbers = pairs.map(|pair| (u32::from(pair[0]) * 5 + u32::from(pair[1])) & 63);

@@ -207,6 +207,7 @@ impl<'a> Crawler<'a> {
     /// dialects is named.
     #[cold]
     pub(super) fn too_costly(self) -> Decision<'a> {
+        // A decision names the dialect that it comes from, which `strictest` is not.
         let dialect = match self.dialect {
             Dialect::Strictest => Dialect::Rfc9309,
             dialect => dialect,

@@ -52,6 +52,7 @@ impl RobotsTxt {
     pub fn absolute_sitemaps(&self, origin: &Origin) -> impl Iterator<Item = String> + '_ {
         let origin = origin.to_string();
         self.sitemaps().map(move |value| {
+            // Only a value with `scheme://` is absolute.
             let scheme = value.split_once("://").map_or("", |(scheme, _)| scheme);
             let has_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
                 && scheme

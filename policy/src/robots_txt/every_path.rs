@@ -30,6 +30,7 @@ impl Stored {
         }
         let mut allowed: HashMap<&Language, MatchedRule> = HashMap::new();
         for (language, rule) in rules.iter().filter(|(_, rule)| rule.is_allow()) {
+            // Of several allow rules for the same paths only the strongest matters.
             let most = allowed.entry(language).or_insert(*rule);
             *most = (*most).max(*rule);
         }
@@ -91,6 +92,7 @@ impl Language {
         // A star at an open end matches nothing more.
         let is_at_end =
             |star: &mut u32| !pattern.anchored && *star as usize == pattern.literals.len();
+        // `/a*`, `/a**` and `/a` match the same paths.
         while stars.pop_if(is_at_end).is_some() {}
         Self {
             literals: pattern.literals.into(),

@@ -55,6 +55,7 @@ impl RobotsTxt {
     /// follows.
     #[must_use]
     pub fn parse_beginning(beginning: &[u8]) -> Self {
+        // A line is complete only if its line end was received.
         let last = memrchr2(b'\n', b'\r', beginning).map_or(0, |end| end + 1);
         let (lines, part) = beginning.split_at(last);
         // A rule that only one kind of reader sees must not be lost.

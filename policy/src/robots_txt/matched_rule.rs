@@ -27,6 +27,7 @@ impl MatchedRule {
     /// Creates a match from the length of the pattern in bytes and the index of the statement.
     pub(crate) fn new(length: usize, allow: bool, statement: usize) -> Self {
         let allow = if allow { Self::ALLOW } else { 0 };
+        // Of equal rules the first one is reported.
         let early = Self::EARLY - statement as u64;
         let number = (length as u64) << Self::LENGTH | allow | early;
         Self(NonZeroU64::new(number).expect("a file has far less than 2^32 statements"))

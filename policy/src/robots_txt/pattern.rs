@@ -71,6 +71,7 @@ impl Patterns {
     pub(super) fn push(&mut self, value: Value<'_>, semantics: &Semantics) -> Place {
         let (literals, stars) = (self.literals.len(), self.stars.len());
         let (form, Value { text, anchored }) = (semantics.form, value);
+        // In the draft of 1996 a star is an ordinary byte, encoded like others.
         if semantics.has_stars() {
             let star = |at| self.stars.push(small(at));
             form.push_pattern(&mut self.literals, text, !anchored, star);
@@ -215,6 +216,7 @@ pub(super) fn matches<'a>(
         return false;
     };
     if anchored {
+        // The last part is taken off the end first, so that the others cannot match within it.
         match parts.next_back() {
             None => return rest.is_empty(),
             Some(last) => match rest.strip_suffix(last) {

@@ -67,6 +67,7 @@ impl RobotsTxt {
                 break;
             }
             if statement.kind == Kind::Agent {
+                // After a rule a user-agent line begins a new run, which has to name the crawler itself.
                 is_for_crawler &= !has_rules;
                 // Both iterate in the file's order.
                 while chosen.next_if(|it| *it < at).is_some() {}

@@ -142,6 +142,7 @@ impl Stored {
     ) -> Answer {
         let (mut next, mut agent) = (0, None);
         let choice = choices(tokens).find(|choice| {
+            // Scanning tags is cheap but linear, and a file may have tens of thousands of user-agent lines.
             search.budget.spend(self.agents.len());
             next = 0;
             agent = self.next_agent(semantics, *choice, &mut next);
@@ -211,6 +212,7 @@ impl Stored {
                 };
                 let rule = asked.match_rule(search, best);
                 best = best.max(rule);
+                // Where order decides, nothing after the first match matters.
                 if semantics.takes_first && rule.is_some() {
                     end = at;
                     break;

@@ -40,6 +40,7 @@ pub(crate) fn rank(value: &[u8], token: &ProductToken, dialect: Dialect) -> Opti
         Dialect::Rfc9309 | Dialect::Strictest => names(value, name).then_some(1),
         Dialect::Koster1996 => contains(value, without_version(name)).then_some(1),
         Dialect::Selfhtml => {
+            // SELFHTML: the longest matching prefix of the crawler's name wins.
             let value = without_version(value);
             let start = name.get(..value.len());
             let is_prefix = start.is_some_and(|start| start.eq_ignore_ascii_case(value));

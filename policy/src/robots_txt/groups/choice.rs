@@ -98,6 +98,7 @@ impl Stored {
 
     /// Returns the first of the user-agent lines that name the crawler best.
     pub(crate) fn best_agent(&self, semantics: &Semantics, choice: Choice<'_>) -> Option<Agent> {
+        // `max_by_key` returns the last of equal elements, which in reverse is the first line.
         let ranked = self.agents.iter().rev().filter_map(|agent| {
             let rank = self.rank(semantics, choice, *agent)?;
             Some((rank, *agent))

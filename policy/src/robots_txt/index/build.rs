@@ -76,6 +76,7 @@ impl Rules<'_> {
         let prefix = |rule: &Rule| patterns.at(rule.pattern).prefix();
         all.sort_unstable_by(|one, other| {
             let texts = prefix(one).cmp(prefix(other));
+            // Within a prefix the rule that decides first comes first, so a search can stop at the first match.
             texts.then_with(|| Reverse(one.rule).cmp(&Reverse(other.rule)))
         });
     }

@@ -48,6 +48,7 @@ impl Index {
     pub(crate) fn find(&self, path: &PathForm<'_>, budget: &mut Budget) -> Option<MatchedRule> {
         let (head, text) = (path.head().swap_bytes(), path.bytes());
         let is_before = |it: &Prefix| (it.head, self.text(it)) <= (head, text);
+        // The longest prefix of the path, if it has any, is among the last entry at or before it and its ancestors.
         let after = self.prefixes.partition_point(is_before);
         let (mut next, mut best) = (after.checked_sub(1), None);
         let mut is_begun = false;

@@ -48,6 +48,7 @@ pub fn lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
         number += 1;
         let end = memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
         let (line, after) = rest.split_at(end);
+        // CRLF is one line end.
         let ending = if after.starts_with(b"\r\n") {
             2
         } else {
@@ -137,6 +138,7 @@ fn two_words(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = line.iter().position(is_gap)?;
     let value = &line[end..];
     let value = &value[value.iter().position(|byte| !is_gap(byte))?..];
+    // More than two words are prose.
     (!value.iter().any(is_gap)).then(|| (trim(&line[..end]), trim(value)))
 }
 

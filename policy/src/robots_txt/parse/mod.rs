@@ -215,6 +215,7 @@ impl Parser {
         });
         self.texts.extend_from_slice(value);
         self.run_has_rules = true;
+        // A rule of another kind of reader does not end this reader's run of user-agent lines.
         let exact = seen_by & EXACT != 0;
         self.exact_rules |= exact;
         self.google_rules |= seen_by & GOOGLE != 0;
@@ -252,6 +253,7 @@ impl Parser {
     /// Replaces the run numbers held by the user-agent lines of the group just read by the number of its large group,
     /// if it is large.
     fn end_group(&mut self) {
+        // Wildcards cost more to match, so fewer of them pay for an index.
         let many = self.group_rules > FEW_RULES || self.group_wild_rules > FEW_WILD_RULES;
         for run in
             self.agents[self.group_agents..].chunk_by_mut(|one, next| one.large == next.large)
