@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hex_reads_back() {
+    fn hex_survives_parsing() {
         let digest = Digest::of(b"abc");
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(digest.to_string(), expected);

@@ -81,7 +81,7 @@ mod tests {
     const OBEYED: &str = "\u{1b}\u{7f}\u{85}\u{9b}\u{202a}\u{202e}\u{2066}\u{2069}\u{200f}\u{61c}\u{2028}\u{2029}\u{200b}\u{feff}\u{e0041}";
 
     #[test]
-    fn what_would_be_obeyed_is_spelled_out() {
+    fn control_characters_are_escaped() {
         assert_eq!(
             harmless("a\u{9b}31m\u{202e}b\u{2028}c\nd\re\tf\u{1b}[2J"),
             "a\\u{9b}31m\\u{202e}b\\u{2028}c\\nd\\re\tf\\u{1b}[2J"
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_read_stays() {
+    fn readable_text_is_not_escaped() {
         for text in [
             "/a?b=c",
             "b\u{fc}cher",
@@ -106,13 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_stay_lines() {
+    fn line_ends_are_kept() {
         assert_eq!(harmless_lines("a\r\nb\u{85}\rc\n\n"), "a\nb\\u{85}\\rc\n\n");
         assert_eq!(harmless_lines("no end"), "no end");
     }
 
     #[test]
-    fn json_means_what_it_meant() {
+    fn escaped_json_is_equivalent() {
         let value = serde_json::json!({ "url": OBEYED, "\u{202e}": ["\u{e9}", "\\u202e"] });
         for json in [
             serde_json::to_vec(&value),

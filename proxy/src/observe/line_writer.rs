@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_arrives_while_the_program_runs() {
+    fn line_is_written_while_program_runs() {
         let (sender, written) = mpsc::channel();
         let (lines, _writing) = Lines::to(Output(sender));
         lines.append(|buffer| buffer.extend_from_slice(b"one\n"));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_written_at_the_end_in_order() {
+    fn all_lines_are_written_in_order_at_the_end() {
         let (sender, written) = mpsc::channel();
         let (lines, writing) = Lines::to(Output(sender));
         let mut expected = Vec::new();

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_one_harmless_line() {
+    fn event_is_one_escaped_line() {
         let mut written = tempfile::NamedTempFile::new().unwrap();
         let (lines, writing) = Lines::to(written.reopen().unwrap());
         for (format, event) in [

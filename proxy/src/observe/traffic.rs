@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn points_hold_what_came_in_their_step() {
+    async fn point_counts_requests_of_its_step() {
         let metrics = Metrics::new().unwrap();
         let traffic = Traffic::new();
         let count = |outcome| metrics.request("news", outcome, "rule", Duration::ZERO);

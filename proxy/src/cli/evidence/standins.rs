@@ -51,7 +51,7 @@ mod tests {
     use crate::observe::chain::Tree;
 
     #[test]
-    fn whatever_is_left_out_the_root_is_the_same() {
+    fn root_is_the_same_whatever_is_left_out() {
         let lines: Vec<Digest> = (0..37).map(|n: u8| Digest::of(&[n])).collect();
         let mut whole = Tree::default();
         lines.iter().for_each(|line| whole.push(*line));

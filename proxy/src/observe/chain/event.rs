@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_event_begins_like_one_and_reads_back() {
+    fn event_has_prefix_and_survives_serialisation() {
         let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_800_000_000);
         let (sha256, program) = (Digest::of(b"abc"), program());
         let configuration = Configuration {

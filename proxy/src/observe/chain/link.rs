@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_line_carries_reads_back() {
+    fn link_survives_parsing() {
         let line = linked(br#"{"a":1}"#, Digest::of(b"abc"));
         assert_eq!(previous(&line), Some(Digest::of(b"abc")));
         for other in ["", "{}", "{\"prev_sha256\":\"00\"}", "\"}"] {

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_that_of_rfc_9162() {
+    fn root_is_that_of_rfc_9162() {
         for count in 0..70 {
             let lines = lines(count);
             let mut tree = Tree::default();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subtree_stands_for_its_lines_where_it_is_whole() {
+    fn aligned_subtree_replaces_its_lines() {
         let lines = lines(7);
         let leaf = |line: usize| Subtree::leaf(lines[line]);
         let pair = leaf(3).behind(leaf(2).sha256);

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_says_what_the_lines_come_to_and_who_says_so() {
+    fn head_signs_lines_and_names_key() {
         let dir = tempfile::tempdir().unwrap();
         let key = Key::create(&dir.path().join("evidence.key")).unwrap();
         let mut chain = Chain::new();

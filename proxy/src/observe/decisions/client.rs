@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_down_reads_back_and_tells_no_more_than_it_may() {
+    fn logged_client_parses_and_hides_address() {
         let dir = tempfile::tempdir().unwrap();
         let key = dir.path().join("state/client-address.key");
         let address = |text: &str| Client::from(text.parse::<IpAddr>().unwrap());

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_one_line_whatever_is_in_it() {
+    fn text_event_is_one_line() {
         let mut decision = decision();
         decision.url = "http://shop.test/a\n\"b\"".to_owned();
         let line = Event::new(&decision).line(Format::Text);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn no_reader_obeys_what_others_chose() {
+    fn control_characters_from_others_are_escaped() {
         let mut decision = decision();
         let rule = "Disallow: /\u{9b}31m\u{202e}\u{2028}\u{1b}";
         decision.details = Some(rule.to_owned());
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn json_names_the_same_fields() {
+    fn json_event_has_same_members() {
         let decision = decision();
         let event = serde_json::to_value(Event::new(&decision)).unwrap();
         assert_eq!(event["level"], "INFO");

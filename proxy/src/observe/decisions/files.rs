@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_hides_nothing_else() {
+    fn unreadable_line_does_not_hide_others() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("decisions.jsonl");
         let written = decision();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_rotated_away_meanwhile_is_read_once() {
+    fn file_rotated_meanwhile_is_read_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("decisions.jsonl");
         fs::write(&path, "").unwrap();

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_watcher_sees_what_comes_and_what_it_missed() {
+    async fn watcher_gets_new_decisions_and_count_of_missed_ones() {
         let recent = Recent::new();
         let live = Live::new();
         let push = |count: usize| (0..count).for_each(|_| recent.push(&Recorded::new(&decision())));

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_reads_back_as_it_was_written() {
+    fn decision_survives_serialisation() {
         let written = serde_json::to_value(decision()).unwrap();
         assert_eq!(written["at"], "2027-01-15T08:00:00.000001Z");
         assert_eq!(written["line"], 2);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_finds_text() {
+    fn query_finds_text() {
         let query = |text: &str| Query {
             text: Some(text.to_owned()),
             ..Query::default()
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_names_a_host_without_its_port() {
+    fn query_matches_host_without_port() {
         let query = |host: &str| Query {
             host: Some(host.to_owned()),
             ..Query::default()

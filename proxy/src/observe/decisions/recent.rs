@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_make_room() {
+    fn oldest_decision_is_replaced() {
         let recent = Recent::with_room_for(4, MAX_BYTES);
         let pushed: Vec<_> = (0..6).map(|_| Recorded::new(&decision())).collect();
         for decision in &pushed {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_since_is_told_once_and_in_order() {
+    fn since_returns_each_decision_once_in_order() {
         let recent = Recent::with_room_for(4, MAX_BYTES);
         let pushed: Vec<_> = (0..7).map(|_| Recorded::new(&decision())).collect();
         for decision in &pushed[..2] {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn long_ones_take_the_place_of_several() {
+    fn long_decision_replaces_several() {
         let recent = Recent::with_room_for(4, 8000);
         let long = |length: usize| {
             let mut decision = decision();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn none_that_comes_meanwhile_is_listed_as_an_old_one() {
+    fn iteration_leaves_out_decisions_added_meanwhile() {
         let recent = Recent::with_room_for(4, MAX_BYTES);
         let pushed: Vec<_> = (0..4).map(|_| Recorded::new(&decision())).collect();
         for decision in &pushed {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_on_its_way_is_waited_for() {
+    fn run_ends_before_decision_not_stored_yet() {
         let recent = Recent::with_room_for(4, MAX_BYTES);
         recent.push(&Recorded::new(&decision()));
         recent.next.fetch_add(1, Ordering::Relaxed);

@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn unreadable_lines_are_listed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("decisions.jsonl");
         let rotated = dir.path().join("decisions.20270115T080000.000Z.jsonl");

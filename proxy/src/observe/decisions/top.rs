@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_frequent_come_first() {
+    fn most_frequent_value_comes_first() {
         let named = |crawler: &'static str| {
             let mut decision = decision();
             decision.crawler = crawler.into();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_named_with_its_place() {
+    fn rule_is_named_with_its_line() {
         let ranked = top(By::Rule, [Arc::new(decision())].into_iter(), 9);
         assert_eq!(
             ranked[0].name,

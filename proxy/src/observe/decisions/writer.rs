@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_is_bounded_in_bytes() {
+    fn queue_is_bounded_in_bytes() {
         let (waiting, received) = sync_channel(WAITING);
         let metrics = Arc::new(Metrics::new().unwrap());
         // No thread empties its queue.

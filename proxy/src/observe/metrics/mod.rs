@@ -429,7 +429,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn closed_series_exist_before_the_first_event() {
+    fn closed_series_exist_before_first_event() {
         let (_, text) = Metrics::new().unwrap().text().unwrap();
         assert!(
             text.contains("wayleave_robots_lookups_total{result=\"joined\"} 0"),
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_counts_while_it_is_open() {
+    fn connection_is_counted_while_open() {
         let metrics = Metrics::new().unwrap();
         let open = metrics.client_connection();
         assert!(

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signatures_stay_here() {
+    fn signatures_are_redacted() {
         let query = "a=b&sig=c%3D=&Signature=&sig&x=sig=y";
         let shown = "a=b&sig=REDACTED&Signature=REDACTED&sig&x=sig=y";
         assert_eq!(redacted(query), shown);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_of_every_cloud_stay_here_however_they_are_spelt() {
+    fn credentials_of_all_clouds_are_redacted_in_any_spelling() {
         for name in [
             "X-Amz-Signature",
             "x-amz-signature",
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn fetches_of_licences_keep_their_secrets_as_well() {
+    fn credentials_in_licence_urls_are_redacted() {
         let shown = redacted_url("https://law.test/l.xml?v=2&sig=abc");
         assert_eq!(shown, "https://law.test/l.xml?v=2&sig=REDACTED");
         assert_eq!(

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_bytes_wait_than_there_is_room_for() {
+    fn queue_is_bounded_in_bytes() {
         let queue = Queue::new(Arc::new(Metrics::new().unwrap()));
         let url = [KeyValue::new("url.full", "x".repeat(QUEUE_BYTES / 2 - 8))];
         assert_eq!(bytes_of(&url), QUEUE_BYTES / 2);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_spans_wait_than_there_is_room_for() {
+    fn queue_is_bounded_in_spans() {
         let metrics = Arc::new(Metrics::new().unwrap());
         let queue = Queue::new(Arc::clone(&metrics));
         assert!((0..QUEUE).all(|_| queue.admit(1)));

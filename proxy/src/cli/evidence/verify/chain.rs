@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_neighbouring_files_that_are_missing_both_are_accounted_for() {
+    fn each_of_two_adjacent_missing_files_needs_explanation() {
         let deleted = |file| What::Deleted { file };
         let found = check_gap(&[deleted(2)], None);
         assert!(found.contains("file 3 is missing"), "{found}");
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_signed_explains_no_gap() {
+    fn unsigned_line_explains_no_gap() {
         let unsigned = |unsigned_lines| What::Recovered {
             unsigned_lines,
             torn_sha256: None,
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn who_signs_a_log_anew_is_told_from_who_wrote_it() {
+    fn log_signed_with_another_key_is_reported() {
         let (key, other) = (key(), key());
         let lines = log(&mut Chain::new(), &other);
         assert_eq!(check(&lines, &other), "");
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_of_this_log_by_its_number_and_what_it_follows() {
+    fn file_with_other_number_or_predecessor_is_reported() {
         let key = key();
         let mut chain = Chain::new();
         log(&mut chain, &key);
@@ -512,7 +512,7 @@ mod tests {
         assert!(found.contains("is the first line of all"), "{found}");
     }
     #[test]
-    fn a_head_that_names_another_file_is_not_of_this_log() {
+    fn head_with_wrong_next_file_is_reported() {
         let key = key();
         let mut chain = Chain::new();
         let mut lines = log(&mut chain, &key);
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_lines_stands_where_so_many_can_be() {
+    fn misaligned_stand_in_is_reported() {
         let key = key();
         let whole = log(&mut Chain::new(), &key);
         let leaf = Subtree::leaf(Digest::of(&whole[1]));

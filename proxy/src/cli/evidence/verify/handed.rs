@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_pipes_and_what_is_elsewhere_are_not_opened() {
+    fn links_pipes_and_outside_paths_are_not_opened() {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("out");
         fs::create_dir_all(out.join("bodies")).unwrap();

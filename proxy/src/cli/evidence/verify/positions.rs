@@ -220,7 +220,7 @@ fn tamper(path: &Path, at: usize, change: Change) -> bool {
 }
 
 #[test]
-fn an_honest_log_is_sound_whatever_became_of_its_process() {
+fn authentic_log_has_no_findings() {
     for process in ALL {
         let place = Place::written(process);
         assert!(place.files().len() > 2, "{:?}", place.files());
@@ -229,7 +229,7 @@ fn an_honest_log_is_sound_whatever_became_of_its_process() {
 }
 
 #[test]
-fn whatever_is_done_to_any_line_without_the_key_is_named() {
+fn any_change_to_any_line_without_key_is_reported() {
     let mut tried = 0;
     for process in ALL {
         for file in 0..Place::written(process).files().len() {
@@ -260,7 +260,7 @@ fn whatever_is_done_to_any_line_without_the_key_is_named() {
 }
 
 #[test]
-fn files_that_are_deleted_at_either_end_are_named() {
+fn files_deleted_at_either_end_are_reported() {
     for process in ALL {
         let count = Place::written(process).files().len();
         for deleted in 1..=count {
@@ -289,7 +289,7 @@ fn files_that_are_deleted_at_either_end_are_named() {
 }
 
 #[test]
-fn a_log_that_is_put_back_to_an_earlier_state_is_named() {
+fn log_restored_to_earlier_state_is_reported() {
     for process in [Process::Stopped, Process::Killed, Process::Rests] {
         let mut place = Place::written(Process::Runs);
         let (path, head) = {
@@ -314,7 +314,7 @@ fn a_log_that_is_put_back_to_an_earlier_state_is_named() {
 }
 
 #[test]
-fn a_line_that_a_killed_process_had_not_signed_is_named_and_may_be_accepted() {
+fn unsigned_line_of_killed_process_is_reported_or_accepted() {
     let mut place = Place::written(Process::Runs);
     let path = place.options().path;
     place.journal = None;
@@ -346,7 +346,7 @@ fn append(path: &Path) {
 }
 
 #[test]
-fn behind_the_line_that_a_process_stopped_with_all_is_somebody_elses() {
+fn lines_after_clean_stop_are_foreign() {
     for (process, words) in [
         (Process::Stopped, "was written by somebody else"),
         (
@@ -362,7 +362,7 @@ fn behind_the_line_that_a_process_stopped_with_all_is_somebody_elses() {
 }
 
 #[test]
-fn a_file_whose_first_line_is_another_is_still_of_the_log() {
+fn file_with_replaced_first_line_is_still_checked() {
     let place = Place::written(Process::Rests);
     assert!(tamper(&place.files()[1], 0, Change::Insert));
     let found = place.checked(Process::Rests).unwrap();
@@ -371,7 +371,7 @@ fn a_file_whose_first_line_is_another_is_still_of_the_log() {
 }
 
 #[test]
-fn a_file_that_is_cut_is_shown_whatever_is_wanted() {
+fn truncated_file_is_exported_with_any_selection() {
     let place = Place::written(Process::Rests);
     let path = place.options().path;
     let text = fs::read(&path).unwrap();
@@ -386,7 +386,7 @@ fn a_file_that_is_cut_is_shown_whatever_is_wanted() {
 }
 
 #[test]
-fn a_file_that_begins_before_the_one_before_it_was_ended_is_not_signed() {
+fn file_begun_before_final_head_counts_as_unsigned() {
     let place = Place::written(Process::Killed);
     let path = place.options().path;
     let number = file_number(&path).unwrap();
@@ -407,7 +407,7 @@ fn a_file_that_begins_before_the_one_before_it_was_ended_is_not_signed() {
 }
 
 #[test]
-fn a_log_that_begins_again_beside_its_key_says_so() {
+fn new_log_next_to_old_key_says_altered() {
     for is_of_here in [true, false] {
         let mut place = Place::written(Process::Stopped);
         let state = place.options().state_dir;
@@ -431,7 +431,7 @@ fn a_log_that_begins_again_beside_its_key_says_so() {
 }
 
 #[test]
-fn a_decision_at_the_very_time_that_is_asked_for_is_the_last_up_to_then() {
+fn decision_at_exactly_the_given_time_is_selected_as_last() {
     use super::super::log::open_log;
     use super::super::select::{Wanted, select};
     let place = Place::written(Process::Rests);
@@ -454,7 +454,7 @@ fn a_decision_at_the_very_time_that_is_asked_for_is_the_last_up_to_then() {
 }
 
 #[test]
-fn nothing_is_behind_the_manifest() {
+fn bytes_after_manifest_are_refused() {
     let place = Place::written(Process::Rests);
     assert_eq!(place.found("out.warc", &["--since", "1d"]), None);
     let file = place.dir.path().join("out.warc");

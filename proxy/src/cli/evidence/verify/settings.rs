@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asked_is_told_again_by_name_mode_and_objection() {
+    fn identity_mode_and_objection_are_derived() {
         let settings = Settings::read(CONFIGURATION.as_bytes()).unwrap();
         let identity = |others| settings.identity(&decision(others));
         assert_eq!(identity(json!({})), Ok(false));
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_expired_while_the_request_waited_may_hold_or_not() {
+    fn rule_expired_during_wait_may_or_may_not_apply() {
         let settings = Settings::read(CONFIGURATION.as_bytes()).unwrap();
         let target = Target::parse("https://shop.test/").unwrap();
         let rules = |at: &str, took_us: u64, policy: Json| {

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_manifest_lists_is_unpacked_by_its_sizes() {
+    fn listed_files_are_unpacked() {
         let dir = tempfile::tempdir().unwrap();
         let listed = listing("log/000001.jsonl", 6);
         let path = written(dir.path(), &listed, &[b"ab", b"cd"]);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_written() {
+    fn unlisted_or_longer_file_is_refused() {
         for (listed, wrong) in [
             (
                 listing("log/000001.jsonl", 5),
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_small_is_not_held_whole_and_ends_at_its_bound() {
+    fn decompression_is_bounded() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("bomb.warc.gz");
         let mut packed = GzEncoder::new(File::create(&path).unwrap(), Compression::best());

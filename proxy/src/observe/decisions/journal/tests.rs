@@ -58,7 +58,7 @@ fn push(journal: &mut Journal, decision: &Decision) {
 }
 
 #[test]
-fn a_full_file_is_rotated_and_none_is_lost() {
+fn full_file_is_rotated_without_loss() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(options(dir.path())).unwrap();
     for _ in 0..10 {
@@ -71,7 +71,7 @@ fn a_full_file_is_rotated_and_none_is_lost() {
 }
 
 #[test]
-fn an_old_file_is_rotated_and_the_oldest_deleted() {
+fn old_file_is_rotated_and_oldest_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let options = JournalOptions {
         max_age: Duration::ZERO,
@@ -88,7 +88,7 @@ fn an_old_file_is_rotated_and_the_oldest_deleted() {
 }
 
 #[test]
-fn a_decision_is_found_in_whichever_file_it_is() {
+fn decision_is_found_in_any_file() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(options(dir.path())).unwrap();
     let written: Vec<_> = (0..10).map(|_| decision()).collect();
@@ -104,7 +104,7 @@ fn a_decision_is_found_in_whichever_file_it_is() {
 }
 
 #[test]
-fn one_that_replaces_another_goes_on_behind_its_last_line() {
+fn new_journal_continues_after_last_line_of_old_one() {
     let dir = tempfile::tempdir().unwrap();
     let mut before = Journal::open(options(dir.path())).unwrap();
     before.options.max_size_bytes = 1 << 20;
@@ -117,7 +117,7 @@ fn one_that_replaces_another_goes_on_behind_its_last_line() {
 }
 
 #[test]
-fn a_line_that_was_cut_off_spoils_no_other() {
+fn incomplete_line_does_not_spoil_others() {
     let dir = tempfile::tempdir().unwrap();
     let options = options(dir.path());
     fs::create_dir_all(options.path.parent().unwrap()).unwrap();
@@ -131,7 +131,7 @@ fn a_line_that_was_cut_off_spoils_no_other() {
 }
 
 #[test]
-fn a_file_that_somebody_deleted_is_made_anew() {
+fn deleted_file_is_created_again() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(options(dir.path())).unwrap();
     fs::remove_file(&journal.options.path).unwrap();
@@ -141,7 +141,7 @@ fn a_file_that_somebody_deleted_is_made_anew() {
 }
 
 #[test]
-fn a_file_that_somebody_emptied_is_gone_on_with() {
+fn emptied_file_is_continued() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(options(dir.path())).unwrap();
     for _ in 0..2 {
@@ -160,7 +160,7 @@ fn a_file_that_somebody_emptied_is_gone_on_with() {
 }
 
 #[test]
-fn a_file_that_cannot_be_rotated_grows_on() {
+fn file_grows_if_rotation_fails() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(options(dir.path())).unwrap();
     let elsewhere = dir.path().join("elsewhere");
@@ -177,7 +177,7 @@ fn a_file_that_cannot_be_rotated_grows_on() {
 }
 
 #[test]
-fn an_earlier_runs_file_is_gone_on_with() {
+fn file_of_earlier_run_is_continued() {
     let dir = tempfile::tempdir().unwrap();
     for _ in 0..2 {
         let mut journal = Journal::open(options(dir.path())).unwrap();
@@ -253,7 +253,7 @@ fn written(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn processes_and_files_go_on_with_one_chain() {
+fn chain_continues_over_processes_and_files() {
     let dir = tempfile::tempdir().unwrap();
     written(dir.path());
     let path = written(dir.path());
@@ -263,7 +263,7 @@ fn processes_and_files_go_on_with_one_chain() {
 }
 
 #[test]
-fn a_line_that_was_torn_is_sealed_by_its_digest() {
+fn torn_line_is_recorded_by_its_digest() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path());
     let mut log = OpenOptions::new().append(true).open(&path).unwrap();
@@ -277,7 +277,7 @@ fn a_line_that_was_torn_is_sealed_by_its_digest() {
 }
 
 #[test]
-fn lines_that_nobody_signed_are_said_to_be() {
+fn unsigned_lines_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path());
     let head = fs::read(head_path(&path)).unwrap();
@@ -303,7 +303,7 @@ fn lines_that_nobody_signed_are_said_to_be() {
 }
 
 #[test]
-fn a_rotation_that_was_interrupted_is_completed() {
+fn interrupted_rotation_is_completed() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path());
     fs::rename(&path, vacant(&path)).unwrap();
@@ -312,7 +312,7 @@ fn a_rotation_that_was_interrupted_is_completed() {
 }
 
 #[test]
-fn what_was_signed_and_is_not_there_is_told() {
+fn missing_signed_line_is_reported() {
     type Change = fn(&Path);
     let changes: [(&str, Change); 4] = [
         ("cut", |path| {
@@ -343,7 +343,7 @@ fn what_was_signed_and_is_not_there_is_told() {
 }
 
 #[test]
-fn lost_lines_are_a_line() {
+fn lost_decisions_are_reported_in_a_line() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(options(dir.path())).unwrap();
     journal.note_lost(3);
@@ -353,7 +353,7 @@ fn lost_lines_are_a_line() {
 }
 
 #[test]
-fn a_clock_that_was_set_back_is_told_once() {
+fn clock_set_back_is_reported_once() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(options(dir.path())).unwrap();
     journal.options.max_size_bytes = 1 << 20;
@@ -377,7 +377,7 @@ fn a_clock_that_was_set_back_is_told_once() {
 }
 
 #[test]
-fn a_log_from_before_there_was_a_chain_is_put_aside() {
+fn log_without_chain_is_rotated() {
     let dir = tempfile::tempdir().unwrap();
     let path = options(dir.path()).path;
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -428,7 +428,7 @@ fn oldest(path: &Path) -> u64 {
 }
 
 #[test]
-fn the_oldest_make_room_and_the_log_says_which() {
+fn oldest_files_are_deleted_and_reported() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = bounded(dir.path());
     for _ in 0..60 {
@@ -446,7 +446,7 @@ fn the_oldest_make_room_and_the_log_says_which() {
 }
 
 #[test]
-fn what_an_export_reads_stays_and_what_is_younger() {
+fn file_being_exported_and_younger_ones_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = bounded(dir.path());
     let path = journal.options.path.clone();
@@ -471,7 +471,7 @@ fn what_an_export_reads_stays_and_what_is_younger() {
 }
 
 #[test]
-fn a_kill_between_saying_and_deleting_hides_nothing() {
+fn kill_between_event_and_deletion_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = bounded(dir.path());
     let path = journal.options.path.clone();
@@ -510,7 +510,7 @@ fn finish(journal: &mut Journal) {
 }
 
 #[test]
-fn what_is_compressed_is_the_same_chain_and_found() {
+fn compressed_files_keep_chain_and_are_searched() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = compressing(dir.path());
     let path = journal.options.path.clone();
@@ -538,7 +538,7 @@ fn what_is_compressed_is_the_same_chain_and_found() {
 }
 
 #[test]
-fn a_kill_while_compressing_loses_nothing_and_doubles_nothing() {
+fn kill_while_compressing_neither_loses_nor_repeats_lines() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path());
     let plain: Vec<_> = rotated_files(&path).unwrap();
@@ -568,7 +568,7 @@ fn a_kill_while_compressing_loses_nothing_and_doubles_nothing() {
 }
 
 #[test]
-fn what_a_full_disk_has_no_room_for_stays_as_it_is_until_there_is() {
+fn full_disk_defers_compression() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path());
     let plain = rotated_files(&path).unwrap();
@@ -589,7 +589,7 @@ fn what_a_full_disk_has_no_room_for_stays_as_it_is_until_there_is() {
 }
 
 #[test]
-fn what_is_compressed_keeps_its_age_and_what_is_read_is_left_alone() {
+fn compression_keeps_age_and_skips_locked_files() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path());
     let plain = rotated_files(&path).unwrap();
@@ -607,7 +607,7 @@ fn what_is_compressed_keeps_its_age_and_what_is_read_is_left_alone() {
 }
 
 #[test]
-fn a_file_without_a_successor_that_is_signed_is_not_compressed() {
+fn file_without_final_head_is_not_compressed() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path());
     let last = vacant(&path);
@@ -619,7 +619,7 @@ fn a_file_without_a_successor_that_is_signed_is_not_compressed() {
 }
 
 #[test]
-fn a_head_that_somebody_else_signed_is_none() {
+fn head_of_another_key_is_ignored() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path());
     let other = Key::create(&dir.path().join("other.key")).unwrap();
@@ -650,7 +650,7 @@ fn a_head_that_somebody_else_signed_is_none() {
 }
 
 #[test]
-fn what_another_key_signed_is_not_gone_on_with_as_if_nobody_had() {
+fn log_of_another_key_counts_as_altered() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(options(dir.path())).unwrap();
     write_one(&mut journal);
@@ -669,7 +669,7 @@ fn what_another_key_signed_is_not_gone_on_with_as_if_nobody_had() {
 }
 
 #[test]
-fn the_oldest_are_the_first_to_go_whatever_their_names() {
+fn oldest_file_is_deleted_first_whatever_its_name() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = bounded(dir.path());
     let path = journal.options.path.clone();
