@@ -19,7 +19,7 @@ use crate::environment::{Client, ProxyUrl, lines};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// Print only what this client needs; without it, variables that suit most
+    /// Print only what this client needs [default: variables that suit most clients]
     #[arg(long, value_enum)]
     client: Option<Client>,
     /// The proxy as the crawler's machine reaches it [default: the first listener, as this machine does]

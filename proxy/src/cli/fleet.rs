@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) enum Command {
     /// Show the engine, its state and all nodes (asks the running proxy)
     Status(Output),
-    /// Connect as [store] says and try everything that a node does, without a running proxy
+    /// Connect as [store] says and try every operation of a node, without a running proxy
     Check(Output),
 }
 

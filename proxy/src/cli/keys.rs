@@ -20,7 +20,7 @@ use crate::signing::directory;
 
 #[derive(Debug, Clone, Subcommand)]
 pub(super) enum Command {
-    /// Make a key in the folder `keys` beside the configuration file
+    /// Create a key in the folder `keys` next to the configuration file
     New {
         /// Its name: letters, digits, "-", "_" and "."
         name: String,

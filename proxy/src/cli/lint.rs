@@ -22,7 +22,7 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 #[derive(Debug, Args)]
 #[command(after_help = "Exit status: 0 no errors in the files, 1 errors, 2 a file cannot be read.")]
 pub(super) struct Arguments {
-    /// Report also what is merely worth knowing: notes, beside errors and warnings
+    /// Also report notes: findings that are merely worth knowing
     #[arg(long)]
     notes: bool,
     /// Report where this dialect differs from RFC 9309 (rfc9309: nowhere)

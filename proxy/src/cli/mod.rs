@@ -57,14 +57,14 @@ enum Command {
     /// Create the interception CA, or show its certificate
     #[command(subcommand)]
     Ca(ca::Command),
-    /// Make, list and publish the keys that crawlers' requests are signed with
+    /// Create, list and publish the keys that sign crawlers' requests
     #[command(subcommand)]
     Keys(keys::Command),
     /// Explain why a request was refused or forwarded (asks the running proxy)
     Decision(decision::Arguments),
     /// Summarise from the decision log what was refused, and what enforcement would refuse
     Report(report::Arguments),
-    /// Export decisions with all they rest on, check such an export, or ask it
+    /// Export decisions with everything they are based on, verify such an export, or query it
     #[command(subcommand)]
     Evidence(evidence::Command),
     /// List, show, refresh or forget the robots.txt files of a running proxy

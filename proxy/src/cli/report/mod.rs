@@ -24,7 +24,7 @@ use crate::observe::decisions::Report;
                   Exit status: 0 reported, 2 usage error, no decision log, or a file or line of it cannot be read."
 )]
 pub(super) struct Arguments {
-    /// Start of the report: a span back from now, or a time such as 2026-11-22T08:00:00Z or 2026-11-22
+    /// Start of the report: a span before now, or a time such as 2026-11-22T08:00:00Z or 2026-11-22
     #[arg(long, value_name = "SPAN", default_value = "7d")]
     since: Moment,
     /// Print everything as one JSON object
