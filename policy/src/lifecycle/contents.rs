@@ -19,7 +19,6 @@ impl Contents {
     /// Parses an answer's body.
     pub(super) fn of(kind: Kind, facts: &Facts) -> Self {
         let outcome = &facts.outcome;
-        // Only other documents are parsed here; a robots.txt is parsed with its access result.
         let body = outcome.body().filter(|_| kind != Kind::RobotsTxt);
         match body {
             Some(body) if outcome.result() == FetchResult::Successful => Self {

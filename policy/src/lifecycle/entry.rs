@@ -53,7 +53,6 @@ impl Entry {
     /// Returns the entry without failures that are so long ago that the origin may have been reachable since.
     #[must_use]
     pub(super) fn still_counting(&self, now: SystemTime, lifetimes: &Lifetimes) -> Self {
-        // A clock that was set back gives a negative gap, which counts as none.
         let is_recent = |failing: &&Failing| {
             let gap = now.duration_since(failing.last.fetched_at);
             gap.unwrap_or_default() <= lifetimes.longest_gap(failing.count)
@@ -77,7 +76,6 @@ impl Entry {
     pub(super) fn has_body_of(&self, other: &Self) -> bool {
         let body = |entry: &Self| Some(entry.answer.as_ref()?.outcome.body()?.bytes.clone());
         match (body(self), body(other)) {
-            // The pointers are equal after a 304, so large bodies are rarely compared.
             (Some(one), Some(other)) => Arc::ptr_eq(&one, &other) || one == other,
             _ => false,
         }

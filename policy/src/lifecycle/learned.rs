@@ -55,7 +55,6 @@ impl Learned {
         lifetimes: &Lifetimes,
     ) -> Self {
         let entry = before.still_counting(now, lifetimes).after(outcome, now);
-        // After a 304 the body is the same, and parsing it again would be most of the work.
         let is_parsed = |known: &&Snapshot| known.is_of(before) && before.has_body_of(&entry);
         let parsed = known.filter(is_parsed);
         let contents = parsed.and_then(Snapshot::contents).cloned();

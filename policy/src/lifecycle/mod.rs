@@ -235,7 +235,6 @@ impl Cache {
         } else if is_in_use {
             self.start(&resource);
             due.refetch.push(resource);
-        // Unused entries are not refreshed: most origins are visited once.
         } else if last_use <= now {
             due.forgotten.push(resource);
         } else {

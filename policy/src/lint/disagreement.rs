@@ -57,7 +57,6 @@ pub(super) fn check(
                 others: alike,
             });
     }
-    // One finding per kind, or a file with thousands of rules would have thousands of findings.
     for (kind, disagreement) in found {
         findings.warning(disagreement.line, sentence(&kind, &disagreement));
     }

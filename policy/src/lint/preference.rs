@@ -53,7 +53,6 @@ pub(super) fn check(lines: &[Line<'_>], findings: &mut Findings) {
             Field::UserAgent => {
                 check_parted(group, line.number, findings);
                 let agent = (line.number, statement.value);
-                // Consecutive user-agent lines share the lines that follow them.
                 if group.has_rules || !group.said.is_empty() {
                     groups.push(Group::default());
                 }
@@ -128,7 +127,6 @@ fn check_usage(line: u32, value: &str, dictionary: &str, findings: &mut Findings
     };
     for label in labels {
         let name = label.name();
-        // The names of the two families differ just enough to be confused.
         let instead = SIGNALS.iter().position(|signal| *signal == name);
         match label {
             Label::Unclear(_) => findings.error(

@@ -72,7 +72,6 @@ fn check_value(line: &Line<'_>, value: &[u8], findings: &mut Findings) {
             format!("{shown} does not start with \"/\", so it never matches"),
         );
     }
-    // Only a final `$` is an anchor.
     let body = value.strip_suffix(b"$").unwrap_or(value);
     if body.contains(&b'$') {
         findings.warning(
@@ -106,7 +105,6 @@ fn check_group(group: &Group<'_>, findings: &mut Findings) {
             findings.note(*number, message);
         }
     }
-    // A lone empty Disallow is the usual way to allow everything.
     if group.rules.len() > 1 {
         for rule in group.rules.get(&b""[..]).into_iter().flatten() {
             findings.note(rule.line, "an empty value beside other rules has no effect");

@@ -131,7 +131,6 @@ fn check_unknown(number: u32, name: &[u8], google: Option<&Read<'_>>, findings: 
         .into_iter()
         .chain(KNOWN)
         .find(|known| is_near(name, known.as_bytes()));
-    // Google's parser knows common misspellings, so such a line works for one crawler only.
     let rule = google
         .map(|statement| statement.field)
         .filter(|field| *field != Field::Other);

@@ -159,7 +159,6 @@ impl Preferences {
                 dialect: *dialect,
                 ..asker
             };
-            // A dialect without rules of its own states nothing, which in the strictest one revokes permissions.
             let statements = robots(*dialect).map(|robots| self.heard_from(asker, robots));
             let statements = statements.unwrap_or_default();
             let allows = statements.iter().map(|it| it.allows);

@@ -57,7 +57,6 @@ impl Judgement {
         let each: Vec<Say> = purposes.map(|purpose| say(statements, purpose)).collect();
         let is = |preference| move |it: &&Say| it.preference == preference;
         let refused = each.iter().filter(is(Preference::Refuse));
-        // The earliest refusal decides, so that a later stage does not change the reason.
         let first = refused.min_by_key(|it| it.statement.as_ref().map(|it| it.stage));
         let unstated = each.iter().find(is(Preference::Unstated));
         // A refusal decides before a purpose without statements, and that before permissions.

@@ -197,7 +197,6 @@ fn unread(why: &str) -> Statement {
 /// Returns the statement of `tdm-reservation` in a field or an element: 1 reserves, 0 does not, and other values are
 /// ignored. Of values joined by a proxy, as RFC 9110 section 5.3 allows, one that reserves counts.
 pub(super) fn statement(value: &str, text: String, stage: Stage) -> Option<Statement> {
-    // Several field lines may arrive joined by commas.
     let mut values = value.split(',').map(str::trim);
     let (refuses, allows) = if values.any(|it| it == "1") {
         (PURPOSES, Purposes::NONE)

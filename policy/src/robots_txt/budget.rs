@@ -85,7 +85,6 @@ impl Budget {
     pub(super) fn spend_on_index(&mut self, bytes: usize, is_plain: bool) -> bool {
         let rules = (1 + bytes / Self::BYTES_SORTED) * if is_plain { 1 } else { 3 };
         let left = self.rules_to_index.checked_sub(rules);
-        // Once one group does not fit, no other is tried: a search without an index costs less than many attempts.
         self.rules_to_index = left.unwrap_or(0);
         left.is_some()
     }

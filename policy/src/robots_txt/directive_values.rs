@@ -49,7 +49,6 @@ impl RequestRate {
         };
         let seconds = saturating(digits)?.saturating_mul(unit);
         let requests = saturating(requests)?.try_into().unwrap_or(u32::MAX);
-        // A rate without a period says nothing.
         (seconds > 0).then_some(Self {
             requests,
             within: Duration::from_secs(seconds).min(LONGEST),

@@ -83,7 +83,6 @@ impl Rules<'_> {
 
     /// Collects the rules of each prefix, and links each prefix to the longest other one that it starts with.
     fn index(mut self, end: usize) -> Index {
-        // Indexes are kept for as long as the file.
         self.patterns.shrink_to_fit();
         let text = |rule: usize| self.patterns.at(self.all[rule].pattern).prefix();
         let small =

@@ -145,7 +145,6 @@ impl Parser {
     }
 
     fn push_other(&mut self, seen_by: u8, read: &Read<'_>) {
-        // Remembered for the whole file, so that files without such directives are recognised at once.
         if let Some(topic) = Topic::named(read.name) {
             self.topics.insert(topic);
         }
