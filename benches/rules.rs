@@ -16,9 +16,9 @@ use std::hint::black_box;
 use std::time::{Duration, SystemTime};
 
 use criterion::{BenchmarkId, Criterion};
-use wayleave::rules::{Asked, Rule, Rules};
+use wayleave::rules::{PolicyRule, PolicyRules, RuleQuery};
 use wayleave_robots_txt::Target;
-use wayleave_robots_txt::preferences::Purposes;
+use wayleave_robots_txt::preferences::PurposeSet;
 
 /// How many rules there are, and which matches the request, if any does.
 const COUNTS: [usize; 3] = [10, 1_000, 10_000];
@@ -35,7 +35,7 @@ fn main() {
     for (name, rule_for, url, is_found) in [
         (
             "other hosts",
-            &by_host as &dyn Fn(usize) -> Rule,
+            &by_host as &dyn Fn(usize) -> PolicyRule,
             "https://www.example.org/private/a",
             false,
         ),
@@ -75,13 +75,13 @@ fn main() {
             // The one that matches is the last.
             let rules =
                 (0..count).map(|index| rule_for(if index == count - 1 { 7 } else { index + 8 }));
-            let rules = Rules::new(rules.collect());
+            let rules = PolicyRules::new(rules.collect());
             let target = Target::parse(url).expect("a URL");
-            let asked = Asked {
+            let asked = RuleQuery {
                 target: &target,
                 method: "GET",
                 crawler: "news",
-                purposes: Purposes::NONE,
+                purposes: PurposeSet::NONE,
                 now: SystemTime::UNIX_EPOCH,
             };
             assert_eq!(rules.find(asked).is_some(), is_found, "{name}");
@@ -94,10 +94,10 @@ fn main() {
     criterion.final_summary();
 }
 
-fn rule(host: &str, paths: &[&str]) -> Rule {
-    Rule {
+fn rule(host: &str, paths: &[&str]) -> PolicyRule {
+    PolicyRule {
         hosts: vec![host.parse().expect("a host pattern")],
         paths: paths.iter().map(|path| (*path).to_owned()).collect(),
-        ..Rule::default()
+        ..PolicyRule::default()
     }
 }

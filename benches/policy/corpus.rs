@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use wayleave_robots_txt::Path;
+use wayleave_robots_txt::UrlPath;
 
 pub(crate) struct Corpus {
     pub(crate) bodies: HashMap<String, Vec<u8>>,
@@ -43,7 +43,7 @@ fn questions(line: &str) -> Vec<Question> {
     let question = |query: &serde_json::Value| Question {
         file: text(&row["file"]),
         agent: text(&row["agent"]),
-        path: Path::of_url(&text(&query[0])).to_string(),
+        path: UrlPath::of_url(&text(&query[0])).to_string(),
     };
     queries.iter().map(question).collect()
 }

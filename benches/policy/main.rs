@@ -16,7 +16,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion};
-use wayleave_robots_txt::{Dialect, Path, ProductToken, decide};
+use wayleave_robots_txt::{Dialect, ProductToken, UrlPath, decide};
 
 use corpus::Corpus;
 use peers::{NAME, successful};
@@ -43,7 +43,7 @@ fn decide_all(criterion: &mut Criterion, group: &str, case: &str, body: &str, pa
     let mut group = criterion.benchmark_group(group);
     let access = successful(body.as_bytes());
     let tokens = [ProductToken::new(NAME).expect("a name")];
-    let asked = Path::parse(path).expect("a path");
+    let asked = UrlPath::parse(path).expect("a path");
     group.bench_function(BenchmarkId::new("wayleave", case), |bencher| {
         bencher.iter(|| {
             decide(

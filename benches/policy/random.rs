@@ -6,9 +6,11 @@ use std::hash::Hash;
 use std::hint::black_box;
 use std::time::{Instant, SystemTime};
 
-use wayleave_robots_txt::preferences::{Asker, Declaration, Preferences, Purpose, Reading};
+use wayleave_robots_txt::preferences::{
+    CrawlerDeclaration, PreferenceQuery, PreferenceSettings, PreferenceState, Purpose,
+};
 use wayleave_robots_txt::{
-    AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide, decide_strictly,
+    AccessResult, Dialect, ProductToken, RobotsTxt, UrlPath, decide, decide_all_spellings,
 };
 
 use crate::corpus::{Corpus, Question};
@@ -27,7 +29,7 @@ pub(crate) fn print(corpus: &Corpus) {
     print_row("wayleave", ours, ours);
     print_row(
         "wayleave, every spelling",
-        wayleave(corpus, decide_strictly),
+        wayleave(corpus, decide_all_spellings),
         ours,
     );
     print_row("the same for a purpose", for_a_purpose(corpus), ours);
@@ -41,8 +43,8 @@ type Decide = for<'a> fn(
     &'a AccessResult,
     Dialect,
     &'a [ProductToken],
-    &Path<'_>,
-) -> wayleave_robots_txt::Decision<'a>;
+    &UrlPath<'_>,
+) -> wayleave_robots_txt::AccessDecision<'a>;
 
 type Parsed = HashMap<String, AccessResult>;
 type Tokens = HashMap<String, [ProductToken; 1]>;
@@ -64,7 +66,7 @@ fn wayleave(corpus: &Corpus, decide: Decide) -> [f64; 3] {
     let (parsed, tokens) = asked(corpus);
     quantiles(corpus, |question| {
         let (access, tokens) = (&parsed[&question.file], &tokens[&question.agent]);
-        let path = Path::parse(&question.path).expect("a path");
+        let path = UrlPath::parse(&question.path).expect("a path");
         move || {
             black_box(decide(access, Dialect::Rfc9309, tokens, &path).verdict());
         }
@@ -74,30 +76,30 @@ fn wayleave(corpus: &Corpus, decide: Decide) -> [f64; 3] {
 /// As a proxy decides for a crawler that trains models, by what robots.txt says.
 fn for_a_purpose(corpus: &Corpus) -> [f64; 3] {
     let (parsed, tokens) = asked(corpus);
-    let reading = Reading::default();
-    let declaration = Declaration {
+    let reading = PreferenceSettings::default();
+    let declaration = CrawlerDeclaration {
         purposes: [Purpose::TrainAi].into_iter().collect(),
-        ..Declaration::default()
+        ..CrawlerDeclaration::default()
     };
     let (reading, declaration, now) = (&reading, &declaration, SystemTime::now());
     quantiles(corpus, |question| {
         let (access, tokens) = (&parsed[&question.file], &tokens[&question.agent]);
-        let path = Path::parse(&question.path).expect("a path");
+        let path = UrlPath::parse(&question.path).expect("a path");
         let url = format!("https://site.test{}", question.path);
         move || {
             let dialect = Dialect::Rfc9309;
-            black_box(decide_strictly(access, dialect, tokens, &path).verdict());
-            let asker = Asker {
+            black_box(decide_all_spellings(access, dialect, tokens, &path).verdict());
+            let asker = PreferenceQuery {
                 declaration,
-                reading,
+                settings: reading,
                 tokens,
                 dialect,
-                strict: true,
+                all_spellings: true,
                 now,
             };
-            let mut heard = Preferences::new(asker, &url, path.as_str());
+            let mut heard = PreferenceState::new(asker, &url, path.as_str());
             if let AccessResult::Successful(robots) = access {
-                heard.hear_robots_txt(asker, robots);
+                heard.add_robots_txt(asker, robots);
             }
             black_box(heard.judge(asker).preference);
         }

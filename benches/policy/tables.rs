@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-use wayleave_robots_txt::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide};
+use wayleave_robots_txt::{AccessResult, Dialect, ProductToken, RobotsTxt, UrlPath, decide};
 
 use crate::corpus::{Corpus, Question};
 use crate::peers::{NAME, parse_robotstxt, successful};
@@ -153,7 +153,7 @@ fn print_quantiles(corpus: &Corpus) {
             let url = format!("{ORIGIN}{path}");
             let url: &str = if whole { &url } else { path };
             time(CALLS, || {
-                decide(access, dialect, &tokens, &Path::of_url(black_box(url))).verdict()
+                decide(access, dialect, &tokens, &UrlPath::of_url(black_box(url))).verdict()
             })
         })
     };
@@ -234,7 +234,7 @@ fn print_by_rules() {
         ("71 rules with stars", wild_rules()),
     ] {
         let access = successful(body.as_bytes());
-        let path = Path::parse(path).expect("a path");
+        let path = UrlPath::parse(path).expect("a path");
         let decide = || decide(&access, Dialect::Rfc9309, &tokens, black_box(&path)).verdict();
         let ours = time(1_000, decide);
         let [old, new, texting, fast] = peers_by_rules(&body, path.as_str());

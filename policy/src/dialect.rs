@@ -32,7 +32,7 @@ impl Dialect {
     ];
 
     /// The four dialects that `strictest` combines.
-    pub(crate) const EACH: [Self; 4] = [
+    pub(crate) const SINGLE: [Self; 4] = [
         Self::Rfc9309,
         Self::Google,
         Self::Koster1996,
@@ -43,7 +43,7 @@ impl Dialect {
     #[must_use]
     pub fn each(&self) -> &[Self] {
         match self {
-            Self::Strictest => &Self::EACH,
+            Self::Strictest => &Self::SINGLE,
             one => std::slice::from_ref(one),
         }
     }

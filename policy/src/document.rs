@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::RobotsTxt;
 #[cfg(feature = "preferences")]
-use crate::preferences::{Rsl, Tdmrep};
+use crate::preferences::{RslLicence, TdmrepFile};
 
 /// The path of a site's reservations (TDM Reservation Protocol).
 pub const TDMREP_PATH: &str = "/.well-known/tdmrep.json";
@@ -14,7 +14,7 @@ pub const AI_TXT_PATH: &str = "/ai.txt";
 
 /// The format of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum DocumentKind {
     /// An origin's robots.txt.
     RobotsTxt,
     /// Reservations of text and data mining.
@@ -25,9 +25,9 @@ pub enum Kind {
     Rsl,
 }
 
-impl Kind {
+impl DocumentKind {
     /// Returns the format of the document at a path other than `/robots.txt`.
-    pub(crate) fn at(path: &str) -> Self {
+    pub(crate) fn for_path(path: &str) -> Self {
         match path {
             TDMREP_PATH => Self::Tdmrep,
             AI_TXT_PATH => Self::AiTxt,
@@ -38,23 +38,27 @@ impl Kind {
     /// Parses a document, or the beginning of one that `is_cut`; `None` for a robots.txt. Never fails: a document that
     /// cannot be read reports that when it is queried.
     #[must_use]
-    pub fn read(self, bytes: &[u8], is_cut: bool) -> Option<Document> {
+    pub fn parse(self, bytes: &[u8], is_cut: bool) -> Option<PreferenceDocument> {
         match self {
-            Self::AiTxt if is_cut => Some(Document::AiTxt(RobotsTxt::parse_beginning(bytes))),
+            Self::AiTxt if is_cut => {
+                Some(PreferenceDocument::AiTxt(RobotsTxt::parse_beginning(bytes)))
+            }
             // The fetcher has bounded the body; the parser's own limit must not cut it again.
-            Self::AiTxt => Some(Document::AiTxt(RobotsTxt::parse_with_limit(
+            Self::AiTxt => Some(PreferenceDocument::AiTxt(RobotsTxt::parse_with_limit(
                 bytes,
                 bytes.len(),
             ))),
             #[cfg(feature = "preferences")]
-            Self::Tdmrep if is_cut => Some(Document::Tdmrep(Tdmrep::parse_beginning(bytes))),
+            Self::Tdmrep if is_cut => Some(PreferenceDocument::Tdmrep(
+                TdmrepFile::parse_beginning(bytes),
+            )),
             #[cfg(feature = "preferences")]
-            Self::Tdmrep => Some(Document::Tdmrep(Tdmrep::parse(bytes))),
+            Self::Tdmrep => Some(PreferenceDocument::Tdmrep(TdmrepFile::parse(bytes))),
             #[cfg(feature = "preferences")]
             // XML without its end is not well-formed, so parsing it would be wasted.
-            Self::Rsl if is_cut => Some(Document::Rsl(Rsl::unreadable().into())),
+            Self::Rsl if is_cut => Some(PreferenceDocument::Rsl(RslLicence::unreadable().into())),
             #[cfg(feature = "preferences")]
-            Self::Rsl => Some(Document::Rsl(Rsl::parse(bytes).into())),
+            Self::Rsl => Some(PreferenceDocument::Rsl(RslLicence::parse(bytes).into())),
             _ => None,
         }
     }
@@ -74,18 +78,18 @@ impl Kind {
 /// A parsed document other than robots.txt.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Document {
+pub enum PreferenceDocument {
     /// `/.well-known/tdmrep.json`.
     #[cfg(feature = "preferences")]
-    Tdmrep(Tdmrep),
+    Tdmrep(TdmrepFile),
     /// A licence.
     #[cfg(feature = "preferences")]
-    Rsl(Arc<Rsl>),
+    Rsl(Arc<RslLicence>),
     /// `/ai.txt`.
     AiTxt(RobotsTxt),
 }
 
-impl Document {
+impl PreferenceDocument {
     /// Returns roughly how many bytes it holds on the heap.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {

@@ -11,7 +11,7 @@ use idna::AsciiDenyList;
 /// One trailing dot is removed: `example.com.` names the same DNS host as `example.com`, and with two entries for one
 /// host the second would bypass the first. `None` for empty labels and for names too long for the DNS, which can never
 /// be fetched, and for names with bytes other than letters, digits, `-`, `_` and dots.
-pub(crate) fn canonical(host: &str) -> Option<String> {
+pub(crate) fn canonical_host(host: &str) -> Option<String> {
     if let Some(rest) = host.strip_prefix('[') {
         return rest.strip_suffix(']')?.parse().ok().map(ipv6);
     }

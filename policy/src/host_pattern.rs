@@ -51,7 +51,7 @@ impl HostPattern {
 
     /// Returns the longest sequence of whole labels that every matching host ends in.
     #[must_use]
-    pub fn ending(&self) -> Option<&str> {
+    pub fn required_suffix(&self) -> Option<&str> {
         match self {
             Self::Any => None,
             Self::Exact(host) | Self::Suffix(host) => Some(host),
@@ -65,7 +65,7 @@ impl HostPattern {
 
     /// Returns the first label of every matching host, if they all share it.
     #[must_use]
-    pub fn beginning(&self) -> Option<&str> {
+    pub fn required_first_label(&self) -> Option<&str> {
         match self {
             Self::Glob(glob) => {
                 let first = glob.split('.').next().unwrap_or_default();
@@ -77,7 +77,7 @@ impl HostPattern {
 
     /// Returns `example.com` if the pattern is exactly `*.example.com`.
     #[must_use]
-    pub fn below(&self) -> Option<&str> {
+    pub fn wildcard_parent(&self) -> Option<&str> {
         match self {
             Self::Glob(glob) => glob.strip_prefix("*.").filter(|host| !host.contains('*')),
             _ => None,
@@ -114,7 +114,7 @@ fn canonical_glob(text: &str) -> Option<String> {
     while folded.contains(&word) {
         word.insert(1, '0');
     }
-    let host = host::canonical(&text.replace('*', &word))?;
+    let host = host::canonical_host(&text.replace('*', &word))?;
     let mut labels = host.split('.');
     let is_encoded = labels.any(|label| label.starts_with("xn--") && label.contains(&word));
     (!is_encoded).then(|| host.replace(&word, "*"))
@@ -124,7 +124,8 @@ impl FromStr for HostPattern {
     type Err = InvalidHostPattern;
 
     fn from_str(text: &str) -> Result<Self, InvalidHostPattern> {
-        let canonical = |host: &str| host::canonical(host).map(|it| Self::comparable(&it).into());
+        let canonical =
+            |host: &str| host::canonical_host(host).map(|it| Self::comparable(&it).into());
         let pattern = if text == "*" {
             Some(Self::Any)
         } else if text.contains('*') {
@@ -231,10 +232,10 @@ mod tests {
         assert_eq!(pattern.matches(host), expected, "{pattern} {host}");
         assert_eq!(pattern.to_string().parse(), Ok(pattern.clone()));
         let host = HostPattern::comparable(host);
-        let ending = pattern.ending().unwrap_or_default();
+        let ending = pattern.required_suffix().unwrap_or_default();
         let ends = *host == *ending || ending.is_empty() || host.ends_with(&format!(".{ending}"));
         assert!(!expected || ends, "{ending} {host}");
-        let beginning = pattern.beginning().unwrap_or_default();
+        let beginning = pattern.required_first_label().unwrap_or_default();
         assert!(
             !expected || host.starts_with(beginning),
             "{beginning} {host}"
@@ -277,7 +278,7 @@ mod tests {
             ("*", None),
         ] {
             let pattern: HostPattern = pattern.parse().unwrap();
-            assert_eq!(pattern.below(), expected, "{pattern}");
+            assert_eq!(pattern.wildcard_parent(), expected, "{pattern}");
         }
     }
 }

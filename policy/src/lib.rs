@@ -41,7 +41,7 @@ mod host;
 mod host_pattern;
 pub mod lifecycle;
 mod lint;
-mod name_hash;
+mod name_tag;
 mod origin;
 mod path;
 mod percent_encoding;
@@ -54,16 +54,17 @@ mod target;
 mod user_agent;
 
 pub use dialect::{Dialect, UnknownDialect};
-pub use document::{AI_TXT_PATH, Document, Kind, TDMREP_PATH};
+pub use document::{AI_TXT_PATH, DocumentKind, PreferenceDocument, TDMREP_PATH};
 pub use excerpt::excerpt;
 pub use host_pattern::{HostPattern, InvalidHostPattern};
-pub use lint::{Finding, Level, lint};
+pub use lint::{Finding, Severity, lint};
 pub use origin::{InvalidUri, Origin, Scheme};
-pub use path::{InvalidPath, Path};
+pub use path::{InvalidPath, UrlPath};
 pub use product_token::{InvalidProductToken, ProductToken};
 pub use robots_txt::{
-    AccessResult, CleanParam, Decision, Directive, Explanation, Reason, RequestRate, RobotsTxt,
-    TimeOfDay, TimeSpan, Verdict, Work, decide, decide_any_path_strictly, decide_every_path,
-    decide_every_path_within, decide_strictly, decide_within, numbered_lines,
+    AccessDecision, AccessReason, AccessResult, AccessVerdict, CleanParam, DailyHours,
+    DecisionDetails, Directive, MatchContext, RequestRate, RobotsTxt, TimeOfDay, decide,
+    decide_all_spellings, decide_all_spellings_within, decide_whole_site, decide_whole_site_within,
+    decide_write_all_spellings, numbered_lines,
 };
 pub use target::Target;

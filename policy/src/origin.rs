@@ -97,7 +97,7 @@ impl Origin {
             return Err(InvalidUri::MissingHost);
         }
         Ok(Self {
-            host: host::canonical(host)
+            host: host::canonical_host(host)
                 .ok_or_else(|| InvalidUri::Host(host.to_owned()))?
                 .into(),
             port: port.unwrap_or(scheme.default_port()),

@@ -19,11 +19,11 @@ use memchr::memchr;
 /// # Ok::<(), wayleave_robots_txt::InvalidPath>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Path<'a>(Cow<'a, str>);
+pub struct UrlPath<'a>(Cow<'a, str>);
 
-impl<'a> Path<'a> {
+impl<'a> UrlPath<'a> {
     /// The root of an origin, `/`.
-    pub const ROOT: Path<'static> = Path(Cow::Borrowed("/"));
+    pub const ROOT: UrlPath<'static> = UrlPath(Cow::Borrowed("/"));
 
     /// Parses a path and query. A fragment is dropped, since none is ever sent; `*`, the target of a server-wide
     /// `OPTIONS` (RFC 9112 §3.2.4), counts as the root.
@@ -69,7 +69,7 @@ impl<'a> Path<'a> {
     }
 }
 
-impl fmt::Display for Path<'_> {
+impl fmt::Display for UrlPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
     }
@@ -125,7 +125,7 @@ mod tests {
             ("*", "/"),
             ("/ \u{e9}%", "/ \u{e9}%"),
         ] {
-            assert_eq!(Path::parse(text).unwrap().as_str(), path, "{text}");
+            assert_eq!(UrlPath::parse(text).unwrap().as_str(), path, "{text}");
         }
         for text in [
             "",
@@ -136,7 +136,7 @@ mod tests {
             " /a",
             "#/",
         ] {
-            let error = Path::parse(text).unwrap_err();
+            let error = UrlPath::parse(text).unwrap_err();
             let message = format!("the path {text:?} does not start with \"/\"");
             assert_eq!(error.to_string(), message);
         }
@@ -164,7 +164,7 @@ mod tests {
             ("h#/a", "/"),
             ("", "/"),
         ] {
-            assert_eq!(Path::of_url(url).as_str(), path, "{url}");
+            assert_eq!(UrlPath::of_url(url).as_str(), path, "{url}");
         }
     }
 }

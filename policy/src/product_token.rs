@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::name_hash;
+use crate::name_tag;
 use crate::user_agent;
 
 /// The name by which a crawler finds its group (RFC 9309 §2.2.1, "product token").
@@ -26,7 +26,7 @@ impl ProductToken {
     /// If no group could be found by the name: it is empty, starts or ends with white space, contains a control
     /// character, `#`, `*` or a version (`ExampleBot/1.0`), or is a whole `User-Agent` value.
     pub fn new(name: &str) -> Result<Self, InvalidProductToken> {
-        Self::unless(name, unspeakable(name).or_else(|| unfindable(name)))
+        Self::from_check(name, syntax_problem(name).or_else(|| group_problem(name)))
     }
 
     /// Creates a token from any name that a user-agent line can hold, even one that rarely finds a group, such as
@@ -36,10 +36,13 @@ impl ProductToken {
     ///
     /// If the name is empty, starts or ends with white space, or contains a control character or `#`.
     pub fn verbatim(name: &str) -> Result<Self, InvalidProductToken> {
-        Self::unless(name, unspeakable(name))
+        Self::from_check(name, syntax_problem(name))
     }
 
-    fn unless(name: &str, reason: Option<Cow<'static, str>>) -> Result<Self, InvalidProductToken> {
+    fn from_check(
+        name: &str,
+        reason: Option<Cow<'static, str>>,
+    ) -> Result<Self, InvalidProductToken> {
         match reason {
             None => Ok(Self::from_checked(name)),
             Some(reason) => Err(InvalidProductToken {
@@ -72,7 +75,7 @@ impl ProductToken {
     }
 
     /// Returns the name in ASCII lower case.
-    pub(crate) fn folded(&self) -> &[u8] {
+    pub(crate) fn lowercase(&self) -> &[u8] {
         self.folded.as_bytes()
     }
 
@@ -85,14 +88,14 @@ impl ProductToken {
         let folded = name.to_ascii_lowercase();
         Self {
             text: name.into(),
-            tag: name_hash::tag(folded.as_bytes()),
+            tag: name_tag::tag(folded.as_bytes()),
             folded: folded.into(),
         }
     }
 }
 
 /// Returns the reason why no user-agent line could hold a name.
-fn unspeakable(name: &str) -> Option<Cow<'static, str>> {
+fn syntax_problem(name: &str) -> Option<Cow<'static, str>> {
     let reason = if name.is_empty() {
         "is empty"
     } else if name.trim_matches(|c: char| c.is_ascii_whitespace()) != name {
@@ -108,24 +111,24 @@ fn unspeakable(name: &str) -> Option<Cow<'static, str>> {
 }
 
 /// Returns the reason why a name that a line could hold would rarely find the crawler's group.
-fn unfindable(name: &str) -> Option<Cow<'static, str>> {
+fn group_problem(name: &str) -> Option<Cow<'static, str>> {
     if name == "*" {
         return Some("means every crawler that is not named: write the crawler's name".into());
     }
     // A whole `User-Agent` finds no group; configurations get this wrong most often.
     if name.contains(['(', ';']) {
         let crawler = user_agent::crawler_name(name.as_bytes()).unwrap_or_default();
-        return Some(format!("is a whole User-Agent{}", advice(&crawler)).into());
+        return Some(format!("is a whole User-Agent{}", suggestion(&crawler)).into());
     }
     if let Some((crawler, _)) = name.split_once('/') {
-        return Some(format!("contains a version{}", advice(crawler.trim_ascii_end())).into());
+        return Some(format!("contains a version{}", suggestion(crawler.trim_ascii_end())).into());
     }
     name.contains('*')
         .then(|| "contains \"*\", which no name may".into())
 }
 
 /// Returns the advice to write another name, if that one is valid.
-fn advice(name: &str) -> String {
+fn suggestion(name: &str) -> String {
     match ProductToken::new(name) {
         Ok(token) => format!(": write \"{token}\""),
         Err(_) => String::new(),

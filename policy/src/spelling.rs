@@ -10,12 +10,12 @@ use crate::percent_encoding;
 use crate::percent_encoding::plain::all_plain;
 
 /// A function that rewrites a path; `None` if that changes nothing.
-type Rewriting = fn(&str) -> Option<String>;
+type SpellingRewrite = fn(&str) -> Option<String>;
 
 /// The rewritings that servers apply to a path before they look up its resource, in their order. No server applies all
 /// of them; `docs/spellings.md` lists which do what. Empty segments are removed twice, because servers that count them
 /// when they remove dot segments leave new ones, which the file system ignores.
-const REWRITINGS: [Rewriting; 7] = [
+const REWRITINGS: [SpellingRewrite; 7] = [
     normalised,
     with_plain_slashes,
     without_backslashes,
@@ -27,7 +27,7 @@ const REWRITINGS: [Rewriting; 7] = [
 
 /// The most bytes that all spellings of a path may take: 64 spellings of 8 KiB, each as received and in normal
 /// encoding. Paths beyond that are not judged by their spellings.
-const MOST_BYTES: usize = 2 * 64 * 8 * 1024;
+const MAX_BYTES: usize = 2 * 64 * 8 * 1024;
 
 /// The error for a path with more, or longer, spellings than are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,22 +36,22 @@ pub(crate) struct TooManySpellings;
 /// Returns every other spelling of a path that a server may treat as the same: each subset of [`REWRITINGS`], applied
 /// in order. Most paths have none.
 #[inline]
-pub(crate) fn others(path: &str) -> Result<Vec<String>, TooManySpellings> {
-    if may_have_others(path.as_bytes()) {
-        rewritten(path)
+pub(crate) fn other_spellings(path: &str) -> Result<Vec<String>, TooManySpellings> {
+    if may_have_other_spellings(path.as_bytes()) {
+        all_rewritings(path)
     } else {
         Ok(Vec::new())
     }
 }
 
 #[cold]
-fn rewritten(path: &str) -> Result<Vec<String>, TooManySpellings> {
+fn all_rewritings(path: &str) -> Result<Vec<String>, TooManySpellings> {
     let mut others: Vec<String> = Vec::new();
     let mut bytes = 0;
     // Servers that look for a file drop a trailing slash that only a rewriting produced; a trailing slash that was sent
     // has a meaning.
     let has_slash = split_query(path).0.ends_with('/');
-    let last = (!has_slash).then_some(without_last_slash as Rewriting);
+    let last = (!has_slash).then_some(without_last_slash as SpellingRewrite);
     for rewrite in REWRITINGS.into_iter().chain(last) {
         // Applied to the path and to every spelling so far, which yields each subset of the rewritings once.
         let spellings = iter::once(path).chain(others.iter().map(String::as_str));
@@ -59,7 +59,7 @@ fn rewritten(path: &str) -> Result<Vec<String>, TooManySpellings> {
         for spelling in new {
             if spelling != path && !others.contains(&spelling) {
                 bytes += spelling.len();
-                if bytes > MOST_BYTES {
+                if bytes > MAX_BYTES {
                     return Err(TooManySpellings);
                 }
                 others.push(spelling);
@@ -71,7 +71,7 @@ fn rewritten(path: &str) -> Result<Vec<String>, TooManySpellings> {
 
 /// Returns whether a path contains anything that is rewritten. Every decision of the proxy calls this.
 #[inline]
-fn may_have_others(path: &[u8]) -> bool {
+fn may_have_other_spellings(path: &[u8]) -> bool {
     let is_begun = |(&slash, &next): (&u8, &u8)| {
         u8::from((slash == b'/') & ((next == b'/') | (next == b'.'))) | u8::from(next == b';')
     };
@@ -92,15 +92,15 @@ pub(crate) fn normalised(path: &str) -> Option<String> {
 
 /// Rewrites `%2F` to `/`.
 fn with_plain_slashes(path: &str) -> Option<String> {
-    separated_at(path, &["%2F", "%2f"])
+    with_slash_for(path, &["%2F", "%2f"])
 }
 
 /// Rewrites `\` and `%5C` to `/`, as Windows does.
 fn without_backslashes(path: &str) -> Option<String> {
-    separated_at(path, &["\\", "%5C", "%5c"])
+    with_slash_for(path, &["\\", "%5C", "%5c"])
 }
 
-fn separated_at(path: &str, separators: &[&str]) -> Option<String> {
+fn with_slash_for(path: &str, separators: &[&str]) -> Option<String> {
     let (segments, query) = split_query(path);
     // Most paths contain neither and need no copy.
     if !segments.contains(['\\', '%']) {
@@ -140,14 +140,14 @@ fn without_empty_segments(path: &str) -> Option<String> {
 /// Removes dot segments (RFC 3986 §5.2.4), whose dots may be percent-encoded.
 pub(crate) fn without_dot_segments(path: &str) -> Option<String> {
     let (segments, query) = split_query(path);
-    if !segments.split('/').any(|segment| dots(segment) > 0) {
+    if !segments.split('/').any(|segment| dot_count(segment) > 0) {
         return None;
     }
     let mut kept: Vec<&str> = Vec::new();
     let mut last = "";
     // The text before the first slash is empty.
     for segment in segments.split('/').skip(1) {
-        match dots(segment) {
+        match dot_count(segment) {
             0 => kept.push(segment),
             1 => {}
             _ => {
@@ -162,7 +162,7 @@ pub(crate) fn without_dot_segments(path: &str) -> Option<String> {
         form.push_str(segment);
     }
     // A dot segment at the end stands for a directory, so a slash remains.
-    if dots(last) > 0 || kept.is_empty() {
+    if dot_count(last) > 0 || kept.is_empty() {
         form.push('/');
     }
     Some(form + query)
@@ -176,7 +176,7 @@ fn without_last_slash(path: &str) -> Option<String> {
 }
 
 /// Returns 1 for a segment that means the current directory, 2 for the parent, and 0 for all others.
-fn dots(segment: &str) -> usize {
+fn dot_count(segment: &str) -> usize {
     let mut rest = segment;
     for count in 0..=2 {
         if rest.is_empty() {
@@ -229,7 +229,7 @@ mod tests {
     fn each_rewriting_leaves_the_query_alone() {
         let query = "?u=http://a//b/../c;d%2f\\";
         for (rewrite, path, expected) in [
-            (with_plain_slashes as Rewriting, "/a%2fb%2F", "/a/b/"),
+            (with_plain_slashes as SpellingRewrite, "/a%2fb%2F", "/a/b/"),
             (without_backslashes, "/a%5c%5C\\c", "/a///c"),
             (without_parameters, "/;x/a;y=1/b;", "//a/b"),
             (without_empty_segments, "//a///b//", "/a/b/"),
@@ -253,20 +253,20 @@ mod tests {
             "/a?u=http://b/../c;d",
             "/@a/b:c=d+e$*",
         ] {
-            assert_eq!(others(path).unwrap(), [""; 0], "{path}");
+            assert_eq!(other_spellings(path).unwrap(), [""; 0], "{path}");
         }
     }
 
     #[test]
     fn a_final_slash_left_by_rewriting_is_dropped_except_the_root() {
-        assert_eq!(others("/.").unwrap(), ["/"]);
-        assert_eq!(others("/a/.?b/").unwrap(), ["/a/?b/", "/a?b/"]);
-        assert_eq!(others("/a/./").unwrap(), ["/a/"]);
+        assert_eq!(other_spellings("/.").unwrap(), ["/"]);
+        assert_eq!(other_spellings("/a/.?b/").unwrap(), ["/a/?b/", "/a?b/"]);
+        assert_eq!(other_spellings("/a/./").unwrap(), ["/a/"]);
     }
 
     #[test]
     fn every_subset_of_rewritings_is_a_spelling() {
-        let found = others("/x;y//..%2f%61").unwrap();
+        let found = other_spellings("/x;y//..%2f%61").unwrap();
         for expected in [
             "/x;y//..%2Fa",
             "/x;y//../%61",
@@ -294,7 +294,7 @@ mod tests {
 
         #[test]
         fn skipped_paths_have_no_other_spelling(path in "/([a-c;%.?/ 25fF\u{e9}]|\\\\){0,12}") {
-            prop_assert!(may_have_others(path.as_bytes()) || rewritten(&path).unwrap().is_empty());
+            prop_assert!(may_have_other_spellings(path.as_bytes()) || all_rewritings(&path).unwrap().is_empty());
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::origin::split_scheme;
-use crate::spelling::{normalised, others};
-use crate::{InvalidUri, Origin, Path};
+use crate::spelling::{normalised, other_spellings};
+use crate::{InvalidUri, Origin, UrlPath};
 
 /// The origin and path-and-query of one request (RFC 9110 §7.1).
 ///
@@ -12,7 +12,7 @@ use crate::{InvalidUri, Origin, Path};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     origin: Origin,
-    path: Path<'static>,
+    path: UrlPath<'static>,
 }
 
 impl Target {
@@ -51,8 +51,8 @@ impl Target {
             return Err(InvalidUri::Character(c));
         }
         let path = match path.as_bytes().first() {
-            Some(b'/') => Path::from_checked(path.to_owned()),
-            None | Some(b'?') => Path::from_checked(format!("/{path}")),
+            Some(b'/') => UrlPath::from_checked(path.to_owned()),
+            None | Some(b'?') => UrlPath::from_checked(format!("/{path}")),
             Some(_) => return Err(InvalidUri::Path(path.to_owned())),
         };
         Ok(Self { origin, path })
@@ -74,14 +74,15 @@ impl Target {
         };
         let (one, another) = (normal(self), normal(other));
         // A path with too many spellings is compared by its normal form alone.
-        let has = |path: &str, other: &String| others(path).is_ok_and(|all| all.contains(other));
+        let has =
+            |path: &str, other: &String| other_spellings(path).is_ok_and(|all| all.contains(other));
         let is_same = || one == another || has(&one, &another) || has(&another, &one);
         self.origin == other.origin && is_same()
     }
 
     /// Returns path and query as they will be sent.
     #[must_use]
-    pub fn path(&self) -> &Path<'static> {
+    pub fn path(&self) -> &UrlPath<'static> {
         &self.path
     }
 }

@@ -1,7 +1,7 @@
 //! Finds the crawler's name in a `User-Agent` field.
 
 /// The characters that separate names from versions, comments and addresses.
-const ENDS_NAME: &[char] = &[
+const NAME_DELIMITERS: &[char] = &[
     '/', ';', '(', ')', ',', '+', '"', '\'', '<', '>', '[', ']', '#',
 ];
 
@@ -22,7 +22,7 @@ pub(crate) fn crawler_name(field: &[u8]) -> Option<String> {
         return Some(first.to_owned());
     }
     after_compatible(field)
-        .or_else(|| that_looks_like_a_crawler(field))
+        .or_else(|| last_crawler_like_part(field))
         .or(Some(first))
         .map(str::to_owned)
 }
@@ -37,7 +37,7 @@ fn after_compatible(field: &str) -> Option<&str> {
 }
 
 /// Returns the last part of the field whose name looks like a crawler's.
-fn that_looks_like_a_crawler(field: &str) -> Option<&str> {
+fn last_crawler_like_part(field: &str) -> Option<&str> {
     field
         .split([' ', ';', '(', ')', ','])
         // The last part wins: names of devices, which may look like crawlers, come first.
@@ -59,7 +59,7 @@ fn leading_name(text: &str) -> Option<&str> {
     }
     // The one well-known crawler whose owner's name comes before its own.
     let text = text.strip_prefix("Yahoo! ").unwrap_or(text);
-    let ends = |c: char| c.is_whitespace() || ENDS_NAME.contains(&c);
+    let ends = |c: char| c.is_whitespace() || NAME_DELIMITERS.contains(&c);
     let name = &text[..text.find(ends).unwrap_or(text.len())];
     let name = name.trim_end_matches([':', '.']);
     (!name.is_empty()).then_some(name)

@@ -1,16 +1,18 @@
 //! Files that end in the midst of a line, and escapes that end in the midst of themselves.
 
-use wayleave_robots_txt::lifecycle::Body;
+use wayleave_robots_txt::lifecycle::FetchedBody;
 use wayleave_robots_txt::{
-    AccessResult, Dialect, Path, RobotsTxt, Verdict, decide, decide_every_path, decide_strictly,
+    AccessResult, AccessVerdict, Dialect, RobotsTxt, UrlPath, decide, decide_all_spellings,
+    decide_whole_site,
 };
 
 fn is_allowed(robots: &RobotsTxt, dialect: Dialect, path: &str) -> bool {
     let access = AccessResult::Successful(robots.clone());
-    let verdict = decide(&access, dialect, &[], &Path::parse(path).unwrap()).verdict();
-    let strictly = decide_strictly(&access, dialect, &[], &Path::parse(path).unwrap()).verdict();
+    let verdict = decide(&access, dialect, &[], &UrlPath::parse(path).unwrap()).verdict();
+    let strictly =
+        decide_all_spellings(&access, dialect, &[], &UrlPath::parse(path).unwrap()).verdict();
     assert_eq!(verdict, strictly, "{dialect} {path}");
-    verdict == Verdict::Allow
+    verdict == AccessVerdict::Allow
 }
 
 #[test]
@@ -61,13 +63,13 @@ fn a_cut_escape_matches_nothing_else() {
 #[test]
 fn the_more_specific_rule_decides_about_a_cut_escape() {
     let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /a\nAllow: /a%4\n");
-    let path = Path::parse("/a%4/b").unwrap();
+    let path = UrlPath::parse("/a%4/b").unwrap();
     let decision = robots.decide(Dialect::Rfc9309, &[], &path);
-    assert_eq!(decision.verdict(), Verdict::Allow);
+    assert_eq!(decision.verdict(), AccessVerdict::Allow);
     // In normal percent-encoding it is `/a%254/b`, which the `Allow` is not about.
     let access = AccessResult::Successful(robots);
-    let strictly = decide_strictly(&access, Dialect::Rfc9309, &[], &path);
-    assert_eq!(strictly.verdict(), Verdict::Disallow);
+    let strictly = decide_all_spellings(&access, Dialect::Rfc9309, &[], &path);
+    assert_eq!(strictly.verdict(), AccessVerdict::Disallow);
     let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /a%4/b\nAllow: /a%4\n");
     assert!(!is_allowed(&robots, Dialect::Rfc9309, "/a%4/b"));
 }
@@ -75,7 +77,7 @@ fn the_more_specific_rule_decides_about_a_cut_escape() {
 /// The first bytes of a file, up to `|`, as each way of cutting reads them.
 fn cut(file: &str) -> [RobotsTxt; 2] {
     let limit = file.find('|').unwrap();
-    let body = Body {
+    let body = FetchedBody {
         bytes: file.as_bytes()[..limit].into(),
         is_cut: true,
         digest: None,
@@ -129,10 +131,10 @@ fn a_cut_user_agent_line_removes_nobody_from_their_group() {
     for robots in [limited, received] {
         let access = AccessResult::Successful(robots);
         for dialect in Dialect::ALL {
-            let every_path = decide_every_path(&access, dialect, &tokens);
-            assert_eq!(every_path.verdict(), Verdict::Disallow, "{dialect}");
-            let one = decide(&access, dialect, &tokens, &Path::parse("/a").unwrap());
-            assert_eq!(one.verdict(), Verdict::Disallow, "{dialect}");
+            let every_path = decide_whole_site(&access, dialect, &tokens);
+            assert_eq!(every_path.verdict(), AccessVerdict::Disallow, "{dialect}");
+            let one = decide(&access, dialect, &tokens, &UrlPath::parse("/a").unwrap());
+            assert_eq!(one.verdict(), AccessVerdict::Disallow, "{dialect}");
         }
     }
 }

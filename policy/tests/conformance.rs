@@ -8,7 +8,9 @@ mod cases;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cases::{Case, Exception, Judged, exceptions, read_cases};
-use wayleave_robots_txt::{Dialect, Path, RobotsTxt, TimeOfDay, TimeSpan, Verdict, decide};
+use wayleave_robots_txt::{
+    AccessVerdict, DailyHours, Dialect, RobotsTxt, TimeOfDay, UrlPath, decide,
+};
 
 /// The files that hold verdicts or statements; `disagreements.jsonl` lists what no dialect gives.
 const FILES: [&str; 16] = [
@@ -80,9 +82,9 @@ fn verdicts(case: &Case) -> impl Iterator<Item = Judged> {
     case.expectations()
         .into_iter()
         .map(move |(dialect, allow)| {
-            let path = Path::of_url(case.url.as_deref().unwrap_or("/"));
+            let path = UrlPath::of_url(case.url.as_deref().unwrap_or("/"));
             let decision = decide(&access, dialect, &tokens, &path);
-            let holds = (decision.verdict() == Verdict::Allow) == allow;
+            let holds = (decision.verdict() == AccessVerdict::Allow) == allow;
             (
                 dialect.to_string(),
                 (!holds).then(|| format!("{decision:?}")),
@@ -185,7 +187,7 @@ fn directives(robots: &RobotsTxt, name: &str, case: &Case) -> Vec<String> {
         .collect()
 }
 
-fn span(span: TimeSpan) -> (String, String) {
+fn span(span: DailyHours) -> (String, String) {
     let digits = |time: TimeOfDay| format!("{:02}{:02}", time.hour, time.minute);
     (digits(span.from), digits(span.to))
 }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use wayleave_robots_txt::{
-    AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide, decide_strictly, lint,
+    AccessResult, AccessVerdict, Dialect, ProductToken, RobotsTxt, decide, decide_all_spellings,
+    lint,
 };
 
 #[derive(Deserialize)]
@@ -90,9 +91,9 @@ fn answers(dialect: Dialect, mut check: impl FnMut(&Query, String, bool, u32)) -
             access,
             dialect,
             tokens,
-            &wayleave_robots_txt::Path::of_url(query.url()),
+            &wayleave_robots_txt::UrlPath::of_url(query.url()),
         );
-        let allow = decision.verdict() == Verdict::Allow;
+        let allow = decision.verdict() == AccessVerdict::Allow;
         let place = format!("{place}: {decision:?}");
         check(query, place, allow, decision.line().unwrap_or(0));
     })
@@ -148,9 +149,9 @@ fn lint_has_an_answer_for_every_file() {
 fn judging_all_spellings_refuses_no_ordinary_path() {
     let mut refused = Vec::new();
     ask_all(|query, access, tokens, _| {
-        let path = wayleave_robots_txt::Path::of_url(query.url());
+        let path = wayleave_robots_txt::UrlPath::of_url(query.url());
         let plainly = decide(access, Dialect::Rfc9309, tokens, &path).verdict();
-        let strictly = decide_strictly(access, Dialect::Rfc9309, tokens, &path).verdict();
+        let strictly = decide_all_spellings(access, Dialect::Rfc9309, tokens, &path).verdict();
         if plainly != strictly {
             refused.push(path.to_string());
         }

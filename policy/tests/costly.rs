@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use wayleave_robots_txt::{
-    AccessResult, Decision, Dialect, Path, ProductToken, Reason, RobotsTxt, Verdict, decide,
-    decide_every_path, decide_strictly,
+    AccessDecision, AccessReason, AccessResult, AccessVerdict, Dialect, ProductToken, RobotsTxt,
+    UrlPath, decide, decide_all_spellings, decide_whole_site,
 };
 
 /// A file whose one group has so many rules, made of their numbers.
@@ -26,9 +26,9 @@ fn path_of_ab(bytes: usize) -> String {
 }
 
 #[track_caller]
-fn expect_too_costly(decision: &Decision<'_>) {
+fn expect_too_costly(decision: &AccessDecision<'_>) {
     let found = (decision.verdict(), decision.reason());
-    assert_eq!(found, (Verdict::Disallow, Reason::TooCostly));
+    assert_eq!(found, (AccessVerdict::Disallow, AccessReason::TooCostly));
     assert_eq!((decision.line(), decision.rule()), (None, None));
 }
 
@@ -43,19 +43,24 @@ fn a_decision_over_budget_disallows_as_too_costly() {
         Dialect::Selfhtml,
         Dialect::Strictest,
     ] {
-        expect_too_costly(&decide(&access, dialect, &[], &Path::parse(&path).unwrap()));
-        expect_too_costly(&decide_strictly(
+        expect_too_costly(&decide(
             &access,
             dialect,
             &[],
-            &Path::parse(&path).unwrap(),
+            &UrlPath::parse(&path).unwrap(),
+        ));
+        expect_too_costly(&decide_all_spellings(
+            &access,
+            dialect,
+            &[],
+            &UrlPath::parse(&path).unwrap(),
         ));
         assert_eq!(
-            decide(&access, dialect, &[], &Path::parse("/ab").unwrap()).verdict(),
-            Verdict::Allow
+            decide(&access, dialect, &[], &UrlPath::parse("/ab").unwrap()).verdict(),
+            AccessVerdict::Allow
         );
     }
-    assert_eq!(Reason::TooCostly.as_str(), "too-costly");
+    assert_eq!(AccessReason::TooCostly.as_str(), "too-costly");
 }
 
 #[test]
@@ -69,7 +74,7 @@ fn a_rule_found_before_the_budget_is_spent_does_not_decide() {
         &file(20_000, allow_first),
         Dialect::Google,
         &[],
-        &Path::parse(&path).unwrap(),
+        &UrlPath::parse(&path).unwrap(),
     ));
 }
 
@@ -78,14 +83,14 @@ fn all_dialects_asked_share_one_budget() {
     let access = file(20_000, slow);
     let path = path_of_ab(1_000);
     for dialect in [Dialect::Rfc9309, Dialect::Google, Dialect::Selfhtml] {
-        let reason = decide(&access, dialect, &[], &Path::parse(&path).unwrap()).reason();
-        assert_eq!(reason, Reason::NoMatchingRule, "{dialect}");
+        let reason = decide(&access, dialect, &[], &UrlPath::parse(&path).unwrap()).reason();
+        assert_eq!(reason, AccessReason::NoMatchingRule, "{dialect}");
     }
     expect_too_costly(&decide(
         &access,
         Dialect::Strictest,
         &[],
-        &Path::parse(&path).unwrap(),
+        &UrlPath::parse(&path).unwrap(),
     ));
 }
 
@@ -95,17 +100,28 @@ fn all_spellings_of_a_path_share_one_budget() {
     let path = path_of_ab(1_000);
     let spelt = format!("{path}//;x/%61/./\\");
     for path in [&path, &spelt] {
-        let reason = decide(&access, Dialect::Google, &[], &Path::parse(path).unwrap()).reason();
-        assert_eq!(reason, Reason::NoMatchingRule);
+        let reason = decide(
+            &access,
+            Dialect::Google,
+            &[],
+            &UrlPath::parse(path).unwrap(),
+        )
+        .reason();
+        assert_eq!(reason, AccessReason::NoMatchingRule);
     }
-    let reason =
-        decide_strictly(&access, Dialect::Google, &[], &Path::parse(&path).unwrap()).reason();
-    assert_eq!(reason, Reason::NoMatchingRule);
-    expect_too_costly(&decide_strictly(
+    let reason = decide_all_spellings(
         &access,
         Dialect::Google,
         &[],
-        &Path::parse(&spelt).unwrap(),
+        &UrlPath::parse(&path).unwrap(),
+    )
+    .reason();
+    assert_eq!(reason, AccessReason::NoMatchingRule);
+    expect_too_costly(&decide_all_spellings(
+        &access,
+        Dialect::Google,
+        &[],
+        &UrlPath::parse(&spelt).unwrap(),
     ));
 }
 
@@ -113,11 +129,11 @@ fn all_spellings_of_a_path_share_one_budget() {
 fn judging_a_whole_site_may_be_too_costly() {
     let access = file(30_000, |number| format!("Allow: /{number}"));
     for dialect in Dialect::ALL {
-        expect_too_costly(&decide_every_path(&access, dialect, &[]));
+        expect_too_costly(&decide_whole_site(&access, dialect, &[]));
     }
     let access = file(3_000, |number| format!("Allow: /{number}"));
-    let decision = decide_every_path(&access, Dialect::Rfc9309, &[]);
-    assert_eq!(decision.verdict(), Verdict::Allow);
+    let decision = decide_whole_site(&access, Dialect::Rfc9309, &[]);
+    assert_eq!(decision.verdict(), AccessVerdict::Allow);
 }
 
 #[test]
@@ -127,14 +143,20 @@ fn rules_in_other_spellings_spend_budget_by_length() {
         format!("Allow: /{}%7e{number}", "%61".repeat(20))
     });
     let path = path_of_ab(16 * 1024);
-    let reason = decide(&access, Dialect::Rfc9309, &[], &Path::parse(&path).unwrap()).reason();
-    assert_eq!(reason, Reason::NoMatchingRule);
+    let reason = decide(
+        &access,
+        Dialect::Rfc9309,
+        &[],
+        &UrlPath::parse(&path).unwrap(),
+    )
+    .reason();
+    assert_eq!(reason, AccessReason::NoMatchingRule);
     let spelt = format!("{path}//;x/%61/./\\");
-    expect_too_costly(&decide_strictly(
+    expect_too_costly(&decide_all_spellings(
         &access,
         Dialect::Strictest,
         &[],
-        &Path::parse(&spelt).unwrap(),
+        &UrlPath::parse(&spelt).unwrap(),
     ));
 }
 
@@ -147,14 +169,14 @@ fn slow_groups_of_others_cost_a_crawler_nothing() {
     let access = AccessResult::Successful(RobotsTxt::parse(body.as_bytes()));
     let tokens = [ProductToken::new("foobot").expect("a name")];
     let path = format!("{}//;x/%61/./\\", path_of_ab(16 * 1024));
-    let reason = decide_strictly(
+    let reason = decide_all_spellings(
         &access,
         Dialect::Strictest,
         &tokens,
-        &Path::parse(&path).unwrap(),
+        &UrlPath::parse(&path).unwrap(),
     )
     .reason();
-    assert_eq!(reason, Reason::NoMatchingRule);
+    assert_eq!(reason, AccessReason::NoMatchingRule);
 }
 
 #[test]
@@ -176,23 +198,28 @@ fn a_large_shop_answers_for_the_longest_urls() {
         let word = words[number % words.len()];
         write!(path, "{word}={:x}&", number * 2_654_435_761).expect("memory");
     }
-    let decision = decide_strictly(
+    let decision = decide_all_spellings(
         &access,
         Dialect::Strictest,
         &[],
-        &Path::parse(&path).unwrap(),
+        &UrlPath::parse(&path).unwrap(),
     );
-    assert_eq!(decision.reason(), Reason::NoMatchingRule);
+    assert_eq!(decision.reason(), AccessReason::NoMatchingRule);
 }
 
 #[test]
 fn reading_rules_spends_budget() {
     // Too many for an index, and none begins as the path does: they are only passed over, in each spelling again.
     let access = file(30_000, |number| format!("Allow: /x{number}"));
-    let path = Path::parse("/%61//./;y/\\b").unwrap();
+    let path = UrlPath::parse("/%61//./;y/\\b").unwrap();
     let reason = decide(&access, Dialect::Strictest, &[], &path).reason();
-    assert_eq!(reason, Reason::NoMatchingRule);
-    expect_too_costly(&decide_strictly(&access, Dialect::Strictest, &[], &path));
+    assert_eq!(reason, AccessReason::NoMatchingRule);
+    expect_too_costly(&decide_all_spellings(
+        &access,
+        Dialect::Strictest,
+        &[],
+        &path,
+    ));
 }
 
 #[test]
@@ -202,10 +229,10 @@ fn encoding_rules_spends_budget() {
     let access = file(3_600, |number| {
         format!("Allow: /{}%7e{number}", "%61".repeat(11))
     });
-    let path = Path::parse("/b").unwrap();
+    let path = UrlPath::parse("/b").unwrap();
     for dialect in [Dialect::Rfc9309, Dialect::Selfhtml] {
         let reason = decide(&access, dialect, &[], &path).reason();
-        assert_eq!(reason, Reason::NoMatchingRule, "{dialect}");
+        assert_eq!(reason, AccessReason::NoMatchingRule, "{dialect}");
     }
     expect_too_costly(&decide(&access, Dialect::Strictest, &[], &path));
 }
@@ -213,8 +240,13 @@ fn encoding_rules_spends_budget() {
 #[test]
 fn a_late_mismatch_spends_budget() {
     let access = file(30_000, |_| "Allow: /a/*~/c$".to_owned());
-    let path = Path::parse("/a/%61//b").unwrap();
+    let path = UrlPath::parse("/a/%61//b").unwrap();
     let reason = decide(&access, Dialect::Google, &[], &path).reason();
-    assert_eq!(reason, Reason::NoMatchingRule);
-    expect_too_costly(&decide_strictly(&access, Dialect::Strictest, &[], &path));
+    assert_eq!(reason, AccessReason::NoMatchingRule);
+    expect_too_costly(&decide_all_spellings(
+        &access,
+        Dialect::Strictest,
+        &[],
+        &path,
+    ));
 }

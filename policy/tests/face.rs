@@ -1,7 +1,7 @@
 //! The face: what a caller may ask, and how little can be asked wrongly.
 
 use wayleave_robots_txt::{
-    AccessResult, Dialect, Path, ProductToken, Reason, RobotsTxt, Verdict, decide,
+    AccessReason, AccessResult, AccessVerdict, Dialect, ProductToken, RobotsTxt, UrlPath, decide,
 };
 
 const BODY: &[u8] = b"User-agent: *\nDisallow: /private\nDisallow: /only$\n";
@@ -18,9 +18,9 @@ fn a_whole_url_is_not_taken_for_a_path() {
         ("/open", Some(true)),
         ("*", Some(true)),
     ] {
-        let path = Path::parse(text).ok();
+        let path = UrlPath::parse(text).ok();
         let judged = path.map(|path| decide(&access, Dialect::Rfc9309, &[], &path).verdict());
-        assert_eq!(judged.map(Verdict::is_allow), allowed, "{text}");
+        assert_eq!(judged.map(AccessVerdict::is_allow), allowed, "{text}");
     }
 }
 
@@ -30,11 +30,11 @@ fn a_file_answers_as_its_access_does() {
     let access = AccessResult::Successful(robots.clone());
     let crawler = ProductToken::new("ExampleBot").unwrap();
     for text in ["/", "/private/x", "/robots.txt"] {
-        let path = Path::parse(text).unwrap();
+        let path = UrlPath::parse(text).unwrap();
         for dialect in Dialect::ALL {
             let tokens = std::slice::from_ref(&crawler);
-            let by_file = robots.decide(dialect, tokens, &path).explain();
-            assert_eq!(by_file, decide(&access, dialect, tokens, &path).explain());
+            let by_file = robots.decide(dialect, tokens, &path).details();
+            assert_eq!(by_file, decide(&access, dialect, tokens, &path).details());
         }
         assert_eq!(robots.is_allowed(&crawler, &path), text != "/private/x");
     }
@@ -43,11 +43,11 @@ fn a_file_answers_as_its_access_does() {
 #[test]
 fn no_matching_group_differs_from_no_matching_rule() {
     let robots = RobotsTxt::parse(b"User-agent: a\nDisallow: /private\nUser-agent: b\nAllow: /\n");
-    let path = Path::parse("/open").unwrap();
+    let path = UrlPath::parse("/open").unwrap();
     for dialect in Dialect::ALL {
         for (name, reason) in [
-            ("a", Reason::NoMatchingRule),
-            ("c", Reason::NoMatchingGroup),
+            ("a", AccessReason::NoMatchingRule),
+            ("c", AccessReason::NoMatchingGroup),
         ] {
             let tokens = [ProductToken::new(name).unwrap()];
             let decision = robots.decide(dialect, &tokens, &path);

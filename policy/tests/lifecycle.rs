@@ -7,25 +7,27 @@ use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 use wayleave_robots_txt::lifecycle::{
-    Body, Cache, Ending, Entry, FetchErrorKind, FetchOutcome, Fields, Learned, Lifetimes, Resource,
-    Response, Snapshot, Use,
+    CacheEntry, FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse,
+    LifetimeSettings, ParsedEntry, RefreshScheduler, Resource, ResponseFields, Snapshot, Usability,
 };
-use wayleave_robots_txt::{AccessResult, Dialect, Kind, Path, ProductToken, Verdict, decide};
+use wayleave_robots_txt::{
+    AccessResult, AccessVerdict, Dialect, DocumentKind, ProductToken, UrlPath, decide,
+};
 
 const HOUR: u64 = 60 * 60;
 const DAY: u64 = 24 * HOUR;
 
 #[derive(Clone, Copy, Debug)]
-enum Event {
+enum TableEvent {
     Wanted(usize),
     Due(bool),
-    Fetched(usize, Answer),
+    Fetched(usize, TableAnswer),
     Restarted,
     Forgotten(usize),
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Answer {
+enum TableAnswer {
     Rules(Option<u32>),
     NotModified,
     Status(u16),
@@ -37,40 +39,40 @@ enum Answer {
     BodyFails,
 }
 
-fn answers() -> impl Strategy<Value = Answer> {
+fn answers() -> impl Strategy<Value = TableAnswer> {
     prop_oneof![
-        prop::option::of(0..200_000_u32).prop_map(Answer::Rules),
-        Just(Answer::NotModified),
-        prop::sample::select(vec![401, 404, 429, 500, 503, 304, 300]).prop_map(Answer::Status),
-        Just(Answer::RedirectLost),
-        Just(Answer::Fails),
+        prop::option::of(0..200_000_u32).prop_map(TableAnswer::Rules),
+        Just(TableAnswer::NotModified),
+        prop::sample::select(vec![401, 404, 429, 500, 503, 304, 300]).prop_map(TableAnswer::Status),
+        Just(TableAnswer::RedirectLost),
+        Just(TableAnswer::Fails),
     ]
 }
 
 /// What happens, and how much earlier or later than the event before, in seconds.
-fn events() -> impl Strategy<Value = Vec<(i64, Event)>> {
+fn events() -> impl Strategy<Value = Vec<(i64, TableEvent)>> {
     let event = prop_oneof![
-        4 => (0..3_usize).prop_map(Event::Wanted),
-        2 => any::<bool>().prop_map(Event::Due),
-        4 => (0..3_usize, answers()).prop_map(|(origin, answer)| Event::Fetched(origin, answer)),
-        1 => Just(Event::Restarted),
-        1 => (0..3_usize).prop_map(Event::Forgotten),
+        4 => (0..3_usize).prop_map(TableEvent::Wanted),
+        2 => any::<bool>().prop_map(TableEvent::Due),
+        4 => (0..3_usize, answers()).prop_map(|(origin, answer)| TableEvent::Fetched(origin, answer)),
+        1 => Just(TableEvent::Restarted),
+        1 => (0..3_usize).prop_map(TableEvent::Forgotten),
     ];
     let day = DAY.cast_signed();
     let later = prop_oneof![4 => 0..2 * day, 2 => 0..60_i64, 1 => 0..40 * day, 1 => -day..0];
     prop::collection::vec((later, event), 1..60)
 }
 
-fn outcome(origin: &Resource, answer: Answer) -> FetchOutcome {
+fn outcome(origin: &Resource, answer: TableAnswer) -> FetchOutcome {
     let response = |status, cache_control| {
-        Ending::Response(Response {
+        FetchEnding::Response(FetchedResponse {
             status,
-            fields: Fields {
+            fields: ResponseFields {
                 cache_control,
                 etag: Some("\"v\"".into()),
-                ..Fields::default()
+                ..ResponseFields::default()
             },
-            body: Body {
+            body: FetchedBody {
                 bytes: b"User-agent: *\nDisallow: /private\n".as_slice().into(),
                 is_cut: false,
                 digest: None,
@@ -79,15 +81,15 @@ fn outcome(origin: &Resource, answer: Answer) -> FetchOutcome {
     };
     let uri = origin.uri();
     let ending = match answer {
-        Answer::Rules(age) => response(200, age.map(|age| format!("max-age={age}").into())),
-        Answer::NotModified => Ending::NotModified(Fields::default()),
-        Answer::Status(status) => response(status, None),
-        Answer::RedirectLost => Ending::RedirectLost(301),
-        Answer::Fails => return FetchOutcome::failed(uri, FetchErrorKind::Connect, ""),
-        Answer::RedirectRefused => {
+        TableAnswer::Rules(age) => response(200, age.map(|age| format!("max-age={age}").into())),
+        TableAnswer::NotModified => FetchEnding::NotModified(ResponseFields::default()),
+        TableAnswer::Status(status) => response(status, None),
+        TableAnswer::RedirectLost => FetchEnding::RedirectLost(301),
+        TableAnswer::Fails => return FetchOutcome::failed(uri, FetchErrorKind::Connect, ""),
+        TableAnswer::RedirectRefused => {
             return FetchOutcome::failed(uri, FetchErrorKind::RedirectProhibited, "");
         }
-        Answer::BodyFails => return FetchOutcome::failed(uri, FetchErrorKind::Body, ""),
+        TableAnswer::BodyFails => return FetchOutcome::failed(uri, FetchErrorKind::Body, ""),
     };
     FetchOutcome {
         redirects: Vec::new(),
@@ -97,18 +99,18 @@ fn outcome(origin: &Resource, answer: Answer) -> FetchOutcome {
 }
 
 /// The cache, and everything around it that keeps entries and publishes snapshots.
-struct World {
-    cache: Cache,
+struct TableWorld {
+    cache: RefreshScheduler,
     now: SystemTime,
-    kept: HashMap<Resource, Entry>,
+    kept: HashMap<Resource, CacheEntry>,
     published: HashMap<Resource, Arc<Snapshot>>,
-    under_way: HashMap<Resource, Entry>,
+    under_way: HashMap<Resource, CacheEntry>,
 }
 
-impl World {
+impl TableWorld {
     fn new() -> Self {
         Self {
-            cache: Cache::new(Lifetimes::default()),
+            cache: RefreshScheduler::new(LifetimeSettings::default()),
             now: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000),
             kept: HashMap::new(),
             published: HashMap::new(),
@@ -122,58 +124,66 @@ impl World {
         assert!(other.is_none(), "two fetches of {origin} at a time");
     }
 
-    fn happens(&mut self, event: Event, origins: &[Resource]) {
+    fn happens(&mut self, event: TableEvent, origins: &[Resource]) {
         match event {
-            Event::Wanted(n) => {
+            TableEvent::Wanted(n) => {
                 let known = self.published.get(&origins[n]).cloned();
-                if self.cache.wanted(&origins[n], known.as_deref(), self.now) {
+                if self
+                    .cache
+                    .request_fetch(&origins[n], known.as_deref(), self.now)
+                {
                     self.start(&origins[n]);
                 }
             }
-            Event::Due(is_in_use) => {
+            TableEvent::Due(is_in_use) => {
                 let published = &self.published;
                 let look = |origin: &Resource| Some((published.get(origin)?.clone(), is_in_use));
-                let due = self.cache.due(self.now, look);
+                let due = self.cache.take_due(self.now, look);
                 due.refetch.iter().for_each(|origin| self.start(origin));
                 for origin in &due.forgotten {
                     self.published.remove(origin);
                 }
             }
-            Event::Fetched(n, answer) => self.fetched(&origins[n], answer),
-            Event::Restarted => {
-                self.cache = Cache::new(Lifetimes::default());
+            TableEvent::Fetched(n, answer) => self.fetched(&origins[n], answer),
+            TableEvent::Restarted => {
+                self.cache = RefreshScheduler::new(LifetimeSettings::default());
                 self.under_way.clear();
                 self.published.clear();
                 for (origin, entry) in &self.kept {
-                    let snapshot = self.cache.restored(origin, &entry.clone().into());
+                    let snapshot = self.cache.restore(origin, &entry.clone().into());
                     self.published.insert(origin.clone(), Arc::new(snapshot));
                 }
             }
-            Event::Forgotten(n) => {
+            TableEvent::Forgotten(n) => {
                 self.published.remove(&origins[n]);
                 self.kept.remove(&origins[n]);
             }
         }
     }
 
-    fn fetched(&mut self, origin: &Resource, answer: Answer) {
+    fn fetched(&mut self, origin: &Resource, answer: TableAnswer) {
         let Some(before) = self.under_way.remove(origin) else {
             return;
         };
         let known = self.published.get(origin).cloned();
         let outcome = outcome(origin, answer);
         let lifetimes = self.cache.lifetimes();
-        let learned = Learned::after(
-            Kind::RobotsTxt,
+        let learned = ParsedEntry::after_fetch(
+            DocumentKind::RobotsTxt,
             (&before, known.as_deref()),
             outcome,
             self.now,
             lifetimes,
         );
-        let snapshot = self.cache.fetched(origin, &learned, known.as_deref());
-        let usable = snapshot.usable(self.now);
-        assert!(usable == Use::AtOnce, "{usable:?} right after {answer:?}");
-        let restored = Cache::new(Lifetimes::default()).restored(origin, &learned);
+        let snapshot = self
+            .cache
+            .fetch_finished(origin, &learned, known.as_deref());
+        let usable = snapshot.usability(self.now);
+        assert!(
+            usable == Usability::Immediate,
+            "{usable:?} right after {answer:?}"
+        );
+        let restored = RefreshScheduler::new(LifetimeSettings::default()).restore(origin, &learned);
         if known.is_none() {
             assert_eq!(restored.retry_at(), snapshot.retry_at());
             assert_eq!(restored.fresh_until(), snapshot.fresh_until());
@@ -190,7 +200,9 @@ impl World {
                 .and_then(|at| now.duration_since(at).ok());
             let within = |seconds| age.is_some_and(|age| age < Duration::from_secs(seconds));
             match snapshot.access(now) {
-                AccessResult::Successful(_) if snapshot.usable(now) != Use::AfterRefetch => {
+                AccessResult::Successful(_)
+                    if snapshot.usability(now) != Usability::AfterRefetch =>
+                {
                     assert!(
                         age.is_none() || within(30 * DAY),
                         "older than max_stale: {snapshot:?}"
@@ -202,7 +214,7 @@ impl World {
                     );
                 }
                 AccessResult::Unavailable { .. } | AccessResult::RedirectLost
-                    if snapshot.usable(now) != Use::AfterRefetch =>
+                    if snapshot.usability(now) != Usability::AfterRefetch =>
                 {
                     assert!(
                         age.is_none() || within(DAY),
@@ -220,7 +232,7 @@ impl World {
                 _ => {}
             }
             if let Some(wait) = snapshot.retry_after(now)
-                && snapshot.usable(now) == Use::AtOnce
+                && snapshot.usability(now) == Usability::Immediate
                 && age.is_none()
             {
                 assert!(wait <= Duration::from_secs(2 * HOUR), "{wait:?}");
@@ -231,7 +243,11 @@ impl World {
 
 /// What comes of fetches on these days, and what a crawler may do with `/` and `/private` in rfc9309, google, koster1996
 /// and selfhtml after the last of them: `+` allow, `-` disallow.
-type Row = (&'static str, &'static [(u64, Answer)], [&'static str; 4]);
+type TableRow = (
+    &'static str,
+    &'static [(u64, TableAnswer)],
+    [&'static str; 4],
+);
 
 const DISALLOWED: [&str; 4] = ["--"; 4];
 const BY_COPY: [&str; 4] = ["+-"; 4];
@@ -240,196 +256,207 @@ const LAPSED: [&str; 4] = ["--", "+-", "--", "--"];
 const BY_LAST_COPY: [&str; 4] = ["+-", "+-", "--", "+-"];
 const NO_RULES: [&str; 4] = ["++", "++", "--", "++"];
 
-const TABLE: &[Row] = &[
-    ("never reached", &[(0, Answer::Fails)], DISALLOWED),
+const TABLE: &[TableRow] = &[
+    ("never reached", &[(0, TableAnswer::Fails)], DISALLOWED),
     (
         "never reached for 29 days",
-        &[(0, Answer::Fails), (14, Answer::Fails), (29, Answer::Fails)],
+        &[
+            (0, TableAnswer::Fails),
+            (14, TableAnswer::Fails),
+            (29, TableAnswer::Fails),
+        ],
         DISALLOWED,
     ),
     (
         "never reached for 30 days",
         &[
-            (0, Answer::Fails),
-            (14, Answer::Fails),
-            (28, Answer::Fails),
-            (30, Answer::Fails),
+            (0, TableAnswer::Fails),
+            (14, TableAnswer::Fails),
+            (28, TableAnswer::Fails),
+            (30, TableAnswer::Fails),
         ],
         NO_RULES,
     ),
     (
         "two failures 31 days apart",
-        &[(0, Answer::Fails), (31, Answer::Fails)],
+        &[(0, TableAnswer::Fails), (31, TableAnswer::Fails)],
         DISALLOWED,
     ),
     (
         "two days of failures, then 31 days later",
-        &[(0, Answer::Fails), (1, Answer::Fails), (32, Answer::Fails)],
+        &[
+            (0, TableAnswer::Fails),
+            (1, TableAnswer::Fails),
+            (32, TableAnswer::Fails),
+        ],
         DISALLOWED,
     ),
     (
         "the failures after a gap count",
         &[
-            (0, Answer::Fails),
-            (31, Answer::Fails),
-            (45, Answer::Fails),
-            (60, Answer::Fails),
-            (61, Answer::Fails),
+            (0, TableAnswer::Fails),
+            (31, TableAnswer::Fails),
+            (45, TableAnswer::Fails),
+            (60, TableAnswer::Fails),
+            (61, TableAnswer::Fails),
         ],
         NO_RULES,
     ),
     (
         "failures every other week but one",
         &[
-            (0, Answer::Fails),
-            (14, Answer::Fails),
-            (30, Answer::Fails),
-            (31, Answer::Fails),
+            (0, TableAnswer::Fails),
+            (14, TableAnswer::Fails),
+            (30, TableAnswer::Fails),
+            (31, TableAnswer::Fails),
         ],
         DISALLOWED,
     ),
     (
         "an answer ends the failures",
         &[
-            (0, Answer::Fails),
-            (14, Answer::Fails),
-            (28, Answer::Status(404)),
-            (30, Answer::Fails),
+            (0, TableAnswer::Fails),
+            (14, TableAnswer::Fails),
+            (28, TableAnswer::Status(404)),
+            (30, TableAnswer::Fails),
         ],
         DISALLOWED,
     ),
     (
         "no file, then one failure",
-        &[(0, Answer::Status(404)), (1, Answer::Fails)],
+        &[(0, TableAnswer::Status(404)), (1, TableAnswer::Fails)],
         DISALLOWED,
     ),
     (
         "redirects without end, then one failure",
-        &[(0, Answer::RedirectLost), (1, Answer::Fails)],
+        &[(0, TableAnswer::RedirectLost), (1, TableAnswer::Fails)],
         DISALLOWED,
     ),
     (
         "a copy, then one failure",
-        &[(0, Answer::Rules(None)), (1, Answer::Fails)],
+        &[(0, TableAnswer::Rules(None)), (1, TableAnswer::Fails)],
         BY_COPY,
     ),
     (
         "a copy, and failures to its end",
         &[
-            (0, Answer::Rules(None)),
-            (15, Answer::Fails),
-            (29, Answer::Fails),
+            (0, TableAnswer::Rules(None)),
+            (15, TableAnswer::Fails),
+            (29, TableAnswer::Fails),
         ],
         BY_COPY,
     ),
     (
         "a copy that lapsed",
         &[
-            (0, Answer::Rules(None)),
-            (15, Answer::Fails),
-            (29, Answer::Fails),
-            (31, Answer::Fails),
+            (0, TableAnswer::Rules(None)),
+            (15, TableAnswer::Fails),
+            (29, TableAnswer::Fails),
+            (31, TableAnswer::Fails),
         ],
         LAPSED,
     ),
     (
         "a copy that lapsed, nobody asking",
-        &[(0, Answer::Rules(None)), (31, Answer::Fails)],
+        &[(0, TableAnswer::Rules(None)), (31, TableAnswer::Fails)],
         LAPSED,
     ),
     (
         "two failures 31 days apart after a copy",
         &[
-            (0, Answer::Rules(None)),
-            (31, Answer::Fails),
-            (62, Answer::Fails),
+            (0, TableAnswer::Rules(None)),
+            (31, TableAnswer::Fails),
+            (62, TableAnswer::Fails),
         ],
         LAPSED,
     ),
     (
         "a copy that lapsed for as long again",
         &[
-            (0, Answer::Rules(None)),
-            (29, Answer::Fails),
-            (40, Answer::Fails),
-            (50, Answer::Fails),
-            (60, Answer::Fails),
+            (0, TableAnswer::Rules(None)),
+            (29, TableAnswer::Fails),
+            (40, TableAnswer::Fails),
+            (50, TableAnswer::Fails),
+            (60, TableAnswer::Fails),
         ],
         BY_LAST_COPY,
     ),
     (
         "for ever",
         &[
-            (0, Answer::Rules(None)),
-            (29, Answer::Fails),
-            (40, Answer::Fails),
-            (50, Answer::Fails),
-            (60, Answer::Fails),
-            (70, Answer::Fails),
-            (80, Answer::Fails),
-            (95, Answer::Fails),
+            (0, TableAnswer::Rules(None)),
+            (29, TableAnswer::Fails),
+            (40, TableAnswer::Fails),
+            (50, TableAnswer::Fails),
+            (60, TableAnswer::Fails),
+            (70, TableAnswer::Fails),
+            (80, TableAnswer::Fails),
+            (95, TableAnswer::Fails),
         ],
         BY_LAST_COPY,
     ),
     (
         "its age counts from the last 304",
         &[
-            (0, Answer::Rules(None)),
-            (10, Answer::NotModified),
-            (20, Answer::NotModified),
-            (49, Answer::Fails),
+            (0, TableAnswer::Rules(None)),
+            (10, TableAnswer::NotModified),
+            (20, TableAnswer::NotModified),
+            (49, TableAnswer::Fails),
         ],
         BY_COPY,
     ),
     (
         "and ends there",
         &[
-            (0, Answer::Rules(None)),
-            (10, Answer::NotModified),
-            (20, Answer::NotModified),
-            (49, Answer::Fails),
-            (50, Answer::Fails),
+            (0, TableAnswer::Rules(None)),
+            (10, TableAnswer::NotModified),
+            (20, TableAnswer::NotModified),
+            (49, TableAnswer::Fails),
+            (50, TableAnswer::Fails),
         ],
         LAPSED,
     ),
     (
         "no file, then lapsed",
         &[
-            (0, Answer::Status(404)),
-            (29, Answer::Fails),
-            (31, Answer::Fails),
+            (0, TableAnswer::Status(404)),
+            (29, TableAnswer::Fails),
+            (31, TableAnswer::Fails),
         ],
         DISALLOWED,
     ),
     (
         "no file, then lapsed for as long again",
         &[
-            (0, Answer::Status(404)),
-            (29, Answer::Fails),
-            (40, Answer::Fails),
-            (50, Answer::Fails),
-            (60, Answer::Fails),
+            (0, TableAnswer::Status(404)),
+            (29, TableAnswer::Fails),
+            (40, TableAnswer::Fails),
+            (50, TableAnswer::Fails),
+            (60, TableAnswer::Fails),
         ],
         NO_RULES,
     ),
     (
         "a redirect that may not be followed",
-        &[(0, Answer::RedirectRefused)],
+        &[(0, TableAnswer::RedirectRefused)],
         DISALLOWED,
     ),
     (
         "the same with a copy",
-        &[(0, Answer::Rules(None)), (1, Answer::RedirectRefused)],
+        &[
+            (0, TableAnswer::Rules(None)),
+            (1, TableAnswer::RedirectRefused),
+        ],
         BY_COPY,
     ),
     (
         "a body that cannot be decoded",
-        &[(0, Answer::BodyFails)],
+        &[(0, TableAnswer::BodyFails)],
         DISALLOWED,
     ),
     (
         "the same with a copy",
-        &[(0, Answer::Rules(None)), (1, Answer::BodyFails)],
+        &[(0, TableAnswer::Rules(None)), (1, TableAnswer::BodyFails)],
         BY_COPY,
     ),
 ];
@@ -438,12 +465,12 @@ const TABLE: &[Row] = &[
 fn the_deciding_answer_after_days_of_failures() {
     for (name, days, expected) in TABLE {
         let origin = Resource::parse("https://shop.example").expect("a resource");
-        let mut world = World::new();
+        let mut world = TableWorld::new();
         let start = world.now;
         for (day, answer) in *days {
             world.now = start + Duration::from_secs(day * DAY);
             if !world.under_way.contains_key(&origin) {
-                assert!(world.cache.start(&origin), "{name}");
+                assert!(world.cache.start_fetch(&origin), "{name}");
                 world.start(&origin);
             }
             world.fetched(&origin, *answer);
@@ -472,9 +499,9 @@ fn the_deciding_answer_after_days_of_failures() {
 fn verdicts(access: &AccessResult, dialect: Dialect) -> String {
     let tokens = [ProductToken::new("ExampleBot").expect("a token")];
     let verdict =
-        |path| match decide(access, dialect, &tokens, &Path::parse(path).unwrap()).verdict() {
-            Verdict::Allow => '+',
-            Verdict::Disallow => '-',
+        |path| match decide(access, dialect, &tokens, &UrlPath::parse(path).unwrap()).verdict() {
+            AccessVerdict::Allow => '+',
+            AccessVerdict::Disallow => '-',
         };
     ["/", "/private"].map(verdict).iter().collect()
 }
@@ -487,7 +514,7 @@ proptest! {
         let origins = ["a", "b", "c"].map(|name| {
             Resource::parse(&format!("https://{name}.example")).expect("a resource")
         });
-        let mut world = World::new();
+        let mut world = TableWorld::new();
         for (later, event) in events {
             let span = Duration::from_secs(later.unsigned_abs());
             world.now = if later < 0 { world.now - span } else { world.now + span };
@@ -501,35 +528,35 @@ proptest! {
 fn a_dropped_copy_decides_only_after_a_new_fetch() {
     let origin = Resource::parse("https://a.example").expect("a resource");
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
-    let mut cache = Cache::new(Lifetimes::default());
-    let fetched = |cache: &mut Cache, before: &Entry, now| {
-        let rules = outcome(&origin, Answer::Rules(None));
-        let learned = Learned::after(
-            Kind::RobotsTxt,
+    let mut cache = RefreshScheduler::new(LifetimeSettings::default());
+    let fetched = |cache: &mut RefreshScheduler, before: &CacheEntry, now| {
+        let rules = outcome(&origin, TableAnswer::Rules(None));
+        let learned = ParsedEntry::after_fetch(
+            DocumentKind::RobotsTxt,
             (before, None),
             rules,
             now,
-            &Lifetimes::default(),
+            &LifetimeSettings::default(),
         );
-        let known = cache.fetched(&origin, &learned, None);
+        let known = cache.fetch_finished(&origin, &learned, None);
         (learned.into_entry(), known)
     };
-    assert!(cache.wanted(&origin, None, now));
-    let (kept, known) = fetched(&mut cache, &Entry::default(), now);
+    assert!(cache.request_fetch(&origin, None, now));
+    let (kept, known) = fetched(&mut cache, &CacheEntry::default(), now);
     assert!(kept.request(&origin).validators.is_some());
 
     // Memory let go of it, and what the store had was damaged.
     cache.evict(&origin, &known);
-    let (dropped, later) = (Entry::default(), now + Duration::from_secs(60));
-    assert!(cache.wanted(&origin, None, later), "it is fetched");
-    assert!(!cache.wanted(&origin, None, later), "once");
+    let (dropped, later) = (CacheEntry::default(), now + Duration::from_secs(60));
+    assert!(cache.request_fetch(&origin, None, later), "it is fetched");
+    assert!(!cache.request_fetch(&origin, None, later), "once");
     assert_eq!(dropped.request(&origin).validators, None, "and in full");
-    let unknown = cache.restored(&origin, &dropped.clone().into());
+    let unknown = cache.restore(&origin, &dropped.clone().into());
     assert!(matches!(unknown.access(later), AccessResult::Unreachable));
-    assert_eq!(unknown.usable(later), Use::AfterRefetch);
+    assert_eq!(unknown.usability(later), Usability::AfterRefetch);
 
     let (kept, known) = fetched(&mut cache, &dropped, later);
     assert!(matches!(known.access(later), AccessResult::Successful(_)));
     assert_eq!(known.fetched_at(), Some(later));
-    assert!(kept.answer.is_some() && kept.failing.is_none());
+    assert!(kept.answer.is_some() && kept.failures.is_none());
 }

@@ -1,8 +1,7 @@
 //! Files of so many rules, and paths so long, that rules are passed over unread: none that decides may be among those.
 
 use wayleave_robots_txt::{
-    AccessResult, Dialect, Path, RobotsTxt, Verdict, decide,
-    decide_strictly as decide_all_spellings,
+    AccessResult, AccessVerdict, Dialect, RobotsTxt, UrlPath, decide, decide_all_spellings,
 };
 
 fn successful(text: &str) -> AccessResult {
@@ -23,12 +22,12 @@ fn others(number: usize) -> String {
     format!("Disallow: /*x*y{number}\nDisallow: /*x*z{number}\n")
 }
 
-fn as_google(access: &AccessResult, path: &str) -> Verdict {
-    decide(access, Dialect::Google, &[], &Path::parse(path).unwrap()).verdict()
+fn as_google(access: &AccessResult, path: &str) -> AccessVerdict {
+    decide(access, Dialect::Google, &[], &UrlPath::parse(path).unwrap()).verdict()
 }
 
-fn as_google_strictly(access: &AccessResult, path: &str) -> Verdict {
-    decide_all_spellings(access, Dialect::Google, &[], &Path::parse(path).unwrap()).verdict()
+fn as_google_strictly(access: &AccessResult, path: &str) -> AccessVerdict {
+    decide_all_spellings(access, Dialect::Google, &[], &UrlPath::parse(path).unwrap()).verdict()
 }
 
 #[test]
@@ -36,7 +35,7 @@ fn a_short_part_counts_at_its_last_place() {
     let access = groups(60, others, "Disallow: /*n*q");
     // The first `q` stands before the only `n`.
     let path = format!("/xxxxq{}n{}q", "x".repeat(300), "x".repeat(10));
-    assert_eq!(as_google(&access, &path), Verdict::Disallow);
+    assert_eq!(as_google(&access, &path), AccessVerdict::Disallow);
 }
 
 #[test]
@@ -45,18 +44,24 @@ fn every_spelling_of_a_path_is_searched_for_its_own_parts() {
     let in_small_groups = groups(60, others, "Disallow: /*private");
     assert_eq!(
         as_google_strictly(&in_small_groups, &path),
-        Verdict::Disallow
+        AccessVerdict::Disallow
     );
     let rules: String = (0..60).map(|n| format!("Disallow: /*q{n}z\n")).collect();
     let in_one_group = successful(&format!("User-agent: *\n{rules}Disallow: /*private\n"));
-    assert_eq!(as_google_strictly(&in_one_group, &path), Verdict::Disallow);
+    assert_eq!(
+        as_google_strictly(&in_one_group, &path),
+        AccessVerdict::Disallow
+    );
 }
 
 #[test]
 fn google_judges_the_normalised_spelling_too() {
     let access = successful("User-agent: *\nDisallow: /private\n");
-    assert_eq!(as_google(&access, "/%70rivate"), Verdict::Allow);
-    assert_eq!(as_google_strictly(&access, "/%70rivate"), Verdict::Disallow);
+    assert_eq!(as_google(&access, "/%70rivate"), AccessVerdict::Allow);
+    assert_eq!(
+        as_google_strictly(&access, "/%70rivate"),
+        AccessVerdict::Disallow
+    );
 }
 
 #[test]
@@ -65,7 +70,7 @@ fn a_part_is_found_wherever_it_stands() {
     let filler = "xqz".repeat(600);
     for at in 0..1500 {
         let path = format!("/{}needle{}", &filler[..at], "x".repeat(20));
-        assert_eq!(as_google(&access, &path), Verdict::Disallow, "{at}");
+        assert_eq!(as_google(&access, &path), AccessVerdict::Disallow, "{at}");
     }
 }
 
@@ -75,7 +80,11 @@ fn a_rule_of_forty_parts_is_compared_to_its_end() {
     let path = format!("/{}", "xnqz".repeat(400));
     for count in [10, 30, 60, 90, 120] {
         let access = groups(count, rules, &format!("Disallow: /{}", "*n".repeat(40)));
-        assert_eq!(as_google(&access, &path), Verdict::Disallow, "{count}");
+        assert_eq!(
+            as_google(&access, &path),
+            AccessVerdict::Disallow,
+            "{count}"
+        );
     }
 }
 
@@ -87,7 +96,7 @@ fn rules_are_weighed_by_their_bytes_as_compared() {
         &access,
         Dialect::Rfc9309,
         &[],
-        &Path::parse("/\u{e9}\u{e9}\u{e9}").unwrap(),
+        &UrlPath::parse("/\u{e9}\u{e9}\u{e9}").unwrap(),
     );
-    assert_eq!(decision.verdict(), Verdict::Disallow);
+    assert_eq!(decision.verdict(), AccessVerdict::Disallow);
 }

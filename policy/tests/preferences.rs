@@ -5,10 +5,11 @@ use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 use wayleave_robots_txt::preferences::{
-    Asker, Declaration, Preference, Preferences, Purpose, Purposes, Reading, Rsl, Tdmrep,
+    CrawlerDeclaration, Preference, PreferenceQuery, PreferenceSettings, PreferenceState, Purpose,
+    PurposeSet, RslLicence, TdmrepFile,
 };
 use wayleave_robots_txt::{
-    AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide, decide_strictly,
+    AccessResult, Dialect, ProductToken, RobotsTxt, UrlPath, decide, decide_all_spellings,
 };
 
 const CASES: &str = include_str!("cases/preferences.jsonl");
@@ -56,14 +57,14 @@ struct Config {
 }
 
 impl Case {
-    fn declaration(&self) -> Declaration {
+    fn declaration(&self) -> CrawlerDeclaration {
         let purposes = match &self.purpose {
             OneOrMany::One(name) => std::slice::from_ref(name),
             OneOrMany::Many(names) => names,
         };
         let purpose = |name: &String| name.parse::<Purpose>().unwrap();
         let tokens = self.config.purpose_tokens.iter();
-        Declaration {
+        CrawlerDeclaration {
             purposes: purposes.iter().map(purpose).collect(),
             purpose_tokens: tokens
                 .map(|(name, token)| (purpose(name), ProductToken::new(token).unwrap()))
@@ -77,8 +78,8 @@ impl Case {
         }
     }
 
-    fn reading(&self) -> Reading {
-        let mut reading = Reading::default();
+    fn reading(&self) -> PreferenceSettings {
+        let mut reading = PreferenceSettings::default();
         if let Some(sources) = &self.config.sources {
             reading.sources = sources.iter().map(|it| it.parse().unwrap()).collect();
         }
@@ -92,42 +93,42 @@ impl Case {
     fn judged(&self, strict: bool) -> (&'static str, &'static str) {
         let (declaration, reading) = (self.declaration(), self.reading());
         let tokens = [ProductToken::new(&self.token).unwrap()];
-        let asker = Asker {
+        let asker = PreferenceQuery {
             declaration: &declaration,
-            reading: &reading,
+            settings: &reading,
             tokens: &tokens,
             dialect: Dialect::Rfc9309,
-            strict,
+            all_spellings: strict,
             now: SystemTime::UNIX_EPOCH + Duration::from_secs(NOW),
         };
-        let path = Path::of_url(&self.url);
-        let mut heard = Preferences::new(asker, &self.url, path.as_str());
+        let path = UrlPath::of_url(&self.url);
+        let mut heard = PreferenceState::new(asker, &self.url, path.as_str());
         if let Some(rule) = &self.config.rule {
-            heard.hear_rule(rule == "allow");
+            heard.add_rule(rule == "allow");
         }
         if let Some(robots) = &self.robots {
             let robots = RobotsTxt::parse(robots.as_bytes());
             let access = AccessResult::Successful(robots.clone());
-            let judge = if strict { decide_strictly } else { decide };
-            heard.hear_access(&judge(&access, Dialect::Rfc9309, &tokens, &path));
-            heard.hear_robots_txt(asker, &robots);
+            let judge = if strict { decide_all_spellings } else { decide };
+            heard.add_access_decision(&judge(&access, Dialect::Rfc9309, &tokens, &path));
+            heard.add_robots_txt(asker, &robots);
         }
         if let Some(file) = &self.tdmrep {
-            heard.hear_tdmrep(asker, &Tdmrep::parse(file.as_bytes()));
+            heard.add_tdmrep(asker, &TdmrepFile::parse(file.as_bytes()));
         }
         if let Some(file) = &self.ai_txt {
-            heard.hear_ai_txt(asker, &RobotsTxt::parse(file.as_bytes()));
+            heard.add_ai_txt(asker, &RobotsTxt::parse(file.as_bytes()));
         }
         if self.headers.is_some() || self.status.is_some() {
             let fields = self.headers.iter().flatten();
             let fields = fields.map(|(name, value)| (name.as_str(), value.as_str()));
-            heard.hear_head(asker, self.status.unwrap_or(200), &fields);
+            heard.add_response_head(asker, self.status.unwrap_or(200), &fields);
         }
         if let Some(html) = &self.html {
-            heard.hear_page(asker, html);
+            heard.add_page(asker, html);
         }
         for (url, text) in &self.rsl {
-            heard.hear_licence(url, &Rsl::parse(text.as_bytes()).into());
+            heard.add_licence(url, &RslLicence::parse(text.as_bytes()).into());
         }
         let judgement = heard.judge(asker);
         (judgement.preference.as_str(), judgement.stage.as_str())
@@ -166,31 +167,31 @@ fn every_case_has_the_result_of_its_clause() {
 
 /// What robots.txt alone says to a crawler that trains, with and without its access rules.
 fn for_training(robots: &str, token: &str, with_access: bool) -> Preference {
-    let declaration = Declaration {
-        purposes: Purposes::of(&[Purpose::TrainAi]),
-        ..Declaration::default()
+    let declaration = CrawlerDeclaration {
+        purposes: PurposeSet::of(&[Purpose::TrainAi]),
+        ..CrawlerDeclaration::default()
     };
     let tokens = [ProductToken::new(token).unwrap()];
-    let asker = Asker {
+    let asker = PreferenceQuery {
         declaration: &declaration,
-        reading: &Reading::default(),
+        settings: &PreferenceSettings::default(),
         tokens: &tokens,
         dialect: Dialect::Rfc9309,
-        strict: true,
+        all_spellings: true,
         now: SystemTime::UNIX_EPOCH,
     };
     let robots = RobotsTxt::parse(robots.as_bytes());
-    let mut heard = Preferences::new(asker, "https://site.test/x", "/x");
+    let mut heard = PreferenceState::new(asker, "https://site.test/x", "/x");
     if with_access {
         let access = AccessResult::Successful(robots.clone());
-        heard.hear_access(&decide(
+        heard.add_access_decision(&decide(
             &access,
             Dialect::Rfc9309,
             &tokens,
-            &Path::parse("/x").unwrap(),
+            &UrlPath::parse("/x").unwrap(),
         ));
     }
-    heard.hear_robots_txt(asker, &robots);
+    heard.add_robots_txt(asker, &robots);
     heard.judge(asker).preference
 }
 
@@ -202,26 +203,26 @@ fn quotations_are_bounded() {
     );
     let robots = RobotsTxt::parse(robots.as_bytes());
     let long_path = format!("/{long}");
-    let path = Path::parse(&long_path).unwrap();
-    let told = robots.decide(Dialect::Rfc9309, &[], &path).explain();
+    let path = UrlPath::parse(&long_path).unwrap();
+    let told = robots.decide(Dialect::Rfc9309, &[], &path).details();
     let rule = told.rule.unwrap();
     assert!(rule.starts_with("Disallow: /xx") && rule.ends_with("x\u{2026}"));
     assert_eq!(rule.len(), 200);
     assert!(told.group.iter().all(|name| name.len() <= 200));
-    let declaration = Declaration {
-        purposes: Purposes::of(&[Purpose::TrainAi]),
-        ..Declaration::default()
+    let declaration = CrawlerDeclaration {
+        purposes: PurposeSet::of(&[Purpose::TrainAi]),
+        ..CrawlerDeclaration::default()
     };
-    let asker = Asker {
+    let asker = PreferenceQuery {
         declaration: &declaration,
-        reading: &Reading::default(),
+        settings: &PreferenceSettings::default(),
         tokens: &[],
         dialect: Dialect::Rfc9309,
-        strict: true,
+        all_spellings: true,
         now: SystemTime::UNIX_EPOCH,
     };
-    let mut heard = Preferences::new(asker, "https://site.test/", "/");
-    heard.hear_robots_txt(asker, &robots);
+    let mut heard = PreferenceState::new(asker, "https://site.test/", "/");
+    heard.add_robots_txt(asker, &robots);
     let judgement = heard.judge(asker);
     assert_eq!(judgement.preference, Preference::Refuse);
     let text = &judgement.statement().unwrap().text;
@@ -231,23 +232,23 @@ fn quotations_are_bounded() {
 
 #[test]
 fn an_embargo_is_named_once_by_a_letter_that_is_known() {
-    let declaration = Declaration {
-        purposes: Purposes::of(&[Purpose::Archive]),
-        ..Declaration::default()
+    let declaration = CrawlerDeclaration {
+        purposes: PurposeSet::of(&[Purpose::Archive]),
+        ..CrawlerDeclaration::default()
     };
-    let asker = Asker {
+    let asker = PreferenceQuery {
         declaration: &declaration,
-        reading: &Reading::default(),
+        settings: &PreferenceSettings::default(),
         tokens: &[],
         dialect: Dialect::Rfc9309,
-        strict: true,
+        all_spellings: true,
         now: SystemTime::UNIX_EPOCH,
     };
     let lines =
         "Archive-Embargo: q\nArchive-Embargo: forever\nArchive-Embargo: Q\nArchive-Embargo: m\n";
     let robots = format!("User-agent: *\n{}", lines.repeat(1000));
-    let mut heard = Preferences::new(asker, "https://site.test/", "/");
-    heard.hear_robots_txt(asker, &RobotsTxt::parse(robots.as_bytes()));
+    let mut heard = PreferenceState::new(asker, "https://site.test/", "/");
+    heard.add_robots_txt(asker, &RobotsTxt::parse(robots.as_bytes()));
     let duties = heard.duties(asker);
     assert_eq!(duties.len(), 1);
     assert_eq!(duties[0].value.as_deref(), Some("q|m"));
@@ -273,20 +274,20 @@ fn content_usage_splits_groups_for_preferences_only() {
 fn another_spelling_of_a_path_restricts_and_never_permits() {
     let robots = "User-agent: *\nContent-Usage: /x train-ai=n\nContent-Usage: /y train-ai=y\n";
     let at = |path: &str| {
-        let declaration = Declaration {
-            purposes: Purposes::of(&[Purpose::TrainAi]),
-            ..Declaration::default()
+        let declaration = CrawlerDeclaration {
+            purposes: PurposeSet::of(&[Purpose::TrainAi]),
+            ..CrawlerDeclaration::default()
         };
-        let asker = Asker {
+        let asker = PreferenceQuery {
             declaration: &declaration,
-            reading: &Reading::default(),
+            settings: &PreferenceSettings::default(),
             tokens: &[],
             dialect: Dialect::Rfc9309,
-            strict: true,
+            all_spellings: true,
             now: SystemTime::UNIX_EPOCH,
         };
-        let mut heard = Preferences::new(asker, "https://site.test/", path);
-        heard.hear_robots_txt(asker, &RobotsTxt::parse(robots.as_bytes()));
+        let mut heard = PreferenceState::new(asker, "https://site.test/", path);
+        heard.add_robots_txt(asker, &RobotsTxt::parse(robots.as_bytes()));
         heard.judge(asker).preference
     };
     assert_eq!(at("/a/../x"), Preference::Refuse);
@@ -296,23 +297,23 @@ fn another_spelling_of_a_path_restricts_and_never_permits() {
 
 #[test]
 fn a_refusal_of_one_path_refuses_a_hidden_path() {
-    let declaration = Declaration {
-        purposes: Purposes::of(&[Purpose::TrainAi]),
+    let declaration = CrawlerDeclaration {
+        purposes: PurposeSet::of(&[Purpose::TrainAi]),
         purpose_tokens: vec![(Purpose::TrainAi, ProductToken::new("A-Extended").unwrap())],
-        ..Declaration::default()
+        ..CrawlerDeclaration::default()
     };
-    let asker = Asker {
+    let asker = PreferenceQuery {
         declaration: &declaration,
-        reading: &Reading::default(),
+        settings: &PreferenceSettings::default(),
         tokens: &[],
         dialect: Dialect::Rfc9309,
-        strict: true,
+        all_spellings: true,
         now: SystemTime::UNIX_EPOCH,
     };
     let judge = |line: &str| {
         let robots = format!("User-agent: *\nContent-Usage: train-ai=y\n{line}\n");
-        let mut heard = Preferences::for_every_path("https://site.test/");
-        heard.hear_robots_txt(asker, &RobotsTxt::parse(robots.as_bytes()));
+        let mut heard = PreferenceState::for_every_path("https://site.test/");
+        heard.add_robots_txt(asker, &RobotsTxt::parse(robots.as_bytes()));
         heard.judge(asker).preference
     };
     assert_eq!(judge(""), Preference::Unstated);

@@ -7,27 +7,30 @@ use std::time::SystemTime;
 use proptest::prelude::*;
 use proptest::sample::select;
 use wayleave_robots_txt::preferences::{
-    Asker, Declaration, Judgement, Preference, Preferences, Purpose, Purposes, Reading, Rsl,
-    Source, Sources, Stage, Tdmrep,
+    CrawlerDeclaration, Preference, PreferenceJudgement, PreferenceQuery, PreferenceSettings,
+    PreferenceSource, PreferenceStage, PreferenceState, Purpose, PurposeSet, RslLicence, SourceSet,
+    TdmrepFile,
 };
 use wayleave_robots_txt::{
-    AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide_strictly,
+    AccessResult, AccessVerdict, Dialect, ProductToken, RobotsTxt, UrlPath, decide_all_spellings,
 };
 
 const LICENCE: &str = "https://site.test/licence.xml";
 
-fn training() -> Declaration {
-    Declaration {
-        purposes: Purposes::of(&[Purpose::TrainAi]),
+fn training() -> CrawlerDeclaration {
+    CrawlerDeclaration {
+        purposes: PurposeSet::of(&[Purpose::TrainAi]),
         purpose_tokens: vec![(Purpose::TrainAi, ProductToken::new("A-Extended").unwrap())],
-        ..Declaration::default()
+        ..CrawlerDeclaration::default()
     }
 }
 
-fn reading() -> Reading {
-    Reading {
-        sources: Source::OPTIONAL.into_iter().collect::<Sources>(),
-        ..Reading::default()
+fn reading() -> PreferenceSettings {
+    PreferenceSettings {
+        sources: PreferenceSource::OPTIONAL
+            .into_iter()
+            .collect::<SourceSet>(),
+        ..PreferenceSettings::default()
     }
 }
 
@@ -35,44 +38,44 @@ fn reading() -> Reading {
 fn judge(
     dialect: Dialect,
     path: &str,
-    hear: impl FnOnce(Asker<'_>, &mut Preferences),
-) -> Judgement {
+    hear: impl FnOnce(PreferenceQuery<'_>, &mut PreferenceState),
+) -> PreferenceJudgement {
     let (declaration, reading) = (training(), reading());
     let tokens = [ProductToken::new("foobot").unwrap()];
-    let asker = Asker {
+    let asker = PreferenceQuery {
         declaration: &declaration,
-        reading: &reading,
+        settings: &reading,
         tokens: &tokens,
         dialect,
-        strict: true,
+        all_spellings: true,
         now: SystemTime::UNIX_EPOCH,
     };
-    let mut heard = Preferences::new(asker, &format!("https://site.test{path}"), path);
+    let mut heard = PreferenceState::new(asker, &format!("https://site.test{path}"), path);
     hear(asker, &mut heard);
     heard.judge(asker)
 }
 
-fn by_robots_txt(dialect: Dialect, path: &str, robots: &str) -> Judgement {
+fn by_robots_txt(dialect: Dialect, path: &str, robots: &str) -> PreferenceJudgement {
     let robots = RobotsTxt::parse(robots.as_bytes());
     judge(dialect, path, |asker, heard| {
-        heard.hear_robots_txt(asker, &robots);
+        heard.add_robots_txt(asker, &robots);
     })
 }
 
-fn by_tdmrep(dialect: Dialect, path: &str, file: &str) -> Judgement {
-    let file = Tdmrep::parse(file.as_bytes());
+fn by_tdmrep(dialect: Dialect, path: &str, file: &str) -> PreferenceJudgement {
+    let file = TdmrepFile::parse(file.as_bytes());
     judge(dialect, path, |asker, heard| {
-        heard.hear_tdmrep(asker, &file);
+        heard.add_tdmrep(asker, &file);
     })
 }
 
-fn by_licences(dialect: Dialect, path: &str, contents: &str, count: usize) -> Judgement {
+fn by_licences(dialect: Dialect, path: &str, contents: &str, count: usize) -> PreferenceJudgement {
     let text = format!("<rsl xmlns='https://rslstandard.org/rsl'>{contents}</rsl>");
-    let document = Arc::new(Rsl::parse(text.as_bytes()));
+    let document = Arc::new(RslLicence::parse(text.as_bytes()));
     judge(dialect, path, |asker, heard| {
         for number in 0..count {
             let url = format!("{LICENCE}?{number}");
-            heard.hear_named_licence(asker, &url, &document, Stage::Before);
+            heard.add_named_licence(asker, &url, &document, PreferenceStage::Before);
         }
     })
 }
@@ -123,7 +126,7 @@ fn each_family(dialect: Dialect, path: &str, pattern: &str) -> Vec<(&'static str
         (
             "ai.txt",
             judge(dialect, path, |asker, heard| {
-                heard.hear_ai_txt(asker, &ai_txt);
+                heard.add_ai_txt(asker, &ai_txt);
             })
             .preference,
         ),
@@ -134,8 +137,8 @@ fn disallows(dialect: Dialect, path: &str, pattern: &str) -> bool {
     let body = format!("User-agent: *\nDisallow: {pattern}\n");
     let access = AccessResult::Successful(RobotsTxt::parse(body.as_bytes()));
     let tokens = [ProductToken::new("foobot").unwrap()];
-    let path = Path::parse(path).unwrap();
-    decide_strictly(&access, dialect, &tokens, &path).verdict() == Verdict::Disallow
+    let path = UrlPath::parse(path).unwrap();
+    decide_all_spellings(&access, dialect, &tokens, &path).verdict() == AccessVerdict::Disallow
 }
 
 /// A path and a pattern made of the same bytes, each spelt in its own way.
@@ -215,7 +218,7 @@ fn slow(number: usize) -> String {
 }
 
 #[track_caller]
-fn expect_too_costly(judgement: &Judgement, source: Source) {
+fn expect_too_costly(judgement: &PreferenceJudgement, source: PreferenceSource) {
     assert_eq!(judgement.preference, Preference::Refuse);
     let statement = judgement.statement().expect("one that refuses");
     assert!(statement.is_too_costly(), "{statement:?}");
@@ -231,17 +234,20 @@ fn preferences_that_take_too_long_to_match_refuse() {
     let robots = format!("User-agent: *\n{lines}");
     expect_too_costly(
         &by_robots_txt(Dialect::Rfc9309, &path, &robots),
-        Source::ContentUsage,
+        PreferenceSource::ContentUsage,
     );
     let entries: Vec<_> = (0..5_000)
         .map(|n| serde_json::json!({ "location": slow(n), "tdm-reservation": 1 }))
         .collect();
     let file = serde_json::Value::Array(entries).to_string();
-    expect_too_costly(&by_tdmrep(Dialect::Rfc9309, &path, &file), Source::Tdmrep);
+    expect_too_costly(
+        &by_tdmrep(Dialect::Rfc9309, &path, &file),
+        PreferenceSource::Tdmrep,
+    );
     let contents: String = (0..1_000).map(|n| content(&slow(n))).collect();
     expect_too_costly(
         &by_licences(Dialect::Rfc9309, &path, &contents, 8),
-        Source::Rsl,
+        PreferenceSource::Rsl,
     );
     let rules: String = (0..5_000)
         .map(|n| format!("Disallow: {}\n", slow(n)))
@@ -249,13 +255,13 @@ fn preferences_that_take_too_long_to_match_refuse() {
     let robots = format!("User-agent: A-Extended\n{rules}");
     expect_too_costly(
         &by_robots_txt(Dialect::Rfc9309, &path, &robots),
-        Source::PolicyToken,
+        PreferenceSource::PolicyToken,
     );
     let ai_txt = RobotsTxt::parse(format!("User-agent: *\n{rules}").as_bytes());
     let judged = judge(Dialect::Rfc9309, &path, |asker, heard| {
-        heard.hear_ai_txt(asker, &ai_txt);
+        heard.add_ai_txt(asker, &ai_txt);
     });
-    expect_too_costly(&judged, Source::AiTxt);
+    expect_too_costly(&judged, PreferenceSource::AiTxt);
 }
 
 #[test]
@@ -272,18 +278,18 @@ fn all_families_share_one_budget() {
         serde_json::Value::Array(entries.collect()).to_string()
     };
     let robots = RobotsTxt::parse(lines(600).as_bytes());
-    let file = Tdmrep::parse(entries(600).as_bytes());
+    let file = TdmrepFile::parse(entries(600).as_bytes());
     for (hears_robots, hears_file) in [(true, false), (false, true), (true, true)] {
         let judgement = judge(Dialect::Rfc9309, &path, |asker, heard| {
             if hears_robots {
-                heard.hear_robots_txt(asker, &robots);
+                heard.add_robots_txt(asker, &robots);
             }
             if hears_file {
-                heard.hear_tdmrep(asker, &file);
+                heard.add_tdmrep(asker, &file);
             }
         });
         match hears_robots && hears_file {
-            true => expect_too_costly(&judgement, Source::Tdmrep),
+            true => expect_too_costly(&judgement, PreferenceSource::Tdmrep),
             false => assert_eq!(judgement.preference, Preference::Unstated),
         }
     }
@@ -298,14 +304,14 @@ fn a_path_with_too_many_long_spellings_is_too_costly() {
     let judged = by_robots_txt(Dialect::Rfc9309, &short, robots);
     assert_eq!(judged.preference, Preference::Unstated);
     let access = AccessResult::Successful(RobotsTxt::parse(b"User-agent: *\nDisallow: /x\n"));
-    let path = Path::parse(&long).unwrap();
-    let decision = decide_strictly(&access, Dialect::Rfc9309, &[], &path);
+    let path = UrlPath::parse(&long).unwrap();
+    let decision = decide_all_spellings(&access, Dialect::Rfc9309, &[], &path);
     assert_eq!(
         (decision.verdict(), decision.reason().as_str()),
-        (Verdict::Disallow, "too-costly")
+        (AccessVerdict::Disallow, "too-costly")
     );
     let judged = by_robots_txt(Dialect::Rfc9309, &long, robots);
-    expect_too_costly(&judged, Source::ContentUsage);
+    expect_too_costly(&judged, PreferenceSource::ContentUsage);
 }
 
 #[test]
@@ -315,7 +321,7 @@ fn usage_lines_are_found_in_one_pass_over_many_agents() {
     let body = format!("{agents}Content-Usage: train-ai=n\n");
     let robots = RobotsTxt::parse_with_limit(body.as_bytes(), body.len());
     let judged = judge(Dialect::Rfc9309, "/", |asker, heard| {
-        heard.hear_robots_txt(asker, &robots);
+        heard.add_robots_txt(asker, &robots);
     });
     assert_eq!(judged.preference, Preference::Refuse);
     assert!(!judged.statement().expect("the line").is_too_costly());

@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use wayleave_robots_txt::preferences::{
-    Asker, Declaration, MetaDialect, Preference, Preferences, Purpose, Reading, Rsl, Source,
-    Sources, Tdmrep,
+    CrawlerDeclaration, MetaDialect, Preference, PreferenceQuery, PreferenceSettings,
+    PreferenceSource, PreferenceState, Purpose, RslLicence, SourceSet, TdmrepFile,
 };
 use wayleave_robots_txt::{Dialect, ProductToken, RobotsTxt};
 
@@ -114,7 +114,7 @@ const MORE_ELEMENTS: [&str; 3] = [
 ];
 
 #[derive(Clone, Debug)]
-struct Said {
+struct SaidByState {
     purposes: Vec<Purpose>,
     path: &'static str,
     robots: Vec<&'static str>,
@@ -134,53 +134,53 @@ prop_compose! {
         tdmrep in vec(select(&ENTRIES[..]), 0..3),
         fields in vec(select(&FIELDS[..]), 0..3),
         page in vec(select(&ELEMENTS[..]), 0..3),
-    ) -> Said {
+    ) -> SaidByState {
         let dialect = MetaDialect::Google;
-        Said { purposes, path, robots, tdmrep, fields, page, licence: PROHIBITS, dialect }
+        SaidByState { purposes, path, robots, tdmrep, fields, page, licence: PROHIBITS, dialect }
     }
 }
 
-impl Said {
+impl SaidByState {
     /// What is said as far as `stages` go, read from some sources.
-    fn judge(&self, sources: Sources, stages: usize) -> Preference {
-        let declaration = Declaration {
+    fn judge(&self, sources: SourceSet, stages: usize) -> Preference {
+        let declaration = CrawlerDeclaration {
             purposes: self.purposes.iter().copied().collect(),
             purpose_tokens: vec![(
                 Purpose::TrainAi,
                 ProductToken::new("ExampleBot-Extended").unwrap(),
             )],
-            ..Declaration::default()
+            ..CrawlerDeclaration::default()
         };
-        let reading = Reading {
+        let reading = PreferenceSettings {
             sources,
             robots_meta: self.dialect,
-            ..Reading::default()
+            ..PreferenceSettings::default()
         };
-        let asker = Asker {
+        let asker = PreferenceQuery {
             declaration: &declaration,
-            reading: &reading,
+            settings: &reading,
             tokens: &[ProductToken::new("ExampleBot").unwrap()],
             dialect: Dialect::Rfc9309,
-            strict: true,
+            all_spellings: true,
             now: SystemTime::UNIX_EPOCH,
         };
         let url = format!("https://site.test{}", self.path);
-        let mut heard = Preferences::new(asker, &url, self.path);
-        heard.hear_robots_txt(asker, &RobotsTxt::parse(self.robots.join("\n").as_bytes()));
+        let mut heard = PreferenceState::new(asker, &url, self.path);
+        heard.add_robots_txt(asker, &RobotsTxt::parse(self.robots.join("\n").as_bytes()));
         let tdmrep = format!("[{}]", self.tdmrep.join(","));
-        heard.hear_tdmrep(asker, &Tdmrep::parse(tdmrep.as_bytes()));
+        heard.add_tdmrep(asker, &TdmrepFile::parse(tdmrep.as_bytes()));
         if stages > 1 {
-            heard.hear_head(asker, 200, &self.fields.iter().copied());
+            heard.add_response_head(asker, 200, &self.fields.iter().copied());
         }
         if stages > 2 {
-            heard.hear_page(asker, &self.page.concat());
+            heard.add_page(asker, &self.page.concat());
         }
         for (url, contents) in [
             ("https://site.test/allows.xml", PERMITS),
             ("https://site.test/refuses.xml", self.licence),
         ] {
             let licence = format!("<rsl xmlns='https://rslstandard.org/rsl'>{contents}</rsl>");
-            heard.hear_licence(url, &Rsl::parse(licence.as_bytes()).into());
+            heard.add_licence(url, &RslLicence::parse(licence.as_bytes()).into());
         }
         heard.judge(asker).preference
     }
@@ -190,11 +190,11 @@ proptest! {
     #[test]
     fn an_additional_source_never_allows(
         said in said(),
-        fewer in subsequence(&Source::OPTIONAL[..], 0..8),
-        more in subsequence(&Source::OPTIONAL[..], 0..8),
+        fewer in subsequence(&PreferenceSource::OPTIONAL[..], 0..8),
+        more in subsequence(&PreferenceSource::OPTIONAL[..], 0..8),
     ) {
-        let narrow: Sources = fewer.iter().copied().collect();
-        let wide: Sources = fewer.iter().chain(&more).copied().collect();
+        let narrow: SourceSet = fewer.iter().copied().collect();
+        let wide: SourceSet = fewer.iter().chain(&more).copied().collect();
         if said.judge(narrow, 3) == Preference::Refuse {
             prop_assert_eq!(said.judge(wide, 3), Preference::Refuse);
         }
@@ -209,7 +209,7 @@ proptest! {
         field in select([&FIELDS[..], &MORE_FIELDS[..]].concat()),
         element in select([&ELEMENTS[..], &MORE_ELEMENTS[..]].concat()),
     ) {
-        let sources = Sources::default();
+        let sources = SourceSet::default();
         let mut lines = before.clone();
         lines.robots.push(line);
         let mut entries = before.clone();
@@ -234,7 +234,7 @@ proptest! {
 
     #[test]
     fn the_response_never_allows_more(said in said()) {
-        let sources = Sources::default();
+        let sources = SourceSet::default();
         for stages in 1..3 {
             if said.judge(sources, stages) == Preference::Refuse {
                 prop_assert_eq!(said.judge(sources, stages + 1), Preference::Refuse);
@@ -244,7 +244,7 @@ proptest! {
 }
 
 /// Whether a line of robots.txt may lift what was refused before it.
-fn lifts(before: &Said, line: &str) -> bool {
+fn lifts(before: &SaidByState, line: &str) -> bool {
     let has_group = before.robots.iter().any(|it| it.starts_with("User-agent"));
     let (name, value) = line.split_once(": ").unwrap_or((line, ""));
     let has_path = value.starts_with('/');
@@ -260,7 +260,7 @@ fn lifts(before: &Said, line: &str) -> bool {
 }
 
 /// Nothing said, to a crawler that trains and asks for `/a/b`.
-const NOTHING: Said = Said {
+const NOTHING: SaidByState = SaidByState {
     purposes: Vec::new(),
     path: "/a/b",
     robots: Vec::new(),
@@ -271,46 +271,46 @@ const NOTHING: Said = Said {
     dialect: MetaDialect::Google,
 };
 
-fn robots(lines: &[&'static str]) -> Said {
-    Said {
+fn robots(lines: &[&'static str]) -> SaidByState {
+    SaidByState {
         robots: lines.to_vec(),
         ..NOTHING
     }
 }
 
-fn fields(fields: &[(&'static str, &'static str)]) -> Said {
-    Said {
+fn fields(fields: &[(&'static str, &'static str)]) -> SaidByState {
+    SaidByState {
         tdmrep: vec![ENTRIES[0]],
         fields: fields.to_vec(),
         ..NOTHING
     }
 }
 
-fn usage_fields(values: &[&'static str]) -> Said {
+fn usage_fields(values: &[&'static str]) -> SaidByState {
     let fields = values.iter().map(|value| ("Content-Usage", *value));
-    Said {
+    SaidByState {
         fields: fields.collect(),
         ..NOTHING
     }
 }
 
-fn entries(entries: &[&'static str]) -> Said {
-    Said {
+fn entries(entries: &[&'static str]) -> SaidByState {
+    SaidByState {
         tdmrep: entries.to_vec(),
         ..NOTHING
     }
 }
 
-fn bing(page: &[&'static str]) -> Said {
-    Said {
+fn bing(page: &[&'static str]) -> SaidByState {
+    SaidByState {
         page: page.to_vec(),
         dialect: MetaDialect::Bing,
         ..NOTHING
     }
 }
 
-fn licence(licence: &'static str) -> Said {
-    Said {
+fn licence(licence: &'static str) -> SaidByState {
+    SaidByState {
         robots: vec!["License: https://site.test/refuses.xml"],
         licence,
         ..NOTHING
@@ -318,7 +318,7 @@ fn licence(licence: &'static str) -> Said {
 }
 
 /// By which text, what is said, and what is said with the statement that lifts it.
-type Lifting = (&'static str, Said, Said);
+type Lifting = (&'static str, SaidByState, SaidByState);
 
 /// Where a family's own text says that one statement of robots.txt takes the place of another. `docs/preferences.md` lists all.
 fn lifting_in_robots_txt() -> Vec<Lifting> {
@@ -434,9 +434,9 @@ fn only_documented_statements_lift_a_refusal() {
             MetaDialect::Google => Purpose::TrainAi,
             MetaDialect::Bing => Purpose::AiInput,
         };
-        let judge = |said: Said| {
+        let judge = |said: SaidByState| {
             let purposes = vec![purpose];
-            Said { purposes, ..said }.judge(Sources::default(), 3)
+            SaidByState { purposes, ..said }.judge(SourceSet::default(), 3)
         };
         assert_eq!(judge(before), Preference::Refuse, "{text}");
         assert_ne!(judge(after), Preference::Refuse, "{text}");

@@ -9,8 +9,8 @@ mod model;
 use proptest::prelude::*;
 use proptest::sample::select;
 use wayleave_robots_txt::{
-    AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide,
-    decide_any_path_strictly, decide_every_path, decide_strictly,
+    AccessResult, AccessVerdict, Dialect, ProductToken, RobotsTxt, UrlPath, decide,
+    decide_all_spellings, decide_whole_site, decide_write_all_spellings,
 };
 
 const DIALECTS: [Dialect; 4] = [
@@ -185,8 +185,8 @@ fn tokens(names: &[&str]) -> Vec<ProductToken> {
 
 fn judged(body: &[u8], dialect: Dialect, names: &[&str], path: &str) -> model::Verdict {
     let (access, tokens) = (successful(body), tokens(names));
-    let decision = decide(&access, dialect, &tokens, &Path::parse(path).unwrap());
-    (decision.verdict() == Verdict::Allow, decision.line())
+    let decision = decide(&access, dialect, &tokens, &UrlPath::parse(path).unwrap());
+    (decision.verdict() == AccessVerdict::Allow, decision.line())
 }
 
 proptest! {
@@ -252,25 +252,25 @@ proptest! {
     #[test]
     fn strictest_disallows_what_any_dialect_disallows(body in file(0..16), path in path()) {
         let (access, tokens) = (successful(&body), tokens(&["foobot"]));
-        let verdict = |dialect| decide(&access, dialect, &tokens, &Path::parse(&path).unwrap()).verdict();
-        let any = DIALECTS.into_iter().any(|dialect| verdict(dialect) == Verdict::Disallow);
+        let verdict = |dialect| decide(&access, dialect, &tokens, &UrlPath::parse(&path).unwrap()).verdict();
+        let any = DIALECTS.into_iter().any(|dialect| verdict(dialect) == AccessVerdict::Disallow);
         // Only Google's parser judges /robots.txt itself.
-        prop_assert_eq!(verdict(Dialect::Strictest) == Verdict::Disallow, any);
+        prop_assert_eq!(verdict(Dialect::Strictest) == AccessVerdict::Disallow, any);
     }
 
     #[test]
     fn judging_all_spellings_only_adds_refusals(body in file(0..16), path in path()) {
         let (access, tokens) = (successful(&body), tokens(&["foobot"]));
         for dialect in Dialect::ALL {
-            let plain = decide(&access, dialect, &tokens, &Path::parse(&path).unwrap()).verdict();
-            let strict = decide_strictly(&access, dialect, &tokens, &Path::parse(&path).unwrap()).verdict();
-            prop_assert!(path == "/robots.txt" || strict == plain || strict == Verdict::Disallow);
-            let any = decide_any_path_strictly(&access, dialect, &tokens, &Path::parse(&path).unwrap()).verdict();
-            prop_assert!(any == strict || any == Verdict::Disallow);
+            let plain = decide(&access, dialect, &tokens, &UrlPath::parse(&path).unwrap()).verdict();
+            let strict = decide_all_spellings(&access, dialect, &tokens, &UrlPath::parse(&path).unwrap()).verdict();
+            prop_assert!(path == "/robots.txt" || strict == plain || strict == AccessVerdict::Disallow);
+            let any = decide_write_all_spellings(&access, dialect, &tokens, &UrlPath::parse(&path).unwrap()).verdict();
+            prop_assert!(any == strict || any == AccessVerdict::Disallow);
         }
         // Google's parser is the one that makes no exception of it either.
-        let google = decide(&access, Dialect::Google, &tokens, &Path::parse("/robots.txt").unwrap()).verdict();
-        let any = decide_any_path_strictly(&access, Dialect::Google, &tokens, &Path::parse("/robots.txt").unwrap());
+        let google = decide(&access, Dialect::Google, &tokens, &UrlPath::parse("/robots.txt").unwrap()).verdict();
+        let any = decide_write_all_spellings(&access, Dialect::Google, &tokens, &UrlPath::parse("/robots.txt").unwrap());
         prop_assert_eq!(any.verdict(), google);
     }
 
@@ -282,10 +282,10 @@ proptest! {
     ) {
         let (access, tokens) = (successful(&body), tokens(&names));
         for dialect in Dialect::ALL {
-            let every_path = decide_every_path(&access, dialect, &tokens);
+            let every_path = decide_whole_site(&access, dialect, &tokens);
             for path in &paths {
-                let one = decide_strictly(&access, dialect, &tokens, &Path::parse(path).unwrap()).verdict();
-                prop_assert!(one == Verdict::Allow || every_path.verdict() == Verdict::Disallow, "{} {}", dialect, path);
+                let one = decide_all_spellings(&access, dialect, &tokens, &UrlPath::parse(path).unwrap()).verdict();
+                prop_assert!(one == AccessVerdict::Allow || every_path.verdict() == AccessVerdict::Disallow, "{} {}", dialect, path);
             }
             if let Some(rule) = every_path.rule() {
                 prop_assert!(rule.starts_with("Disallow:"), "{}", rule);
@@ -355,8 +355,8 @@ proptest! {
         let limited = AccessResult::Successful(limited);
         let tokens = tokens(&["foobot"]);
         for dialect in DIALECTS {
-            let decision = decide(&limited, dialect, &tokens, &Path::parse(&path).unwrap());
-            let found = (decision.verdict() == Verdict::Allow, decision.line());
+            let decision = decide(&limited, dialect, &tokens, &UrlPath::parse(&path).unwrap());
+            let found = (decision.verdict() == AccessVerdict::Allow, decision.line());
             prop_assert_eq!(found, judged(cut, dialect, &["foobot"], &path));
         }
     }
@@ -365,8 +365,8 @@ proptest! {
     fn explanations_name_a_line_that_holds_the_rule(body in file(0..24), path in path()) {
         let (access, tokens) = (successful(&body), tokens(&["foobot"]));
         for dialect in DIALECTS {
-            let decision = decide(&access, dialect, &tokens, &Path::parse(&path).unwrap());
-            let explanation = decision.explain();
+            let decision = decide(&access, dialect, &tokens, &UrlPath::parse(&path).unwrap());
+            let explanation = decision.details();
             let Some(line) = explanation.line else { continue };
             let text = String::from_utf8_lossy(&body).replace("\r\n", "\n").replace('\r', "\n");
             let text = text.split('\n').nth(line as usize - 1).unwrap().to_owned();

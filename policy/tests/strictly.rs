@@ -9,7 +9,7 @@ mod model;
 use proptest::prelude::*;
 use proptest::sample::select;
 use wayleave_robots_txt::{
-    AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide_strictly,
+    AccessResult, AccessVerdict, Dialect, ProductToken, RobotsTxt, UrlPath, decide_all_spellings,
 };
 
 const ROBOTS: &str =
@@ -18,8 +18,8 @@ const ROBOTS: &str =
 fn allows(body: &[u8], dialect: Dialect, path: &str) -> bool {
     let access = AccessResult::Successful(RobotsTxt::parse(body));
     let tokens = [ProductToken::new("foobot").unwrap()];
-    decide_strictly(&access, dialect, &tokens, &Path::parse(path).unwrap()).verdict()
-        == Verdict::Allow
+    decide_all_spellings(&access, dialect, &tokens, &UrlPath::parse(path).unwrap()).verdict()
+        == AccessVerdict::Allow
 }
 
 /// What dialects a decision asks.
@@ -450,13 +450,13 @@ fn google_is_also_asked_in_the_form_of_rfc_9309() {
         let access = AccessResult::Successful(RobotsTxt::parse(body.as_bytes()));
         let tokens = [ProductToken::new("foobot").unwrap()];
         let verdict = |dialect, path| {
-            let path = Path::parse(path).unwrap();
-            decide_strictly(&access, dialect, &tokens, &path).verdict()
+            let path = UrlPath::parse(path).unwrap();
+            decide_all_spellings(&access, dialect, &tokens, &path).verdict()
         };
         for dialect in Dialect::ALL {
-            assert_eq!(verdict(dialect, "/z"), Verdict::Allow, "{dialect}");
+            assert_eq!(verdict(dialect, "/z"), AccessVerdict::Allow, "{dialect}");
         }
-        assert_eq!(verdict(Dialect::Google, "/~a:"), Verdict::Disallow);
+        assert_eq!(verdict(Dialect::Google, "/~a:"), AccessVerdict::Disallow);
     }
 }
 
@@ -477,7 +477,7 @@ fn a_rule_with_a_cut_escape_disallows_the_same_url() {
         let many: String = (0..40).map(|n| format!("Disallow: /{n}/x\n")).collect();
         for body in [body.clone(), body + &many] {
             let robots = RobotsTxt::parse(body.as_bytes());
-            let path = Path::parse(path).unwrap();
+            let path = UrlPath::parse(path).unwrap();
             let token = ProductToken::new("foobot").unwrap();
             assert!(!robots.is_allowed(&token, &path), "{rule} {path}");
             compare(body.as_bytes(), path.as_str()).unwrap();
@@ -501,8 +501,8 @@ proptest! {
         if dialect != Dialect::Google {
             let robots = RobotsTxt::parse(body.as_bytes());
             let tokens = [ProductToken::new("foobot").unwrap()];
-            let decision = robots.decide(dialect, &tokens, &Path::parse(&text).unwrap());
-            prop_assert_eq!(decision.verdict(), Verdict::Disallow, "{} {}", dialect, text);
+            let decision = robots.decide(dialect, &tokens, &UrlPath::parse(&text).unwrap());
+            prop_assert_eq!(decision.verdict(), AccessVerdict::Disallow, "{} {}", dialect, text);
         }
     }
 }
@@ -514,10 +514,14 @@ fn a_cut_escape_is_compared_in_the_surrounding_form() {
     compare(body, path).unwrap();
     assert!(!allows(body, Dialect::Rfc9309, path));
     let tokens = [ProductToken::new("foobot").unwrap()];
-    let path = Path::parse(path).unwrap();
+    let path = UrlPath::parse(path).unwrap();
     let robots = RobotsTxt::parse(body);
     let decision = robots.decide(Dialect::Rfc9309, &tokens, &path);
-    assert_eq!(decision.verdict(), Verdict::Allow, "`:` and `%3A` differ");
+    assert_eq!(
+        decision.verdict(),
+        AccessVerdict::Allow,
+        "`:` and `%3A` differ"
+    );
 }
 
 #[test]

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 use wayleave::fleet::engine::{
-    Answer, Claim, Claimed, Engine, Kind, Note, Positions, Queue, Record, Settled, Settlement,
-    Taken, Turn, What,
+    ChangeNote, ClaimAnswer, FetchClaim, LogPositions, NoteKind, PacingResponse, QueueId,
+    RecordChange, SettleAnswer, Settlement, SharedEngine, SharedRecord, SlotAnswer, SlotRequest,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(100);
 
-pub type Node = Arc<dyn Engine>;
+pub type Node = Arc<dyn SharedEngine>;
 
 /// Everything, by the nodes that `join` makes by their names.
 pub async fn conforms(join: impl AsyncFn(&str) -> Node) {
@@ -38,12 +38,12 @@ pub async fn conforms(join: impl AsyncFn(&str) -> Node) {
     nodes_see_each_other(&nodes).await;
 }
 
-fn claim(origin: &str) -> Claim {
-    Claim {
+fn claim(origin: &str) -> FetchClaim {
+    FetchClaim {
         origin: origin.to_owned(),
-        newer_than: None,
+        max_age: None,
         lease: 10 * SECOND,
-        distrusted: 0,
+        rejected_version: 0,
     }
 }
 
@@ -51,38 +51,38 @@ fn settlement(origin: &str, token: u64, text: &str) -> Settlement {
     Settlement {
         origin: origin.to_owned(),
         token,
-        kind: Kind::Changed,
-        record: Record {
+        change: RecordChange::Changed,
+        record: SharedRecord {
             bytes: text.as_bytes().to_vec(),
             age: Duration::ZERO,
             version: 0,
         },
         fresh_for: HOUR,
-        keep: HOUR,
+        retention: HOUR,
     }
 }
 
 #[track_caller]
-fn token(claimed: Claimed) -> u64 {
+fn token(claimed: ClaimAnswer) -> u64 {
     match claimed {
-        Claimed::Fetch { token, .. } => token,
+        ClaimAnswer::Fetch { token, .. } => token,
         other => panic!("not told to fetch: {other:?}"),
     }
 }
 
 #[track_caller]
-fn known(claimed: Claimed) -> Record {
+fn known(claimed: ClaimAnswer) -> SharedRecord {
     match claimed {
-        Claimed::Known(record) => record,
+        ClaimAnswer::Known(record) => record,
         other => panic!("nothing known: {other:?}"),
     }
 }
 
-async fn claimed(node: &Node, claim: &Claim) -> Claimed {
+async fn claimed(node: &Node, claim: &FetchClaim) -> ClaimAnswer {
     node.claim(claim).await.expect("the engine answers")
 }
 
-async fn settle(node: &Node, settlement: &Settlement) -> Settled {
+async fn settle(node: &Node, settlement: &Settlement) -> SettleAnswer {
     node.settle(settlement).await.expect("the engine answers")
 }
 
@@ -92,7 +92,7 @@ async fn one_of_many_fetches([a, b, c]: &[Node; 3]) {
     for other in [b, c, b] {
         let answer = claimed(other, &claim).await;
         assert!(
-            matches!(answer, Claimed::Wait(left) if left <= claim.lease && left > SECOND),
+            matches!(answer, ClaimAnswer::Wait(left) if left <= claim.lease && left > SECOND),
             "{answer:?}"
         );
     }
@@ -102,7 +102,7 @@ async fn one_of_many_fetches([a, b, c]: &[Node; 3]) {
         lease + SECOND.as_micros() as u64,
         "rules",
     );
-    assert_eq!(settle(a, &settlement).await, Settled::Kept);
+    assert_eq!(settle(a, &settlement).await, SettleAnswer::Kept);
     for node in [a, b, c] {
         let record = known(claimed(node, &claim).await);
         assert_eq!(record.bytes, b"rules");
@@ -115,25 +115,25 @@ async fn one_of_many_fetches([a, b, c]: &[Node; 3]) {
 
 async fn a_lease_ends_and_its_token_counts_no_more([a, b, _]: &[Node; 3]) {
     let origin = "https://lapse.test";
-    let short = Claim {
+    let short = FetchClaim {
         lease: SHORT,
         ..claim(origin)
     };
     let first = token(claimed(a, &short).await);
     let second = loop {
         match claimed(b, &short).await {
-            Claimed::Wait(left) => sleep(left.max(Duration::from_millis(1))).await,
+            ClaimAnswer::Wait(left) => sleep(left.max(Duration::from_millis(1))).await,
             other => break token(other),
         }
     };
     assert!(second > first, "{second} after {first}");
     assert_eq!(
         settle(b, &settlement(origin, second, "newer")).await,
-        Settled::Kept
+        SettleAnswer::Kept
     );
     assert_eq!(
         settle(a, &settlement(origin, first, "older")).await,
-        Settled::Older
+        SettleAnswer::Outdated
     );
     assert_eq!(known(claimed(a, &short).await).bytes, b"newer");
 }
@@ -142,22 +142,22 @@ async fn what_is_known_serves_while_it_is_new_enough([a, b, _]: &[Node; 3]) {
     let origin = "https://new.test";
     let lease = token(claimed(a, &claim(origin)).await);
     let old = Settlement {
-        record: Record {
+        record: SharedRecord {
             bytes: b"old".to_vec(),
             age: 60 * SECOND,
             version: 0,
         },
         ..settlement(origin, lease, "")
     };
-    assert_eq!(settle(a, &old).await, Settled::Kept);
-    let than = |age| Claim {
-        newer_than: Some(age),
+    assert_eq!(settle(a, &old).await, SettleAnswer::Kept);
+    let than = |age| FetchClaim {
+        max_age: Some(age),
         ..claim(origin)
     };
     let record = known(claimed(b, &than(HOUR)).await);
     assert!(record.age >= 60 * SECOND && record.age < HOUR, "{record:?}");
     let answer = claimed(b, &than(30 * SECOND)).await;
-    let Claimed::Fetch { older, token } = answer else {
+    let ClaimAnswer::Fetch { older, token } = answer else {
         panic!("{answer:?}");
     };
     assert_eq!(older.expect("what is known comes along").bytes, b"old");
@@ -165,10 +165,10 @@ async fn what_is_known_serves_while_it_is_new_enough([a, b, _]: &[Node; 3]) {
         fresh_for: Duration::ZERO,
         ..settlement(origin, token, "stale")
     };
-    assert_eq!(settle(b, &stale).await, Settled::Kept);
+    assert_eq!(settle(b, &stale).await, SettleAnswer::Kept);
     let answer = claimed(a, &claim(origin)).await;
     assert!(
-        matches!(&answer, Claimed::Fetch { older: Some(older), .. } if older.bytes == b"stale"),
+        matches!(&answer, ClaimAnswer::Fetch { older: Some(older), .. } if older.bytes == b"stale"),
         "{answer:?}"
     );
 }
@@ -176,43 +176,46 @@ async fn what_is_known_serves_while_it_is_new_enough([a, b, _]: &[Node; 3]) {
 async fn what_was_learned_alone_is_kept_if_it_is_newer([a, b, _]: &[Node; 3]) {
     let origin = "https://alone.test";
     let aged = |seconds: u32, text| Settlement {
-        record: Record {
+        record: SharedRecord {
             age: seconds * SECOND,
             ..settlement("", 0, text).record
         },
         ..settlement(origin, 0, text)
     };
-    assert_eq!(settle(a, &aged(60, "first")).await, Settled::Kept);
-    assert_eq!(settle(b, &aged(120, "older")).await, Settled::Older);
-    assert_eq!(settle(b, &aged(30, "newer")).await, Settled::Kept);
+    assert_eq!(settle(a, &aged(60, "first")).await, SettleAnswer::Kept);
+    assert_eq!(settle(b, &aged(120, "older")).await, SettleAnswer::Outdated);
+    assert_eq!(settle(b, &aged(30, "newer")).await, SettleAnswer::Kept);
     assert_eq!(known(claimed(a, &claim(origin)).await).bytes, b"newer");
 }
 
 async fn a_version_is_given_once([a, b, _]: &[Node; 3]) {
     let origin = "https://version.test";
     let told = |version, seconds: u32| Settlement {
-        record: Record {
+        record: SharedRecord {
             bytes: b"rules".to_vec(),
             age: seconds * SECOND,
             version,
         },
         ..settlement(origin, 0, "")
     };
-    assert_eq!(settle(a, &told(7, 60)).await, Settled::Kept);
+    assert_eq!(settle(a, &told(7, 60)).await, SettleAnswer::Kept);
     for version in [6, 7] {
-        assert_eq!(settle(b, &told(version, 30)).await, Settled::Behind(7));
+        assert_eq!(
+            settle(b, &told(version, 30)).await,
+            SettleAnswer::VersionTooLow(7)
+        );
     }
-    assert_eq!(settle(b, &told(8, 30)).await, Settled::Kept);
+    assert_eq!(settle(b, &told(8, 30)).await, SettleAnswer::Kept);
     assert_eq!(known(claimed(a, &claim(origin)).await).version, 8);
 }
 
 async fn what_is_kept_goes_after_its_time([a, b, _]: &[Node; 3]) {
     let origin = "https://short.test";
     let short = Settlement {
-        keep: SHORT,
+        retention: SHORT,
         ..settlement(origin, 0, "gone soon")
     };
-    assert_eq!(settle(a, &short).await, Settled::Kept);
+    assert_eq!(settle(a, &short).await, SettleAnswer::Kept);
     let started = Instant::now();
     while b.record(origin).await.expect("an answer").is_some() {
         assert!(started.elapsed() < 60 * SECOND, "it is still there");
@@ -220,7 +223,7 @@ async fn what_is_kept_goes_after_its_time([a, b, _]: &[Node; 3]) {
     }
     assert!(matches!(
         claimed(b, &claim(origin)).await,
-        Claimed::Fetch { older: None, .. }
+        ClaimAnswer::Fetch { older: None, .. }
     ));
 }
 
@@ -229,7 +232,7 @@ async fn changes_reach_the_others([a, b, _]: &[Node; 3]) {
     let start = |node: &Node| {
         let node = Arc::clone(node);
         async move {
-            let begun = node.changes(&Positions::new()).await.expect("an answer");
+            let begun = node.changes(&LogPositions::new()).await.expect("an answer");
             assert_eq!((begun.notes.len(), begun.gaps.len()), (0, 0));
             begun.positions
         }
@@ -237,25 +240,28 @@ async fn changes_reach_the_others([a, b, _]: &[Node; 3]) {
     let (mut of_a, mut of_b) = (start(a).await, start(b).await);
     assert_eq!(
         settle(a, &settlement(origin, 0, "one")).await,
-        Settled::Kept
+        SettleAnswer::Kept
     );
     let same = Settlement {
-        kind: Kind::Same,
+        change: RecordChange::Same,
         ..settlement(origin, u64::MAX >> 12, "one")
     };
-    assert_eq!(settle(a, &same).await, Settled::Kept);
+    assert_eq!(settle(a, &same).await, SettleAnswer::Kept);
     let forgotten = Settlement {
-        kind: Kind::Forgotten,
+        change: RecordChange::Forgotten,
         ..same
     };
-    assert_eq!(settle(a, &forgotten).await, Settled::Kept);
+    assert_eq!(settle(a, &forgotten).await, SettleAnswer::Kept);
     assert_eq!(a.record(origin).await, Ok(None));
-    let note = |what| Note {
+    let note = |what| ChangeNote {
         origin: origin.to_owned(),
-        what,
+        kind: what,
     };
     let heard = b.changes(&of_b).await.expect("an answer");
-    assert_eq!(heard.notes, [note(What::Changed), note(What::Forgotten)]);
+    assert_eq!(
+        heard.notes,
+        [note(NoteKind::Changed), note(NoteKind::Forgotten)]
+    );
     assert_eq!(heard.gaps, Vec::<usize>::new());
     of_b = heard.positions;
     let nothing = b.changes(&of_b).await.expect("an answer");
@@ -266,35 +272,35 @@ async fn changes_reach_the_others([a, b, _]: &[Node; 3]) {
     assert_eq!(of_a, of_b);
 }
 
-fn turn(origin: &str, number: u64, delay: Duration) -> Turn {
-    Turn {
-        queue: Queue {
+fn turn(origin: &str, number: u64, delay: Duration) -> SlotRequest {
+    SlotRequest {
+        queue: QueueId {
             origin: origin.to_owned(),
             name: "pace".to_owned(),
         },
         number,
-        most: 1,
+        max_concurrent: 1,
         delay,
-        term: 10 * SECOND,
-        patience: 60 * SECOND,
-        is_under_way: false,
+        lease: 10 * SECOND,
+        timeout: 60 * SECOND,
+        is_held: false,
     }
 }
 
-fn begun(turn: &Turn) -> Turn {
-    Turn {
-        is_under_way: true,
+fn begun(turn: &SlotRequest) -> SlotRequest {
+    SlotRequest {
+        is_held: true,
         ..turn.clone()
     }
 }
 
 /// Asks until its turn has come.
-async fn go(node: &Node, turn: &Turn) {
+async fn go(node: &Node, turn: &SlotRequest) {
     loop {
         match node.take(turn).await.expect("the engine answers") {
-            Taken::Go => return,
-            Taken::Later(again) => sleep(again).await,
-            Taken::TooSoon(wait) => panic!("{turn:?} would wait for {wait:?}"),
+            SlotAnswer::Granted => return,
+            SlotAnswer::Queued(again) => sleep(again).await,
+            SlotAnswer::NotInTime(wait) => panic!("{turn:?} would wait for {wait:?}"),
         }
     }
 }
@@ -304,26 +310,26 @@ async fn turns_are_a_delay_apart_and_in_order([a, b, c]: &[Node; 3]) {
     go(a, &turn).await;
     for later in [b, c, a] {
         let number = if Arc::ptr_eq(later, a) { 2 } else { 1 };
-        let turn = Turn {
+        let turn = SlotRequest {
             number,
             ..turn.clone()
         };
         let answer = later.take(&turn).await.expect("an answer");
-        assert!(matches!(answer, Taken::Later(_)), "{answer:?}");
+        assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
     }
     let mut under_way = (a, begun(&turn));
     for (next, number) in [(b, 1), (c, 1), (a, 2)] {
         let left_at = Instant::now();
         let (node, turn) = under_way;
         node.leave(&turn).await.expect("an answer");
-        let turn = Turn {
+        let turn = SlotRequest {
             number,
-            is_under_way: false,
+            is_held: false,
             ..turn
         };
         let (last, last_turn) = (
             a,
-            Turn {
+            SlotRequest {
                 number: 2,
                 ..turn.clone()
             },
@@ -331,7 +337,7 @@ async fn turns_are_a_delay_apart_and_in_order([a, b, c]: &[Node; 3]) {
         // Who came last asks first, and has to wait all the same.
         if number == 1 {
             let answer = last.take(&last_turn).await.expect("an answer");
-            assert!(matches!(answer, Taken::Later(_)), "{answer:?}");
+            assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
         }
         go(next, &turn).await;
         assert!(left_at.elapsed() >= SHORT, "{:?}", left_at.elapsed());
@@ -345,31 +351,35 @@ async fn turns_are_a_delay_apart_and_in_order([a, b, c]: &[Node; 3]) {
 async fn who_cannot_wait_hears_for_how_long_it_would([a, b, _]: &[Node; 3]) {
     let first = turn("https://reject.test", 1, 20 * SECOND);
     // An engine that has just begun waits for a delay: nobody knows what was before.
-    let begin = Turn {
+    let begin = SlotRequest {
         delay: SHORT,
         ..first.clone()
     };
     go(a, &begin).await;
-    let hurried = Turn {
-        patience: Duration::ZERO,
+    let hurried = SlotRequest {
+        timeout: Duration::ZERO,
         ..first.clone()
     };
     let answer = b.take(&hurried).await.expect("an answer");
-    assert_eq!(answer, Taken::TooSoon(20 * SECOND), "at least the delay");
+    assert_eq!(
+        answer,
+        SlotAnswer::NotInTime(20 * SECOND),
+        "at least the delay"
+    );
     a.leave(&begun(&first)).await.expect("an answer");
     let answer = b.take(&hurried).await.expect("an answer");
     assert!(
-        matches!(answer, Taken::TooSoon(wait) if wait <= 20 * SECOND && wait > SECOND),
+        matches!(answer, SlotAnswer::NotInTime(wait) if wait <= 20 * SECOND && wait > SECOND),
         "{answer:?}"
     );
-    let patient = Turn {
-        patience: SECOND,
+    let patient = SlotRequest {
+        timeout: SECOND,
         ..hurried.clone()
     };
     let answer = b.take(&patient).await.expect("an answer");
-    assert!(matches!(answer, Taken::TooSoon(_)), "{answer:?}");
-    let another = Turn {
-        queue: Queue {
+    assert!(matches!(answer, SlotAnswer::NotInTime(_)), "{answer:?}");
+    let another = SlotRequest {
+        queue: QueueId {
             name: "another".to_owned(),
             ..first.queue.clone()
         },
@@ -380,8 +390,8 @@ async fn who_cannot_wait_hears_for_how_long_it_would([a, b, _]: &[Node; 3]) {
 }
 
 async fn a_turn_that_nobody_keeps_ends([a, b, _]: &[Node; 3]) {
-    let short = Turn {
-        term: 2 * SHORT,
+    let short = SlotRequest {
+        lease: 2 * SHORT,
         ..turn("https://term.test", 1, SHORT)
     };
     go(a, &short).await;
@@ -397,43 +407,43 @@ async fn a_turn_that_nobody_keeps_ends([a, b, _]: &[Node; 3]) {
 
 async fn a_turn_goes_on_while_it_is_kept([a, b, _]: &[Node; 3]) {
     let long = turn("https://keep.test", 1, SHORT);
-    let short = Turn {
-        term: SHORT,
+    let short = SlotRequest {
+        lease: SHORT,
         ..long.clone()
     };
     go(a, &short).await;
-    assert_eq!(a.take(&begun(&long)).await, Ok(Taken::Go));
+    assert_eq!(a.take(&begun(&long)).await, Ok(SlotAnswer::Granted));
     sleep(2 * SHORT).await;
     let answer = b.take(&long).await.expect("an answer");
-    assert!(matches!(answer, Taken::Later(_)), "{answer:?}");
+    assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
     b.leave(&long).await.expect("an answer");
     a.leave(&begun(&long)).await.expect("an answer");
 }
 
 async fn so_many_at_a_time([a, b, c]: &[Node; 3]) {
-    let two = Turn {
-        most: 2,
+    let two = SlotRequest {
+        max_concurrent: 2,
         ..turn("https://two.test", 1, Duration::ZERO)
     };
     go(a, &two).await;
     go(b, &two).await;
     let third = c.take(&two).await.expect("an answer");
-    assert!(matches!(third, Taken::Later(_)), "{third:?}");
-    let fourth = Turn {
+    assert!(matches!(third, SlotAnswer::Queued(_)), "{third:?}");
+    let fourth = SlotRequest {
         number: 2,
         ..two.clone()
     };
     let answer = a.take(&fourth).await.expect("an answer");
-    assert!(matches!(answer, Taken::Later(_)), "{answer:?}");
+    assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
     b.leave(&begun(&two)).await.expect("an answer");
     let answer = a.take(&fourth).await.expect("an answer");
     assert!(
-        matches!(answer, Taken::Later(_)),
+        matches!(answer, SlotAnswer::Queued(_)),
         "c came first: {answer:?}"
     );
-    assert_eq!(c.take(&two).await, Ok(Taken::Go));
+    assert_eq!(c.take(&two).await, Ok(SlotAnswer::Granted));
     a.leave(&begun(&two)).await.expect("an answer");
-    assert_eq!(a.take(&fourth).await, Ok(Taken::Go));
+    assert_eq!(a.take(&fourth).await, Ok(SlotAnswer::Granted));
 }
 
 async fn who_leaves_the_queue_holds_up_nobody([a, b, c]: &[Node; 3]) {
@@ -441,7 +451,7 @@ async fn who_leaves_the_queue_holds_up_nobody([a, b, c]: &[Node; 3]) {
     go(a, &turn).await;
     for node in [b, c] {
         let answer = node.take(&turn).await.expect("an answer");
-        assert!(matches!(answer, Taken::Later(_)), "{answer:?}");
+        assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
     }
     a.leave(&begun(&turn)).await.expect("an answer");
     b.leave(&turn).await.expect("an answer");
@@ -453,7 +463,7 @@ async fn who_asks_no_more_holds_up_nobody([a, b, c]: &[Node; 3]) {
     go(a, &turn).await;
     for node in [b, c] {
         let answer = node.take(&turn).await.expect("an answer");
-        assert!(matches!(answer, Taken::Later(_)), "{answer:?}");
+        assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
     }
     a.leave(&begun(&turn)).await.expect("an answer");
     // Its node was killed, and says nothing any more.
@@ -461,12 +471,12 @@ async fn who_asks_no_more_holds_up_nobody([a, b, c]: &[Node; 3]) {
     assert_eq!(gone, Ok(()), "it still waits");
 }
 
-fn answer(origin: &str, status: u16, retry_after: Option<u32>) -> Answer {
-    Answer {
+fn answer(origin: &str, status: u16, retry_after: Option<u32>) -> PacingResponse {
+    PacingResponse {
         origin: origin.to_owned(),
         status,
         retry_after: retry_after.map(|seconds| seconds * SECOND),
-        longest: 300 * SECOND,
+        max_rest: 300 * SECOND,
     }
 }
 
@@ -481,7 +491,7 @@ async fn rest(node: &Node, origin: &str) -> Option<Duration> {
 
 async fn an_origin_rests_for_all([a, b, _]: &[Node; 3]) {
     let origin = "https://rest.test";
-    let begun = b.changes(&Positions::new()).await.expect("an answer");
+    let begun = b.changes(&LogPositions::new()).await.expect("an answer");
     let rests = a.answered(&answer(origin, 503, Some(120))).await;
     assert_eq!(rests, Ok(Some(120 * SECOND)));
     let left = rest(b, origin).await.expect("it rests");
@@ -496,8 +506,12 @@ async fn an_origin_rests_for_all([a, b, _]: &[Node; 3]) {
     let long = a.answered(&answer(origin, 429, Some(86_400))).await;
     assert_eq!(long, Ok(Some(300 * SECOND)), "never longer than may be");
     let heard = b.changes(&begun.positions).await.expect("an answer");
-    let heard: Vec<_> = heard.notes.iter().map(|note| note.what).collect();
-    assert_eq!(heard, [What::Rests, What::Rests], "its own it knows");
+    let heard: Vec<_> = heard.notes.iter().map(|note| note.kind).collect();
+    assert_eq!(
+        heard,
+        [NoteKind::RestStarted, NoteKind::RestStarted],
+        "its own it knows"
+    );
 }
 
 async fn refusals_in_a_row_lengthen_a_rest([a, b, _]: &[Node; 3]) {
@@ -510,15 +524,15 @@ async fn refusals_in_a_row_lengthen_a_rest([a, b, _]: &[Node; 3]) {
     assert_eq!(seconds(a, 429).await, 1);
     assert_eq!(seconds(b, 429).await, 2);
     let good = answer(origin, 200, None);
-    let begun = b.changes(&Positions::new()).await.expect("an answer");
+    let begun = b.changes(&LogPositions::new()).await.expect("an answer");
     while let Some(left) = a.answered(&good).await.expect("the engine answers") {
         sleep(left.max(Duration::from_millis(1))).await;
     }
     assert_eq!(a.answered(&good).await, Ok(None));
     let heard = b.changes(&begun.positions).await.expect("an answer");
-    let rested = Note {
+    let rested = ChangeNote {
         origin: origin.to_owned(),
-        what: What::Rested,
+        kind: NoteKind::RestEnded,
     };
     assert_eq!(heard.notes, [rested], "once");
     assert_eq!(seconds(b, 503).await, 0, "one alone may be a page's");
@@ -532,7 +546,7 @@ async fn nodes_see_each_other([a, b, c]: &[Node; 3]) {
     let beat = b.beat("0.2.0").await.expect("the engine answers");
     let members = beat.members.iter();
     let members: Vec<_> = members
-        .map(|member| (member.node.as_str(), member.about.as_str()))
+        .map(|member| (member.node.as_str(), member.version.as_str()))
         .collect();
     assert_eq!(members, [("a", "0.1.0"), ("b", "0.2.0"), ("c", "0.1.0")]);
 }

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use wayleave::fleet::redis::Address;
+use wayleave::fleet::redis::RedisAddress;
 
 use crate::harness::tls::pem_pair;
 use crate::harness::tools::{clean, output_of, program, python};
@@ -143,8 +143,8 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    pub fn address(&self) -> Address {
-        Address {
+    pub fn address(&self) -> RedisAddress {
+        RedisAddress {
             urls: vec![self.url()],
             is_cluster: false,
             password: None,
@@ -229,9 +229,9 @@ impl Cluster {
         );
     }
 
-    pub fn address(&self) -> Address {
+    pub fn address(&self) -> RedisAddress {
         let urls = self.servers.iter().map(Server::url).collect();
-        Address {
+        RedisAddress {
             urls,
             is_cluster: true,
             password: None,

@@ -17,26 +17,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use wayleave::fleet::memory::Memory;
-use wayleave::fleet::redis::{Address, Options, Redis};
+use wayleave::fleet::memory::MemoryEngine;
+use wayleave::fleet::redis::{RedisAddress, RedisEngine, RedisSettings};
 
 use self::conformance::{Node, conforms};
 use self::engines::{Cluster, Product, Server};
 
-fn options(address: Address, node: &str) -> Options {
-    Options {
+fn options(address: RedisAddress, node: &str) -> RedisSettings {
+    RedisSettings {
         address,
         prefix: "wl".to_owned(),
         partitions: 8,
         timeout: Duration::from_secs(5),
         node: node.to_owned(),
-        settings: String::new(),
-        home_for: Duration::ZERO,
+        shared_settings: String::new(),
+        home_window: Duration::ZERO,
     }
 }
 
-fn engine(options: Options) -> Redis {
-    Redis::new(options).expect("an address")
+fn engine(options: RedisSettings) -> RedisEngine {
+    RedisEngine::new(options).expect("an address")
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {
@@ -44,7 +44,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(future)
 }
 
-fn redis_conforms(address: &Address) {
+fn redis_conforms(address: &RedisAddress) {
     run(conforms(async |name| {
         let engine: Node = Arc::new(engine(options(address.clone(), name)));
         engine.beat("0.1.0").await.expect("it joins");
@@ -57,8 +57,8 @@ fn the_engine_in_memory_conforms() {
     let mut runtime = Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build();
     runtime.expect("a runtime").block_on(async {
-        let memory = Memory::new("");
-        conforms(async |name| Arc::new(memory.node(name)) as Node).await;
+        let memory = MemoryEngine::new("");
+        conforms(async |name| Arc::new(memory.add_node(name)) as Node).await;
     });
 }
 

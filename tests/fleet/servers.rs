@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use wayleave::fleet::engine::{
-    Claim, Claimed, Engine, Failure, Kind, Positions, Queue, Record, Settled, Settlement, Taken,
-    Turn,
+    ClaimAnswer, EngineFailure, FetchClaim, LogPositions, QueueId, RecordChange, SettleAnswer,
+    Settlement, SharedEngine, SharedRecord, SlotAnswer, SlotRequest,
 };
-use wayleave::fleet::redis::{Address, Options, Redis};
+use wayleave::fleet::redis::{RedisAddress, RedisEngine, RedisSettings};
 
 use super::engines::{Product, Server};
 use super::{engine, options, run};
@@ -15,31 +15,31 @@ use crate::harness::tls::Authority;
 pub const MINUTE: Duration = Duration::from_secs(60);
 pub const ORIGIN: &str = "https://shop.test";
 
-pub async fn joined(options: Options) -> Redis {
+pub async fn joined(options: RedisSettings) -> RedisEngine {
     let engine = engine(options);
     engine.beat("0.1.0").await.expect("it joins");
     engine
 }
 
 /// Asks for a turn, or not at all.
-pub fn turn(delay: Duration, most: usize) -> Turn {
-    Turn {
-        queue: Queue {
+pub fn turn(delay: Duration, most: usize) -> SlotRequest {
+    SlotRequest {
+        queue: QueueId {
             origin: ORIGIN.to_owned(),
             name: "news".to_owned(),
         },
         number: 1,
-        most,
+        max_concurrent: most,
         delay,
-        term: MINUTE,
-        patience: Duration::ZERO,
-        is_under_way: false,
+        lease: MINUTE,
+        timeout: Duration::ZERO,
+        is_held: false,
     }
 }
 
-pub fn begun(turn: &Turn) -> Turn {
-    Turn {
-        is_under_way: true,
+pub fn begun(turn: &SlotRequest) -> SlotRequest {
+    SlotRequest {
+        is_held: true,
         ..turn.clone()
     }
 }
@@ -48,53 +48,56 @@ pub fn settlement(bytes: usize) -> Settlement {
     Settlement {
         origin: ORIGIN.to_owned(),
         token: 0,
-        kind: Kind::Changed,
-        record: Record {
+        change: RecordChange::Changed,
+        record: SharedRecord {
             bytes: vec![b'x'; bytes],
             age: Duration::ZERO,
             version: 0,
         },
         fresh_for: MINUTE,
-        keep: MINUTE,
+        retention: MINUTE,
     }
 }
 
-pub fn claim() -> Claim {
-    Claim {
+pub fn claim() -> FetchClaim {
+    FetchClaim {
         origin: ORIGIN.to_owned(),
-        newer_than: None,
+        max_age: None,
         lease: MINUTE,
-        distrusted: 0,
+        rejected_version: 0,
     }
 }
 
 /// A turn ends, the server forgets it, and nobody has another before the delay has passed.
 #[track_caller]
-fn forgets(product: Product, forget: &impl AsyncFn(&mut Server, &Redis)) {
+fn forgets(product: Product, forget: &impl AsyncFn(&mut Server, &RedisEngine)) {
     let mut server = Server::start(product);
     run(async {
         let node = joined(options(server.address(), "a")).await;
         // Short at first: the server was just started.
-        while node.take(&turn(Duration::from_millis(1), 1)).await != Ok(Taken::Go) {}
+        while node.take(&turn(Duration::from_millis(1), 1)).await != Ok(SlotAnswer::Granted) {}
         let minute = turn(MINUTE, 1);
         node.leave(&begun(&minute)).await.expect("an answer");
         forget(&mut server, &node).await;
         let answer = node.take(&minute).await.expect("an answer");
         assert!(
-            matches!(answer, Taken::TooSoon(wait) if wait > MINUTE / 2),
+            matches!(answer, SlotAnswer::NotInTime(wait) if wait > MINUTE / 2),
             "{answer:?}"
         );
     });
 }
 
-async fn restart(server: &mut Server, node: &Redis) {
+async fn restart(server: &mut Server, node: &RedisEngine) {
     server.kill();
     let gone = node.take(&turn(MINUTE, 1)).await;
-    assert!(matches!(gone, Err(Failure::Connection(_))), "{gone:?}");
+    assert!(
+        matches!(gone, Err(EngineFailure::Connection(_))),
+        "{gone:?}"
+    );
     server.revive();
     let gone = node.take(&turn(MINUTE, 1)).await;
     assert!(
-        matches!(gone, Err(Failure::Connection(_))),
+        matches!(gone, Err(EngineFailure::Connection(_))),
         "nobody connects behind our back: {gone:?}"
     );
     node.beat("0.1.0").await.expect("it connects again");
@@ -124,13 +127,13 @@ fn turns_under_way_are_told_to_an_engine_that_forgot_them() {
         let a = joined(options(server.address(), "a")).await;
         let b = joined(options(server.address(), "b")).await;
         let one = turn(Duration::ZERO, 1);
-        while a.take(&one).await != Ok(Taken::Go) {}
+        while a.take(&one).await != Ok(SlotAnswer::Granted) {}
         server.tell(&["flushall"]);
         let answer = b.take(&one).await.expect("an answer");
-        assert!(matches!(answer, Taken::TooSoon(_)), "{answer:?}");
-        assert_eq!(a.take(&begun(&one)).await, Ok(Taken::Go));
+        assert!(matches!(answer, SlotAnswer::NotInTime(_)), "{answer:?}");
+        assert_eq!(a.take(&begun(&one)).await, Ok(SlotAnswer::Granted));
         let answer = b.take(&one).await.expect("an answer");
-        assert!(matches!(answer, Taken::TooSoon(_)), "{answer:?}");
+        assert!(matches!(answer, SlotAnswer::NotInTime(_)), "{answer:?}");
     });
 }
 
@@ -140,7 +143,7 @@ fn an_engine_that_lost_notes_says_so() {
     run(async {
         let a = joined(options(server.address(), "a")).await;
         let b = joined(options(server.address(), "b")).await;
-        let begun = b.changes(&Positions::new()).await.expect("an answer");
+        let begun = b.changes(&LogPositions::new()).await.expect("an answer");
         a.settle(&settlement(1)).await.expect("an answer");
         let heard = b.changes(&begun.positions).await.expect("an answer");
         assert_eq!((heard.notes.len(), heard.gaps.len()), (1, 0));
@@ -159,21 +162,21 @@ fn an_engine_that_is_full_keeps_the_pace_and_learns_nothing_more() {
         run(async {
             let a = joined(options(server.address(), "a")).await;
             let b = joined(options(server.address(), "b")).await;
-            assert_eq!(a.settle(&settlement(10)).await, Ok(Settled::Kept));
+            assert_eq!(a.settle(&settlement(10)).await, Ok(SettleAnswer::Kept));
             server.tell(&["config", "set", "maxmemory", "1"]);
-            assert_eq!(a.settle(&settlement(11)).await, Err(Failure::Full));
-            let other = Claim {
+            assert_eq!(a.settle(&settlement(11)).await, Err(EngineFailure::Full));
+            let other = FetchClaim {
                 origin: "https://other.test".to_owned(),
                 ..claim()
             };
             let claimed = a.claim(&other).await.expect("an answer");
-            assert!(matches!(claimed, Claimed::Fetch { .. }), "{claimed:?}");
+            assert!(matches!(claimed, ClaimAnswer::Fetch { .. }), "{claimed:?}");
             let claimed = b.claim(&other).await.expect("an answer");
-            assert!(matches!(claimed, Claimed::Wait(_)), "{claimed:?}");
+            assert!(matches!(claimed, ClaimAnswer::Wait(_)), "{claimed:?}");
             let short = turn(Duration::from_millis(1), 1);
-            while a.take(&short).await != Ok(Taken::Go) {}
+            while a.take(&short).await != Ok(SlotAnswer::Granted) {}
             let answer = b.take(&short).await.expect("an answer");
-            assert!(matches!(answer, Taken::TooSoon(_)), "{answer:?}");
+            assert!(matches!(answer, SlotAnswer::NotInTime(_)), "{answer:?}");
             a.leave(&begun(&short)).await.expect("an answer");
             a.beat("0.1.0").await.expect("an answer");
         });
@@ -181,9 +184,9 @@ fn an_engine_that_is_full_keeps_the_pace_and_learns_nothing_more() {
 }
 
 #[track_caller]
-fn expect_denied(options: Options, part: &str) {
+fn expect_denied(options: RedisSettings, part: &str) {
     let refused = run(engine(options).beat("0.1.0"));
-    let Err(Failure::Denied(reason)) = &refused else {
+    let Err(EngineFailure::Denied(reason)) = &refused else {
         panic!("{refused:?}");
     };
     assert!(reason.contains(part), "{reason}");
@@ -204,12 +207,12 @@ fn an_engine_that_may_drop_keys_is_refused() {
 fn a_node_with_other_partitions_is_refused() {
     let server = Server::start(Product::Redis);
     run(joined(options(server.address(), "a")));
-    let more = Options {
+    let more = RedisSettings {
         partitions: 16,
         ..options(server.address(), "b")
     };
     expect_denied(more.clone(), "format 1, 8 partitions");
-    let another_fleet = Options {
+    let another_fleet = RedisSettings {
         prefix: "other".to_owned(),
         ..more
     };
@@ -221,7 +224,7 @@ fn tenants_of_one_engine_see_nothing_of_each_other() {
     let server = Server::start(Product::Valkey);
     let tenant = |prefix: &str| {
         let prefix = prefix.to_owned();
-        joined(Options {
+        joined(RedisSettings {
             prefix,
             ..options(server.address(), "a")
         })
@@ -233,8 +236,8 @@ fn tenants_of_one_engine_see_nothing_of_each_other() {
         let members = other.beat("0.1.0").await.expect("an answer").members;
         assert_eq!(members.len(), 1);
         let short = turn(Duration::from_millis(1), 1);
-        while one.take(&short).await != Ok(Taken::Go) {}
-        while other.take(&short).await != Ok(Taken::Go) {}
+        while one.take(&short).await != Ok(SlotAnswer::Granted) {}
+        while other.take(&short).await != Ok(SlotAnswer::Granted) {}
     });
 }
 
@@ -282,7 +285,7 @@ fn a_user_with_few_rights_suffices() {
     for product in [Product::Redis, Product::Valkey] {
         let server = Server::start(product);
         server.tell(USER);
-        let user = |password: &str| Address {
+        let user = |password: &str| RedisAddress {
             urls: vec![server.url().replace("//", "//wayleave@")],
             password: Some(password.to_owned()),
             ..server.address()
@@ -292,7 +295,7 @@ fn a_user_with_few_rights_suffices() {
             std::sync::Arc::new(engine) as super::Node
         }));
         expect_denied(options(user("wrong"), "a"), "this password");
-        let elsewhere = Options {
+        let elsewhere = RedisSettings {
             prefix: "other".to_owned(),
             ..options(user("secret"), "a")
         };
@@ -304,7 +307,7 @@ fn a_user_with_few_rights_suffices() {
 fn an_engine_is_asked_by_tls_and_its_certificate_is_checked() {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let (_server, port) = Server::start_with_tls(Product::Redis, dir.path());
-    let address = |ca: Option<&str>| Address {
+    let address = |ca: Option<&str>| RedisAddress {
         urls: vec![format!("rediss://127.0.0.1:{port}")],
         is_cluster: false,
         password: None,
@@ -314,7 +317,7 @@ fn an_engine_is_asked_by_tls_and_its_certificate_is_checked() {
     run(joined(options(address(Some(trusted)), "a")));
     let refused = run(engine(options(address(None), "a")).beat("0.1.0"));
     assert!(
-        matches!(refused, Err(Failure::Connection(_))),
+        matches!(refused, Err(EngineFailure::Connection(_))),
         "{refused:?}"
     );
 }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use wayleave::fleet::engine::{
-    Answer, Claimed, Engine, Failure, Positions, Settlement, Taken, Turn,
+    ClaimAnswer, EngineFailure, LogPositions, PacingResponse, Settlement, SharedEngine, SlotAnswer,
+    SlotRequest,
 };
-use wayleave::fleet::redis::Options;
+use wayleave::fleet::redis::RedisSettings;
 
 use super::engines::{Product, Server};
 use super::servers::{MINUTE, ORIGIN, begun, claim, joined, settlement, turn};
@@ -21,7 +22,7 @@ fn notes_that_are_lost_after_the_last_are_missed_in_their_partition() {
         let origin = origins.find(|origin| a.partition(origin) > 0);
         let origin = origin.expect("it is in any of them");
         let partition = a.partition(&origin);
-        let begun = b.changes(&Positions::new()).await.expect("an answer");
+        let begun = b.changes(&LogPositions::new()).await.expect("an answer");
         let settlement = Settlement {
             origin,
             ..settlement(1)
@@ -41,15 +42,15 @@ fn notes_that_are_lost_after_the_last_are_missed_in_their_partition() {
 fn nodes_that_go_on_beside_an_engine_that_forgot_are_waited_for() {
     let server = Server::start(Product::Redis);
     run(async {
-        let home = Options {
-            home_for: MINUTE,
+        let home = RedisSettings {
+            home_window: MINUTE,
             ..options(server.address(), "a")
         };
         let node = joined(home).await;
         let short = turn(Duration::from_millis(1), 1);
         let answer = node.take(&short).await.expect("an answer");
         assert!(
-            matches!(answer, Taken::TooSoon(wait) if wait > MINUTE / 2),
+            matches!(answer, SlotAnswer::NotInTime(wait) if wait > MINUTE / 2),
             "{answer:?}"
         );
     });
@@ -96,18 +97,18 @@ fn whatever_is_kept_of_an_origin_goes_by_itself() {
         let b = joined(options(server.address(), "b")).await;
         a.claim(&claim()).await.expect("an answer");
         b.settle(&settlement(1)).await.expect("an answer");
-        let short = Turn {
-            patience: MINUTE,
+        let short = SlotRequest {
+            timeout: MINUTE,
             ..turn(Duration::from_millis(1), 1)
         };
-        while a.take(&short).await != Ok(Taken::Go) {}
+        while a.take(&short).await != Ok(SlotAnswer::Granted) {}
         let answer = b.take(&short).await.expect("an answer");
-        assert!(matches!(answer, Taken::Later(_)), "{answer:?}");
-        let refused = Answer {
+        assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
+        let refused = PacingResponse {
             origin: ORIGIN.to_owned(),
             status: 503,
             retry_after: Some(MINUTE),
-            longest: MINUTE,
+            max_rest: MINUTE,
         };
         a.answered(&refused).await.expect("an answer");
         assert_eq!(expiring(&server), ["e", "f", "r", "t", "w"]);
@@ -124,7 +125,7 @@ fn a_lease_ends_with_the_fetch_though_there_is_no_room_for_what_it_brought() {
         let a = joined(options(server.address(), "a")).await;
         let b = joined(options(server.address(), "b")).await;
         let claimed = a.claim(&claim()).await.expect("an answer");
-        let Claimed::Fetch { token, .. } = claimed else {
+        let ClaimAnswer::Fetch { token, .. } = claimed else {
             panic!("{claimed:?}");
         };
         server.tell(&["config", "set", "maxmemory", "1"]);
@@ -132,8 +133,8 @@ fn a_lease_ends_with_the_fetch_though_there_is_no_room_for_what_it_brought() {
             token,
             ..settlement(10)
         };
-        assert_eq!(a.settle(&settlement).await, Err(Failure::Full));
+        assert_eq!(a.settle(&settlement).await, Err(EngineFailure::Full));
         let claimed = b.claim(&claim()).await.expect("an answer");
-        assert!(matches!(claimed, Claimed::Fetch { .. }), "{claimed:?}");
+        assert!(matches!(claimed, ClaimAnswer::Fetch { .. }), "{claimed:?}");
     });
 }

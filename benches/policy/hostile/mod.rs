@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use criterion::{BatchSize, BenchmarkId, Criterion};
 use wayleave_robots_txt::{
-    AccessResult, Dialect, Path, ProductToken, Reason, decide, decide_strictly,
+    AccessReason, AccessResult, Dialect, ProductToken, UrlPath, decide, decide_all_spellings,
 };
 
 use crate::peers::successful;
@@ -60,8 +60,8 @@ fn is_too_costly(hostile: &Hostile) -> bool {
     let tokens = [ProductToken::new(&hostile.token).expect("a name")];
     Dialect::ALL.into_iter().any(|dialect| {
         let access = successful(&hostile.body);
-        let decision = decide_strictly(&access, dialect, &tokens, &hostile.path());
-        decision.reason() == Reason::TooCostly
+        let decision = decide_all_spellings(&access, dialect, &tokens, &hostile.path());
+        decision.reason() == AccessReason::TooCostly
     })
 }
 
@@ -74,8 +74,8 @@ type Judge = for<'a> fn(
     &'a AccessResult,
     Dialect,
     &'a [ProductToken],
-    &Path<'_>,
-) -> wayleave_robots_txt::Decision<'a>;
+    &UrlPath<'_>,
+) -> wayleave_robots_txt::AccessDecision<'a>;
 
 /// First and later time in the worst single dialect, in `strictest`, and of all spellings in the worst of all; then of
 /// parsing.
@@ -83,7 +83,7 @@ fn all_times(hostile: &Hostile) -> [[f64; 2]; 4] {
     let mut times = [[0.0_f64; 2]; 4];
     times[3] = first_and_best(|| drop(black_box(successful(black_box(&hostile.body)))));
     for dialect in Dialect::ALL {
-        for (strictly, judge) in [(false, decide as Judge), (true, decide_strictly)] {
+        for (strictly, judge) in [(false, decide as Judge), (true, decide_all_spellings)] {
             let slot = match (dialect, strictly) {
                 (_, true) => 2,
                 (Dialect::Strictest, _) => 1,

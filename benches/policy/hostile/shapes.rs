@@ -1,6 +1,6 @@
 //! The shapes of files made to be slow, by what makes them so, and random ones.
 
-use wayleave_robots_txt::Path;
+use wayleave_robots_txt::UrlPath;
 
 /// The name that the rules are for.
 pub(crate) const NAME: &str = "foobot";
@@ -17,8 +17,8 @@ pub(crate) struct Hostile {
 }
 
 impl Hostile {
-    pub(crate) fn path(&self) -> Path<'_> {
-        Path::parse(&self.path).expect("shapes ask about paths")
+    pub(crate) fn path(&self) -> UrlPath<'_> {
+        UrlPath::parse(&self.path).expect("shapes ask about paths")
     }
 }
 

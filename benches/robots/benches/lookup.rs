@@ -15,10 +15,10 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::Zipf;
 use tokio::runtime::Runtime;
 use wayleave::clock::Clock;
-use wayleave::observe::metrics::Metrics;
-use wayleave::robots::{Options, Robots, Store, StoreOptions};
+use wayleave::robots_cache::{RobotsCache, RobotsCacheConfig, RobotsStore, RobotsStoreConfig};
+use wayleave::telemetry::metrics::Metrics;
 use wayleave_bench_robots::{ScriptedFetch, allocated_bytes, origin};
-use wayleave_robots_txt::{Dialect, Origin, Path, ProductToken, decide_strictly};
+use wayleave_robots_txt::{Dialect, Origin, ProductToken, UrlPath, decide_all_spellings};
 
 /// Origins in memory; fewer by `ORIGINS`, for a quick look.
 fn origins() -> usize {
@@ -27,17 +27,17 @@ fn origins() -> usize {
 }
 
 /// A handle that knows the origins with these numbers, and what each cost.
-async fn filled(what: &str, dir: &std::path::Path, number: impl Fn(usize) -> usize) -> Robots {
+async fn filled(what: &str, dir: &std::path::Path, number: impl Fn(usize) -> usize) -> RobotsCache {
     let clock = Clock::start();
     let metrics = Arc::new(Metrics::new().expect("no two metrics have one name"));
-    let store = Store::open(dir, StoreOptions::default(), clock, metrics.clone());
+    let store = RobotsStore::open(dir, RobotsStoreConfig::default(), clock, metrics.clone());
     let store = store.expect("its own directory");
-    let options = Options {
+    let options = RobotsCacheConfig {
         memory: 16 << 30,
-        ..Options::default()
+        ..RobotsCacheConfig::default()
     };
     let fetch = ScriptedFetch::default();
-    let (robots, _) = Robots::start(fetch, store, &options, clock, metrics);
+    let (robots, _) = RobotsCache::start(fetch, store, &options, clock, metrics);
     // By then the store's own cache is full, and whatever doubles its room has as much to spare as with sixteen times as
     // many.
     let first = origins() / 16;
@@ -53,7 +53,7 @@ async fn filled(what: &str, dir: &std::path::Path, number: impl Fn(usize) -> usi
     robots
 }
 
-async fn learn(robots: &Robots, numbers: impl Iterator<Item = usize>) {
+async fn learn(robots: &RobotsCache, numbers: impl Iterator<Item = usize>) {
     futures_util::stream::iter(numbers)
         .for_each_concurrent(256, |n| async move {
             robots.find(&origin(n)).await.expect("answered at once");
@@ -63,7 +63,7 @@ async fn learn(robots: &Robots, numbers: impl Iterator<Item = usize>) {
 }
 
 /// Swaps about a thousand snapshots a second until told to stop.
-fn swap(runtime: &Runtime, robots: &Robots, is_over: &Arc<AtomicBool>) {
+fn swap(runtime: &Runtime, robots: &RobotsCache, is_over: &Arc<AtomicBool>) {
     let (robots, is_over) = (robots.clone(), is_over.clone());
     runtime.spawn(async move {
         let mut tick = tokio::time::interval(Duration::from_millis(10));
@@ -192,13 +192,13 @@ fn lookup(criterion: &mut Criterion) {
     let (mut hundred, mut thousand) = (in_use(100), in_use(1000));
     let mut random = SmallRng::seed_from_u64(2);
     let mut any = Asked::new(|| random.random_range(0..origins()));
-    let find = |origin: &Origin| black_box(robots.at_hand(origin)).is_some();
+    let find = |origin: &Origin| black_box(robots.cached(origin)).is_some();
     let decide = |origin: &Origin| {
-        let Some(known) = robots.at_hand(origin) else {
+        let Some(known) = robots.cached(origin) else {
             return false;
         };
-        let path = Path::parse("/area-7/1/open/page?n=1").expect("a path");
-        let decision = decide_strictly(known.access(), Dialect::Rfc9309, &tokens, &path);
+        let path = UrlPath::parse("/area-7/1/open/page?n=1").expect("a path");
+        let decision = decide_all_spellings(known.access(), Dialect::Rfc9309, &tokens, &path);
         black_box(decision.verdict());
         true
     };

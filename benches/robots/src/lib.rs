@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use wayleave::robots::{Fetch, FetchAs, Fetched};
+use wayleave::robots_cache::{DocumentFetcher, FetchIdentity, FetchedDocument};
 use wayleave_robots_txt::Origin;
 use wayleave_robots_txt::lifecycle::{
-    Body, Ending, FetchErrorKind, FetchOutcome, FetchRequest, Fields, Response,
+    FetchEnding, FetchErrorKind, FetchOutcome, FetchRequest, FetchedBody, FetchedResponse,
+    ResponseFields,
 };
 
 // As in the program itself, but counting.
@@ -55,8 +56,8 @@ impl ScriptedFetch {
     }
 }
 
-impl Fetch for ScriptedFetch {
-    async fn fetch(&self, request: FetchRequest, _: Option<&FetchAs>) -> Fetched {
+impl DocumentFetcher for ScriptedFetch {
+    async fn fetch(&self, request: FetchRequest, _: Option<&FetchIdentity>) -> FetchedDocument {
         self.fetched.fetch_add(1, Ordering::Relaxed);
         answer(&request).into()
     }
@@ -70,7 +71,9 @@ pub fn answer(request: &FetchRequest) -> FetchOutcome {
         .filter(u8::is_ascii_digit)
         .fold(0, |number, digit| number * 10 + usize::from(digit - b'0'));
     let ending = match number % 20 {
-        0..16 if request.validators.is_some() => Ending::NotModified(Fields::default()),
+        0..16 if request.validators.is_some() => {
+            FetchEnding::NotModified(ResponseFields::default())
+        }
         0..16 => response(200, &rules(number)),
         16..19 => response(404, b""),
         _ => {
@@ -84,15 +87,15 @@ pub fn answer(request: &FetchRequest) -> FetchOutcome {
     }
 }
 
-fn response(status: u16, body: &[u8]) -> Ending {
-    Ending::Response(Response {
+fn response(status: u16, body: &[u8]) -> FetchEnding {
+    FetchEnding::Response(FetchedResponse {
         status,
-        fields: Fields {
+        fields: ResponseFields {
             content_type: Some("text/plain".into()),
             etag: (status == 200).then(|| "\"5f3c-1a2b\"".into()),
-            ..Fields::default()
+            ..ResponseFields::default()
         },
-        body: Body {
+        body: FetchedBody {
             bytes: body.into(),
             is_cut: false,
             digest: None,

@@ -13,10 +13,10 @@ use rand::distr::Distribution;
 use rand::rngs::SmallRng;
 use rand_distr::Zipf;
 use wayleave::clock::Clock;
-use wayleave::observe::metrics::Metrics;
-use wayleave::robots::{Options, Robots, Store, StoreOptions};
+use wayleave::robots_cache::{RobotsCache, RobotsCacheConfig, RobotsStore, RobotsStoreConfig};
+use wayleave::telemetry::metrics::Metrics;
 use wayleave_bench_robots::{ScriptedFetch, answer, origin, resident_bytes};
-use wayleave_robots_txt::lifecycle::{Entry, Resource};
+use wayleave_robots_txt::lifecycle::{CacheEntry, Resource};
 
 const STEP: Duration = Duration::from_secs(10 * 60);
 const STEPS: usize = 2 * 24 * 6;
@@ -50,10 +50,10 @@ fn epoch() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
 }
 
-fn open(dir: &Path, now: SystemTime) -> (Store, Clock, Arc<Metrics>) {
+fn open(dir: &Path, now: SystemTime) -> (RobotsStore, Clock, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new().expect("no two metrics have one name"));
     let clock = Clock::start_at(now);
-    let store = Store::open(dir, StoreOptions::default(), clock, metrics.clone());
+    let store = RobotsStore::open(dir, RobotsStoreConfig::default(), clock, metrics.clone());
     (store.expect("its own directory"), clock, metrics)
 }
 
@@ -63,9 +63,9 @@ async fn fill(dir: &Path, origins: usize) {
     let (store, ..) = open(dir, epoch());
     for n in 0..origins {
         let origin = origin(n);
-        let outcome = answer(&Entry::default().request(&Resource::from(&origin)));
+        let outcome = answer(&CacheEntry::default().request(&Resource::from(&origin)));
         let age = Duration::from_secs((n as u64 * 7919) % (7 * 24 * 60 * 60));
-        let entry = Entry::default().after(outcome, epoch() - age);
+        let entry = CacheEntry::default().after_fetch(outcome, epoch() - age);
         store.save(&origin, Arc::new(entry));
         if n % 20_000 == 0 {
             store.flush().await;
@@ -84,11 +84,11 @@ async fn crawl(dir: &Path, size: &Size) {
     let opened = Instant::now();
     let (store, clock, metrics) = open(dir, epoch());
     let fetch = ScriptedFetch::default();
-    let options = Options {
+    let options = RobotsCacheConfig {
         memory: size.memory,
-        ..Options::default()
+        ..RobotsCacheConfig::default()
     };
-    let (robots, _) = Robots::start(fetch.clone(), store, &options, clock, metrics);
+    let (robots, _) = RobotsCache::start(fetch.clone(), store, &options, clock, metrics);
     robots.find(&origin(0)).await.expect("it is kept");
     println!(
         "start to first answer over the full store: {:.1?}",
@@ -126,11 +126,11 @@ async fn crawl(dir: &Path, size: &Size) {
 }
 
 /// Asks for each; how many were at hand.
-async fn ask(robots: &Robots, asked: &[usize]) -> usize {
+async fn ask(robots: &RobotsCache, asked: &[usize]) -> usize {
     futures_util::stream::iter(asked)
         .map(|n| async move {
             let origin = origin(*n);
-            if robots.at_hand(&origin).is_some() {
+            if robots.cached(&origin).is_some() {
                 return 1;
             }
             robots.find(&origin).await.expect("answered at once");

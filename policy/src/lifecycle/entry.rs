@@ -3,47 +3,49 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::lifetime::Lifetimes;
-use super::outcome::{Ending, Facts, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult};
+use super::fetch_outcome::{
+    FetchEnding, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult, FetchedAnswer,
+};
+use super::lifetime::LifetimeSettings;
 use super::resource::Resource;
 
 /// The last answer of an origin, and the failures since. This is what is worth storing across restarts; everything else
 /// follows from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct CacheEntry {
     /// The last fetch that ended with an answer: rules, unavailable, or redirects without end.
-    pub answer: Option<Arc<Facts>>,
+    pub answer: Option<Arc<FetchedAnswer>>,
     /// The attempts since then, all of which failed.
-    pub failing: Option<Failing>,
+    pub failures: Option<FailureRun>,
 }
 
 /// Consecutive failed attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failing {
+pub struct FailureRun {
     /// The time of the first failure. No later gap between attempts was so long that the origin could have been
     /// reachable in between.
     pub since: SystemTime,
     /// The number of attempts.
     pub count: u32,
     /// The last attempt.
-    pub last: Arc<Facts>,
+    pub last: Arc<FetchedAnswer>,
 }
 
-impl Entry {
+impl CacheEntry {
     /// Returns the entry after one more fetch, which ended at `now`.
     #[must_use]
-    pub fn after(&self, outcome: FetchOutcome, now: SystemTime) -> Self {
-        if let Ending::NotModified(fields) = &outcome.ending {
+    pub fn after_fetch(&self, outcome: FetchOutcome, now: SystemTime) -> Self {
+        if let FetchEnding::NotModified(fields) = &outcome.ending {
             return match &self.answer {
                 Some(answer) => Self::answered(answer.confirmed(fields, now)),
                 // The answer was dropped while the fetch was in flight.
-                None => self.failed(nothing_to_confirm(outcome.uri), now),
+                None => self.failed(missing_copy(outcome.uri), now),
             };
         }
         match outcome.result() {
             // The last answer is kept: it may still decide while the origin is unreachable.
             FetchResult::Unreachable => self.failed(outcome, now),
-            _ => Self::answered(Facts {
+            _ => Self::answered(FetchedAnswer {
                 fetched_at: now,
                 outcome,
             }),
@@ -52,14 +54,18 @@ impl Entry {
 
     /// Returns the entry without failures that are so long ago that the origin may have been reachable since.
     #[must_use]
-    pub(super) fn still_counting(&self, now: SystemTime, lifetimes: &Lifetimes) -> Self {
-        let is_recent = |failing: &&Failing| {
+    pub(super) fn without_expired_failures(
+        &self,
+        now: SystemTime,
+        lifetimes: &LifetimeSettings,
+    ) -> Self {
+        let is_recent = |failing: &&FailureRun| {
             let gap = now.duration_since(failing.last.fetched_at);
             gap.unwrap_or_default() <= lifetimes.longest_gap(failing.count)
         };
         Self {
             answer: self.answer.clone(),
-            failing: self.failing.as_ref().filter(is_recent).cloned(),
+            failures: self.failures.as_ref().filter(is_recent).cloned(),
         }
     }
 
@@ -81,30 +87,30 @@ impl Entry {
         }
     }
 
-    fn answered(facts: Facts) -> Self {
+    fn answered(facts: FetchedAnswer) -> Self {
         Self {
             answer: Some(Arc::new(facts)),
-            failing: None,
+            failures: None,
         }
     }
 
     fn failed(&self, outcome: FetchOutcome, now: SystemTime) -> Self {
-        let (since, count) = match &self.failing {
+        let (since, count) = match &self.failures {
             // If the clock was set back, the failures must not be in the future.
             Some(earlier) => (earlier.since.min(now), earlier.count.saturating_add(1)),
             None => (now, 1),
         };
-        let last = Arc::new(Facts {
+        let last = Arc::new(FetchedAnswer {
             fetched_at: now,
             outcome,
         });
         Self {
             answer: self.answer.clone(),
-            failing: Some(Failing { since, count, last }),
+            failures: Some(FailureRun { since, count, last }),
         }
     }
 }
 
-fn nothing_to_confirm(uri: String) -> FetchOutcome {
+fn missing_copy(uri: String) -> FetchOutcome {
     FetchOutcome::failed(uri, FetchErrorKind::Internal, "304 for a copy that is gone")
 }

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, SystemTime};
 
-use super::outcome::Fields;
+use super::fetch_outcome::ResponseFields;
 use super::resource::Resource;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -12,7 +12,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The lifetimes of answers; part of `[robots]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lifetimes {
+pub struct LifetimeSettings {
     /// The longest time for which an answer is fresh, and the time if the origin does not specify one. Default: 24 h,
     /// the longest that RFC 9309 §2.4 allows for a cached version.
     pub max_age: Duration,
@@ -30,10 +30,10 @@ pub struct Lifetimes {
     pub uncacheable_age: Duration,
     /// The seed, besides the origin, of the jitter of further attempts: different for each node, since otherwise all
     /// nodes would contact an origin in the same second. Default: 0.
-    pub spread: u64,
+    pub jitter_seed: u64,
 }
 
-impl Default for Lifetimes {
+impl Default for LifetimeSettings {
     fn default() -> Self {
         Self {
             max_age: DAY,
@@ -41,15 +41,15 @@ impl Default for Lifetimes {
             error_ttl: MINUTE,
             max_backoff: HOUR,
             uncacheable_age: MINUTE,
-            spread: 0,
+            jitter_seed: 0,
         }
     }
 }
 
-impl Lifetimes {
+impl LifetimeSettings {
     /// Returns the time for which an answer with these fields is fresh from `now` on (RFC 9111 §4.2.1, as a shared
     /// cache).
-    pub(super) fn fresh_for(&self, fields: Option<&Fields>, now: SystemTime) -> Duration {
+    pub(super) fn fresh_for(&self, fields: Option<&ResponseFields>, now: SystemTime) -> Duration {
         let said = fields.and_then(|fields| stated_lifetime(fields, now));
         let lifetime = match said {
             None => self.max_age,
@@ -68,11 +68,11 @@ impl Lifetimes {
         asked: Option<Duration>,
     ) -> Duration {
         let longest = self.max_backoff.max(self.error_ttl);
-        let spread = self.jittered(self.unspread_backoff(failures), resource, failures);
+        let spread = self.jittered(self.backoff_without_jitter(failures), resource, failures);
         spread.max(asked.unwrap_or_default().min(longest))
     }
 
-    fn unspread_backoff(&self, failures: u32) -> Duration {
+    fn backoff_without_jitter(&self, failures: u32) -> Duration {
         // Beyond 16 doublings every interval exceeds the maximum, and the shift could overflow.
         let doublings = failures.saturating_sub(1).min(16);
         let grown = self.error_ttl.saturating_mul(1 << doublings);
@@ -83,7 +83,7 @@ impl Lifetimes {
     /// of `max_stale`, so that only failures on several days make it unreachable for long. If the back-off is longer,
     /// twice the back-off, since nothing is tried before it has passed.
     pub(super) fn longest_gap(&self, failures: u32) -> Duration {
-        let back_off = self.unspread_backoff(failures);
+        let back_off = self.backoff_without_jitter(failures);
         (self.max_stale / 2).max(back_off.saturating_mul(2))
     }
 
@@ -96,7 +96,7 @@ impl Lifetimes {
     /// Multiplies `span` by a factor from 0.9 to 1.1, which is constant for a node, resource and round.
     fn jittered(&self, span: Duration, resource: &Resource, round: u32) -> Duration {
         let mut hasher = DefaultHasher::new();
-        (self.spread, resource, round).hash(&mut hasher);
+        (self.jitter_seed, resource, round).hash(&mut hasher);
         let tenth_either_way = (hasher.finish() % 2001) as f64 / 10_000.0;
         span.mul_f64(0.9 + tenth_either_way)
     }
@@ -104,7 +104,7 @@ impl Lifetimes {
 
 /// Returns the lifetime that the origin specifies; zero if it forbids caching or the time has passed, `None` if it
 /// specifies none.
-fn stated_lifetime(fields: &Fields, now: SystemTime) -> Option<Duration> {
+fn stated_lifetime(fields: &ResponseFields, now: SystemTime) -> Option<Duration> {
     let directives = CacheControl::read(fields.cache_control.as_deref().unwrap_or_default());
     if directives.forbids {
         return Some(Duration::ZERO);
@@ -160,15 +160,15 @@ mod tests {
         Resource::parse(&format!("https://{name}.example")).expect("a resource")
     }
 
-    fn fields(cache_control: &str, age: &str, expires_in: Option<i64>) -> Fields {
-        Fields {
+    fn fields(cache_control: &str, age: &str, expires_in: Option<i64>) -> ResponseFields {
+        ResponseFields {
             cache_control: (!cache_control.is_empty()).then(|| cache_control.into()),
             age: (!age.is_empty()).then(|| age.into()),
             expires_at: expires_in.map(|seconds| match u64::try_from(seconds) {
                 Ok(seconds) => now() + Duration::from_secs(seconds),
                 Err(_) => SystemTime::UNIX_EPOCH,
             }),
-            ..Fields::default()
+            ..ResponseFields::default()
         }
     }
 
@@ -204,7 +204,7 @@ mod tests {
         for (cache_control, age, expires_in, seconds) in cases {
             let fields = fields(cache_control, age, expires_in);
             assert_eq!(
-                Lifetimes::default().fresh_for(Some(&fields), now()),
+                LifetimeSettings::default().fresh_for(Some(&fields), now()),
                 Duration::from_secs(seconds),
                 "{cache_control:?} {age:?} {expires_in:?}"
             );
@@ -213,9 +213,9 @@ mod tests {
 
     #[test]
     fn an_uncacheable_answer_lives_no_longer_than_max_age() {
-        let lifetimes = Lifetimes {
+        let lifetimes = LifetimeSettings {
             max_age: Duration::from_secs(2),
-            ..Lifetimes::default()
+            ..LifetimeSettings::default()
         };
         let fields = fields("no-store", "", None);
         assert_eq!(
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn failures_in_a_row_back_off_up_to_a_bound() {
-        let lifetimes = Lifetimes::default();
+        let lifetimes = LifetimeSettings::default();
         let host = origin("a");
         let expected = [60, 120, 240, 480, 960, 1920, 3600, 3600];
         for (failures, seconds) in (1..).zip(expected) {
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn origins_that_failed_together_are_retried_apart() {
-        let lifetimes = Lifetimes::default();
+        let lifetimes = LifetimeSettings::default();
         let of = |name: &str| lifetimes.backoff(&origin(name), 1, None);
         let mut all: Vec<_> = ["a", "b", "c", "d", "e", "f"].map(of).to_vec();
         all.dedup();
@@ -253,9 +253,9 @@ mod tests {
 
     #[test]
     fn nodes_contact_an_origin_at_different_times() {
-        let node = |spread| Lifetimes {
-            spread,
-            ..Lifetimes::default()
+        let node = |spread| LifetimeSettings {
+            jitter_seed: spread,
+            ..LifetimeSettings::default()
         };
         let backoff = |spread| node(spread).backoff(&origin("a"), 1, None);
         let refresh = |spread| node(spread).refresh_after(&origin("a"), DAY);
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn retry_after_is_waited_for_within_bounds() {
-        let lifetimes = Lifetimes::default();
+        let lifetimes = LifetimeSettings::default();
         let wait = |seconds| lifetimes.backoff(&origin("a"), 1, Some(Duration::from_secs(seconds)));
         assert_eq!(wait(900), Duration::from_secs(900));
         assert_eq!(wait(86_400), HOUR);
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn an_answer_in_use_is_fetched_again_before_it_is_stale() {
         for name in ["a", "b", "c", "d", "e"] {
-            let after = Lifetimes::default().refresh_after(&origin(name), DAY);
+            let after = LifetimeSettings::default().refresh_after(&origin(name), DAY);
             assert!(after < DAY && after > DAY / 2, "{after:?}");
         }
     }

@@ -28,11 +28,11 @@
 //! A stale entry is not used while it is being refreshed: RFC 9309 §2.4 allows use past the lifetime only "if the
 //! robots.txt is unreachable", which is unknown until a fetch has failed.
 
-mod contents;
 mod entry;
-mod learned;
+mod fetch_outcome;
 mod lifetime;
-mod outcome;
+mod parsed_answer;
+mod parsed_entry;
 mod resource;
 mod snapshot;
 #[cfg(test)]
@@ -42,39 +42,39 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-pub use entry::{Entry, Failing};
-pub use learned::Learned;
-pub use lifetime::Lifetimes;
-pub use outcome::{
-    Body, Ending, Facts, FetchError, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult,
-    Fields, Hop, Response, Validators,
+pub use entry::{CacheEntry, FailureRun};
+pub use fetch_outcome::{
+    CacheValidators, FetchEnding, FetchError, FetchErrorKind, FetchOutcome, FetchRequest,
+    FetchResult, FetchedAnswer, FetchedBody, FetchedResponse, RedirectHop, ResponseFields,
 };
+pub use lifetime::LifetimeSettings;
+pub use parsed_entry::ParsedEntry;
 pub use resource::Resource;
-pub use snapshot::{Snapshot, State, Use};
+pub use snapshot::{Snapshot, SnapshotState, Usability};
 
 /// The schedule of refreshes of all resources. It starts no fetch itself, but returns those to start, at most one per
 /// resource at a time.
 #[derive(Debug, Default)]
-pub struct Cache {
-    lifetimes: Lifetimes,
-    under_way: HashSet<Resource>,
+pub struct RefreshScheduler {
+    lifetimes: LifetimeSettings,
+    in_flight: HashSet<Resource>,
     /// The reminders by whole seconds since the epoch; each known resource has one.
     due: BTreeMap<u64, Vec<Resource>>,
 }
 
 /// The work that is due now, see [`RefreshScheduler::take_due`].
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Due {
+pub struct DueRefreshes {
     /// The resources to fetch now.
     pub refetch: Vec<Resource>,
     /// The resources of no further use.
     pub forgotten: Vec<Resource>,
 }
 
-impl Cache {
+impl RefreshScheduler {
     /// Creates a scheduler without any resource.
     #[must_use]
-    pub fn new(lifetimes: Lifetimes) -> Self {
+    pub fn new(lifetimes: LifetimeSettings) -> Self {
         Self {
             lifetimes,
             ..Self::default()
@@ -83,37 +83,37 @@ impl Cache {
 
     /// Reports that a resource is needed, about which `known` is known. Returns whether to start a fetch: `known` is
     /// not usable at `now` or another attempt is due, and none is in flight.
-    pub fn wanted(
+    pub fn request_fetch(
         &mut self,
         resource: &Resource,
         known: Option<&Snapshot>,
         now: SystemTime,
     ) -> bool {
-        match known.map(|known| known.usable(now)) {
-            Some(Use::AtOnce) => false,
-            _ => self.start(resource),
+        match known.map(|known| known.usability(now)) {
+            Some(Usability::Immediate) => false,
+            _ => self.start_fetch(resource),
         }
     }
 
     /// Marks a fetch as in flight, whatever is known. Returns whether to start it, because none was in flight.
-    pub fn start(&mut self, resource: &Resource) -> bool {
-        self.under_way.insert(resource.clone())
+    pub fn start_fetch(&mut self, resource: &Resource) -> bool {
+        self.in_flight.insert(resource.clone())
     }
 
     /// Reports that a fetch in flight is not needed after all.
-    pub fn stop(&mut self, resource: &Resource) {
-        self.under_way.remove(resource);
+    pub fn cancel_fetch(&mut self, resource: &Resource) {
+        self.in_flight.remove(resource);
     }
 
     /// Returns the lifetimes in effect.
     #[must_use]
-    pub fn lifetimes(&self) -> &Lifetimes {
+    pub fn lifetimes(&self) -> &LifetimeSettings {
         &self.lifetimes
     }
 
     /// Reports that a fetch in flight did not take place; `known` remains in use.
-    pub fn abandoned(&mut self, resource: &Resource, known: Option<&Snapshot>) {
-        self.stop(resource);
+    pub fn fetch_abandoned(&mut self, resource: &Resource, known: Option<&Snapshot>) {
+        self.cancel_fetch(resource);
         if let Some(known) = known {
             self.evict(resource, known);
             self.schedule(resource, known);
@@ -121,16 +121,16 @@ impl Cache {
     }
 
     /// Reports that a fetch ended with `learned`; `known` was in use so far. Returns the snapshot to use from now on.
-    pub fn fetched(
+    pub fn fetch_finished(
         &mut self,
         resource: &Resource,
-        learned: &Learned,
+        learned: &ParsedEntry,
         known: Option<&Snapshot>,
     ) -> Snapshot {
-        self.stop(resource);
+        self.cancel_fetch(resource);
         // An answer that could not be stored is not lost while its snapshot is in use.
-        let newer = known.filter(|_| learned.entry().failing.is_some());
-        let snapshot = Snapshot::of(resource, learned.parts(), newer, &self.lifetimes);
+        let newer = known.filter(|_| learned.entry().failures.is_some());
+        let snapshot = Snapshot::from_entry(resource, learned.parts(), newer, &self.lifetimes);
         if let Some(known) = known {
             self.evict(resource, known);
         }
@@ -139,8 +139,8 @@ impl Cache {
     }
 
     /// Returns the snapshot of an entry that was stored, and schedules its refresh.
-    pub fn restored(&mut self, resource: &Resource, learned: &Learned) -> Snapshot {
-        let snapshot = Snapshot::of(resource, learned.parts(), None, &self.lifetimes);
+    pub fn restore(&mut self, resource: &Resource, learned: &ParsedEntry) -> Snapshot {
+        let snapshot = Snapshot::from_entry(resource, learned.parts(), None, &self.lifetimes);
         self.schedule(resource, &snapshot);
         snapshot
     }
@@ -153,13 +153,13 @@ impl Cache {
     /// known here.
     pub fn change_lifetimes(
         &mut self,
-        lifetimes: Lifetimes,
+        lifetimes: LifetimeSettings,
         known: impl Iterator<Item = (Resource, Arc<Snapshot>)>,
     ) -> Vec<(Resource, Snapshot)> {
         self.lifetimes = lifetimes;
         self.due.clear();
         let renewed = known.map(|(resource, known)| {
-            let snapshot = known.within(&self.lifetimes);
+            let snapshot = known.with_lifetimes(&self.lifetimes);
             self.schedule(&resource, &snapshot);
             (resource, snapshot)
         });
@@ -169,7 +169,7 @@ impl Cache {
     /// Removes the reminders of a resource whose snapshot `known` leaves memory; its entry is stored elsewhere.
     pub fn evict(&mut self, resource: &Resource, known: &Snapshot) {
         let refresh_at = known.refresh_at(resource, &self.lifetimes);
-        let last_use = known.last_use(&self.lifetimes);
+        let last_use = known.discard_at(&self.lifetimes);
         // The reminder is at one of these two times, depending on whether the resource was in use.
         for at in refresh_at.into_iter().chain([last_use]) {
             let second = whole_second(at);
@@ -183,12 +183,12 @@ impl Cache {
     }
 
     fn schedule(&mut self, resource: &Resource, snapshot: &Snapshot) {
-        let last_use = snapshot.last_use(&self.lifetimes);
+        let last_use = snapshot.discard_at(&self.lifetimes);
         let refresh_at = snapshot.refresh_at(resource, &self.lifetimes);
-        self.remind(resource, refresh_at.unwrap_or(last_use));
+        self.add_reminder(resource, refresh_at.unwrap_or(last_use));
     }
 
-    fn remind(&mut self, resource: &Resource, at: SystemTime) {
+    fn add_reminder(&mut self, resource: &Resource, at: SystemTime) {
         let due = self.due.entry(whole_second(at)).or_default();
         if due.len() == due.capacity() {
             // With millions of resources, doubling would leave half of the memory unused: grow by less than a vector
@@ -201,44 +201,44 @@ impl Cache {
     /// Returns the work that is due at `now`. Entries in use are refreshed before they turn stale; others may turn
     /// stale, and are dropped when they are no longer usable. `look` returns what is known of a resource and whether it
     /// was used since that was published; `None` if nothing is known of it any more.
-    pub fn due(
+    pub fn take_due(
         &mut self,
         now: SystemTime,
         mut look: impl FnMut(&Resource) -> Option<(Arc<Snapshot>, bool)>,
-    ) -> Due {
-        let mut due = Due::default();
+    ) -> DueRefreshes {
+        let mut due = DueRefreshes::default();
         while self.next_due().is_some_and(|at| at <= now) {
             let Some((_, resources)) = self.due.pop_first() else {
                 break;
             };
             for resource in resources {
                 if let Some((known, is_in_use)) = look(&resource) {
-                    self.consider(resource, &known, is_in_use, now, &mut due);
+                    self.handle_due(resource, &known, is_in_use, now, &mut due);
                 }
             }
         }
         due
     }
 
-    fn consider(
+    fn handle_due(
         &mut self,
         resource: Resource,
         known: &Snapshot,
         is_in_use: bool,
         now: SystemTime,
-        due: &mut Due,
+        due: &mut DueRefreshes,
     ) {
-        let last_use = known.last_use(&self.lifetimes);
+        let last_use = known.discard_at(&self.lifetimes);
         let refresh_at = known.refresh_at(&resource, &self.lifetimes);
-        if self.is_under_way(&resource) || refresh_at.unwrap_or(last_use) > now {
+        if self.is_in_flight(&resource) || refresh_at.unwrap_or(last_use) > now {
             // Nothing to do: it is scheduled when the fetch ends, or was when it was published.
         } else if is_in_use {
-            self.start(&resource);
+            self.start_fetch(&resource);
             due.refetch.push(resource);
         } else if last_use <= now {
             due.forgotten.push(resource);
         } else {
-            self.remind(&resource, last_use);
+            self.add_reminder(&resource, last_use);
         }
     }
 
@@ -257,8 +257,8 @@ impl Cache {
 
     /// Returns whether a fetch is in flight.
     #[must_use]
-    pub fn is_under_way(&self, resource: &Resource) -> bool {
-        self.under_way.contains(resource)
+    pub fn is_in_flight(&self, resource: &Resource) -> bool {
+        self.in_flight.contains(resource)
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use crate::document::Kind;
-use crate::{InvalidUri, Origin, Path, Target};
+use crate::document::DocumentKind;
+use crate::{InvalidUri, Origin, Target, UrlPath};
 
 /// A resource to cache: an origin's robots.txt, or another document in which a site states preferences.
 ///
@@ -15,7 +15,7 @@ use crate::{InvalidUri, Origin, Path, Target};
 pub struct Resource {
     origin: Origin,
     /// `None` for robots.txt. A single pointer, because there are millions of resources, nearly all of them robots.txt.
-    path: Option<Arc<Path<'static>>>,
+    path: Option<Arc<UrlPath<'static>>>,
 }
 
 impl Resource {
@@ -36,7 +36,7 @@ impl Resource {
     pub fn at(origin: &Origin, path: &'static str) -> Self {
         Self {
             origin: origin.clone(),
-            path: Some(Arc::new(Path::from_checked(path.to_owned()))),
+            path: Some(Arc::new(UrlPath::from_checked(path.to_owned()))),
         }
     }
 
@@ -48,10 +48,10 @@ impl Resource {
 
     /// Returns the format of the document.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> DocumentKind {
         match &self.path {
-            None => Kind::RobotsTxt,
-            Some(path) => Kind::at(path.as_str()),
+            None => DocumentKind::RobotsTxt,
+            Some(path) => DocumentKind::for_path(path.as_str()),
         }
     }
 
@@ -63,10 +63,10 @@ impl Resource {
 
     /// Returns its path.
     #[must_use]
-    pub fn path(&self) -> Path<'static> {
+    pub fn path(&self) -> UrlPath<'static> {
         match &self.path {
-            None => Path::from_checked("/robots.txt".to_owned()),
-            Some(path) => Path::clone(path),
+            None => UrlPath::from_checked("/robots.txt".to_owned()),
+            Some(path) => UrlPath::clone(path),
         }
     }
 
@@ -145,19 +145,23 @@ mod tests {
             (
                 "https://a.test",
                 "https://a.test/robots.txt",
-                Kind::RobotsTxt,
+                DocumentKind::RobotsTxt,
             ),
-            ("http://a.test:81/.well-known/tdmrep.json", "", Kind::Tdmrep),
-            ("http://a.test/ai.txt", "", Kind::AiTxt),
-            ("https://a.test/ai.txt?x", "", Kind::Rsl),
-            ("https://a.test/", "", Kind::Rsl),
-            ("https://a.test/robots.txt", "", Kind::Rsl),
+            (
+                "http://a.test:81/.well-known/tdmrep.json",
+                "",
+                DocumentKind::Tdmrep,
+            ),
+            ("http://a.test/ai.txt", "", DocumentKind::AiTxt),
+            ("https://a.test/ai.txt?x", "", DocumentKind::Rsl),
+            ("https://a.test/", "", DocumentKind::Rsl),
+            ("https://a.test/robots.txt", "", DocumentKind::Rsl),
         ] {
             let resource = Resource::parse(text).unwrap();
             assert_eq!(resource.to_string(), text);
             assert_eq!(resource.uri(), if uri.is_empty() { text } else { uri });
             assert_eq!(resource.kind(), kind, "{text}");
-            assert_eq!(resource.is_robots_txt(), kind == Kind::RobotsTxt);
+            assert_eq!(resource.is_robots_txt(), kind == DocumentKind::RobotsTxt);
         }
         assert!(Resource::parse("gopher://a.test/x").is_err());
         assert!(Resource::parse("/x").is_err());

@@ -3,29 +3,29 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::contents::Contents;
-use super::entry::{Entry, Failing};
-use super::lifetime::Lifetimes;
-use super::outcome::{Facts, FetchErrorKind};
+use super::entry::{CacheEntry, FailureRun};
+use super::fetch_outcome::{FetchErrorKind, FetchedAnswer};
+use super::lifetime::LifetimeSettings;
+use super::parsed_answer::ParsedAnswer;
 use super::resource::Resource;
-use crate::{AccessResult, Document, Kind};
+use crate::{AccessResult, DocumentKind, PreferenceDocument};
 
 /// The state of a resource: its last answer, parsed, and whether the origin was reachable since. Immutable; times are
 /// arguments.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    answer: Option<Answer>,
+    answer: Option<SnapshotAnswer>,
     /// Boxed, because most origins have none.
-    failure: Option<Box<Failure>>,
+    failure: Option<Box<SnapshotFailure>>,
 }
 
 /// The origin's last answer.
 #[derive(Clone, Debug)]
-struct Answer {
-    contents: Contents,
+struct SnapshotAnswer {
+    contents: ParsedAnswer,
     /// Boxed, because many origins have no rules.
     digest: Option<Arc<[u8; 32]>>,
-    fetched_at: Moment,
+    fetched_at: UnixMillis,
     /// The time for which it is fresh, in milliseconds; at most a day.
     fresh_for: u32,
     /// The time for which it is usable, in seconds.
@@ -41,14 +41,14 @@ struct Answer {
 
 /// The failures of every attempt since the answer.
 #[derive(Clone, Debug)]
-struct Failure {
-    first_at: Moment,
-    last_at: Moment,
-    retry_at: Moment,
+struct SnapshotFailure {
+    first_at: UnixMillis,
+    last_at: UnixMillis,
+    retry_at: UnixMillis,
     /// The time from which an origin without an answer counts as unreachable for long.
-    given_up_at: Moment,
+    given_up_at: UnixMillis,
     /// The access result that applies without a usable answer, before `given_up_at` and after.
-    beyond: [AccessResult; 2],
+    fallback_access: [AccessResult; 2],
     count: u32,
     status: Option<u16>,
     kind: Option<FetchErrorKind>,
@@ -58,14 +58,19 @@ struct Failure {
     cause: Box<str>,
 }
 
-impl Answer {
-    fn new(kind: Kind, facts: &Facts, contents: Contents, lifetimes: &Lifetimes) -> Self {
+impl SnapshotAnswer {
+    fn new(
+        kind: DocumentKind,
+        facts: &FetchedAnswer,
+        contents: ParsedAnswer,
+        lifetimes: &LifetimeSettings,
+    ) -> Self {
         let fresh_for = lifetimes.fresh_for(facts.outcome.fields(), facts.fetched_at);
         let body = facts.outcome.body();
         let usable_for = fresh_for.max(lifetimes.max_stale);
         Self {
             contents,
-            is_copy: kind != Kind::RobotsTxt || body.is_some(),
+            is_copy: kind != DocumentKind::RobotsTxt || body.is_some(),
             asks_for_signature: facts.outcome.asks_for_signature(),
             digest: body.and_then(|body| body.digest.clone()),
             is_cut: body.is_some_and(|body| body.is_cut),
@@ -76,7 +81,7 @@ impl Answer {
     }
 
     /// Returns the answer with other lifetimes, which may shorten the time for which it is fresh.
-    fn within(&self, lifetimes: &Lifetimes) -> Self {
+    fn with_lifetimes(&self, lifetimes: &LifetimeSettings) -> Self {
         let max_age = u32::try_from(lifetimes.max_age.as_millis()).unwrap_or(u32::MAX);
         let fresh_for = self.fresh_for.min(max_age);
         let usable_for = Duration::from_millis(fresh_for.into()).max(lifetimes.max_stale);
@@ -89,7 +94,7 @@ impl Answer {
 
     /// Returns the answer for an origin that became unreachable: an answer that is not a copy decides no longer than
     /// `max_age`. RFC 9309 §2.4 allows the use of a cached robots.txt then, and there is none.
-    fn while_unreachable(self, lifetimes: &Lifetimes) -> Self {
+    fn while_unreachable(self, lifetimes: &LifetimeSettings) -> Self {
         if self.is_copy {
             return self;
         }
@@ -100,39 +105,39 @@ impl Answer {
         }
     }
 
-    fn fresh_until(&self) -> Moment {
+    fn fresh_until(&self) -> UnixMillis {
         self.fetched_at
             .after(Duration::from_millis(self.fresh_for.into()))
     }
 
-    fn usable_until(&self) -> Moment {
+    fn usable_until(&self) -> UnixMillis {
         self.fetched_at
             .after(Duration::from_secs(self.usable_for.into()))
     }
 }
 
-impl Failure {
+impl SnapshotFailure {
     fn new(
         resource: &Resource,
-        failing: &Failing,
-        answer: Option<&Answer>,
-        lifetimes: &Lifetimes,
+        failing: &FailureRun,
+        answer: Option<&SnapshotAnswer>,
+        lifetimes: &LifetimeSettings,
     ) -> Self {
         let outcome = &failing.last.outcome;
         let last_at = failing.last.fetched_at;
         let asked = outcome.fields().and_then(|fields| fields.retry_at);
         let asked = asked.and_then(|at| at.duration_since(last_at).ok());
-        let first_at = Moment::from(failing.since);
+        let first_at = UnixMillis::from(failing.since);
         Self {
             first_at,
             last_at: last_at.into(),
-            retry_at: Moment::from(last_at).after(lifetimes.backoff(
+            retry_at: UnixMillis::from(last_at).after(lifetimes.backoff(
                 resource,
                 failing.count,
                 asked,
             )),
             given_up_at: Self::given_up_at(first_at, answer, lifetimes),
-            beyond: match answer.map(|answer| &answer.contents.access) {
+            fallback_access: match answer.map(|answer| &answer.contents.access) {
                 Some(AccessResult::Successful(copy)) => [
                     AccessResult::Lapsed(copy.clone()),
                     AccessResult::LongLapsed(copy.clone()),
@@ -147,7 +152,11 @@ impl Failure {
         }
     }
 
-    fn given_up_at(first_at: Moment, answer: Option<&Answer>, lifetimes: &Lifetimes) -> Moment {
+    fn given_up_at(
+        first_at: UnixMillis,
+        answer: Option<&SnapshotAnswer>,
+        lifetimes: &LifetimeSettings,
+    ) -> UnixMillis {
         let without_answer_since =
             answer.map_or(first_at, |answer| answer.usable_until().max(first_at));
         without_answer_since.after(lifetimes.max_stale)
@@ -156,9 +165,9 @@ impl Failure {
 
 /// Milliseconds since the epoch: half the size of `SystemTime`, which matters for millions of snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Moment(u64);
+struct UnixMillis(u64);
 
-impl From<SystemTime> for Moment {
+impl From<SystemTime> for UnixMillis {
     fn from(time: SystemTime) -> Self {
         let since_epoch = time
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -167,13 +176,13 @@ impl From<SystemTime> for Moment {
     }
 }
 
-impl From<Moment> for SystemTime {
-    fn from(moment: Moment) -> Self {
+impl From<UnixMillis> for SystemTime {
+    fn from(moment: UnixMillis) -> Self {
         Self::UNIX_EPOCH + Duration::from_millis(moment.0)
     }
 }
 
-impl Moment {
+impl UnixMillis {
     fn after(self, span: Duration) -> Self {
         let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(millis))
@@ -186,7 +195,7 @@ impl Moment {
 
 /// The state of the cached answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum SnapshotState {
     /// The origin's rules, within their lifetime.
     Fresh,
     /// The origin's rules, past their lifetime.
@@ -197,7 +206,7 @@ pub enum State {
     Unreachable,
 }
 
-impl State {
+impl SnapshotState {
     /// Every state.
     pub const ALL: [Self; 4] = [
         Self::Fresh,
@@ -220,48 +229,56 @@ impl State {
 
 /// The usability of a snapshot for a request now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum Usability {
     /// The snapshot is usable.
-    AtOnce,
+    Immediate,
     /// The snapshot is usable, but another attempt to reach the origin is due.
-    AtOnceAndRefetch,
+    ImmediateAndRefetch,
     /// A fetch has to come first. If it fails, the new snapshot determines what applies.
     AfterRefetch,
 }
 
 impl Snapshot {
     /// Creates the snapshot of an entry with its parsed answer; takes the answer of `newer` if that is newer.
-    pub(super) fn of(
+    pub(super) fn from_entry(
         resource: &Resource,
-        (entry, contents): (&Entry, Option<&Contents>),
+        (entry, contents): (&CacheEntry, Option<&ParsedAnswer>),
         newer: Option<&Self>,
-        lifetimes: &Lifetimes,
+        lifetimes: &LifetimeSettings,
     ) -> Self {
         let answer = entry.answer.as_ref().zip(contents.cloned());
         let kind = resource.kind();
-        let answer = answer.map(|(facts, contents)| Answer::new(kind, facts, contents, lifetimes));
+        let answer =
+            answer.map(|(facts, contents)| SnapshotAnswer::new(kind, facts, contents, lifetimes));
         // An answer that could not be stored is only in the snapshot in use.
         let newer = newer.and_then(|newer| newer.answer.clone());
-        let fetched_at = |answer: &Option<Answer>| answer.as_ref().map(|answer| answer.fetched_at);
+        let fetched_at =
+            |answer: &Option<SnapshotAnswer>| answer.as_ref().map(|answer| answer.fetched_at);
         let answer = if fetched_at(&newer) > fetched_at(&answer) {
             newer
         } else {
             answer
         };
-        let failing = entry.failing.as_ref();
+        let failing = entry.failures.as_ref();
         let answer = match failing {
             Some(_) => answer.map(|answer| answer.while_unreachable(lifetimes)),
             None => answer,
         };
-        let failure = failing
-            .map(|failing| Box::new(Failure::new(resource, failing, answer.as_ref(), lifetimes)));
+        let failure = failing.map(|failing| {
+            Box::new(SnapshotFailure::new(
+                resource,
+                failing,
+                answer.as_ref(),
+                lifetimes,
+            ))
+        });
         Self { answer, failure }
     }
 
     /// Returns the snapshot for crawlers that sign their requests: an answer that asked for a signature does not count
     /// for them.
     #[must_use]
-    pub fn to_signers(self: &Arc<Self>) -> Arc<Self> {
+    pub fn for_signed_requests(self: &Arc<Self>) -> Arc<Self> {
         match &self.answer {
             Some(answer) if answer.asks_for_signature => Arc::new(Self {
                 answer: None,
@@ -272,22 +289,23 @@ impl Snapshot {
     }
 
     /// Returns the parsed content of the last answer, however old.
-    pub(super) fn contents(&self) -> Option<&Contents> {
+    pub(super) fn parsed_answer(&self) -> Option<&ParsedAnswer> {
         self.answer.as_ref().map(|answer| &answer.contents)
     }
 
     /// Returns the snapshot with other lifetimes, which may shorten the time for which it is usable.
-    pub(super) fn within(&self, lifetimes: &Lifetimes) -> Self {
+    pub(super) fn with_lifetimes(&self, lifetimes: &LifetimeSettings) -> Self {
         let answer = self.answer.as_ref().map(|answer| {
-            let answer = answer.within(lifetimes);
+            let answer = answer.with_lifetimes(lifetimes);
             match self.failure {
                 Some(_) => answer.while_unreachable(lifetimes),
                 None => answer,
             }
         });
         let failure = self.failure.as_deref().map(|failure| {
-            let given_up_at = Failure::given_up_at(failure.first_at, answer.as_ref(), lifetimes);
-            Box::new(Failure {
+            let given_up_at =
+                SnapshotFailure::given_up_at(failure.first_at, answer.as_ref(), lifetimes);
+            Box::new(SnapshotFailure {
                 given_up_at,
                 ..failure.clone()
             })
@@ -296,9 +314,9 @@ impl Snapshot {
     }
 
     /// Returns whether its answer is that of an entry.
-    pub(super) fn is_of(&self, entry: &Entry) -> bool {
+    pub(super) fn is_answer_of(&self, entry: &CacheEntry) -> bool {
         let facts = entry.answer.as_ref();
-        let fetched_at = facts.map(|facts| Moment::from(facts.fetched_at));
+        let fetched_at = facts.map(|facts| UnixMillis::from(facts.fetched_at));
         self.answer.as_ref().map(|answer| answer.fetched_at) == fetched_at
     }
 
@@ -307,7 +325,7 @@ impl Snapshot {
     pub(super) fn refresh_at(
         &self,
         resource: &Resource,
-        lifetimes: &Lifetimes,
+        lifetimes: &LifetimeSettings,
     ) -> Option<SystemTime> {
         let (Some(answer), None) = (&self.answer, &self.failure) else {
             return None;
@@ -324,11 +342,11 @@ impl Snapshot {
     /// whether it may be used without revalidation.
     #[must_use]
     pub fn access(&self, now: SystemTime) -> &AccessResult {
-        let now = Moment::from(now);
+        let now = UnixMillis::from(now);
         match (&self.answer, &self.failure) {
             (Some(answer), _) if now < answer.usable_until() => &answer.contents.access,
             // Without a usable answer RFC 9309 §2.3.1.4 decides: complete disallow at first, later as if unavailable.
-            (_, Some(failure)) => &failure.beyond[usize::from(now >= failure.given_up_at)],
+            (_, Some(failure)) => &failure.fallback_access[usize::from(now >= failure.given_up_at)],
             _ => &AccessResult::Unreachable,
         }
     }
@@ -336,9 +354,9 @@ impl Snapshot {
     /// Returns the document that applies at `now`; `None` if it does not exist or is unavailable. A copy is usable for
     /// as long as one of a robots.txt, but nothing replaces it afterwards.
     #[must_use]
-    pub fn document(&self, now: SystemTime) -> Option<&Arc<Document>> {
+    pub fn document(&self, now: SystemTime) -> Option<&Arc<PreferenceDocument>> {
         let answer = self.answer.as_ref();
-        let usable = answer.filter(|answer| Moment::from(now) < answer.usable_until());
+        let usable = answer.filter(|answer| UnixMillis::from(now) < answer.usable_until());
         usable?.contents.document.as_ref()
     }
 
@@ -347,26 +365,26 @@ impl Snapshot {
     /// RFC 9309 §2.4 allows use of an answer past its lifetime only while the origin is unreachable: so a stale answer
     /// waits for a fetch, unless the last fetch failed.
     #[must_use]
-    pub fn usable(&self, now: SystemTime) -> Use {
+    pub fn usability(&self, now: SystemTime) -> Usability {
         if self.is_fresh(now) {
-            return Use::AtOnce;
+            return Usability::Immediate;
         }
-        let now = Moment::from(now);
+        let now = UnixMillis::from(now);
         let Some(failure) = &self.failure else {
-            return Use::AfterRefetch;
+            return Usability::AfterRefetch;
         };
         // A failure in the future was recorded before the clock was set back.
         if failure.last_at <= now && now < failure.retry_at {
-            return Use::AtOnce;
+            return Usability::Immediate;
         }
         match &self.answer {
-            Some(answer) if now < answer.usable_until() => Use::AtOnceAndRefetch,
-            _ => Use::AfterRefetch,
+            Some(answer) if now < answer.usable_until() => Usability::ImmediateAndRefetch,
+            _ => Usability::AfterRefetch,
         }
     }
 
     fn is_fresh(&self, now: SystemTime) -> bool {
-        let now = Moment::from(now);
+        let now = UnixMillis::from(now);
         self.answer.as_ref().is_some_and(|answer| {
             // An answer in the future was recorded before the clock was set back, so its age is unknown.
             answer.fetched_at <= now && now < answer.fresh_until()
@@ -375,15 +393,17 @@ impl Snapshot {
 
     /// Returns the state of the cached answer at `now`.
     #[must_use]
-    pub fn state(&self, now: SystemTime) -> State {
+    pub fn state(&self, now: SystemTime) -> SnapshotState {
         match self.access(now) {
-            AccessResult::Successful(_) if self.is_fresh(now) => State::Fresh,
-            AccessResult::Successful(_) => State::Stale,
-            AccessResult::Unavailable { .. } | AccessResult::RedirectLost => State::Unavailable,
+            AccessResult::Successful(_) if self.is_fresh(now) => SnapshotState::Fresh,
+            AccessResult::Successful(_) => SnapshotState::Stale,
+            AccessResult::Unavailable { .. } | AccessResult::RedirectLost => {
+                SnapshotState::Unavailable
+            }
             AccessResult::Unreachable
             | AccessResult::LongUnreachable
             | AccessResult::Lapsed(_)
-            | AccessResult::LongLapsed(_) => State::Unreachable,
+            | AccessResult::LongLapsed(_) => SnapshotState::Unreachable,
         }
     }
 
@@ -391,15 +411,15 @@ impl Snapshot {
     #[must_use]
     pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
         let failure = self.failure.as_ref()?;
-        let wait = Moment::from(now).until(failure.retry_at);
+        let wait = UnixMillis::from(now).until(failure.retry_at);
         Some(wait.max(Duration::from_secs(1)))
     }
 
     /// Returns the time from which the snapshot is not worth keeping. A snapshot that gave up on an origin is kept for
     /// as long again: for a crawler that visits once a month, the wait must not start over each time.
     #[must_use]
-    pub fn last_use(&self, lifetimes: &Lifetimes) -> SystemTime {
-        let usable_until = self.answer.as_ref().map(Answer::usable_until);
+    pub fn discard_at(&self, lifetimes: &LifetimeSettings) -> SystemTime {
+        let usable_until = self.answer.as_ref().map(SnapshotAnswer::usable_until);
         let failure = self.failure.as_ref();
         let given_up_until = failure.map(|failure| failure.given_up_at.after(lifetimes.max_stale));
         let last = usable_until.max(given_up_until);
@@ -409,7 +429,7 @@ impl Snapshot {
     /// Returns roughly how many bytes it holds on the heap: mostly the compiled rules.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        let contents = self.contents();
+        let contents = self.parsed_answer();
         let rules = match contents.map(|contents| &contents.access) {
             Some(AccessResult::Successful(robots)) => robots.heap_bytes(),
             _ => 0,
@@ -484,7 +504,7 @@ impl Snapshot {
 
     /// Returns whether the last attempt failed after a redirect, rather than at the origin itself.
     #[must_use]
-    pub fn failed_behind_redirect(&self) -> bool {
+    pub fn failed_after_redirect(&self) -> bool {
         self.failure
             .as_ref()
             .is_some_and(|failure| failure.is_redirected)
@@ -499,7 +519,7 @@ impl Snapshot {
     /// Returns the status that explains the absence of rules, if there is one.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
-        match self.contents().map(|contents| &contents.access) {
+        match self.parsed_answer().map(|contents| &contents.access) {
             _ if self.failure.is_some() => self.error_status(),
             Some(AccessResult::Unavailable { status }) => Some(*status),
             _ => None,

@@ -2,45 +2,45 @@
 
 use std::collections::HashMap;
 
-use super::finding::Findings;
-use super::statement::{Line, is_name};
-use crate::robots_txt::Field;
-use crate::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide};
+use super::finding::FindingList;
+use super::statement::{LintLine, is_portable_name};
+use crate::robots_txt::LineField;
+use crate::{AccessResult, AccessVerdict, Dialect, ProductToken, RobotsTxt, UrlPath, decide};
 
 /// The most rules that are tried. In a file with more, one rule of each shape in each group is tried, since each trial
 /// searches all rules.
-const TRIED_RULES: usize = 200;
+const MAX_TRIED_RULES: usize = 200;
 
 /// A crawler, the verdict of RFC 9309, and the dialects that disagree with it.
-type Kind = (String, Verdict, Vec<Dialect>);
+type DisagreementKey = (String, AccessVerdict, Vec<Dialect>);
 
 /// The first disagreement with one key, and the number of others like it.
 struct Disagreement {
     line: u32,
     path: String,
-    others: usize,
+    similar: usize,
 }
 
 pub(super) fn check(
     body: &[u8],
-    lines: &[Line<'_>],
+    lines: &[LintLine<'_>],
     dialects: &[Dialect],
-    findings: &mut Findings,
+    findings: &mut FindingList,
 ) {
     if dialects.is_empty() {
         return;
     }
     let access = AccessResult::Successful(RobotsTxt::parse(body));
-    let mut found: HashMap<Kind, Disagreement> = HashMap::new();
+    let mut found: HashMap<DisagreementKey, Disagreement> = HashMap::new();
     // Names that Google reads differently have a finding of their own, which explains their rules as well.
-    let named = |(_, name, _): &(_, String, _)| is_name(name.as_bytes());
+    let named = |(_, name, _): &(_, String, _)| is_portable_name(name.as_bytes());
     let examples = examples(lines).into_iter().filter(named).collect();
-    for (example, alike) in to_try(examples) {
+    for (example, alike) in select_examples(examples) {
         let (line, name, path) = example;
         let Ok(token) = ProductToken::verbatim(&name) else {
             continue;
         };
-        let (tokens, asked) = ([token], Path::from_checked(&path));
+        let (tokens, asked) = ([token], UrlPath::from_checked(&path));
         let verdict = |dialect| decide(&access, dialect, &tokens, &asked).verdict();
         let standard = verdict(Dialect::Rfc9309);
         let differ = |dialect: &Dialect| verdict(*dialect) != standard;
@@ -50,11 +50,11 @@ pub(super) fn check(
         }
         found
             .entry((name, standard, others))
-            .and_modify(|disagreement| disagreement.others += 1 + alike)
+            .and_modify(|disagreement| disagreement.similar += 1 + alike)
             .or_insert(Disagreement {
                 line,
                 path,
-                others: alike,
+                similar: alike,
             });
     }
     for (kind, disagreement) in found {
@@ -62,12 +62,16 @@ pub(super) fn check(
     }
 }
 
-fn sentence((name, verdict, dialects): &Kind, disagreement: &Disagreement) -> String {
-    let Disagreement { path, others, .. } = disagreement;
+fn sentence((name, verdict, dialects): &DisagreementKey, disagreement: &Disagreement) -> String {
+    let Disagreement {
+        path,
+        similar: others,
+        ..
+    } = disagreement;
     let dialects: Vec<_> = dialects.iter().map(|dialect| dialect.as_str()).collect();
     let (standard, other) = match verdict {
-        Verdict::Allow => ("allows", "disallow"),
-        Verdict::Disallow => ("disallows", "allow"),
+        AccessVerdict::Allow => ("allows", "disallow"),
+        AccessVerdict::Disallow => ("disallows", "allow"),
     };
     let more = match others {
         0 => String::new(),
@@ -80,22 +84,22 @@ fn sentence((name, verdict, dialects): &Kind, disagreement: &Disagreement) -> St
 }
 
 /// A rule's line, a crawler that it applies to, and a path that it matches.
-type Example = (u32, String, String);
+type RuleExample = (u32, String, String);
 
 /// Returns the examples to try, each with the number of others like it.
-fn to_try(examples: Vec<Example>) -> Vec<(Example, usize)> {
-    if examples.len() <= TRIED_RULES {
+fn select_examples(examples: Vec<RuleExample>) -> Vec<(RuleExample, usize)> {
+    if examples.len() <= MAX_TRIED_RULES {
         return examples.into_iter().map(|it| (it, 0)).collect();
     }
     let mut places: HashMap<(String, String), usize> = HashMap::new();
-    let mut tried: Vec<(Example, usize)> = Vec::new();
+    let mut tried: Vec<(RuleExample, usize)> = Vec::new();
     for example in examples {
         let (_, name, path) = &example;
         let next = tried.len();
         let place = *places.entry((name.clone(), shape(path))).or_insert(next);
         match tried.get_mut(place) {
             Some((_, alike)) => *alike += 1,
-            None if place < TRIED_RULES => tried.push((example, 0)),
+            None if place < MAX_TRIED_RULES => tried.push((example, 0)),
             None => {}
         }
     }
@@ -116,7 +120,7 @@ fn shape(path: &str) -> String {
 }
 
 /// Returns an example for each rule.
-fn examples(lines: &[Line<'_>]) -> Vec<Example> {
+fn examples(lines: &[LintLine<'_>]) -> Vec<RuleExample> {
     let mut examples = Vec::new();
     let (mut name, mut has_rules) = (None, true);
     for line in lines {
@@ -124,11 +128,11 @@ fn examples(lines: &[Line<'_>]) -> Vec<Example> {
             continue;
         };
         match statement.field {
-            Field::UserAgent if has_rules || name.is_none() => {
+            LineField::UserAgent if has_rules || name.is_none() => {
                 name = String::from_utf8(statement.value.to_vec()).ok();
                 has_rules = false;
             }
-            Field::Allow | Field::Disallow => {
+            LineField::Allow | LineField::Disallow => {
                 has_rules = true;
                 // A path that the pattern matches: any text in place of a star.
                 let value = String::from_utf8_lossy(statement.value).replace('*', "x");
@@ -150,7 +154,7 @@ fn examples(lines: &[Line<'_>]) -> Vec<Example> {
 mod tests {
     use super::*;
 
-    fn example(line: u32, name: &str, path: String) -> Example {
+    fn example(line: u32, name: &str, path: String) -> RuleExample {
         (line, name.to_owned(), path)
     }
 
@@ -162,7 +166,7 @@ mod tests {
         };
         let odd = example(7, "b", "/%zz?x".to_owned());
         let many = of_name("a").chain(of_name("b")).chain([odd.clone()]);
-        let tried = to_try(many.collect());
+        let tried = select_examples(many.collect());
         let expected = [
             (example(0, "a", "/dir0/p-0.html".to_owned()), 14_999),
             (example(0, "b", "/dir0/p-0.html".to_owned()), 14_999),
@@ -175,13 +179,13 @@ mod tests {
     fn a_file_of_made_up_shapes_is_tried_on_so_many() {
         let path = |number: usize| "/-".repeat(number);
         let all = (0..1_000).map(|number| example(0, "a", path(number)));
-        assert_eq!(to_try(all.collect()).len(), TRIED_RULES);
+        assert_eq!(select_examples(all.collect()).len(), MAX_TRIED_RULES);
     }
 
     #[test]
     fn every_rule_of_a_small_file_is_tried() {
         let few = (0..100).map(|number| example(number, "a", format!("/{number}")));
-        let tried = to_try(few.collect());
+        let tried = select_examples(few.collect());
         assert_eq!((tried.len(), tried[99].1), (100, 0));
     }
 }

@@ -2,13 +2,13 @@
 
 use memchr::{memchr, memchr_iter};
 
-use super::finding::Findings;
+use super::finding::FindingList;
 use crate::robots_txt::{
-    DEFAULT_LIMIT_BYTES, Field, GOOGLE_LINE_BYTES, exact_statement, numbered_lines,
+    DEFAULT_LIMIT_BYTES, GOOGLE_LINE_BYTES, LineField, exact_statement, numbered_lines,
 };
 
 /// Returns whether the file is not a robots.txt at all, and reports that once instead of line by line.
-pub(super) fn is_foreign(body: &[u8], findings: &mut Findings) -> bool {
+pub(super) fn is_foreign(body: &[u8], findings: &mut FindingList) -> bool {
     // Servers that answer every path with their front page are a common source of foreign files.
     let text = body
         .strip_prefix(b"\xEF\xBB\xBF")
@@ -30,10 +30,10 @@ pub(super) fn is_foreign(body: &[u8], findings: &mut Findings) -> bool {
 fn has_rules(body: &[u8]) -> bool {
     let mut fields =
         numbered_lines(body).filter_map(|(_, line)| Some(exact_statement(line)?.field));
-    fields.any(|field| field != Field::Other)
+    fields.any(|field| field != LineField::Other)
 }
 
-pub(super) fn check(body: &[u8], reads_google: bool, findings: &mut Findings) {
+pub(super) fn check(body: &[u8], reads_google: bool, findings: &mut FindingList) {
     if body.starts_with(b"\xEF\xBB\xBF") {
         findings.note(
             1,
@@ -47,7 +47,7 @@ pub(super) fn check(body: &[u8], reads_google: bool, findings: &mut Findings) {
     }
 }
 
-fn check_size(body: &[u8], findings: &mut Findings) {
+fn check_size(body: &[u8], findings: &mut FindingList) {
     let Some(read) = body
         .get(..DEFAULT_LIMIT_BYTES)
         .filter(|_| body.len() > DEFAULT_LIMIT_BYTES)
@@ -62,14 +62,14 @@ fn check_size(body: &[u8], findings: &mut Findings) {
     findings.warning(line, message);
 }
 
-fn check_line_ends(body: &[u8], findings: &mut Findings) {
+fn check_line_ends(body: &[u8], findings: &mut FindingList) {
     let has_lone_return = memchr_iter(b'\r', body).any(|at| body.get(at + 1) != Some(&b'\n'));
     if has_lone_return && memchr(b'\n', body).is_none() {
         findings.warning(1, "lines end in CR alone; many readers see one long line");
     }
 }
 
-fn check_line(number: u32, line: &[u8], reads_google: bool, findings: &mut Findings) {
+fn check_line(number: u32, line: &[u8], reads_google: bool, findings: &mut FindingList) {
     if memchr(0, line).is_some() {
         findings.warning(
             number,

@@ -5,7 +5,7 @@ use std::fmt;
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Level {
+pub enum Severity {
     /// The line does not do what it was evidently meant to do.
     Error,
     /// Some crawlers read it differently from others, or it looks like a mistake.
@@ -14,7 +14,7 @@ pub enum Level {
     Note,
 }
 
-impl Level {
+impl Severity {
     /// Returns `error`, `warning` or `note`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -26,7 +26,7 @@ impl Level {
     }
 }
 
-impl fmt::Display for Level {
+impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -39,22 +39,22 @@ pub struct Finding {
     /// The line it is about, from 1.
     pub line: u32,
     /// Its severity.
-    pub level: Level,
+    pub severity: Severity,
     /// One sentence, in lower case and without a full stop.
     pub message: String,
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.line, self.level, self.message)
+        write!(f, "{}: {}: {}", self.line, self.severity, self.message)
     }
 }
 
 /// The findings so far.
 #[derive(Debug, Default)]
-pub(super) struct Findings(Vec<Finding>);
+pub(super) struct FindingList(Vec<Finding>);
 
-impl Findings {
+impl FindingList {
     /// Returns all findings in the order of their lines, each once.
     pub(super) fn finish(mut self) -> Vec<Finding> {
         self.0.sort();
@@ -63,27 +63,27 @@ impl Findings {
     }
 
     pub(super) fn error(&mut self, line: u32, message: impl Into<String>) {
-        self.add(Level::Error, line, message.into());
+        self.add(Severity::Error, line, message.into());
     }
 
     pub(super) fn warning(&mut self, line: u32, message: impl Into<String>) {
-        self.add(Level::Warning, line, message.into());
+        self.add(Severity::Warning, line, message.into());
     }
 
     pub(super) fn note(&mut self, line: u32, message: impl Into<String>) {
-        self.add(Level::Note, line, message.into());
+        self.add(Severity::Note, line, message.into());
     }
 
-    fn add(&mut self, level: Level, line: u32, message: String) {
+    fn add(&mut self, level: Severity, line: u32, message: String) {
         self.0.push(Finding {
             line,
-            level,
+            severity: level,
             message,
         });
     }
 }
 
 /// Returns bytes as a quoted string for display.
-pub(super) fn show(text: &[u8]) -> String {
+pub(super) fn quoted(text: &[u8]) -> String {
     format!("{:?}", String::from_utf8_lossy(text))
 }

@@ -8,8 +8,8 @@ mod preference;
 mod rule;
 mod statement;
 
-use finding::Findings;
-pub use finding::{Finding, Level};
+use finding::FindingList;
+pub use finding::{Finding, Severity};
 
 use crate::Dialect;
 
@@ -26,7 +26,7 @@ use crate::Dialect;
 /// ```
 #[must_use]
 pub fn lint(body: &[u8], dialects: &[Dialect]) -> Vec<Finding> {
-    let mut findings = Findings::default();
+    let mut findings = FindingList::default();
     if file::is_foreign(body, &mut findings) {
         return findings.finish();
     }

@@ -1,12 +1,12 @@
 //! Findings about statements about use: those that mean nothing, contradict each other or hide one another.
 
-use super::finding::{Findings, show};
-use super::statement::Line;
+use super::finding::{FindingList, quoted};
+use super::statement::LintLine;
 use crate::preferences::{
-    ContentUse, Label, Meaning, Purpose, Purposes, read_labels, read_signals, read_usage,
-    split_path,
+    ContentUse, Purpose, PurposeSet, StatementMeaning, UsageLabel, read_labels, read_signals,
+    read_usage, split_path,
 };
-use crate::robots_txt::Field;
+use crate::robots_txt::LineField;
 
 /// The labels of `Content-Usage` and the equivalent signals of `Content-Signal`, which are easily confused.
 const LABELS: [&str; 3] = ["train-ai", "ai-use", "search"];
@@ -14,61 +14,62 @@ const SIGNALS: [&str; 3] = ["ai-train", "ai-input", "search"];
 
 /// The most statements of one group that are compared with each other: more than anybody writes, and little work for a
 /// malicious file.
-const COMPARED: usize = 200;
+const MAX_COMPARED: usize = 200;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Family {
+enum UsageFamily {
     Usage,
     Signal,
     Training,
 }
 
 /// A statement about use.
-struct Said {
+struct UsageStatement {
     line: u32,
-    family: Family,
+    family: UsageFamily,
     /// Empty: every path.
     path: String,
-    meanings: Vec<Meaning>,
+    meanings: Vec<StatementMeaning>,
 }
 
 /// A run of user-agent lines, and the lines up to the next run.
 #[derive(Default)]
-struct Group<'a> {
+struct UsageGroup<'a> {
     agents: Vec<(u32, &'a [u8])>,
-    said: Vec<Said>,
+    statements: Vec<UsageStatement>,
     has_rules: bool,
     /// Whether it disallows everything.
-    keeps_out: bool,
+    disallows_all: bool,
 }
 
-pub(super) fn check(lines: &[Line<'_>], findings: &mut Findings) {
-    let mut groups = vec![Group::default()];
+pub(super) fn check(lines: &[LintLine<'_>], findings: &mut FindingList) {
+    let mut groups = vec![UsageGroup::default()];
     for line in lines {
         let Some(statement) = line.exact else {
             continue;
         };
         let group = groups.last_mut().expect("one is begun");
         match statement.field {
-            Field::UserAgent => {
-                check_parted(group, line.number, findings);
+            LineField::UserAgent => {
+                check_split_agents(group, line.number, findings);
                 let agent = (line.number, statement.value);
-                if group.has_rules || !group.said.is_empty() {
-                    groups.push(Group::default());
+                if group.has_rules || !group.statements.is_empty() {
+                    groups.push(UsageGroup::default());
                 }
                 let group = groups.last_mut().expect("one is begun");
                 group.agents.push(agent);
             }
-            Field::Allow | Field::Disallow => {
+            LineField::Allow | LineField::Disallow => {
                 group.has_rules = true;
-                group.keeps_out |= statement.field == Field::Disallow && statement.value == b"/";
+                group.disallows_all |=
+                    statement.field == LineField::Disallow && statement.value == b"/";
             }
-            Field::Other => {
+            LineField::Other => {
                 let value = String::from_utf8_lossy(statement.value);
                 let said = read(line.number, statement.name, &value, findings);
                 if let Some(said) = said {
                     check_place(&said, group, findings);
-                    group.said.push(said);
+                    group.statements.push(said);
                 }
             }
         }
@@ -80,30 +81,30 @@ pub(super) fn check(lines: &[Line<'_>], findings: &mut Findings) {
 }
 
 /// Parses a line, if it is about use.
-fn read(line: u32, name: &[u8], value: &str, findings: &mut Findings) -> Option<Said> {
+fn read(line: u32, name: &[u8], value: &str, findings: &mut FindingList) -> Option<UsageStatement> {
     let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
     let (path, rest) = split_path(value);
     let (family, path, meanings) = if is("content-usage") {
         check_usage(line, value, rest, findings);
-        (Family::Usage, path, read_usage(rest.as_bytes(), true))
+        (UsageFamily::Usage, path, read_usage(rest.as_bytes(), true))
     } else if is("content-signal") {
         check_signal(line, rest, findings);
         // `use=` limits all purposes of some crawlers only, so it contradicts nothing.
         let meanings = read_signals(rest, ContentUse::Immediate);
-        (Family::Signal, path, meanings)
+        (UsageFamily::Signal, path, meanings)
     } else if is("disallowaitraining") || is("allowaitraining") {
         check_path(line, value, findings);
-        let training = Purposes::of(&[Purpose::TrainAi]);
-        let meaning = Meaning::of(training, is("allowaitraining"), "");
+        let training = PurposeSet::of(&[Purpose::TrainAi]);
+        let meaning = StatementMeaning::new(training, is("allowaitraining"), "");
         let said = (!value.is_empty()).then_some(meaning);
-        (Family::Training, value, said.into_iter().collect())
+        (UsageFamily::Training, value, said.into_iter().collect())
     } else {
         if is("license") {
             check_licence(line, value, findings);
         }
         return None;
     };
-    Some(Said {
+    Some(UsageStatement {
         line,
         family,
         path: path.to_owned(),
@@ -111,7 +112,7 @@ fn read(line: u32, name: &[u8], value: &str, findings: &mut Findings) -> Option<
     })
 }
 
-fn check_usage(line: u32, value: &str, dictionary: &str, findings: &mut Findings) {
+fn check_usage(line: u32, value: &str, dictionary: &str, findings: &mut FindingList) {
     const SUCH_AS: &str = "expected such as \"train-ai=n, search=y\"";
     let labels = match read_labels(dictionary.as_bytes()) {
         Some(labels) if !labels.is_empty() => labels,
@@ -129,27 +130,27 @@ fn check_usage(line: u32, value: &str, dictionary: &str, findings: &mut Findings
         let name = label.name();
         let instead = SIGNALS.iter().position(|signal| *signal == name);
         match label {
-            Label::Unclear(_) => findings.error(
+            UsageLabel::Unclear(_) => findings.error(
                 line,
                 format!("nothing is said about {name:?}: its value is neither y nor n"),
             ),
-            Label::Retired(_) => findings.warning(
+            UsageLabel::Retired(_) => findings.warning(
                 line,
                 format!("{name:?} is a label of an earlier draft, which many no longer know"),
             ),
-            Label::Unknown(_) => match instead {
+            UsageLabel::Unknown(_) => match instead {
                 Some(at) => findings.error(
                     line,
                     format!("{name:?} is not a label; did you mean {:?}?", LABELS[at]),
                 ),
                 None => findings.note(line, format!("{name:?} is not a known label")),
             },
-            Label::Current(_) => {}
+            UsageLabel::Current(_) => {}
         }
     }
 }
 
-fn check_signal(line: u32, list: &str, findings: &mut Findings) {
+fn check_signal(line: u32, list: &str, findings: &mut FindingList) {
     if list.trim().is_empty() {
         let message = "this says nothing: expected such as \"search=yes, ai-train=no\"";
         return findings.error(line, message);
@@ -178,7 +179,7 @@ fn check_signal(line: u32, list: &str, findings: &mut Findings) {
     }
 }
 
-fn check_path(line: u32, path: &str, findings: &mut Findings) {
+fn check_path(line: u32, path: &str, findings: &mut FindingList) {
     if !path.is_empty() && !path.starts_with(['/', '*']) {
         let message = format!("{path:?} does not start with \"/\", so it never matches");
         findings.error(line, message);
@@ -186,7 +187,7 @@ fn check_path(line: u32, path: &str, findings: &mut Findings) {
 }
 
 /// Reports a licence that cannot be fetched, which refuses, and one that other readers may ignore.
-fn check_licence(line: u32, value: &str, findings: &mut Findings) {
+fn check_licence(line: u32, value: &str, findings: &mut FindingList) {
     match value.split_once("://") {
         Some((scheme, _)) if ["http", "https"].iter().any(|it| scheme.eq_ignore_ascii_case(it)) => {}
         Some(_) => findings.error(
@@ -204,16 +205,16 @@ fn check_licence(line: u32, value: &str, findings: &mut Findings) {
 }
 
 /// Reports a statement before all groups, where only `Content-Signal` counts, and not for every reader.
-fn check_place(said: &Said, group: &Group<'_>, findings: &mut Findings) {
+fn check_place(said: &UsageStatement, group: &UsageGroup<'_>, findings: &mut FindingList) {
     if !group.agents.is_empty() {
         return;
     }
     match said.family {
-        Family::Signal => findings.warning(
+        UsageFamily::Signal => findings.warning(
             said.line,
             "a signal before any user-agent line: not all readers take it for the whole site",
         ),
-        Family::Usage | Family::Training => findings.error(
+        UsageFamily::Usage | UsageFamily::Training => findings.error(
             said.line,
             "a statement about use before any user-agent line concerns nobody",
         ),
@@ -222,8 +223,11 @@ fn check_place(said: &Said, group: &Group<'_>, findings: &mut Findings) {
 
 /// Reports user-agent lines after `Content-Usage`: in the draft it ends a run of them, for readers of rules it does
 /// not.
-fn check_parted(group: &Group<'_>, line: u32, findings: &mut Findings) {
-    let usage = group.said.iter().find(|it| it.family == Family::Usage);
+fn check_split_agents(group: &UsageGroup<'_>, line: u32, findings: &mut FindingList) {
+    let usage = group
+        .statements
+        .iter()
+        .find(|it| it.family == UsageFamily::Usage);
     if let Some(usage) = usage.filter(|_| !group.has_rules && !group.agents.is_empty()) {
         let message = format!(
             "the Content-Usage of line {} is not for this agent, but rules below are for the agents above it, too",
@@ -233,25 +237,29 @@ fn check_parted(group: &Group<'_>, line: u32, findings: &mut Findings) {
     }
 }
 
-fn check_group(group: &Group<'_>, findings: &mut Findings) {
-    for (index, later) in group.said.iter().take(COMPARED).enumerate() {
-        for earlier in &group.said[..index] {
-            if whole(&earlier.path) == whole(&later.path) {
+fn check_group(group: &UsageGroup<'_>, findings: &mut FindingList) {
+    for (index, later) in group.statements.iter().take(MAX_COMPARED).enumerate() {
+        for earlier in &group.statements[..index] {
+            if path_or_root(&earlier.path) == path_or_root(&later.path) {
                 check_contradiction(earlier, later, findings);
-            } else if earlier.family == later.family && earlier.family != Family::Training {
-                check_hidden(earlier, later, findings);
-                check_hidden(later, earlier, findings);
+            } else if earlier.family == later.family && earlier.family != UsageFamily::Training {
+                check_shadowed(earlier, later, findings);
+                check_shadowed(later, earlier, findings);
             }
         }
     }
 }
 
 /// Returns the path of a statement; without one it is about all paths.
-fn whole(path: &str) -> &str {
+fn path_or_root(path: &str) -> &str {
     if path.is_empty() { "/" } else { path }
 }
 
-fn check_contradiction(earlier: &Said, later: &Said, findings: &mut Findings) {
+fn check_contradiction(
+    earlier: &UsageStatement,
+    later: &UsageStatement,
+    findings: &mut FindingList,
+) {
     let (refused, allowed) = (earlier.refuses(), earlier.allows());
     let both = refused.intersection(later.allows());
     let both = both.union(allowed.intersection(later.refuses()));
@@ -259,7 +267,7 @@ fn check_contradiction(earlier: &Said, later: &Said, findings: &mut Findings) {
         let message = format!(
             "line {} says the opposite about {}: a refusal counts",
             earlier.line,
-            names(both)
+            purpose_names(both)
         );
         findings.warning(later.line, message);
     }
@@ -267,7 +275,7 @@ fn check_contradiction(earlier: &Said, later: &Said, findings: &mut Findings) {
 
 /// Reports a refusal that a statement with a longer path hides: only the longest path counts, even for purposes that it
 /// does not mention.
-fn check_hidden(short: &Said, long: &Said, findings: &mut Findings) {
+fn check_shadowed(short: &UsageStatement, long: &UsageStatement, findings: &mut FindingList) {
     if long.path.len() <= short.path.len() || !long.path.starts_with(&*short.path) {
         return;
     }
@@ -276,8 +284,8 @@ fn check_hidden(short: &Said, long: &Said, findings: &mut Findings) {
     if !hidden.is_empty() && !stated.is_empty() {
         let message = format!(
             "for {} nothing is said about {}: the longest path counts, so line {} does not",
-            show(long.path.as_bytes()),
-            names(hidden),
+            quoted(long.path.as_bytes()),
+            purpose_names(hidden),
             short.line
         );
         findings.warning(long.line, message);
@@ -286,38 +294,41 @@ fn check_hidden(short: &Said, long: &Said, findings: &mut Findings) {
 
 /// Reports groups without statements about use next to statements for `*`, which a crawler with its own group does not
 /// obey.
-fn check_own_groups(groups: &[Group<'_>], findings: &mut Findings) {
-    let is_everybody = |group: &&Group<'_>| group.agents.iter().any(|(_, name)| *name == b"*");
-    let said = groups.iter().filter(is_everybody).flat_map(|it| &it.said);
+fn check_own_groups(groups: &[UsageGroup<'_>], findings: &mut FindingList) {
+    let is_everybody = |group: &&UsageGroup<'_>| group.agents.iter().any(|(_, name)| *name == b"*");
+    let said = groups
+        .iter()
+        .filter(is_everybody)
+        .flat_map(|it| &it.statements);
     let Some(refusing) = said.into_iter().find(|it| !it.refuses().is_empty()) else {
         return;
     };
     let silent = groups
         .iter()
-        .filter(|it| it.said.is_empty() && !it.keeps_out && !is_everybody(it));
+        .filter(|it| it.statements.is_empty() && !it.disallows_all && !is_everybody(it));
     for (line, name) in silent.flat_map(|it| &it.agents) {
         let message = format!(
             "{} has a group of its own: what line {} says about use does not concern it",
-            show(name),
+            quoted(name),
             refusing.line
         );
         findings.note(*line, message);
     }
 }
 
-impl Said {
-    fn refuses(&self) -> Purposes {
+impl UsageStatement {
+    fn refuses(&self) -> PurposeSet {
         let all = self.meanings.iter();
-        all.fold(Purposes::NONE, |set, it| set.union(it.refuses))
+        all.fold(PurposeSet::NONE, |set, it| set.union(it.refuses))
     }
 
-    fn allows(&self) -> Purposes {
+    fn allows(&self) -> PurposeSet {
         let all = self.meanings.iter();
-        all.fold(Purposes::NONE, |set, it| set.union(it.allows))
+        all.fold(PurposeSet::NONE, |set, it| set.union(it.allows))
     }
 }
 
-fn names(purposes: Purposes) -> String {
+fn purpose_names(purposes: PurposeSet) -> String {
     let names: Vec<&str> = purposes.iter().map(Purpose::as_str).collect();
     names.join(", ")
 }

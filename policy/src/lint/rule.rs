@@ -3,66 +3,66 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::finding::{Findings, show};
-use super::statement::Line;
-use crate::robots_txt::Field;
+use super::finding::{FindingList, quoted};
+use super::statement::LintLine;
+use crate::robots_txt::LineField;
 
 /// The group being read.
 #[derive(Default)]
-struct Group<'a> {
+struct RuleGroup<'a> {
     agents: Vec<(u32, &'a [u8])>,
     /// The rules by the paths they match.
-    rules: HashMap<&'a [u8], Vec<Rule<'a>>>,
+    rules: HashMap<&'a [u8], Vec<LintedRule<'a>>>,
 }
 
 #[derive(Clone, Copy)]
-struct Rule<'a> {
+struct LintedRule<'a> {
     line: u32,
     allow: bool,
     value: &'a [u8],
 }
 
-impl Rule<'_> {
+impl LintedRule<'_> {
     /// Returns the weight of the rule; the greatest among rules for the same paths decides (RFC 9309 §2.2.2).
     fn weight(&self) -> (usize, bool, Reverse<u32>) {
         (self.value.len(), self.allow, Reverse(self.line))
     }
 }
 
-pub(super) fn check(lines: &[Line<'_>], findings: &mut Findings) {
-    let mut group = Group::default();
+pub(super) fn check(lines: &[LintLine<'_>], findings: &mut FindingList) {
+    let mut group = RuleGroup::default();
     for line in lines {
         let Some(statement) = line.exact else {
             continue;
         };
         match statement.field {
-            Field::UserAgent => {
+            LineField::UserAgent => {
                 if !group.rules.is_empty() {
                     check_group(&group, findings);
-                    group = Group::default();
+                    group = RuleGroup::default();
                 }
                 group.agents.push((line.number, statement.value));
             }
-            Field::Allow | Field::Disallow => {
+            LineField::Allow | LineField::Disallow => {
                 check_value(line, statement.value, findings);
-                let rule = Rule {
+                let rule = LintedRule {
                     line: line.number,
-                    allow: statement.field == Field::Allow,
+                    allow: statement.field == LineField::Allow,
                     value: statement.value,
                 };
                 // Rules for the same paths compete, and only one of them decides.
                 let alike = group.rules.entry(without_open_end(rule.value));
                 alike.or_default().push(rule);
             }
-            Field::Other => {}
+            LineField::Other => {}
         }
     }
     check_group(&group, findings);
 }
 
-fn check_value(line: &Line<'_>, value: &[u8], findings: &mut Findings) {
+fn check_value(line: &LintLine<'_>, value: &[u8], findings: &mut FindingList) {
     let number = line.number;
-    let shown = show(value);
+    let shown = quoted(value);
     if value.windows(3).any(|three| three == b"://") && !value.starts_with(b"/") {
         let message = format!("{shown} is a whole URL; a rule is a path, so it never matches");
         findings.error(number, message);
@@ -95,12 +95,12 @@ fn check_value(line: &Line<'_>, value: &[u8], findings: &mut Findings) {
     }
 }
 
-fn check_group(group: &Group<'_>, findings: &mut Findings) {
+fn check_group(group: &RuleGroup<'_>, findings: &mut FindingList) {
     if group.rules.is_empty() {
         for (number, value) in &group.agents {
             let message = format!(
                 "the group of {} has no rules, so all is allowed",
-                show(value)
+                quoted(value)
             );
             findings.note(*number, message);
         }
@@ -117,13 +117,13 @@ fn check_group(group: &Group<'_>, findings: &mut Findings) {
         for rule in rules.iter().filter(|rule| rule.line != decides.line) {
             let line = decides.line;
             let why = if rule.value.len() < decides.value.len() {
-                format!("{} is longer and matches the same", show(decides.value))
+                format!("{} is longer and matches the same", quoted(decides.value))
             } else if rule.allow == decides.allow {
                 "says the same".to_owned()
             } else {
                 "allows it, and allow wins".to_owned()
             };
-            let shown = show(rule.value);
+            let shown = quoted(rule.value);
             findings.note(
                 rule.line,
                 format!("never decides about {shown}: line {line} {why}"),

@@ -1,10 +1,10 @@
 //! Findings about single statements: unknown names, misspellings, misplaced values.
 
-use super::finding::{Findings, show};
-use crate::robots_txt::{Field, Read, exact_statement, google_statement, numbered_lines};
+use super::finding::{FindingList, quoted};
+use crate::robots_txt::{LineField, ParsedLine, exact_statement, google_statement, numbered_lines};
 
 /// Directives in use besides rules, in lower case.
-const KNOWN: [&str; 23] = [
+const KNOWN_DIRECTIVES: [&str; 23] = [
     "sitemap",
     "crawl-delay",
     "host",
@@ -31,17 +31,17 @@ const KNOWN: [&str; 23] = [
 ];
 
 /// A line as each kind of reader parses it.
-pub(super) struct Line<'a> {
+pub(super) struct LintLine<'a> {
     pub(super) number: u32,
     pub(super) text: &'a [u8],
-    pub(super) exact: Option<Read<'a>>,
-    google: Option<Read<'a>>,
+    pub(super) exact: Option<ParsedLine<'a>>,
+    google: Option<ParsedLine<'a>>,
 }
 
 /// Returns the lines, parsed as Google does as well if that matters.
-pub(super) fn read(body: &[u8], reads_google: bool) -> Vec<Line<'_>> {
+pub(super) fn read(body: &[u8], reads_google: bool) -> Vec<LintLine<'_>> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
-    let read = |(number, text)| Line {
+    let read = |(number, text)| LintLine {
         number,
         text,
         exact: exact_statement(text),
@@ -50,10 +50,10 @@ pub(super) fn read(body: &[u8], reads_google: bool) -> Vec<Line<'_>> {
     numbered_lines(body).map(read).collect()
 }
 
-pub(super) fn check(lines: &[Line<'_>], findings: &mut Findings) {
+pub(super) fn check(lines: &[LintLine<'_>], findings: &mut FindingList) {
     let mut has_agent = false;
     for line in lines {
-        let Line {
+        let LintLine {
             number,
             text,
             exact,
@@ -62,9 +62,9 @@ pub(super) fn check(lines: &[Line<'_>], findings: &mut Findings) {
         match exact {
             None => check_no_statement(*number, text, google.as_ref(), findings),
             Some(statement) => {
-                has_agent |= statement.field == Field::UserAgent;
+                has_agent |= statement.field == LineField::UserAgent;
                 check_statement(*number, statement, google.as_ref(), findings);
-                let is_rule = matches!(statement.field, Field::Allow | Field::Disallow);
+                let is_rule = matches!(statement.field, LineField::Allow | LineField::Disallow);
                 if is_rule && !has_agent {
                     findings.error(
                         *number,
@@ -79,8 +79,8 @@ pub(super) fn check(lines: &[Line<'_>], findings: &mut Findings) {
 fn check_no_statement(
     number: u32,
     text: &[u8],
-    google: Option<&Read<'_>>,
-    findings: &mut Findings,
+    google: Option<&ParsedLine<'_>>,
+    findings: &mut FindingList,
 ) {
     let text = text
         .split(|&byte| byte == b'#')
@@ -90,9 +90,9 @@ fn check_no_statement(
     if text.is_empty() {
         return;
     }
-    let shown = show(text);
+    let shown = quoted(text);
     match google.map(|statement| statement.field) {
-        Some(Field::Allow | Field::Disallow | Field::UserAgent) => {
+        Some(LineField::Allow | LineField::Disallow | LineField::UserAgent) => {
             let message = format!("{shown} has no colon; only Google's parser takes it for a rule");
             findings.error(number, message);
         }
@@ -105,15 +105,15 @@ fn check_no_statement(
 
 fn check_statement(
     number: u32,
-    statement: &Read<'_>,
-    google: Option<&Read<'_>>,
-    findings: &mut Findings,
+    statement: &ParsedLine<'_>,
+    google: Option<&ParsedLine<'_>>,
+    findings: &mut FindingList,
 ) {
-    let Read { field, name, value } = statement;
+    let ParsedLine { field, name, value } = statement;
     match field {
-        Field::UserAgent => check_agent(number, value, findings),
-        Field::Other => {
-            let known = KNOWN
+        LineField::UserAgent => check_agent(number, value, findings),
+        LineField::Other => {
+            let known = KNOWN_DIRECTIVES
                 .iter()
                 .any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
             if !known {
@@ -121,20 +121,25 @@ fn check_statement(
             }
             check_value(number, name, value, findings);
         }
-        Field::Allow | Field::Disallow => {}
+        LineField::Allow | LineField::Disallow => {}
     }
 }
 
-fn check_unknown(number: u32, name: &[u8], google: Option<&Read<'_>>, findings: &mut Findings) {
+fn check_unknown(
+    number: u32,
+    name: &[u8],
+    google: Option<&ParsedLine<'_>>,
+    findings: &mut FindingList,
+) {
     let rules = ["User-agent", "Allow", "Disallow"];
     let meant = rules
         .into_iter()
-        .chain(KNOWN)
+        .chain(KNOWN_DIRECTIVES)
         .find(|known| is_near(name, known.as_bytes()));
     let rule = google
         .map(|statement| statement.field)
-        .filter(|field| *field != Field::Other);
-    let mut message = format!("{} is not a known directive", show(name));
+        .filter(|field| *field != LineField::Other);
+    let mut message = format!("{} is not a known directive", quoted(name));
     if let Some(meant) = meant {
         message += &format!("; did you mean {meant:?}?");
     }
@@ -148,18 +153,18 @@ fn check_unknown(number: u32, name: &[u8], google: Option<&Read<'_>>, findings: 
     }
 }
 
-fn check_agent(number: u32, value: &[u8], findings: &mut Findings) {
+fn check_agent(number: u32, value: &[u8], findings: &mut FindingList) {
     if value.is_empty() {
         findings.error(number, "a user-agent line without a name applies to nobody");
-    } else if !is_name(value) {
+    } else if !is_portable_name(value) {
         let kept = value.iter().take_while(|byte| is_token(byte)).count();
         let message = format!(
             "{} is not a product token (letters, \"_\" and \"-\"); Google reads {}",
-            show(value),
+            quoted(value),
             if value[0] == b'*' {
                 "\"*\" or nothing".to_owned()
             } else {
-                show(&value[..kept])
+                quoted(&value[..kept])
             }
         );
         findings.warning(number, message);
@@ -171,21 +176,21 @@ fn is_token(byte: &u8) -> bool {
 }
 
 /// Returns whether all readers take a value for the same name: `*`, or a product token (RFC 9309 section 2.2.1).
-pub(super) fn is_name(value: &[u8]) -> bool {
+pub(super) fn is_portable_name(value: &[u8]) -> bool {
     value == b"*" || value.iter().all(is_token)
 }
 
-fn check_value(number: u32, name: &[u8], value: &[u8], findings: &mut Findings) {
+fn check_value(number: u32, name: &[u8], value: &[u8], findings: &mut FindingList) {
     let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
     let text = String::from_utf8_lossy(value);
-    if is("crawl-delay") && crate::robots_txt::seconds(&text).is_none() {
+    if is("crawl-delay") && crate::robots_txt::parse_seconds(&text).is_none() {
         findings.warning(
             number,
-            format!("{} is not a number of seconds", show(value)),
+            format!("{} is not a number of seconds", quoted(value)),
         );
     }
     if is("sitemap") && !text.to_ascii_lowercase().starts_with("http") {
-        let message = format!("the sitemap {} is not an absolute URL", show(value));
+        let message = format!("the sitemap {} is not an absolute URL", quoted(value));
         findings.warning(number, message);
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn hex_pair(text: &[u8]) -> Option<u8> {
 
 /// One byte of a text, with how it is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(super) enum EncodedUnit {
     Raw(u8),
     Escaped(u8),
     /// A `%` that does not begin an escape.
@@ -30,23 +30,23 @@ pub(super) enum Unit {
 }
 
 /// An iterator over the bytes of a text, holding what is still to be read.
-pub(super) struct Units<'a>(pub(super) &'a [u8]);
+pub(super) struct EncodedUnits<'a>(pub(super) &'a [u8]);
 
-impl Iterator for Units<'_> {
-    type Item = Unit;
+impl Iterator for EncodedUnits<'_> {
+    type Item = EncodedUnit;
 
     #[inline]
-    fn next(&mut self) -> Option<Unit> {
+    fn next(&mut self) -> Option<EncodedUnit> {
         let (&byte, after) = self.0.split_first()?;
         self.0 = after;
         if byte != b'%' {
-            return Some(Unit::Raw(byte));
+            return Some(EncodedUnit::Raw(byte));
         }
         let Some(value) = hex_pair(after) else {
-            return Some(Unit::LonePercent);
+            return Some(EncodedUnit::LonePercent);
         };
         self.0 = &after[2..];
-        Some(Unit::Escaped(value))
+        Some(EncodedUnit::Escaped(value))
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn has_lone_percent(text: &[u8]) -> bool {
 }
 
 /// Returns whether a lone `%` in a pattern is the beginning of an escape, given the text after it.
-pub(super) fn is_begun(rest: &[u8], is_open: bool) -> bool {
+pub(super) fn begins_escape(rest: &[u8], is_open: bool) -> bool {
     let ends = |rest: &[u8]| rest.first().map_or(is_open, |&byte| byte == b'*');
     match rest {
         [digit, after @ ..] if digit.is_ascii_hexdigit() => ends(after),
@@ -65,7 +65,7 @@ pub(super) fn is_begun(rest: &[u8], is_open: bool) -> bool {
 }
 
 /// Encodes the beginning of an escape, a lone `%` and the digit that may follow it, and returns the text after it.
-pub(super) fn begun(rest: &[u8]) -> ([u8; 4], &[u8]) {
+pub(super) fn encode_begun_escape(rest: &[u8]) -> ([u8; 4], &[u8]) {
     match rest {
         [digit, after @ ..] if digit.is_ascii_hexdigit() => {
             ([b'%', digit.to_ascii_uppercase(), 0, 2], after)

@@ -10,13 +10,13 @@ pub(crate) mod usual;
 
 use memchr::{memchr, memchr2};
 
-use escape::{Unit, Units};
+use escape::{EncodedUnit, EncodedUnits};
 pub(crate) use escape::{has_lone_percent, hex_pair};
-use usual::{BLOCK, usual_start};
+use usual::{BLOCK, usual_prefix_len};
 
 /// The class of a byte of a path in RFC 3986.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Octet {
+pub(crate) enum OctetClass {
     /// The byte means the same with and without percent-encoding (§2.3).
     Unreserved,
     /// The byte means something else when it is percent-encoded (§2.2).
@@ -25,54 +25,56 @@ pub(crate) enum Octet {
     Other,
 }
 
-pub(crate) const fn classify(byte: u8) -> Octet {
+pub(crate) const fn classify(byte: u8) -> OctetClass {
     match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => Octet::Unreserved,
-        b':' | b'/' | b'?' | b'#' | b'[' | b']' | b'@' => Octet::Reserved,
-        b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => {
-            Octet::Reserved
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+            OctetClass::Unreserved
         }
-        _ => Octet::Other,
+        b':' | b'/' | b'?' | b'#' | b'[' | b']' | b'@' => OctetClass::Reserved,
+        b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => {
+            OctetClass::Reserved
+        }
+        _ => OctetClass::Other,
     }
 }
 
 /// A form: the encoding of each byte.
 #[derive(Debug)]
-pub(crate) struct Form {
-    raw: [Written; 256],
-    escaped: [Written; 256],
+pub(crate) struct EncodingForm {
+    raw: [EncodedByte; 256],
+    escaped: [EncodedByte; 256],
     /// Whether the beginning of an escape is kept where more text may follow.
-    leaves_begun: bool,
+    keeps_begun_escapes: bool,
     /// The form of the query, if it differs.
-    in_query: Option<&'static Self>,
+    query_form: Option<&'static Self>,
 }
 
 /// The normalised form of RFC 9309 §2.2.2: unreserved bytes raw, escapes in upper case, and every byte that may not be
 /// raw escaped, including a `%` that does not begin an escape.
-pub(crate) static NORMALISED: Form = Form::new(Kind::Normalised);
+pub(crate) static NORMALISED: EncodingForm = EncodingForm::new(FormKind::Normalised);
 
 /// [`NORMALISED`] with `*` and `$` escaped too: the form in which literal bytes compare, so that `%2A` and `%24` in a
 /// pattern mean the byte (RFC 9309 §2.2.3).
-pub(crate) static LITERAL: Form = Form::new(Kind::Literal);
+pub(crate) static LITERAL: EncodingForm = EncodingForm::new(FormKind::Literal);
 
 /// The form that servers decode a text to before they look up its resource: like [`LITERAL`], but with reserved bytes
 /// raw too, except those that would then delimit: `/`, `?` and `#`, and in a query `&`, `=`, `+` and `;` as well (RFC
 /// 3986 §2.2). A pattern may reach the query after any star.
-pub(crate) static SERVED: Form = Form {
-    in_query: Some(&SERVED_QUERY),
-    ..Form::new(Kind::Served)
+pub(crate) static SERVED: EncodingForm = EncodingForm {
+    query_form: Some(&SERVED_QUERY),
+    ..EncodingForm::new(FormKind::Served)
 };
 
-static SERVED_QUERY: Form = Form::new(Kind::ServedQuery);
+static SERVED_QUERY: EncodingForm = EncodingForm::new(FormKind::ServedQuery);
 
 /// The form of patterns in Google's parser: escapes in upper case, bytes outside ASCII escaped, nothing else.
-pub(crate) static GOOGLE: Form = Form::new(Kind::Google);
+pub(crate) static GOOGLE: EncodingForm = EncodingForm::new(FormKind::Google);
 
 /// The form in which the draft of 1996 compares: every escape decoded except `%2F`.
-pub(crate) static DECODED: Form = Form::new(Kind::Decoded);
+pub(crate) static DECODED: EncodingForm = EncodingForm::new(FormKind::Decoded);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FormKind {
     Normalised,
     Literal,
     Served,
@@ -82,32 +84,32 @@ enum Kind {
 }
 
 /// The encoding of a byte: up to three bytes, then their number.
-type Written = [u8; 4];
+type EncodedByte = [u8; 4];
 
 /// The most bytes that any form writes for one.
-pub(crate) const MAX_WRITTEN: usize = 3;
+pub(crate) const MAX_ENCODED_BYTES: usize = 3;
 
-impl Form {
-    const fn new(kind: Kind) -> Self {
+impl EncodingForm {
+    const fn new(kind: FormKind) -> Self {
         let (mut raw, mut escaped) = ([[0; 4]; 256], [[0; 4]; 256]);
         let mut byte = 0;
         while byte < 256 {
-            raw[byte] = written(kind, byte as u8, false);
-            escaped[byte] = written(kind, byte as u8, true);
+            raw[byte] = encode_byte(kind, byte as u8, false);
+            escaped[byte] = encode_byte(kind, byte as u8, true);
             byte += 1;
         }
         Self {
             raw,
             escaped,
-            leaves_begun: !matches!(kind, Kind::Google | Kind::Decoded),
-            in_query: None,
+            keeps_begun_escapes: !matches!(kind, FormKind::Google | FormKind::Decoded),
+            query_form: None,
         }
     }
 
     /// Appends `text` in this form. Returns whether it contains a `%` that does not begin an escape but might with more
     /// text after it.
     pub(crate) fn push(&self, form: &mut Vec<u8>, text: &[u8]) -> bool {
-        self.write_all::<false>(form, text, false, |_| {}) && self.leaves_begun
+        self.write_all::<false>(form, text, false, |_| {}) && self.keeps_begun_escapes
     }
 
     /// Appends a path in this form, except that the `%` of each cut escape, one with only the first of its two digits,
@@ -117,7 +119,9 @@ impl Form {
         for end in escape::cut_escapes(path).chain([path.len()]) {
             let middle = query.clamp(start, end);
             self.push(form, &path[start..middle]);
-            self.in_query.unwrap_or(self).push(form, &path[middle..end]);
+            self.query_form
+                .unwrap_or(self)
+                .push(form, &path[middle..end]);
             form.extend(path.get(end));
             start = end + 1;
         }
@@ -132,7 +136,7 @@ impl Form {
         in_query: bool,
         is_open: bool,
     ) {
-        let form_of_part = self.in_query.filter(|_| in_query).unwrap_or(self);
+        let form_of_part = self.query_form.filter(|_| in_query).unwrap_or(self);
         let last = part.strip_suffix(b"%").filter(|_| is_open);
         form_of_part.push_with_cut_escapes(form, last.unwrap_or(part));
         form.extend(last.map(|_| b'%'));
@@ -144,7 +148,7 @@ impl Form {
     /// Where more text may follow, before a star or at an open end, the beginning of an escape, such as `%` or `%2`, is
     /// kept, with its digit in upper case like all escapes: it matches the escapes that begin so.
     #[inline]
-    pub(crate) fn push_pattern(
+    pub(crate) fn push_pattern_literals(
         &self,
         form: &mut Vec<u8>,
         text: &[u8],
@@ -163,7 +167,7 @@ impl Form {
         mut star: impl FnMut(usize),
     ) -> bool {
         let (path, query) = text.split_at(self.query_start::<STARS>(text));
-        let Some(in_query) = self.in_query.filter(|_| !query.is_empty()) else {
+        let Some(in_query) = self.query_form.filter(|_| !query.is_empty()) else {
             return self.write::<STARS>(form, text, is_open, star);
         };
         let start = form.len();
@@ -177,7 +181,7 @@ impl Form {
 
     /// Returns where the query may begin if it has another form, else the end of the text.
     fn query_start<const STARS: bool>(&self, text: &[u8]) -> usize {
-        let query = match self.in_query {
+        let query = match self.query_form {
             None => None,
             Some(_) if STARS => memchr2(b'?', b'*', text),
             Some(_) => memchr(b'?', text),
@@ -196,12 +200,12 @@ impl Form {
         let start = form.len();
         // Each byte writes four bytes unconditionally, and the next one overwrites the surplus: cheaper than a copy of
         // variable length.
-        form.resize(start + MAX_WRITTEN * text.len() + 1, 0);
+        form.resize(start + MAX_ENCODED_BYTES * text.len() + 1, 0);
         let (mut at, mut rest, mut has_lone_percent) = (start, text, false);
         while let Some((&byte, after)) = rest.split_first() {
             if byte != b'%' && rest.len() >= BLOCK {
                 // Most of a long path needs no encoding, so it is copied in blocks.
-                let (usual, others) = rest.split_at(usual_start(rest));
+                let (usual, others) = rest.split_at(usual_prefix_len(rest));
                 form[at..at + usual.len()].copy_from_slice(usual);
                 at += usual.len();
                 rest = others;
@@ -221,26 +225,30 @@ impl Form {
                     rest = &after[2..];
                 } else {
                     has_lone_percent = true;
-                    if STARS && self.leaves_begun && escape::is_begun(after, is_open) {
-                        (written, rest) = escape::begun(after);
+                    if STARS && self.keeps_begun_escapes && escape::begins_escape(after, is_open) {
+                        (written, rest) = escape::encode_begun_escape(after);
                     }
                 }
             }
             form[at..at + written.len()].copy_from_slice(&written);
-            at += usize::from(written[MAX_WRITTEN]);
+            at += usize::from(written[MAX_ENCODED_BYTES]);
         }
         form.truncate(at);
         has_lone_percent
     }
 
     /// Returns the length of a pattern in this form, including its stars.
-    pub(crate) fn length(&self, pattern: &[u8], is_open: bool) -> usize {
-        let mut units = Units(pattern);
+    pub(crate) fn encoded_len(&self, pattern: &[u8], is_open: bool) -> usize {
+        let mut units = EncodedUnits(pattern);
         let mut length = 0;
         while let Some(unit) = units.next() {
             length += match unit {
-                Unit::LonePercent if self.leaves_begun && escape::is_begun(units.0, is_open) => 1,
-                unit => usize::from(self.written(unit)[MAX_WRITTEN]),
+                EncodedUnit::LonePercent
+                    if self.keeps_begun_escapes && escape::begins_escape(units.0, is_open) =>
+                {
+                    1
+                }
+                unit => usize::from(self.encoded(unit)[MAX_ENCODED_BYTES]),
             };
         }
         length
@@ -248,15 +256,17 @@ impl Form {
 
     /// Returns whether a path in this form may start with the beginning of a pattern, up to its first star, if the
     /// dialect has stars, or to the first `%` that may begin an escape. Much cheaper than encoding the pattern.
-    pub(crate) fn may_begin(&self, path: &[u8], pattern: &[u8], has_stars: bool) -> bool {
+    pub(crate) fn may_match_start(&self, path: &[u8], pattern: &[u8], has_stars: bool) -> bool {
         let mut path = path;
-        for unit in Units(&pattern[..self.query_start::<true>(pattern)]) {
+        for unit in EncodedUnits(&pattern[..self.query_start::<true>(pattern)]) {
             match unit {
-                Unit::Raw(b'*') if has_stars => return true,
-                Unit::LonePercent if self.leaves_begun => return path.first() == Some(&b'%'),
+                EncodedUnit::Raw(b'*') if has_stars => return true,
+                EncodedUnit::LonePercent if self.keeps_begun_escapes => {
+                    return path.first() == Some(&b'%');
+                }
                 _ => {}
             }
-            let [bytes @ .., length] = self.written(unit);
+            let [bytes @ .., length] = self.encoded(unit);
             let Some(after) = path.strip_prefix(&bytes[..usize::from(*length)]) else {
                 return false;
             };
@@ -265,24 +275,24 @@ impl Form {
         true
     }
 
-    fn written(&self, unit: Unit) -> &Written {
+    fn encoded(&self, unit: EncodedUnit) -> &EncodedByte {
         match unit {
-            Unit::Raw(byte) => &self.raw[usize::from(byte)],
-            Unit::Escaped(value) => &self.escaped[usize::from(value)],
-            Unit::LonePercent => &self.raw[usize::from(b'%')],
+            EncodedUnit::Raw(byte) => &self.raw[usize::from(byte)],
+            EncodedUnit::Escaped(value) => &self.escaped[usize::from(value)],
+            EncodedUnit::LonePercent => &self.raw[usize::from(b'%')],
         }
     }
 }
 
 /// Returns whether a rule's value, without a final `$`, is the same in every form in which all spellings are judged,
 /// and as Google's parser compares it with unencoded paths. Most are.
-pub(crate) fn is_written_alike(value: &[u8]) -> bool {
-    let is_alike = |text, served: &Form| {
-        Units(text).all(|unit| {
-            let written = GOOGLE.written(unit);
-            let is_special = matches!(unit, Unit::Escaped(value) if is_special(value));
-            let others = [&LITERAL, served].map(|form| form.written(unit));
-            unit == Unit::Raw(b'*') || !is_special && others == [written; 2]
+pub(crate) fn is_same_in_all_forms(value: &[u8]) -> bool {
+    let is_alike = |text, served: &EncodingForm| {
+        EncodedUnits(text).all(|unit| {
+            let written = GOOGLE.encoded(unit);
+            let is_special = matches!(unit, EncodedUnit::Escaped(value) if is_wildcard_byte(value));
+            let others = [&LITERAL, served].map(|form| form.encoded(unit));
+            unit == EncodedUnit::Raw(b'*') || !is_special && others == [written; 2]
         })
     };
     let (path, query) = value.split_at(SERVED.query_start::<true>(value));
@@ -290,27 +300,29 @@ pub(crate) fn is_written_alike(value: &[u8]) -> bool {
 }
 
 /// Returns whether servers decode an escape of a path that its normal form keeps.
-pub(crate) fn is_served_otherwise(path: &[u8]) -> bool {
+pub(crate) fn is_decoded_by_servers(path: &[u8]) -> bool {
     if memchr(b'%', path).is_none() {
         return false;
     }
-    let is_decoded = |text, served: &Form| {
-        let mut units = Units(text);
-        units.any(|unit| served.written(unit) != LITERAL.written(unit))
+    let is_decoded = |text, served: &EncodingForm| {
+        let mut units = EncodedUnits(text);
+        units.any(|unit| served.encoded(unit) != LITERAL.encoded(unit))
     };
     let (path, query) = path.split_at(SERVED.query_start::<false>(path));
     is_decoded(path, &SERVED) || is_decoded(query, &SERVED_QUERY)
 }
 
-const fn written(kind: Kind, value: u8, escaped: bool) -> Written {
+const fn encode_byte(kind: FormKind, value: u8, escaped: bool) -> EncodedByte {
     let raw = match kind {
-        Kind::Google => !escaped && value < 0x80,
-        Kind::Decoded => !escaped || value != b'/',
+        FormKind::Google => !escaped && value < 0x80,
+        FormKind::Decoded => !escaped || value != b'/',
         _ => match classify(value) {
-            Octet::Unreserved => true,
-            Octet::Reserved if escaped => is_decoded(kind, value),
-            Octet::Reserved => matches!(kind, Kind::Normalised) || !is_special(value),
-            Octet::Other => false,
+            OctetClass::Unreserved => true,
+            OctetClass::Reserved if escaped => decodes_reserved(kind, value),
+            OctetClass::Reserved => {
+                matches!(kind, FormKind::Normalised) || !is_wildcard_byte(value)
+            }
+            OctetClass::Other => false,
         },
     };
     if raw {
@@ -322,16 +334,16 @@ const fn written(kind: Kind, value: u8, escaped: bool) -> Written {
 }
 
 /// Returns whether a form decodes the escape of a reserved byte.
-const fn is_decoded(kind: Kind, value: u8) -> bool {
+const fn decodes_reserved(kind: FormKind, value: u8) -> bool {
     let delimits = match kind {
-        Kind::Served => matches!(value, b'/' | b'?' | b'#'),
-        Kind::ServedQuery => matches!(value, b'/' | b'?' | b'#' | b'&' | b'=' | b'+' | b';'),
+        FormKind::Served => matches!(value, b'/' | b'?' | b'#'),
+        FormKind::ServedQuery => matches!(value, b'/' | b'?' | b'#' | b'&' | b'=' | b'+' | b';'),
         _ => true,
     };
-    !(delimits || is_special(value))
+    !(delimits || is_wildcard_byte(value))
 }
 
 /// Returns whether a byte has a special meaning in a pattern.
-const fn is_special(value: u8) -> bool {
+const fn is_wildcard_byte(value: u8) -> bool {
     matches!(value, b'*' | b'$')
 }

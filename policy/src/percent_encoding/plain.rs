@@ -1,7 +1,7 @@
 //! Plain bytes: those that every form writes alike and that have no meaning in patterns or lines.
 
 use crate::percent_encoding::usual::all_usual;
-use crate::percent_encoding::{Octet, classify};
+use crate::percent_encoding::{OctetClass, classify};
 
 /// Returns whether a byte is the same in every form, has no meaning in patterns, and does not end a value.
 #[inline]
@@ -11,7 +11,7 @@ pub(crate) fn is_plain(byte: u8) -> bool {
         let mut byte = 0;
         while byte < 256 {
             let is_special = matches!(byte as u8, b'*' | b'$' | b'#');
-            plain[byte] = !is_special && !matches!(classify(byte as u8), Octet::Other);
+            plain[byte] = !is_special && !matches!(classify(byte as u8), OctetClass::Other);
             byte += 1;
         }
         plain
@@ -29,7 +29,7 @@ pub(crate) fn all_plain(text: &[u8]) -> bool {
 }
 
 /// Returns the number of bytes at the start of a text that are the same in every form.
-pub(crate) fn plain_start(text: &[u8]) -> usize {
+pub(crate) fn plain_prefix_len(text: &[u8]) -> usize {
     if all_usual(text) {
         return text.len();
     }
@@ -50,7 +50,7 @@ mod tests {
                     text[at] = byte;
                     assert_eq!(all_plain(&text), is_plain(byte), "{byte:#x} at {at}");
                     let end = if is_plain(byte) { length } else { at };
-                    assert_eq!(plain_start(&text), end, "{byte:#x} at {at}");
+                    assert_eq!(plain_prefix_len(&text), end, "{byte:#x} at {at}");
                 }
             }
         }

@@ -46,13 +46,13 @@ fn an_escape_begun_at_an_open_end_or_a_star_is_kept() {
     ] {
         for (is_open, expected) in [(true, open), (false, closed)] {
             let push = |form: &mut Vec<u8>| {
-                LITERAL.push_pattern(form, value.as_bytes(), is_open, |_| {});
+                LITERAL.push_pattern_literals(form, value.as_bytes(), is_open, |_| {});
             };
             assert_eq!(text(push), expected, "{value}");
         }
     }
     let push = |form: &mut Vec<u8>| {
-        DECODED.push_pattern(form, b"/%4", true, |_| {});
+        DECODED.push_pattern_literals(form, b"/%4", true, |_| {});
     };
     assert_eq!(text(push), "/%4");
 }
@@ -62,7 +62,7 @@ fn stars_are_reported_and_not_encoded() {
     let mut stars = Vec::new();
     let mut form = b"kept".to_vec();
     let value = "/*\u{e9}**%7e*";
-    LITERAL.push_pattern(&mut form, value.as_bytes(), true, |star| stars.push(star));
+    LITERAL.push_pattern_literals(&mut form, value.as_bytes(), true, |star| stars.push(star));
     assert_eq!(stars, [1, 7, 7, 8]);
     assert_eq!(form, b"kept/%C3%A9~");
 }
@@ -90,16 +90,22 @@ fn a_path_may_match_the_start_of_an_encoded_pattern() {
         for value in values.map(str::as_bytes) {
             let part = value.split(|&byte| byte == b'*').next().unwrap();
             let mut path = Vec::new();
-            form.push_pattern(&mut path, part, true, |_| {});
-            assert!(form.may_begin(&path, value, true), "{form:?} {value:?}");
+            form.push_pattern_literals(&mut path, part, true, |_| {});
+            assert!(
+                form.may_match_start(&path, value, true),
+                "{form:?} {value:?}"
+            );
             path.extend(b"25/more");
-            assert!(form.may_begin(&path, value, true), "{form:?} {value:?}");
-            assert!(value.is_empty() || !form.may_begin(b"x", value, true));
+            assert!(
+                form.may_match_start(&path, value, true),
+                "{form:?} {value:?}"
+            );
+            assert!(value.is_empty() || !form.may_match_start(b"x", value, true));
         }
     }
-    assert!(!LITERAL.may_begin(b"/~B", b"/%7eA*", true));
-    assert!(DECODED.may_begin(b"/a*bc", b"/%61*b", false));
-    assert!(!DECODED.may_begin(b"/abc", b"/%61*b", false));
+    assert!(!LITERAL.may_match_start(b"/~B", b"/%7eA*", true));
+    assert!(DECODED.may_match_start(b"/a*bc", b"/%61*b", false));
+    assert!(!DECODED.may_match_start(b"/abc", b"/%61*b", false));
 }
 
 proptest! {

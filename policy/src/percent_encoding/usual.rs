@@ -24,7 +24,7 @@ fn are_usual<const BYTES: usize>(blocks: &[[u8; BYTES]], last: &[u8; BYTES]) -> 
 }
 
 /// Returns the number of usual bytes at the start of a text.
-pub(crate) fn usual_start(text: &[u8]) -> usize {
+pub(crate) fn usual_prefix_len(text: &[u8]) -> usize {
     let blocks = text.as_chunks::<BLOCK>().0.iter();
     let start = BLOCK * blocks.take_while(|block| is_usual(block)).count();
     let unusual = text[start..].iter().position(|&byte| is_unusual(byte));
@@ -60,7 +60,11 @@ mod tests {
                     let is_seen = is_unusual(byte);
                     assert_eq!(all_usual(&text), !is_seen, "{byte:#x} at {at} of {length}");
                     let end = if is_unusual(byte) { at } else { length };
-                    assert_eq!(usual_start(&text), end, "{byte:#x} at {at} of {length}");
+                    assert_eq!(
+                        usual_prefix_len(&text),
+                        end,
+                        "{byte:#x} at {at} of {length}"
+                    );
                 }
             }
         }

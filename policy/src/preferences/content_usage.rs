@@ -2,15 +2,15 @@
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
-use super::statement::Meaning;
-use super::{Purpose, Purposes};
+use super::statement::StatementMeaning;
+use super::{Purpose, PurposeSet};
 
-const SEARCH: Purposes = Purposes::of(&[Purpose::Search]);
-const AI_INPUT: Purposes = Purposes::of(&[Purpose::AiInput]);
-const TRAIN_AI: Purposes = Purposes::of(&[Purpose::TrainAi]);
+const SEARCH: PurposeSet = PurposeSet::of(&[Purpose::Search]);
+const AI_INPUT: PurposeSet = PurposeSet::of(&[Purpose::AiInput]);
+const TRAIN_AI: PurposeSet = PurposeSet::of(&[Purpose::TrainAi]);
 
 /// The labels of the current vocabulary, none of which is the parent of another.
-const LABELS: [(&str, Purposes, &str); 3] = [
+const LABELS: [(&str, PurposeSet, &str); 3] = [
     ("train-ai", TRAIN_AI, "aipref-vocab-08 §4.1"),
     ("ai-use", AI_INPUT, "aipref-vocab-08 §4.2"),
     ("search", SEARCH, "aipref-vocab-08 §4.3"),
@@ -18,27 +18,27 @@ const LABELS: [(&str, Purposes, &str); 3] = [
 
 /// Labels of earlier drafts that are still found on sites. They only restrict; those for everything do so where no
 /// current label states otherwise.
-const RETIRED: [(&str, Purposes, &str); 8] = [
+const RETIRED: [(&str, PurposeSet, &str); 8] = [
     ("ai", TRAIN_AI, "aipref-vocab-01, ai"),
     ("genai", TRAIN_AI, "aipref-vocab-01, genai"),
     ("train-genai", TRAIN_AI, "aipref-vocab-03, train-genai"),
     ("inference", AI_INPUT, "aipref-vocab-01, inference"),
     ("ai-output", AI_INPUT, "aipref-vocab-04, ai-output"),
-    ("tdm", Purposes::ALL, "aipref-vocab-01, tdm"),
-    ("bots", Purposes::ALL, "aipref-vocab-04, bots"),
-    ("all", Purposes::ALL, "aipref-vocab-02, all"),
+    ("tdm", PurposeSet::ALL, "aipref-vocab-01, tdm"),
+    ("bots", PurposeSet::ALL, "aipref-vocab-04, bots"),
+    ("all", PurposeSet::ALL, "aipref-vocab-02, all"),
 ];
 
 /// Returns the meaning of a dictionary. A dictionary that does not parse states nothing (aipref-vocab-08 §6.5.1); of
 /// duplicate labels the last counts, and values other than the tokens `y` and `n` are ignored.
-pub(crate) fn read(dictionary: &[u8], with_retired: bool) -> Vec<Meaning> {
+pub(crate) fn read(dictionary: &[u8], with_retired: bool) -> Vec<StatementMeaning> {
     let Ok(dictionary) = Parser::new(dictionary).parse::<Dictionary>() else {
         return Vec::new();
     };
-    let (mut labels, mut stated) = (Vec::new(), Purposes::NONE);
+    let (mut labels, mut stated) = (Vec::new(), PurposeSet::NONE);
     for (name, purposes, clause) in LABELS {
         if let Some(is_allowed) = value(&dictionary, name) {
-            labels.push(Meaning::of(purposes, is_allowed, clause));
+            labels.push(StatementMeaning::new(purposes, is_allowed, clause));
             stated = stated.union(purposes);
         }
     }
@@ -46,10 +46,10 @@ pub(crate) fn read(dictionary: &[u8], with_retired: bool) -> Vec<Meaning> {
         if with_retired && value(&dictionary, name) == Some(false) {
             // A label for everything yields to current labels where those state something.
             let purposes = match purposes {
-                Purposes::ALL => purposes.without(stated),
+                PurposeSet::ALL => purposes.without(stated),
                 some => some,
             };
-            labels.push(Meaning::of(purposes, false, clause));
+            labels.push(StatementMeaning::new(purposes, false, clause));
         }
     }
     labels
@@ -68,7 +68,7 @@ fn value(dictionary: &Dictionary, label: &str) -> Option<bool> {
 
 /// A label as written, with its status.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Label {
+pub(crate) enum UsageLabel {
     /// A current label, allowed or refused.
     Current(String),
     /// A current label with a value that has no meaning.
@@ -79,7 +79,7 @@ pub(crate) enum Label {
     Unknown(String),
 }
 
-impl Label {
+impl UsageLabel {
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Current(name)
@@ -91,19 +91,19 @@ impl Label {
 }
 
 /// Returns the labels of a dictionary; `None` if it does not parse.
-pub(crate) fn labels(dictionary: &[u8]) -> Option<Vec<Label>> {
+pub(crate) fn labels(dictionary: &[u8]) -> Option<Vec<UsageLabel>> {
     let dictionary: Dictionary = Parser::new(dictionary).parse().ok()?;
     let labels = dictionary.keys().map(|key| {
         let name = key.as_str().to_owned();
         if LABELS.iter().any(|(known, ..)| *known == name) {
             match value(&dictionary, &name) {
-                Some(_) => Label::Current(name),
-                None => Label::Unclear(name),
+                Some(_) => UsageLabel::Current(name),
+                None => UsageLabel::Unclear(name),
             }
         } else if RETIRED.iter().any(|(known, ..)| *known == name) {
-            Label::Retired(name)
+            UsageLabel::Retired(name)
         } else {
-            Label::Unknown(name)
+            UsageLabel::Unknown(name)
         }
     });
     Some(labels.collect())

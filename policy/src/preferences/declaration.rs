@@ -4,14 +4,14 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::SystemTime;
 
-use super::{Purpose, Purposes, Source, Sources};
+use super::{PreferenceSource, Purpose, PurposeSet, SourceSet};
 use crate::{Dialect, ProductToken};
 
 /// The declaration of a crawler about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Declaration {
+pub struct CrawlerDeclaration {
     /// The purposes that it fetches for. Without any, no preference concerns it.
-    pub purposes: Purposes,
+    pub purposes: PurposeSet,
     /// Product tokens that only name a purpose: where one has a group in robots.txt, that purpose obeys it as well.
     pub purpose_tokens: Vec<(Purpose, ProductToken)>,
     /// The extent to which it uses content; see [`CrawlerDeclaration::content_use`].
@@ -20,11 +20,11 @@ pub struct Declaration {
     pub refuse_unstated: bool,
 }
 
-impl Declaration {
+impl CrawlerDeclaration {
     /// Returns the extent to which it uses content: as declared, else excerpts if it only searches, else everything.
     #[must_use]
     pub fn content_use(&self) -> ContentUse {
-        let is_search = self.purposes == Purposes::of(&[Purpose::Search]);
+        let is_search = self.purposes == PurposeSet::of(&[Purpose::Search]);
         let default = if is_search {
             ContentUse::Reference
         } else {
@@ -105,9 +105,9 @@ impl std::error::Error for UnknownName {}
 
 /// The settings for reading statements, for all crawlers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct PreferenceSettings {
     /// The families that are read.
-    pub sources: Sources,
+    pub sources: SourceSet,
     /// Whether retired labels of Content-Usage (`ai`, `genai`, `tdm`, …) still restrict. They never permit.
     pub legacy_labels: bool,
     /// The vendor whose robots meta rules apply.
@@ -118,10 +118,10 @@ pub struct Reading {
     pub rsl_geo: String,
 }
 
-impl Default for Reading {
+impl Default for PreferenceSettings {
     fn default() -> Self {
         Self {
-            sources: Sources::default(),
+            sources: SourceSet::default(),
             legacy_labels: true,
             robots_meta: MetaDialect::default(),
             rsl_user: String::new(),
@@ -132,31 +132,31 @@ impl Default for Reading {
 
 /// The crawler for which statements are read, and the time.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker<'a> {
+pub struct PreferenceQuery<'a> {
     /// The crawler's declaration.
-    pub declaration: &'a Declaration,
+    pub declaration: &'a CrawlerDeclaration,
     /// The settings for reading statements.
-    pub reading: &'a Reading,
+    pub settings: &'a PreferenceSettings,
     /// The crawler's names, in order of preference.
     pub tokens: &'a [ProductToken],
     /// The dialect in which it reads robots.txt.
     pub dialect: Dialect,
     /// Whether every equivalent spelling of a path is judged, as a proxy has to.
-    pub strict: bool,
+    pub all_spellings: bool,
     /// The time at which dates are compared.
     pub now: SystemTime,
 }
 
-impl Asker<'_> {
+impl PreferenceQuery<'_> {
     /// Returns whether a family is enabled and could refuse one of the crawler's purposes.
     #[must_use]
-    pub fn heeds(&self, source: Source) -> bool {
+    pub fn could_be_refused_by(&self, source: PreferenceSource) -> bool {
         let refusable = source.refusable();
         let purposes = self.declaration.purposes;
-        self.reads(source) && !purposes.intersection(refusable).is_empty()
+        self.reads_source(source) && !purposes.intersection(refusable).is_empty()
     }
 
-    pub(super) fn reads(&self, source: Source) -> bool {
-        self.reading.sources.contains(source)
+    pub(super) fn reads_source(&self, source: PreferenceSource) -> bool {
+        self.settings.sources.contains(source)
     }
 }

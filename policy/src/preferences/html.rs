@@ -4,12 +4,12 @@ use html5gum::emitters::default::DefaultEmitter;
 use html5gum::{StartTag, State, Token, Tokenizer};
 use memchr::memmem;
 
-use super::foreign_content::Foreign;
+use super::foreign_elements::ForeignElements;
 use super::link::{is_licence, is_licence_type};
 
 /// The metadata about use in a page's elements, in the page's order.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct PageMetadata {
     /// The name of each `meta` element, in lower case, and its content.
     pub(super) metas: Vec<(String, String)>,
     /// The base of references, if the page sets one.
@@ -22,16 +22,18 @@ pub(super) struct Said {
 
 /// Parses a page, or the beginning of one, like a client without scripts: the content of `noscript` counts; comments,
 /// text, scripts and templates do not. In XHTML elements may have prefixes, and empty elements may be self-closing.
-pub(super) fn read(page: &str, is_xhtml: bool) -> Said {
-    let last = last_that_may_count(page, is_xhtml);
-    last.map_or_else(Said::default, |last| read_up_to(page, is_xhtml, last))
+pub(super) fn read(page: &str, is_xhtml: bool) -> PageMetadata {
+    let last = last_relevant_element(page, is_xhtml);
+    last.map_or_else(PageMetadata::default, |last| {
+        read_up_to(page, is_xhtml, last)
+    })
 }
 
 /// Parses a page up to the element that begins at `last`, including its text.
-fn read_up_to(page: &str, is_xhtml: bool, last: usize) -> Said {
-    let mut said = Said::default();
+fn read_up_to(page: &str, is_xhtml: bool, last: usize) -> PageMetadata {
+    let mut said = PageMetadata::default();
     let mut tokenizer = Tokenizer::new_with_emitter(page, DefaultEmitter::new_with_span());
-    let mut foreign = Foreign::default();
+    let mut foreign = ForeignElements::default();
     let mut templates = 0_usize;
     let mut is_document = false;
     while let Some(Ok(token)) = tokenizer.next() {
@@ -52,7 +54,7 @@ fn read_up_to(page: &str, is_xhtml: bool, last: usize) -> Said {
                 match name {
                     // Templates are inert, and may be nested.
                     b"template" if !is_closed => templates += 1,
-                    _ if templates == 0 => said.hear(name, &tag),
+                    _ if templates == 0 => said.add_element(name, &tag),
                     _ => {}
                 }
             }
@@ -74,8 +76,8 @@ fn read_up_to(page: &str, is_xhtml: bool, last: usize) -> Said {
     said
 }
 
-impl Said {
-    fn hear(&mut self, name: &[u8], tag: &StartTag<usize>) {
+impl PageMetadata {
+    fn add_element(&mut self, name: &[u8], tag: &StartTag<usize>) {
         match name {
             b"meta" => self.metas.extend(meta(tag)),
             b"base" if self.base.is_none() => self.base = attribute(tag, "href"),
@@ -93,7 +95,7 @@ fn local_name(name: &[u8], is_xhtml: bool) -> &[u8] {
 
 /// Returns the position of the last text that looks like the start of a relevant element. Most pages have them in the
 /// head only, and this search takes a sixtieth of the time to parse the rest.
-fn last_that_may_count(page: &str, is_xhtml: bool) -> Option<usize> {
+fn last_relevant_element(page: &str, is_xhtml: bool) -> Option<usize> {
     let page = page.to_ascii_lowercase();
     let last = |name: &str, before| memmem::find_iter(&page.as_bytes()[..before], name).last();
     // With a prefix the match begins at the name, slightly after the element, which is harmless for an upper bound.
@@ -216,7 +218,7 @@ mod tests {
         let page = "<h:meta name='robots' content='noindex'/><h:link rel='license' type='application/rsl+xml' href='/l'/>";
         assert_eq!(read(page, true).metas.len(), 1);
         assert_eq!(read(page, true).licences, ["/l"]);
-        assert_eq!(read(page, false), Said::default());
+        assert_eq!(read(page, false), PageMetadata::default());
     }
 
     #[test]
@@ -265,7 +267,7 @@ mod tests {
         fn nothing_counts_after_the_last_relevant_element(parts in prop::collection::vec(prop::sample::select(PARTS), 0..12), is_xhtml: bool) {
             let page = parts.concat();
             let whole = read_up_to(&page, is_xhtml, page.len());
-            let documents = |said: &Said| said.documents.iter().filter(|it| it.contains("rsl")).cloned().collect::<Vec<_>>();
+            let documents = |said: &PageMetadata| said.documents.iter().filter(|it| it.contains("rsl")).cloned().collect::<Vec<_>>();
             let said = read(&page, is_xhtml);
             prop_assert_eq!(documents(&said), documents(&whole));
             prop_assert_eq!((said.metas, said.base, said.licences), (whole.metas, whole.base, whole.licences));

@@ -1,6 +1,6 @@
 //! The combination of all statements for the declared purposes.
 
-use super::{Declaration, Purpose, Source, Stage, Statement};
+use super::{CrawlerDeclaration, PreferenceSource, PreferenceStage, PreferenceStatement, Purpose};
 
 /// The combined meaning of statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,40 +27,46 @@ impl Preference {
 
 /// The preference for one purpose, and the statement that decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Say {
+pub struct PurposePreference {
     /// The purpose.
     pub purpose: Purpose,
     /// The combined preference.
     pub preference: Preference,
     /// The deciding statement; `None` if nothing is stated.
-    pub statement: Option<Statement>,
+    pub statement: Option<PreferenceStatement>,
 }
 
 /// The preferences for all purposes that a crawler declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Judgement {
+pub struct PreferenceJudgement {
     /// The preference for all purposes together: one refusal refuses, and a permission needs all purposes to be
     /// allowed, since one fetch serves them all.
     pub preference: Preference,
     /// The purpose that decides: the one refused first, else the first.
     pub purpose: Option<Purpose>,
     /// The preference for each purpose.
-    pub each: Vec<Say>,
+    pub by_purpose: Vec<PurposePreference>,
     /// The earliest stage at which a refusal is known, else the latest stage reached.
-    pub stage: Stage,
+    pub stage: PreferenceStage,
 }
 
-impl Judgement {
+impl PreferenceJudgement {
     /// Combines statements. Across families any refusal refuses, else any permission allows.
-    pub(super) fn of(statements: &[Statement], declaration: &Declaration, heard: Stage) -> Self {
+    pub(super) fn of(
+        statements: &[PreferenceStatement],
+        declaration: &CrawlerDeclaration,
+        heard: PreferenceStage,
+    ) -> Self {
         let purposes = declaration.purposes.iter();
-        let each: Vec<Say> = purposes.map(|purpose| say(statements, purpose)).collect();
-        let is = |preference| move |it: &&Say| it.preference == preference;
-        let refused = each.iter().filter(is(Preference::Refuse));
+        let by_purpose: Vec<PurposePreference> = purposes
+            .map(|purpose| judge_purpose(statements, purpose))
+            .collect();
+        let is = |preference| move |it: &&PurposePreference| it.preference == preference;
+        let refused = by_purpose.iter().filter(is(Preference::Refuse));
         let first = refused.min_by_key(|it| it.statement.as_ref().map(|it| it.stage));
-        let unstated = each.iter().find(is(Preference::Unstated));
+        let unstated = by_purpose.iter().find(is(Preference::Unstated));
         // A refusal decides before a purpose without statements, and that before permissions.
-        let deciding = first.or(unstated).or(each.first());
+        let deciding = first.or(unstated).or(by_purpose.first());
         let preference = match deciding.map_or(Preference::Unstated, |it| it.preference) {
             Preference::Unstated if declaration.refuse_unstated && unstated.is_some() => {
                 Preference::Refuse
@@ -74,25 +80,28 @@ impl Judgement {
             preference,
             purpose: deciding.map(|it| it.purpose),
             stage,
-            each,
+            by_purpose,
         }
     }
 
     /// Returns the deciding statement; `None` if nothing is stated.
     #[must_use]
-    pub fn statement(&self) -> Option<&Statement> {
-        let deciding = self.each.iter().find(|it| Some(it.purpose) == self.purpose);
+    pub fn statement(&self) -> Option<&PreferenceStatement> {
+        let deciding = self
+            .by_purpose
+            .iter()
+            .find(|it| Some(it.purpose) == self.purpose);
         deciding?.statement.as_ref()
     }
 }
 
-fn say(statements: &[Statement], purpose: Purpose) -> Say {
+fn judge_purpose(statements: &[PreferenceStatement], purpose: Purpose) -> PurposePreference {
     let refusing = statements.iter().filter(|it| it.refuses.contains(purpose));
     let refusing = refusing.min_by_key(|it| it.stage);
     // A permission by the operator's own rule overrides all statements.
     let own = statements
         .iter()
-        .find(|it| it.source == Source::Rule && it.allows.contains(purpose));
+        .find(|it| it.source == PreferenceSource::Rule && it.allows.contains(purpose));
     let allowing = || statements.iter().find(|it| it.allows.contains(purpose));
     let (preference, statement) = match (own, refusing) {
         (Some(own), _) => (Preference::Allow, Some(own)),
@@ -102,9 +111,9 @@ fn say(statements: &[Statement], purpose: Purpose) -> Say {
             None => (Preference::Unstated, None),
         },
     };
-    Say {
+    PurposePreference {
         purpose,
         preference,
-        statement: statement.map(Statement::excerpt),
+        statement: statement.map(PreferenceStatement::excerpt),
     }
 }

@@ -2,57 +2,60 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::rsl::{self, Covered, Says};
+use super::rsl::{self, CoveredContent, LicenceVerdict};
 use super::statement::TOO_COSTLY;
-use super::{Asker, Carrier, Purpose, Purposes, Rsl, Source, Stage, Statement};
+use super::{
+    PreferenceQuery, PreferenceSource, PreferenceStage, PreferenceStatement, Purpose, PurposeSet,
+    RslLicence, StatementCarrier,
+};
 use crate::excerpt;
 use crate::robots_txt::TooCostly;
 
 /// The most licences for one request. Any beyond that count as unavailable, which refuses: otherwise a site could make
 /// crawlers fetch hundreds of documents from anybody.
-const MOST_LICENCES: usize = 8;
+const MAX_LICENCES: usize = 8;
 
 /// The longest URL of a licence; a licence with a longer one counts as unavailable.
 const MAX_URL_BYTES: usize = 2048;
 
 /// The licences named for one request.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Licences(Vec<Licence>);
+pub(super) struct LicenceList(Vec<NamedLicence>);
 
 /// A named licence.
 #[derive(Clone, Debug)]
-struct Licence {
+struct NamedLicence {
     url: String,
-    carrier: Carrier,
-    stage: Stage,
-    document: Had,
+    carrier: StatementCarrier,
+    stage: PreferenceStage,
+    document: LicenceDocument,
     /// Its verdicts, computed on first use and read again at each stage.
-    said: OnceLock<Said>,
+    terms: OnceLock<LicenceTerms>,
 }
 
 /// The verdicts of a licence for some purposes of a class of user in a country.
 #[derive(Clone, Debug)]
-struct Said {
-    purposes: Purposes,
+struct LicenceTerms {
+    purposes: PurposeSet,
     user: String,
     geo: String,
-    says: Vec<(Purpose, Says)>,
+    verdicts: Vec<(Purpose, LicenceVerdict)>,
 }
 
 /// The document of a licence, as far as it is known.
 #[derive(Clone, Debug)]
-enum Had {
+enum LicenceDocument {
     /// The document, and the part of it that covers the page.
-    Document(Arc<Rsl>, Arc<Covered>),
+    Document(Arc<RslLicence>, Arc<CoveredContent>),
     /// Finding the part that covers the page takes too long.
     TooCostly,
     /// The document was not fetched.
     Missing,
     /// The document cannot be fetched.
-    Not { because: String },
+    Unavailable { because: String },
 }
 
-impl Licences {
+impl LicenceList {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -79,116 +82,127 @@ impl Licences {
     }
 
     /// Adds the document of a named licence.
-    pub(super) fn hear(
+    pub(super) fn add_document(
         &mut self,
         url: &str,
-        document: &Arc<Rsl>,
-        covered: Result<Covered, TooCostly>,
+        document: &Arc<RslLicence>,
+        covered: Result<CoveredContent, TooCostly>,
     ) {
-        self.settle(url, &Had::document(Arc::clone(document), covered));
+        self.resolve(
+            url,
+            &LicenceDocument::document(Arc::clone(document), covered),
+        );
     }
 
     /// Records why a named licence is unavailable.
-    pub(super) fn miss(&mut self, url: &str, why_not: &str) {
+    pub(super) fn set_unavailable(&mut self, url: &str, why_not: &str) {
         let because = why_not.to_owned();
-        self.settle(url, &Had::Not { because });
+        self.resolve(url, &LicenceDocument::Unavailable { because });
     }
 
-    fn settle(&mut self, url: &str, document: &Had) {
+    fn resolve(&mut self, url: &str, document: &LicenceDocument) {
         let named = self.0.iter_mut().filter(|it| it.url == url);
         for licence in named.filter(|it| it.is_missing()) {
             licence.document = document.clone();
             // Verdicts computed without the document are void.
-            licence.said = OnceLock::new();
+            licence.terms = OnceLock::new();
         }
     }
 
     /// Adds a licence named at a stage, which is still to be fetched unless its document is known.
-    pub(super) fn name(&mut self, url: String, carrier: Carrier, stage: Stage) {
+    pub(super) fn add_reference(
+        &mut self,
+        url: String,
+        carrier: StatementCarrier,
+        stage: PreferenceStage,
+    ) {
         // A licence named at several stages counts at each, with the same document.
         let mut named = self.0.iter();
         if named.any(|it| it.url == url && it.stage == stage) {
             return;
         }
         let known = self.0.iter().find(|it| it.url == url);
-        let document = known.map_or(Had::Missing, |it| it.document.clone());
+        let document = known.map_or(LicenceDocument::Missing, |it| it.document.clone());
         // The URL appears in answers and logs.
         let (url, document) = match url.len() {
             ..=MAX_URL_BYTES => (url, document),
             _ => {
                 let because = format!("its URL has more than {MAX_URL_BYTES} bytes");
-                (excerpt(&url).into_owned(), Had::Not { because })
+                (
+                    excerpt(&url).into_owned(),
+                    LicenceDocument::Unavailable { because },
+                )
             }
         };
-        self.add(Licence {
+        self.add(NamedLicence {
             url,
             carrier,
             stage,
             document,
-            said: OnceLock::new(),
+            terms: OnceLock::new(),
         });
     }
 
     /// Adds a licence embedded in the page with this URL.
-    pub(super) fn hear_in_page(
+    pub(super) fn add_in_page(
         &mut self,
         page: &str,
-        document: Rsl,
-        covered: Result<Covered, TooCostly>,
+        document: RslLicence,
+        covered: Result<CoveredContent, TooCostly>,
     ) {
-        self.add(Licence {
+        self.add(NamedLicence {
             url: page.to_owned(),
-            carrier: Carrier::Meta,
-            stage: Stage::Body,
-            document: Had::document(Arc::new(document), covered),
-            said: OnceLock::new(),
+            carrier: StatementCarrier::Meta,
+            stage: PreferenceStage::Body,
+            document: LicenceDocument::document(Arc::new(document), covered),
+            terms: OnceLock::new(),
         });
     }
 
     /// Adds a licence. The first one beyond the limit is added as unavailable, later ones are ignored.
-    fn add(&mut self, licence: Licence) {
-        let because = || format!("no more than {MOST_LICENCES} licences are read");
+    fn add(&mut self, licence: NamedLicence) {
+        let because = || format!("no more than {MAX_LICENCES} licences are read");
         let document = match self.0.len() {
-            ..MOST_LICENCES => licence.document,
-            MOST_LICENCES => Had::Not { because: because() },
+            ..MAX_LICENCES => licence.document,
+            MAX_LICENCES => LicenceDocument::Unavailable { because: because() },
             _ => return,
         };
-        self.0.push(Licence {
+        self.0.push(NamedLicence {
             document,
             ..licence
         });
     }
 
     /// Returns whether any licence allows a use on condition of attribution.
-    pub(super) fn ask_attribution(&self, asker: Asker<'_>) -> bool {
-        let asks = |(_, says): &(Purpose, Says)| {
+    pub(super) fn require_attribution(&self, asker: PreferenceQuery<'_>) -> bool {
+        let asks = |(_, says): &(Purpose, LicenceVerdict)| {
             matches!(
                 says,
-                Says::Allows {
+                LicenceVerdict::Allows {
                     attribution: true,
                     ..
                 }
             )
         };
         let mut licences = self.0.iter();
-        licences.any(|licence| licence.says(asker).iter().any(asks))
+        licences.any(|licence| licence.verdicts_for(asker).iter().any(asks))
     }
 
     /// Returns the statement of each licence for each purpose; licences that were not fetched come last, since that is
     /// the only reason for which they refuse.
-    pub(super) fn statements(&self, asker: Asker<'_>) -> Vec<Statement> {
+    pub(super) fn statements(&self, asker: PreferenceQuery<'_>) -> Vec<PreferenceStatement> {
         let missing = self.0.iter().filter(|it| it.is_missing());
         let tried = self.0.iter().filter(|it| !it.is_missing());
         let each = tried.chain(missing).flat_map(|licence| {
-            let says = licence.says(asker).into_iter();
+            let says = licence.verdicts_for(asker).into_iter();
             says.filter_map(|(purpose, says)| licence.statement(purpose, says))
         });
         each.collect()
     }
 }
 
-impl Had {
-    fn document(document: Arc<Rsl>, covered: Result<Covered, TooCostly>) -> Self {
+impl LicenceDocument {
+    fn document(document: Arc<RslLicence>, covered: Result<CoveredContent, TooCostly>) -> Self {
         match covered {
             Ok(covered) => Self::Document(document, Arc::new(covered)),
             Err(TooCostly) => Self::TooCostly,
@@ -196,39 +210,43 @@ impl Had {
     }
 }
 
-impl Licence {
+impl NamedLicence {
     /// Returns whether the document is still to be fetched.
     fn is_missing(&self) -> bool {
-        matches!(self.document, Had::Missing)
+        matches!(self.document, LicenceDocument::Missing)
     }
 
     fn text(&self) -> String {
         match &self.document {
-            Had::Not { because } => format!("License: {} ({because})", self.url),
-            Had::Document(..) | Had::TooCostly | Had::Missing => format!("License: {}", self.url),
+            LicenceDocument::Unavailable { because } => {
+                format!("License: {} ({because})", self.url)
+            }
+            LicenceDocument::Document(..)
+            | LicenceDocument::TooCostly
+            | LicenceDocument::Missing => format!("License: {}", self.url),
         }
     }
 
     /// Returns the location of the deciding statement: a licence named by robots.txt is a file of its own.
-    fn decides_at(&self) -> Carrier {
+    fn deciding_carrier(&self) -> StatementCarrier {
         match self.stage {
-            Stage::Before => Carrier::File {
+            PreferenceStage::Before => StatementCarrier::File {
                 url: self.url.clone(),
             },
-            Stage::Head | Stage::Body => self.carrier.clone(),
+            PreferenceStage::Head | PreferenceStage::Body => self.carrier.clone(),
         }
     }
 
-    fn statement(&self, purpose: Purpose, says: Says) -> Option<Statement> {
-        let of_purpose = Purposes::of(&[purpose]);
+    fn statement(&self, purpose: Purpose, says: LicenceVerdict) -> Option<PreferenceStatement> {
+        let of_purpose = PurposeSet::of(&[purpose]);
         let (refuses, allows, clause) = match says {
-            Says::Refuses { clause } => (of_purpose, Purposes::NONE, clause),
-            Says::Allows { clause, .. } => (Purposes::NONE, of_purpose, clause),
-            Says::Nothing => return None,
+            LicenceVerdict::Refuses { clause } => (of_purpose, PurposeSet::NONE, clause),
+            LicenceVerdict::Allows { clause, .. } => (PurposeSet::NONE, of_purpose, clause),
+            LicenceVerdict::Nothing => return None,
         };
-        Some(Statement {
-            source: Source::Rsl,
-            carrier: self.decides_at(),
+        Some(PreferenceStatement {
+            source: PreferenceSource::Rsl,
+            carrier: self.deciding_carrier(),
             text: self.text(),
             clause,
             policy: Some(self.url.clone()),
@@ -239,37 +257,37 @@ impl Licence {
     }
 
     /// Returns the verdict for each purpose.
-    fn says(&self, asker: Asker<'_>) -> Vec<(Purpose, Says)> {
-        let said = self.said.get_or_init(|| self.said_to(asker));
-        if said.is_to(asker) {
-            said.says.clone()
+    fn verdicts_for(&self, asker: PreferenceQuery<'_>) -> Vec<(Purpose, LicenceVerdict)> {
+        let said = self.terms.get_or_init(|| self.read_terms(asker));
+        if said.is_for(asker) {
+            said.verdicts.clone()
         } else {
-            self.said_to(asker).says
+            self.read_terms(asker).verdicts
         }
     }
 
-    fn said_to(&self, asker: Asker<'_>) -> Said {
+    fn read_terms(&self, asker: PreferenceQuery<'_>) -> LicenceTerms {
         let to = |purpose| match &self.document {
-            Had::Document(document, covered) => {
-                let names_page = self.stage != Stage::Before;
-                rsl::read(document, covered, names_page, purpose, asker)
+            LicenceDocument::Document(document, covered) => {
+                let names_page = self.stage != PreferenceStage::Before;
+                rsl::evaluate(document, covered, names_page, purpose, asker)
             }
-            Had::TooCostly => Says::Refuses { clause: TOO_COSTLY },
-            Had::Missing | Had::Not { .. } => rsl::UNAVAILABLE,
+            LicenceDocument::TooCostly => LicenceVerdict::Refuses { clause: TOO_COSTLY },
+            LicenceDocument::Missing | LicenceDocument::Unavailable { .. } => rsl::UNAVAILABLE,
         };
         let purposes = asker.declaration.purposes;
-        Said {
+        LicenceTerms {
             purposes,
-            user: asker.reading.rsl_user.clone(),
-            geo: asker.reading.rsl_geo.clone(),
-            says: purposes.iter().map(|it| (it, to(it))).collect(),
+            user: asker.settings.rsl_user.clone(),
+            geo: asker.settings.rsl_geo.clone(),
+            verdicts: purposes.iter().map(|it| (it, to(it))).collect(),
         }
     }
 }
 
-impl Said {
-    fn is_to(&self, asker: Asker<'_>) -> bool {
-        let reading = asker.reading;
+impl LicenceTerms {
+    fn is_for(&self, asker: PreferenceQuery<'_>) -> bool {
+        let reading = asker.settings;
         self.purposes == asker.declaration.purposes
             && self.user == reading.rsl_user
             && self.geo == reading.rsl_geo

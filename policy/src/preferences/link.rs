@@ -35,7 +35,7 @@ pub(super) fn is_licence_type(media_type: &str) -> bool {
 }
 
 /// Resolves a reference to an absolute URL (RFC 3986 §5.2), without its fragment.
-pub(super) fn absolute(reference: &str, base: &str) -> String {
+pub(super) fn resolve_reference(reference: &str, base: &str) -> String {
     let reference = reference.split('#').next().unwrap_or_default().trim();
     if has_scheme(reference) {
         return reference.to_owned();
@@ -112,8 +112,8 @@ mod tests {
             ("/../y?../z", "https://h:1/y?../z"),
             ("y?z=http://x", "https://h:1/a/y?z=http://x"),
         ] {
-            assert_eq!(absolute(reference, base), url);
+            assert_eq!(resolve_reference(reference, base), url);
         }
-        assert_eq!(absolute("y", "https://h"), "https://h/y");
+        assert_eq!(resolve_reference("y", "https://h"), "https://h/y");
     }
 }

@@ -18,35 +18,37 @@
 //! the group or for a narrower path and a second offer that asks for less (RSL), the first entry and the later carrier
 //! (TDMRep), `nocache` besides `noarchive` (Bing).
 
-mod answer;
 mod content_signal;
 mod content_usage;
 mod date;
 mod declaration;
-mod foreign_content;
-mod gather;
+mod foreign_elements;
 mod html;
 mod judgement;
 mod licences;
 mod link;
 mod purpose;
+mod response;
 mod robots_meta;
-mod robots_txt;
 mod rsl;
 mod source;
+mod state;
 mod statement;
 mod tdmrep;
+mod usage_lines;
 mod xml_bounds;
 
 pub(crate) use content_signal::read as read_signals;
-pub(crate) use content_usage::{Label, labels as read_labels, read as read_usage};
-pub use declaration::{Asker, ContentUse, Declaration, MetaDialect, Reading, UnknownName};
-pub use gather::{Duty, Preferences};
-pub use judgement::{Judgement, Preference, Say};
-pub use purpose::{Purpose, Purposes, UnknownPurpose};
-pub(crate) use robots_txt::split_path;
-pub use rsl::Rsl;
-pub use source::{Source, Sources, Stage, UnknownSource};
-pub(crate) use statement::Meaning;
-pub use statement::{Carrier, Statement};
-pub use tdmrep::Tdmrep;
+pub(crate) use content_usage::{UsageLabel, labels as read_labels, read as read_usage};
+pub use declaration::{
+    ContentUse, CrawlerDeclaration, MetaDialect, PreferenceQuery, PreferenceSettings, UnknownName,
+};
+pub use judgement::{Preference, PreferenceJudgement, PurposePreference};
+pub use purpose::{Purpose, PurposeSet, UnknownPurpose};
+pub use rsl::RslLicence;
+pub use source::{PreferenceSource, PreferenceStage, SourceSet, UnknownSource};
+pub use state::{PreferenceState, UsageDuty};
+pub(crate) use statement::StatementMeaning;
+pub use statement::{PreferenceStatement, StatementCarrier};
+pub use tdmrep::TdmrepFile;
+pub(crate) use usage_lines::split_path;

@@ -81,9 +81,9 @@ impl std::error::Error for UnknownPurpose {}
 
 /// A set of purposes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Purposes(u8);
+pub struct PurposeSet(u8);
 
-impl Purposes {
+impl PurposeSet {
     /// No purpose.
     pub const NONE: Self = Self(0);
     /// Every purpose.
@@ -137,7 +137,7 @@ impl Purposes {
     }
 }
 
-impl FromIterator<Purpose> for Purposes {
+impl FromIterator<Purpose> for PurposeSet {
     fn from_iter<I: IntoIterator<Item = Purpose>>(purposes: I) -> Self {
         let add = |set: Self, purpose| set.union(Self::of(&[purpose]));
         purposes.into_iter().fold(Self::NONE, add)

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{MetaDialect, Purpose, Purposes, date};
+use super::{MetaDialect, Purpose, PurposeSet, date};
 use crate::ProductToken;
 
 /// One rule: its name in lower case, and its value if it has one.
@@ -23,7 +23,7 @@ const VALUED: [&str; 4] = [
 const UNAVAILABLE_AFTER: &str = VALUED[0];
 
 /// Rules without a value that restrict.
-const NEGATIVE: [&str; 12] = [
+const RESTRICTING: [&str; 12] = [
     "noindex",
     "none",
     "noimageindex",
@@ -40,7 +40,7 @@ const NEGATIVE: [&str; 12] = [
 
 /// Rules, in use or retired, that restrict nothing here. They have to be known so that they are not taken for the names
 /// of crawlers.
-const OTHERS: [&str; 10] = [
+const HARMLESS: [&str; 10] = [
     "all",
     "index",
     "follow",
@@ -57,7 +57,7 @@ const OTHERS: [&str; 10] = [
 const DATE_WORDS: usize = 8;
 
 /// The most crawlers that may be named before one rule. A line that names more is read as unknown rules.
-const NAMES: usize = 4;
+const MAX_NAMES: usize = 4;
 
 /// Returns the rules of a field line that apply to a crawler. A name before a colon names the crawler that the
 /// following rules are for, until the next name; lines must not be joined, since rules of one would then follow a name
@@ -76,12 +76,12 @@ pub(super) fn rules_of_content(content: &str, tokens: &[ProductToken]) -> Vec<Me
 fn read(line: &str, tokens: &[ProductToken], names_crawlers: bool) -> Vec<MetaRule> {
     let (mut rules, mut rest) = (Vec::new(), line);
     let (mut is_meant, mut may_name) = (true, names_crawlers);
-    while let Some(word) = Word::first(rest) {
+    while let Some(word) = LineWord::first(rest) {
         rest = word.rest;
         // A crawler's name is only expected at the start of a list item.
         may_name |= names_crawlers && word.begins;
-        let is_own = is_for(word.text, tokens);
-        if word.is_crawler(tokens, NAMES) {
+        let is_own = names_crawler(word.text, tokens);
+        if word.is_crawler(tokens, MAX_NAMES) {
             if may_name || is_own {
                 is_meant = is_own;
             } else {
@@ -108,7 +108,7 @@ const SEPARATORS: [char; 2] = [',', ';'];
 
 /// A word of a line.
 #[derive(Clone, Copy, Debug)]
-struct Word<'a> {
+struct LineWord<'a> {
     text: &'a str,
     /// Whether a comma or semicolon precedes it.
     begins: bool,
@@ -117,7 +117,7 @@ struct Word<'a> {
     rest: &'a str,
 }
 
-impl<'a> Word<'a> {
+impl<'a> LineWord<'a> {
     fn first(line: &'a str) -> Option<Self> {
         let is_between = |c: char| c.is_whitespace() || SEPARATORS.contains(&c);
         let text = line.trim_start_matches(|c| is_between(c) || c == ':');
@@ -154,12 +154,12 @@ impl<'a> Word<'a> {
         let is_bot = ["bot", "crawler", "spider"]
             .iter()
             .any(|it| name.ends_with(it));
-        is_bot || is_for(self.text, tokens) || is_followed()
+        is_bot || names_crawler(self.text, tokens) || is_followed()
     }
 }
 
 fn is_known(name: &str) -> bool {
-    VALUED.contains(&name) || NEGATIVE.contains(&name) || OTHERS.contains(&name)
+    VALUED.contains(&name) || RESTRICTING.contains(&name) || HARMLESS.contains(&name)
 }
 
 /// Returns the end of the value at the beginning of a text. Only a date contains blanks, and it may contain a comma.
@@ -175,7 +175,7 @@ fn value_end(name: &str, text: &str) -> usize {
 }
 
 /// Returns whether a name stands for every crawler or for the one with these tokens.
-pub(super) fn is_for(name: &str, tokens: &[ProductToken]) -> bool {
+pub(super) fn names_crawler(name: &str, tokens: &[ProductToken]) -> bool {
     // A version is ignored.
     let name = name.split('/').next().unwrap_or_default();
     let is_token = |token: &ProductToken| token.as_str().eq_ignore_ascii_case(name);
@@ -184,11 +184,11 @@ pub(super) fn is_for(name: &str, tokens: &[ProductToken]) -> bool {
 
 /// Returns the strictness of a rule among those of its name, the smallest being the strictest; `None` for a rule that
 /// is unknown or whose value cannot be read.
-pub(super) fn rank(rule: &MetaRule) -> Option<Duration> {
+pub(super) fn strictness(rule: &MetaRule) -> Option<Duration> {
     // A limit of -1 means no limit, and does not parse as a number of seconds.
     let limit = || rule.value.parse().ok().map(Duration::from_secs);
     match &*rule.name {
-        name if NEGATIVE.contains(&name) => Some(Duration::ZERO),
+        name if RESTRICTING.contains(&name) => Some(Duration::ZERO),
         UNAVAILABLE_AFTER => {
             let at = date::read(&rule.value)?;
             Some(
@@ -217,14 +217,14 @@ pub(super) struct MetaReader {
     pub(super) now: SystemTime,
 }
 
-const AI: Purposes = Purposes::of(&[Purpose::AiInput, Purpose::TrainAi]);
+const AI: PurposeSet = PurposeSet::of(&[Purpose::AiInput, Purpose::TrainAi]);
 
 /// Returns the purposes that a rule refuses, with the clause. None of these rules permits.
-pub(super) fn refuses(rule: &MetaRule, reader: MetaReader) -> Option<(Purposes, &'static str)> {
-    const ARCHIVE: Purposes = Purposes::of(&[Purpose::Archive]);
-    const SEARCH: Purposes = Purposes::of(&[Purpose::Search]);
-    const AI_INPUT: Purposes = Purposes::of(&[Purpose::AiInput]);
-    const TRAIN_AI: Purposes = Purposes::of(&[Purpose::TrainAi]);
+pub(super) fn refuses(rule: &MetaRule, reader: MetaReader) -> Option<(PurposeSet, &'static str)> {
+    const ARCHIVE: PurposeSet = PurposeSet::of(&[Purpose::Archive]);
+    const SEARCH: PurposeSet = PurposeSet::of(&[Purpose::Search]);
+    const AI_INPUT: PurposeSet = PurposeSet::of(&[Purpose::AiInput]);
+    const TRAIN_AI: PurposeSet = PurposeSet::of(&[Purpose::TrainAi]);
     let is_bing = reader.dialect == MetaDialect::Bing;
     let is_past = || date::read(&rule.value).is_some_and(|date| date < reader.now);
     Some(match rule.name.as_str() {
@@ -252,7 +252,10 @@ pub(super) fn refuses(rule: &MetaRule, reader: MetaReader) -> Option<(Purposes, 
 }
 
 /// Returns the duty that a rule puts on the user of the page.
-pub(super) fn duty(rule: &MetaRule, reader: MetaReader) -> Option<(&'static str, Option<String>)> {
+pub(super) fn usage_duty(
+    rule: &MetaRule,
+    reader: MetaReader,
+) -> Option<(&'static str, Option<String>)> {
     let value = || Some(rule.value.clone());
     Some(match rule.name.as_str() {
         "nofollow" | "none" => ("nofollow", None),

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Purpose, Purposes};
+use super::{Purpose, PurposeSet};
 
 /// A family of statements about use. Each family combines its own statements by its own rules; between families any
 /// refusal refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Source {
+pub enum PreferenceSource {
     /// A rule of the operator's own organisation.
     Rule,
     /// `Disallow` in robots.txt, or a robots.txt that cannot be fetched.
@@ -33,7 +33,7 @@ pub enum Source {
     Payment,
 }
 
-impl Source {
+impl PreferenceSource {
     /// The families that can be switched on and off; `ai.txt`, the last one, is off by default.
     pub const OPTIONAL: [Self; 8] = [
         Self::ContentUsage,
@@ -48,12 +48,12 @@ impl Source {
 
     /// Returns the purposes that it can refuse.
     #[must_use]
-    pub const fn refusable(self) -> Purposes {
+    pub const fn refusable(self) -> PurposeSet {
         match self {
             // A reservation is not read as barring search or archives.
-            Self::Tdmrep => Purposes::of(&[Purpose::Tdm, Purpose::TrainAi, Purpose::AiInput]),
-            Self::AiTxt | Self::AiTrainingRule => Purposes::of(&[Purpose::TrainAi]),
-            _ => Purposes::ALL,
+            Self::Tdmrep => PurposeSet::of(&[Purpose::Tdm, Purpose::TrainAi, Purpose::AiInput]),
+            Self::AiTxt | Self::AiTrainingRule => PurposeSet::of(&[Purpose::TrainAi]),
+            _ => PurposeSet::ALL,
         }
     }
 
@@ -76,13 +76,13 @@ impl Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for PreferenceSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
 }
 
-impl FromStr for Source {
+impl FromStr for PreferenceSource {
     type Err = UnknownSource;
 
     fn from_str(name: &str) -> Result<Self, UnknownSource> {
@@ -97,7 +97,9 @@ pub struct UnknownSource(String);
 
 impl fmt::Display for UnknownSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = Source::OPTIONAL.map(Source::as_str).join(", ");
+        let names = PreferenceSource::OPTIONAL
+            .map(PreferenceSource::as_str)
+            .join(", ");
         write!(
             f,
             "{:?} is not a source of preferences: expected one of {names}",
@@ -110,26 +112,29 @@ impl std::error::Error for UnknownSource {}
 
 /// The families that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sources(u16);
+pub struct SourceSet(u16);
 
-impl Sources {
+impl SourceSet {
     /// Returns whether a family is read.
     #[must_use]
-    pub const fn contains(self, source: Source) -> bool {
+    pub const fn contains(self, source: PreferenceSource) -> bool {
         self.0 & 1 << source as u16 != 0
     }
 }
 
-impl Default for Sources {
+impl Default for SourceSet {
     /// Returns all families except `ai.txt`.
     fn default() -> Self {
-        let is_default = |source: &Source| *source != Source::AiTxt;
-        Source::OPTIONAL.into_iter().filter(is_default).collect()
+        let is_default = |source: &PreferenceSource| *source != PreferenceSource::AiTxt;
+        PreferenceSource::OPTIONAL
+            .into_iter()
+            .filter(is_default)
+            .collect()
     }
 }
 
-impl FromIterator<Source> for Sources {
-    fn from_iter<I: IntoIterator<Item = Source>>(sources: I) -> Self {
+impl FromIterator<PreferenceSource> for SourceSet {
+    fn from_iter<I: IntoIterator<Item = PreferenceSource>>(sources: I) -> Self {
         Self(
             sources
                 .into_iter()
@@ -140,7 +145,7 @@ impl FromIterator<Source> for Sources {
 
 /// The stage of an exchange at which a statement becomes known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Stage {
+pub enum PreferenceStage {
     /// Before the request is sent.
     Before,
     /// With the head of the response.
@@ -149,7 +154,7 @@ pub enum Stage {
     Body,
 }
 
-impl Stage {
+impl PreferenceStage {
     /// Returns `before`, `head` or `body`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -161,7 +166,7 @@ impl Stage {
     }
 }
 
-impl fmt::Display for Stage {
+impl fmt::Display for PreferenceStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }

@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-use super::{Purposes, Source, Stage};
+use super::{PreferenceSource, PreferenceStage, PurposeSet};
 use crate::excerpt;
 
 /// A statement of a site about some purposes, with all that is needed to locate it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Statement {
+pub struct PreferenceStatement {
     /// The family that it belongs to.
-    pub source: Source,
+    pub source: PreferenceSource,
     /// Its location.
-    pub carrier: Carrier,
+    pub carrier: StatementCarrier,
     /// The statement as written; in a judgement an excerpt.
     pub text: String,
     /// The clause that gives it its meaning.
@@ -19,28 +19,28 @@ pub struct Statement {
     /// The policy or licence that it names.
     pub policy: Option<String>,
     /// The stage at which it becomes known.
-    pub stage: Stage,
+    pub stage: PreferenceStage,
     /// The purposes it refuses.
-    pub refuses: Purposes,
+    pub refuses: PurposeSet,
     /// The purposes it allows.
-    pub allows: Purposes,
+    pub allows: PurposeSet,
 }
 
 /// The meaning of a label, a signal or a rule, wherever it is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Meaning {
-    pub(crate) refuses: Purposes,
-    pub(crate) allows: Purposes,
+pub(crate) struct StatementMeaning {
+    pub(crate) refuses: PurposeSet,
+    pub(crate) allows: PurposeSet,
     pub(super) clause: &'static str,
 }
 
-impl Meaning {
+impl StatementMeaning {
     /// Creates the meaning that `purposes` are allowed, or that they are refused.
-    pub(crate) fn of(purposes: Purposes, is_allowed: bool, clause: &'static str) -> Self {
+    pub(crate) fn new(purposes: PurposeSet, is_allowed: bool, clause: &'static str) -> Self {
         let (refuses, allows) = if is_allowed {
-            (Purposes::NONE, purposes)
+            (PurposeSet::NONE, purposes)
         } else {
-            (purposes, Purposes::NONE)
+            (purposes, PurposeSet::NONE)
         };
         Self {
             refuses,
@@ -51,25 +51,25 @@ impl Meaning {
 }
 
 /// Returns an excerpt of a statement; some fill a head or a page.
-pub(super) fn shown(text: &str) -> String {
+pub(super) fn excerpted(text: &str) -> String {
     excerpt(text).into_owned()
 }
 
 /// The clause of a refusal because matching takes too long.
 pub(super) const TOO_COSTLY: &str = "too-costly: matching it with this URL takes too long";
 
-impl Statement {
+impl PreferenceStatement {
     /// Creates a statement that refuses everything that a source could, because matching takes too long.
-    pub(super) fn too_costly(source: Source, carrier: Carrier) -> Self {
+    pub(super) fn too_costly(source: PreferenceSource, carrier: StatementCarrier) -> Self {
         Self {
             source,
             carrier,
             text: "too-costly".to_owned(),
             clause: TOO_COSTLY,
             policy: None,
-            stage: Stage::Before,
+            stage: PreferenceStage::Before,
             refuses: source.refusable(),
-            allows: Purposes::NONE,
+            allows: PurposeSet::NONE,
         }
     }
 
@@ -80,9 +80,9 @@ impl Statement {
     }
 
     /// Removes its permissions if it `only_restricts`.
-    pub(super) fn restricting(self, only_restricts: bool) -> Self {
+    pub(super) fn restricted_if(self, only_restricts: bool) -> Self {
         if only_restricts {
-            let allows = Purposes::NONE;
+            let allows = PurposeSet::NONE;
             return Self { allows, ..self };
         }
         self
@@ -91,18 +91,20 @@ impl Statement {
     /// Returns the statement for display: texts of others are cut, except the policy, whose URL has to remain usable.
     pub(super) fn excerpt(&self) -> Self {
         let carrier = match &self.carrier {
-            Carrier::File { url } => Carrier::File { url: shown(url) },
+            StatementCarrier::File { url } => StatementCarrier::File {
+                url: excerpted(url),
+            },
             carrier => carrier.clone(),
         };
         Self {
-            text: shown(&self.text),
+            text: excerpted(&self.text),
             carrier,
             ..self.clone()
         }
     }
 
     /// Replaces its meaning.
-    pub(super) fn meaning(self, meaning: Meaning) -> Self {
+    pub(super) fn with_meaning(self, meaning: StatementMeaning) -> Self {
         Self {
             refuses: meaning.refuses,
             allows: meaning.allows,
@@ -114,7 +116,7 @@ impl Statement {
 
 /// The location of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Carrier {
+pub enum StatementCarrier {
     /// A line of robots.txt.
     RobotsTxt {
         /// The line's number, from 1; 0 if no single line decides.
@@ -138,7 +140,7 @@ pub enum Carrier {
     Configuration,
 }
 
-impl fmt::Display for Carrier {
+impl fmt::Display for StatementCarrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RobotsTxt { line: 0 } => f.write_str("robots.txt"),

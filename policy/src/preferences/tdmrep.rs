@@ -6,23 +6,23 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Carrier, Purposes, Source, Stage, Statement};
-use crate::robots_txt::{Counts, PathMatcher};
+use super::{PreferenceSource, PreferenceStage, PreferenceStatement, PurposeSet, StatementCarrier};
+use crate::robots_txt::{MatchSelection, PathMatcher};
 
-const PURPOSES: Purposes = Source::Tdmrep.refusable();
+const PURPOSES: PurposeSet = PreferenceSource::Tdmrep.refusable();
 
 const CLAUSE: &str = "TDMRep; Directive (EU) 2019/790 art. 4(3)";
 
 /// `/.well-known/tdmrep.json`, parsed.
 #[derive(Clone, Debug, Default)]
-pub struct Tdmrep {
-    entries: Vec<Entry>,
+pub struct TdmrepFile {
+    entries: Vec<TdmrepEntry>,
     /// The reason why the file is unreadable although it begins as it should.
-    unread: Option<&'static str>,
+    unreadable_because: Option<&'static str>,
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct TdmrepEntry {
     /// The entry's number, from 1; unreadable entries count as well.
     number: usize,
     /// The pattern of the paths; empty for an unreadable entry, which may mean every path.
@@ -32,7 +32,7 @@ struct Entry {
     policy: Option<String>,
 }
 
-impl Tdmrep {
+impl TdmrepFile {
     /// Parses a file. A file that does not begin like an array states nothing, and neither does an entry without a
     /// location. An unreadable array or entry may reserve any path.
     #[must_use]
@@ -44,10 +44,10 @@ impl Tdmrep {
         // Only the members in use are parsed, so that no other member makes an entry unreadable.
         match serde_json::from_str::<Vec<&RawValue>>(&text) {
             Ok(entries) => Self {
-                entries: (1..).zip(entries).filter_map(Entry::read).collect(),
-                unread: None,
+                entries: (1..).zip(entries).filter_map(TdmrepEntry::read).collect(),
+                unreadable_because: None,
             },
-            Err(_) => Self::unread("the file begins as an array and cannot be read"),
+            Err(_) => Self::unreadable("the file begins as an array and cannot be read"),
         }
     }
 
@@ -55,16 +55,16 @@ impl Tdmrep {
     #[must_use]
     pub fn parse_beginning(file: &[u8]) -> Self {
         if text(file).starts_with('[') {
-            Self::unread("the file is longer than is read")
+            Self::unreadable("the file is longer than is read")
         } else {
             Self::default()
         }
     }
 
-    fn unread(why: &'static str) -> Self {
+    fn unreadable(why: &'static str) -> Self {
         Self {
             entries: Vec::new(),
-            unread: Some(why),
+            unreadable_because: Some(why),
         }
     }
 
@@ -72,30 +72,30 @@ impl Tdmrep {
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        let entry = |it: &Entry| {
-            size_of::<Entry>() + it.location.len() + text(&it.reservation) + text(&it.policy)
+        let entry = |it: &TdmrepEntry| {
+            size_of::<TdmrepEntry>() + it.location.len() + text(&it.reservation) + text(&it.policy)
         };
         self.entries.iter().map(entry).sum()
     }
 
     /// Returns the statements of the file about a path: only its first matching entry counts. Without a path, all
     /// entries count.
-    pub(super) fn about(&self, path: &mut PathMatcher) -> Vec<Statement> {
-        if let Some(why) = self.unread {
-            return vec![unread(why)];
+    pub(super) fn statements_about(&self, path: &mut PathMatcher) -> Vec<PreferenceStatement> {
+        if let Some(why) = self.unreadable_because {
+            return vec![unreadable_statement(why)];
         }
         let locations = self.entries.iter().map(|it| it.location.as_bytes());
-        let Ok(selected) = path.select(locations, Counts::First) else {
+        let Ok(selected) = path.select(locations, MatchSelection::First) else {
             return vec![too_costly()];
         };
         let mut statements = Vec::new();
         for (at, only_restricts) in selected {
             let entry = &self.entries[at];
-            if !path.work.budget.spend_on_reading(entry.location.len()) {
+            if !path.context.budget.spend_on_reading(entry.location.len()) {
                 return vec![too_costly()];
             }
             let statement = entry.statement();
-            let statement = statement.map(|it| it.restricting(only_restricts));
+            let statement = statement.map(|it| it.restricted_if(only_restricts));
             // An entry that neither refuses nor allows states nothing.
             statements.extend(statement.filter(|it| it.refuses != it.allows));
         }
@@ -103,12 +103,12 @@ impl Tdmrep {
     }
 }
 
-impl Entry {
+impl TdmrepEntry {
     fn read((number, entry): (usize, &RawValue)) -> Option<Self> {
         let Ok(members) = serde_json::from_str::<BTreeMap<String, &RawValue>>(entry.get()) else {
             // Anything but an object is no entry.
             let is_object = entry.get().starts_with('{');
-            return is_object.then(|| Self::unclear(number));
+            return is_object.then(|| Self::unreadable(number));
         };
         let member = |name| members.get(name).map(|it| it.get());
         let reservation = member("tdm-reservation").and_then(|it| serde_json::from_str(it).ok());
@@ -123,7 +123,7 @@ impl Entry {
         let location = member("location").filter(|it| it.starts_with('"'))?;
         let Ok(location) = serde_json::from_str::<String>(location) else {
             let reserves = reservation.as_deref() == Some("1");
-            return reserves.then(|| Self::unclear(number));
+            return reserves.then(|| Self::unreadable(number));
         };
         let policy = member("tdm-policy").and_then(|it| serde_json::from_str(it).ok());
         (!location.is_empty()).then_some(Self {
@@ -135,7 +135,7 @@ impl Entry {
     }
 
     /// Creates an entry that cannot be read and may reserve any path.
-    fn unclear(number: usize) -> Self {
+    fn unreadable(number: usize) -> Self {
         Self {
             number,
             location: String::new(),
@@ -144,15 +144,15 @@ impl Entry {
         }
     }
 
-    fn statement(&self) -> Option<Statement> {
+    fn statement(&self) -> Option<PreferenceStatement> {
         let value = self.reservation.as_ref()?;
         let text = match self.location.as_str() {
             "" => "the entry cannot be read".to_owned(),
             location => format!("{location}: tdm-reservation {value}"),
         };
-        let statement = statement(value, text, Stage::Before)?;
-        Some(Statement {
-            carrier: Carrier::Tdmrep { entry: self.number },
+        let statement = statement(value, text, PreferenceStage::Before)?;
+        Some(PreferenceStatement {
+            carrier: StatementCarrier::Tdmrep { entry: self.number },
             policy: self.policy.clone(),
             ..statement
         })
@@ -177,40 +177,47 @@ fn text(file: &[u8]) -> Cow<'_, str> {
     }
 }
 
-fn too_costly() -> Statement {
-    Statement::too_costly(Source::Tdmrep, Carrier::Tdmrep { entry: 0 })
+fn too_costly() -> PreferenceStatement {
+    PreferenceStatement::too_costly(
+        PreferenceSource::Tdmrep,
+        StatementCarrier::Tdmrep { entry: 0 },
+    )
 }
 
-fn unread(why: &str) -> Statement {
-    Statement {
-        source: Source::Tdmrep,
-        carrier: Carrier::Tdmrep { entry: 0 },
+fn unreadable_statement(why: &str) -> PreferenceStatement {
+    PreferenceStatement {
+        source: PreferenceSource::Tdmrep,
+        carrier: StatementCarrier::Tdmrep { entry: 0 },
         text: why.to_owned(),
         clause: "TDMRep, processing priority: the file is checked first",
         policy: None,
-        stage: Stage::Before,
+        stage: PreferenceStage::Before,
         refuses: PURPOSES,
-        allows: Purposes::NONE,
+        allows: PurposeSet::NONE,
     }
 }
 
 /// Returns the statement of `tdm-reservation` in a field or an element: 1 reserves, 0 does not, and other values are
 /// ignored. Of values joined by a proxy, as RFC 9110 section 5.3 allows, one that reserves counts.
-pub(super) fn statement(value: &str, text: String, stage: Stage) -> Option<Statement> {
+pub(super) fn statement(
+    value: &str,
+    text: String,
+    stage: PreferenceStage,
+) -> Option<PreferenceStatement> {
     let mut values = value.split(',').map(str::trim);
     let (refuses, allows) = if values.any(|it| it == "1") {
-        (PURPOSES, Purposes::NONE)
+        (PURPOSES, PurposeSet::NONE)
     } else if value.trim() == "0" {
-        (Purposes::NONE, PURPOSES)
+        (PurposeSet::NONE, PURPOSES)
     } else {
         return None;
     };
-    Some(Statement {
-        source: Source::Tdmrep,
-        carrier: if stage == Stage::Body {
-            Carrier::Meta
+    Some(PreferenceStatement {
+        source: PreferenceSource::Tdmrep,
+        carrier: if stage == PreferenceStage::Body {
+            StatementCarrier::Meta
         } else {
-            Carrier::Field
+            StatementCarrier::Field
         },
         text,
         clause: CLAUSE,
@@ -223,10 +230,15 @@ pub(super) fn statement(value: &str, text: String, stage: Stage) -> Option<State
 
 /// Keeps only the reservations that count: file, field and page supersede each other in this order, and within one
 /// place a reservation wins. A place that only repeats the previous one does not supersede it.
-pub(super) fn supersede(statements: &mut Vec<Statement>) {
-    let mut standing: Vec<Statement> = Vec::new();
-    for stage in [Stage::Before, Stage::Head, Stage::Body] {
-        let at = |it: &&Statement| it.source == Source::Tdmrep && it.stage == stage;
+pub(super) fn keep_superseding(statements: &mut Vec<PreferenceStatement>) {
+    let mut standing: Vec<PreferenceStatement> = Vec::new();
+    for stage in [
+        PreferenceStage::Before,
+        PreferenceStage::Head,
+        PreferenceStage::Body,
+    ] {
+        let at =
+            |it: &&PreferenceStatement| it.source == PreferenceSource::Tdmrep && it.stage == stage;
         let said: Vec<_> = statements.iter().filter(at).cloned().collect();
         let reserving: Vec<_> = said
             .iter()
@@ -238,7 +250,7 @@ pub(super) fn supersede(statements: &mut Vec<Statement>) {
         } else {
             reserving
         };
-        let is_new = |it: &Statement| {
+        let is_new = |it: &PreferenceStatement| {
             standing
                 .first()
                 .is_none_or(|first| first.refuses != it.refuses)
@@ -247,7 +259,7 @@ pub(super) fn supersede(statements: &mut Vec<Statement>) {
             standing = said;
         }
     }
-    statements.retain(|it| it.source != Source::Tdmrep);
+    statements.retain(|it| it.source != PreferenceSource::Tdmrep);
     statements.extend(standing);
 }
 
@@ -259,7 +271,11 @@ mod tests {
     const ENTRY: &str = r#"{"location": "/a", "tdm-reservation": 1}"#;
 
     fn reserves(file: &[u8], path: &str) -> bool {
-        let said = Tdmrep::parse(file).about(&mut PathMatcher::new(path, Dialect::Rfc9309, false));
+        let said = TdmrepFile::parse(file).statements_about(&mut PathMatcher::new(
+            path,
+            Dialect::Rfc9309,
+            false,
+        ));
         said.iter().any(|it| !it.refuses.is_empty())
     }
 

@@ -8,17 +8,17 @@ const MAX_NAMESPACES: usize = 64;
 
 /// Returns whether no element has more attributes, or more namespace declarations in scope, than any licence needs. For
 /// text that is not XML the answer may be either.
-pub(super) fn are_kept(text: &str) -> bool {
+pub(super) fn are_within_bounds(text: &str) -> bool {
     let mut rest = text;
     // The number of namespaces that each open element declares, and their sum.
     let (mut open, mut declared) = (Vec::new(), 0);
     while let Some(begin) = rest.find('<') {
         rest = &rest[begin..];
-        if let Some(after) = behind_text(rest) {
+        if let Some(after) = after_opaque_markup(rest) {
             rest = after;
             continue;
         }
-        let tag = Tag::read(rest);
+        let tag = XmlTag::read(rest);
         rest = &rest[tag.length..];
         if tag.attributes > MAX_ATTRIBUTES || declared + tag.namespaces > MAX_NAMESPACES {
             return false;
@@ -34,7 +34,7 @@ pub(super) fn are_kept(text: &str) -> bool {
 }
 
 /// Returns the text after a comment, CDATA section or processing instruction, if the text begins with one.
-fn behind_text(text: &str) -> Option<&str> {
+fn after_opaque_markup(text: &str) -> Option<&str> {
     let (begin, end) = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")]
         .into_iter()
         .find(|(begin, _)| text.starts_with(begin))?;
@@ -43,7 +43,7 @@ fn behind_text(text: &str) -> Option<&str> {
 }
 
 #[derive(Debug, Default)]
-struct Tag {
+struct XmlTag {
     /// In bytes.
     length: usize,
     attributes: usize,
@@ -52,7 +52,7 @@ struct Tag {
     closes_itself: bool,
 }
 
-impl Tag {
+impl XmlTag {
     /// Parses the tag at the beginning of a text.
     fn read(text: &str) -> Self {
         let mut tag = Self {
@@ -106,8 +106,11 @@ mod tests {
 
     #[test]
     fn an_element_has_no_more_attributes_than_any_licence_needs() {
-        assert!(are_kept(&format!("<a{}/><b{0}/>", attributes(64))));
-        assert!(!are_kept(&format!("<a><b{}/></a>", attributes(65))));
+        assert!(are_within_bounds(&format!("<a{}/><b{0}/>", attributes(64))));
+        assert!(!are_within_bounds(&format!(
+            "<a><b{}/></a>",
+            attributes(65)
+        )));
         let text = "a = 'b' ".repeat(100);
         for text in [
             format!("<!-- <a {text}> -->"),
@@ -116,20 +119,20 @@ mod tests {
             format!("<a>{text}</a>"),
             format!("<a b=\"{}\"/>", text.replace('"', "'")),
         ] {
-            assert!(are_kept(&text), "{text}");
+            assert!(are_within_bounds(&text), "{text}");
         }
     }
 
     #[test]
     fn no_element_is_in_scope_of_more_namespaces() {
         let one = format!("<a{}></a>", namespaces(64));
-        assert!(are_kept(&one));
-        assert!(are_kept(&format!("<b>{one}{one}</b>")));
-        assert!(are_kept(&format!(
+        assert!(are_within_bounds(&one));
+        assert!(are_within_bounds(&format!("<b>{one}{one}</b>")));
+        assert!(are_within_bounds(&format!(
             "<b>{}</b>",
             "<a xmlns='u'/>".repeat(100)
         )));
-        assert!(!are_kept(&format!("<b xmlns='u'>{one}</b>")));
-        assert!(!are_kept(&"<a xmlns='u'>".repeat(65)));
+        assert!(!are_within_bounds(&format!("<b xmlns='u'>{one}</b>")));
+        assert!(!are_within_bounds(&"<a xmlns='u'>".repeat(65)));
     }
 }

@@ -1,6 +1,6 @@
 //! Access results: the outcome of the last attempt to read an origin's robots.txt.
 
-use super::decision::{Crawler, Decision, Reason, Verdict};
+use super::decision::{AccessDecision, AccessReason, AccessVerdict, CrawlerInDialect};
 use super::file::RobotsTxt;
 use crate::Dialect;
 
@@ -60,21 +60,24 @@ impl AccessResult {
     }
 
     /// Returns the decision about every path where no rules decide.
-    pub(super) fn without_rules<'a>(&self, crawler: Crawler<'a>) -> Decision<'a> {
+    pub(super) fn decision_without_rules<'a>(
+        &self,
+        crawler: CrawlerInDialect<'a>,
+    ) -> AccessDecision<'a> {
         // The draft of 1996 is stricter than RFC 9309 wherever robots.txt could not be read.
         let koster = crawler.dialect == Dialect::Koster1996;
         let (allow, reason) = match self {
             Self::Unavailable { status } => (
                 !(koster && matches!(status, 401 | 403)),
-                Reason::Unavailable,
+                AccessReason::Unavailable,
             ),
-            Self::RedirectLost => (!koster, Reason::RedirectLost),
-            Self::LongUnreachable => (!koster, Reason::Unreachable),
+            Self::RedirectLost => (!koster, AccessReason::RedirectLost),
+            Self::LongUnreachable => (!koster, AccessReason::Unreachable),
             // A result with rules gets here only in a dialect in which they do not decide.
             Self::Successful(_) | Self::Unreachable | Self::Lapsed(_) | Self::LongLapsed(_) => {
-                (false, Reason::Unreachable)
+                (false, AccessReason::Unreachable)
             }
         };
-        crawler.decision(Verdict::from_allow(allow), reason)
+        crawler.decision_without_rule(AccessVerdict::from_allowed(allow), reason)
     }
 }

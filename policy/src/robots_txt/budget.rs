@@ -10,13 +10,13 @@ const BLOCK: usize = 64;
 /// The work that judging a request may still do. All matching for a request shares it, in all dialects and spellings,
 /// so that a decision ends within milliseconds whatever the files and the path contain.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct MatchBudget {
     /// The steps left. One takes as long as searching one block of a path: one or two nanoseconds.
     steps: usize,
     rules_to_index: usize,
 }
 
-impl Budget {
+impl MatchBudget {
     /// About 5 ms. None of 47,063 real questions needs more, in any dialect, with or without equivalent spellings, nor
     /// do questions about the same paths lengthened to 16 KiB.
     const STEPS: usize = 1 << 20;
@@ -25,26 +25,26 @@ impl Budget {
     const RULES_TO_INDEX: usize = 10 * 1024;
 
     /// The steps to begin a search, or to compare at one position.
-    const COMPARED: usize = 4;
+    const COMPARISON_STEPS: usize = 4;
 
     /// The steps to encode a byte of a rule and to measure its specificity.
-    const WRITTEN: usize = 6;
+    const ENCODE_BYTE_STEPS: usize = 6;
 
     /// The bytes of a rule that take as long to index as a second short rule.
-    const BYTES_SORTED: usize = 64;
+    const BYTES_PER_INDEXED_RULE: usize = 64;
 
     /// The steps to store and look up what a rule matches, for the rule and for each of its bytes.
-    const KEPT: usize = 200;
-    const KEPT_BYTE: usize = 2;
+    const KEEP_RULE_STEPS: usize = 200;
+    const KEEP_BYTE_STEPS: usize = 2;
 
     /// The bytes of a path that are encoded in one step.
-    const WRITTEN_BLOCK: usize = 8;
+    const BYTES_PER_PATH_STEP: usize = 8;
 
     /// The steps to parse and store a statement about use, for the statement and for each of its bytes.
     #[cfg(feature = "preferences")]
-    const READ: usize = 300;
+    const READ_STATEMENT_STEPS: usize = 300;
     #[cfg(feature = "preferences")]
-    const READ_BYTE: usize = 8;
+    const READ_BYTE_STEPS: usize = 8;
 
     /// Spends some steps, such as one for each statement skipped. Returns whether any are left.
     #[inline]
@@ -56,34 +56,34 @@ impl Budget {
     /// Spends the cost of comparing some bytes at one position.
     #[inline]
     pub(super) fn spend_on_comparing(&mut self, bytes: usize) -> bool {
-        self.spend(Self::COMPARED + bytes / BLOCK)
+        self.spend(Self::COMPARISON_STEPS + bytes / BLOCK)
     }
 
     /// Spends the cost of encoding a rule in a dialect's form.
-    pub(super) fn spend_on_writing(&mut self, bytes: usize) -> bool {
-        self.spend(Self::COMPARED + Self::WRITTEN * bytes)
+    pub(super) fn spend_on_encoding(&mut self, bytes: usize) -> bool {
+        self.spend(Self::COMPARISON_STEPS + Self::ENCODE_BYTE_STEPS * bytes)
     }
 
     /// Spends the cost of writing a spelling of a path, or of encoding one.
     pub(crate) fn spend_on_form(&mut self, bytes: usize) -> bool {
-        self.spend(Self::COMPARED + bytes / Self::WRITTEN_BLOCK)
+        self.spend(Self::COMPARISON_STEPS + bytes / Self::BYTES_PER_PATH_STEP)
     }
 
     /// Spends the cost of parsing a statement about use.
     #[cfg(feature = "preferences")]
     pub(crate) fn spend_on_reading(&mut self, bytes: usize) -> bool {
-        self.spend(Self::READ + Self::READ_BYTE * bytes)
+        self.spend(Self::READ_STATEMENT_STEPS + Self::READ_BYTE_STEPS * bytes)
     }
 
     /// Spends the cost of storing what a rule matches.
     pub(super) fn spend_on_keeping(&mut self, bytes: usize) -> bool {
-        self.spend(Self::KEPT + Self::KEPT_BYTE * bytes)
+        self.spend(Self::KEEP_RULE_STEPS + Self::KEEP_BYTE_STEPS * bytes)
     }
 
     /// Spends the cost of indexing a rule; one that is not plain is compiled first, which takes twice as long. Returns
     /// whether the budget covered it.
     pub(super) fn spend_on_index(&mut self, bytes: usize, is_plain: bool) -> bool {
-        let rules = (1 + bytes / Self::BYTES_SORTED) * if is_plain { 1 } else { 3 };
+        let rules = (1 + bytes / Self::BYTES_PER_INDEXED_RULE) * if is_plain { 1 } else { 3 };
         let left = self.rules_to_index.checked_sub(rules);
         self.rules_to_index = left.unwrap_or(0);
         left.is_some()
@@ -95,7 +95,7 @@ impl Budget {
     }
 }
 
-impl Default for Budget {
+impl Default for MatchBudget {
     fn default() -> Self {
         Self {
             steps: Self::STEPS,
@@ -106,7 +106,7 @@ impl Default for Budget {
 
 /// Returns the first position of a part in a text; `None` once the budget is spent.
 #[inline]
-pub(super) fn find(text: &[u8], part: &[u8], budget: &mut Budget) -> Option<usize> {
+pub(super) fn find_part(text: &[u8], part: &[u8], budget: &mut MatchBudget) -> Option<usize> {
     let Some(first) = part.first() else {
         return Some(0);
     };
@@ -125,7 +125,7 @@ fn find_in_blocks<S: Simd>(
     simd: S,
     text: &[u8],
     part: &[u8],
-    budget: &mut Budget,
+    budget: &mut MatchBudget,
 ) -> Option<usize> {
     let ends = &text[part.len() - 1..];
     let mut rest = ends.len();
@@ -148,7 +148,7 @@ fn find_in_blocks<S: Simd>(
 }
 
 #[inline(always)]
-fn is_at(place: usize, text: &[u8], part: &[u8], budget: &mut Budget) -> bool {
+fn is_at(place: usize, text: &[u8], part: &[u8], budget: &mut MatchBudget) -> bool {
     budget.spend_on_comparing(part.len()) && text[place..].starts_with(part)
 }
 
@@ -158,9 +158,9 @@ mod tests {
 
     /// How many steps it takes to look for a part in a text.
     fn steps(text: &str, part: &str) -> usize {
-        let mut budget = Budget::default();
-        find(text.as_bytes(), part.as_bytes(), &mut budget);
-        Budget::STEPS - budget.steps
+        let mut budget = MatchBudget::default();
+        find_part(text.as_bytes(), part.as_bytes(), &mut budget);
+        MatchBudget::STEPS - budget.steps
     }
 
     #[test]
@@ -168,60 +168,69 @@ mod tests {
         // Too short for blocks: every `a` is compared.
         for count in [1, 5, 20] {
             let text = "a".repeat(count) + "c";
-            assert_eq!(steps(&text, "ab"), Budget::COMPARED * (1 + count));
+            assert_eq!(
+                steps(&text, "ab"),
+                MatchBudget::COMPARISON_STEPS * (1 + count)
+            );
         }
         // In blocks where first and last byte of the part are: nowhere, at one place of each block, everywhere.
         let blocks = 8;
         let text = |piece: &str| piece.repeat(blocks * BLOCK / piece.len());
-        let looked = Budget::COMPARED + blocks;
+        let looked = MatchBudget::COMPARISON_STEPS + blocks;
         assert_eq!(steps(&(text("x") + "yz"), "a-b"), looked);
         let once = format!("a+b{}", "x".repeat(BLOCK - 3));
         let found = steps(&(text(&once) + "yz"), "a-b");
-        assert_eq!(found, looked + Budget::COMPARED * blocks);
+        assert_eq!(found, looked + MatchBudget::COMPARISON_STEPS * blocks);
         let found = steps(&(text("a") + "yy"), "aba");
-        assert_eq!(found, looked + Budget::COMPARED * (blocks * BLOCK - 2));
+        assert_eq!(
+            found,
+            looked + MatchBudget::COMPARISON_STEPS * (blocks * BLOCK - 2)
+        );
     }
 
     #[test]
     fn a_long_comparison_costs_its_blocks() {
         let part = format!("{}b{}", "a".repeat(10 * BLOCK), "a".repeat(BLOCK));
         let text = "a".repeat(part.len());
-        let one = Budget::COMPARED + part.len() / BLOCK;
-        assert_eq!(steps(&text, &part), Budget::COMPARED + one);
+        let one = MatchBudget::COMPARISON_STEPS + part.len() / BLOCK;
+        assert_eq!(steps(&text, &part), MatchBudget::COMPARISON_STEPS + one);
     }
 
     #[test]
     fn nothing_is_found_once_the_budget_is_spent() {
-        let mut budget = Budget::default();
-        budget.spend_on_writing(Budget::STEPS);
+        let mut budget = MatchBudget::default();
+        budget.spend_on_encoding(MatchBudget::STEPS);
         assert!(budget.is_spent());
         let text = "x".repeat(2 * BLOCK) + "ab";
-        assert_eq!(find(text.as_bytes(), b"ab", &mut budget), None);
-        assert_eq!(find(b"ab", b"ab", &mut budget), None);
+        assert_eq!(find_part(text.as_bytes(), b"ab", &mut budget), None);
+        assert_eq!(find_part(b"ab", b"ab", &mut budget), None);
     }
 
     #[test]
     fn every_kind_of_work_takes_its_steps() {
-        let took = |work: fn(&mut Budget) -> bool| {
-            let mut budget = Budget::default();
+        let took = |work: fn(&mut MatchBudget) -> bool| {
+            let mut budget = MatchBudget::default();
             assert!(work(&mut budget));
-            Budget::STEPS - budget.steps
+            MatchBudget::STEPS - budget.steps
         };
         assert_eq!(took(|it| it.spend(1_000)), 1_000);
         assert_eq!(took(|it| it.spend_on_comparing(1_000)), 19);
-        assert_eq!(took(|it| it.spend_on_writing(1_000)), 6_004);
+        assert_eq!(took(|it| it.spend_on_encoding(1_000)), 6_004);
         assert_eq!(took(|it| it.spend_on_keeping(1_000)), 2_200);
         let rules = |bytes, is_plain| {
-            let mut budget = Budget::default();
+            let mut budget = MatchBudget::default();
             assert!(budget.spend_on_index(bytes, is_plain));
-            Budget::RULES_TO_INDEX - budget.rules_to_index
+            MatchBudget::RULES_TO_INDEX - budget.rules_to_index
         };
         assert_eq!(
             [rules(10, true), rules(640, true), rules(10, false)],
             [1, 11, 3]
         );
-        let mut budget = Budget::default();
-        assert!(!budget.spend_on_index(Budget::RULES_TO_INDEX * Budget::BYTES_SORTED, true));
+        let mut budget = MatchBudget::default();
+        assert!(!budget.spend_on_index(
+            MatchBudget::RULES_TO_INDEX * MatchBudget::BYTES_PER_INDEXED_RULE,
+            true
+        ));
         assert!(!budget.spend_on_index(1, true));
     }
 }

@@ -21,7 +21,7 @@ impl BytePairs {
     }
 
     #[inline]
-    pub(super) fn holds(self, other: Self) -> bool {
+    pub(super) fn contains_all(self, other: Self) -> bool {
         other.0 & !self.0 == 0
     }
 }

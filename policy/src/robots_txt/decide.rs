@@ -3,14 +3,14 @@
 use std::{iter, mem, slice};
 
 use super::access_result::AccessResult;
-use super::decision::{Crawler, Decision, Reason, Verdict};
+use super::decision::{AccessDecision, AccessReason, AccessVerdict, CrawlerInDialect};
 use super::file::RobotsTxt;
-use super::groups::semantics::Semantics;
+use super::groups::semantics::DialectSemantics;
+use super::match_context::MatchContext;
 use super::path_form::PathForm;
-use super::rules::Search;
-use super::work::Work;
+use super::rules::RuleSearch;
 use crate::spelling::{self, TooManySpellings};
-use crate::{Dialect, Path, ProductToken, percent_encoding};
+use crate::{Dialect, ProductToken, UrlPath, percent_encoding};
 
 impl RobotsTxt {
     /// Returns whether a crawler may fetch a path by RFC 9309.
@@ -27,7 +27,7 @@ impl RobotsTxt {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn is_allowed(&self, token: &ProductToken, path: &Path<'_>) -> bool {
+    pub fn is_allowed(&self, token: &ProductToken, path: &UrlPath<'_>) -> bool {
         let decision = self.decide(Dialect::Rfc9309, slice::from_ref(token), path);
         decision.verdict().is_allow()
     }
@@ -54,11 +54,11 @@ impl RobotsTxt {
         &'a self,
         dialect: Dialect,
         tokens: &'a [ProductToken],
-        path: &Path<'_>,
-    ) -> Decision<'a> {
-        let (known, asked) = (Known::File(self), Asked::reading(path));
-        let mut search = Search::default();
-        in_each(dialect, tokens, |crawler| {
+        path: &UrlPath<'_>,
+    ) -> AccessDecision<'a> {
+        let (known, asked) = (RuleSource::File(self), RequestedPath::for_read(path));
+        let mut search = RuleSearch::default();
+        decide_in_dialect(dialect, tokens, |crawler| {
             asked.decide(known, crawler, &mut search)
         })
     }
@@ -82,11 +82,11 @@ pub fn decide<'a>(
     access: &'a AccessResult,
     dialect: Dialect,
     tokens: &'a [ProductToken],
-    path: &Path<'_>,
-) -> Decision<'a> {
-    let (known, asked) = (Known::Access(access), Asked::reading(path));
-    let mut search = Search::default();
-    in_each(dialect, tokens, |crawler| {
+    path: &UrlPath<'_>,
+) -> AccessDecision<'a> {
+    let (known, asked) = (RuleSource::Access(access), RequestedPath::for_read(path));
+    let mut search = RuleSearch::default();
+    decide_in_dialect(dialect, tokens, |crawler| {
         asked.decide(known, crawler, &mut search)
     })
 }
@@ -96,27 +96,27 @@ pub fn decide<'a>(
 ///
 /// Errs on the side of disallowing: a rule that never decides still counts where that is hard to prove.
 #[must_use]
-pub fn decide_every_path<'a>(
+pub fn decide_whole_site<'a>(
     access: &'a AccessResult,
     dialect: Dialect,
     tokens: &'a [ProductToken],
-) -> Decision<'a> {
-    every_path(access, dialect, tokens, &mut Search::default())
+) -> AccessDecision<'a> {
+    search_whole_site(access, dialect, tokens, &mut RuleSearch::default())
 }
 
-fn every_path<'a>(
+fn search_whole_site<'a>(
     access: &'a AccessResult,
     dialect: Dialect,
     tokens: &'a [ProductToken],
-    search: &mut Search,
-) -> Decision<'a> {
-    in_each(dialect, tokens, |crawler| {
+    search: &mut RuleSearch,
+) -> AccessDecision<'a> {
+    decide_in_dialect(dialect, tokens, |crawler| {
         match access.rules(crawler.dialect) {
             Some(robots) => {
                 let answer = robots.find_disallow(crawler.dialect, tokens, search);
-                crawler.by_answer(answer, robots)
+                crawler.decision_from(answer, robots)
             }
-            None => access.without_rules(crawler),
+            None => access.decision_without_rules(crawler),
         }
     })
 }
@@ -127,18 +127,18 @@ fn every_path<'a>(
 /// and a final slash that only these leave; and any combination of these (`docs/spellings.md`). A byte matches whether
 /// rule and path escape it or not. `/robots.txt` is always allowed: this is for requests that read.
 #[must_use]
-pub fn decide_strictly<'a>(
+pub fn decide_all_spellings<'a>(
     access: &'a AccessResult,
     dialect: Dialect,
     tokens: &'a [ProductToken],
-    path: &Path<'_>,
-) -> Decision<'a> {
+    path: &UrlPath<'_>,
+) -> AccessDecision<'a> {
     if path.as_str() == "/robots.txt" {
-        let crawler = Crawler { dialect, tokens };
-        return crawler.decision(Verdict::Allow, Reason::RobotsTxtItself);
+        let crawler = CrawlerInDialect { dialect, tokens };
+        return crawler.decision_without_rule(AccessVerdict::Allow, AccessReason::RobotsTxtItself);
     }
-    let crawler = Crawler { dialect, tokens };
-    Asked::reading(path).decide_strictly(access, crawler)
+    let crawler = CrawlerInDialect { dialect, tokens };
+    RequestedPath::for_read(path).decide_all_spellings(access, crawler)
 }
 
 /// Judges like [`decide_all_spellings`] for requests that do more than read, such as `POST`: for them `/robots.txt` is
@@ -161,58 +161,58 @@ pub fn decide_strictly<'a>(
 /// # Ok::<(), wayleave_robots_txt::InvalidPath>(())
 /// ```
 #[must_use]
-pub fn decide_any_path_strictly<'a>(
+pub fn decide_write_all_spellings<'a>(
     access: &'a AccessResult,
     dialect: Dialect,
     tokens: &'a [ProductToken],
-    path: &Path<'_>,
-) -> Decision<'a> {
-    let crawler = Crawler { dialect, tokens };
-    Asked::any(path).decide_strictly(access, crawler)
+    path: &UrlPath<'_>,
+) -> AccessDecision<'a> {
+    let crawler = CrawlerInDialect { dialect, tokens };
+    RequestedPath::for_any_method(path).decide_all_spellings(access, crawler)
 }
 
 /// Judges like [`decide_all_spellings`] or, unless the request `only_reads`, like [`decide_write_all_spellings`],
 /// within the budget that is left of a request.
 #[must_use]
-pub fn decide_within<'a>(
+pub fn decide_all_spellings_within<'a>(
     access: &'a AccessResult,
     dialect: Dialect,
     tokens: &'a [ProductToken],
-    path: &Path<'_>,
+    path: &UrlPath<'_>,
     only_reads: bool,
-    work: &mut Work,
-) -> Decision<'a> {
-    let crawler = Crawler { dialect, tokens };
-    let asked = Asked {
+    work: &mut MatchContext,
+) -> AccessDecision<'a> {
+    let crawler = CrawlerInDialect { dialect, tokens };
+    let asked = RequestedPath {
         path: path.as_str(),
-        reads: only_reads,
+        is_read: only_reads,
     };
     if path.as_str() == "/robots.txt" && only_reads {
-        return crawler.decision(Verdict::Allow, Reason::RobotsTxtItself);
+        return crawler.decision_without_rule(AccessVerdict::Allow, AccessReason::RobotsTxtItself);
     }
     // Earlier matching for this request spent the whole budget.
     if work.is_spent() {
         return crawler.too_costly();
     }
-    let mut search = Search::within(mem::take(&mut work.budget));
-    let others = |path: &str| work.others(path);
-    let decision = asked.decide_strictly_in(access, crawler, &mut search, others);
+    let mut search = RuleSearch::with_budget(mem::take(&mut work.budget));
+    let others = |path: &str| work.other_spellings(path);
+    let decision = asked.decide_all_spellings_in(access, crawler, &mut search, others);
     work.budget = search.budget;
     decision
 }
 
 /// Judges like [`decide`], within the budget that is left of a request.
 #[cfg(feature = "preferences")]
-pub(crate) fn decide_received_within<'a>(
+pub(crate) fn decide_as_received_within<'a>(
     access: &'a AccessResult,
     dialect: Dialect,
     tokens: &'a [ProductToken],
-    path: &Path<'_>,
-    work: &mut Work,
-) -> Decision<'a> {
-    let (known, asked) = (Known::Access(access), Asked::reading(path));
-    within(work, |search| {
-        in_each(dialect, tokens, |crawler| {
+    path: &UrlPath<'_>,
+    work: &mut MatchContext,
+) -> AccessDecision<'a> {
+    let (known, asked) = (RuleSource::Access(access), RequestedPath::for_read(path));
+    with_search(work, |search| {
+        decide_in_dialect(dialect, tokens, |crawler| {
             asked.decide(known, crawler, search)
         })
     })
@@ -220,18 +220,23 @@ pub(crate) fn decide_received_within<'a>(
 
 /// Judges like [`decide_whole_site`], within the budget that is left of a request.
 #[must_use]
-pub fn decide_every_path_within<'a>(
+pub fn decide_whole_site_within<'a>(
     access: &'a AccessResult,
     dialect: Dialect,
     tokens: &'a [ProductToken],
-    work: &mut Work,
-) -> Decision<'a> {
-    within(work, |search| every_path(access, dialect, tokens, search))
+    work: &mut MatchContext,
+) -> AccessDecision<'a> {
+    with_search(work, |search| {
+        search_whole_site(access, dialect, tokens, search)
+    })
 }
 
 /// Runs a search on the budget of a request.
-fn within<'a>(work: &mut Work, decide: impl FnOnce(&mut Search) -> Decision<'a>) -> Decision<'a> {
-    let mut search = Search::within(mem::take(&mut work.budget));
+fn with_search<'a>(
+    work: &mut MatchContext,
+    decide: impl FnOnce(&mut RuleSearch) -> AccessDecision<'a>,
+) -> AccessDecision<'a> {
+    let mut search = RuleSearch::with_budget(mem::take(&mut work.budget));
     let decision = decide(&mut search);
     work.budget = search.budget;
     decision
@@ -239,76 +244,86 @@ fn within<'a>(work: &mut Work, decide: impl FnOnce(&mut Search) -> Decision<'a>)
 
 /// The source of an origin's rules: the file, or the outcome of fetching it.
 #[derive(Clone, Copy)]
-enum Known<'a> {
+enum RuleSource<'a> {
     File(&'a RobotsTxt),
     Access(&'a AccessResult),
 }
 
 /// A path, and whether the request only reads.
 #[derive(Clone, Copy)]
-struct Asked<'p> {
+struct RequestedPath<'p> {
     path: &'p str,
-    reads: bool,
+    is_read: bool,
 }
 
-impl<'p> Asked<'p> {
-    fn reading(path: &'p Path<'_>) -> Self {
-        let (path, reads) = (path.as_str(), true);
-        Self { path, reads }
+impl<'p> RequestedPath<'p> {
+    fn for_read(path: &'p UrlPath<'_>) -> Self {
+        let (path, is_read) = (path.as_str(), true);
+        Self { path, is_read }
     }
 
-    fn any(path: &'p Path<'_>) -> Self {
-        let (path, reads) = (path.as_str(), false);
-        Self { path, reads }
+    fn for_any_method(path: &'p UrlPath<'_>) -> Self {
+        let (path, is_read) = (path.as_str(), false);
+        Self { path, is_read }
     }
 
     /// Returns whether this is a read of `/robots.txt`, which is always allowed, except that Google's parser has no
     /// exception for its own file.
     fn is_always_allowed(self, dialect: Dialect) -> bool {
-        self.path == "/robots.txt" && self.reads && dialect != Dialect::Google
+        self.path == "/robots.txt" && self.is_read && dialect != Dialect::Google
     }
 
     /// Judges the path as spelt in one of the four dialects.
     #[inline(always)]
     fn decide<'a>(
         self,
-        known: Known<'a>,
-        crawler: Crawler<'a>,
-        search: &mut Search,
-    ) -> Decision<'a> {
+        known: RuleSource<'a>,
+        crawler: CrawlerInDialect<'a>,
+        search: &mut RuleSearch,
+    ) -> AccessDecision<'a> {
         if self.is_always_allowed(crawler.dialect) {
-            return crawler.decision(Verdict::Allow, Reason::RobotsTxtItself);
+            return crawler
+                .decision_without_rule(AccessVerdict::Allow, AccessReason::RobotsTxtItself);
         }
         let robots = match known {
-            Known::File(robots) => robots,
-            Known::Access(access) => match access.rules(crawler.dialect) {
+            RuleSource::File(robots) => robots,
+            RuleSource::Access(access) => match access.rules(crawler.dialect) {
                 Some(robots) => robots,
-                None => return access.without_rules(crawler),
+                None => return access.decision_without_rules(crawler),
             },
         };
-        let semantics = Semantics::new(crawler.dialect);
+        let semantics = DialectSemantics::for_dialect(crawler.dialect);
         let form = PathForm::new(self.path, semantics);
-        let answer = robots.find(semantics, crawler.tokens, &form, search);
-        crawler.by_answer(answer, robots)
+        let answer = robots.find_rule(semantics, crawler.tokens, &form, search);
+        crawler.decision_from(answer, robots)
     }
 
     /// Judges every spelling in a dialect, or in all four.
     #[inline]
-    fn decide_strictly<'a>(self, access: &'a AccessResult, crawler: Crawler<'a>) -> Decision<'a> {
-        self.decide_strictly_in(access, crawler, &mut Search::default(), spelling::others)
+    fn decide_all_spellings<'a>(
+        self,
+        access: &'a AccessResult,
+        crawler: CrawlerInDialect<'a>,
+    ) -> AccessDecision<'a> {
+        self.decide_all_spellings_in(
+            access,
+            crawler,
+            &mut RuleSearch::default(),
+            spelling::other_spellings,
+        )
     }
 
     #[inline(always)]
-    fn decide_strictly_in<'a, T: AsRef<[String]>>(
+    fn decide_all_spellings_in<'a, T: AsRef<[String]>>(
         self,
         access: &'a AccessResult,
-        crawler: Crawler<'a>,
-        search: &mut Search,
+        crawler: CrawlerInDialect<'a>,
+        search: &mut RuleSearch,
         others: impl FnOnce(&'p str) -> Result<T, TooManySpellings>,
-    ) -> Decision<'a> {
-        let Crawler { dialect, tokens } = crawler;
-        let known = Known::Access(access);
-        let received = in_each(dialect, tokens, |crawler| {
+    ) -> AccessDecision<'a> {
+        let CrawlerInDialect { dialect, tokens } = crawler;
+        let known = RuleSource::Access(access);
+        let received = decide_in_dialect(dialect, tokens, |crawler| {
             self.decide(known, crawler, search)
         });
         // No other spelling can change a disallow.
@@ -323,12 +338,13 @@ impl<'p> Asked<'p> {
         // Without other spellings the path is judged again only if servers decode it or rules are spelt differently in
         // another form: for nearly all requests neither applies.
         let is_spelt_otherwise =
-            !others.is_empty() || percent_encoding::is_served_otherwise(self.path.as_bytes());
+            !others.is_empty() || percent_encoding::is_decoded_by_servers(self.path.as_bytes());
         for &dialect in dialect.each() {
-            let crawler = Crawler { dialect, tokens };
+            let crawler = CrawlerInDialect { dialect, tokens };
             let robots = access.rules(dialect);
             let robots = robots.filter(|it| is_spelt_otherwise || it.has_respelt_rules());
-            let disallow = robots.and_then(|it| self.find_disallow(it, crawler, others, search));
+            let disallow =
+                robots.and_then(|it| self.find_disallowed_spelling(it, crawler, others, search));
             if let Some(disallow) = disallow {
                 return disallow;
             }
@@ -339,16 +355,16 @@ impl<'p> Asked<'p> {
     /// Returns the decision that disallows another spelling of an allowed path, or the same path where rules spell it
     /// differently.
     #[cold]
-    fn find_disallow<'a>(
+    fn find_disallowed_spelling<'a>(
         self,
         robots: &'a RobotsTxt,
-        crawler: Crawler<'a>,
+        crawler: CrawlerInDialect<'a>,
         others: &[String],
-        search: &mut Search,
-    ) -> Option<Decision<'a>> {
-        let own = Semantics::new(crawler.dialect);
+        search: &mut RuleSearch,
+    ) -> Option<AccessDecision<'a>> {
+        let own = DialectSemantics::for_dialect(crawler.dialect);
         let mut judged: Vec<PathForm<'_>> = Vec::new();
-        for semantics in iter::once(own).chain(Semantics::strictly(crawler.dialect)) {
+        for semantics in iter::once(own).chain(DialectSemantics::other_forms(crawler.dialect)) {
             // Such rules match differently in each form, so equal paths have to be judged again.
             if robots.has_respelt_rules() {
                 judged.clear();
@@ -358,15 +374,15 @@ impl<'p> Asked<'p> {
                 search.budget.spend_on_form(path.len());
                 let form = PathForm::new(path, semantics);
                 // A form that equals one judged before gets the same verdict.
-                if judged.iter().any(|judged| judged.is_like(&form)) {
+                if judged.iter().any(|judged| judged.is_same_as(&form)) {
                     continue;
                 }
                 // The caller has judged the path as received.
                 let is_received = judged.is_empty() && semantics.is_own_form();
-                let asked = Asked { path, ..self };
+                let asked = RequestedPath { path, ..self };
                 if !is_received && !asked.is_always_allowed(crawler.dialect) {
-                    let answer = robots.find(semantics, crawler.tokens, &form, search);
-                    let decision = crawler.by_answer(answer, robots);
+                    let answer = robots.find_rule(semantics, crawler.tokens, &form, search);
+                    let decision = crawler.decision_from(answer, robots);
                     if !decision.verdict().is_allow() {
                         return Some(decision);
                     }
@@ -380,24 +396,24 @@ impl<'p> Asked<'p> {
 
 /// Returns the decision in a dialect; for `strictest`, the first of the four that disallows.
 #[inline]
-fn in_each<'a>(
+fn decide_in_dialect<'a>(
     dialect: Dialect,
     tokens: &'a [ProductToken],
-    mut decide: impl FnMut(Crawler<'a>) -> Decision<'a>,
-) -> Decision<'a> {
+    mut decide: impl FnMut(CrawlerInDialect<'a>) -> AccessDecision<'a>,
+) -> AccessDecision<'a> {
     if dialect == Dialect::Strictest {
-        return in_all(tokens, decide);
+        return decide_in_all_dialects(tokens, decide);
     }
-    decide(Crawler { dialect, tokens })
+    decide(CrawlerInDialect { dialect, tokens })
 }
 
 /// Kept out of the function for one dialect, which is optimised for speed.
 #[cold]
-fn in_all<'a>(
+fn decide_in_all_dialects<'a>(
     tokens: &'a [ProductToken],
-    decide: impl FnMut(Crawler<'a>) -> Decision<'a>,
-) -> Decision<'a> {
-    let crawlers = Dialect::EACH.map(|dialect| Crawler { dialect, tokens });
+    decide: impl FnMut(CrawlerInDialect<'a>) -> AccessDecision<'a>,
+) -> AccessDecision<'a> {
+    let crawlers = Dialect::SINGLE.map(|dialect| CrawlerInDialect { dialect, tokens });
     let mut decisions = crawlers.into_iter().map(decide);
     let first = decisions.next().expect("four dialects");
     if !first.verdict().is_allow() {

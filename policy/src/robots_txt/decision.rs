@@ -3,19 +3,19 @@
 use std::fmt;
 
 use super::file::RobotsTxt;
-use super::matched_rule::{Answer, MatchedRule};
+use super::matched_rule::{MatchOutcome, MatchedRule};
 use crate::{Dialect, ProductToken};
 
 /// Whether a path may be fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verdict {
+pub enum AccessVerdict {
     /// The path may be fetched.
     Allow,
     /// The path may not be fetched.
     Disallow,
 }
 
-impl Verdict {
+impl AccessVerdict {
     /// Returns `allow` or `disallow`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -31,12 +31,12 @@ impl Verdict {
         matches!(self, Self::Allow)
     }
 
-    pub(super) fn from_allow(allow: bool) -> Self {
+    pub(super) fn from_allowed(allow: bool) -> Self {
         if allow { Self::Allow } else { Self::Disallow }
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for AccessVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -45,7 +45,7 @@ impl fmt::Display for Verdict {
 /// The reason for a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum AccessReason {
     /// A rule of the crawler's group.
     Rule,
     /// The crawler has a group, but no rule in it matches.
@@ -64,7 +64,7 @@ pub enum Reason {
     TooCostly,
 }
 
-impl Reason {
+impl AccessReason {
     /// Returns the reason in kebab case.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -81,7 +81,7 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for AccessReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -89,9 +89,9 @@ impl fmt::Display for Reason {
 
 /// A verdict and its reason. Cheap to make; borrows the file, to quote the rule on request.
 #[derive(Clone, Copy)]
-pub struct Decision<'a> {
-    verdict: Verdict,
-    reason: Reason,
+pub struct AccessDecision<'a> {
+    verdict: AccessVerdict,
+    reason: AccessReason,
     dialect: Dialect,
     /// The deciding rule.
     rule: Option<MatchedRule>,
@@ -99,16 +99,16 @@ pub struct Decision<'a> {
     tokens: &'a [ProductToken],
 }
 
-impl Decision<'_> {
+impl AccessDecision<'_> {
     /// Whether the path may be fetched.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> AccessVerdict {
         self.verdict
     }
 
     /// Returns the reason for the verdict.
     #[must_use]
-    pub fn reason(&self) -> Reason {
+    pub fn reason(&self) -> AccessReason {
         self.reason
     }
 
@@ -147,8 +147,8 @@ impl Decision<'_> {
 
     /// Returns all of the above as owned values, to store or to send.
     #[must_use]
-    pub fn explain(&self) -> Explanation {
-        Explanation {
+    pub fn details(&self) -> DecisionDetails {
+        DecisionDetails {
             verdict: self.verdict,
             reason: self.reason,
             dialect: self.dialect,
@@ -159,19 +159,19 @@ impl Decision<'_> {
     }
 }
 
-impl fmt::Debug for Decision<'_> {
+impl fmt::Debug for AccessDecision<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.explain().fmt(f)
+        self.details().fmt(f)
     }
 }
 
 /// A [`Decision`] that borrows nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation {
+pub struct DecisionDetails {
     /// Whether the path may be fetched.
-    pub verdict: Verdict,
+    pub verdict: AccessVerdict,
     /// The reason for the verdict.
-    pub reason: Reason,
+    pub reason: AccessReason,
     /// The dialect that gave the verdict.
     pub dialect: Dialect,
     /// The number of the deciding rule's line, from 1.
@@ -184,16 +184,20 @@ pub struct Explanation {
 
 /// A crawler's names, and the dialect in which rules are read for it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Crawler<'a> {
+pub(super) struct CrawlerInDialect<'a> {
     pub(super) dialect: Dialect,
     pub(super) tokens: &'a [ProductToken],
 }
 
-impl<'a> Crawler<'a> {
+impl<'a> CrawlerInDialect<'a> {
     /// Returns a decision that no rule made.
     #[inline(always)]
-    pub(super) fn decision(self, verdict: Verdict, reason: Reason) -> Decision<'a> {
-        Decision {
+    pub(super) fn decision_without_rule(
+        self,
+        verdict: AccessVerdict,
+        reason: AccessReason,
+    ) -> AccessDecision<'a> {
+        AccessDecision {
             verdict,
             reason,
             dialect: self.dialect,
@@ -206,34 +210,44 @@ impl<'a> Crawler<'a> {
     /// Returns a disallow because finding the deciding rule takes too long. For `strictest` the first of the four
     /// dialects is named.
     #[cold]
-    pub(super) fn too_costly(self) -> Decision<'a> {
+    pub(super) fn too_costly(self) -> AccessDecision<'a> {
         // A decision names the dialect that it comes from, which `strictest` is not.
         let dialect = match self.dialect {
             Dialect::Strictest => Dialect::Rfc9309,
             dialect => dialect,
         };
         let crawler = Self { dialect, ..self };
-        crawler.decision(Verdict::Disallow, Reason::TooCostly)
+        crawler.decision_without_rule(AccessVerdict::Disallow, AccessReason::TooCostly)
     }
 
     /// Returns the decision that follows from the outcome of matching a file.
     #[inline(always)]
-    pub(super) fn by_answer(self, answer: Answer, robots: &'a RobotsTxt) -> Decision<'a> {
+    pub(super) fn decision_from(
+        self,
+        answer: MatchOutcome,
+        robots: &'a RobotsTxt,
+    ) -> AccessDecision<'a> {
         let (verdict, reason, rule) = match answer {
-            Answer::NoGroup => return self.decision(Verdict::Allow, Reason::NoMatchingGroup),
-            Answer::TooCostly => return self.decision(Verdict::Disallow, Reason::TooCostly),
-            Answer::NoRule => (Verdict::Allow, Reason::NoMatchingRule, None),
-            Answer::Rule(rule) => {
+            MatchOutcome::NoGroup => {
+                return self
+                    .decision_without_rule(AccessVerdict::Allow, AccessReason::NoMatchingGroup);
+            }
+            MatchOutcome::TooCostly => {
+                return self
+                    .decision_without_rule(AccessVerdict::Disallow, AccessReason::TooCostly);
+            }
+            MatchOutcome::NoRule => (AccessVerdict::Allow, AccessReason::NoMatchingRule, None),
+            MatchOutcome::Rule(rule) => {
                 // In Google's parser an empty value matches, but does not decide.
                 let decides = !rule.is_empty() || self.dialect != Dialect::Google;
-                let verdict = Verdict::from_allow(rule.is_allow() || !decides);
-                (verdict, Reason::Rule, Some(rule))
+                let verdict = AccessVerdict::from_allowed(rule.is_allow() || !decides);
+                (verdict, AccessReason::Rule, Some(rule))
             }
         };
-        Decision {
+        AccessDecision {
             rule,
             robots: Some(robots),
-            ..self.decision(verdict, reason)
+            ..self.decision_without_rule(verdict, reason)
         }
     }
 }

@@ -29,13 +29,13 @@ pub struct RequestRate {
     /// The time in which they may be made.
     pub within: Duration,
     /// The hours at which this applies; always if none are given or readable.
-    pub at: Option<TimeSpan>,
+    pub at: Option<DailyHours>,
 }
 
 impl RequestRate {
     pub(crate) fn read(value: &str) -> Option<Self> {
         let (rate, at) = match value.split_once(char::is_whitespace) {
-            Some((rate, at)) => (rate, TimeSpan::read(at.trim_start())),
+            Some((rate, at)) => (rate, DailyHours::read(at.trim_start())),
             None => (value, None),
         };
         let (requests, within) = rate.split_once('/')?;
@@ -47,11 +47,11 @@ impl RequestRate {
             "d" => 86_400,
             _ => return None,
         };
-        let seconds = saturating(digits)?.saturating_mul(unit);
-        let requests = saturating(requests)?.try_into().unwrap_or(u32::MAX);
+        let seconds = parse_saturating(digits)?.saturating_mul(unit);
+        let requests = parse_saturating(requests)?.try_into().unwrap_or(u32::MAX);
         (seconds > 0).then_some(Self {
             requests,
-            within: Duration::from_secs(seconds).min(LONGEST),
+            within: Duration::from_secs(seconds).min(MAX_DURATION),
             at,
         })
     }
@@ -59,14 +59,14 @@ impl RequestRate {
 
 /// A range of times of day, UTC; it spans midnight if it ends before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimeSpan {
+pub struct DailyHours {
     /// The first minute.
     pub from: TimeOfDay,
     /// The last minute.
     pub to: TimeOfDay,
 }
 
-impl TimeSpan {
+impl DailyHours {
     pub(crate) fn read(value: &str) -> Option<Self> {
         let (from, to) = value.split_once(['-', ' '])?;
         Some(Self {
@@ -98,18 +98,18 @@ impl TimeOfDay {
 }
 
 /// The longest time that is represented: 136 years.
-const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
+const MAX_DURATION: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// Parses a number of seconds, whole or decimal, with an exponent or infinite, capped at 136 years. `None` for a
 /// negative number.
-pub(crate) fn seconds(value: &str) -> Option<Duration> {
+pub(crate) fn parse_seconds(value: &str) -> Option<Duration> {
     let seconds: f64 = value.parse().ok()?;
     let is_time = !value.starts_with('-') && !seconds.is_nan();
-    is_time.then(|| Duration::from_secs_f64(seconds.min(LONGEST.as_secs_f64())))
+    is_time.then(|| Duration::from_secs_f64(seconds.min(MAX_DURATION.as_secs_f64())))
 }
 
 /// Parses digits as a number, capped at the largest.
-fn saturating(digits: &str) -> Option<u64> {
+fn parse_saturating(digits: &str) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| digits.parse().unwrap_or(u64::MAX))
 }

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::directive_values::{CleanParam, RequestRate, TimeSpan, is_host, seconds};
+use super::directive_topic::DirectiveTopic;
+use super::directive_values::{CleanParam, DailyHours, RequestRate, is_host, parse_seconds};
 use super::file::RobotsTxt;
-use super::groups::semantics::Semantics;
-use super::topic::Topic;
+use super::groups::semantics::DialectSemantics;
 use crate::{Dialect, Origin, ProductToken};
 
 /// A line that is neither a rule nor a user-agent line.
@@ -30,7 +30,7 @@ impl Directive {
         }
     }
 
-    pub(crate) fn is(&self, names: &[&str]) -> bool {
+    pub(crate) fn is_named(&self, names: &[&str]) -> bool {
         names
             .iter()
             .any(|name| self.name.eq_ignore_ascii_case(name))
@@ -84,30 +84,30 @@ impl RobotsTxt {
     /// number of seconds, possibly fractional.
     #[must_use]
     pub fn crawl_delay(&self, dialect: Dialect, tokens: &[ProductToken]) -> Option<Duration> {
-        self.timings(Topic::CrawlDelay, dialect, tokens)
-            .find_map(|value| seconds(&value))
+        self.timing_values(DirectiveTopic::CrawlDelay, dialect, tokens)
+            .find_map(|value| parse_seconds(&value))
     }
 
     /// Returns the rates at which a crawler may make requests, with their hours (`Request-rate`).
     #[must_use]
     pub fn request_rates(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<RequestRate> {
-        self.timings(Topic::RequestRate, dialect, tokens)
+        self.timing_values(DirectiveTopic::RequestRate, dialect, tokens)
             .filter_map(|value| RequestRate::read(&value))
             .collect()
     }
 
     /// Returns the times of day, UTC, at which a crawler may visit (`Visit-time`).
     #[must_use]
-    pub fn visit_times(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<TimeSpan> {
-        self.timings(Topic::VisitTime, dialect, tokens)
-            .filter_map(|value| TimeSpan::read(&value))
+    pub fn visit_times(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<DailyHours> {
+        self.timing_values(DirectiveTopic::VisitTime, dialect, tokens)
+            .filter_map(|value| DailyHours::read(&value))
             .collect()
     }
 
     /// Returns every statement that is neither a rule nor a user-agent line, in the file's order, if its name could be
     /// one: at most 40 letters, digits, `-`, `_` and spaces.
     pub fn directives(&self) -> impl Iterator<Item = Directive> + '_ {
-        let all = self.stored().statements.iter().enumerate();
+        let all = self.parsed().statements.iter().enumerate();
         let directives = all.filter(|(_, it)| it.is_directive());
         directives.map(|(at, _)| self.directive(at))
     }
@@ -119,48 +119,49 @@ impl RobotsTxt {
         dialect: Dialect,
         tokens: &'a [ProductToken],
     ) -> impl Iterator<Item = Directive> + 'a {
-        self.group_others(dialect, tokens)
+        self.group_directive_indices(dialect, tokens)
             .map(|at| self.directive(at))
     }
 
     /// Returns the values of a timing directive in the groups chosen for a crawler. This is called for every forwarded
     /// request, so a file without such a directive is not searched.
-    fn timings<'a>(
+    fn timing_values<'a>(
         &'a self,
-        topic: Topic,
+        topic: DirectiveTopic,
         dialect: Dialect,
         tokens: &'a [ProductToken],
     ) -> impl Iterator<Item = Cow<'a, str>> + 'a {
-        let is_told = self.speaks_of(topic);
-        let others = is_told.then(|| self.group_others(dialect, tokens));
+        let is_told = self.has_directives_on(topic);
+        let others = is_told.then(|| self.group_directive_indices(dialect, tokens));
         let others = others.into_iter().flatten();
         others
-            .map(|at| self.stored().name_and_value(at))
-            .filter(move |(name, _)| Topic::named(name) == Some(topic))
+            .map(|at| self.parsed().name_and_value(at))
+            .filter(move |(name, _)| DirectiveTopic::of_name(name) == Some(topic))
             .map(|(_, value)| String::from_utf8_lossy(value))
     }
 
     /// Returns the indices of the directives of the groups chosen for a crawler.
-    fn group_others<'a>(
+    fn group_directive_indices<'a>(
         &'a self,
         dialect: Dialect,
         tokens: &'a [ProductToken],
     ) -> impl Iterator<Item = usize> + 'a {
-        let semantics = Semantics::new(dialect);
+        let semantics = DialectSemantics::for_dialect(dialect);
         self.group_statements(semantics, tokens)
-            .filter(move |(_, it)| it.is_directive() && semantics.has_in_group(it))
+            .filter(move |(_, it)| it.is_directive() && semantics.is_in_group(it))
             .map(|(at, _)| at)
     }
 
     pub(super) fn directive(&self, at: usize) -> Directive {
-        let (name, value) = self.stored().name_and_value(at);
-        Directive::new(self.stored().statements[at].line, name, value)
+        let (name, value) = self.parsed().name_and_value(at);
+        Directive::new(self.parsed().statements[at].line, name, value)
     }
 
     fn directives_named<'a>(
         &'a self,
         names: &'a [&'a str],
     ) -> impl Iterator<Item = Directive> + 'a {
-        self.directives().filter(|directive| directive.is(names))
+        self.directives()
+            .filter(|directive| directive.is_named(names))
     }
 }

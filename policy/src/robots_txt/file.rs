@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use memchr::memrchr2;
 
-use super::groups::semantics::Semantics;
-use super::matched_rule::{Answer, MatchedRule};
+use super::directive_topic::DirectiveTopic;
+use super::groups::semantics::DialectSemantics;
+use super::matched_rule::{MatchOutcome, MatchedRule};
 use super::parse;
-use super::parse::line::{Field, Read, google_statement, statement as exact_statement};
+use super::parse::line::{LineField, ParsedLine, exact_statement, google_statement};
 use super::path_form::PathForm;
-use super::rules::Search;
-use super::statements::stored::Stored;
-use super::statements::{Kind, Statement};
-use super::topic::Topic;
+use super::rules::RuleSearch;
+use super::statements::stored::ParsedFile;
+use super::statements::{FileStatement, StatementKind};
 use crate::{Dialect, ProductToken, excerpt};
 
 /// The number of bytes read of a file: 500 KiB, the minimum that RFC 9309 §2.5 requires and the maximum that Google
@@ -28,7 +28,7 @@ const MAX_LIMIT_BYTES: usize = 256 * 1024 * 1024;
 /// It stores the statements, not the bytes: comments, prose and markup are gone. A clone is another handle to the same
 /// file and costs next to nothing.
 #[derive(Clone, Debug)]
-pub struct RobotsTxt(Arc<Stored>);
+pub struct RobotsTxt(Arc<ParsedFile>);
 
 impl RobotsTxt {
     /// Parses a file's first 500 KiB (RFC 9309 §2.5). This succeeds for any bytes: text that cannot be understood is
@@ -60,10 +60,10 @@ impl RobotsTxt {
         let (lines, part) = beginning.split_at(last);
         // A rule that only one kind of reader sees must not be lost.
         let statements = [exact_statement(part), google_statement(part)];
-        let disallows = |it: Read<'_>| it.field == Field::Disallow;
+        let disallows = |it: ParsedLine<'_>| it.field == LineField::Disallow;
         let counts = statements.into_iter().flatten().any(disallows);
         Self::read(if counts {
-            without_cut_end(beginning)
+            without_ambiguous_end(beginning)
         } else {
             lines
         })
@@ -88,9 +88,9 @@ impl RobotsTxt {
 
     /// Returns the line numbers of the user-agent lines and rules of the groups chosen for a crawler.
     pub(crate) fn group_lines(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<u32> {
-        let semantics = Semantics::new(dialect);
+        let semantics = DialectSemantics::for_dialect(dialect);
         self.group_statements(semantics, tokens)
-            .filter(|(_, it)| it.kind != Kind::Other && semantics.sees(it))
+            .filter(|(_, it)| it.kind != StatementKind::Other && semantics.sees(it))
             .map(|(_, it)| it.line)
             .collect()
     }
@@ -98,20 +98,20 @@ impl RobotsTxt {
     /// Returns the statements of the groups chosen for a crawler, with their indices in the file.
     pub(super) fn group_statements(
         &self,
-        semantics: &Semantics,
+        semantics: &DialectSemantics,
         tokens: &[ProductToken],
-    ) -> impl Iterator<Item = (usize, &Statement)> {
-        let choice = self.0.choice(semantics, tokens).into_iter();
+    ) -> impl Iterator<Item = (usize, &FileStatement)> {
+        let choice = self.0.choose_group(semantics, tokens).into_iter();
         choice.flat_map(move |choice| self.0.chosen_statements(semantics, choice))
     }
 
-    pub(super) fn stored(&self) -> &Stored {
+    pub(super) fn parsed(&self) -> &ParsedFile {
         &self.0
     }
 
     /// Returns whether any directive is about a topic.
-    pub(super) fn speaks_of(&self, topic: Topic) -> bool {
-        self.0.topics.has(topic)
+    pub(super) fn has_directives_on(&self, topic: DirectiveTopic) -> bool {
+        self.0.topics.contains(topic)
     }
 
     /// Returns whether a rule differs between the forms in which all spellings are judged.
@@ -121,14 +121,14 @@ impl RobotsTxt {
 
     /// Returns the rule that decides about a path.
     #[inline]
-    pub(super) fn find(
+    pub(super) fn find_rule(
         &self,
-        semantics: &Semantics,
+        semantics: &DialectSemantics,
         tokens: &[ProductToken],
         path: &PathForm<'_>,
-        search: &mut Search,
-    ) -> Answer {
-        let answer = self.0.find(semantics, tokens, path, search);
+        search: &mut RuleSearch,
+    ) -> MatchOutcome {
+        let answer = self.0.find_rule(semantics, tokens, path, search);
         // A rule may end in the same cut escape, which the encoded path no longer shows.
         if path.has_lone_percent() {
             return answer.max(
@@ -144,27 +144,27 @@ impl RobotsTxt {
         &self,
         dialect: Dialect,
         tokens: &[ProductToken],
-        search: &mut Search,
-    ) -> Answer {
-        let semantics = Semantics::new(dialect);
+        search: &mut RuleSearch,
+    ) -> MatchOutcome {
+        let semantics = DialectSemantics::for_dialect(dialect);
         self.0.find_disallow(semantics, tokens, &mut search.budget)
     }
 
     /// Returns excerpts of the values of all user-agent lines of the groups chosen for a crawler.
     pub(crate) fn group_names(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<String> {
-        let semantics = Semantics::new(dialect);
-        let choice = self.0.choice(semantics, tokens).into_iter();
+        let semantics = DialectSemantics::for_dialect(dialect);
+        let choice = self.0.choose_group(semantics, tokens).into_iter();
         let chosen = choice.flat_map(|choice| self.0.chosen_agents(semantics, choice));
-        let mut chosen = chosen.map(|agent| agent.at as usize).peekable();
+        let mut chosen = chosen.map(|agent| agent.statement as usize).peekable();
         let mut names = Vec::new();
         // The index in `names` at which the current group begins, and whether that group is chosen.
         let (mut start, mut is_chosen) = (0, false);
         for (at, statement) in self.0.statements.iter().enumerate() {
-            if semantics.ends_at(statement) {
+            if semantics.begins_group(statement) {
                 names.truncate(if is_chosen { names.len() } else { start });
                 (start, is_chosen) = (names.len(), false);
             }
-            if statement.kind == Kind::Agent && semantics.sees(statement) {
+            if statement.kind == StatementKind::Agent && semantics.sees(statement) {
                 is_chosen |= chosen.next_if_eq(&at).is_some();
                 let name = String::from_utf8_lossy(self.0.text(at));
                 names.push(excerpt(&name).into_owned());
@@ -194,7 +194,7 @@ impl RobotsTxt {
 }
 
 /// Returns a cut rule without an ending that would make it match less than the whole rule.
-fn without_cut_end(rule: &[u8]) -> &[u8] {
+fn without_ambiguous_end(rule: &[u8]) -> &[u8] {
     match rule {
         [whole @ .., b'%', _] | [whole @ .., b'%' | b'$'] => whole,
         whole => whole,

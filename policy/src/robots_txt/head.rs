@@ -17,6 +17,6 @@ pub(super) fn head(text: &[u8]) -> u64 {
 
 /// Returns whether two heads are equal apart from some bits at the end.
 #[inline]
-pub(super) fn agree(one: u64, other: u64, unsure: u8) -> bool {
+pub(super) fn heads_match(one: u64, other: u64, unsure: u8) -> bool {
     (one ^ other).unbounded_shl(u32::from(unsure)) == 0
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 /// The outcome of matching a path against a file. Of two outcomes for one path, the greater counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Answer {
+pub(crate) enum MatchOutcome {
     NoGroup,
     NoRule,
     Rule(MatchedRule),
@@ -34,7 +34,7 @@ impl MatchedRule {
     }
 
     /// Creates a match for a dialect in which the first matching rule decides.
-    pub(crate) fn in_order(allow: bool, statement: usize) -> Self {
+    pub(crate) fn by_position(allow: bool, statement: usize) -> Self {
         Self::new(Self::MAX_LENGTH - statement, allow, statement)
     }
 

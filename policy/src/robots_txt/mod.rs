@@ -10,45 +10,45 @@ mod budget;
 mod byte_pairs;
 mod decide;
 mod decision;
+pub(crate) mod directive_topic;
 mod directive_values;
 mod directives;
-mod every_path;
 mod file;
 mod groups;
 mod head;
 mod index;
+mod match_context;
 mod matched_rule;
 mod parse;
 mod path_form;
 #[cfg(feature = "preferences")]
 mod path_matcher;
 mod pattern;
-#[cfg(feature = "preferences")]
-mod preference;
 mod rules;
 mod statements;
-pub(crate) mod topic;
-mod work;
+#[cfg(feature = "preferences")]
+mod usage_lines;
+mod whole_site;
 
 pub use access_result::AccessResult;
 #[cfg(feature = "preferences")]
-pub(crate) use decide::decide_received_within;
+pub(crate) use decide::decide_as_received_within;
 pub use decide::{
-    decide, decide_any_path_strictly, decide_every_path, decide_every_path_within, decide_strictly,
-    decide_within,
+    decide, decide_all_spellings, decide_all_spellings_within, decide_whole_site,
+    decide_whole_site_within, decide_write_all_spellings,
 };
-pub use decision::{Decision, Explanation, Reason, Verdict};
-pub(crate) use directive_values::seconds;
-pub use directive_values::{CleanParam, RequestRate, TimeOfDay, TimeSpan};
+pub use decision::{AccessDecision, AccessReason, AccessVerdict, DecisionDetails};
+pub(crate) use directive_values::parse_seconds;
+pub use directive_values::{CleanParam, DailyHours, RequestRate, TimeOfDay};
 pub use directives::Directive;
 pub(crate) use file::DEFAULT_LIMIT_BYTES;
 pub use file::RobotsTxt;
-pub use parse::line::lines as numbered_lines;
+pub use match_context::MatchContext;
+pub use parse::line::numbered_lines;
 pub(crate) use parse::line::{
-    Field, GOOGLE_LINE_BYTES, Read, google_statement, statement as exact_statement,
+    GOOGLE_LINE_BYTES, LineField, ParsedLine, exact_statement, google_statement,
 };
 #[cfg(feature = "preferences")]
-pub(crate) use path_matcher::{Counts, PathMatcher, Reading, TooCostly};
+pub(crate) use path_matcher::{MatchSelection, PathMatcher, PathReading, TooCostly};
 #[cfg(feature = "preferences")]
-pub(crate) use preference::UseLine;
-pub use work::Work;
+pub(crate) use usage_lines::UsageLine;

@@ -6,13 +6,13 @@ use std::cell::OnceCell;
 use memchr::memchr;
 
 use super::byte_pairs::BytePairs;
-use super::groups::semantics::Semantics;
+use super::groups::semantics::DialectSemantics;
 use super::head::head;
 use crate::Dialect;
-use crate::percent_encoding::{self, Form, plain};
+use crate::percent_encoding::{self, EncodingForm, plain};
 
 /// Paths of this length contain nearly all byte pairs.
-const LONG: usize = 512;
+const LONG_PATH_BYTES: usize = 512;
 
 #[derive(Debug)]
 pub(crate) struct PathForm<'a> {
@@ -22,12 +22,12 @@ pub(crate) struct PathForm<'a> {
     /// The path as received.
     received: &'a [u8],
     has_lone_percent: bool,
-    held: OnceCell<BytePairs>,
+    byte_pairs: OnceCell<BytePairs>,
 }
 
 impl<'a> PathForm<'a> {
     #[inline]
-    pub(crate) fn new(path: &'a str, semantics: &Semantics) -> Self {
+    pub(crate) fn new(path: &'a str, semantics: &DialectSemantics) -> Self {
         let received = path.as_bytes();
         let (bytes, has_lone_percent) = match semantics.dialect {
             // Google's parser leaves paths as they are.
@@ -39,21 +39,21 @@ impl<'a> PathForm<'a> {
             Dialect::Selfhtml => decoded(received),
             // The same in every form, so no copy is needed.
             _ if plain::all_plain(received) => (Cow::Borrowed(received), false),
-            _ => written(received, semantics.form),
+            _ => encoded(received, semantics.form),
         };
         Self {
             head: head(&bytes),
             bytes,
             received,
             has_lone_percent,
-            held: OnceCell::new(),
+            byte_pairs: OnceCell::new(),
         }
     }
 
     /// Returns the path with its cut escapes as they were received: a rule that ends in a cut escape matches them, and
     /// the escapes that begin so.
     #[cold]
-    pub(super) fn with_cut_escapes(&self, form: &Form) -> Self {
+    pub(super) fn with_cut_escapes(&self, form: &EncodingForm) -> Self {
         let mut bytes = Vec::new();
         form.push_with_cut_escapes(&mut bytes, self.received);
         Self {
@@ -61,7 +61,7 @@ impl<'a> PathForm<'a> {
             bytes: Cow::Owned(bytes),
             received: self.received,
             has_lone_percent: true,
-            held: OnceCell::new(),
+            byte_pairs: OnceCell::new(),
         }
     }
 
@@ -72,7 +72,7 @@ impl<'a> PathForm<'a> {
 
     /// Returns whether two paths in one form are the same. A path with a `%` that does not begin an escape equals only
     /// itself: rules that end in a cut escape distinguish it from its other spellings.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
+    pub(super) fn is_same_as(&self, other: &Self) -> bool {
         let is_cut = self.has_lone_percent || other.has_lone_percent;
         self.bytes == other.bytes && (!is_cut || self.received == other.received)
     }
@@ -86,15 +86,15 @@ impl<'a> PathForm<'a> {
     }
 
     /// Returns the byte pairs in the path, computed on first use.
-    pub(super) fn held(&self) -> BytePairs {
-        *self.held.get_or_init(|| match self.bytes.len() {
-            ..LONG => BytePairs::of(&self.bytes),
+    pub(super) fn byte_pairs(&self) -> BytePairs {
+        *self.byte_pairs.get_or_init(|| match self.bytes.len() {
+            ..LONG_PATH_BYTES => BytePairs::of(&self.bytes),
             _ => BytePairs::ALL,
         })
     }
 }
 
-fn written<'a>(path: &[u8], form: &Form) -> (Cow<'a, [u8]>, bool) {
+fn encoded<'a>(path: &[u8], form: &EncodingForm) -> (Cow<'a, [u8]>, bool) {
     let mut bytes = Vec::new();
     let has_lone_percent = form.push(&mut bytes, path);
     (Cow::Owned(bytes), has_lone_percent)
@@ -103,6 +103,6 @@ fn written<'a>(path: &[u8], form: &Form) -> (Cow<'a, [u8]>, bool) {
 fn decoded(path: &[u8]) -> (Cow<'_, [u8]>, bool) {
     match memchr(b'%', path) {
         None => (Cow::Borrowed(path), false),
-        Some(_) => (written(path, &percent_encoding::DECODED).0, false),
+        Some(_) => (encoded(path, &percent_encoding::DECODED).0, false),
     }
 }

@@ -3,11 +3,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::budget::Budget;
-use super::groups::semantics::Semantics;
+use super::budget::MatchBudget;
+use super::groups::semantics::DialectSemantics;
+use super::match_context::MatchContext;
 use super::path_form::PathForm;
-use super::pattern::{Patterns, Place, Value};
-use super::work::Work;
+use super::pattern::{PatternBuffer, PatternRange, RuleValue};
 use crate::Dialect;
 use crate::percent_encoding::{has_lone_percent, plain};
 
@@ -15,18 +15,18 @@ use crate::percent_encoding::{has_lone_percent, plain};
 #[derive(Clone, Debug)]
 pub(crate) struct PathMatcher {
     /// The path; `None` stands for every path.
-    asked: Option<Asked>,
+    query: Option<PathQuery>,
     /// The encoded path, made on first use, since hardly any site states a preference. Clones share it.
-    forms: Arc<OnceLock<Result<Vec<Forms>, TooCostly>>>,
-    pub(crate) work: Work,
+    forms: Arc<OnceLock<Result<Vec<FormSpellings>, TooCostly>>>,
+    pub(crate) context: MatchContext,
 }
 
 #[derive(Clone, Debug)]
-struct Asked {
+struct PathQuery {
     path: String,
     dialect: Dialect,
     /// Whether every spelling is judged.
-    strict: bool,
+    all_spellings: bool,
 }
 
 /// The error for matching that the budget does not cover.
@@ -35,14 +35,14 @@ pub(crate) struct TooCostly;
 
 /// The distinct spellings of a path in one of the forms in which patterns are compared.
 #[derive(Debug)]
-struct Forms {
-    semantics: &'static Semantics,
-    paths: Vec<Compared>,
+struct FormSpellings {
+    semantics: &'static DialectSemantics,
+    paths: Vec<OwnedPathForm>,
 }
 
 /// A path in a form, owned.
 #[derive(Debug)]
-struct Compared {
+struct OwnedPathForm {
     bytes: Vec<u8>,
     /// The path with its cut escapes as they were received, if it has any.
     with_cut_escapes: Option<Vec<u8>>,
@@ -50,23 +50,23 @@ struct Compared {
 
 /// A matching pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Matched {
+pub(crate) struct MatchedPattern {
     /// The index of the pattern.
-    pub(crate) at: usize,
+    pub(crate) index: usize,
     pub(crate) specificity: usize,
 }
 
 /// The patterns that count for one reading of the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reading {
-    pub(crate) matched: Vec<Matched>,
+pub(crate) struct PathReading {
+    pub(crate) matched: Vec<MatchedPattern>,
     /// Whether the patterns may only restrict: true for every reading but the path as received in the standard's form.
     pub(crate) only_restricts: bool,
 }
 
 /// The selection among the patterns that match a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counts {
+pub(crate) enum MatchSelection {
     All,
     First,
     /// The most specific, including all of equal specificity.
@@ -75,28 +75,28 @@ pub(crate) enum Counts {
 
 impl PathMatcher {
     pub(crate) fn new(path: &str, dialect: Dialect, strict: bool) -> Self {
-        Self::about(Some(Asked {
+        Self::with_query(Some(PathQuery {
             path: path.to_owned(),
             dialect,
-            strict,
+            all_spellings: strict,
         }))
     }
 
     pub(crate) fn every_path() -> Self {
-        Self::about(None)
+        Self::with_query(None)
     }
 
-    fn about(asked: Option<Asked>) -> Self {
+    fn with_query(query: Option<PathQuery>) -> Self {
         Self {
-            asked,
+            query,
             forms: Arc::default(),
-            work: Work::default(),
+            context: MatchContext::default(),
         }
     }
 
     /// Returns the path as received; `None` stands for every path.
     pub(crate) fn path(&self) -> Option<&str> {
-        self.asked.as_ref().map(|it| &*it.path)
+        self.query.as_ref().map(|it| &*it.path)
     }
 
     /// Returns the indices of the patterns that count, each once, and whether each may only restrict; those that count
@@ -104,12 +104,12 @@ impl PathMatcher {
     pub(crate) fn select<'a>(
         &mut self,
         patterns: impl IntoIterator<Item = &'a [u8]>,
-        counts: Counts,
+        counts: MatchSelection,
     ) -> Result<Vec<(usize, bool)>, TooCostly> {
-        let readings = self.read(patterns, counts)?;
+        let readings = self.readings(patterns, counts)?;
         let all = readings
             .iter()
-            .flat_map(|it| it.matched.iter().map(|one| (one.at, it.only_restricts)));
+            .flat_map(|it| it.matched.iter().map(|one| (one.index, it.only_restricts)));
         let mut selected: Vec<(usize, bool)> = Vec::new();
         let mut is_selected = Vec::new();
         for (at, only_restricts) in all {
@@ -125,12 +125,16 @@ impl PathMatcher {
 
     /// Returns the patterns that count for each reading of the path, starting with the path as received. Readings
     /// without any, and repetitions, are left out.
-    pub(crate) fn read<'a>(
+    pub(crate) fn readings<'a>(
         &mut self,
         patterns: impl IntoIterator<Item = &'a [u8]>,
-        counts: Counts,
-    ) -> Result<Vec<Reading>, TooCostly> {
-        let Self { asked, forms, work } = self;
+        counts: MatchSelection,
+    ) -> Result<Vec<PathReading>, TooCostly> {
+        let Self {
+            query: asked,
+            forms,
+            context: work,
+        } = self;
         let mut patterns = patterns.into_iter().peekable();
         if patterns.peek().is_none() {
             return Ok(Vec::new());
@@ -139,12 +143,12 @@ impl PathMatcher {
             return Err(TooCostly);
         }
         let Some(asked) = asked else {
-            return every_pattern(patterns, &mut work.budget);
+            return all_patterns(patterns, &mut work.budget);
         };
         let forms = forms.get_or_init(|| asked.forms(work)).as_ref();
         let forms = forms.map_err(|it| *it)?;
         let budget = &mut work.budget;
-        let mut matching = Matching::new(forms, counts, budget);
+        let mut matching = PatternMatching::new(forms, counts, budget);
         for (at, pattern) in patterns.enumerate() {
             matching.add(at, pattern)?;
         }
@@ -153,42 +157,46 @@ impl PathMatcher {
 }
 
 /// Returns all patterns, which may only restrict, for a request without a path.
-fn every_pattern<'a>(
+fn all_patterns<'a>(
     patterns: impl Iterator<Item = &'a [u8]>,
-    budget: &mut Budget,
-) -> Result<Vec<Reading>, TooCostly> {
+    budget: &mut MatchBudget,
+) -> Result<Vec<PathReading>, TooCostly> {
     let matched: Vec<_> = patterns
         .enumerate()
-        .map(|(at, _)| Matched { at, specificity: 0 })
+        .map(|(at, _)| MatchedPattern {
+            index: at,
+            specificity: 0,
+        })
         .collect();
     if !budget.spend(matched.len()) {
         return Err(TooCostly);
     }
-    Ok(vec![Reading {
+    Ok(vec![PathReading {
         matched,
         only_restricts: true,
     }])
 }
 
-impl Asked {
+impl PathQuery {
     /// Returns the encoded spellings: in the forms that are used to judge all spellings in the standard's dialect and,
     /// for what they do not cover, in the dialect's own. The standard's own form comes first.
-    fn forms(&self, work: &mut Work) -> Result<Vec<Forms>, TooCostly> {
-        let standard = Semantics::new(Dialect::Rfc9309);
-        if !self.strict {
-            let forms = Forms::of(std::iter::once(&*self.path), standard, &mut work.budget)?;
+    fn forms(&self, work: &mut MatchContext) -> Result<Vec<FormSpellings>, TooCostly> {
+        let standard = DialectSemantics::for_dialect(Dialect::Rfc9309);
+        if !self.all_spellings {
+            let forms =
+                FormSpellings::encode(std::iter::once(&*self.path), standard, &mut work.budget)?;
             return Ok(vec![forms]);
         }
-        let others = work.others(&self.path).map_err(|_| TooCostly)?;
-        let own = Dialect::EACH.into_iter().filter(|it| {
+        let others = work.other_spellings(&self.path).map_err(|_| TooCostly)?;
+        let own = Dialect::SINGLE.into_iter().filter(|it| {
             *it != Dialect::Rfc9309 && (*it == self.dialect || self.dialect == Dialect::Strictest)
         });
         let all = std::iter::once(standard)
-            .chain(Semantics::strictly(Dialect::Rfc9309))
-            .chain(own.map(Semantics::new));
+            .chain(DialectSemantics::other_forms(Dialect::Rfc9309))
+            .chain(own.map(DialectSemantics::for_dialect));
         all.map(|semantics| {
             let spellings = others.as_ref().iter().map(String::as_str);
-            Forms::of(
+            FormSpellings::encode(
                 std::iter::once(&*self.path).chain(spellings),
                 semantics,
                 &mut work.budget,
@@ -198,13 +206,13 @@ impl Asked {
     }
 }
 
-impl Forms {
-    fn of<'a>(
+impl FormSpellings {
+    fn encode<'a>(
         spellings: impl Iterator<Item = &'a str>,
-        semantics: &'static Semantics,
-        budget: &mut Budget,
+        semantics: &'static DialectSemantics,
+        budget: &mut MatchBudget,
     ) -> Result<Self, TooCostly> {
-        let mut paths: Vec<Compared> = Vec::new();
+        let mut paths: Vec<OwnedPathForm> = Vec::new();
         for spelling in spellings {
             if !budget.spend_on_form(spelling.len()) {
                 return Err(TooCostly);
@@ -213,7 +221,7 @@ impl Forms {
             let cut = form
                 .has_lone_percent()
                 .then(|| form.with_cut_escapes(semantics.form));
-            let path = Compared {
+            let path = OwnedPathForm {
                 bytes: form.bytes().to_vec(),
                 with_cut_escapes: cut.map(|it| it.bytes().to_vec()),
             };
@@ -229,23 +237,27 @@ impl Forms {
 }
 
 /// The patterns that count so far, for each spelling in each form.
-struct Matching<'a> {
-    forms: &'a [Forms],
-    counts: Counts,
-    budget: &'a mut Budget,
-    found: Vec<Vec<Matched>>,
-    patterns: Patterns,
+struct PatternMatching<'a> {
+    forms: &'a [FormSpellings],
+    counts: MatchSelection,
+    budget: &'a mut MatchBudget,
+    found: Vec<Vec<MatchedPattern>>,
+    patterns: PatternBuffer,
 }
 
-impl<'a> Matching<'a> {
-    fn new(forms: &'a [Forms], counts: Counts, budget: &'a mut Budget) -> Self {
+impl<'a> PatternMatching<'a> {
+    fn new(
+        forms: &'a [FormSpellings],
+        counts: MatchSelection,
+        budget: &'a mut MatchBudget,
+    ) -> Self {
         let count: usize = forms.iter().map(|it| it.paths.len()).sum();
         Self {
             forms,
             counts,
             budget,
             found: vec![Vec::new(); count],
-            patterns: Patterns::default(),
+            patterns: PatternBuffer::default(),
         }
     }
 
@@ -254,16 +266,16 @@ impl<'a> Matching<'a> {
         let mut specificity = None;
         let mut place = 0;
         for forms in self.forms {
-            let mut pattern = Pattern::new(text, forms.semantics);
+            let mut pattern = DialectPattern::new(text, forms.semantics);
             for path in &forms.paths {
                 let found = &mut self.found[place];
                 place += 1;
-                let is_passed_over = self.counts == Counts::First && !found.is_empty();
+                let is_passed_over = self.counts == MatchSelection::First && !found.is_empty();
                 if is_passed_over || !pattern.matches(path, &mut self.patterns, self.budget) {
                     continue;
                 }
-                let specificity = *specificity.get_or_insert_with(|| specificity_of(text));
-                if self.counts == Counts::Narrowest
+                let specificity = *specificity.get_or_insert_with(|| pattern_specificity(text));
+                if self.counts == MatchSelection::Narrowest
                     && let Some(most) = found.first().map(|it| it.specificity)
                     && most != specificity
                 {
@@ -274,22 +286,25 @@ impl<'a> Matching<'a> {
                 }
                 // Stored matches cost memory, and a file may have thousands of matching patterns.
                 self.budget.spend(1);
-                found.push(Matched { at, specificity });
+                found.push(MatchedPattern {
+                    index: at,
+                    specificity,
+                });
             }
         }
         // Spent on patterns that do not match as well, so that a long list of them ends.
-        if !self.budget.spend_on_writing(text.len() / 8) {
+        if !self.budget.spend_on_encoding(text.len() / 8) {
             return Err(TooCostly);
         }
         Ok(())
     }
 
-    fn readings(self) -> Result<Vec<Reading>, TooCostly> {
-        let mut readings: Vec<Reading> = Vec::new();
+    fn readings(self) -> Result<Vec<PathReading>, TooCostly> {
+        let mut readings: Vec<PathReading> = Vec::new();
         for (place, matched) in self.found.into_iter().enumerate() {
-            let is_known = |it: &Reading| it.matched == matched;
+            let is_known = |it: &PathReading| it.matched == matched;
             if !matched.is_empty() && !readings.iter().any(is_known) {
-                readings.push(Reading {
+                readings.push(PathReading {
                     matched,
                     only_restricts: place > 0,
                 });
@@ -300,26 +315,26 @@ impl<'a> Matching<'a> {
 }
 
 /// Returns the specificity of a pattern: the length of its encoded form (RFC 9309 §2.2.2).
-fn specificity_of(pattern: &[u8]) -> usize {
+fn pattern_specificity(pattern: &[u8]) -> usize {
     let dialect = Dialect::Rfc9309;
-    Value::read(pattern, Semantics::new(dialect)).specificity(dialect)
+    RuleValue::read(pattern, DialectSemantics::for_dialect(dialect)).specificity(dialect)
 }
 
 /// A pattern in a dialect.
-struct Pattern<'a> {
-    value: Value<'a>,
-    semantics: &'static Semantics,
+struct DialectPattern<'a> {
+    value: RuleValue<'a>,
+    semantics: &'static DialectSemantics,
     /// The beginning that is the same in every form.
     plain: &'a [u8],
     has_lone_percent: bool,
     /// The range in the buffer, once it is compiled.
-    place: Option<Place>,
+    place: Option<PatternRange>,
 }
 
-impl<'a> Pattern<'a> {
-    fn new(text: &'a [u8], semantics: &'static Semantics) -> Self {
-        let value = Value::read(text, semantics);
-        let plain = &value.text[..plain::plain_start(value.text)];
+impl<'a> DialectPattern<'a> {
+    fn new(text: &'a [u8], semantics: &'static DialectSemantics) -> Self {
+        let value = RuleValue::read(text, semantics);
+        let plain = &value.text[..plain::plain_prefix_len(value.text)];
         Self {
             value,
             semantics,
@@ -330,7 +345,12 @@ impl<'a> Pattern<'a> {
     }
 
     /// Returns whether it matches a path. The answer is unreliable once the budget is spent.
-    fn matches(&mut self, path: &Compared, patterns: &mut Patterns, budget: &mut Budget) -> bool {
+    fn matches(
+        &mut self,
+        path: &OwnedPathForm,
+        patterns: &mut PatternBuffer,
+        budget: &mut MatchBudget,
+    ) -> bool {
         let Self {
             value,
             semantics,
@@ -346,12 +366,12 @@ impl<'a> Pattern<'a> {
             return !value.anchored || plain.len() == path.bytes.len();
         }
         let place = place.unwrap_or_else(|| {
-            budget.spend_on_writing(value.text.len());
+            budget.spend_on_encoding(value.text.len());
             patterns.clear();
             patterns.push(value, semantics)
         });
         self.place = Some(place);
-        let pattern = patterns.at(place);
+        let pattern = patterns.get(place);
         if pattern.matches(&path.bytes, budget) {
             return true;
         }
@@ -359,12 +379,12 @@ impl<'a> Pattern<'a> {
         let Some(cut) = cut.filter(|_| has_lone_percent) else {
             return false;
         };
-        budget.spend_on_writing(value.text.len());
+        budget.spend_on_encoding(value.text.len());
         // The pattern may keep its own cut escape, and then matches the same text in the path.
-        let mut alike = Patterns::default();
+        let mut alike = PatternBuffer::default();
         pattern.matches(cut, budget)
             || alike
-                .take_apart_with_cut_escapes(value, semantics)
+                .compile_with_cut_escapes(value, semantics)
                 .matches(cut, budget)
     }
 }

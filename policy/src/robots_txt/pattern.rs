@@ -4,13 +4,13 @@ use std::iter;
 
 use memchr::memrchr;
 
-use super::budget::{Budget, find};
-use super::groups::semantics::Semantics;
+use super::budget::{MatchBudget, find_part};
+use super::groups::semantics::DialectSemantics;
 use crate::{Dialect, percent_encoding};
 
 /// A rule's value, compiled for one dialect.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pattern<'a> {
+pub(super) struct RulePattern<'a> {
     /// The literal parts between stars, concatenated.
     pub(super) literals: &'a [u8],
     /// The end of each part but the last.
@@ -19,10 +19,10 @@ pub(super) struct Pattern<'a> {
     pub(super) anchored: bool,
 }
 
-impl<'a> Pattern<'a> {
+impl<'a> RulePattern<'a> {
     /// Returns whether it matches a path in the dialect's form.
-    pub(super) fn matches(self, path: &[u8], budget: &mut Budget) -> bool {
-        matches(self.parts(), self.anchored, path, budget)
+    pub(super) fn matches(self, path: &[u8], budget: &mut MatchBudget) -> bool {
+        parts_match(self.parts(), self.anchored, path, budget)
     }
 
     /// Returns the literal parts in order; at least one.
@@ -52,7 +52,7 @@ impl<'a> Pattern<'a> {
 
 /// A buffer of compiled patterns.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Patterns {
+pub(super) struct PatternBuffer {
     literals: Vec<u8>,
     /// The end of each part but the last of a pattern, counted from the pattern's start.
     stars: Vec<u32>,
@@ -60,34 +60,38 @@ pub(super) struct Patterns {
 
 /// The position of a pattern in a buffer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct PatternRange {
     pub(super) literals: (u32, u32),
     stars: (u32, u32),
     anchored: bool,
 }
 
-impl Patterns {
+impl PatternBuffer {
     /// Compiles a value and appends it.
-    pub(super) fn push(&mut self, value: Value<'_>, semantics: &Semantics) -> Place {
+    pub(super) fn push(
+        &mut self,
+        value: RuleValue<'_>,
+        semantics: &DialectSemantics,
+    ) -> PatternRange {
         let (literals, stars) = (self.literals.len(), self.stars.len());
-        let (form, Value { text, anchored }) = (semantics.form, value);
+        let (form, RuleValue { text, anchored }) = (semantics.form, value);
         // In the draft of 1996 a star is an ordinary byte, encoded like others.
-        if semantics.has_stars() {
-            let star = |at| self.stars.push(small(at));
-            form.push_pattern(&mut self.literals, text, !anchored, star);
+        if semantics.has_wildcards() {
+            let star = |at| self.stars.push(to_u32(at));
+            form.push_pattern_literals(&mut self.literals, text, !anchored, star);
         } else {
             form.push(&mut self.literals, text);
         }
-        Place {
-            literals: (small(literals), small(self.literals.len())),
-            stars: (small(stars), small(self.stars.len())),
+        PatternRange {
+            literals: (to_u32(literals), to_u32(self.literals.len())),
+            stars: (to_u32(stars), to_u32(self.stars.len())),
             anchored,
         }
     }
 
-    pub(super) fn at(&self, place: Place) -> Pattern<'_> {
+    pub(super) fn get(&self, place: PatternRange) -> RulePattern<'_> {
         let (first, last) = place.stars;
-        Pattern {
+        RulePattern {
             literals: self.literals(place.literals),
             stars: &self.stars[first as usize..last as usize],
             anchored: place.anchored,
@@ -105,18 +109,22 @@ impl Patterns {
     }
 
     /// Compiles one value after removing all others.
-    pub(super) fn take_apart(&mut self, value: Value<'_>, semantics: &Semantics) -> Pattern<'_> {
+    pub(super) fn compile(
+        &mut self,
+        value: RuleValue<'_>,
+        semantics: &DialectSemantics,
+    ) -> RulePattern<'_> {
         self.clear();
         let place = self.push(value, semantics);
-        self.at(place)
+        self.get(place)
     }
 
     /// Compiles one value with its cut escapes as they are, to match paths that keep theirs as well.
-    pub(super) fn take_apart_with_cut_escapes(
+    pub(super) fn compile_with_cut_escapes(
         &mut self,
-        value: Value<'_>,
-        semantics: &Semantics,
-    ) -> Pattern<'_> {
+        value: RuleValue<'_>,
+        semantics: &DialectSemantics,
+    ) -> RulePattern<'_> {
         self.clear();
         let mut parts = value.text.split(|&byte| byte == b'*').peekable();
         while let Some(part) = parts.next() {
@@ -127,10 +135,10 @@ impl Patterns {
                 .form
                 .push_part_with_cut_escapes(literals, part, in_query, is_open);
             if !is_last {
-                self.stars.push(small(self.literals.len()));
+                self.stars.push(to_u32(self.literals.len()));
             }
         }
-        Pattern {
+        RulePattern {
             literals: &self.literals,
             stars: &self.stars,
             anchored: value.anchored,
@@ -147,22 +155,22 @@ impl Patterns {
     }
 }
 
-fn small(number: usize) -> u32 {
+fn to_u32(number: usize) -> u32 {
     u32::try_from(number).expect("far less than the limit of a file")
 }
 
 /// A value without a final `$`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Value<'a> {
+pub(super) struct RuleValue<'a> {
     pub(super) text: &'a [u8],
     pub(super) anchored: bool,
 }
 
-impl<'a> Value<'a> {
+impl<'a> RuleValue<'a> {
     /// Splits off a final `$`, an anchor in all dialects that know `*`.
-    pub(super) fn read(value: &'a [u8], semantics: &Semantics) -> Self {
+    pub(super) fn read(value: &'a [u8], semantics: &DialectSemantics) -> Self {
         match value {
-            [text @ .., b'$'] if semantics.has_stars() => Self {
+            [text @ .., b'$'] if semantics.has_wildcards() => Self {
                 text,
                 anchored: true,
             },
@@ -179,25 +187,27 @@ impl<'a> Value<'a> {
             Dialect::Google => &percent_encoding::GOOGLE,
             _ => &percent_encoding::NORMALISED,
         };
-        form.length(self.text, !self.anchored) + usize::from(self.anchored)
+        form.encoded_len(self.text, !self.anchored) + usize::from(self.anchored)
     }
 
     /// Returns the pattern `…/` that Google's parser adds to an allow rule for `…/index.htm…`.
-    fn directory(value: &'a [u8]) -> Option<Self> {
-        directory(value).map(|text| Self {
+    fn index_directory(value: &'a [u8]) -> Option<Self> {
+        index_directory(value).map(|text| Self {
             text,
             anchored: true,
         })
     }
 
     /// Returns the patterns that a rule's value stands for in a dialect: one or two, the more specific first.
-    pub(super) fn all(
+    pub(super) fn all_meanings(
         value: &'a [u8],
         allow: bool,
-        semantics: &Semantics,
+        semantics: &DialectSemantics,
     ) -> impl Iterator<Item = Self> {
         let names_directory = allow && semantics.dialect == Dialect::Google;
-        let directory = names_directory.then(|| Self::directory(value)).flatten();
+        let directory = names_directory
+            .then(|| Self::index_directory(value))
+            .flatten();
         iter::once(Self::read(value, semantics)).chain(directory)
     }
 }
@@ -205,11 +215,11 @@ impl<'a> Value<'a> {
 /// Returns whether parts, with anything between them, match a path: the first at its start, the last at its end if
 /// anchored, and each of the others at its first position after the one before. The first position is always good
 /// enough, since it leaves most of the path for the rest.
-pub(super) fn matches<'a>(
+pub(super) fn parts_match<'a>(
     mut parts: impl DoubleEndedIterator<Item = &'a [u8]>,
     anchored: bool,
     path: &[u8],
-    budget: &mut Budget,
+    budget: &mut MatchBudget,
 ) -> bool {
     budget.spend_on_comparing(0);
     let Some(mut rest) = path.strip_prefix(parts.next().unwrap_or_default()) else {
@@ -225,7 +235,7 @@ pub(super) fn matches<'a>(
             },
         }
     }
-    parts.all(|part| match find(rest, part, budget) {
+    parts.all(|part| match find_part(rest, part, budget) {
         Some(at) => {
             rest = &rest[at + part.len()..];
             true
@@ -235,7 +245,7 @@ pub(super) fn matches<'a>(
 }
 
 /// Returns the directory that Google's parser adds to an allow rule with the value `.../index.htm...`.
-pub(super) fn directory(value: &[u8]) -> Option<&[u8]> {
+pub(super) fn index_directory(value: &[u8]) -> Option<&[u8]> {
     let slash = memrchr(b'/', value)?;
     let names_index = value[slash..].starts_with(b"/index.htm");
     names_index.then(|| &value[..=slash])

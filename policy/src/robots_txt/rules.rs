@@ -1,32 +1,32 @@
 //! The search for the rule that decides: one pass over the rules of a crawler's groups.
 
-use super::budget::Budget;
-use super::groups::agent::Agent;
-use super::groups::choice::choices;
-use super::groups::semantics::Semantics;
-use super::head::agree;
-use super::index::build::build;
-use super::matched_rule::{Answer, MatchedRule};
+use super::budget::MatchBudget;
+use super::groups::agent::UserAgentLine;
+use super::groups::choice::group_choices;
+use super::groups::semantics::DialectSemantics;
+use super::head::heads_match;
+use super::index::build::build_index;
+use super::matched_rule::{MatchOutcome, MatchedRule};
 use super::path_form::PathForm;
-use super::pattern::{Patterns, Value, matches};
-use super::statements::stored::Stored;
-use super::statements::{Form, Statement};
-use crate::percent_encoding::{MAX_WRITTEN, has_lone_percent};
+use super::pattern::{PatternBuffer, RuleValue, parts_match};
+use super::statements::stored::ParsedFile;
+use super::statements::{FileStatement, ValueForm};
+use crate::percent_encoding::{MAX_ENCODED_BYTES, has_lone_percent};
 use crate::{Dialect, ProductToken};
 
 /// The state of one decision, shared by all of its dialects and spellings.
 #[derive(Debug, Default)]
-pub(crate) struct Search {
-    pub(super) budget: Budget,
+pub(crate) struct RuleSearch {
+    pub(super) budget: MatchBudget,
     /// The record chosen in each dialect that chooses one, or its absence: the same for every path.
-    agents: [Option<Option<Agent>>; Dialect::EACH.len()],
+    agents: [Option<Option<UserAgentLine>>; Dialect::SINGLE.len()],
     /// A buffer to compile rules in, which few decisions need.
-    patterns: Patterns,
+    patterns: PatternBuffer,
 }
 
-impl Search {
+impl RuleSearch {
     /// Creates a search on a budget.
-    pub(super) fn within(budget: Budget) -> Self {
+    pub(super) fn with_budget(budget: MatchBudget) -> Self {
         Self {
             budget,
             ..Self::default()
@@ -34,24 +34,24 @@ impl Search {
     }
 }
 
-impl Stored {
+impl ParsedFile {
     /// Returns the rule that decides about a path.
     #[inline]
-    pub(super) fn find(
+    pub(super) fn find_rule(
         &self,
-        semantics: &Semantics,
+        semantics: &DialectSemantics,
         tokens: &[ProductToken],
         path: &PathForm<'_>,
-        search: &mut Search,
-    ) -> Answer {
-        self.ask_for_memory();
-        let answer = if semantics.takes_first {
-            self.find_in_best(semantics, tokens, path, search)
+        search: &mut RuleSearch,
+    ) -> MatchOutcome {
+        self.prefetch();
+        let answer = if semantics.first_match_wins {
+            self.find_in_best_group(semantics, tokens, path, search)
         } else {
-            self.find_in_all(semantics, tokens, path, search)
+            self.find_in_all_groups(semantics, tokens, path, search)
         };
         if search.budget.is_spent() {
-            return Answer::TooCostly;
+            return MatchOutcome::TooCostly;
         }
         answer
     }
@@ -61,87 +61,87 @@ impl Stored {
     #[cold]
     pub(super) fn find_with_cut_escapes(
         &self,
-        semantics: &Semantics,
+        semantics: &DialectSemantics,
         tokens: &[ProductToken],
         path: &PathForm<'_>,
-        search: &mut Search,
-    ) -> Answer {
+        search: &mut RuleSearch,
+    ) -> MatchOutcome {
         search.budget.spend(self.statements.len());
         let all = self.statements.iter().enumerate();
-        let mut special = all.filter(|(_, it)| it.form == Form::Special);
+        let mut special = all.filter(|(_, it)| it.form == ValueForm::Special);
         if !special.any(|(at, _)| has_lone_percent(self.text(at))) {
-            return Answer::NoGroup;
+            return MatchOutcome::NoGroup;
         }
         let path = path.with_cut_escapes(semantics.form);
-        let answer = self.find(semantics, tokens, &path, search);
-        answer.max(self.find_alike(semantics, tokens, &path, search))
+        let answer = self.find_rule(semantics, tokens, &path, search);
+        answer.max(self.find_encoded_alike(semantics, tokens, &path, search))
     }
 
     /// Returns the deciding rule among those that match the path when both keep their cut escapes.
-    fn find_alike(
+    fn find_encoded_alike(
         &self,
-        semantics: &Semantics,
+        semantics: &DialectSemantics,
         tokens: &[ProductToken],
         path: &PathForm<'_>,
-        search: &mut Search,
-    ) -> Answer {
-        let Some(choice) = self.choice(semantics, tokens) else {
-            return Answer::NoGroup;
+        search: &mut RuleSearch,
+    ) -> MatchOutcome {
+        let Some(choice) = self.choose_group(semantics, tokens) else {
+            return MatchOutcome::NoGroup;
         };
-        let Search {
+        let RuleSearch {
             budget, patterns, ..
         } = search;
-        let mut best = Answer::NoRule;
+        let mut best = MatchOutcome::NoRule;
         for (at, rule) in self.chosen_statements(semantics, choice) {
             let value = self.text(at);
-            let may_match = rule.form == Form::Special && semantics.sees_rule(rule);
+            let may_match = rule.form == ValueForm::Special && semantics.sees_rule(rule);
             if !may_match || !has_lone_percent(value) {
                 continue;
             }
-            if !budget.spend_on_writing(value.len()) {
-                return Answer::TooCostly;
+            if !budget.spend_on_encoding(value.len()) {
+                return MatchOutcome::TooCostly;
             }
-            let value = Value::read(value, semantics);
-            let pattern = patterns.take_apart_with_cut_escapes(value, semantics);
+            let value = RuleValue::read(value, semantics);
+            let pattern = patterns.compile_with_cut_escapes(value, semantics);
             if pattern.matches(path.bytes(), budget) {
                 let length = value.specificity(semantics.dialect);
-                best = best.max(Answer::Rule(semantics.matched(length, rule, at)));
+                best = best.max(MatchOutcome::Rule(semantics.weigh(length, rule, at)));
             }
         }
         if budget.is_spent() {
-            return Answer::TooCostly;
+            return MatchOutcome::TooCostly;
         }
         best
     }
 
     /// Returns the deciding rule of the one chosen record.
-    fn find_in_best(
+    fn find_in_best_group(
         &self,
-        semantics: &Semantics,
+        semantics: &DialectSemantics,
         tokens: &[ProductToken],
         path: &PathForm<'_>,
-        search: &mut Search,
-    ) -> Answer {
-        let choose = || choices(tokens).find_map(|choice| self.best_agent(semantics, choice));
+        search: &mut RuleSearch,
+    ) -> MatchOutcome {
+        let choose = || group_choices(tokens).find_map(|choice| self.best_agent(semantics, choice));
         // The record does not depend on the path, so all spellings share the choice.
         let agent = search.agents[semantics.number()].get_or_insert_with(choose);
         let Some(agent) = *agent else {
-            return Answer::NoGroup;
+            return MatchOutcome::NoGroup;
         };
         let (best, _) = self.search_group(semantics, agent, path, search, None);
-        best.map_or(Answer::NoRule, Answer::Rule)
+        best.map_or(MatchOutcome::NoRule, MatchOutcome::Rule)
     }
 
     /// Returns the deciding rule of all chosen groups.
-    fn find_in_all(
+    fn find_in_all_groups(
         &self,
-        semantics: &Semantics,
+        semantics: &DialectSemantics,
         tokens: &[ProductToken],
         path: &PathForm<'_>,
-        search: &mut Search,
-    ) -> Answer {
+        search: &mut RuleSearch,
+    ) -> MatchOutcome {
         let (mut next, mut agent) = (0, None);
-        let choice = choices(tokens).find(|choice| {
+        let choice = group_choices(tokens).find(|choice| {
             // Scanning tags is cheap but linear, and a file may have tens of thousands of user-agent lines.
             search.budget.spend(self.agents.len());
             next = 0;
@@ -149,7 +149,7 @@ impl Stored {
             agent.is_some()
         });
         let Some(choice) = choice else {
-            return Answer::NoGroup;
+            return MatchOutcome::NoGroup;
         };
         let mut best = None;
         while let Some(chosen) = agent {
@@ -157,27 +157,29 @@ impl Stored {
             (best, end) = self.search_group(semantics, chosen, path, search, best);
             // Other user-agent lines of this group lead to the same rules.
             let others = self.agents[next..].iter();
-            next += others.take_while(|it| (it.at as usize) < end).count();
+            next += others
+                .take_while(|it| (it.statement as usize) < end)
+                .count();
             agent = self.next_agent(semantics, choice, &mut next);
         }
-        best.map_or(Answer::NoRule, Answer::Rule)
+        best.map_or(MatchOutcome::NoRule, MatchOutcome::Rule)
     }
 
     /// Returns the deciding rule of `best` and the group of a user-agent line, and the index at which the group ends.
     #[inline]
     fn search_group(
         &self,
-        semantics: &Semantics,
-        agent: Agent,
+        semantics: &DialectSemantics,
+        agent: UserAgentLine,
         path: &PathForm<'_>,
-        search: &mut Search,
+        search: &mut RuleSearch,
         best: Option<MatchedRule>,
     ) -> (Option<MatchedRule>, usize) {
-        let start = agent.at as usize + 1;
+        let start = agent.statement as usize + 1;
         let budget = &mut search.budget;
-        if agent.large.is_some()
+        if agent.large_group.is_some()
             && let Some(index) = self.index(semantics, agent, || {
-                build(self, semantics, start, &mut *budget)
+                build_index(self, semantics, start, &mut *budget)
             })
         {
             return (best.max(index.find(path, &mut search.budget)), index.end);
@@ -187,23 +189,23 @@ impl Stored {
 
     fn search_rules(
         &self,
-        semantics: &Semantics,
+        semantics: &DialectSemantics,
         start: usize,
         path: &PathForm<'_>,
-        search: &mut Search,
+        search: &mut RuleSearch,
         mut best: Option<MatchedRule>,
     ) -> (Option<MatchedRule>, usize) {
         let mut end = self.statements.len();
         for (at, statement) in (start..).zip(&self.statements[start..]) {
-            if semantics.ends_at(statement) {
+            if semantics.begins_group(statement) {
                 end = at;
                 break;
             }
             // Comparing heads rules out most rules without touching their texts.
             if semantics.sees_rule(statement)
-                && agree(self.head(statement), path.head(), statement.unsure)
+                && heads_match(self.head(statement), path.head(), statement.uncertain_bits)
             {
-                let asked = Asked {
+                let asked = RuleCandidate {
                     rule: statement,
                     value: self.text(at),
                     at,
@@ -213,7 +215,7 @@ impl Stored {
                 let rule = asked.match_rule(search, best);
                 best = best.max(rule);
                 // Where order decides, nothing after the first match matters.
-                if semantics.takes_first && rule.is_some() {
+                if semantics.first_match_wins && rule.is_some() {
                     end = at;
                     break;
                 }
@@ -226,68 +228,74 @@ impl Stored {
 
 /// A rule whose head matches the path's.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
-    rule: &'a Statement,
+struct RuleCandidate<'a> {
+    rule: &'a FileStatement,
     value: &'a [u8],
     at: usize,
-    semantics: &'a Semantics,
+    semantics: &'a DialectSemantics,
     path: &'a PathForm<'a>,
 }
 
-impl Asked<'_> {
+impl RuleCandidate<'_> {
     /// Returns the rule if it matches and decides before `best`. Few rules get this far, so it is kept out of the loop
     /// over all rules.
     #[inline(never)]
-    fn match_rule(self, search: &mut Search, best: Option<MatchedRule>) -> Option<MatchedRule> {
+    fn match_rule(self, search: &mut RuleSearch, best: Option<MatchedRule>) -> Option<MatchedRule> {
         let (value, path) = (self.value, self.path.bytes());
         // An empty value is no rule, except in Google's parser, where it is one that decides nothing.
         if value.is_empty() && self.semantics.dialect != Dialect::Google {
             return None;
         }
-        let rule = self.weighed(value.len());
+        let rule = self.weight(value.len());
         let matches = match self.rule.form {
-            Form::Special => return self.match_special(search, best),
+            ValueForm::Special => return self.match_special(search, best),
             // It would not decide even if it matched.
             _ if Some(rule) <= best => false,
-            Form::Wild if self.semantics.has_stars() => self.match_wild(&mut search.budget),
-            Form::Plain | Form::Wild => path.starts_with(value),
+            ValueForm::Wild if self.semantics.has_wildcards() => {
+                self.match_wild(&mut search.budget)
+            }
+            ValueForm::Plain | ValueForm::Wild => path.starts_with(value),
         };
         matches.then_some(rule)
     }
 
-    fn weighed(self, length: usize) -> MatchedRule {
-        self.semantics.matched(length, self.rule, self.at)
+    fn weight(self, length: usize) -> MatchedRule {
+        self.semantics.weigh(length, self.rule, self.at)
     }
 
     #[inline(never)]
-    fn match_wild(self, budget: &mut Budget) -> bool {
-        let value = Value::read(self.value, self.semantics);
+    fn match_wild(self, budget: &mut MatchBudget) -> bool {
+        let value = RuleValue::read(self.value, self.semantics);
         let parts = value.text.split(|&byte| byte == b'*');
-        matches(parts, value.anchored, self.path.bytes(), budget)
+        parts_match(parts, value.anchored, self.path.bytes(), budget)
     }
 
     /// Matches a rule that the dialects read differently.
     #[cold]
-    fn match_special(self, search: &mut Search, best: Option<MatchedRule>) -> Option<MatchedRule> {
+    fn match_special(
+        self,
+        search: &mut RuleSearch,
+        best: Option<MatchedRule>,
+    ) -> Option<MatchedRule> {
         let Self {
             semantics, value, ..
         } = self;
         // An upper bound of its weight; if even that loses, it need not be encoded.
-        let most = self.weighed(MAX_WRITTEN * value.len());
-        if Some(most) <= best || !search.budget.spend_on_writing(value.len()) {
+        let most = self.weight(MAX_ENCODED_BYTES * value.len());
+        if Some(most) <= best || !search.budget.spend_on_encoding(value.len()) {
             return None;
         }
         let path = self.path.bytes();
-        let (form, has_stars) = (semantics.form, semantics.has_stars());
-        Value::all(value, self.rule.is_allow(), semantics).find_map(|value| {
-            if !form.may_begin(path, value.text, has_stars) {
+        let (form, has_stars) = (semantics.form, semantics.has_wildcards());
+        RuleValue::all_meanings(value, self.rule.is_allow(), semantics).find_map(|value| {
+            if !form.may_match_start(path, value.text, has_stars) {
                 return None;
             }
-            let rule = self.weighed(value.specificity(semantics.dialect));
+            let rule = self.weight(value.specificity(semantics.dialect));
             if Some(rule) <= best {
                 return None;
             }
-            let pattern = search.patterns.take_apart(value, semantics);
+            let pattern = search.patterns.compile(value, semantics);
             let budget = &mut search.budget;
             pattern.matches(path, budget).then_some(rule)
         })

@@ -11,28 +11,28 @@ use wayleave_robots_txt::Dialect;
 pub type Verdict = (bool, Option<u32>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Field {
+enum ModelField {
     UserAgent,
     Allow,
     Disallow,
     Other,
 }
 
-struct Rule {
+struct ModelRule {
     line: u32,
     allow: bool,
     value: Vec<u8>,
 }
 
 #[derive(Default)]
-struct Group {
+struct ModelGroup {
     agents: Vec<Vec<u8>>,
-    rules: Vec<Rule>,
+    rules: Vec<ModelRule>,
 }
 
 /// In which form bytes compare.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum ModelForm {
     /// Google's parser rewrites rules, and leaves paths alone.
     Google,
     /// Every escape decoded but `%2F`.
@@ -44,11 +44,11 @@ enum Form {
 }
 
 /// The forms in which a dialect compares, its own first, then those in which it is asked strictly.
-fn forms(dialect: Dialect) -> &'static [Form] {
+fn forms(dialect: Dialect) -> &'static [ModelForm] {
     match dialect {
-        Dialect::Google => &[Form::Google, Form::Normal, Form::Served],
-        Dialect::Koster1996 | Dialect::Selfhtml => &[Form::Decoded],
-        _ => &[Form::Normal, Form::Served],
+        Dialect::Google => &[ModelForm::Google, ModelForm::Normal, ModelForm::Served],
+        Dialect::Koster1996 | Dialect::Selfhtml => &[ModelForm::Decoded],
+        _ => &[ModelForm::Normal, ModelForm::Served],
     }
 }
 
@@ -58,7 +58,7 @@ pub fn judge(body: &[u8], dialect: Dialect, names: &[&str], path: &str) -> Verdi
     judge_in(forms(dialect)[0], body, dialect, names, path)
 }
 
-fn judge_in(form: Form, body: &[u8], dialect: Dialect, names: &[&str], path: &str) -> Verdict {
+fn judge_in(form: ModelForm, body: &[u8], dialect: Dialect, names: &[&str], path: &str) -> Verdict {
     if path == "/robots.txt" && dialect != Dialect::Google {
         return (true, None);
     }
@@ -67,7 +67,7 @@ fn judge_in(form: Form, body: &[u8], dialect: Dialect, names: &[&str], path: &st
         return (true, None);
     };
     let rules = chosen.into_iter().flat_map(|group| &group.rules);
-    let compared = Compared {
+    let compared = ModelPath {
         dialect,
         form,
         paths: path_forms(path, dialect, form),
@@ -90,7 +90,7 @@ pub fn allows_all_spellings(body: &[u8], dialects: &[Dialect], names: &[&str], p
     path == "/robots.txt"
         || spellings::of(path, &normal).iter().all(|spelling| {
             dialects.iter().all(|&dialect| {
-                let allows = |form: &Form| judge_in(*form, body, dialect, names, spelling).0;
+                let allows = |form: &ModelForm| judge_in(*form, body, dialect, names, spelling).0;
                 forms(dialect).iter().all(allows)
             })
         })
@@ -102,11 +102,11 @@ pub fn disallows(line: &[u8]) -> bool {
     let mut read = [Dialect::Rfc9309, Dialect::Google]
         .map(|it| statement(line, it))
         .into_iter();
-    read.any(|it| it.is_some_and(|(field, _)| field == Field::Disallow))
+    read.any(|it| it.is_some_and(|(field, _)| field == ModelField::Disallow))
 }
 
-fn most_specific<'a>(rules: impl Iterator<Item = &'a Rule>, compared: &Compared) -> Verdict {
-    let mut best: Option<(usize, &Rule)> = None;
+fn most_specific<'a>(rules: impl Iterator<Item = &'a ModelRule>, compared: &ModelPath) -> Verdict {
+    let mut best: Option<(usize, &ModelRule)> = None;
     for rule in rules {
         if rule.value.is_empty() && compared.dialect != Dialect::Google {
             continue;
@@ -126,9 +126,9 @@ fn most_specific<'a>(rules: impl Iterator<Item = &'a Rule>, compared: &Compared)
     })
 }
 
-fn groups(body: &[u8], dialect: Dialect) -> Vec<Group> {
+fn groups(body: &[u8], dialect: Dialect) -> Vec<ModelGroup> {
     let records = matches!(dialect, Dialect::Koster1996 | Dialect::Selfhtml);
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<ModelGroup> = Vec::new();
     let mut open = false;
     for (index, line) in split_lines(body, dialect).into_iter().enumerate() {
         if records && line.iter().all(|&byte| is_space(byte)) {
@@ -137,19 +137,19 @@ fn groups(body: &[u8], dialect: Dialect) -> Vec<Group> {
         let Some((field, value)) = statement(&line, dialect) else {
             continue;
         };
-        if field == Field::UserAgent {
+        if field == ModelField::UserAgent {
             if !open || !groups.last().unwrap().rules.is_empty() {
-                groups.push(Group::default());
+                groups.push(ModelGroup::default());
                 open = true;
             }
             groups.last_mut().unwrap().agents.push(value);
-        } else if field != Field::Other && open {
-            let (line, allow) = (index as u32 + 1, field == Field::Allow);
+        } else if field != ModelField::Other && open {
+            let (line, allow) = (index as u32 + 1, field == ModelField::Allow);
             groups
                 .last_mut()
                 .unwrap()
                 .rules
-                .push(Rule { line, allow, value });
+                .push(ModelRule { line, allow, value });
         }
     }
     groups
@@ -182,7 +182,7 @@ fn split_lines(body: &[u8], dialect: Dialect) -> Vec<Vec<u8>> {
     lines
 }
 
-fn statement(line: &[u8], dialect: Dialect) -> Option<(Field, Vec<u8>)> {
+fn statement(line: &[u8], dialect: Dialect) -> Option<(ModelField, Vec<u8>)> {
     let google = dialect == Dialect::Google;
     let mut line = line.to_vec();
     if google {
@@ -212,9 +212,9 @@ fn statement(line: &[u8], dialect: Dialect) -> Option<(Field, Vec<u8>)> {
         })
     };
     let field = if is(&["user-agent", "useragent", "user agent"]) {
-        Field::UserAgent
+        ModelField::UserAgent
     } else if is(&["allow"]) {
-        Field::Allow
+        ModelField::Allow
     } else if is(&[
         "disallow",
         "dissallow",
@@ -223,9 +223,9 @@ fn statement(line: &[u8], dialect: Dialect) -> Option<(Field, Vec<u8>)> {
         "diasllow",
         "disallaw",
     ]) {
-        Field::Disallow
+        ModelField::Disallow
     } else {
-        Field::Other
+        ModelField::Other
     };
     Some((field, value.to_vec()))
 }
@@ -238,7 +238,11 @@ fn known_exactly(name: &str) -> &str {
     }
 }
 
-fn choose<'a>(groups: &'a [Group], dialect: Dialect, names: &[&str]) -> Option<Vec<&'a Group>> {
+fn choose<'a>(
+    groups: &'a [ModelGroup],
+    dialect: Dialect,
+    names: &[&str],
+) -> Option<Vec<&'a ModelGroup>> {
     let everyone = |value: &[u8]| {
         value == b"*"
             || dialect == Dialect::Google
@@ -263,12 +267,12 @@ fn choose<'a>(groups: &'a [Group], dialect: Dialect, names: &[&str]) -> Option<V
     let all = groups
         .iter()
         .filter(|group| group.agents.iter().any(|value| everyone(value)));
-    let all: Vec<&Group> = all.collect();
+    let all: Vec<&ModelGroup> = all.collect();
     (!all.is_empty()).then(|| merge(all, dialect))
 }
 
 /// The drafts before RFC 9309 obey one record only.
-fn merge(mut groups: Vec<&Group>, dialect: Dialect) -> Vec<&Group> {
+fn merge(mut groups: Vec<&ModelGroup>, dialect: Dialect) -> Vec<&ModelGroup> {
     if matches!(dialect, Dialect::Koster1996 | Dialect::Selfhtml) {
         groups.truncate(1);
     }
@@ -314,15 +318,15 @@ fn rank(value: &[u8], name: &str, dialect: Dialect) -> Option<usize> {
 }
 
 /// A path in the forms in which it is compared.
-struct Compared {
+struct ModelPath {
     dialect: Dialect,
-    form: Form,
+    form: ModelForm,
     paths: Vec<Vec<u8>>,
 }
 
-impl Compared {
+impl ModelPath {
     /// A rule's length in its dialect if it matches the path in any of its forms.
-    fn length(&self, rule: &Rule) -> Option<usize> {
+    fn length(&self, rule: &ModelRule) -> Option<usize> {
         let value = &rule.value;
         if self.is_matched_by(value) {
             return Some(form_length(value, self.dialect));
@@ -361,7 +365,7 @@ fn form_length(value: &[u8], dialect: Dialect) -> usize {
 }
 
 /// Whether a value matches a path; `as_is`: with its cut escapes as they are, as are those of the path.
-fn matches(value: &[u8], dialect: Dialect, form: Form, path: &[u8], as_is: bool) -> bool {
+fn matches(value: &[u8], dialect: Dialect, form: ModelForm, path: &[u8], as_is: bool) -> bool {
     if dialect == Dialect::Koster1996 {
         return path.starts_with(&decoded(value));
     }
@@ -380,11 +384,11 @@ fn matches(value: &[u8], dialect: Dialect, form: Form, path: &[u8], as_is: bool)
             let was_in_query = in_query;
             in_query = true;
             match form {
-                Form::Google => google_form(part),
-                Form::Decoded => decoded(part),
+                ModelForm::Google => google_form(part),
+                ModelForm::Decoded => decoded(part),
                 _ if as_is => part_with_cut_escapes(part, form, was_in_query, open),
-                Form::Normal => upper_case_begun(normal_form(part, true, open)),
-                Form::Served => upper_case_begun(served_part(part, was_in_query, open)),
+                ModelForm::Normal => upper_case_begun(normal_form(part, true, open)),
+                ModelForm::Served => upper_case_begun(served_part(part, was_in_query, open)),
             }
         })
         .collect();
@@ -412,19 +416,19 @@ fn matches(value: &[u8], dialect: Dialect, form: Form, path: &[u8], as_is: bool)
 
 /// The forms in which a path is compared. There are two for a path with an escape that has one digit only: a rule that ends
 /// in such a one means itself, and the escapes that begin so.
-fn path_forms(path: &str, dialect: Dialect, form: Form) -> Vec<Vec<u8>> {
+fn path_forms(path: &str, dialect: Dialect, form: ModelForm) -> Vec<Vec<u8>> {
     let octets = path.as_bytes();
     match form {
-        Form::Google => vec![octets.to_vec()],
-        Form::Decoded if dialect == Dialect::Koster1996 => {
+        ModelForm::Google => vec![octets.to_vec()],
+        ModelForm::Decoded if dialect == Dialect::Koster1996 => {
             vec![decoded(path.split('?').next().unwrap().as_bytes())]
         }
-        Form::Decoded => vec![decoded(octets)],
-        Form::Normal => vec![
+        ModelForm::Decoded => vec![decoded(octets)],
+        ModelForm::Normal => vec![
             normal_form(octets, true, false),
             with_cut_escapes(octets, |octet, _| normal_form(octet, true, false)),
         ],
-        Form::Served => vec![
+        ModelForm::Served => vec![
             served_form(octets, false),
             with_cut_escapes(octets, |octet, in_query| {
                 served_part(octet, in_query, false)
@@ -467,13 +471,13 @@ fn served_part(part: &[u8], in_query: bool, open: bool) -> Vec<u8> {
     form
 }
 
-fn part_with_cut_escapes(part: &[u8], form: Form, in_query: bool, open: bool) -> Vec<u8> {
+fn part_with_cut_escapes(part: &[u8], form: ModelForm, in_query: bool, open: bool) -> Vec<u8> {
     let (body, end) = match part.strip_suffix(b"%") {
         Some(body) if open => (body, &b"%"[..]),
         _ => (part, &b""[..]),
     };
     let write = |octet: &[u8], after_query| match form {
-        Form::Served => served_part(octet, in_query || after_query, false),
+        ModelForm::Served => served_part(octet, in_query || after_query, false),
         _ => normal_form(octet, true, false),
     };
     [&*with_cut_escapes(body, write), end].concat()

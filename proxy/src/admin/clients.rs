@@ -8,21 +8,21 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::answer::{Json, Mistake, wrong};
-use super::parameters::Parameters;
-use super::state::Admin;
-use crate::environment::{Client, ProxyUrl, lines};
+use super::parameters::QueryParameters;
+use super::response::{ErrorBody, SafeJson, bad_request};
+use super::state::AdminState;
+use crate::environment::{KnownClient, ProxyUrl, shell_lines};
 
 /// The certificate of the interception CA, which clients must trust.
 #[utoipa::path(get, path = "/ca.pem", tag = "clients", security(()), responses((status = 200, body = String, content_type = "application/x-pem-file")))]
-pub(super) async fn certificate(State(admin): State<Admin>) -> Response {
+pub(super) async fn certificate(State(admin): State<AdminState>) -> Response {
     let pem = admin.certificate_pem.to_string();
     ([(CONTENT_TYPE, "application/x-pem-file")], pem).into_response()
 }
 
 /// A proxy auto-configuration file: everything goes through the proxy but this machine's own names, which it would refuse.
 #[utoipa::path(get, path = "/proxy.pac", tag = "clients", security(()), responses((status = 200, body = String, content_type = "application/x-ns-proxy-autoconfig")))]
-pub(super) async fn proxy_auto_config(State(admin): State<Admin>) -> Response {
+pub(super) async fn proxy_auto_config(State(admin): State<AdminState>) -> Response {
     let proxy = admin.proxy;
     let kind = if proxy.is_tls { "HTTPS" } else { "PROXY" };
     let text = format!(
@@ -41,7 +41,7 @@ pub(super) async fn proxy_auto_config(State(admin): State<Admin>) -> Response {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Place {
+pub(super) struct ConnectParameters {
     /// The proxy as the crawler's machine reaches it, such as `http://proxy.example:3128`; default: as this machine does.
     #[param(format = "origin")]
     proxy: Option<String>,
@@ -51,7 +51,7 @@ pub(super) struct Place {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct Connecting {
+struct ConnectSettings {
     /// The proxy's URL in the lines.
     proxy: String,
     /// The SHA-256 of the CA's certificate, which `/ca.pem` is.
@@ -73,33 +73,33 @@ struct ClientLines {
     get,
     path = "/v1/connect",
     tag = "clients",
-    params(Place),
+    params(ConnectParameters),
     responses(
-        (status = 200, body = Connecting),
-        (status = 400, body = Mistake, description = "A parameter is malformed"),
+        (status = 200, body = ConnectSettings),
+        (status = 400, body = ErrorBody, description = "A parameter is malformed"),
     )
 )]
 pub(super) async fn connect(
-    State(admin): State<Admin>,
-    Parameters(place): Parameters<Place>,
+    State(admin): State<AdminState>,
+    QueryParameters(place): QueryParameters<ConnectParameters>,
 ) -> Response {
     let proxy = match place.proxy.as_deref().map(str::parse::<ProxyUrl>) {
         None => ProxyUrl::from(admin.proxy),
         Some(Ok(proxy)) => proxy,
-        Some(Err(mistake)) => return wrong(format!("proxy: {mistake}")),
+        Some(Err(mistake)) => return bad_request(format!("proxy: {mistake}")),
     };
     let ca = place.ca.as_deref().unwrap_or("ca.pem");
     if ca.contains(char::is_control) {
-        return wrong("ca: a path has no control characters");
+        return bad_request("ca: a path has no control characters");
     }
-    let clients = Client::ALL.map(|(client, title)| ClientLines {
+    let clients = KnownClient::ALL.map(|(client, title)| ClientLines {
         name: client
             .to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned()),
         title,
-        lines: lines(Some(client), &proxy, ca),
+        lines: shell_lines(Some(client), &proxy, ca),
     });
-    Json(Connecting {
+    SafeJson(ConnectSettings {
         proxy: proxy.as_str().to_owned(),
         ca_sha256: admin.fingerprint.to_string(),
         clients: clients.into(),

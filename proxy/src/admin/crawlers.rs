@@ -7,10 +7,10 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::answer::Json;
-use super::robots_view::instant;
-use super::state::Admin;
-use crate::observe::metrics::ASSERTED;
+use super::response::SafeJson;
+use super::robots_view::format_instant;
+use super::state::AdminState;
+use crate::telemetry::metrics::ASSERTED;
 
 #[derive(Debug, Serialize, ToSchema)]
 struct ListedCrawlers {
@@ -43,14 +43,14 @@ struct ListedCrawler {
 
 /// The number of one crawler's requests, in total and by outcome.
 #[derive(Clone, Copy, Debug, Default)]
-struct Requests {
+struct RequestCounts {
     all: u64,
     refused: u64,
     observed: u64,
     failed: u64,
 }
 
-impl Requests {
+impl RequestCounts {
     fn add(&mut self, outcome: &str, requests: u64) {
         self.all += requests;
         match outcome {
@@ -64,8 +64,8 @@ impl Requests {
 
 /// Every crawler, with the outcomes of its requests since the start.
 #[utoipa::path(get, path = "/v1/crawlers", tag = "proxy", responses((status = 200, body = ListedCrawlers)))]
-pub(super) async fn list(State(admin): State<Admin>) -> Response {
-    let mut counted: HashMap<String, Requests> = HashMap::new();
+pub(super) async fn list(State(admin): State<AdminState>) -> Response {
+    let mut counted: HashMap<String, RequestCounts> = HashMap::new();
     for ([crawler, outcome, _], requests) in admin.metrics.requests() {
         counted.entry(crawler).or_default().add(&outcome, requests);
     }
@@ -77,21 +77,25 @@ pub(super) async fn list(State(admin): State<Admin>) -> Response {
             tokens: tokens.collect(),
             dialect: crawler.dialect.as_str(),
             user_agent_mismatches: admin.metrics.user_agent_mismatches(&crawler.name),
-            ..counts(&admin, &counted, &crawler.name)
+            ..counted_crawler(&admin, &counted, &crawler.name)
         }
     });
     let asserted = ListedCrawler {
         mode: crawlers.mode.as_str(),
         dialect: crawlers.dialect.as_str(),
-        ..counts(&admin, &counted, ASSERTED)
+        ..counted_crawler(&admin, &counted, ASSERTED)
     };
-    Json(ListedCrawlers {
+    SafeJson(ListedCrawlers {
         crawlers: known.chain([asserted]).collect(),
     })
     .into_response()
 }
 
-fn counts(admin: &Admin, counted: &HashMap<String, Requests>, name: &str) -> ListedCrawler {
+fn counted_crawler(
+    admin: &AdminState,
+    counted: &HashMap<String, RequestCounts>,
+    name: &str,
+) -> ListedCrawler {
     let requests = counted.get(name).copied().unwrap_or_default();
     ListedCrawler {
         name: name.to_owned(),
@@ -103,6 +107,6 @@ fn counts(admin: &Admin, counted: &HashMap<String, Requests>, name: &str) -> Lis
         observed: requests.observed,
         failed: requests.failed,
         user_agent_mismatches: 0,
-        last_seen_at: admin.traffic.seen_at(name).map(instant),
+        last_seen_at: admin.traffic.last_request_at(name).map(format_instant),
     }
 }

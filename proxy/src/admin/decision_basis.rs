@@ -5,26 +5,27 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
-use wayleave_robots_txt::lifecycle::{Body, Resource};
+use wayleave_robots_txt::lifecycle::{FetchedBody, Resource};
 use wayleave_robots_txt::preferences::{
-    Asker, Declaration, Preferences, Purpose, Purposes, Reading, Stage,
+    CrawlerDeclaration, PreferenceQuery, PreferenceSettings, PreferenceStage, PreferenceState,
+    Purpose, PurposeSet,
 };
-use wayleave_robots_txt::{AccessResult, Document, ProductToken, Target};
+use wayleave_robots_txt::{AccessResult, PreferenceDocument, ProductToken, Target};
 
-use super::answer::{Json, Mistake, error};
-use super::parameters::NamedDecision;
-use super::robots::{decided_by, kept};
-use super::robots_view::DecidedBy;
-use super::state::Admin;
+use super::parameters::PathDecision;
+use super::response::{ErrorBody, SafeJson, error_response};
+use super::robots::{deciding_file, kept_file};
+use super::robots_view::DecidingFile;
+use super::state::AdminState;
 use crate::decide::rederive;
-use crate::observe::decisions::{Decision, UsePreference};
+use crate::decision_log::{DecisionRecord, UsePreference};
 
 /// What a decision rests on.
 #[derive(Debug, Serialize, ToSchema)]
 struct Grounds {
     robots_url: String,
     /// The file that decided; null if none did.
-    said: Option<DecidedBy>,
+    said: Option<DecidingFile>,
     /// The names on the user-agent lines of the group used.
     group: Vec<String>,
     /// The lines of that group: its user-agent lines and rules.
@@ -42,7 +43,7 @@ struct Grounds {
 struct GroundDocument {
     url: String,
     /// What was decided by.
-    said: DecidedBy,
+    said: DecidingFile,
     /// Whether reading that copy again gives the same preference by the same statement.
     is_same: bool,
 }
@@ -55,36 +56,36 @@ struct GroundDocument {
     params(("id" = String, Path, pattern = "^[0-9a-f]{32}$", description = "The `decision_id` of a refusal or of a log line")),
     responses(
         (status = 200, body = Grounds),
-        (status = 400, body = Mistake, description = "The id is malformed"),
-        (status = 404, body = Mistake, description = "There is no such decision, or it does not rest on robots.txt"),
+        (status = 400, body = ErrorBody, description = "The id is malformed"),
+        (status = 404, body = ErrorBody, description = "There is no such decision, or it does not rest on robots.txt"),
     )
 )]
 pub(super) async fn grounds(
-    State(admin): State<Admin>,
-    NamedDecision(id): NamedDecision,
+    State(admin): State<AdminState>,
+    PathDecision(id): PathDecision,
 ) -> Response {
     let Some(decision) = admin.decisions.look_up(id).await else {
-        return error(
+        return error_response(
             StatusCode::NOT_FOUND,
             "there is no such decision, or it is no longer kept",
         );
     };
     match grounds_of(&admin, &decision).await {
-        Some(grounds) => Json(grounds).into_response(),
+        Some(grounds) => SafeJson(grounds).into_response(),
         None => {
             let message = "the decision does not rest on robots.txt";
-            error(StatusCode::NOT_FOUND, message)
+            error_response(StatusCode::NOT_FOUND, message)
         }
     }
 }
 
-async fn grounds_of(admin: &Admin, decision: &Decision) -> Option<Grounds> {
+async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Grounds> {
     let finding = decision.finding.as_ref()?;
     let target = Target::parse(&decision.url).ok()?;
     let origin = target.origin();
     let store = admin.decider.robots.store();
-    let (said, body) = decided_by(store, decision).await.unzip();
-    let is_cut = said.as_ref().is_some_and(DecidedBy::is_cut);
+    let (said, body) = deciding_file(store, decision).await.unzip();
+    let is_cut = said.as_ref().is_some_and(DecidingFile::is_cut);
     let mut grounds = Grounds {
         robots_url: origin.robots_txt_uri(),
         group: Vec::new(),
@@ -95,7 +96,7 @@ async fn grounds_of(admin: &Admin, decision: &Decision) -> Option<Grounds> {
         document: document_of(admin, decision, &target).await,
     };
     if let Some(bytes) = body.flatten() {
-        let body = Body {
+        let body = FetchedBody {
             bytes,
             is_cut,
             digest: None,
@@ -114,8 +115,8 @@ async fn grounds_of(admin: &Admin, decision: &Decision) -> Option<Grounds> {
 
 /// The document whose statement decided, read again for the purpose it decided about.
 async fn document_of(
-    admin: &Admin,
-    decision: &Decision,
+    admin: &AdminState,
+    decision: &DecisionRecord,
     target: &Target,
 ) -> Option<GroundDocument> {
     let by_document = |it: &&UsePreference| it.document.is_some();
@@ -126,7 +127,7 @@ async fn document_of(
     let (digest, fetched_at) = document.sha256.zip(document.fetched_at)?;
     let store = admin.decider.robots.store();
     let resource = Resource::parse(&document.url).ok();
-    let (said, body) = kept(store, resource, digest, fetched_at).await;
+    let (said, body) = kept_file(store, resource, digest, fetched_at).await;
     let reading = &admin.decider.settings().preferences.reading;
     let again = body.map(|body| {
         read_again(
@@ -152,47 +153,47 @@ fn read_again(
     is_cut: bool,
     preference: &UsePreference,
     target: &Target,
-    (decision, reading): (&Decision, &Reading),
+    (decision, reading): (&DecisionRecord, &PreferenceSettings),
 ) -> Option<UsePreference> {
     let url = &preference.document.as_ref()?.url;
     let purpose: Purpose = preference.purpose.parse().ok()?;
-    let declaration = Declaration {
-        purposes: Purposes::of(&[purpose]),
-        ..Declaration::default()
+    let declaration = CrawlerDeclaration {
+        purposes: PurposeSet::of(&[purpose]),
+        ..CrawlerDeclaration::default()
     };
     let tokens = decision.tokens.iter().map(|token| ProductToken::new(token));
     let tokens: Vec<_> = tokens.filter_map(Result::ok).collect();
     let finding = decision.finding.as_ref();
     let dialect = finding.and_then(|it| it.dialect.parse().ok());
-    let asker = Asker {
+    let asker = PreferenceQuery {
         declaration: &declaration,
-        reading,
+        settings: reading,
         tokens: &tokens,
         dialect: dialect.unwrap_or_default(),
-        strict: true,
+        all_spellings: true,
         now: decision.at,
     };
     let mut heard = match decision.outcome == "tunnelled" || decision.method == "CONNECT" {
-        true => Preferences::for_every_path(&target.to_string()),
-        false => Preferences::new(asker, &target.to_string(), target.path().as_str()),
+        true => PreferenceState::for_every_path(&target.to_string()),
+        false => PreferenceState::new(asker, &target.to_string(), target.path().as_str()),
     };
-    match Resource::parse(url).ok()?.kind().read(bytes, is_cut)? {
-        Document::Tdmrep(file) => heard.hear_tdmrep(asker, &file),
-        Document::AiTxt(file) => heard.hear_ai_txt(asker, &file),
-        Document::Rsl(licence) => {
+    match Resource::parse(url).ok()?.kind().parse(bytes, is_cut)? {
+        PreferenceDocument::Tdmrep(file) => heard.add_tdmrep(asker, &file),
+        PreferenceDocument::AiTxt(file) => heard.add_ai_txt(asker, &file),
+        PreferenceDocument::Rsl(licence) => {
             let stage = stage_of(preference);
-            heard.hear_named_licence(asker, url, &licence, stage);
+            heard.add_named_licence(asker, url, &licence, stage);
         }
         _ => return None,
     }
     let judgement = heard.judge(asker);
-    judgement.each.first().map(UsePreference::from)
+    judgement.by_purpose.first().map(UsePreference::from)
 }
 
 /// When what was said was known; a page names its licences itself.
-fn stage_of(preference: &UsePreference) -> Stage {
-    let stages = [Stage::Head, Stage::Body].into_iter();
+fn stage_of(preference: &UsePreference) -> PreferenceStage {
+    let stages = [PreferenceStage::Head, PreferenceStage::Body].into_iter();
     let said = preference.stage.as_deref();
     let mut said = stages.filter(|stage| Some(stage.as_str()) == said);
-    said.next().unwrap_or(Stage::Before)
+    said.next().unwrap_or(PreferenceStage::Before)
 }

@@ -8,15 +8,15 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::answer::{Json, Mistake, error, wrong};
-use super::parameters::{NamedDecision, Parameters, limit};
-use super::robots::decided_by;
-use super::robots_view::DecidedBy;
-use super::state::Admin;
-use crate::observe::decisions::{By, Decision, Query, Ranked, Span};
+use super::parameters::{PathDecision, QueryParameters, check_limit};
+use super::response::{ErrorBody, SafeJson, bad_request, error_response};
+use super::robots::deciding_file;
+use super::robots_view::DecidingFile;
+use super::state::AdminState;
+use crate::decision_log::{DecisionQuery, DecisionRecord, RankBy, RankedName, TimeRange};
 
 /// The most decisions in one answer: as many as are kept in memory.
-const MOST_LISTED: usize = 8192;
+const MAX_LISTED: usize = 8192;
 
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
@@ -44,7 +44,7 @@ impl OutcomeWord {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Filter {
+pub(super) struct DecisionParameters {
     /// Maximum number of decisions; default 100.
     #[param(minimum = 1, maximum = 8192)]
     limit: Option<usize>,
@@ -67,9 +67,9 @@ pub(super) struct Filter {
     until: Option<String>,
 }
 
-impl Filter {
-    fn query(self) -> Query {
-        Query {
+impl DecisionParameters {
+    fn into_query(self) -> DecisionQuery {
+        DecisionQuery {
             crawler: self.crawler,
             outcome: self.outcome.map(|outcome| outcome.as_str().to_owned()),
             reason: self.reason,
@@ -84,7 +84,10 @@ impl Filter {
 /// # Errors
 ///
 /// Returns a message if a time is malformed.
-pub(super) fn span(since: Option<&str>, until: Option<&str>) -> Result<Option<Span>, String> {
+pub(super) fn parse_span(
+    since: Option<&str>,
+    until: Option<&str>,
+) -> Result<Option<TimeRange>, String> {
     let time = |name: &str, text: Option<&str>| {
         let time = text.map(|text| {
             humantime::parse_rfc3339_weak(text)
@@ -93,7 +96,7 @@ pub(super) fn span(since: Option<&str>, until: Option<&str>) -> Result<Option<Sp
         time.transpose()
     };
     let is_asked_for = since.is_some() || until.is_some();
-    let span = Span {
+    let span = TimeRange {
         since: time("since", since)?,
         until: time("until", until)?,
     };
@@ -102,7 +105,7 @@ pub(super) fn span(since: Option<&str>, until: Option<&str>) -> Result<Option<Sp
 
 #[derive(Debug, Serialize, ToSchema)]
 struct ListedDecisions<'a> {
-    decisions: Vec<&'a Decision>,
+    decisions: Vec<&'a DecisionRecord>,
     /// Whether there are older decisions in the requested span of time.
     #[serde(skip_serializing_if = "Option::is_none")]
     is_cut: Option<bool>,
@@ -113,55 +116,59 @@ struct ListedDecisions<'a> {
     get,
     path = "/v1/decisions",
     tag = "decisions",
-    params(Filter),
+    params(DecisionParameters),
     responses(
         (status = 200, body = ListedDecisions<'_>),
-        (status = 400, body = Mistake, description = "A parameter is malformed"),
-        (status = 404, body = Mistake, description = "A span of time was asked for, and there is no decision log"),
-        (status = 500, body = Mistake, description = "The decision log cannot be read"),
+        (status = 400, body = ErrorBody, description = "A parameter is malformed"),
+        (status = 404, body = ErrorBody, description = "A span of time was asked for, and there is no decision log"),
+        (status = 500, body = ErrorBody, description = "The decision log cannot be read"),
     )
 )]
 pub(super) async fn list(
-    State(admin): State<Admin>,
-    Parameters(filter): Parameters<Filter>,
+    State(admin): State<AdminState>,
+    QueryParameters(filter): QueryParameters<DecisionParameters>,
 ) -> Response {
-    let limit = match limit(filter.limit, MOST_LISTED) {
+    let limit = match check_limit(filter.limit, MAX_LISTED) {
         Ok(limit) => limit,
-        Err(mistake) => return wrong(mistake),
+        Err(mistake) => return bad_request(mistake),
     };
-    match span(filter.since.as_deref(), filter.until.as_deref()) {
-        Err(mistake) => wrong(mistake),
-        Ok(Some(span)) => match admin.decisions.past(span, filter.query(), limit).await {
-            Ok(Some(newest)) => Json(ListedDecisions {
+    match parse_span(filter.since.as_deref(), filter.until.as_deref()) {
+        Err(mistake) => bad_request(mistake),
+        Ok(Some(span)) => match admin
+            .decisions
+            .list_past(span, filter.into_query(), limit)
+            .await
+        {
+            Ok(Some(newest)) => SafeJson(ListedDecisions {
                 decisions: newest.decisions.iter().collect(),
-                is_cut: Some(newest.is_cut),
+                is_cut: Some(newest.is_truncated),
             })
             .into_response(),
-            Ok(None) => no_log(),
-            Err(mistake) => error(StatusCode::INTERNAL_SERVER_ERROR, mistake.to_string()),
+            Ok(None) => no_decision_log(),
+            Err(mistake) => error_response(StatusCode::INTERNAL_SERVER_ERROR, mistake.to_string()),
         },
         Ok(None) => {
-            let decisions = admin.decisions.list(&filter.query(), limit);
+            let decisions = admin.decisions.list_recent(&filter.into_query(), limit);
             let decisions = decisions.iter().map(Arc::as_ref).collect();
             let is_cut = None;
-            Json(ListedDecisions { decisions, is_cut }).into_response()
+            SafeJson(ListedDecisions { decisions, is_cut }).into_response()
         }
     }
 }
 
 /// Returns the error for requests that need a decision log where there is none.
-pub(super) fn no_log() -> Response {
+pub(super) fn no_decision_log() -> Response {
     let message = "there is no decision log: log.decisions is empty";
-    error(StatusCode::NOT_FOUND, message)
+    error_response(StatusCode::NOT_FOUND, message)
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 struct ShownDecision<'a> {
     #[serde(flatten)]
-    decision: &'a Decision,
+    decision: &'a DecisionRecord,
     /// The file that decided, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
-    robots_txt: Option<DecidedBy>,
+    robots_txt: Option<DecidingFile>,
 }
 
 /// One decision: a recent one, or else one from the log; with the robots.txt that it was based on.
@@ -172,21 +179,24 @@ struct ShownDecision<'a> {
     params(("id" = String, Path, pattern = "^[0-9a-f]{32}$", description = "The `decision_id` of a refusal or of a log line")),
     responses(
         (status = 200, body = ShownDecision<'_>),
-        (status = 400, body = Mistake, description = "The id is malformed"),
-        (status = 404, body = Mistake, description = "There is no such decision, or it is no longer kept"),
+        (status = 400, body = ErrorBody, description = "The id is malformed"),
+        (status = 404, body = ErrorBody, description = "There is no such decision, or it is no longer kept"),
     )
 )]
-pub(super) async fn show(State(admin): State<Admin>, NamedDecision(id): NamedDecision) -> Response {
+pub(super) async fn show(
+    State(admin): State<AdminState>,
+    PathDecision(id): PathDecision,
+) -> Response {
     match admin.decisions.look_up(id).await {
         Some(decision) => {
-            let robots = decided_by(admin.decider.robots.store(), &decision).await;
-            Json(ShownDecision {
+            let robots = deciding_file(admin.decider.robots.store(), &decision).await;
+            SafeJson(ShownDecision {
                 decision: &decision,
                 robots_txt: robots.map(|(said, _)| said),
             })
             .into_response()
         }
-        None => error(
+        None => error_response(
             StatusCode::NOT_FOUND,
             "there is no such decision, or it is no longer kept",
         ),
@@ -196,10 +206,10 @@ pub(super) async fn show(State(admin): State<Admin>, NamedDecision(id): NamedDec
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Ranking {
+pub(super) struct TopParameters {
     /// The member to count by.
     #[param(inline)]
-    by: By,
+    by: RankBy,
     /// Maximum number of rows; default 100.
     #[param(minimum = 1, maximum = 8192)]
     limit: Option<usize>,
@@ -215,8 +225,8 @@ pub(super) struct Ranking {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct Top {
-    top: Vec<Ranked>,
+struct TopDecisions {
+    top: Vec<RankedName>,
 }
 
 /// The most frequent hosts, rules, reasons or crawlers of the recent decisions.
@@ -224,21 +234,21 @@ struct Top {
     get,
     path = "/v1/top",
     tag = "decisions",
-    params(Ranking),
+    params(TopParameters),
     responses(
-        (status = 200, body = Top, description = "The most frequent first"),
-        (status = 400, body = Mistake, description = "A parameter is malformed"),
+        (status = 200, body = TopDecisions, description = "The most frequent first"),
+        (status = 400, body = ErrorBody, description = "A parameter is malformed"),
     )
 )]
 pub(super) async fn top(
-    State(admin): State<Admin>,
-    Parameters(ranking): Parameters<Ranking>,
+    State(admin): State<AdminState>,
+    QueryParameters(ranking): QueryParameters<TopParameters>,
 ) -> Response {
-    let limit = match limit(ranking.limit, MOST_LISTED) {
+    let limit = match check_limit(ranking.limit, MAX_LISTED) {
         Ok(limit) => limit,
-        Err(mistake) => return wrong(mistake),
+        Err(mistake) => return bad_request(mistake),
     };
-    let query = Query {
+    let query = DecisionQuery {
         crawler: ranking.crawler,
         outcome: ranking.outcome.map(|outcome| outcome.as_str().to_owned()),
         reason: ranking.reason,
@@ -246,5 +256,5 @@ pub(super) async fn top(
         text: None,
     };
     let top = admin.decisions.top(ranking.by, &query, limit);
-    Json(Top { top }).into_response()
+    SafeJson(TopDecisions { top }).into_response()
 }

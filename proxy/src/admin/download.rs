@@ -14,16 +14,16 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
 
-use super::answer::{Mistake, error, wrong};
-use super::decisions::{OutcomeWord, no_log, span};
-use super::parameters::Parameters;
-use super::state::Admin;
-use crate::observe::decisions::{Decision, Query};
+use super::decisions::{OutcomeWord, no_decision_log, parse_span};
+use super::parameters::QueryParameters;
+use super::response::{ErrorBody, bad_request, error_response};
+use super::state::AdminState;
+use crate::decision_log::{DecisionQuery, DecisionRecord};
 
 /// The size of the chunks that are sent.
-const PART_BYTES: usize = 64 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 /// The number of chunks that may wait for a slow client.
-const WAITING: usize = 4;
+const MAX_WAITING_CHUNKS: usize = 4;
 
 const COLUMNS: [&str; 18] = [
     "at",
@@ -49,7 +49,7 @@ const COLUMNS: [&str; 18] = [
 /// The format of the file.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum Format {
+enum DownloadFormat {
     /// A table with a header line (RFC 4180).
     Csv,
     /// An array of the log's lines.
@@ -59,10 +59,10 @@ enum Format {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Wanted {
+pub(super) struct DownloadParameters {
     /// The format of the file.
     #[param(inline)]
-    format: Format,
+    format: DownloadFormat,
     /// The crawler's configured name, or `asserted`.
     crawler: Option<String>,
     /// Their outcome.
@@ -87,41 +87,41 @@ pub(super) struct Wanted {
     get,
     path = "/v1/decisions/download",
     tag = "decisions",
-    params(Wanted),
+    params(DownloadParameters),
     responses(
-        (status = 200, content((String = "text/csv"), (Vec<Decision> = "application/json")), description = "A file"),
-        (status = 400, body = Mistake, description = "A parameter is malformed"),
-        (status = 404, body = Mistake, description = "There is no decision log"),
+        (status = 200, content((String = "text/csv"), (Vec<DecisionRecord> = "application/json")), description = "A file"),
+        (status = 400, body = ErrorBody, description = "A parameter is malformed"),
+        (status = 404, body = ErrorBody, description = "There is no decision log"),
     )
 )]
 pub(super) async fn download(
-    State(admin): State<Admin>,
-    Parameters(wanted): Parameters<Wanted>,
+    State(admin): State<AdminState>,
+    QueryParameters(wanted): QueryParameters<DownloadParameters>,
 ) -> Response {
     let format = wanted.format;
-    let span = match span(wanted.since.as_deref(), wanted.until.as_deref()) {
+    let span = match parse_span(wanted.since.as_deref(), wanted.until.as_deref()) {
         Ok(span) => span.unwrap_or_default(),
-        Err(mistake) => return wrong(mistake),
+        Err(mistake) => return bad_request(mistake),
     };
-    let query = Query {
+    let query = DecisionQuery {
         crawler: wanted.crawler,
         outcome: wanted.outcome.map(|outcome| outcome.as_str().to_owned()),
         reason: wanted.reason,
         host: wanted.host,
         text: wanted.q,
     };
-    let (sender, receiver) = mpsc::channel::<Bytes>(WAITING);
-    let mut parts = Parts::new(format, sender);
-    let take = move |found: Option<(&Decision, &[u8])>| match found {
-        Some((decision, line)) => parts.take(decision, line),
-        None => parts.end(),
+    let (sender, receiver) = mpsc::channel::<Bytes>(MAX_WAITING_CHUNKS);
+    let mut parts = DownloadWriter::new(format, sender);
+    let take = move |found: Option<(&DecisionRecord, &[u8])>| match found {
+        Some((decision, line)) => parts.write(decision, line),
+        None => parts.finish(),
     };
-    if !admin.decisions.tell_past(span, query, take) {
-        return no_log();
+    if !admin.decisions.stream_past(span, query, take) {
+        return no_decision_log();
     }
     let (kind, name) = match format {
-        Format::Csv => ("text/csv; charset=utf-8", "decisions.csv"),
-        Format::Json => ("application/json", "decisions.json"),
+        DownloadFormat::Csv => ("text/csv; charset=utf-8", "decisions.csv"),
+        DownloadFormat::Json => ("application/json", "decisions.json"),
     };
     let parts = stream::unfold(receiver, |mut receiver| async move {
         let part = receiver.recv().await?;
@@ -134,57 +134,59 @@ pub(super) async fn download(
             format!("attachment; filename=\"{name}\""),
         )
         .body(Body::from_stream(parts))
-        .unwrap_or_else(|_| error(StatusCode::INTERNAL_SERVER_ERROR, "no answer").into_response())
+        .unwrap_or_else(|_| {
+            error_response(StatusCode::INTERNAL_SERVER_ERROR, "no answer").into_response()
+        })
 }
 
 /// Writes the file and sends it in chunks.
-struct Parts {
-    format: Format,
+struct DownloadWriter {
+    format: DownloadFormat,
     sender: mpsc::Sender<Bytes>,
-    part: Vec<u8>,
+    chunk: Vec<u8>,
     is_first: bool,
 }
 
-impl Parts {
-    fn new(format: Format, sender: mpsc::Sender<Bytes>) -> Self {
-        let part = match format {
-            Format::Csv => row(COLUMNS.iter().map(|name| (*name).to_owned())),
-            Format::Json => b"[".to_vec(),
+impl DownloadWriter {
+    fn new(format: DownloadFormat, sender: mpsc::Sender<Bytes>) -> Self {
+        let chunk = match format {
+            DownloadFormat::Csv => csv_row(COLUMNS.iter().map(|name| (*name).to_owned())),
+            DownloadFormat::Json => b"[".to_vec(),
         };
         Self {
             format,
             sender,
-            part,
+            chunk,
             is_first: true,
         }
     }
 
-    fn take(&mut self, decision: &Decision, line: &[u8]) -> ControlFlow<()> {
+    fn write(&mut self, decision: &DecisionRecord, line: &[u8]) -> ControlFlow<()> {
         match self.format {
-            Format::Csv => self.part.extend_from_slice(&row(cells(decision))),
-            Format::Json => {
+            DownloadFormat::Csv => self.chunk.extend_from_slice(&csv_row(csv_cells(decision))),
+            DownloadFormat::Json => {
                 let before: &[u8] = if self.is_first { b"\n" } else { b",\n" };
-                self.part.extend_from_slice(before);
-                self.part.extend_from_slice(line);
+                self.chunk.extend_from_slice(before);
+                self.chunk.extend_from_slice(line);
             }
         }
         self.is_first = false;
-        match self.part.len() < PART_BYTES {
+        match self.chunk.len() < CHUNK_BYTES {
             true => ControlFlow::Continue(()),
             false => self.send(),
         }
     }
 
-    fn end(&mut self) -> ControlFlow<()> {
-        if matches!(self.format, Format::Json) {
-            self.part.extend_from_slice(b"\n]\n");
+    fn finish(&mut self) -> ControlFlow<()> {
+        if matches!(self.format, DownloadFormat::Json) {
+            self.chunk.extend_from_slice(b"\n]\n");
         }
         self.send()
     }
 
     /// Sends the current chunk. Breaks if the client has gone.
     fn send(&mut self) -> ControlFlow<()> {
-        let part = std::mem::take(&mut self.part);
+        let part = std::mem::take(&mut self.chunk);
         match self.sender.blocking_send(part.into()) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
@@ -192,7 +194,7 @@ impl Parts {
     }
 }
 
-fn cells(decision: &Decision) -> impl Iterator<Item = String> {
+fn csv_cells(decision: &DecisionRecord) -> impl Iterator<Item = String> {
     let finding = decision.finding.as_ref();
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let number = |number: Option<u64>| number.map_or(String::new(), |it| it.to_string());
@@ -224,7 +226,7 @@ fn cells(decision: &Decision) -> impl Iterator<Item = String> {
 
 /// Formats a line of a table. An apostrophe keeps spreadsheets from running a cell as a formula: crawlers and sites choose
 /// much of the text.
-fn row(cells: impl Iterator<Item = String>) -> Vec<u8> {
+fn csv_row(cells: impl Iterator<Item = String>) -> Vec<u8> {
     let quoted = cells.map(|cell| {
         let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']);
         let mark = if is_formula { "'" } else { "" };
@@ -242,7 +244,7 @@ mod tests {
     #[test]
     fn no_cell_is_a_formula_or_more_than_one_cell() {
         let cells = ["=1+1", "a\"b", "x,y", "line\nline", "-1", ""];
-        let row = row(cells.into_iter().map(str::to_owned));
+        let row = csv_row(cells.into_iter().map(str::to_owned));
         let expected = "\"'=1+1\",\"a\"\"b\",\"x,y\",\"line\nline\",\"'-1\",\"\"\r\n";
         assert_eq!(String::from_utf8(row).unwrap(), expected);
     }

@@ -7,15 +7,15 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::answer::{Json, Mistake, error, wrong};
-use super::parameters::Named;
-use super::state::Admin;
-use crate::observe::decisions::Heads;
-use crate::observe::digest::Digest;
+use super::parameters::PathSegment;
+use super::response::{ErrorBody, SafeJson, bad_request, error_response};
+use super::state::AdminState;
+use crate::decision_log::HeadFiles;
 use crate::signing::Jwk;
+use crate::telemetry::digest::Sha256Digest;
 
 #[derive(Debug, Serialize, ToSchema)]
-struct Signing<'a> {
+struct LogSigning<'a> {
     /// The public half of the key that the decision log is signed with; `x` is what `wayleave evidence verify --key` takes.
     key: &'a Jwk,
     /// The newest signed head of the log, as a line. A copy of it proves later that no line before it was removed.
@@ -28,20 +28,20 @@ struct Signing<'a> {
     path = "/v1/evidence",
     tag = "decisions",
     responses(
-        (status = 200, body = Signing<'_>),
-        (status = 404, body = Mistake, description = "There is no decision log"),
+        (status = 200, body = LogSigning<'_>),
+        (status = 404, body = ErrorBody, description = "There is no decision log"),
     )
 )]
-pub(super) async fn signing(State(admin): State<Admin>) -> Response {
+pub(super) async fn signing(State(admin): State<AdminState>) -> Response {
     let Some(log) = admin.decisions.log_file() else {
-        return error(StatusCode::NOT_FOUND, "there is no decision log");
+        return error_response(StatusCode::NOT_FOUND, "there is no decision log");
     };
-    let head = Heads::of(&log.options)
+    let head = HeadFiles::for_log(&log.config)
         .newest()
         .ok()
         .and_then(|line| String::from_utf8(line).ok());
     let key = &log.key;
-    Json(Signing { key, head }).into_response()
+    SafeJson(LogSigning { key, head }).into_response()
 }
 
 /// A kept body, by its digest: a robots.txt that decisions name.
@@ -52,14 +52,17 @@ pub(super) async fn signing(State(admin): State<Admin>) -> Response {
     params(("sha256" = String, Path, pattern = "^[0-9a-f]{64}$", description = "The `robots_sha256` of a decision")),
     responses(
         (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
-        (status = 400, body = Mistake, description = "The digest is malformed"),
-        (status = 404, body = Mistake, description = "It is not kept"),
+        (status = 400, body = ErrorBody, description = "The digest is malformed"),
+        (status = 404, body = ErrorBody, description = "It is not kept"),
     )
 )]
-pub(super) async fn body(State(admin): State<Admin>, Named(sha256): Named) -> Response {
-    let Some(digest) = Digest::from_hex(&sha256) else {
+pub(super) async fn body(
+    State(admin): State<AdminState>,
+    PathSegment(sha256): PathSegment,
+) -> Response {
+    let Some(digest) = Sha256Digest::from_hex(&sha256) else {
         let mistake = format!("sha256: {sha256:?} is not a SHA-256: 64 hexadecimal digits");
-        return wrong(mistake);
+        return bad_request(mistake);
     };
     let store = admin.decider.robots.store();
     // A file that was just fetched may not have reached the store yet.
@@ -69,6 +72,6 @@ pub(super) async fn body(State(admin): State<Admin>, Named(sha256): Named) -> Re
             let kind = [(CONTENT_TYPE, "application/octet-stream")];
             (kind, bytes.to_vec()).into_response()
         }
-        None => error(StatusCode::NOT_FOUND, "no such body is kept"),
+        None => error_response(StatusCode::NOT_FOUND, "no such body is kept"),
     }
 }

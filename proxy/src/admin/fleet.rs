@@ -5,9 +5,9 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::answer::Json;
-use super::state::Admin;
-use crate::fleet::State as Share;
+use super::response::SafeJson;
+use super::state::AdminState;
+use crate::fleet::FleetState as Share;
 
 #[derive(Debug, Serialize, ToSchema)]
 struct FleetStatus {
@@ -17,7 +17,7 @@ struct FleetStatus {
     state: &'static str,
     /// For how long the engine has not answered, in seconds.
     lost_for_seconds: Option<u64>,
-    last_error: Option<LastError>,
+    last_error: Option<FleetError>,
     /// This node's name.
     node: Option<String>,
     /// All nodes, including this one, as of the last beat.
@@ -34,7 +34,7 @@ struct FleetStatus {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct LastError {
+struct FleetError {
     message: String,
     seconds_ago: u64,
 }
@@ -58,18 +58,18 @@ struct FleetEngine {
 
 /// The fleet that shares robots.txt entries and delays with this node.
 #[utoipa::path(get, path = "/v1/fleet", tag = "proxy", responses((status = 200, body = FleetStatus)))]
-pub(super) async fn fleet(State(admin): State<Admin>) -> Response {
+pub(super) async fn fleet(State(admin): State<AdminState>) -> Response {
     let status = admin.decider.robots.fleet().status();
     let is_shared = status.state != Share::Alone;
     let members = status.members.into_iter().map(|member| FleetMember {
         node: member.node,
-        version: member.about,
+        version: member.version,
     });
     let server = status.server;
-    Json(FleetStatus {
+    SafeJson(FleetStatus {
         state: status.state.as_str(),
         lost_for_seconds: status.lost_for.map(|lost_for| lost_for.as_secs()),
-        last_error: status.last_error.map(|(message, ago)| LastError {
+        last_error: status.last_error.map(|(message, ago)| FleetError {
             message,
             seconds_ago: ago.as_secs(),
         }),
@@ -78,12 +78,12 @@ pub(super) async fn fleet(State(admin): State<Admin>) -> Response {
         engine: (!server.name.is_empty()).then_some(FleetEngine {
             name: server.name,
             run_id: server.run_id,
-            memory: server.memory,
-            maxmemory_policy: server.policy,
+            memory: server.used_bytes,
+            maxmemory_policy: server.eviction_policy,
         }),
         clock_offset_ms: status.clock_offset,
         on_loss: status.on_loss.as_str(),
-        turns: status.turns,
+        turns: status.held_slots,
         unsettled: status.unsettled,
     })
     .into_response()

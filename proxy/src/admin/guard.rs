@@ -18,12 +18,12 @@ use axum::middleware::Next;
 use axum::response::Response;
 use ring::digest;
 
-use super::answer::error;
-use super::places::Seat;
+use super::connection_limit::ConnectionState;
+use super::response::error_response;
 use crate::signing::directory;
 
 /// The paths that need no token: they are for load balancers and clients, or serve no data.
-const FOR_EVERYBODY: [&str; 6] = [
+const PUBLIC_PATHS: [&str; 6] = [
     "/",
     "/livez",
     "/readyz",
@@ -34,51 +34,51 @@ const FOR_EVERYBODY: [&str; 6] = [
 
 /// The policy that allows the page to run its own scripts and connect to this listener, and forbids everything else, such as
 /// being framed.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The check that every request to the admin listener passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Guard {
+pub(crate) struct AdminGuard {
     /// The SHA-256 of the token, if one is required.
     pub(crate) token_sha256: Option<[u8; 32]>,
 }
 
 /// Refuses requests that `guard` rejects, and adds security headers to every response.
 pub(super) async fn guard(
-    State(guard): State<Arc<Guard>>,
+    State(guard): State<Arc<AdminGuard>>,
     request: Request,
     next: Next,
 ) -> Response {
     let mut response = match guard.check(&request) {
         Ok(()) => {
-            if let Some(seat) = request.extensions().get::<Arc<Seat>>()
-                && !is_for_everybody(&request)
+            if let Some(seat) = request.extensions().get::<Arc<ConnectionState>>()
+                && !is_public(&request)
             {
-                seat.let_in();
+                seat.mark_operator();
             }
             next.run(request).await
         }
-        Err(objection) => objection.answer(),
+        Err(objection) => objection.response(),
     };
-    harden(response.headers_mut());
+    add_security_fields(response.headers_mut());
     response
 }
 
 /// The reason for rejecting a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Objection {
+enum AdminRejection {
     ForeignSite,
-    ForeignName,
+    ForeignHost,
     NoToken,
     WrongToken,
 }
 
-impl Objection {
-    fn answer(self) -> Response {
+impl AdminRejection {
+    fn response(self) -> Response {
         let (status, message) = match self {
             Self::ForeignSite => (StatusCode::FORBIDDEN, "another site sent this request"),
-            Self::ForeignName => (
+            Self::ForeignHost => (
                 StatusCode::MISDIRECTED_REQUEST,
                 "Host is neither an address nor localhost: other names need a token in [admin]",
             ),
@@ -91,7 +91,7 @@ impl Objection {
                 "this is not the admin listener's token: its SHA-256 is not admin.token_sha256",
             ),
         };
-        let mut response = error(status, message);
+        let mut response = error_response(status, message);
         if let Some(challenge) = self.challenge() {
             let challenge = HeaderValue::from_static(challenge);
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
@@ -104,52 +104,52 @@ impl Objection {
         match self {
             Self::NoToken => Some("Bearer realm=\"wayleave\""),
             Self::WrongToken => Some("Bearer realm=\"wayleave\", error=\"invalid_token\""),
-            Self::ForeignSite | Self::ForeignName => None,
+            Self::ForeignSite | Self::ForeignHost => None,
         }
     }
 }
 
-impl Guard {
-    fn check(&self, request: &Request) -> Result<(), Objection> {
+impl AdminGuard {
+    fn check(&self, request: &Request) -> Result<(), AdminRejection> {
         let fields = request.headers();
         check_site(request)?;
         match self.token_sha256 {
-            Some(expected) => match token(fields) {
-                _ if is_for_everybody(request) => Ok(()),
-                Some(token) if is_right(token, &expected) => Ok(()),
-                Some(_) => Err(Objection::WrongToken),
-                None => Err(Objection::NoToken),
+            Some(expected) => match bearer_token(fields) {
+                _ if is_public(request) => Ok(()),
+                Some(token) if matches_digest(token, &expected) => Ok(()),
+                Some(_) => Err(AdminRejection::WrongToken),
+                None => Err(AdminRejection::NoToken),
             },
             // A web server that publishes these paths may forward its own public name in `Host`.
             None if is_published(request.uri().path()) => Ok(()),
-            None => check_name(fields),
+            None => check_host(fields),
         }
     }
 }
 
-fn is_for_everybody(request: &Request) -> bool {
+fn is_public(request: &Request) -> bool {
     let path = request.uri().path();
-    FOR_EVERYBODY.contains(&path) || path.starts_with("/assets/") || is_published(path)
+    PUBLIC_PATHS.contains(&path) || path.starts_with("/assets/") || is_published(path)
 }
 
 /// Returns whether verifiers of signatures fetch this path from `signing.agent`.
 fn is_published(path: &str) -> bool {
-    path == directory::PATH || path.starts_with(directory::CARD_PATH)
+    path == directory::DIRECTORY_PATH || path.starts_with(directory::CARD_PATH)
 }
 
 /// Returns the token of the request, right or wrong.
-fn token(fields: &HeaderMap) -> Option<&[u8]> {
+fn bearer_token(fields: &HeaderMap) -> Option<&[u8]> {
     let (scheme, token) = fields.get(AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
 }
 
 /// Compares digests, so that the time it takes reveals nothing about the token.
-fn is_right(token: &[u8], expected: &[u8; 32]) -> bool {
+fn matches_digest(token: &[u8], expected: &[u8; 32]) -> bool {
     digest::digest(&digest::SHA256, token).as_ref() == expected
 }
 
 /// Refuses requests that a browser sends on behalf of another site. Another port of this host counts as another site.
-fn check_site(request: &Request) -> Result<(), Objection> {
+fn check_site(request: &Request) -> Result<(), AdminRejection> {
     let fields = request.headers();
     let says = |name: &str, words: &[&str]| {
         let value = fields.get(name).map(HeaderValue::as_bytes);
@@ -157,11 +157,11 @@ fn check_site(request: &Request) -> Result<(), Objection> {
     };
     // Links from other sites may lead to the page, which has no data by itself and cannot be framed, and to public paths.
     let is_link = request.method() == Method::GET
-        && FOR_EVERYBODY.contains(&request.uri().path())
+        && PUBLIC_PATHS.contains(&request.uri().path())
         && says("sec-fetch-mode", &["navigate"]) == Some(true)
         && says("sec-fetch-dest", &["document"]) == Some(true);
     if says("sec-fetch-site", &["same-origin", "none"]) == Some(false) && !is_link {
-        return Err(Objection::ForeignSite);
+        return Err(AdminRejection::ForeignSite);
     }
     let Some(origin) = fields.get(ORIGIN) else {
         return Ok(());
@@ -173,22 +173,22 @@ fn check_site(request: &Request) -> Result<(), Objection> {
         .find_map(|scheme| origin.strip_prefix(*scheme));
     match authority.is_some() && authority == host {
         true => Ok(()),
-        false => Err(Objection::ForeignSite),
+        false => Err(AdminRejection::ForeignSite),
     }
 }
 
 /// Refuses every `Host` but addresses and `localhost`: the owner of any other name could make it resolve to this machine.
-fn check_name(fields: &HeaderMap) -> Result<(), Objection> {
+fn check_host(fields: &HeaderMap) -> Result<(), AdminRejection> {
     for host in fields.get_all(HOST) {
         let authority = host.to_str().ok().and_then(|host| host.parse().ok());
-        if !authority.as_ref().is_some_and(is_own) {
-            return Err(Objection::ForeignName);
+        if !authority.as_ref().is_some_and(is_local) {
+            return Err(AdminRejection::ForeignHost);
         }
     }
     Ok(())
 }
 
-fn is_own(authority: &Authority) -> bool {
+fn is_local(authority: &Authority) -> bool {
     let host = authority.host().to_ascii_lowercase();
     let literal = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost"
@@ -196,9 +196,9 @@ fn is_own(authority: &Authority) -> bool {
         || literal.parse::<std::net::IpAddr>().is_ok()
 }
 
-fn harden(fields: &mut HeaderMap) {
+fn add_security_fields(fields: &mut HeaderMap) {
     for (name, value) in [
-        (CONTENT_SECURITY_POLICY, POLICY),
+        (CONTENT_SECURITY_POLICY, CONTENT_POLICY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
         (REFERRER_POLICY, "no-referrer"),
@@ -224,7 +224,7 @@ mod tests {
 
     use super::*;
 
-    fn status(guard: &Guard, path: &str, fields: &[(&str, &str)]) -> u16 {
+    fn status(guard: &AdminGuard, path: &str, fields: &[(&str, &str)]) -> u16 {
         let mut request = Request::builder().uri(path);
         for (name, value) in fields {
             request = request.header(*name, *value);
@@ -232,12 +232,12 @@ mod tests {
         let request = request.body(Body::empty()).unwrap();
         guard
             .check(&request)
-            .map_or_else(|objection| objection.answer().status().as_u16(), |()| 200)
+            .map_or_else(|objection| objection.response().status().as_u16(), |()| 200)
     }
 
     #[test]
     fn names_that_others_own_are_refused_without_a_token() {
-        let open = Guard { token_sha256: None };
+        let open = AdminGuard { token_sha256: None };
         for host in [
             "127.0.0.1:3129",
             "[::1]:3129",
@@ -259,14 +259,14 @@ mod tests {
         let both = [("host", "localhost"), ("host", "evil.test")];
         assert_eq!(status(&open, "/v1/top", &both), 421);
         let card = "/.well-known/signature-agent-card/news";
-        for published in [directory::PATH, card] {
+        for published in [directory::DIRECTORY_PATH, card] {
             assert_eq!(status(&open, published, &[("host", "bot.test")]), 200);
         }
     }
 
     #[test]
     fn what_other_sites_send_is_refused() {
-        let open = Guard { token_sha256: None };
+        let open = AdminGuard { token_sha256: None };
         let from = |site: &str| {
             [("host", "localhost:3129"), ("sec-fetch-site", site)].map(|(n, v)| (n, v.to_owned()))
         };
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_link_may_lead_to_what_is_for_everybody_and_nowhere_else() {
-        let open = Guard { token_sha256: None };
+        let open = AdminGuard { token_sha256: None };
         let link = [
             ("host", "localhost"),
             ("sec-fetch-site", "cross-site"),
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn a_token_is_wanted_where_one_is_set() {
         let digest = digest::digest(&digest::SHA256, b"secret");
-        let guard = Guard {
+        let guard = AdminGuard {
             token_sha256: Some(digest.as_ref().try_into().unwrap()),
         };
         for path in ["/v1/top?by=host", "/metrics", "/v1/reload", "//", "/livez/"] {
@@ -338,8 +338,8 @@ mod tests {
                 .check(&request.body(Body::empty()).unwrap())
                 .unwrap_err()
         };
-        assert_eq!(objection("Bearer secre"), Objection::WrongToken);
-        assert_eq!(objection("Basic secret"), Objection::NoToken);
+        assert_eq!(objection("Bearer secre"), AdminRejection::WrongToken);
+        assert_eq!(objection("Basic secret"), AdminRejection::NoToken);
         for path in ["/", "/livez", "/readyz", "/ca.pem", "/assets/page.js"] {
             assert_eq!(status(&guard, path, &[]), 200, "{path}");
         }

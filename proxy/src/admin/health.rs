@@ -5,8 +5,8 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
-use super::state::Admin;
-use crate::fleet::State as Share;
+use super::state::AdminState;
+use crate::fleet::FleetState as Share;
 
 /// Whether the process runs.
 #[utoipa::path(get, path = "/livez", tag = "proxy", security(()), responses((status = 200, body = String, content_type = "text/plain")))]
@@ -28,13 +28,13 @@ pub(super) async fn livez() -> &'static str {
         (status = 503, body = String, content_type = "text/plain", description = "The proxy is stopping"),
     )
 )]
-pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
+pub(super) async fn readyz(State(admin): State<AdminState>) -> (StatusCode, String) {
     if admin.stopping.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
     }
     let body = match admin.decider.robots.store().fault() {
         Some(fault) => format!("ready, but the store fails: {fault}\n"),
-        None => match admin.decider.robots.store().put_aside() {
+        None => match admin.decider.robots.store().set_aside_file() {
             Some(what) => format!("ready, but what was learned earlier is lost: {what}\n"),
             // The node still works without the engine. If this were an error, a load balancer would drop all nodes at once.
             None => match admin.decider.robots.fleet().status().state {
@@ -56,9 +56,9 @@ pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
 
 /// Metrics in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "proxy", responses((status = 200, body = String, content_type = "text/plain")))]
-pub(super) async fn metrics(State(admin): State<Admin>) -> Response {
+pub(super) async fn metrics(State(admin): State<AdminState>) -> Response {
     let gathering = tokio::task::spawn_blocking(move || {
-        admin.decider.observe(&admin.metrics);
+        admin.decider.update_metrics(&admin.metrics);
         admin.metrics.text()
     });
     let gathered = gathering.await.map_err(Into::into).flatten();

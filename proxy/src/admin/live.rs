@@ -15,19 +15,19 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use utoipa::IntoParams;
 
-use super::answer::{Mistake, wrong};
 use super::decisions::OutcomeWord;
-use super::parameters::Parameters;
-use super::state::Admin;
-use crate::observe::decisions::{Query, Seen, Watch};
+use super::parameters::QueryParameters;
+use super::response::{ErrorBody, bad_request};
+use super::state::AdminState;
+use crate::decision_log::{DecisionQuery, DecisionWatch, WatchedBatch};
 
 /// The time without an event after which a comment is sent, so that no intermediary closes an idle connection.
-const SILENCE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Wish {
+pub(super) struct StreamParameters {
     /// The crawler's configured name, or `asserted`.
     crawler: Option<String>,
     /// Their outcome.
@@ -53,25 +53,25 @@ pub(super) struct Wish {
     get,
     path = "/v1/decisions/stream",
     tag = "decisions",
-    params(Wish),
+    params(StreamParameters),
     responses(
         (status = 200, body = String, content_type = "text/event-stream", description = "An endless stream"),
-        (status = 400, body = Mistake, description = "A parameter is malformed"),
+        (status = 400, body = ErrorBody, description = "A parameter is malformed"),
     )
 )]
 pub(super) async fn stream(
-    State(admin): State<Admin>,
-    Parameters(wish): Parameters<Wish>,
+    State(admin): State<AdminState>,
+    QueryParameters(wish): QueryParameters<StreamParameters>,
 ) -> Response {
     let most = match wish.most {
         None => usize::MAX,
         Some(most) if most <= 10_000 => most,
-        Some(most) => return wrong(format!("most: {most} is over 10000")),
+        Some(most) => return bad_request(format!("most: {most} is over 10000")),
     };
-    let watcher = Watcher {
+    let watcher = DecisionStream {
         decisions: admin.decisions.watch(),
         traffic: wish.traffic.then(|| admin.traffic.watch()),
-        query: Query {
+        query: DecisionQuery {
             crawler: wish.crawler,
             outcome: wish.outcome.map(|outcome| outcome.as_str().to_owned()),
             reason: wish.reason,
@@ -92,17 +92,17 @@ pub(super) async fn stream(
 }
 
 /// One client's stream of decisions.
-struct Watcher {
-    decisions: Watch,
+struct DecisionStream {
+    decisions: DecisionWatch,
     traffic: Option<Receiver<Bytes>>,
-    query: Query,
+    query: DecisionQuery,
     most: usize,
 }
 
-impl Watcher {
+impl DecisionStream {
     /// Waits for the next events. `None` when there will be no more.
     async fn next(&mut self) -> Option<Bytes> {
-        let too_long_at = Instant::now() + SILENCE;
+        let too_long_at = Instant::now() + KEEP_ALIVE;
         loop {
             let traffic = async {
                 match &mut self.traffic {
@@ -112,7 +112,7 @@ impl Watcher {
             };
             tokio::select! {
                 seen = self.decisions.next() => {
-                    if let Some(text) = text(&seen?, &self.query, self.most) {
+                    if let Some(text) = format_events(&seen?, &self.query, self.most) {
                         return Some(text);
                     }
                 }
@@ -129,9 +129,9 @@ impl Watcher {
 }
 
 /// Formats the events for `seen`. `None` if the query matches none of them.
-fn text(seen: &Seen, query: &Query, most: usize) -> Option<Bytes> {
+fn format_events(seen: &WatchedBatch, query: &DecisionQuery, most: usize) -> Option<Bytes> {
     let taken = seen.decisions.iter();
-    let taken: Vec<_> = taken.filter(|seen| query.takes(&seen.decision)).collect();
+    let taken: Vec<_> = taken.filter(|seen| query.matches(&seen.decision)).collect();
     let skipped = taken.len().saturating_sub(most);
     let mut text = BytesMut::new();
     for (event, count) in [("missed", seen.missed), ("skipped", skipped)] {

@@ -5,8 +5,8 @@
     reason = "utoipa's macro qualifies the types it is given, and the lint blames who wrote them"
 )]
 
-mod answer;
 mod clients;
+mod connection_limit;
 mod crawlers;
 mod decision_basis;
 mod decisions;
@@ -20,10 +20,10 @@ mod openapi;
 mod overview;
 mod page;
 mod parameters;
-mod places;
 mod preview;
 mod reload;
 mod reload_handle;
+mod response;
 mod robots;
 mod robots_view;
 mod serve;
@@ -41,14 +41,16 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(crate) use self::guard::Guard;
-pub(crate) use self::reload_handle::{Answer, Asked, Attempt, Reload, Reloaded, Status};
+pub(crate) use self::guard::AdminGuard;
+pub(crate) use self::reload_handle::{
+    ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
+};
 pub(crate) use self::serve::serve;
-pub(crate) use self::state::Admin;
+pub(crate) use self::state::AdminState;
 
 /// Returns the routes of the admin listener, behind `guard`.
-pub(crate) fn router(admin: Admin, guard: Guard) -> Router {
-    let (router, description) = described();
+pub(crate) fn router(admin: AdminState, guard: AdminGuard) -> Router {
+    let (router, description) = api_routes();
     // Serialised once, not per request; as `Bytes` because each connection clones the routes with everything they hold.
     let description = openapi::complete(&description).expect("a description is JSON");
     let description = description.to_string();
@@ -61,9 +63,9 @@ pub(crate) fn router(admin: Admin, guard: Guard) -> Router {
             routing::get(|| async { ([(CONTENT_TYPE, "application/json")], description) }),
         )
         .fallback(|| async {
-            answer::error(StatusCode::NOT_FOUND, "nothing is served at this path")
+            response::error_response(StatusCode::NOT_FOUND, "nothing is served at this path")
         })
-        .method_not_allowed_fallback(not_allowed)
+        .method_not_allowed_fallback(method_not_allowed)
         .with_state(admin)
         .layer(middleware::from_fn_with_state(
             Arc::new(guard),
@@ -72,8 +74,8 @@ pub(crate) fn router(admin: Admin, guard: Guard) -> Router {
 }
 
 /// Returns every endpoint of the API together with the document that describes them, so that no handler is missing in one.
-fn described() -> (Router<Admin>, OpenApi) {
-    OpenApiRouter::with_openapi(openapi::head())
+fn api_routes() -> (Router<AdminState>, OpenApi) {
+    OpenApiRouter::with_openapi(openapi::base_document())
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
@@ -104,8 +106,8 @@ fn described() -> (Router<Admin>, OpenApi) {
         .split_for_parts()
 }
 
-async fn not_allowed() -> Response {
-    answer::error(
+async fn method_not_allowed() -> Response {
+    response::error_response(
         StatusCode::METHOD_NOT_ALLOWED,
         "this method is not allowed here",
     )

@@ -6,7 +6,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement
 use utoipa::openapi::{ComponentsBuilder, InfoBuilder, OpenApi, OpenApiBuilder};
 
 /// Returns the document without endpoints.
-pub(super) fn head() -> OpenApi {
+pub(super) fn base_document() -> OpenApi {
     let info = InfoBuilder::new()
         .title("wayleave")
         .version(env!("CARGO_PKG_VERSION"))
@@ -39,11 +39,11 @@ pub(super) fn complete(document: &OpenApi) -> serde_json::Result<Value> {
     for (path, operations) in paths.into_iter().flatten() {
         let operations = operations.as_object_mut();
         for (method, operation) in operations.into_iter().flatten() {
-            operation["operationId"] = json!(id(method, path));
+            operation["operationId"] = json!(operation_id(method, path));
             let responses = operation["responses"].as_object_mut();
             for (status, response) in responses.into_iter().flatten() {
                 if response["description"].as_str().is_none_or(str::is_empty) {
-                    response["description"] = json!(reason(status));
+                    response["description"] = json!(status_description(status));
                 }
             }
         }
@@ -52,7 +52,7 @@ pub(super) fn complete(document: &OpenApi) -> serde_json::Result<Value> {
 }
 
 /// Returns the id of an operation, such as `get_v1_decisions_id` for GET of `/v1/decisions/{id}`.
-fn id(method: &str, path: &str) -> String {
+fn operation_id(method: &str, path: &str) -> String {
     let words = path.split(|c: char| !c.is_ascii_alphanumeric());
     let words = words.filter(|word| !word.is_empty());
     [method]
@@ -62,7 +62,7 @@ fn id(method: &str, path: &str) -> String {
         .join("_")
 }
 
-fn reason(status: &str) -> &'static str {
+fn status_description(status: &str) -> &'static str {
     let known = StatusCode::from_bytes(status.as_bytes()).ok();
     known
         .and_then(|it| it.canonical_reason())

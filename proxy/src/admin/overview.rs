@@ -9,26 +9,26 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use wayleave_robots_txt::preferences::Purpose;
 
-use super::answer::{Json, Mistake, wrong};
-use super::parameters::{Parameters, limit};
-use super::robots_view::instant;
-use super::state::Admin;
-use crate::observe::traffic::{Point, STEP};
-use crate::rules::{Action, Rule};
+use super::parameters::{QueryParameters, check_limit};
+use super::response::{ErrorBody, SafeJson, bad_request};
+use super::robots_view::format_instant;
+use super::state::AdminState;
+use crate::rules::{PolicyRule, RuleAction};
+use crate::telemetry::traffic::{STEP, TrafficPoint};
 
 #[derive(Debug, Serialize, ToSchema)]
-struct Timeline<'a> {
+struct TrafficTimeline<'a> {
     /// The time between two points, in seconds.
     step_seconds: u64,
     /// The last half hour, the oldest first.
-    points: Vec<&'a Point>,
+    points: Vec<&'a TrafficPoint>,
 }
 
 /// The requests of the last half hour, by crawler, outcome and reason.
-#[utoipa::path(get, path = "/v1/traffic", tag = "proxy", responses((status = 200, body = Timeline<'_>)))]
-pub(super) async fn traffic(State(admin): State<Admin>) -> Response {
+#[utoipa::path(get, path = "/v1/traffic", tag = "proxy", responses((status = 200, body = TrafficTimeline<'_>)))]
+pub(super) async fn traffic(State(admin): State<AdminState>) -> Response {
     let points = admin.traffic.points();
-    Json(Timeline {
+    SafeJson(TrafficTimeline {
         step_seconds: STEP.as_secs(),
         points: points.iter().map(Arc::as_ref).collect(),
     })
@@ -36,7 +36,7 @@ pub(super) async fn traffic(State(admin): State<Admin>) -> Response {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct Status {
+struct ProxyStatus {
     version: &'static str,
     /// The address of the proxy for clients on this machine.
     proxy: String,
@@ -47,7 +47,7 @@ struct Status {
     is_stopping: bool,
     /// Connections of clients.
     client_connections: u64,
-    robots: Entries,
+    robots: EntryCounts,
     /// The fault of the store in `state.dir`, if there is one.
     store_fault: Option<String>,
     /// The names of the configured crawlers, in their order.
@@ -56,7 +56,7 @@ struct Status {
 
 /// Origins whose robots.txt is known, in memory or on disk, by state.
 #[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
-struct Entries {
+struct EntryCounts {
     fresh: usize,
     stale: usize,
     unavailable: usize,
@@ -66,13 +66,14 @@ struct Entries {
 }
 
 /// The status of the proxy.
-#[utoipa::path(get, path = "/v1/status", tag = "proxy", responses((status = 200, body = Status)))]
-pub(super) async fn status(State(admin): State<Admin>) -> Response {
+#[utoipa::path(get, path = "/v1/status", tag = "proxy", responses((status = 200, body = ProxyStatus)))]
+pub(super) async fn status(State(admin): State<AdminState>) -> Response {
     let robots = admin.decider.robots.clone();
     let store_fault = robots.store().fault();
     let counting = tokio::task::spawn_blocking(move || {
-        let [fresh, stale, unavailable, unreachable] = robots.count().map(|(_, count)| count);
-        Entries {
+        let [fresh, stale, unavailable, unreachable] =
+            robots.count_by_state().map(|(_, count)| count);
+        EntryCounts {
             fresh,
             stale,
             unavailable,
@@ -80,11 +81,11 @@ pub(super) async fn status(State(admin): State<Admin>) -> Response {
             bytes: robots.memory_bytes(),
         }
     });
-    Json(Status {
+    SafeJson(ProxyStatus {
         version: env!("CARGO_PKG_VERSION"),
         proxy: admin.proxy.to_string(),
         listeners: admin.listeners.to_vec(),
-        started_at: instant(admin.started_at),
+        started_at: format_instant(admin.started_at),
         is_stopping: admin.stopping.is_cancelled(),
         client_connections: admin.metrics.open_client_connections(),
         // The task fails only if the process is ending.
@@ -96,7 +97,7 @@ pub(super) async fn status(State(admin): State<Admin>) -> Response {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct Configuration {
+struct ConfigurationView {
     /// The version of the configuration in use, counted from 1 at the start.
     configuration: u64,
     /// The file that it was read from; null: the built-in defaults.
@@ -105,7 +106,7 @@ struct Configuration {
     #[schema(format = DateTime)]
     read_at: String,
     /// The last attempt to reload it, if any.
-    last_attempt: Option<Attempt>,
+    last_attempt: Option<AttemptView>,
     /// Sections and keys of it that take effect only after a restart.
     needs_restart: Vec<String>,
     /// The whole configuration as TOML, including defaults; hashes of passwords and tokens are left out.
@@ -113,7 +114,7 @@ struct Configuration {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct Attempt {
+struct AttemptView {
     #[schema(format = DateTime)]
     at: String,
     /// The reason for reading the file.
@@ -123,15 +124,15 @@ struct Attempt {
 }
 
 /// The configuration in use, and the result of the last reload.
-#[utoipa::path(get, path = "/v1/configuration", tag = "proxy", responses((status = 200, body = Configuration)))]
-pub(super) async fn configuration(State(admin): State<Admin>) -> Response {
-    let status = admin.reload.status();
-    Json(Configuration {
+#[utoipa::path(get, path = "/v1/configuration", tag = "proxy", responses((status = 200, body = ConfigurationView)))]
+pub(super) async fn configuration(State(admin): State<AdminState>) -> Response {
+    let status = admin.config.status();
+    SafeJson(ConfigurationView {
         configuration: status.configuration,
         file: status.file,
-        read_at: instant(status.read_at),
-        last_attempt: status.last_attempt.map(|attempt| Attempt {
-            at: instant(attempt.at),
+        read_at: format_instant(status.read_at),
+        last_attempt: status.last_attempt.map(|attempt| AttemptView {
+            at: format_instant(attempt.at),
             cause: attempt.cause,
             mistakes: attempt.mistakes,
         }),
@@ -152,7 +153,7 @@ enum ActionWord {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Choice {
+pub(super) struct RuleParameters {
     /// Only rules with this action.
     #[param(inline)]
     action: Option<ActionWord>,
@@ -166,7 +167,7 @@ pub(super) struct Choice {
 
 /// A rule of the organisation: `[[rule]]`.
 #[derive(Debug, Serialize, ToSchema)]
-struct Listed {
+struct ListedRule {
     /// Its number in the configuration, from 1.
     number: usize,
     /// `refuse` or `allow`.
@@ -191,7 +192,7 @@ struct Listed {
 
 #[derive(Debug, Serialize, ToSchema)]
 struct ListedRules {
-    rules: Vec<Listed>,
+    rules: Vec<ListedRule>,
 }
 
 /// The organisation's rules.
@@ -199,47 +200,47 @@ struct ListedRules {
     get,
     path = "/v1/rules",
     tag = "proxy",
-    params(Choice),
+    params(RuleParameters),
     responses(
         (status = 200, body = ListedRules),
-        (status = 400, body = Mistake, description = "A parameter is malformed"),
+        (status = 400, body = ErrorBody, description = "A parameter is malformed"),
     )
 )]
 pub(super) async fn rules(
-    State(admin): State<Admin>,
-    Parameters(choice): Parameters<Choice>,
+    State(admin): State<AdminState>,
+    QueryParameters(choice): QueryParameters<RuleParameters>,
 ) -> Response {
-    let limit = match limit(choice.limit, 10_000) {
+    let limit = match check_limit(choice.limit, 10_000) {
         Ok(limit) => limit,
-        Err(mistake) => return wrong(mistake),
+        Err(mistake) => return bad_request(mistake),
     };
     if let Some(days) = choice.expires_within_days.filter(|days| *days > 36_600) {
-        return wrong(format!("expires_within_days: {days} is over 36600"));
+        return bad_request(format!("expires_within_days: {days} is over 36600"));
     }
     let settings = admin.decider.settings();
     let now = admin.decider.robots.clock().now();
     let mut rules: Vec<_> = settings
         .rules
         .all()
-        .filter(|(_, rule)| choice.takes(rule, now))
+        .filter(|(_, rule)| choice.matches(rule, now))
         .collect();
     if choice.expires_within_days.is_some() {
         rules.sort_by_key(|(_, rule)| rule.expires_at);
     }
     let rules = rules.into_iter().take(limit);
-    Json(ListedRules {
+    SafeJson(ListedRules {
         rules: rules
-            .map(|(number, rule)| listed(number, rule, now))
+            .map(|(number, rule)| list_rule(number, rule, now))
             .collect(),
     })
     .into_response()
 }
 
-impl Choice {
-    fn takes(&self, rule: &Rule, now: SystemTime) -> bool {
+impl RuleParameters {
+    fn matches(&self, rule: &PolicyRule, now: SystemTime) -> bool {
         let does = match rule.action {
-            Action::Allow => ActionWord::Allow,
-            Action::Refuse | Action::RefuseLegally => ActionWord::Refuse,
+            RuleAction::Allow => ActionWord::Allow,
+            RuleAction::Refuse | RuleAction::RefuseLegally => ActionWord::Refuse,
         };
         let expires_in_time = |days: u32| {
             let by = now + Duration::from_hours(24) * days;
@@ -250,11 +251,11 @@ impl Choice {
     }
 }
 
-fn listed(number: usize, rule: &Rule, now: SystemTime) -> Listed {
-    Listed {
+fn list_rule(number: usize, rule: &PolicyRule, now: SystemTime) -> ListedRule {
+    ListedRule {
         number,
         action: rule.action.as_str(),
-        legal: rule.action == Action::RefuseLegally,
+        legal: rule.action == RuleAction::RefuseLegally,
         hosts: rule.hosts.iter().map(ToString::to_string).collect(),
         paths: rule.paths.clone(),
         crawlers: rule.crawlers.clone(),
@@ -262,7 +263,7 @@ fn listed(number: usize, rule: &Rule, now: SystemTime) -> Listed {
         methods: rule.methods.clone(),
         owner: rule.owner.clone(),
         reason: rule.reason.clone(),
-        expires_at: rule.expires_at.map(instant),
+        expires_at: rule.expires_at.map(format_instant),
         has_expired: rule.has_expired(now),
     }
 }

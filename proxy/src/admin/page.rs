@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
-use super::answer::error;
+use super::response::error_response;
 
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
@@ -51,6 +51,6 @@ pub(super) async fn index() -> Response {
 pub(super) async fn asset(Path(name): Path<String>) -> Response {
     match ASSETS.iter().find(|(known, ..)| *known == name) {
         Some((_, kind, text)) => ([(CONTENT_TYPE, *kind)], *text).into_response(),
-        None => error(StatusCode::NOT_FOUND, "nothing is served at this path"),
+        None => error_response(StatusCode::NOT_FOUND, "nothing is served at this path"),
     }
 }

@@ -15,90 +15,91 @@ use serde::forward_to_deserialize_any;
 use url::form_urlencoded;
 use wayleave_robots_txt::Origin;
 
-use super::answer::wrong;
-use crate::observe::decisions::DecisionId;
+use super::response::bad_request;
+use crate::decision_log::DecisionId;
 
 /// The parameters of the query. A parameter with several values is repeated.
 #[derive(Debug)]
-pub(super) struct Parameters<T>(pub(super) T);
+pub(super) struct QueryParameters<T>(pub(super) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParameters<T> {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Response> {
-        let read = read(parts.uri.query().unwrap_or_default());
-        read.map(Self).map_err(|Wrong(mistake)| wrong(mistake))
+        let read = parse_query(parts.uri.query().unwrap_or_default());
+        read.map(Self)
+            .map_err(|QueryError(mistake)| bad_request(mistake))
     }
 }
 
 /// The decoded segment of the path that names a resource.
 #[derive(Debug)]
-pub(super) struct Named(pub(super) String);
+pub(super) struct PathSegment(pub(super) String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Named {
+impl<S: Send + Sync> FromRequestParts<S> for PathSegment {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
         let path = Path::<String>::from_request_parts(parts, state).await;
         let Path(name) =
-            path.map_err(|_| wrong("the path is not UTF-8 once its %XX are decoded"))?;
+            path.map_err(|_| bad_request("the path is not UTF-8 once its %XX are decoded"))?;
         Ok(Self(name))
     }
 }
 
 /// The origin that the path names.
 #[derive(Debug)]
-pub(super) struct NamedOrigin(pub(super) Origin);
+pub(super) struct PathOrigin(pub(super) Origin);
 
-impl<S: Send + Sync> FromRequestParts<S> for NamedOrigin {
+impl<S: Send + Sync> FromRequestParts<S> for PathOrigin {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
-        let Named(origin) = Named::from_request_parts(parts, state).await?;
+        let PathSegment(origin) = PathSegment::from_request_parts(parts, state).await?;
         let origin = Origin::parse(&origin);
         origin
             .map(Self)
-            .map_err(|mistake| wrong(format!("origin: {mistake}")))
+            .map_err(|mistake| bad_request(format!("origin: {mistake}")))
     }
 }
 
 /// The decision that the path names.
 #[derive(Debug)]
-pub(super) struct NamedDecision(pub(super) DecisionId);
+pub(super) struct PathDecision(pub(super) DecisionId);
 
-impl<S: Send + Sync> FromRequestParts<S> for NamedDecision {
+impl<S: Send + Sync> FromRequestParts<S> for PathDecision {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
-        let Named(id) = Named::from_request_parts(parts, state).await?;
+        let PathSegment(id) = PathSegment::from_request_parts(parts, state).await?;
         let mistake = || format!("id: {id:?} is not a decision ID: 32 hexadecimal digits");
-        id.parse().map(Self).map_err(|_| wrong(mistake()))
+        id.parse().map(Self).map_err(|_| bad_request(mistake()))
     }
 }
 
 /// The number of items that are listed by default.
-const LISTED: usize = 100;
+const DEFAULT_LIMIT: usize = 100;
 
 /// Returns the number of items to list.
 ///
 /// # Errors
 ///
 /// Returns a message if it is not from 1 to `most`.
-pub(super) fn limit(asked: Option<usize>, most: usize) -> Result<usize, String> {
+pub(super) fn check_limit(asked: Option<usize>, most: usize) -> Result<usize, String> {
     match asked {
-        None => Ok(LISTED),
+        None => Ok(DEFAULT_LIMIT),
         Some(limit) if (1..=most).contains(&limit) => Ok(limit),
         Some(limit) => Err(format!("limit: {limit} is not 1 to {most}")),
     }
 }
 
-fn read<T: DeserializeOwned>(query: &str) -> Result<T, Wrong> {
-    let mut parameters: Vec<Parameter> = Vec::new();
+fn parse_query<T: DeserializeOwned>(query: &str) -> Result<T, QueryError> {
+    let mut parameters: Vec<QueryParameter> = Vec::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         let value = value.into_owned();
         match parameters.iter_mut().find(|it| it.name == name) {
             Some(named) => named.others.push(value),
-            None => parameters.push(Parameter::of(name.into_owned(), value)),
+            None => parameters.push(QueryParameter::new(name.into_owned(), value)),
         }
     }
     let named = parameters.into_iter().map(|it| (it.name.clone(), it));
@@ -106,14 +107,14 @@ fn read<T: DeserializeOwned>(query: &str) -> Result<T, Wrong> {
 }
 
 /// A parameter with its values.
-struct Parameter {
+struct QueryParameter {
     name: String,
     first: String,
     others: Vec<String>,
 }
 
-impl Parameter {
-    fn of(name: String, value: String) -> Self {
+impl QueryParameter {
+    fn new(name: String, value: String) -> Self {
         Self {
             name,
             first: value,
@@ -122,18 +123,21 @@ impl Parameter {
     }
 
     /// Parses the value with `read`. More than one value is an error.
-    fn one<T>(self, read: impl FnOnce(String) -> Result<T, Wrong>) -> Result<T, Wrong> {
+    fn single<T>(
+        self,
+        read: impl FnOnce(String) -> Result<T, QueryError>,
+    ) -> Result<T, QueryError> {
         let value = match self.others.is_empty() {
             true => read(self.first),
-            false => Err(Wrong("given more than once".to_owned())),
+            false => Err(QueryError("given more than once".to_owned())),
         };
-        value.map_err(|Wrong(mistake)| Wrong(format!("{}: {mistake}", self.name)))
+        value.map_err(|QueryError(mistake)| QueryError(format!("{}: {mistake}", self.name)))
     }
 
-    fn number<T: FromStr<Err = ParseIntError>>(self) -> Result<T, Wrong> {
-        self.one(|text| {
+    fn number<T: FromStr<Err = ParseIntError>>(self) -> Result<T, QueryError> {
+        self.single(|text| {
             text.parse().map_err(|error: ParseIntError| {
-                Wrong(match error.kind() {
+                QueryError(match error.kind() {
                     IntErrorKind::PosOverflow => format!("{text} is too large"),
                     _ => format!("{text:?} is not a whole number"),
                 })
@@ -142,7 +146,7 @@ impl Parameter {
     }
 }
 
-impl<'de> IntoDeserializer<'de, Wrong> for Parameter {
+impl<'de> IntoDeserializer<'de, QueryError> for QueryParameter {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -150,35 +154,35 @@ impl<'de> IntoDeserializer<'de, Wrong> for Parameter {
     }
 }
 
-impl<'de> Deserializer<'de> for Parameter {
-    type Error = Wrong;
+impl<'de> Deserializer<'de> for QueryParameter {
+    type Error = QueryError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        self.one(|text| visitor.visit_string(text))
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
+        self.single(|text| visitor.visit_string(text))
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
         visitor.visit_some(self)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
         let values = once(self.first).chain(self.others);
-        let values = values.map(|value| Self::of(self.name.clone(), value));
+        let values = values.map(|value| Self::new(self.name.clone(), value));
         visitor.visit_seq(SeqDeserializer::new(values))
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        visitor.visit_bool(self.one(|text| {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
+        visitor.visit_bool(self.single(|text| {
             let read = text.parse();
-            read.map_err(|_| Wrong(format!("{text:?} is not true or false")))
+            read.map_err(|_| QueryError(format!("{text:?} is not true or false")))
         })?)
     }
 
-    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
         visitor.visit_u32(self.number()?)
     }
 
-    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
         visitor.visit_u64(self.number()?)
     }
 
@@ -187,9 +191,9 @@ impl<'de> Deserializer<'de> for Parameter {
         name: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Wrong> {
-        self.one(|text| {
-            let word: StringDeserializer<Wrong> = text.into_deserializer();
+    ) -> Result<V::Value, QueryError> {
+        self.single(|text| {
+            let word: StringDeserializer<QueryError> = text.into_deserializer();
             word.deserialize_enum(name, variants, visitor)
         })
     }
@@ -202,17 +206,17 @@ impl<'de> Deserializer<'de> for Parameter {
 
 /// A message about what is wrong with a query.
 #[derive(Debug, PartialEq, Eq)]
-struct Wrong(String);
+struct QueryError(String);
 
-impl fmt::Display for Wrong {
+impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for QueryError {}
 
-impl de::Error for Wrong {
+impl de::Error for QueryError {
     fn custom<T: fmt::Display>(mistake: T) -> Self {
         Self(mistake.to_string())
     }
@@ -270,7 +274,7 @@ mod tests {
             traffic: true,
             purpose: vec!["a".to_owned(), "b,c".to_owned()],
         };
-        assert_eq!(read(query), Ok(expected));
+        assert_eq!(parse_query(query), Ok(expected));
     }
 
     #[test]
@@ -293,7 +297,7 @@ mod tests {
                 "\"colour\" is not a parameter here; these are: by, limit, days, q, traffic, purpose",
             ),
         ] {
-            let Wrong(mistake) = read::<Query>(query).unwrap_err();
+            let QueryError(mistake) = parse_query::<Query>(query).unwrap_err();
             assert_eq!(mistake, expected, "{query}");
         }
     }

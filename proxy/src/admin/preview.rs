@@ -5,30 +5,30 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::answer::{Json, Mistake, wrong};
-use super::parameters::Parameters;
-use super::state::Admin;
+use super::parameters::QueryParameters;
+use super::response::{ErrorBody, SafeJson, bad_request};
+use super::state::AdminState;
 use crate::decide::preview::{Question, Reading};
+use crate::decision_log::{FindingRecord, LogWord, RuleRecord, UsePreference};
 use crate::exchange::record;
-use crate::observe::decisions::{Finding, Policy, UsePreference, Word};
 
 /// What would become of a request. Members that do not apply are left out.
 #[derive(Debug, Serialize, ToSchema)]
 struct Preview {
     /// `forwarded`, `refused` or `observed`.
     #[schema(value_type = String)]
-    outcome: Word,
+    outcome: LogWord,
     /// The reason, from a closed set.
     #[schema(value_type = String)]
-    reason: Word,
+    reason: LogWord,
     /// The status that the client would get; 200 if the origin would answer.
     status: u16,
     /// The crawler's configured name, or `asserted`.
     #[schema(value_type = String)]
-    crawler: Word,
+    crawler: LogWord,
     /// `known` or `asserted`.
     #[schema(value_type = String)]
-    identity: Word,
+    identity: LogWord,
     /// The product tokens that are looked for, in their order.
     tokens: Vec<String>,
     method: String,
@@ -37,9 +37,9 @@ struct Preview {
     origin: Option<String>,
     /// The organisation's rule that matches.
     #[serde(skip_serializing_if = "Option::is_none")]
-    policy: Option<Policy>,
+    policy: Option<RuleRecord>,
     #[serde(flatten)]
-    finding: Option<Finding>,
+    finding: Option<FindingRecord>,
     /// What is said before the request about its use, for each purpose.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     preferences: Vec<UsePreference>,
@@ -48,7 +48,7 @@ struct Preview {
     would_be: Option<u16>,
     /// `enforce` or `observe`.
     #[schema(value_type = String)]
-    mode: Word,
+    mode: LogWord,
     configuration: u64,
     /// Why it is refused, as a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,20 +67,20 @@ struct Preview {
     params(Question),
     responses(
         (status = 200, body = Preview),
-        (status = 400, body = Mistake, description = "A parameter is malformed"),
+        (status = 400, body = ErrorBody, description = "A parameter is malformed"),
     )
 )]
 pub(super) async fn preview(
-    State(admin): State<Admin>,
-    Parameters(question): Parameters<Question>,
+    State(admin): State<AdminState>,
+    QueryParameters(question): QueryParameters<Question>,
 ) -> Response {
     let previewed = match admin.decider.preview(&question).await {
         Ok(previewed) => previewed,
-        Err(mistake) => return wrong(mistake),
+        Err(mistake) => return bad_request(mistake),
     };
     let at = admin.decider.robots.clock().now();
     let (decision, dialects) = record::preview(previewed, at);
-    Json(Preview {
+    SafeJson(Preview {
         outcome: decision.outcome,
         reason: decision.reason,
         status: decision.status,

@@ -6,12 +6,12 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::answer::Json;
 use super::reload_handle::Reloaded;
-use super::state::Admin;
+use super::response::SafeJson;
+use super::state::AdminState;
 
 #[derive(Debug, Serialize, ToSchema)]
-struct Mistakes {
+struct ReloadMistakes {
     error: &'static str,
     /// All of them, each with its file, line and key.
     mistakes: Vec<String>,
@@ -24,18 +24,18 @@ struct Mistakes {
     tag = "proxy",
     responses(
         (status = 200, body = Reloaded),
-        (status = 422, body = Mistakes, description = "The configuration cannot be used"),
+        (status = 422, body = ReloadMistakes, description = "The configuration cannot be used"),
     )
 )]
-pub(super) async fn reload(State(admin): State<Admin>) -> Response {
-    match admin.reload.now().await {
-        Ok(reloaded) => Json(reloaded).into_response(),
+pub(super) async fn reload(State(admin): State<AdminState>) -> Response {
+    match admin.config.reload().await {
+        Ok(reloaded) => SafeJson(reloaded).into_response(),
         Err(mistakes) => {
-            let answer = Mistakes {
+            let answer = ReloadMistakes {
                 error: "the configuration is unchanged",
                 mistakes,
             };
-            (StatusCode::UNPROCESSABLE_ENTITY, Json(answer)).into_response()
+            (StatusCode::UNPROCESSABLE_ENTITY, SafeJson(answer)).into_response()
         }
     }
 }

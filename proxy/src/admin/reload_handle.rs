@@ -18,20 +18,20 @@ pub(crate) struct Reloaded {
 }
 
 /// The result of a reload, or every mistake in the file.
-pub(crate) type Answer = Result<Reloaded, Vec<String>>;
+pub(crate) type ReloadResult = Result<Reloaded, Vec<String>>;
 
 /// A request to reload, which the result is sent to.
-pub(crate) type Asked = oneshot::Sender<Answer>;
+pub(crate) type ReloadReply = oneshot::Sender<ReloadResult>;
 
 /// The configuration in effect, and the result of the last reload.
 #[derive(Clone, Debug)]
-pub(crate) struct Status {
+pub(crate) struct ConfigStatus {
     /// The version of the configuration, counted from 1 at the start.
     pub(crate) configuration: u64,
     /// The file that was read; none: the built-in defaults are in effect.
     pub(crate) file: Option<String>,
     pub(crate) read_at: SystemTime,
-    pub(crate) last_attempt: Option<Attempt>,
+    pub(crate) last_attempt: Option<ReloadAttempt>,
     pub(crate) needs_restart: Vec<String>,
     /// The configuration as TOML, without secrets.
     pub(crate) toml: String,
@@ -39,7 +39,7 @@ pub(crate) struct Status {
 
 /// One attempt to reload the file.
 #[derive(Clone, Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct ReloadAttempt {
     pub(crate) at: SystemTime,
     pub(crate) cause: String,
     /// The mistakes found in the file; if there are none, it is in effect.
@@ -48,14 +48,17 @@ pub(crate) struct Attempt {
 
 /// Requests reloads from the task that reads the configuration.
 #[derive(Clone, Debug)]
-pub(crate) struct Reload {
-    asking: mpsc::Sender<Asked>,
-    status: Arc<ArcSwap<Status>>,
+pub(crate) struct ReloadHandle {
+    requests: mpsc::Sender<ReloadReply>,
+    status: Arc<ArcSwap<ConfigStatus>>,
 }
 
-impl Reload {
-    pub(crate) fn new(asking: mpsc::Sender<Asked>, status: Arc<ArcSwap<Status>>) -> Self {
-        Self { asking, status }
+impl ReloadHandle {
+    pub(crate) fn new(
+        requests: mpsc::Sender<ReloadReply>,
+        status: Arc<ArcSwap<ConfigStatus>>,
+    ) -> Self {
+        Self { requests, status }
     }
 
     /// Reloads the file now, and waits for the result.
@@ -63,15 +66,15 @@ impl Reload {
     /// # Errors
     ///
     /// Returns every mistake; the running configuration remains in effect.
-    pub(crate) async fn now(&self) -> Answer {
+    pub(crate) async fn reload(&self) -> ReloadResult {
         let (reply, answer) = oneshot::channel();
         let gone = || vec!["the proxy is stopping".to_owned()];
-        self.asking.send(reply).await.map_err(|_| gone())?;
+        self.requests.send(reply).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 
     /// Returns the current status.
-    pub(crate) fn status(&self) -> Status {
-        Status::clone(&self.status.load())
+    pub(crate) fn status(&self) -> ConfigStatus {
+        ConfigStatus::clone(&self.status.load())
     }
 }

@@ -10,18 +10,20 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use wayleave_robots_txt::Origin;
-use wayleave_robots_txt::lifecycle::{Resource, State as EntryState};
+use wayleave_robots_txt::lifecycle::{Resource, SnapshotState as EntryState};
 
-use super::answer::{Json, Mistake, error, wrong};
-use super::parameters::{NamedOrigin, Parameters, limit};
-use super::robots_view::{DecidedBy, Document, Said, Summary, Text, Version, Whole};
-use super::state::Admin;
-use crate::observe::decisions::Decision;
-use crate::observe::digest::Digest;
-use crate::robots::{self, Listing, Robots, Store};
+use super::parameters::{PathOrigin, QueryParameters, check_limit};
+use super::response::{ErrorBody, SafeJson, bad_request, error_response};
+use super::robots_view::{
+    BodyText, DecidingFile, DocumentView, PastVersion, RobotsDetails, RobotsSummary, VersionView,
+};
+use super::state::AdminState;
+use crate::decision_log::DecisionRecord;
+use crate::robots_cache::{self, EntryQuery, RobotsCache, RobotsStore};
+use crate::telemetry::digest::Sha256Digest;
 
 /// The most origins in one answer.
-const MOST_LISTED: usize = 10_000;
+const MAX_LISTED: usize = 10_000;
 
 /// The state of an origin's robots.txt.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
@@ -47,7 +49,7 @@ impl From<StateWord> for EntryState {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Filter {
+pub(super) struct RobotsParameters {
     /// Only origins in this state.
     #[param(inline)]
     state: Option<StateWord>,
@@ -65,7 +67,7 @@ pub(super) struct Filter {
 struct ListedRobots {
     /// The cursor of the next page; null if this is the last.
     next_cursor: Option<String>,
-    robots: Vec<Summary>,
+    robots: Vec<RobotsSummary>,
 }
 
 /// The known origins, in memory or on disk, in order.
@@ -73,19 +75,19 @@ struct ListedRobots {
     get,
     path = "/v1/robots",
     tag = "robots.txt",
-    params(Filter),
+    params(RobotsParameters),
     responses(
         (status = 200, body = ListedRobots),
-        (status = 400, body = Mistake, description = "A parameter is malformed"),
+        (status = 400, body = ErrorBody, description = "A parameter is malformed"),
     )
 )]
 pub(super) async fn list(
-    State(admin): State<Admin>,
-    Parameters(filter): Parameters<Filter>,
+    State(admin): State<AdminState>,
+    QueryParameters(filter): QueryParameters<RobotsParameters>,
 ) -> Response {
-    let listing = match listing(filter) {
+    let listing = match parse_listing(filter) {
         Ok(listing) => listing,
-        Err(mistake) => return wrong(mistake),
+        Err(mistake) => return bad_request(mistake),
     };
     let robots = admin.decider.robots.clone();
     let now = robots.clock().now();
@@ -93,33 +95,33 @@ pub(super) async fn list(
     let found = tokio::task::spawn_blocking(move || robots.list(&listing)).await;
     let found = found.unwrap_or_default();
     let next = found.last().filter(|_| found.len() == limit);
-    Json(ListedRobots {
+    SafeJson(ListedRobots {
         next_cursor: next.map(|(origin, _)| origin.to_string()),
         robots: found
             .iter()
-            .map(|(origin, snapshot)| Summary::new(origin, snapshot, now))
+            .map(|(origin, snapshot)| RobotsSummary::new(origin, snapshot, now))
             .collect(),
     })
     .into_response()
 }
 
-fn listing(filter: Filter) -> Result<Listing, String> {
+fn parse_listing(filter: RobotsParameters) -> Result<EntryQuery, String> {
     let after = match filter.cursor {
         None => None,
         Some(cursor) => Some(Origin::parse(&cursor).map_err(|error| format!("cursor: {error}"))?),
     };
-    Ok(Listing {
+    Ok(EntryQuery {
         state: filter.state.map(Into::into),
         query: filter.q.unwrap_or_default(),
         after,
-        limit: limit(filter.limit, MOST_LISTED)?,
+        limit: check_limit(filter.limit, MAX_LISTED)?,
     })
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Moment {
+pub(super) struct TimeParameter {
     /// Show what it served at this time instead of what it serves now.
     #[param(format = DateTime)]
     at: Option<String>,
@@ -130,46 +132,50 @@ pub(super) struct Moment {
     get,
     path = "/v1/robots/{origin}",
     tag = "robots.txt",
-    params(("origin" = String, Path, format = "origin", description = "An origin such as https://example.com, percent-encoded"), Moment),
+    params(("origin" = String, Path, format = "origin", description = "An origin such as https://example.com, percent-encoded"), TimeParameter),
     responses(
-        (status = 200, body = Told),
-        (status = 400, body = Mistake, description = "The origin or the time is malformed"),
-        (status = 404, body = Mistake, description = "Nothing is known about this origin"),
+        (status = 200, body = OriginView),
+        (status = 400, body = ErrorBody, description = "The origin or the time is malformed"),
+        (status = 404, body = ErrorBody, description = "Nothing is known about this origin"),
     )
 )]
 pub(super) async fn show(
-    State(admin): State<Admin>,
-    NamedOrigin(origin): NamedOrigin,
-    Parameters(moment): Parameters<Moment>,
+    State(admin): State<AdminState>,
+    PathOrigin(origin): PathOrigin,
+    QueryParameters(moment): QueryParameters<TimeParameter>,
 ) -> Response {
     let robots = &admin.decider.robots;
     let Some(at) = moment.at else {
         let now = robots.clock().now();
         return match robots.inspect(&origin).await {
             Some(inspection) => {
-                let whole = Whole::new(&origin, &inspection, now);
-                let whole = whole.beside(documents(robots, &origin, now).await);
-                Json(Told::Whole(Box::new(whole))).into_response()
+                let whole = RobotsDetails::new(&origin, &inspection, now);
+                let whole = whole.with_documents(document_views(robots, &origin, now).await);
+                SafeJson(OriginView::Current(Box::new(whole))).into_response()
             }
-            None => unknown(&origin),
+            None => unknown_origin(&origin),
         };
     };
     let Ok(time) = humantime::parse_rfc3339_weak(&at) else {
-        return wrong(format!(
+        return bad_request(format!(
             "at: {at:?} is not a time; write 2026-11-22T08:00:00Z"
         ));
     };
-    match said_at(robots.store(), &origin, time).await {
-        Some(said) => Json(Told::Said(Box::new(said))).into_response(),
-        None => error(StatusCode::NOT_FOUND, "what it served then is not known"),
+    match version_at(robots.store(), &origin, time).await {
+        Some(said) => SafeJson(OriginView::Past(Box::new(said))).into_response(),
+        None => error_response(StatusCode::NOT_FOUND, "what it served then is not known"),
     }
 }
 
-async fn documents(robots: &Robots, origin: &Origin, now: SystemTime) -> Vec<Document> {
+async fn document_views(
+    robots: &RobotsCache,
+    origin: &Origin,
+    now: SystemTime,
+) -> Vec<DocumentView> {
     let mut documents = Vec::new();
-    for resource in robots.beside(origin).await {
+    for resource in robots.related_documents(origin).await {
         let inspection = robots.inspect(&resource).await;
-        documents.extend(inspection.map(|it| Document::new(&resource, &it, now)));
+        documents.extend(inspection.map(|it| DocumentView::new(&resource, &it, now)));
     }
     documents
 }
@@ -177,14 +183,14 @@ async fn documents(robots: &Robots, origin: &Origin, now: SystemTime) -> Vec<Doc
 /// Everything known about an origin now, or the version that it served at a given time.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
-enum Told {
-    Whole(Box<Whole>),
-    Said(Box<Said>),
+enum OriginView {
+    Current(Box<RobotsDetails>),
+    Past(Box<PastVersion>),
 }
 
 /// Returns the last version of an origin's robots.txt before `time`. It may have changed between `last_seen_at` and `time`
 /// without anybody noticing.
-async fn said_at(store: &Store, origin: &Origin, time: SystemTime) -> Option<Said> {
+async fn version_at(store: &RobotsStore, origin: &Origin, time: SystemTime) -> Option<PastVersion> {
     let history = store.history(origin).await;
     let said = history
         .into_iter()
@@ -193,45 +199,46 @@ async fn said_at(store: &Store, origin: &Origin, time: SystemTime) -> Option<Sai
         Some(digest) => store.body(digest).await,
         None => None,
     };
-    Some(Said::new(
+    Some(PastVersion::new(
         origin,
         time,
-        Version::new(&said),
-        Text::new(body.as_deref()),
+        VersionView::new(&said),
+        BodyText::new(body.as_deref()),
     ))
 }
 
 /// Returns the file that a decision was based on, and its content if that is still kept. `None` if no file decided.
-pub(super) async fn decided_by(
-    store: &Store,
-    decision: &Decision,
-) -> Option<(DecidedBy, Option<Arc<[u8]>>)> {
+pub(super) async fn deciding_file(
+    store: &RobotsStore,
+    decision: &DecisionRecord,
+) -> Option<(DecidingFile, Option<Arc<[u8]>>)> {
     let finding = decision.finding.as_ref()?;
     let (digest, fetched_at) = finding.robots_sha256.zip(finding.robots_fetched_at)?;
     let origin = decision
         .origin
         .as_deref()
         .and_then(|it| Resource::parse(it).ok());
-    Some(kept(store, origin, digest, fetched_at).await)
+    Some(kept_file(store, origin, digest, fetched_at).await)
 }
 
 /// Returns what the store still has of a file with this digest.
-pub(super) async fn kept(
-    store: &Store,
+pub(super) async fn kept_file(
+    store: &RobotsStore,
     resource: Option<Resource>,
-    digest: Digest,
+    digest: Sha256Digest,
     fetched_at: SystemTime,
-) -> (DecidedBy, Option<Arc<[u8]>>) {
+) -> (DecidingFile, Option<Arc<[u8]>>) {
     let history = match resource {
         Some(resource) => store.history(&resource).await,
         None => Vec::new(),
     };
-    let is_it =
-        |said: &robots::Version| said.digest == Some(digest.0) && said.first_seen_at <= fetched_at;
+    let is_it = |said: &robots_cache::DocumentVersion| {
+        said.digest == Some(digest.0) && said.first_seen_at <= fetched_at
+    };
     let said = history.into_iter().rfind(is_it);
     let body = store.body(digest.0).await;
-    let text = Text::new(body.as_deref());
-    (DecidedBy::new(digest, said.as_ref(), text), body)
+    let text = BodyText::new(body.as_deref());
+    (DecidingFile::new(digest, said.as_ref(), text), body)
 }
 
 /// Fetches an origin's robots.txt again now, and the other documents known of this origin.
@@ -241,25 +248,25 @@ pub(super) async fn kept(
     tag = "robots.txt",
     params(("origin" = String, Path, format = "origin", description = "An origin such as https://example.com, percent-encoded")),
     responses(
-        (status = 200, body = Summary, description = "What is known now; the fetch may have failed"),
-        (status = 400, body = Mistake, description = "The origin is malformed"),
-        (status = 504, body = Mistake, description = "The fetch is still running"),
+        (status = 200, body = RobotsSummary, description = "What is known now; the fetch may have failed"),
+        (status = 400, body = ErrorBody, description = "The origin is malformed"),
+        (status = 504, body = ErrorBody, description = "The fetch is still running"),
     )
 )]
 pub(super) async fn refresh(
-    State(admin): State<Admin>,
-    NamedOrigin(origin): NamedOrigin,
+    State(admin): State<AdminState>,
+    PathOrigin(origin): PathOrigin,
 ) -> Response {
     let robots = &admin.decider.robots;
-    let beside = robots.beside(&origin).await;
+    let beside = robots.related_documents(&origin).await;
     let beside = join_all(beside.iter().map(|it| robots.refresh(it)));
     // The results of the other documents are shown by the view of the origin.
     let (refreshed, _) = tokio::join!(robots.refresh(&origin), beside);
     match refreshed {
         Ok(snapshot) => {
-            Json(Summary::new(&origin, &snapshot, robots.clock().now())).into_response()
+            SafeJson(RobotsSummary::new(&origin, &snapshot, robots.clock().now())).into_response()
         }
-        Err(pending) => error(StatusCode::GATEWAY_TIMEOUT, pending.to_string()),
+        Err(pending) => error_response(StatusCode::GATEWAY_TIMEOUT, pending.to_string()),
     }
 }
 
@@ -271,26 +278,26 @@ pub(super) async fn refresh(
     params(("origin" = String, Path, format = "origin", description = "An origin such as https://example.com, percent-encoded")),
     responses(
         (status = 204, description = "The origin was forgotten"),
-        (status = 400, body = Mistake, description = "The origin is malformed"),
-        (status = 404, body = Mistake, description = "Nothing is known about this origin"),
+        (status = 400, body = ErrorBody, description = "The origin is malformed"),
+        (status = 404, body = ErrorBody, description = "Nothing is known about this origin"),
     )
 )]
 pub(super) async fn forget(
-    State(admin): State<Admin>,
-    NamedOrigin(origin): NamedOrigin,
+    State(admin): State<AdminState>,
+    PathOrigin(origin): PathOrigin,
 ) -> Response {
     let robots = &admin.decider.robots;
     let mut was_known = robots.forget(&origin).await;
-    for resource in robots.beside(&origin).await {
+    for resource in robots.related_documents(&origin).await {
         was_known |= robots.forget(&resource).await;
     }
     match was_known {
         true => StatusCode::NO_CONTENT.into_response(),
-        false => unknown(&origin),
+        false => unknown_origin(&origin),
     }
 }
 
-fn unknown(origin: &Origin) -> Response {
+fn unknown_origin(origin: &Origin) -> Response {
     let message = format!("nothing is known about {origin}");
-    error(StatusCode::NOT_FOUND, message)
+    error_response(StatusCode::NOT_FOUND, message)
 }

@@ -8,17 +8,17 @@ use utoipa::ToSchema;
 use wayleave_robots_txt::Origin;
 use wayleave_robots_txt::lifecycle::{self, FetchErrorKind, FetchOutcome, Resource, Snapshot};
 
-use crate::observe::digest::Digest;
-use crate::robots::{self, Inspection};
+use crate::robots_cache::{self, CacheInspection};
+use crate::telemetry::digest::Sha256Digest;
 
 /// Formats an instant as RFC 3339 in UTC, in milliseconds.
-pub(super) fn instant(time: SystemTime) -> String {
+pub(super) fn format_instant(time: SystemTime) -> String {
     humantime::format_rfc3339_millis(time).to_string()
 }
 
 /// The state of an origin's robots.txt.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Summary {
+pub(super) struct RobotsSummary {
     origin: String,
     /// `fresh`, `stale`, `unavailable`, `unreachable`, or `on-disk` if it is not in memory.
     state: &'static str,
@@ -46,16 +46,16 @@ pub(super) struct Summary {
     error_status: Option<u16>,
 }
 
-impl Summary {
+impl RobotsSummary {
     pub(super) fn new(origin: &Origin, snapshot: &Snapshot, now: SystemTime) -> Self {
         Self {
             state: snapshot.state(now).as_str(),
-            fetched_at: snapshot.fetched_at().map(instant),
-            fresh_until: snapshot.fresh_until().map(instant),
-            usable_until: snapshot.usable_until().map(instant),
-            unreachable_since: snapshot.unreachable_since().map(instant),
+            fetched_at: snapshot.fetched_at().map(format_instant),
+            fresh_until: snapshot.fresh_until().map(format_instant),
+            usable_until: snapshot.usable_until().map(format_instant),
+            unreachable_since: snapshot.unreachable_since().map(format_instant),
             failures: Some(snapshot.failures()),
-            retry_at: snapshot.retry_at().map(instant),
+            retry_at: snapshot.retry_at().map(format_instant),
             cause: snapshot.cause().map(str::to_owned),
             error: snapshot.error_kind().map(FetchErrorKind::as_str),
             error_status: snapshot.error_status(),
@@ -82,74 +82,74 @@ impl Summary {
 
 /// Everything known about an origin's robots.txt.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Whole {
+pub(super) struct RobotsDetails {
     #[serde(flatten)]
-    file: File,
+    file: FileView,
     robots_url: String,
     /// Other documents of the origin that state preferences about use, if crawlers with purposes caused them to be fetched.
-    documents: Vec<Document>,
+    documents: Vec<DocumentView>,
 }
 
 /// Another document of the origin that states preferences about use.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Document {
+pub(super) struct DocumentView {
     url: String,
     /// The source of preferences: `tdmrep`, `rsl` or `ai.txt`.
     source: &'static str,
     #[serde(flatten)]
-    file: File,
+    file: FileView,
 }
 
 /// Everything known about a file.
 #[derive(Debug, Serialize, ToSchema)]
-struct File {
+struct FileView {
     #[serde(flatten)]
-    summary: Summary,
+    summary: RobotsSummary,
     /// Whether a fetch is in progress.
     is_fetching: bool,
     /// The last answer that took effect.
-    answer: Option<Facts>,
+    answer: Option<FactsView>,
     /// The last failure since then.
-    last_failure: Option<Facts>,
+    last_failure: Option<FactsView>,
     /// The versions that the origin served, oldest first, including the last answer.
-    history: Vec<Version>,
+    history: Vec<VersionView>,
 }
 
-impl File {
-    fn new(origin: &Origin, inspection: &Inspection, now: SystemTime) -> Self {
-        let failing = inspection.entry.failing.as_ref();
+impl FileView {
+    fn new(origin: &Origin, inspection: &CacheInspection, now: SystemTime) -> Self {
+        let failing = inspection.entry.failures.as_ref();
         Self {
             summary: match &inspection.snapshot {
-                Some(snapshot) => Summary::new(origin, snapshot, now),
-                None => Summary::on_disk(origin),
+                Some(snapshot) => RobotsSummary::new(origin, snapshot, now),
+                None => RobotsSummary::on_disk(origin),
             },
             is_fetching: inspection.is_fetching,
-            answer: inspection.entry.answer.as_deref().map(Facts::new),
-            last_failure: failing.map(|failing| Facts::new(&failing.last)),
-            history: inspection.history.iter().map(Version::new).collect(),
+            answer: inspection.entry.answer.as_deref().map(FactsView::new),
+            last_failure: failing.map(|failing| FactsView::new(&failing.last)),
+            history: inspection.history.iter().map(VersionView::new).collect(),
         }
     }
 }
 
-impl Document {
-    pub(super) fn new(resource: &Resource, inspection: &Inspection, now: SystemTime) -> Self {
+impl DocumentView {
+    pub(super) fn new(resource: &Resource, inspection: &CacheInspection, now: SystemTime) -> Self {
         Self {
             url: resource.uri(),
             source: resource.kind().as_str(),
-            file: File::new(resource.origin(), inspection, now),
+            file: FileView::new(resource.origin(), inspection, now),
         }
     }
 }
 
-impl Whole {
+impl RobotsDetails {
     /// Adds the other documents of the origin.
-    pub(super) fn beside(self, documents: Vec<Document>) -> Self {
+    pub(super) fn with_documents(self, documents: Vec<DocumentView>) -> Self {
         Self { documents, ..self }
     }
 
-    pub(super) fn new(origin: &Origin, inspection: &Inspection, now: SystemTime) -> Self {
+    pub(super) fn new(origin: &Origin, inspection: &CacheInspection, now: SystemTime) -> Self {
         Self {
-            file: File::new(origin, inspection, now),
+            file: FileView::new(origin, inspection, now),
             robots_url: origin.robots_txt_uri(),
             documents: Vec::new(),
         }
@@ -158,18 +158,18 @@ impl Whole {
 
 /// The result of one fetch.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Facts {
+pub(super) struct FactsView {
     #[schema(format = DateTime)]
     at: String,
     /// `successful`, `unavailable`, `unreachable` or `redirect_lost`.
     result: &'static str,
     /// The URL that the answer came from, after redirects.
     uri: String,
-    redirects: Vec<Redirect>,
+    redirects: Vec<RedirectView>,
     status: Option<u16>,
     /// The header fields of the answer that take effect.
-    fields: Option<Fields>,
-    error: Option<FetchError>,
+    fields: Option<FieldsView>,
+    error: Option<FetchErrorView>,
     /// The body as text; bytes that are not UTF-8 are replaced.
     body: Option<String>,
     body_bytes: Option<usize>,
@@ -180,47 +180,47 @@ pub(super) struct Facts {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct Redirect {
+struct RedirectView {
     uri: String,
     status: u16,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct FetchError {
+struct FetchErrorView {
     kind: &'static str,
     detail: String,
 }
 
-impl Facts {
-    fn new(facts: &lifecycle::Facts) -> Self {
+impl FactsView {
+    fn new(facts: &lifecycle::FetchedAnswer) -> Self {
         let outcome = &facts.outcome;
         let body = outcome.body();
-        let redirects = outcome.redirects.iter().map(|hop| Redirect {
+        let redirects = outcome.redirects.iter().map(|hop| RedirectView {
             uri: hop.uri.clone(),
             status: hop.status,
         });
         Self {
-            at: instant(facts.fetched_at),
+            at: format_instant(facts.fetched_at),
             result: outcome.result().as_str(),
             uri: outcome.uri.clone(),
             redirects: redirects.collect(),
             status: outcome.status(),
-            fields: outcome.fields().map(Fields::new),
-            error: outcome.error().map(|error| FetchError {
+            fields: outcome.fields().map(FieldsView::new),
+            error: outcome.error().map(|error| FetchErrorView {
                 kind: error.kind.as_str(),
                 detail: error.detail.clone(),
             }),
             body: body.map(|body| String::from_utf8_lossy(&body.bytes).into_owned()),
             body_bytes: body.map(|body| body.bytes.len()),
             is_cut: body.is_some_and(|body| body.is_cut),
-            looks_like_a_page: FetchOutcome::looks_like_a_page(outcome),
+            looks_like_a_page: FetchOutcome::looks_like_html(outcome),
         }
     }
 }
 
 /// The header fields of an answer that take effect.
 #[derive(Debug, Serialize, ToSchema)]
-struct Fields {
+struct FieldsView {
     age: Option<String>,
     cache_control: Option<String>,
     content_type: Option<String>,
@@ -232,24 +232,24 @@ struct Fields {
     retry_at: Option<String>,
 }
 
-impl Fields {
-    fn new(fields: &lifecycle::Fields) -> Self {
+impl FieldsView {
+    fn new(fields: &lifecycle::ResponseFields) -> Self {
         let owned = |value: &Option<Box<str>>| value.as_deref().map(str::to_owned);
         Self {
             age: owned(&fields.age),
             cache_control: owned(&fields.cache_control),
             content_type: owned(&fields.content_type),
             etag: owned(&fields.etag),
-            expires_at: fields.expires_at.map(instant),
+            expires_at: fields.expires_at.map(format_instant),
             last_modified: owned(&fields.last_modified),
-            retry_at: fields.retry_at.map(instant),
+            retry_at: fields.retry_at.map(format_instant),
         }
     }
 }
 
 /// A version of a file, which an origin served for some time.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Version {
+pub(super) struct VersionView {
     #[schema(format = DateTime)]
     first_seen_at: String,
     #[schema(format = DateTime)]
@@ -260,13 +260,15 @@ pub(super) struct Version {
     is_cut: bool,
 }
 
-impl Version {
-    pub(super) fn new(version: &robots::Version) -> Self {
+impl VersionView {
+    pub(super) fn new(version: &robots_cache::DocumentVersion) -> Self {
         Self {
-            first_seen_at: instant(version.first_seen_at),
-            last_seen_at: instant(version.last_seen_at),
+            first_seen_at: format_instant(version.first_seen_at),
+            last_seen_at: format_instant(version.last_seen_at),
             status: version.status,
-            sha256: version.digest.map(|digest| Digest(digest).to_string()),
+            sha256: version
+                .digest
+                .map(|digest| Sha256Digest(digest).to_string()),
             is_cut: version.is_cut,
         }
     }
@@ -274,7 +276,7 @@ impl Version {
 
 /// The content of a file, if it is still kept.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Text {
+pub(super) struct BodyText {
     /// The content as text; bytes that are not UTF-8 are replaced.
     body: Option<String>,
     /// The content as bytes, if it is not UTF-8.
@@ -282,7 +284,7 @@ pub(super) struct Text {
     body_base64: Option<String>,
 }
 
-impl Text {
+impl BodyText {
     pub(super) fn new(bytes: Option<&[u8]>) -> Self {
         let no_text = bytes.filter(|bytes| str::from_utf8(bytes).is_err());
         Self {
@@ -294,7 +296,7 @@ impl Text {
 
 /// The file that decided, and when the origin served it.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct DecidedBy {
+pub(super) struct DecidingFile {
     sha256: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
@@ -307,15 +309,19 @@ pub(super) struct DecidedBy {
     #[serde(skip_serializing_if = "Option::is_none")]
     is_cut: Option<bool>,
     #[serde(flatten)]
-    text: Text,
+    text: BodyText,
 }
 
-impl DecidedBy {
-    pub(super) fn new(digest: Digest, said: Option<&robots::Version>, text: Text) -> Self {
+impl DecidingFile {
+    pub(super) fn new(
+        digest: Sha256Digest,
+        said: Option<&robots_cache::DocumentVersion>,
+        text: BodyText,
+    ) -> Self {
         Self {
             sha256: digest.to_string(),
-            first_seen_at: said.map(|said| instant(said.first_seen_at)),
-            last_seen_at: said.map(|said| instant(said.last_seen_at)),
+            first_seen_at: said.map(|said| format_instant(said.first_seen_at)),
+            last_seen_at: said.map(|said| format_instant(said.last_seen_at)),
             status: said.map(|said| said.status),
             is_cut: said.map(|said| said.is_cut),
             text,
@@ -330,21 +336,26 @@ impl DecidedBy {
 
 /// The version that an origin served at a given time.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Said {
+pub(super) struct PastVersion {
     origin: String,
     #[schema(format = DateTime)]
     at: String,
     #[serde(flatten)]
-    version: Version,
+    version: VersionView,
     #[serde(flatten)]
-    text: Text,
+    text: BodyText,
 }
 
-impl Said {
-    pub(super) fn new(origin: &Origin, at: SystemTime, version: Version, text: Text) -> Self {
+impl PastVersion {
+    pub(super) fn new(
+        origin: &Origin,
+        at: SystemTime,
+        version: VersionView,
+        text: BodyText,
+    ) -> Self {
         Self {
             origin: origin.to_string(),
-            at: instant(at),
+            at: format_instant(at),
             version,
             text,
         }

@@ -14,36 +14,36 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::places::{Place, Places};
-use crate::connection::listeners;
-use crate::http::transport::{self, UNREAD};
+use super::connection_limit::{AdmittedConnection, ConnectionLimit};
+use crate::downstream::listeners;
+use crate::http::transport::{self, UNREAD_TIMEOUT};
 
 /// The time that a request's head may take, and that a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Accepts and serves connections for as long as the process runs.
 pub(crate) async fn serve(listener: TcpListener, routes: Router) -> Infallible {
-    let places = Arc::new(Places::default());
+    let places = Arc::new(ConnectionLimit::default());
     loop {
         let (stream, peer) = listeners::accept(&listener).await;
-        let place = places.take(peer.ip().to_canonical());
+        let place = places.admit(peer.ip().to_canonical());
         let routes = routes.clone();
         tokio::spawn(async move {
             tokio::select! {
-                () = serve_one(stream, routes, &place) => {}
+                () = serve_connection(stream, routes, &place) => {}
                 () = place.evicted() => {}
             }
         });
     }
 }
 
-async fn serve_one(stream: TcpStream, routes: Router, place: &Place) {
+async fn serve_connection(stream: TcpStream, routes: Router, place: &AdmittedConnection) {
     // An error means that the peer is gone already; the first read will notice.
-    let _ = transport::tune(&stream, UNREAD);
+    let _ = transport::set_tcp_options(&stream, UNREAD_TIMEOUT);
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(|mut request: Request<Incoming>| {
-        place.asks();
-        request.extensions_mut().insert(Arc::clone(&place.seat));
+        place.touch();
+        request.extensions_mut().insert(Arc::clone(&place.state));
         routes.call(request)
     });
     let serving = http1::Builder::new()

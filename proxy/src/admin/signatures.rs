@@ -6,23 +6,24 @@ use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 
-use super::answer::{Mistake, error};
-use super::state::Admin;
-use crate::clock::calendar;
-use crate::identity::Mode;
+use super::response::{ErrorBody, error_response};
+use super::state::AdminState;
+use crate::clock::system_time;
+use crate::identity::EnforcementMode;
 use crate::signing::directory::{self, MEDIA_TYPE};
 
 /// The public keys of the crawlers, as JSON Web Keys, signed by each of them for the host of `signing.agent`.
-#[utoipa::path(get, path = "/.well-known/http-message-signatures-directory", tag = "clients", security(()), responses((status = 200, body = String, content_type = "application/http-message-signatures-directory+json"), (status = 404, body = Mistake, description = "There is none")))]
-pub(super) async fn directory(State(admin): State<Admin>) -> Response {
+#[utoipa::path(get, path = "/.well-known/http-message-signatures-directory", tag = "clients", security(()), responses((status = 200, body = String, content_type = "application/http-message-signatures-directory+json"), (status = 404, body = ErrorBody, description = "There is none")))]
+pub(super) async fn directory(State(admin): State<AdminState>) -> Response {
     let settings = admin.decider.settings();
     let signer = &settings.signer;
     if signer.keys.is_empty() {
-        return error(StatusCode::NOT_FOUND, "no crawler has a signing_key");
+        return error_response(StatusCode::NOT_FOUND, "no crawler has a signing_key");
     }
     let body = directory::body(&signer.keys);
-    let agent = signer.options.agent.as_ref();
-    let signed = agent.map(|agent| directory::fields(&signer.keys, agent, &body, calendar()));
+    let agent = signer.settings.agent.as_ref();
+    let signed =
+        agent.map(|agent| directory::signature_fields(&signer.keys, agent, &body, system_time()));
     let kind = [(CONTENT_TYPE, MEDIA_TYPE), (CACHE_CONTROL, "max-age=86400")];
     match signed {
         Some(signed) => (kind, signed, body).into_response(),
@@ -31,16 +32,16 @@ pub(super) async fn directory(State(admin): State<Admin>) -> Response {
 }
 
 /// The signature agent card of a crawler with a key.
-#[utoipa::path(get, path = "/.well-known/signature-agent-card/{crawler}", tag = "clients", security(()), params(("crawler" = String, Path, description = "The crawler's name")), responses((status = 200, body = String, content_type = "application/json"), (status = 404, body = Mistake, description = "There is none")))]
-pub(super) async fn card(State(admin): State<Admin>, Path(name): Path<String>) -> Response {
+#[utoipa::path(get, path = "/.well-known/signature-agent-card/{crawler}", tag = "clients", security(()), params(("crawler" = String, Path, description = "The crawler's name")), responses((status = 200, body = String, content_type = "application/json"), (status = 404, body = ErrorBody, description = "There is none")))]
+pub(super) async fn card(State(admin): State<AdminState>, Path(name): Path<String>) -> Response {
     let settings = admin.decider.settings();
     let crawler = settings.crawlers.named(&name);
     let crawler = crawler.filter(|crawler| crawler.signing_key.is_some());
-    let (Some(crawler), Some(agent)) = (crawler, &settings.signer.options.agent) else {
+    let (Some(crawler), Some(agent)) = (crawler, &settings.signer.settings.agent) else {
         let message = "no crawler of this name signs for a signing.agent";
-        return error(StatusCode::NOT_FOUND, message);
+        return error_response(StatusCode::NOT_FOUND, message);
     };
-    let complies = crawler.mode == Mode::Enforce;
+    let complies = crawler.mode == EnforcementMode::Enforce;
     let card = directory::card(agent, &name, crawler.tokens[0].as_str(), complies);
     ([(CONTENT_TYPE, "application/json")], card).into_response()
 }

@@ -11,22 +11,22 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 
 /// The time after which a request is given up.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A response of the admin listener.
 #[derive(Debug)]
-struct Answer {
+struct AdminResponse {
     status: http::StatusCode,
     body: Bytes,
 }
 
-impl Answer {
+impl AdminResponse {
     /// Parses the body as JSON; an empty one is `null`.
     ///
     /// # Errors
     ///
     /// The proxy's own error, or that its response is unreadable.
-    fn value(&self) -> anyhow::Result<Value> {
+    fn json(&self) -> anyhow::Result<Value> {
         if self.body.is_empty() && self.status.is_success() {
             return Ok(Value::Null);
         }
@@ -48,8 +48,8 @@ const TOKEN: &str = "WAYLEAVE_ADMIN_TOKEN";
 /// # Errors
 ///
 /// The proxy cannot be reached, or answers with an error.
-pub(super) fn ask(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<Value> {
-    answer(admin, method, path)?.value()
+pub(super) fn request_json(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<Value> {
+    request(admin, method, path)?.json()
 }
 
 /// Fetches the bytes that the proxy serves at `path`; none if it answers 404.
@@ -57,13 +57,13 @@ pub(super) fn ask(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result
 /// # Errors
 ///
 /// The proxy cannot be reached, or answers with another error.
-pub(super) fn ask_bytes(admin: SocketAddr, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
-    let answer = answer(admin, "GET", path)?;
+pub(super) fn request_bytes(admin: SocketAddr, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
+    let answer = request(admin, "GET", path)?;
     if answer.status == http::StatusCode::NOT_FOUND {
         return Ok(None);
     }
     if !answer.status.is_success() {
-        answer.value()?;
+        answer.json()?;
     }
     Ok(Some(answer.body.to_vec()))
 }
@@ -74,7 +74,7 @@ pub(super) fn ask_bytes(admin: SocketAddr, path: &str) -> anyhow::Result<Option<
 ///
 /// The proxy cannot be reached, or is not ready.
 pub(super) fn readiness(admin: SocketAddr) -> anyhow::Result<String> {
-    let answer = answer(admin, "GET", "/readyz")?;
+    let answer = request(admin, "GET", "/readyz")?;
     let text = String::from_utf8_lossy(&answer.body).into_owned();
     anyhow::ensure!(
         answer.status.is_success(),
@@ -84,12 +84,12 @@ pub(super) fn readiness(admin: SocketAddr) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn answer(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<Answer> {
+fn request(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<AdminResponse> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("starting the runtime")?;
-    let asking = async { tokio::time::timeout(PATIENCE, exchange(admin, method, path)).await };
+    let asking = async { tokio::time::timeout(TIMEOUT, exchange(admin, method, path)).await };
     match runtime.block_on(asking) {
         Ok(Ok(answer)) if answer.status == http::StatusCode::UNAUTHORIZED => {
             match std::env::var_os(TOKEN) {
@@ -109,7 +109,7 @@ fn answer(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<Answer>
     }
 }
 
-async fn exchange(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<Answer> {
+async fn exchange(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<AdminResponse> {
     #[expect(clippy::disallowed_methods, reason = "the proxy's own admin listener")]
     let stream = TcpStream::connect(admin).await?;
     let (mut sender, connection) =
@@ -129,5 +129,5 @@ async fn exchange(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result
     let status = response.status();
     let body = response.into_body().collect().await?.to_bytes();
     driving.abort();
-    Ok(Answer { status, body })
+    Ok(AdminResponse { status, body })
 }

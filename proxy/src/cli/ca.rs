@@ -5,26 +5,26 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use super::source::load_config;
-use super::terminal::{absolute, print, unusable};
+use super::config_file::load_config;
+use super::terminal::{absolute_path, print, unusable};
 use crate::tls::intercept::CertificateAuthority;
 
 #[derive(Debug, Clone, Copy, Subcommand)]
-pub(super) enum Command {
+pub(super) enum CaCommand {
     /// Create the CA unless it exists, and say where it is
     Init,
     /// Print the certificate (PEM) and its SHA-256 fingerprint
     Show,
 }
 
-pub(super) fn run(command: Command, file: Option<&Path>) -> ExitCode {
+pub(super) fn run(command: CaCommand, file: Option<&Path>) -> ExitCode {
     let dir = match load_config(file) {
         Ok((config, _)) => config.https.ca_dir,
         Err(status) => return status,
     };
     let text = match command {
-        Command::Init => CertificateAuthority::load_or_create(&dir).map(|ca| {
-            let path = absolute(ca.certificate_path());
+        CaCommand::Init => CertificateAuthority::load_or_create(&dir).map(|ca| {
+            let path = absolute_path(ca.certificate_path());
             format!(
                 "certificate  {}\nSHA-256      {}\n",
                 path.display(),
@@ -32,7 +32,7 @@ pub(super) fn run(command: Command, file: Option<&Path>) -> ExitCode {
             )
         }),
         // Text before the first BEGIN line is a comment in PEM (RFC 7468 section 2), so the output is a usable file.
-        Command::Show => CertificateAuthority::public_part(&dir)
+        CaCommand::Show => CertificateAuthority::read_public(&dir)
             .map(|(fingerprint, pem)| format!("SHA-256 {fingerprint}\n{pem}")),
     };
     match text {

@@ -4,29 +4,29 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use wayleave_robots_txt::{Dialect, Path as UrlPath, ProductToken, RobotsTxt};
+use wayleave_robots_txt::{Dialect, ProductToken, RobotsTxt, UrlPath};
 
-use super::expired;
-use super::source::load_config;
-use super::terminal::{complain, print};
+use super::config_file::load_config;
+use super::expired_rules;
+use super::terminal::{print, print_errors};
 use crate::clock::Clock;
 use crate::config::{Config, DEFAULT_FILE};
 use crate::identity::Crawler;
-use crate::run::wiring::UNCHECKED;
-use crate::tls::intercept::exposed_key;
+use crate::server::wiring::UNCHECKED_PARENT_WARNING;
+use crate::tls::intercept::exposed_key_warning;
 
 #[derive(Debug, Clone, Copy, Subcommand)]
-pub(super) enum Command {
+pub(super) enum ConfigCommand {
     /// Report every mistake in the file, or print the configuration in full
     Check,
     /// Print the default file, with comments
     Default,
 }
 
-pub(super) fn run(command: Command, file: Option<&Path>) -> ExitCode {
+pub(super) fn run(command: ConfigCommand, file: Option<&Path>) -> ExitCode {
     match command {
-        Command::Check => check(file),
-        Command::Default => print(DEFAULT_FILE),
+        ConfigCommand::Check => check(file),
+        ConfigCommand::Default => print(DEFAULT_FILE),
     }
 }
 
@@ -34,14 +34,14 @@ fn check(file: Option<&Path>) -> ExitCode {
     let loaded = load_config(file);
     if let Ok((config, _)) = &loaded {
         warn_of_expired(config);
-        for doubt in doubtful_crawlers(&config.crawlers.crawlers) {
-            complain(&format!("wayleave: warning: {doubt}\n"));
+        for doubt in crawler_warnings(&config.crawlers.crawlers) {
+            print_errors(&format!("wayleave: warning: {doubt}\n"));
         }
         if config.upstream.egress.parent.is_some() {
-            complain(&format!("wayleave: warning: {UNCHECKED}\n"));
+            print_errors(&format!("wayleave: warning: {UNCHECKED_PARENT_WARNING}\n"));
         }
-        if let Some(exposed) = exposed_key(&config.https.ca_dir) {
-            complain(&format!("wayleave: warning: {exposed}\n"));
+        if let Some(exposed) = exposed_key_warning(&config.https.ca_dir) {
+            print_errors(&format!("wayleave: warning: {exposed}\n"));
         }
     }
     match loaded {
@@ -53,14 +53,14 @@ fn check(file: Option<&Path>) -> ExitCode {
 
 /// Warns of rules that have expired: the file can be used, but they no longer have any effect.
 fn warn_of_expired(config: &Config) {
-    for rule in expired::rules(config, Clock::start().now()) {
-        complain(&format!("wayleave: warning: {rule}\n"));
+    for rule in expired_rules::find(config, Clock::start().now()) {
+        print_errors(&format!("wayleave: warning: {rule}\n"));
     }
 }
 
 /// Returns warnings about crawlers that are valid but hardly intended: those that can never match because of an earlier one,
 /// and those with tokens that their dialect cannot find in any robots.txt.
-fn doubtful_crawlers(crawlers: &[Crawler]) -> Vec<String> {
+fn crawler_warnings(crawlers: &[Crawler]) -> Vec<String> {
     let mut doubts = Vec::new();
     for (index, crawler) in crawlers.iter().enumerate() {
         let (number, name) = (index + 1, &crawler.name);

@@ -9,17 +9,17 @@ use clap::Args;
 use serde_json::Value;
 use wayleave_robots_txt::numbered_lines;
 
-use super::admin_client::ask;
+use super::admin_client::request_json;
+use super::config_file::load_config;
 use super::paint::Tone;
-use super::source::load_config;
-use super::terminal::{pretty, print, print_painted, unusable};
-use crate::observe::harmless::harmless;
+use super::terminal::{pretty_json, print, print_painted, unusable};
+use crate::telemetry::harmless::escape_controls;
 
 /// Lines of a long robots.txt that are shown before and after the one that decided.
-const AROUND: usize = 20;
+const CONTEXT_LINES: usize = 20;
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(super) struct DecisionArguments {
     /// The `decision_id` of a refusal or of a line in the decision log
     id: String,
     /// Print as JSON, with robots.txt
@@ -30,7 +30,7 @@ pub(super) struct Arguments {
     whole: bool,
 }
 
-pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
+pub(super) fn run(arguments: &DecisionArguments, file: Option<&Path>) -> ExitCode {
     let config = match load_config(file) {
         Ok((config, _)) => config,
         Err(status) => return status,
@@ -40,14 +40,18 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
         return unusable(&format!("{:?} is not a decision id", arguments.id));
     }
     let path = format!("/v1/decisions/{}", arguments.id);
-    let decision = match ask(config.admin.listen, "GET", &path) {
+    let decision = match request_json(config.admin.listen, "GET", &path) {
         Ok(decision) => decision,
         Err(error) => return unusable(&format!("decision {}: {error:#}", arguments.id)),
     };
     if arguments.json {
-        return print(&pretty(&decision));
+        return print(&pretty_json(&decision));
     }
-    let around = if arguments.whole { usize::MAX } else { AROUND };
+    let around = if arguments.whole {
+        usize::MAX
+    } else {
+        CONTEXT_LINES
+    };
     print_painted(&(describe(&decision) + &robots_txt(&decision, around)))
 }
 
@@ -76,7 +80,7 @@ fn robots_txt(decision: &Value, around: usize) -> String {
                     " "
                 };
                 let text = String::from_utf8_lossy(line);
-                let text = harmless(&text);
+                let text = escape_controls(&text);
                 let line = format!("{mark} {number:>5}  {text}");
                 lines += &match mark {
                     ">" => Tone::Heading.paint(line.trim_end()),
@@ -172,7 +176,7 @@ fn describe(decision: &Value) -> String {
     let mut described = String::new();
     for (name, value) in lines {
         if let Some(value) = value {
-            let value = harmless(&value);
+            let value = escape_controls(&value);
             let value = match name {
                 "outcome" => tone(decision).paint(&value),
                 _ => value.into_owned(),
@@ -206,7 +210,7 @@ mod tests {
         let whole = "\n      1  User-agent: *\n      2  Disallow: /a\n\
                      >     3  Disallow: /\\u{1b}[2J\n      4  Disallow: /c\n";
         let shown = |around| strip_str(&robots_txt(&decision, around)).to_string();
-        assert_eq!(shown(AROUND), whole);
+        assert_eq!(shown(CONTEXT_LINES), whole);
         let nearest = "\n  ... lines left out: 2; --whole shows them\n\
                        >     3  Disallow: /\\u{1b}[2J\n  ... lines left out: 1; --whole shows them\n";
         assert_eq!(shown(0), nearest);
@@ -215,7 +219,10 @@ mod tests {
     #[test]
     fn a_file_that_is_gone_is_said_to_be() {
         let gone = json!({ "robots_txt": { "sha256": "ab", "body": null } });
-        assert!(robots_txt(&gone, AROUND).contains("no longer kept"));
-        assert_eq!(robots_txt(&json!({ "outcome": "refused" }), AROUND), "");
+        assert!(robots_txt(&gone, CONTEXT_LINES).contains("no longer kept"));
+        assert_eq!(
+            robots_txt(&json!({ "outcome": "refused" }), CONTEXT_LINES),
+            ""
+        );
     }
 }

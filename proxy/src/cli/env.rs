@@ -11,17 +11,17 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::source::load_config;
-use super::terminal::{absolute, complain, print, unusable};
+use super::config_file::load_config;
+use super::terminal::{absolute_path, print, print_errors, unusable};
 use crate::config::Config;
-use crate::connection::listeners::Listen;
-use crate::environment::{Client, ProxyUrl, lines};
+use crate::downstream::listeners::ListenAddress;
+use crate::environment::{KnownClient, ProxyUrl, shell_lines};
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(super) struct EnvArguments {
     /// Print only what this client needs [default: variables that suit most clients]
     #[arg(long, value_enum)]
-    client: Option<Client>,
+    client: Option<KnownClient>,
     /// The proxy as the crawler's machine reaches it [default: the first listener, as this machine does]
     #[arg(long, value_name = "URL")]
     proxy: Option<ProxyUrl>,
@@ -30,7 +30,7 @@ pub(super) struct Arguments {
     ca: Option<PathBuf>,
 }
 
-pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
+pub(super) fn run(arguments: &EnvArguments, file: Option<&Path>) -> ExitCode {
     if let (Some(proxy), Some(certificate)) = (&arguments.proxy, &arguments.ca) {
         return print_lines(arguments.client, proxy, certificate);
     }
@@ -48,23 +48,27 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
     if let Some(certificate) = &arguments.ca {
         return print_lines(arguments.client, &proxy, certificate);
     }
-    let certificate = absolute(&config.https.ca_dir).join("ca.crt");
+    let certificate = absolute_path(&config.https.ca_dir).join("ca.crt");
     if let Err(error) = File::open(&certificate) {
-        complain(&format!(
+        print_errors(&format!(
             "wayleave: {}\n",
-            unreadable(&certificate, &error, config.admin.listen)
+            explain_unreadable(&certificate, &error, config.admin.listen)
         ));
     }
     print_lines(arguments.client, &proxy, &certificate)
 }
 
-fn print_lines(client: Option<Client>, proxy: &ProxyUrl, certificate: &Path) -> ExitCode {
-    print(&lines(client, proxy, &certificate.display().to_string()))
+fn print_lines(client: Option<KnownClient>, proxy: &ProxyUrl, certificate: &Path) -> ExitCode {
+    print(&shell_lines(
+        client,
+        proxy,
+        &certificate.display().to_string(),
+    ))
 }
 
 /// Explains why the certificate cannot be read, and what to do about it. A service keeps it in a directory that only root can
 /// read, and serves it at `admin`.
-fn unreadable(certificate: &Path, error: &io::Error, admin: SocketAddr) -> String {
+fn explain_unreadable(certificate: &Path, error: &io::Error, admin: SocketAddr) -> String {
     let certificate = certificate.display();
     match error.kind() {
         ErrorKind::NotFound => format!(
@@ -81,9 +85,9 @@ fn unreadable(certificate: &Path, error: &io::Error, admin: SocketAddr) -> Strin
 
 /// Returns the address that a client on this machine connects to: that of the first listener with a known port, preferably one
 /// without TLS.
-fn address_to_dial(config: &Config) -> Option<Listen> {
+fn address_to_dial(config: &Config) -> Option<ListenAddress> {
     let all = config.proxy.listen.iter().copied();
-    Listen::nearest(all.filter(|listen| listen.address.port() != 0))
+    ListenAddress::for_local_clients(all.filter(|listen| listen.address.port() != 0))
 }
 
 #[cfg(test)]
@@ -92,13 +96,13 @@ mod tests {
 
     use clap::ValueEnum;
 
-    use super::{address_to_dial, lines};
+    use super::{address_to_dial, shell_lines};
     use crate::config::Config;
-    use crate::environment::Client;
+    use crate::environment::KnownClient;
 
-    fn example(client: Option<Client>) -> String {
+    fn example(client: Option<KnownClient>) -> String {
         let proxy = "http://[::1]:3128".parse().expect("a proxy");
-        lines(client, &proxy, "/var/lib/it's here/ca.crt")
+        shell_lines(client, &proxy, "/var/lib/it's here/ca.crt")
     }
 
     fn shell(arguments: &[&str]) -> String {
@@ -116,7 +120,7 @@ mod tests {
 
     #[test]
     fn every_client_gets_lines_that_a_shell_can_read() {
-        for client in Client::value_variants() {
+        for client in KnownClient::value_variants() {
             let text = example(Some(*client));
             assert!(text.lines().any(|line| !line.starts_with('#')), "{text}");
             let places = ["@URL@", "@HOST@", "@PORT@", "@NO_PROXY@", "@CERTIFICATE@"];
@@ -144,7 +148,7 @@ mod tests {
     #[test]
     fn wget_becomes_a_function_that_trusts_the_ca() {
         let script = r#"eval "$1"; wget() { :; }; command() { printf '%s\n' "$@"; }; eval "$1"; wget -q URL"#;
-        let shown = shell(&["-c", script, "sh", &example(Some(Client::Wget))]);
+        let shown = shell(&["-c", script, "sh", &example(Some(KnownClient::Wget))]);
         assert_eq!(
             shown,
             "wget\n--ca-certificate=/var/lib/it's here/ca.crt\n-q\nURL\n"
@@ -153,13 +157,13 @@ mod tests {
 
     #[test]
     fn tls_to_the_proxy_is_said_to_be_possible_or_not() {
-        use crate::environment::{NO_TLS, ProxyUrl, ROOTS};
+        use crate::environment::{NO_TLS_NOTE, ProxyUrl, ROOTS_NOTE};
         let proxy: ProxyUrl = "https://proxy.example:3130".parse().unwrap();
-        let lines = |client| lines(client, &proxy, "/ca.crt");
-        assert!(lines(Some(Client::Wget)).starts_with(NO_TLS));
-        assert!(lines(Some(Client::Curl)).starts_with(ROOTS));
+        let lines = |client| shell_lines(client, &proxy, "/ca.crt");
+        assert!(lines(Some(KnownClient::Wget)).starts_with(NO_TLS_NOTE));
+        assert!(lines(Some(KnownClient::Curl)).starts_with(ROOTS_NOTE));
         assert!(lines(None).contains("https_proxy=https://proxy.example:3130 "));
-        assert!(!example(None).contains(ROOTS));
+        assert!(!example(None).contains(ROOTS_NOTE));
     }
 
     #[test]

@@ -9,57 +9,57 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::admin_client::ask;
+use super::admin_client::request_json;
+use super::config_file::load_config;
 use super::paint::Tone;
-use super::source::load_config;
-use super::terminal::{complain, pretty, print, print_painted, unusable};
-use crate::config::{Config, Store};
+use super::terminal::{pretty_json, print, print_errors, print_painted, unusable};
+use crate::config::{Config, StoreConfig};
 use crate::fleet::check::check;
-use crate::observe::harmless::harmless;
-use crate::run::wiring;
+use crate::server::wiring;
+use crate::telemetry::harmless::escape_controls;
 
 /// The shortest timeout of the calls of a check.
-const PATIENCE: Duration = Duration::from_secs(2);
+const MIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(super) enum FleetCommand {
     /// Show the engine, its state and all nodes (asks the running proxy)
-    Status(Output),
+    Status(FleetArguments),
     /// Connect as [store] says and try every operation of a node, without a running proxy
-    Check(Output),
+    Check(FleetArguments),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Output {
+pub(super) struct FleetArguments {
     /// Print as JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(super) fn run(command: &Command, file: Option<&Path>) -> ExitCode {
+pub(super) fn run(command: &FleetCommand, file: Option<&Path>) -> ExitCode {
     let config = match load_config(file) {
         Ok((config, _)) => config,
         Err(status) => return status,
     };
     match command {
-        Command::Status(arguments) => status(arguments, &config),
-        Command::Check(arguments) => try_all(arguments, &config),
+        FleetCommand::Status(arguments) => status(arguments, &config),
+        FleetCommand::Check(arguments) => check_fleet(arguments, &config),
     }
 }
 
-fn status(arguments: &Output, config: &Config) -> ExitCode {
-    match ask(config.admin.listen, "GET", "/v1/fleet") {
-        Ok(found) if arguments.json => print(&pretty(&found)),
+fn status(arguments: &FleetArguments, config: &Config) -> ExitCode {
+    match request_json(config.admin.listen, "GET", "/v1/fleet") {
+        Ok(found) if arguments.json => print(&pretty_json(&found)),
         Ok(found) => print_painted(&describe(&found)),
         Err(error) => {
-            complain(&format!("wayleave: {error:#}\n"));
+            print_errors(&format!("wayleave: {error:#}\n"));
             ExitCode::FAILURE
         }
     }
 }
 
 fn describe(found: &Value) -> String {
-    let text = |value: &Value| harmless(value.as_str().unwrap_or("-")).into_owned();
+    let text = |value: &Value| escape_controls(value.as_str().unwrap_or("-")).into_owned();
     let state = text(&found["state"]);
     let tone = match &*state {
         "lost" => Tone::Bad,
@@ -74,7 +74,7 @@ fn describe(found: &Value) -> String {
     lines.push('\n');
     if let Some(message) = found["last_error"]["message"].as_str() {
         let ago = &found["last_error"]["seconds_ago"];
-        let message = harmless(message);
+        let message = escape_controls(message);
         let _ = writeln!(lines, "last error {message} ({ago} s ago)");
     }
     let engine = &found["engine"];
@@ -107,31 +107,31 @@ fn describe(found: &Value) -> String {
 
 /// One operation of a node, and whether this machine could do it.
 #[derive(Serialize)]
-struct Tried {
+struct TriedStep {
     verb: &'static str,
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
 }
 
-impl Tried {
+impl TriedStep {
     fn line(&self) -> String {
         let result = match &self.failure {
             None => Tone::Good.paint("ok"),
-            Some(failure) => Tone::Bad.paint(&harmless(failure)),
+            Some(failure) => Tone::Bad.paint(&escape_controls(failure)),
         };
         format!("{:<9} {result}\n", self.verb)
     }
 }
 
-fn try_all(arguments: &Output, config: &Config) -> ExitCode {
+fn check_fleet(arguments: &FleetArguments, config: &Config) -> ExitCode {
     // The check is about whether the engine can be used at all; a busy machine must not make it fail.
-    let patient = Store {
-        timeout: config.fleet.timeout.max(PATIENCE),
+    let patient = StoreConfig {
+        timeout: config.fleet.timeout.max(MIN_TIMEOUT),
         ..config.fleet.clone()
     };
-    let engine = match wiring::engine(&patient, config) {
-        Ok(Some(engine)) => engine.looking(),
+    let engine = match wiring::redis_engine(&patient, config) {
+        Ok(Some(engine)) => engine.as_observer(),
         Ok(None) => return unusable("store.kind is \"embedded\": this node is alone"),
         Err(error) => return unusable(&format!("{error:#}")),
     };
@@ -142,15 +142,15 @@ fn try_all(arguments: &Output, config: &Config) -> ExitCode {
         Ok(runtime) => runtime.block_on(check(&engine, patient.key_file.is_some())),
         Err(error) => return unusable(&format!("starting the runtime: {error}")),
     };
-    let tried = tried.into_iter().map(|(verb, result)| Tried {
+    let tried = tried.into_iter().map(|(verb, result)| TriedStep {
         verb,
         ok: result.is_ok(),
         failure: result.err().map(|it| format!("{}: {it}", it.kind())),
     });
     let tried: Vec<_> = tried.collect();
     let printed = match arguments.json {
-        true => print(&pretty(&tried)),
-        false => print_painted(&tried.iter().map(Tried::line).collect::<String>()),
+        true => print(&pretty_json(&tried)),
+        false => print_painted(&tried.iter().map(TriedStep::line).collect::<String>()),
     };
     match tried.iter().all(|it| it.ok) {
         true => printed,

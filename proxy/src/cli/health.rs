@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::admin_client::readiness;
-use super::source::load_config;
-use super::terminal::{complain, print};
+use super::config_file::load_config;
+use super::terminal::{print, print_errors};
 
 pub(super) fn run(file: Option<&Path>) -> ExitCode {
     let config = match load_config(file) {
@@ -15,7 +15,7 @@ pub(super) fn run(file: Option<&Path>) -> ExitCode {
     match readiness(config.admin.listen) {
         Ok(text) => print(&text),
         Err(error) => {
-            complain(&format!("wayleave: {error:#}\n"));
+            print_errors(&format!("wayleave: {error:#}\n"));
             ExitCode::FAILURE
         }
     }

@@ -10,23 +10,23 @@ use anyhow::{Context, anyhow, ensure};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::source::{config_dir, load_config};
-use super::terminal::{absolute, pretty, print, unusable};
-use crate::clock::calendar;
+use super::config_file::{config_dir, load_config};
+use super::terminal::{absolute_path, pretty_json, print, unusable};
+use crate::clock::system_time;
 use crate::config::{Config, KEYS_DIR};
-use crate::identity::Mode;
-use crate::signing::Key;
+use crate::identity::EnforcementMode;
+use crate::signing::SigningKey;
 use crate::signing::directory;
 
 #[derive(Debug, Clone, Subcommand)]
-pub(super) enum Command {
+pub(super) enum KeysCommand {
     /// Create a key in the folder `keys` next to the configuration file
     New {
         /// Its name: letters, digits, "-", "_" and "."
         name: String,
     },
     /// List the keys that are published, and whose requests each signs
-    List(List),
+    List(KeysListArguments),
     /// Print the key directory (JWKS), or write it to files to publish
     Directory {
         /// Write the directory, the fields that sign it, and the crawlers' cards below this folder
@@ -36,7 +36,7 @@ pub(super) enum Command {
 }
 
 #[derive(Debug, Clone, Args)]
-pub(super) struct List {
+pub(super) struct KeysListArguments {
     /// Print as JSON
     #[arg(long)]
     json: bool,
@@ -44,21 +44,23 @@ pub(super) struct List {
 
 /// A published key.
 #[derive(Serialize)]
-struct Published<'a> {
+struct PublishedKey<'a> {
     thumbprint: &'a str,
     /// The crawlers whose requests it signs.
     crawlers: Vec<&'a str>,
     path: PathBuf,
 }
 
-pub(super) fn run(command: &Command, file: Option<&Path>) -> ExitCode {
+pub(super) fn run(command: &KeysCommand, file: Option<&Path>) -> ExitCode {
     let configured = || load_config(file).map(|(config, _)| config);
     let text = match command {
         // The configuration is not loaded: it may already name this key, which would be a mistake until the key exists.
-        Command::New { name } => Ok(config_dir(file).and_then(|dir| new(&dir, name))),
-        Command::List(arguments) => configured().map(|config| Ok(list(&config, arguments))),
-        Command::Directory { out: None } => configured().map(|config| body(&config)),
-        Command::Directory { out: Some(dir) } => {
+        KeysCommand::New { name } => Ok(config_dir(file).and_then(|dir| create_key(&dir, name))),
+        KeysCommand::List(arguments) => {
+            configured().map(|config| Ok(list_keys(&config, arguments)))
+        }
+        KeysCommand::Directory { out: None } => configured().map(|config| directory_body(&config)),
+        KeysCommand::Directory { out: Some(dir) } => {
             configured().map(|config| write_files(&config, dir))
         }
     };
@@ -69,27 +71,27 @@ pub(super) fn run(command: &Command, file: Option<&Path>) -> ExitCode {
     }
 }
 
-fn new(config_dir: &Path, name: &str) -> anyhow::Result<String> {
+fn create_key(config_dir: &Path, name: &str) -> anyhow::Result<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_name = !name.starts_with('.') && !name.is_empty() && name.bytes().all(is_plain);
     ensure!(
         is_name,
         "{name:?} is not a name of letters, digits, \"-\", \"_\" and \".\""
     );
-    let key = Key::create(&config_dir.join(KEYS_DIR).join(format!("{name}.pem")))?;
+    let key = SigningKey::create(&config_dir.join(KEYS_DIR).join(format!("{name}.pem")))?;
     Ok(format!(
         "key          {}\nthumbprint   {}\nsigning_key = \"{KEYS_DIR}/{name}.pem\"\n",
-        absolute(key.path()).display(),
+        absolute_path(key.path()).display(),
         key.thumbprint()
     ))
 }
 
-fn list(config: &Config, arguments: &List) -> String {
+fn list_keys(config: &Config, arguments: &KeysListArguments) -> String {
     let keys: Vec<_> = (config.signing.keys.iter())
-        .map(|key| published(config, key))
+        .map(|key| published_key(config, key))
         .collect();
     if arguments.json {
-        return pretty(&keys);
+        return pretty_json(&keys);
     }
     let mut text = String::new();
     for key in &keys {
@@ -102,19 +104,19 @@ fn list(config: &Config, arguments: &List) -> String {
     text
 }
 
-fn published<'a>(config: &'a Config, key: &'a Key) -> Published<'a> {
+fn published_key<'a>(config: &'a Config, key: &'a SigningKey) -> PublishedKey<'a> {
     let crawlers = config.crawlers.crawlers.iter().filter(|crawler| {
         let own = crawler.signing_key.as_ref();
         own.is_some_and(|own| own.thumbprint() == key.thumbprint())
     });
-    Published {
+    PublishedKey {
         thumbprint: key.thumbprint(),
         crawlers: crawlers.map(|crawler| crawler.name.as_str()).collect(),
-        path: absolute(key.path()),
+        path: absolute_path(key.path()),
     }
 }
 
-fn body(config: &Config) -> anyhow::Result<String> {
+fn directory_body(config: &Config) -> anyhow::Result<String> {
     let keys = &config.signing.keys;
     ensure!(
         !keys.is_empty(),
@@ -126,18 +128,20 @@ fn body(config: &Config) -> anyhow::Result<String> {
 /// Writes the files that a static server publishes at `signing.agent`. The signatures expire after two days: operators who do
 /// not write the files again in time should leave out the fields that hold them.
 fn write_files(config: &Config, dir: &Path) -> anyhow::Result<String> {
-    let body = body(config)?;
+    let body = directory_body(config)?;
     let agent = config.signing.options.agent.as_ref();
     let agent = agent.ok_or_else(|| anyhow!("signing.agent is not set: whose keys are these?"))?;
-    let mut files = vec![(directory::PATH.to_owned(), body.clone())];
+    let mut files = vec![(directory::DIRECTORY_PATH.to_owned(), body.clone())];
     let mut fields = format!("content-type: {}\n", directory::MEDIA_TYPE);
-    for (name, value) in directory::fields(&config.signing.keys, agent, &body, calendar()) {
+    for (name, value) in
+        directory::signature_fields(&config.signing.keys, agent, &body, system_time())
+    {
         let _ = writeln!(fields, "{name}: {value}");
     }
-    files.push((format!("{}.headers", directory::PATH), fields));
+    files.push((format!("{}.headers", directory::DIRECTORY_PATH), fields));
     for crawler in &config.crawlers.crawlers {
         if crawler.signing_key.is_some() {
-            let complies = crawler.mode == Mode::Enforce;
+            let complies = crawler.mode == EnforcementMode::Enforce;
             let card = directory::card(agent, &crawler.name, crawler.tokens[0].as_str(), complies);
             files.push((format!("{}/{}", directory::CARD_PATH, crawler.name), card));
         }

@@ -7,21 +7,21 @@ use std::{fs, io};
 
 use clap::Args;
 use serde::Serialize;
-use wayleave_robots_txt::{Dialect, Finding, Level, Target, lint};
+use wayleave_robots_txt::{Dialect, Finding, Severity, Target, lint};
 
-use super::fetch::{Fetcher, why_not};
+use super::config_file::load_config;
 use super::paint::Tone;
-use super::progress::Progress;
-use super::source::load_config;
-use super::terminal::{complain, json_line, print_painted, unusable};
-use crate::observe::harmless::harmless;
+use super::progress::ProgressLine;
+use super::robots_fetcher::{RobotsFetcher, failure_text};
+use super::terminal::{json_line, print_errors, print_painted, unusable};
+use crate::telemetry::harmless::escape_controls;
 
 /// The size up to which a file is fetched in order to report how large it is.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Exit status: 0 no errors in the files, 1 errors, 2 a file cannot be read.")]
-pub(super) struct Arguments {
+pub(super) struct LintArguments {
     /// Also report notes: findings that are merely worth knowing
     #[arg(long)]
     notes: bool,
@@ -38,30 +38,30 @@ pub(super) struct Arguments {
 
 /// A finding as JSON.
 #[derive(Serialize)]
-struct Json<'a> {
+struct FindingJson<'a> {
     file: &'a str,
     line: u32,
     level: &'a str,
     message: &'a str,
 }
 
-pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
+pub(super) fn run(arguments: &LintArguments, config: Option<&Path>) -> ExitCode {
     let compared: &[Dialect] = match arguments.dialect {
         Dialect::Rfc9309 => &[],
         _ => std::slice::from_ref(&arguments.dialect),
     };
-    let (mut text, mut count) = (String::new(), Count::default());
-    let progress = Progress::of(arguments.sources.len());
+    let (mut text, mut count) = (String::new(), FindingCounts::default());
+    let progress = ProgressLine::new(arguments.sources.len());
     for source in &arguments.sources {
-        progress.begin(source);
-        let body = match read(source, config) {
+        progress.start_part(source);
+        let body = match read_source(source, config) {
             Ok(body) => body,
             Err(status) => return status,
         };
         for finding in lint(&body, compared) {
-            count.add(finding.level);
-            if arguments.notes || finding.level != Level::Note {
-                text += &line(source, &finding, arguments.json);
+            count.add(finding.severity);
+            if arguments.notes || finding.severity != Severity::Note {
+                text += &format_finding(source, &finding, arguments.json);
                 text += "\n";
             }
         }
@@ -69,7 +69,7 @@ pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
     drop(progress);
     let printed = print_painted(&text);
     if !arguments.json {
-        complain(&count.sentence(arguments));
+        print_errors(&count.summary(arguments));
     }
     match printed {
         printed if printed == ExitCode::SUCCESS => ExitCode::from(u8::from(count.errors > 0)),
@@ -79,24 +79,24 @@ pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
 
 /// The number of findings of each level.
 #[derive(Default)]
-struct Count {
+struct FindingCounts {
     errors: usize,
     warnings: usize,
     notes: usize,
 }
 
-impl Count {
-    fn add(&mut self, level: Level) {
+impl FindingCounts {
+    fn add(&mut self, level: Severity) {
         match level {
-            Level::Error => self.errors += 1,
-            Level::Warning => self.warnings += 1,
+            Severity::Error => self.errors += 1,
+            Severity::Warning => self.warnings += 1,
             _ => self.notes += 1,
         }
     }
 
     /// Returns a line such as `3 files: 2 errors, 1 warning, 4 notes (--notes shows them)`, or an empty string if there are no
     /// findings.
-    fn sentence(&self, arguments: &Arguments) -> String {
+    fn summary(&self, arguments: &LintArguments) -> String {
         let of = |count: usize, what: &str| match count {
             1 => format!("1 {what}"),
             _ => format!("{count} {what}s"),
@@ -123,34 +123,34 @@ impl Count {
     }
 }
 
-fn line(source: &str, finding: &Finding, is_json: bool) -> String {
+fn format_finding(source: &str, finding: &Finding, is_json: bool) -> String {
     if !is_json {
         let Finding {
             line,
-            level,
+            severity: level,
             message,
             ..
         } = finding;
         let tone = match level {
-            Level::Error => Tone::Bad,
-            Level::Warning => Tone::Doubtful,
+            Severity::Error => Tone::Bad,
+            Severity::Warning => Tone::Doubtful,
             _ => Tone::Aside,
         };
-        let place = Tone::Heading.paint(&harmless(&format!("{source}:{line}:")));
+        let place = Tone::Heading.paint(&escape_controls(&format!("{source}:{line}:")));
         let level = tone.paint(&format!("{level}:"));
-        return format!("{place} {level} {}", harmless(message));
+        return format!("{place} {level} {}", escape_controls(message));
     }
-    json_line(&Json {
+    json_line(&FindingJson {
         file: source,
         line: finding.line,
-        level: finding.level.as_str(),
+        level: finding.severity.as_str(),
         message: &finding.message,
     })
 }
 
-fn read(source: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode> {
+fn read_source(source: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode> {
     if source.starts_with("http://") || source.starts_with("https://") {
-        return fetch(source, config);
+        return fetch_robots_txt(source, config);
     }
     let body = if source == "-" {
         let mut body = Vec::new();
@@ -163,17 +163,17 @@ fn read(source: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode> {
 
 /// Fetches the robots.txt of a URL's origin as the proxy would, but beyond its size limit, so that findings can mention what
 /// the proxy would not read.
-fn fetch(url: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode> {
+fn fetch_robots_txt(url: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode> {
     let (mut config, _) = load_config(config)?;
     let limit = &mut config.robots.fetch.max_size;
     *limit = MAX_BYTES.max(*limit);
     let fail = |error: &dyn std::fmt::Display| unusable(&format!("{url}: {error}"));
     let target = Target::parse(url).map_err(|error| fail(&error))?;
-    let fetcher = Fetcher::new(&config);
+    let fetcher = RobotsFetcher::new(&config);
     let fetcher = fetcher.map_err(|error| fail(&format!("{error:#}")))?;
     let facts = fetcher.fetch(target.origin());
     match facts.outcome.body() {
         Some(body) => Ok(body.bytes.to_vec()),
-        None => Err(fail(&why_not(&facts))),
+        None => Err(fail(&failure_text(&facts))),
     }
 }

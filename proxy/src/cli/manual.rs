@@ -12,35 +12,35 @@ use clap_mangen::Man;
 use super::terminal::{print, unusable};
 
 #[derive(Debug, Args)]
-pub(super) struct Completions {
+pub(super) struct CompletionsArguments {
     /// The shell that reads them
     #[arg(value_enum)]
     shell: Shell,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Pages {
+pub(super) struct ManArguments {
     /// An existing directory: one page a command is written there
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
 
-pub(super) fn completions(arguments: &Completions, mut command: Command) -> ExitCode {
+pub(super) fn completions(arguments: &CompletionsArguments, mut command: Command) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "wayleave", &mut script);
     print(&String::from_utf8_lossy(&script))
 }
 
-pub(super) fn pages(arguments: &Pages, mut command: Command) -> ExitCode {
+pub(super) fn pages(arguments: &ManArguments, mut command: Command) -> ExitCode {
     // Propagates full command names and global options, which the pages of subcommands lack otherwise.
     command.build();
-    match write(&command, &arguments.directory) {
+    match write_pages(&command, &arguments.directory) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => unusable(&format!("{}: {error}", arguments.directory.display())),
     }
 }
 
-fn write(command: &Command, directory: &Path) -> io::Result<()> {
+fn write_pages(command: &Command, directory: &Path) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let mut page = Vec::new();
     Man::new(command.clone())
@@ -50,5 +50,5 @@ fn write(command: &Command, directory: &Path) -> io::Result<()> {
     let commands = command.get_subcommands();
     let mut shown =
         commands.filter(|command| !command.is_hide_set() && command.get_name() != "help");
-    shown.try_for_each(|command| write(command, directory))
+    shown.try_for_each(|command| write_pages(command, directory))
 }

@@ -7,24 +7,24 @@ mod admin_client;
 mod ca;
 mod check;
 mod config;
+mod config_file;
 mod decision;
 mod env;
 mod evidence;
-mod expired;
-mod fetch;
+mod expired_rules;
 mod fleet;
 mod health;
 mod keys;
 mod lint;
 mod manual;
-mod moment;
 mod paint;
 mod progress;
 mod report;
 mod robots;
+mod robots_fetcher;
 mod serve;
-mod source;
 mod terminal;
+mod time_argument;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,75 +34,77 @@ use clap::{CommandFactory, Parser, Subcommand};
 /// A forward proxy that makes crawlers obey robots.txt.
 #[derive(Debug, Parser)]
 #[command(name = "wayleave", version, max_term_width = 100)]
-struct Arguments {
+struct CommandLine {
     /// Configuration file [default: ./config.toml if it exists, else the built-in defaults]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// What to do; without a command, serve
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<CliCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Run the proxy in the foreground until SIGTERM or SIGINT
     Serve,
     /// Show what robots.txt allows, without a running proxy
-    Check(check::Arguments),
+    Check(check::CheckArguments),
     /// Report mistakes in a robots.txt, and where dialects read it differently
-    Lint(lint::Arguments),
+    Lint(lint::LintArguments),
     /// Check a configuration file, or print the default one
     #[command(subcommand)]
-    Config(config::Command),
+    Config(config::ConfigCommand),
     /// Create the interception CA, or show its certificate
     #[command(subcommand)]
-    Ca(ca::Command),
+    Ca(ca::CaCommand),
     /// Create, list and publish the keys that sign crawlers' requests
     #[command(subcommand)]
-    Keys(keys::Command),
+    Keys(keys::KeysCommand),
     /// Explain why a request was refused or forwarded (asks the running proxy)
-    Decision(decision::Arguments),
+    Decision(decision::DecisionArguments),
     /// Summarise from the decision log what was refused, and what enforcement would refuse
-    Report(report::Arguments),
+    Report(report::ReportArguments),
     /// Export decisions with everything they are based on, verify such an export, or query it
     #[command(subcommand)]
-    Evidence(evidence::Command),
+    Evidence(evidence::EvidenceCommand),
     /// List, show, refresh or forget the robots.txt files of a running proxy
     #[command(subcommand)]
-    Robots(robots::Command),
+    Robots(robots::RobotsCommand),
     /// Show the fleet of a running proxy, or check whether this machine can join it
     #[command(subcommand)]
-    Fleet(fleet::Command),
+    Fleet(fleet::FleetCommand),
     /// Print the settings that make a client use the proxy, ready to paste or `eval`
-    Env(env::Arguments),
+    Env(env::EnvArguments),
     /// Ask the running proxy whether it takes requests: 0 if it does, 1 if not
     Health,
     /// Print a shell's completions of this command line
-    Completions(manual::Completions),
+    Completions(manual::CompletionsArguments),
     /// Write the man pages of all commands
-    Man(manual::Pages),
+    Man(manual::ManArguments),
 }
 
 /// Runs the command that the process's arguments name.
 #[must_use]
 pub fn run() -> ExitCode {
-    let Arguments { config, command } = Arguments::parse();
+    let CommandLine { config, command } = CommandLine::parse();
     let config = config.as_deref();
-    match command.unwrap_or(Command::Serve) {
-        Command::Serve => serve::run(config),
-        Command::Check(arguments) => check::run(arguments, config),
-        Command::Lint(arguments) => lint::run(&arguments, config),
-        Command::Config(command) => config::run(command, config),
-        Command::Ca(command) => ca::run(command, config),
-        Command::Keys(command) => keys::run(&command, config),
-        Command::Decision(arguments) => decision::run(&arguments, config),
-        Command::Report(arguments) => report::run(&arguments, config),
-        Command::Evidence(command) => evidence::run(&command, config),
-        Command::Robots(command) => robots::run(&command, config),
-        Command::Fleet(command) => fleet::run(&command, config),
-        Command::Env(arguments) => env::run(&arguments, config),
-        Command::Health => health::run(config),
-        Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
-        Command::Man(arguments) => manual::pages(&arguments, Arguments::command()),
+    match command.unwrap_or(CliCommand::Serve) {
+        CliCommand::Serve => serve::run(config),
+        CliCommand::Check(arguments) => check::run(arguments, config),
+        CliCommand::Lint(arguments) => lint::run(&arguments, config),
+        CliCommand::Config(command) => config::run(command, config),
+        CliCommand::Ca(command) => ca::run(command, config),
+        CliCommand::Keys(command) => keys::run(&command, config),
+        CliCommand::Decision(arguments) => decision::run(&arguments, config),
+        CliCommand::Report(arguments) => report::run(&arguments, config),
+        CliCommand::Evidence(command) => evidence::run(&command, config),
+        CliCommand::Robots(command) => robots::run(&command, config),
+        CliCommand::Fleet(command) => fleet::run(&command, config),
+        CliCommand::Env(arguments) => env::run(&arguments, config),
+        CliCommand::Health => health::run(config),
+        CliCommand::Completions(arguments) => {
+            manual::completions(&arguments, CommandLine::command())
+        }
+        CliCommand::Man(arguments) => manual::pages(&arguments, CommandLine::command()),
     }
 }

@@ -2,18 +2,18 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::observe::harmless::harmless;
+use crate::telemetry::harmless::escape_controls;
 
 /// The number of lines between two updates.
-pub(super) const LINES: u64 = 10_000;
+pub(super) const LINES_PER_UPDATE: u64 = 10_000;
 
 /// A line that shows the progress until it is dropped.
 #[derive(Debug)]
-pub(super) struct Progress(ProgressBar);
+pub(super) struct ProgressLine(ProgressBar);
 
-impl Progress {
+impl ProgressLine {
     /// Starts a task of `total` parts, each with a name.
-    pub(super) fn of(total: usize) -> Self {
+    pub(super) fn new(total: usize) -> Self {
         Self::styled(
             ProgressBar::new(total as u64),
             "{bar:24} {pos} of {len}  {wide_msg}",
@@ -34,23 +34,23 @@ impl Progress {
     }
 
     /// Starts the next part, which has this name.
-    pub(super) fn begin(&self, name: &str) {
-        self.0.set_message(harmless(name).into_owned());
+    pub(super) fn start_part(&self, name: &str) {
+        self.0.set_message(escape_controls(name).into_owned());
         self.0.inc(1);
     }
 
     /// Prints something else while the line is hidden.
-    pub(super) fn aside(&self, print: impl FnOnce()) {
+    pub(super) fn suspend(&self, print: impl FnOnce()) {
         self.0.suspend(print);
     }
 
     /// Sets the number of parts that are done.
-    pub(super) fn reached(&self, count: u64) {
+    pub(super) fn set_position(&self, count: u64) {
         self.0.set_position(count);
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

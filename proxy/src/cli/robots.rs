@@ -10,28 +10,28 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use wayleave_robots_txt::Origin;
 
-use super::admin_client::ask;
-use super::moment::Moment;
+use super::admin_client::request_json;
+use super::config_file::load_config;
 use super::paint::Tone;
-use super::source::load_config;
-use super::terminal::{complain, pretty, print, print_painted, unusable};
+use super::terminal::{pretty_json, print, print_errors, print_painted, unusable};
+use super::time_argument::TimeArgument;
 use crate::clock::Clock;
-use crate::observe::harmless::{harmless, harmless_lines};
+use crate::telemetry::harmless::{escape_controls, escape_lines};
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(super) enum RobotsCommand {
     /// List the known origins in alphabetical order
-    List(List),
+    List(RobotsListArguments),
     /// Show everything known about an origin, or what it served at a given time
-    Show(Show),
+    Show(RobotsShowArguments),
     /// Fetch an origin's robots.txt again now
-    Refresh(Refresh),
+    Refresh(RobotsRefreshArguments),
     /// Forget what is known about an origin; its history is kept
-    Forget(Named),
+    Forget(RobotsForgetArguments),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct List {
+pub(super) struct RobotsListArguments {
     /// List only origins that contain this text
     #[arg(conflicts_with = "query")]
     origin: Option<String>,
@@ -53,19 +53,19 @@ pub(super) struct List {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Show {
+pub(super) struct RobotsShowArguments {
     /// An origin such as https://example.com; https:// may be omitted
     origin: String,
     /// Show what it served at this time: 2026-11-21T08:00:00Z, 2026-11-21 or 3d (3 days ago)
     #[arg(long, value_name = "TIME")]
-    at: Option<Moment>,
+    at: Option<TimeArgument>,
     /// Print as JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Refresh {
+pub(super) struct RobotsRefreshArguments {
     /// An origin such as https://example.com; https:// may be omitted
     origin: String,
     /// Print as JSON
@@ -74,38 +74,38 @@ pub(super) struct Refresh {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Named {
+pub(super) struct RobotsForgetArguments {
     /// An origin such as https://example.com; https:// may be omitted
     origin: String,
 }
 
-pub(super) fn run(command: &Command, file: Option<&Path>) -> ExitCode {
+pub(super) fn run(command: &RobotsCommand, file: Option<&Path>) -> ExitCode {
     let admin = match load_config(file) {
         Ok((config, _)) => config.admin.listen,
         Err(status) => return status,
     };
     let answered = match command {
-        Command::List(arguments) => list(arguments, admin),
-        Command::Show(arguments) => show(arguments, admin),
-        Command::Refresh(arguments) => refresh(arguments, admin),
-        Command::Forget(Named { origin }) => forget(origin, admin),
+        RobotsCommand::List(arguments) => list(arguments, admin),
+        RobotsCommand::Show(arguments) => show(arguments, admin),
+        RobotsCommand::Refresh(arguments) => refresh(arguments, admin),
+        RobotsCommand::Forget(RobotsForgetArguments { origin }) => forget(origin, admin),
     };
     match answered {
-        Ok(Shown::Painted(text)) => print_painted(&text),
-        Ok(Shown::AsIs(text)) => print(&text),
+        Ok(RobotsOutput::Painted(text)) => print_painted(&text),
+        Ok(RobotsOutput::AsIs(text)) => print(&text),
         Err(message) => unusable(&message),
     }
 }
 
 /// The output of a command.
-enum Shown {
+enum RobotsOutput {
     /// For people, with tones.
     Painted(String),
     /// For programs, unchanged.
     AsIs(String),
 }
 
-fn list(arguments: &List, admin: SocketAddr) -> Result<Shown, String> {
+fn list(arguments: &RobotsListArguments, admin: SocketAddr) -> Result<RobotsOutput, String> {
     let mut path = format!("/v1/robots?limit={}", arguments.limit);
     let parameters = [
         ("state", arguments.state.as_ref()),
@@ -117,26 +117,26 @@ fn list(arguments: &List, admin: SocketAddr) -> Result<Shown, String> {
             path += &format!("&{name}={}", encoded(value));
         }
     }
-    let found = asked(admin, "GET", &path)?;
+    let found = request(admin, "GET", &path)?;
     if arguments.json {
-        return Ok(Shown::AsIs(pretty(&found)));
+        return Ok(RobotsOutput::AsIs(pretty_json(&found)));
     }
     if let Some(last) = found["next_cursor"].as_str() {
-        complain(&format!("wayleave: there may be more: --after {last}\n"));
+        print_errors(&format!("wayleave: there may be more: --after {last}\n"));
     }
     let robots = found["robots"].as_array().into_iter().flatten();
-    Ok(Shown::Painted(robots.map(line).collect()))
+    Ok(RobotsOutput::Painted(robots.map(summary_line).collect()))
 }
 
 /// Formats one origin in one line: its state, since when, its name, and why it cannot be reached.
-fn line(robots: &Value) -> String {
-    let text = |name: &str| harmless(robots[name].as_str().unwrap_or("-")).into_owned();
+fn summary_line(robots: &Value) -> String {
+    let text = |name: &str| escape_controls(robots[name].as_str().unwrap_or("-")).into_owned();
     let since = match &robots["fetched_at"] {
         Value::Null => text("unreachable_since"),
         _ => text("fetched_at"),
     };
     let cause = robots["cause"].as_str();
-    let why = cause.map(|cause| format!("  {}", harmless(cause)));
+    let why = cause.map(|cause| format!("  {}", escape_controls(cause)));
     let (state, origin) = (text("state"), text("origin"));
     let painted = tone(&state).paint(&format!("{state:<11}"));
     format!(
@@ -153,42 +153,42 @@ fn tone(state: &str) -> Tone {
     }
 }
 
-fn show(arguments: &Show, admin: SocketAddr) -> Result<Shown, String> {
-    let mut path = path_of(&arguments.origin)?;
+fn show(arguments: &RobotsShowArguments, admin: SocketAddr) -> Result<RobotsOutput, String> {
+    let mut path = api_path(&arguments.origin)?;
     if let Some(at) = arguments.at {
-        let at = humantime::format_rfc3339_nanos(at.seen_from(Clock::start().now()));
+        let at = humantime::format_rfc3339_nanos(at.start(Clock::start().now()));
         path += &format!("?at={}", encoded(&at.to_string()));
     }
-    let found = asked(admin, "GET", &path)?;
+    let found = request(admin, "GET", &path)?;
     if arguments.json {
-        return Ok(Shown::AsIs(pretty(&found)));
+        return Ok(RobotsOutput::AsIs(pretty_json(&found)));
     }
     if arguments.at.is_some() {
         let body = found["body"].as_str().unwrap_or_default();
         // Redirected to a file, the output is exactly what the origin served.
-        return Ok(Shown::AsIs(match io::stdout().is_terminal() {
-            true => harmless_lines(body),
+        return Ok(RobotsOutput::AsIs(match io::stdout().is_terminal() {
+            true => escape_lines(body),
             false => body.to_owned(),
         }));
     }
-    Ok(Shown::Painted(describe(&found)))
+    Ok(RobotsOutput::Painted(describe(&found)))
 }
 
-fn refresh(arguments: &Refresh, admin: SocketAddr) -> Result<Shown, String> {
-    let path = path_of(&arguments.origin)? + "/refresh";
-    let robots = asked(admin, "POST", &path)?;
+fn refresh(arguments: &RobotsRefreshArguments, admin: SocketAddr) -> Result<RobotsOutput, String> {
+    let path = api_path(&arguments.origin)? + "/refresh";
+    let robots = request(admin, "POST", &path)?;
     Ok(match arguments.json {
-        true => Shown::AsIs(pretty(&robots)),
-        false => Shown::Painted(line(&robots)),
+        true => RobotsOutput::AsIs(pretty_json(&robots)),
+        false => RobotsOutput::Painted(summary_line(&robots)),
     })
 }
 
-fn forget(origin: &str, admin: SocketAddr) -> Result<Shown, String> {
-    asked(admin, "DELETE", &path_of(origin)?).map(|_| Shown::AsIs(String::new()))
+fn forget(origin: &str, admin: SocketAddr) -> Result<RobotsOutput, String> {
+    request(admin, "DELETE", &api_path(origin)?).map(|_| RobotsOutput::AsIs(String::new()))
 }
 
 /// The members of the API's answer that are shown first.
-const OF_ENTRY: [&str; 8] = [
+const ENTRY_MEMBERS: [&str; 8] = [
     "origin",
     "state",
     "fetched_at",
@@ -208,7 +208,7 @@ fn describe(robots: &Value) -> String {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        let text = harmless(&text);
+        let text = escape_controls(&text);
         let text = match name {
             "state" => tone(&text).paint(&text),
             _ => text.into_owned(),
@@ -216,7 +216,7 @@ fn describe(robots: &Value) -> String {
         let name = Tone::Aside.paint(&format!("{name:<18}"));
         writeln!(described, "{name} {text}").expect("writing to a String cannot fail");
     };
-    for name in OF_ENTRY {
+    for name in ENTRY_MEMBERS {
         tell(name, &robots[name]);
     }
     let answer = &robots["answer"];
@@ -240,13 +240,13 @@ fn describe(robots: &Value) -> String {
     }
     if let Some(body) = answer["body"].as_str() {
         described += "\n";
-        described += &harmless_lines(body);
+        described += &escape_lines(body);
     }
     described
 }
 
 /// Returns the API's path of an origin.
-fn path_of(origin: &str) -> Result<String, String> {
+fn api_path(origin: &str) -> Result<String, String> {
     let parsed = match origin.contains("://") {
         true => Origin::parse(origin),
         false => Origin::parse(&format!("https://{origin}")),
@@ -259,6 +259,6 @@ fn encoded(text: &str) -> String {
     url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
-fn asked(admin: SocketAddr, method: &str, path: &str) -> Result<Value, String> {
-    ask(admin, method, path).map_err(|error| format!("{error:#}"))
+fn request(admin: SocketAddr, method: &str, path: &str) -> Result<Value, String> {
+    request_json(admin, method, path).map_err(|error| format!("{error:#}"))
 }

@@ -3,19 +3,19 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::source::load_config;
-use super::terminal::complain;
-use crate::run::server;
+use super::config_file::load_config;
+use super::terminal::print_errors;
+use crate::server::process;
 
 pub(super) fn run(file: Option<&Path>) -> ExitCode {
     let (config, file) = match load_config(file) {
         Ok(loaded) => loaded,
         Err(status) => return status,
     };
-    match server::run(&config, file) {
+    match process::run(&config, file) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&format!("wayleave: {error:#}\n"));
+            print_errors(&format!("wayleave: {error:#}\n"));
             ExitCode::FAILURE
         }
     }

@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::paint::Tone;
-use crate::observe::harmless::{harmless_json, harmless_lines};
+use crate::telemetry::harmless::{escape_json, escape_lines};
 
 /// The exit status for input that cannot be used.
 pub(super) const UNUSABLE: u8 = 2;
 
 /// Returns the absolute path, or the path as it is if the working directory is unknown.
-pub(super) fn absolute(path: &Path) -> PathBuf {
+pub(super) fn absolute_path(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
@@ -40,34 +40,34 @@ fn write(mut stdout: impl Write, text: &str) -> ExitCode {
 }
 
 /// Formats `value` as indented JSON, without control characters that a terminal would interpret.
-pub(super) fn pretty(value: &impl Serialize) -> String {
+pub(super) fn pretty_json(value: &impl Serialize) -> String {
     let json = serde_json::to_vec_pretty(value).expect("strings and numbers serialise");
-    let json = String::from_utf8(harmless_json(json)).expect("JSON is UTF-8");
+    let json = String::from_utf8(escape_json(json)).expect("JSON is UTF-8");
     json + "\n"
 }
 
 /// Formats `value` as JSON in one line, without control characters that a terminal would interpret.
 pub(super) fn json_line(value: &impl Serialize) -> String {
     let json = serde_json::to_vec(value).expect("strings and numbers serialise");
-    String::from_utf8(harmless_json(json)).expect("JSON is UTF-8")
+    String::from_utf8(escape_json(json)).expect("JSON is UTF-8")
 }
 
 /// Prints why the command cannot be run, and returns the exit status.
 pub(super) fn unusable(message: &str) -> ExitCode {
-    complain(&format!("wayleave: {message}\n"));
+    print_errors(&format!("wayleave: {message}\n"));
     ExitCode::from(UNUSABLE)
 }
 
 /// Prints lines to standard error. They may contain untrusted text.
-pub(super) fn complain(lines: &str) {
-    let lines = harmless_lines(lines);
-    let painted: String = lines.split_inclusive('\n').map(painted).collect();
+pub(super) fn print_errors(lines: &str) {
+    let lines = escape_lines(lines);
+    let painted: String = lines.split_inclusive('\n').map(paint_prefix).collect();
     // If standard error is closed, the exit status is all that is left.
     let _ = anstream::stderr().write_all(painted.as_bytes());
 }
 
 /// Colours the prefix of an error or a warning.
-fn painted(line: &str) -> String {
+fn paint_prefix(line: &str) -> String {
     for (start, tone) in [
         ("wayleave: warning:", Tone::Doubtful),
         ("wayleave:", Tone::Bad),

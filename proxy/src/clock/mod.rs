@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// The difference from the system time that is not corrected. Smaller corrections do not change lifetimes, and a machine
 /// that synchronizes its clock makes larger ones only when it starts or wakes up.
-const TOLERATED: Duration = Duration::from_secs(60);
+const MAX_DRIFT: Duration = Duration::from_secs(60);
 
 /// A clock that reads the system time once and counts on from there with tokio's clock, so that tests can pause and
 /// advance it, and so that small corrections of the system time do not change lifetimes.
@@ -19,9 +19,9 @@ const TOLERATED: Duration = Duration::from_secs(60);
 /// tokio's clock does not count. The clock then continues from the system time, so that expired exceptions end and new
 /// certificates are valid. Copies share their state, which exists until the process ends.
 #[derive(Clone, Copy)]
-pub struct Clock(&'static Shared);
+pub struct Clock(&'static ClockState);
 
-struct Shared {
+struct ClockState {
     started_at: SystemTime,
     started: Instant,
     /// The corrections since the start, in nanoseconds.
@@ -40,18 +40,18 @@ impl fmt::Debug for Clock {
 /// Lifetimes are measured with a [`Clock`].
 // The one place that may read it.
 #[expect(clippy::disallowed_methods)]
-pub fn calendar() -> SystemTime {
+pub fn system_time() -> SystemTime {
     SystemTime::now()
 }
 
 impl Clock {
     /// Starts a clock that follows the system time.
     pub fn start() -> Self {
-        Self::by(calendar)
+        Self::with_calendar(system_time)
     }
 
     /// Starts a clock that follows `calendar` instead of the system time.
-    pub fn by(calendar: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+    pub fn with_calendar(calendar: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         Self::new(calendar(), Some(Box::new(calendar)))
     }
 
@@ -61,7 +61,7 @@ impl Clock {
     }
 
     fn new(now: SystemTime, calendar: Option<Box<dyn Fn() -> SystemTime + Send + Sync>>) -> Self {
-        Self(Box::leak(Box::new(Shared {
+        Self(Box::leak(Box::new(ClockState {
             started_at: now,
             started: Instant::now(),
             correction: AtomicI64::new(0),
@@ -72,13 +72,13 @@ impl Clock {
     /// Returns the current time.
     pub fn now(&self) -> SystemTime {
         let correction = self.0.correction.load(Ordering::Relaxed);
-        let counted = moved(self.0.started_at + self.0.started.elapsed(), correction);
+        let counted = shifted(self.0.started_at + self.0.started.elapsed(), correction);
         let Some(calendar) = &self.0.calendar else {
             return counted;
         };
         let shown = calendar();
-        let off = nanoseconds(counted, shown);
-        if off.unsigned_abs() <= TOLERATED.as_nanos() as u64 {
+        let off = offset_nanos(counted, shown);
+        if off.unsigned_abs() <= MAX_DRIFT.as_nanos() as u64 {
             return counted;
         }
         let corrected = correction.saturating_add(off);
@@ -106,7 +106,7 @@ impl Clock {
 }
 
 /// Returns how much later `to` is than `from`, at most three centuries: more than a clock is ever off by.
-fn nanoseconds(from: SystemTime, to: SystemTime) -> i64 {
+fn offset_nanos(from: SystemTime, to: SystemTime) -> i64 {
     let whole = |span: Duration| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
     match to.duration_since(from) {
         Ok(later) => whole(later),
@@ -114,7 +114,7 @@ fn nanoseconds(from: SystemTime, to: SystemTime) -> i64 {
     }
 }
 
-fn moved(at: SystemTime, nanoseconds: i64) -> SystemTime {
+fn shifted(at: SystemTime, nanoseconds: i64) -> SystemTime {
     let by = Duration::from_nanos(nanoseconds.unsigned_abs());
     let moved = match nanoseconds {
         0.. => at.checked_add(by),
@@ -149,7 +149,10 @@ mod tests {
     fn scripted() -> (Arc<Mutex<SystemTime>>, Clock) {
         let calendar = Arc::new(Mutex::new(first()));
         let shown = Arc::clone(&calendar);
-        (calendar, Clock::by(move || *shown.lock().unwrap()))
+        (
+            calendar,
+            Clock::with_calendar(move || *shown.lock().unwrap()),
+        )
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,56 +2,58 @@
 
 use std::net::SocketAddr;
 
-use super::file::{Node, Parsed, Section, Show, address, or_empty, secret, tried};
-use super::proxy::{loopback, overlap};
-use crate::admin::Guard;
-use crate::connection::listeners::Listen;
-use crate::observe::digest::Digest;
+use super::proxy::{loopback, overlaps};
+use super::reader::{
+    ParseResult, Section, Show, ValueNode, address, none_if_empty, parse_with, secret,
+};
+use crate::admin::AdminGuard;
+use crate::downstream::listeners::ListenAddress;
+use crate::telemetry::digest::Sha256Digest;
 
 /// The operators' listener: metrics, health, API.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Admin {
+pub(crate) struct AdminConfig {
     /// A loopback address unless there is a token. Port 0 lets the system choose.
     pub(crate) listen: SocketAddr,
     /// The check that every request passes.
-    pub(crate) guard: Guard,
+    pub(crate) guard: AdminGuard,
 }
 
 /// Reads `[admin]`; `proxy` are the addresses that clients connect to.
-pub(super) fn admin(section: &mut Section<'_>, proxy: &[Listen]) -> Admin {
-    let token_sha256 = section.key(secret("token_sha256"), None, or_empty(digest));
+pub(super) fn read(section: &mut Section<'_>, proxy: &[ListenAddress]) -> AdminConfig {
+    let token_sha256 = section.key(secret("token_sha256"), None, none_if_empty(parse_digest));
     let listen = section.key("listen", loopback(3129), address);
-    if let Some(proxy) = proxy.iter().find(|proxy| overlap(proxy.address, listen)) {
-        section.mistake(
+    if let Some(proxy) = proxy.iter().find(|proxy| overlaps(proxy.address, listen)) {
+        section.report(
             "listen",
             format!("{listen} is in proxy.listen already, as {proxy}"),
         );
     }
-    if !listen.ip().is_loopback() && token_sha256.is_none() && section.is_sound("token_sha256") {
-        section.mistake(
+    if !listen.ip().is_loopback() && token_sha256.is_none() && section.is_valid("token_sha256") {
+        section.report(
             "listen",
             format!(
                 "{listen} is not a loopback address: operators of other machines must show a token, so set admin.token_sha256"
             ),
         );
     }
-    Admin {
+    AdminConfig {
         listen,
-        guard: Guard {
+        guard: AdminGuard {
             token_sha256: token_sha256.map(|digest| digest.0),
         },
     }
 }
 
-impl Show for Digest {
+impl Show for Sha256Digest {
     fn show(&self) -> toml::Value {
         self.to_string().into()
     }
 }
 
 /// Parses a SHA-256 in hexadecimal.
-fn digest(node: &Node<'_>) -> Parsed<Digest> {
-    tried(node, |text| {
-        Digest::from_hex(text).ok_or("is not the 64 hexadecimal digits of a SHA-256")
+fn parse_digest(node: &ValueNode<'_>) -> ParseResult<Sha256Digest> {
+    parse_with(node, |text| {
+        Sha256Digest::from_hex(text).ok_or("is not the 64 hexadecimal digits of a SHA-256")
     })
 }

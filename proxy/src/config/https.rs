@@ -4,26 +4,26 @@ use std::path::{Path, PathBuf};
 
 use wayleave_robots_txt::HostPattern;
 
-use super::file::{Node, Parsed, Section, fixed, list, path_in, tried};
-use crate::decide::https_mode::{self, Mode};
+use super::reader::{ParseResult, Section, ValueNode, fixed, list, parse_with, path_in};
+use crate::decide::https::{self, HttpsMode};
 
 /// Whether and how HTTPS is intercepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Https {
+pub(crate) struct HttpsConfig {
     /// The directory of `ca.crt` and `ca.key`, already joined to `state.dir`.
     pub(crate) ca_dir: PathBuf,
     /// The treatment of `CONNECT`: interception, a tunnel, or a refusal.
-    pub(crate) way: https_mode::Options,
+    pub(crate) interception: https::InterceptionSettings,
 }
 
-pub(super) fn https(section: &mut Section<'_>, state_dir: &Path) -> Https {
-    let modes = [Mode::Intercept, Mode::Tunnel, Mode::Refuse];
+pub(super) fn read(section: &mut Section<'_>, state_dir: &Path) -> HttpsConfig {
+    let modes = [HttpsMode::Intercept, HttpsMode::Tunnel, HttpsMode::Refuse];
     let modes = modes.map(|mode| (mode.as_str(), mode));
     let ca_dir = state_dir.join("ca");
-    Https {
-        way: https_mode::Options {
-            mode: section.word("mode", Mode::Intercept, &modes),
-            bypass: section.key("bypass", Vec::new(), list(bypassed)),
+    HttpsConfig {
+        interception: https::InterceptionSettings {
+            mode: section.word("mode", HttpsMode::Intercept, &modes),
+            bypass: section.key("bypass", Vec::new(), list(parse_bypass)),
         },
         ca_dir: section.key(fixed("ca_dir"), ca_dir, path_in(state_dir)),
     }
@@ -31,11 +31,11 @@ pub(super) fn https(section: &mut Section<'_>, state_dir: &Path) -> Https {
 
 /// Parses one host, or all hosts below one. Other patterns are refused because requests to bypassed hosts are never
 /// judged: it must be obvious which hosts those are.
-fn bypassed(node: &Node<'_>) -> Parsed<HostPattern> {
-    let pattern = tried(node, str::parse::<HostPattern>)?;
-    tried(node, |text| match &pattern {
+fn parse_bypass(node: &ValueNode<'_>) -> ParseResult<HostPattern> {
+    let pattern = parse_with(node, str::parse::<HostPattern>)?;
+    parse_with(node, |text| match &pattern {
         HostPattern::Exact(_) => Ok(pattern.clone()),
-        glob if glob.below().is_some() => Ok(pattern.clone()),
+        glob if glob.wildcard_parent().is_some() => Ok(pattern.clone()),
         _ => Err(format!(
             "{text:?} is neither a host nor all hosts below one (\"*.example.com\")"
         )),

@@ -5,40 +5,40 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-use super::file::{
-    Section, at_least, boolean, checked, duration, or_empty, path_in, positive_duration, size,
+use super::reader::{
+    Section, at_least, boolean, checked, duration, none_if_empty, path_in, positive_duration, size,
     size_or_zero,
 };
-use crate::decide::settings::OnFailure;
-use crate::observe::decisions::{ClientForm, JournalOptions};
-use crate::observe::logging::Format;
+use crate::decide::settings::LogFailureMode;
+use crate::decision_log::{ClientForm, JournalConfig};
+use crate::telemetry::logging::LogFormat;
 
 /// The event log and the decision log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Log {
+pub(crate) struct LogConfig {
     /// Text for people or JSON for programs.
-    pub(crate) format: Format,
+    pub(crate) format: LogFormat,
     /// Whether each decision is also written as an event.
     pub(crate) events: bool,
     /// The decision log; none: decisions are only written as events.
-    pub(crate) decisions: Option<JournalOptions>,
+    pub(crate) decisions: Option<JournalConfig>,
     /// The form in which clients' addresses are recorded.
     pub(crate) client_address: ClientForm,
     /// The treatment of requests while decisions cannot be recorded.
-    pub(crate) on_failure: OnFailure,
+    pub(crate) on_failure: LogFailureMode,
 }
 
 /// Reads `[log]`. Paths are relative to `state_dir`; `key` is the file of the key that signs the decision log.
-pub(super) fn log(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) -> Log {
+pub(super) fn read(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) -> LogConfig {
     let day = Duration::from_hours(24);
-    let formats = [("text", Format::Text), ("json", Format::Json)];
-    let format = section.word("format", Format::Text, &formats);
+    let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+    let format = section.word("format", LogFormat::Text, &formats);
     let events = section.key("events", true, boolean);
     let ways = [
-        ("forward", OnFailure::Forward),
-        ("refuse", OnFailure::Refuse),
+        ("forward", LogFailureMode::Forward),
+        ("refuse", LogFailureMode::Refuse),
     ];
-    let on_failure = section.word("on_failure", OnFailure::Forward, &ways);
+    let on_failure = section.word("on_failure", LogFailureMode::Forward, &ways);
     let forms = [
         ("full", ClientForm::Full),
         ("network", ClientForm::Network),
@@ -46,7 +46,7 @@ pub(super) fn log(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) -> 
     ];
     let client_address = section.word("client_address", ClientForm::Full, &forms);
     let path = Some(state_dir.join("decisions.jsonl"));
-    let path = section.key("decisions", path, or_empty(path_in(state_dir)));
+    let path = section.key("decisions", path, none_if_empty(path_in(state_dir)));
     let max_size = checked(size, at_least(ByteSize::kib(64)));
     let max_size = section.key("decisions_max_size", ByteSize::mib(100), max_size);
     let max_age = section.key("decisions_max_age", day, positive_duration);
@@ -56,15 +56,15 @@ pub(super) fn log(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) -> 
     // The newest file grows to its maximum before a rotated one can be deleted, so two must fit.
     if max_total.is_some_and(|total| total < max_size.as_u64().saturating_mul(2)) {
         let message = "is less than twice log.decisions_max_size: there must be room for a file beside the one being written";
-        section.mistake("decisions_max_total", message);
+        section.report("decisions_max_total", message);
     }
     let compresses = section.key("decisions_compress", false, boolean);
-    Log {
+    LogConfig {
         format,
         events,
         client_address,
         on_failure,
-        decisions: path.map(|path| JournalOptions {
+        decisions: path.map(|path| JournalConfig {
             path,
             max_size_bytes: max_size.as_u64(),
             max_age,

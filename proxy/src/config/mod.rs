@@ -13,12 +13,12 @@
 mod admin;
 mod crawlers;
 mod evidence;
-mod file;
 mod https;
 mod log;
 mod politeness;
 mod preferences;
 mod proxy;
+mod reader;
 mod robots;
 mod rules;
 mod signing;
@@ -34,16 +34,16 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use self::file::Mistake;
-use self::file::{Keys, Reader, Section, fixed};
-pub(crate) use self::log::Log;
+pub(crate) use self::log::LogConfig;
+pub use self::reader::ConfigMistake;
+use self::reader::{ConfigReader, EffectiveKeys, Section, fixed};
 pub(crate) use self::signing::KEYS_DIR;
-pub(crate) use self::store::Store;
-pub(crate) use self::upstream::Upstream;
-use crate::decide::settings::Preferences;
+pub(crate) use self::store::StoreConfig;
+pub(crate) use self::upstream::UpstreamConfig;
+use crate::decide::settings::PreferencesConfig;
 use crate::identity;
-use crate::robots::StoreOptions;
-use crate::rules::Rule;
+use crate::robots_cache::RobotsStoreConfig;
+use crate::rules::PolicyRule;
 
 /// The shipped `config.toml`: every key with its default and its unit. Reading it gives `Config::default()`.
 pub const DEFAULT_FILE: &str = include_str!("../../../config.toml");
@@ -55,43 +55,43 @@ pub const DEFAULT_FILE: &str = include_str!("../../../config.toml");
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// `[proxy]`: the listeners for clients.
-    pub(crate) proxy: proxy::Proxy,
+    pub(crate) proxy: proxy::ProxyConfig,
     /// `[admin]`: the listener for operators.
-    pub(crate) admin: admin::Admin,
+    pub(crate) admin: admin::AdminConfig,
     /// `[https]`: interception.
-    pub(crate) https: https::Https,
+    pub(crate) https: https::HttpsConfig,
     /// `[upstream]` and `[dns]`: connections to origin servers.
-    pub(crate) upstream: Upstream,
+    pub(crate) upstream: UpstreamConfig,
     /// `[robots]`: fetching and caching robots.txt.
-    pub(crate) robots: robots::Robots,
+    pub(crate) robots: robots::RobotsConfig,
     /// `[state]`: the files that outlive the process.
-    pub(crate) state: state::State,
+    pub(crate) state: state::StateConfig,
     /// `[store]`: the engine that shares cache entries and slots among nodes.
-    pub(crate) fleet: Store,
+    pub(crate) fleet: StoreConfig,
     /// The limits of the store of robots.txt entries on disk: `state.max_size`, and its share of `robots.memory`.
-    pub(crate) store: StoreOptions,
+    pub(crate) robots_store: RobotsStoreConfig,
     /// `[[crawler]]`, in the order of the file, and what `[proxy]` sets for requests that match none.
-    pub(crate) crawlers: identity::Options,
+    pub(crate) crawlers: identity::CrawlersConfig,
     /// `[signing]`.
-    pub(crate) signing: signing::Signing,
+    pub(crate) signing: signing::SigningConfig,
     /// `[[rule]]`, in the order of the file; the first that matches a request is used.
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Vec<PolicyRule>,
     /// `[preferences]`.
-    pub(crate) preferences: Preferences,
+    pub(crate) preferences: PreferencesConfig,
     /// `[politeness]`.
-    pub(crate) politeness: crate::politeness::Options,
+    pub(crate) politeness: crate::pacing::PacingConfig,
     /// `[log]`.
-    pub(crate) log: Log,
+    pub(crate) log: LogConfig,
     /// `[evidence]`: the file of the key that the decision log is signed with.
     pub(crate) evidence_key: PathBuf,
     /// `[traces]`.
-    pub(crate) traces: crate::observe::traces::Options,
-    keys: Keys,
+    pub(crate) traces: crate::telemetry::traces::TraceConfig,
+    keys: EffectiveKeys,
 }
 
 /// The directories that relative paths are resolved against.
 #[derive(Clone, Copy)]
-struct Dirs<'a> {
+struct BaseDirs<'a> {
     /// The directory of the file.
     file: &'a Path,
     /// The configuration that the process started with, on a reload. State on disk stays where it is, even if the file now
@@ -99,8 +99,8 @@ struct Dirs<'a> {
     started_with: Option<&'a Config>,
 }
 
-impl<'a> Dirs<'a> {
-    fn of(file: &'a Path) -> Self {
+impl<'a> BaseDirs<'a> {
+    fn for_file(file: &'a Path) -> Self {
         Self {
             file,
             started_with: None,
@@ -109,46 +109,46 @@ impl<'a> Dirs<'a> {
 }
 
 /// Returns the directory that relative paths in a file are resolved against.
-pub(crate) fn dir_of(file: &Path) -> PathBuf {
+pub(crate) fn parent_dir(file: &Path) -> PathBuf {
     let whole = std::path::absolute(file);
     let dir = whole.as_deref().unwrap_or(file).parent();
     dir.unwrap_or(Path::new("")).to_owned()
 }
 
-fn config(root: &mut Section<'_>, dirs: Dirs<'_>) -> Config {
+fn read_config(root: &mut Section<'_>, dirs: BaseDirs<'_>) -> Config {
     let dir = dirs.file;
-    let proxy = root.section("proxy", |section| proxy::proxy(section, dir));
+    let proxy = root.section("proxy", |section| proxy::read(section, dir));
     let admin = root.section(fixed("admin"), |section| {
-        admin::admin(section, &proxy.listen)
+        admin::read(section, &proxy.listen)
     });
-    let state = root.section("state", |section| state::state(section, dir));
-    let fleet = root.section(fixed("store"), |section| store::store(section, dir));
+    let state = root.section("state", |section| state::read(section, dir));
+    let fleet = root.section(fixed("store"), |section| store::read(section, dir));
     let started_with = dirs.started_with;
     let state_dir = &started_with.map_or(&state, |config| &config.state).dir;
     let state_dir = state_dir.clone();
     let state_dir = &*state_dir;
-    let https = root.section("https", |section| https::https(section, state_dir));
-    let upstream = upstream::upstream(root, dir, &proxy.listen);
-    let robots = root.section("robots", robots::robots);
-    let crawlers = crawlers::crawlers(root, proxy.others, robots.dialect, dir);
+    let https = root.section("https", |section| https::read(section, state_dir));
+    let upstream = upstream::read(root, dir, &proxy.listen);
+    let robots = root.section("robots", robots::read);
+    let crawlers = crawlers::read(root, proxy.crawler_defaults, robots.dialect, dir);
     let signing = root.section("signing", |section| {
-        signing::signing(section, dir, &crawlers.crawlers)
+        signing::read(section, dir, &crawlers.crawlers)
     });
-    let evidence_key = root.section("evidence", |section| evidence::key(section, state_dir));
+    let evidence_key = root.section("evidence", |section| evidence::read_key(section, state_dir));
     let evidence_key = started_with.map_or(evidence_key, |config| config.evidence_key.clone());
     Config {
-        rules: rules::rules(root, &crawlers.crawlers),
-        preferences: root.section("preferences", preferences::preferences),
-        politeness: root.section("politeness", politeness::politeness),
+        rules: rules::read(root, &crawlers.crawlers),
+        preferences: root.section("preferences", preferences::read),
+        politeness: root.section("politeness", politeness::read),
         log: root.section("log", |section| {
-            log::log(section, state_dir, evidence_key.clone())
+            log::read(section, state_dir, evidence_key.clone())
         }),
         evidence_key,
-        traces: root.section(fixed("traces"), traces::traces),
-        store: StoreOptions {
+        traces: root.section(fixed("traces"), traces::read),
+        robots_store: RobotsStoreConfig {
             max_size: state.max_size,
             memory: robots.store_memory,
-            ..StoreOptions::default()
+            ..RobotsStoreConfig::default()
         },
         fleet,
         proxy,
@@ -159,7 +159,7 @@ fn config(root: &mut Section<'_>, dirs: Dirs<'_>) -> Config {
         state,
         signing,
         crawlers,
-        keys: Keys::default(),
+        keys: EffectiveKeys::default(),
     }
 }
 
@@ -170,7 +170,7 @@ impl Config {
     /// # Errors
     ///
     /// Every mistake in it, in the order of lines; or a single one if the file cannot be read.
-    pub fn load(path: &Path) -> Result<Self, Vec<Mistake>> {
+    pub fn load(path: &Path) -> Result<Self, Vec<ConfigMistake>> {
         Self::from_file(path, fs::read(path))
     }
 
@@ -179,8 +179,11 @@ impl Config {
     /// # Errors
     ///
     /// As [`Self::load`].
-    pub(crate) fn from_file(path: &Path, read: io::Result<Vec<u8>>) -> Result<Self, Vec<Mistake>> {
-        Self::in_file(path, read, None)
+    pub(crate) fn from_file(
+        path: &Path,
+        read: io::Result<Vec<u8>>,
+    ) -> Result<Self, Vec<ConfigMistake>> {
+        Self::parse_file(path, read, None)
     }
 
     /// Checks the content for a running process, which `started_with` another configuration: its state on disk stays where it
@@ -189,26 +192,30 @@ impl Config {
     /// # Errors
     ///
     /// As [`Self::load`].
-    pub(crate) fn again(
+    pub(crate) fn load_again(
         path: &Path,
         read: io::Result<Vec<u8>>,
         started_with: &Self,
-    ) -> Result<Self, Vec<Mistake>> {
-        Self::in_file(path, read, Some(started_with))
+    ) -> Result<Self, Vec<ConfigMistake>> {
+        Self::parse_file(path, read, Some(started_with))
     }
 
-    fn in_file(
+    fn parse_file(
         path: &Path,
         read: io::Result<Vec<u8>>,
         started_with: Option<&Self>,
-    ) -> Result<Self, Vec<Mistake>> {
+    ) -> Result<Self, Vec<ConfigMistake>> {
         let name = path.display().to_string();
-        let bytes = read
-            .map_err(|error| vec![Mistake::of_file(&name, format!("cannot be read: {error}"))])?;
+        let bytes = read.map_err(|error| {
+            vec![ConfigMistake::in_file(
+                &name,
+                format!("cannot be read: {error}"),
+            )]
+        })?;
         match String::from_utf8(bytes) {
             Ok(text) => {
-                let dirs = Dirs {
-                    file: &dir_of(path),
+                let dirs = BaseDirs {
+                    file: &parent_dir(path),
                     started_with,
                 };
                 Self::from_toml_in(dirs, &name, &text)
@@ -216,7 +223,12 @@ impl Config {
             Err(error) => {
                 let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
                 let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count();
-                Err(vec![Mistake::of_line(&name, line, "", "is not UTF-8")])
+                Err(vec![ConfigMistake::in_line(
+                    &name,
+                    line,
+                    "",
+                    "is not UTF-8",
+                )])
             }
         }
     }
@@ -228,37 +240,42 @@ impl Config {
     /// # Errors
     ///
     /// Every mistake, in the order of lines.
-    pub fn from_toml(name: &str, text: &str) -> Result<Self, Vec<Mistake>> {
-        Self::from_toml_in(Dirs::of(Path::new("")), name, text)
+    pub fn from_toml(name: &str, text: &str) -> Result<Self, Vec<ConfigMistake>> {
+        Self::from_toml_in(BaseDirs::for_file(Path::new("")), name, text)
     }
 
     /// Returns the configuration that applies without a file: the defaults, with paths below the working directory.
     pub fn built_in() -> Self {
         let here = std::env::current_dir().unwrap_or_default();
-        Self::from_toml_in(Dirs::of(&here), "", "").unwrap_or_default()
+        Self::from_toml_in(BaseDirs::for_file(&here), "", "").unwrap_or_default()
     }
 
-    fn from_toml_in(dirs: Dirs<'_>, name: &str, text: &str) -> Result<Self, Vec<Mistake>> {
-        let (mut config, keys) = Reader::new(name, text).read(|root| config(root, dirs))?;
+    fn from_toml_in(
+        dirs: BaseDirs<'_>,
+        name: &str,
+        text: &str,
+    ) -> Result<Self, Vec<ConfigMistake>> {
+        let (mut config, keys) =
+            ConfigReader::new(name, text).read(|root| read_config(root, dirs))?;
         config.keys = keys;
         Ok(config)
     }
 
     /// Returns the other files to watch for changes: programs that renew certificates do not know to trigger a reload.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let entrance = self.proxy.entrance.as_ref();
+    pub(crate) fn watched_files(&self) -> Vec<PathBuf> {
+        let entrance = self.proxy.tls.as_ref();
         entrance.map_or_else(Vec::new, |entrance| entrance.files())
     }
 
     /// Returns the configuration as TOML, without secrets. Keys that need a restart have the values that the process
     /// `started_with`.
-    pub(crate) fn in_use(&self, started_with: &Self) -> String {
-        self.keys.held(&started_with.keys).to_string()
+    pub(crate) fn public_toml(&self, started_with: &Self) -> String {
+        self.keys.with_fixed_of(&started_with.keys).to_string()
     }
 
     /// Returns the keys, or sections such as `[admin]`, that need a restart because the process `started_with` other values.
     pub(crate) fn needs_restart(&self, started_with: &Self) -> Vec<String> {
-        self.keys.need_restart(&started_with.keys)
+        self.keys.needs_restart(&started_with.keys)
     }
 }
 

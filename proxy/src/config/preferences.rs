@@ -1,57 +1,61 @@
 //! `[preferences]`: the statements about the use of content that are obeyed, and how they are read.
 
 use bytesize::ByteSize;
-use wayleave_robots_txt::preferences::{MetaDialect, Reading, Source, Sources};
+use wayleave_robots_txt::preferences::{
+    MetaDialect, PreferenceSettings, PreferenceSource, SourceSet,
+};
 
-use super::file::{Node, Parsed, Section, boolean, checked, filled_list, size_or_zero, tried};
-use super::robots::bytes;
-use crate::decide::settings::Preferences;
+use super::reader::{
+    ParseResult, Section, ValueNode, boolean, checked, non_empty_list, parse_with, size_or_zero,
+};
+use super::robots::to_usize;
+use crate::decide::settings::PreferencesConfig;
 
 /// The upper bound of `meta_scan`: so much of a page may be in memory several times over.
 const MAX_META_SCAN: ByteSize = ByteSize::mib(1);
 
-pub(super) fn preferences(section: &mut Section<'_>) -> Preferences {
-    let sources = section.key("sources", default_sources(), filled_list(source));
+pub(super) fn read(section: &mut Section<'_>) -> PreferencesConfig {
+    let sources = section.key("sources", default_sources(), non_empty_list(parse_source));
     let dialects = [("google", MetaDialect::Google), ("bing", MetaDialect::Bing)];
-    Preferences {
-        reading: Reading {
+    PreferencesConfig {
+        reading: PreferenceSettings {
             sources: sources.into_iter().collect(),
             legacy_labels: section.key("legacy_labels", true, boolean),
             robots_meta: section.word("robots_meta", MetaDialect::Google, &dialects),
-            rsl_user: section.key("rsl_user", String::new(), rsl_word),
-            rsl_geo: section.key("rsl_geo", String::new(), country),
+            rsl_user: section.key("rsl_user", String::new(), parse_rsl_word),
+            rsl_geo: section.key("rsl_geo", String::new(), parse_country),
         },
-        meta_scan_bytes: bytes(section.key(
+        meta_scan_bytes: to_usize(section.key(
             "meta_scan",
             ByteSize::kib(64),
-            checked(size_or_zero, meta_scan),
+            checked(size_or_zero, check_meta_scan),
         )),
         withholds: section.word("on_answer", true, &[("withhold", true), ("label", false)]),
     }
 }
 
-fn meta_scan(size: &ByteSize) -> Result<(), String> {
+fn check_meta_scan(size: &ByteSize) -> Result<(), String> {
     match *size > MAX_META_SCAN {
         true => Err("is more than 1MiB".to_owned()),
         false => Ok(()),
     }
 }
 
-fn default_sources() -> Vec<Source> {
-    let default = Sources::default();
-    let all = Source::OPTIONAL.into_iter();
+fn default_sources() -> Vec<PreferenceSource> {
+    let default = SourceSet::default();
+    let all = PreferenceSource::OPTIONAL.into_iter();
     all.filter(|it| default.contains(*it)).collect()
 }
 
-fn source(node: &Node<'_>) -> Parsed<Source> {
-    tried(node, |name| {
+fn parse_source(node: &ValueNode<'_>) -> ParseResult<PreferenceSource> {
+    parse_with(node, |name| {
         name.parse().map_err(|error| format!("{error}"))
     })
 }
 
 /// Parses a word of RSL's lists, which are separated by spaces; an empty string means none.
-fn rsl_word(node: &Node<'_>) -> Parsed<String> {
-    tried(node, |word| {
+fn parse_rsl_word(node: &ValueNode<'_>) -> ParseResult<String> {
+    parse_with(node, |word| {
         let is_word = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
         let word = is_word.then(|| word.to_owned());
         word.ok_or_else(|| "expected one word of letters, digits and -, or nothing".to_owned())
@@ -60,8 +64,8 @@ fn rsl_word(node: &Node<'_>) -> Parsed<String> {
 
 /// Parses a country code as used in RSL's lists (ISO 3166-1 alpha-2); an empty string means none. The name of a country is a
 /// mistake: it would never match the codes that a licence excludes.
-fn country(node: &Node<'_>) -> Parsed<String> {
-    tried(node, |code| {
+fn parse_country(node: &ValueNode<'_>) -> ParseResult<String> {
+    parse_with(node, |code| {
         let is_code = code.len() == 2 && code.bytes().all(|byte| byte.is_ascii_alphabetic());
         let code = (code.is_empty() || is_code).then(|| code.to_owned());
         code.ok_or_else(|| "is not the two letters of a country, such as \"DE\"".to_owned())

@@ -6,101 +6,116 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::crawlers;
-use super::file::{
-    MOST, Section, boolean, checked, count, duration, filled_list, fixed, list, network, or_empty,
-    path_in, positive_duration, text, tried,
+use super::reader::{
+    MAX_COUNT, Section, boolean, checked, count, duration, fixed, list, network, non_empty_list,
+    none_if_empty, parse_with, path_in, positive_duration, text,
 };
-use super::upstream::pem_file;
-use crate::connection::limits;
-use crate::connection::listeners::Listen;
+use super::upstream::read_pem_file;
 use crate::decide::settings;
-use crate::identity::Mode;
-use crate::tls::entrance::{self, Entrance, OwnCertificate};
+use crate::downstream::limits;
+use crate::downstream::listeners::ListenAddress;
+use crate::identity::EnforcementMode;
+use crate::tls::server::{self, ServerCertificate, ServerTls};
 
 /// The listeners for clients, and the settings of their connections.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Proxy {
+pub(crate) struct ProxyConfig {
     /// The addresses to listen on: at least one, and no two that overlap. Port 0 lets the system choose.
-    pub(crate) listen: Vec<Listen>,
+    pub(crate) listen: Vec<ListenAddress>,
     /// The certificate and TLS settings of `https://` listeners, if there is a certificate.
-    pub(crate) entrance: Option<Arc<Entrance>>,
+    pub(crate) tls: Option<Arc<ServerTls>>,
     /// The limits on concurrent connections.
-    pub(crate) limits: limits::Options,
+    pub(crate) limits: limits::ConnectionLimitsConfig,
     /// The settings of each connection.
-    pub(crate) options: settings::Options,
+    pub(crate) connections: settings::ConnectionSettings,
     /// The settings of requests that match no `[[crawler]]`.
-    pub(super) others: crawlers::Others,
+    pub(super) crawler_defaults: crawlers::CrawlerDefaults,
 }
 
 /// Reads `[proxy]`. Paths are relative to `dir`.
-pub(super) fn proxy(section: &mut Section<'_>, dir: &Path) -> Proxy {
-    let plain = Listen {
+pub(super) fn read(section: &mut Section<'_>, dir: &Path) -> ProxyConfig {
+    let plain = ListenAddress {
         address: loopback(3128),
         is_tls: false,
     };
-    let listen = checked(filled_list(|node| tried(node, str::parse)), none_twice);
+    let listen = checked(
+        non_empty_list(|node| parse_with(node, str::parse)),
+        check_overlaps,
+    );
     let listen = section.key(fixed("listen"), vec![plain], listen);
     let second = Duration::from_secs(1);
-    let entrance = entrance(section, &listen, dir);
+    let entrance = read_tls(section, &listen, dir);
     let asks_for_certificates = match &entrance {
-        Some(entrance) => entrance.asks_clients(),
+        Some(entrance) => entrance.requests_client_certificates(),
         // If these keys are wrong, that has been reported; do not report every crawler's certificate as well.
-        None => !section.is_sound("certificate") || !section.is_sound("client_ca"),
+        None => !section.is_valid("certificate") || !section.is_valid("client_ca"),
     };
-    Proxy {
-        entrance,
+    ProxyConfig {
+        tls: entrance,
         listen,
-        options: settings::Options {
+        connections: settings::ConnectionSettings {
             header_timeout: section.key("header_timeout", 10 * second, positive_duration),
             idle_timeout: section.key("idle_timeout", 60 * second, positive_duration),
             shutdown_grace: section.key("shutdown_grace", 10 * second, duration),
             proxy_protocol: section.key("proxy_protocol", Vec::new(), list(network)),
             decision_id: section.key("decision_id", false, boolean),
-            name: section.key("name", "wayleave".to_owned(), checked(text, pseudonym)),
+            name: section.key(
+                "name",
+                "wayleave".to_owned(),
+                checked(text, check_pseudonym),
+            ),
         },
-        limits: limits::Options {
-            connections: section.key(fixed("max_connections"), 10_000, count(1, MOST)),
-            per_client: section.key(fixed("max_connections_per_client"), 0, count(0, MOST)),
+        limits: limits::ConnectionLimitsConfig {
+            connections: section.key(fixed("max_connections"), 10_000, count(1, MAX_COUNT)),
+            per_client: section.key(fixed("max_connections_per_client"), 0, count(0, MAX_COUNT)),
         },
-        others: crawlers::Others {
+        crawler_defaults: crawlers::CrawlerDefaults {
             asks_for_certificates,
             require_crawler: section.key("require_crawler", false, boolean),
-            mode: section.word("mode", Mode::Enforce, &crawlers::MODES),
+            mode: section.word("mode", EnforcementMode::Enforce, &crawlers::MODES),
         },
     }
 }
 
 /// Reads the certificate for `https://` listeners, and the CA of clients' certificates.
-fn entrance(section: &mut Section<'_>, listen: &[Listen], dir: &Path) -> Option<Arc<Entrance>> {
-    let certificate = section.key("certificate", None, or_empty(path_in(dir)));
-    let key = section.key("key", None, or_empty(path_in(dir)));
-    let clients = section.key("client_ca", None, or_empty(|node| pem_file(node, dir)));
+fn read_tls(
+    section: &mut Section<'_>,
+    listen: &[ListenAddress],
+    dir: &Path,
+) -> Option<Arc<ServerTls>> {
+    let certificate = section.key("certificate", None, none_if_empty(path_in(dir)));
+    let key = section.key("key", None, none_if_empty(path_in(dir)));
+    let clients = section.key(
+        "client_ca",
+        None,
+        none_if_empty(|node| read_pem_file(node, dir)),
+    );
     let Some((certificate, key)) = certificate.as_ref().zip(key.as_ref()) else {
         let wanting = listen.iter().find(|listen| listen.is_tls);
-        if let Some(listen) = wanting.filter(|_| section.is_sound("listen")) {
+        if let Some(listen) = wanting.filter(|_| section.is_valid("listen")) {
             let message = format!("{listen} needs proxy.certificate and proxy.key");
-            section.mistake("listen", message);
+            section.report("listen", message);
         } else if certificate.is_some() {
-            section.mistake("certificate", "needs proxy.key beside it");
+            section.report("certificate", "needs proxy.key beside it");
         } else if key.is_some() {
-            section.mistake("key", "needs proxy.certificate beside it");
+            section.report("key", "needs proxy.certificate beside it");
         } else if clients.is_some() {
             let message =
                 "needs proxy.certificate and proxy.key: without TLS nobody shows a certificate";
-            section.mistake("client_ca", message);
+            section.report("client_ca", message);
         }
         return None;
     };
-    let read = OwnCertificate::read(certificate, key);
+    let read = ServerCertificate::read(certificate, key);
     match read.and_then(|certificate| {
-        Entrance::new(entrance::Options {
+        ServerTls::new(server::ServerTlsSettings {
             certificate,
-            clients,
+            client_authorities: clients,
         })
     }) {
         Ok(entrance) => Some(Arc::new(entrance)),
         Err(error) => {
-            section.mistake("certificate", format!("{error:#}"));
+            section.report("certificate", format!("{error:#}"));
             None
         }
     }
@@ -110,11 +125,11 @@ pub(super) fn loopback(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
-fn none_twice(addresses: &[Listen]) -> Result<(), String> {
+fn check_overlaps(addresses: &[ListenAddress]) -> Result<(), String> {
     for (index, address) in addresses.iter().enumerate() {
         let earlier = addresses[..index]
             .iter()
-            .find(|other| overlap(other.address, address.address));
+            .find(|other| overlaps(other.address, address.address));
         if let Some(earlier) = earlier {
             return Err(format!(
                 "{earlier} and {address} overlap: listen on one of them"
@@ -125,7 +140,7 @@ fn none_twice(addresses: &[Listen]) -> Result<(), String> {
 }
 
 /// Returns whether the operating system would let only one of two listeners bind. `[::]` includes IPv4.
-pub(super) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+pub(super) fn overlaps(one: SocketAddr, other: SocketAddr) -> bool {
     let covers = |wide: SocketAddr, narrow: SocketAddr| {
         wide.ip().is_unspecified() && (wide.is_ipv6() || narrow.is_ipv4())
     };
@@ -135,7 +150,7 @@ pub(super) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 }
 
 /// Checks that a name is valid in `Via` (RFC 9110 section 7.6.3) and, unquoted, in `Proxy-Status` (RFC 9209 section 2).
-fn pseudonym(name: &str) -> Result<(), String> {
+fn check_pseudonym(name: &str) -> Result<(), String> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(is_token) {
         Ok(())

@@ -4,55 +4,59 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use wayleave_robots_txt::Dialect;
-use wayleave_robots_txt::lifecycle::Lifetimes;
+use wayleave_robots_txt::lifecycle::LifetimeSettings;
 
-use super::file::{
+use super::reader::{
     Section, at_least, checked, count, duration, positive_duration, size, user_agent,
 };
-use crate::robots::{self, FetchOptions, Shares};
+use crate::robots_cache::{self, FetchConfig, MemoryShares};
 
 /// The fetching and caching of robots.txt.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Robots {
+pub(crate) struct RobotsConfig {
     /// The dialect for crawlers that set none.
     pub(crate) dialect: Dialect,
     /// The limits and the identity of fetches.
-    pub(crate) fetch: FetchOptions,
+    pub(crate) fetch: FetchConfig,
     /// The lifetimes and the memory of cached copies.
-    pub(crate) cache: robots::Options,
+    pub(crate) cache: robots_cache::RobotsCacheConfig,
     /// The share of `memory` that the store on disk may use, in bytes.
     pub(super) store_memory: usize,
 }
 
-pub(super) fn robots(section: &mut Section<'_>) -> Robots {
+pub(super) fn read(section: &mut Section<'_>) -> RobotsConfig {
     let second = Duration::from_secs(1);
     let day = Duration::from_hours(24);
-    let max_age_bound = checked(positive_duration, max_age);
-    let dialect = section.word("dialect", Dialect::Rfc9309, &dialects());
+    let max_age_bound = checked(positive_duration, check_max_age);
+    let dialect = section.word("dialect", Dialect::Rfc9309, &dialect_words());
     // Less would not hold even one robots.txt of the largest allowed size.
     let memory = checked(size, at_least(ByteSize::mib(1)));
-    let shares = Shares::of(bytes(section.key("memory", ByteSize::mib(256), memory)));
-    let fetch = FetchOptions {
+    let shares = MemoryShares::split(to_usize(section.key("memory", ByteSize::mib(256), memory)));
+    let fetch = FetchConfig {
         user_agent: section.key("user_agent", "wayleave/0.1".to_owned(), user_agent),
         timeout: section.key("fetch_timeout", 10 * second, positive_duration),
         max_redirects: section.key("max_redirects", 5, count(0, 20)),
-        max_size: bytes(section.key("max_size", ByteSize::kib(500), checked(size, max_size))),
+        max_size: to_usize(section.key(
+            "max_size",
+            ByteSize::kib(500),
+            checked(size, check_max_size),
+        )),
         memory: shares.fetches,
     };
-    let lifetimes = Lifetimes {
+    let lifetimes = LifetimeSettings {
         max_age: section.key("max_age", day, max_age_bound),
         max_stale: section.key("max_stale", 30 * day, duration),
         error_ttl: section.key("error_ttl", 60 * second, positive_duration),
-        ..Lifetimes::default()
+        ..LifetimeSettings::default()
     };
-    complain(section, &lifetimes);
-    Robots {
+    check_lifetimes(section, &lifetimes);
+    RobotsConfig {
         dialect,
-        cache: robots::Options {
+        cache: robots_cache::RobotsCacheConfig {
             lifetimes,
             fetch_timeout: fetch.timeout,
             memory: shares.entries,
-            ..robots::Options::default()
+            ..robots_cache::RobotsCacheConfig::default()
         },
         fetch,
         store_memory: shares.store,
@@ -60,16 +64,16 @@ pub(super) fn robots(section: &mut Section<'_>) -> Robots {
 }
 
 /// Returns the words of `dialect`.
-pub(super) fn dialects() -> [(&'static str, Dialect); Dialect::ALL.len()] {
+pub(super) fn dialect_words() -> [(&'static str, Dialect); Dialect::ALL.len()] {
     Dialect::ALL.map(|dialect| (dialect.as_str(), dialect))
 }
 
-pub(super) fn bytes(size: ByteSize) -> usize {
+pub(super) fn to_usize(size: ByteSize) -> usize {
     usize::try_from(size.as_u64()).unwrap_or(usize::MAX)
 }
 
-fn complain(section: &Section<'_>, lifetimes: &Lifetimes) {
-    let is_comparable = section.is_sound("max_stale") && section.is_sound("max_age");
+fn check_lifetimes(section: &Section<'_>, lifetimes: &LifetimeSettings) {
+    let is_comparable = section.is_valid("max_stale") && section.is_valid("max_age");
     if is_comparable && lifetimes.max_stale < lifetimes.max_age {
         let max_age = humantime::format_duration(lifetimes.max_age);
         let key = if section.has("max_stale") {
@@ -77,7 +81,7 @@ fn complain(section: &Section<'_>, lifetimes: &Lifetimes) {
         } else {
             "max_age"
         };
-        section.mistake(
+        section.report(
             key,
             format!("max_stale is shorter than max_age ({max_age})"),
         );
@@ -85,7 +89,7 @@ fn complain(section: &Section<'_>, lifetimes: &Lifetimes) {
 }
 
 /// Checks `max_size`: a crawler must read at least 500 KiB of a robots.txt (RFC 9309 section 2.5).
-fn max_size(size: &ByteSize) -> Result<(), String> {
+fn check_max_size(size: &ByteSize) -> Result<(), String> {
     if *size < ByteSize::kib(500) {
         Err("is less than 500KiB, which RFC 9309 section 2.5 makes the least".to_owned())
     } else if *size > ByteSize::mib(64) {
@@ -96,7 +100,7 @@ fn max_size(size: &ByteSize) -> Result<(), String> {
 }
 
 /// Checks `max_age`: a cached robots.txt should not be used for more than 24 hours (RFC 9309 section 2.4).
-fn max_age(value: &Duration) -> Result<(), String> {
+fn check_max_age(value: &Duration) -> Result<(), String> {
     if *value > Duration::from_hours(24) {
         return Err(
             "is over 24h, the longest that RFC 9309 section 2.4 lets a robots.txt be used"

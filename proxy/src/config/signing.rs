@@ -7,50 +7,58 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::file::{
-    Node, Parsed, Section, Show, checked, or_empty, path_in, positive_duration, tried,
+use super::reader::{
+    ParseResult, Section, Show, ValueNode, checked, none_if_empty, parse_with, path_in,
+    positive_duration,
 };
 use crate::identity::Crawler;
-use crate::signing::{Form, Key, Mode, Options};
+use crate::signing::{AgentFieldForm, SigningKey, SigningMode, SigningSettings};
 
 /// The folder of keys, next to the configuration file.
 pub(crate) const KEYS_DIR: &str = "keys";
 /// The longest lifetime of a signature that the draft recommends.
-const LONGEST: Duration = Duration::from_hours(24);
+const MAX_LIFETIME: Duration = Duration::from_hours(24);
 
 /// The settings of signatures, and their keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Signing {
-    pub(crate) options: Options,
+pub(crate) struct SigningConfig {
+    pub(crate) options: SigningSettings,
     /// The keys of crawlers, then the others in the folder. Keys that are no longer used, or not used yet, are published as well,
     /// so that a key can be replaced without a gap.
-    pub(crate) keys: Vec<Arc<Key>>,
+    pub(crate) keys: Vec<Arc<SigningKey>>,
 }
 
 /// Reads `[signing]`. Paths of keys are relative to `dir`.
-pub(super) fn signing(section: &mut Section<'_>, dir: &Path, crawlers: &[Crawler]) -> Signing {
+pub(super) fn read(section: &mut Section<'_>, dir: &Path, crawlers: &[Crawler]) -> SigningConfig {
     let modes = [
-        ("off", Mode::Off),
-        ("always", Mode::Always),
-        ("on-request", Mode::OnRequest),
+        ("off", SigningMode::Off),
+        ("always", SigningMode::Always),
+        ("on-request", SigningMode::OnRequest),
     ];
-    let forms = [("dictionary", Form::Dictionary), ("string", Form::String)];
+    let forms = [
+        ("dictionary", AgentFieldForm::Dictionary),
+        ("string", AgentFieldForm::String),
+    ];
     let minute = Duration::from_secs(60);
-    let options = Options {
-        mode: section.word("mode", Mode::Off, &modes),
-        agent: section.key("agent", None, or_empty(agent)),
-        form: section.word("form", Form::Dictionary, &forms),
-        lifetime: section.key("lifetime", minute, checked(positive_duration, lifetime)),
+    let options = SigningSettings {
+        mode: section.word("mode", SigningMode::Off, &modes),
+        agent: section.key("agent", None, none_if_empty(parse_agent)),
+        form: section.word("form", AgentFieldForm::Dictionary, &forms),
+        lifetime: section.key(
+            "lifetime",
+            minute,
+            checked(positive_duration, check_lifetime),
+        ),
     };
-    if options.mode != Mode::Off && options.agent.is_none() && section.is_sound("agent") {
+    if options.mode != SigningMode::Off && options.agent.is_none() && section.is_valid("agent") {
         let message = "signatures need signing.agent, where their keys are published";
-        section.mistake("mode", message);
+        section.report("mode", message);
     }
-    let mut keys: Vec<Arc<Key>> = Vec::new();
+    let mut keys: Vec<Arc<SigningKey>> = Vec::new();
     let used = crawlers
         .iter()
         .filter_map(|crawler| crawler.signing_key.clone());
-    let spare = keys_in(&dir.join(KEYS_DIR)).into_iter().map(Arc::new);
+    let spare = read_keys(&dir.join(KEYS_DIR)).into_iter().map(Arc::new);
     for key in used.chain(spare) {
         if !keys
             .iter()
@@ -59,11 +67,11 @@ pub(super) fn signing(section: &mut Section<'_>, dir: &Path, crawlers: &[Crawler
             keys.push(key);
         }
     }
-    Signing { options, keys }
+    SigningConfig { options, keys }
 }
 
 /// Reads the keys in a folder, by name. Files that cannot be used are skipped: a crawler that names one reports it.
-fn keys_in(dir: &Path) -> Vec<Key> {
+fn read_keys(dir: &Path) -> Vec<SigningKey> {
     let entries = fs::read_dir(dir).into_iter().flatten();
     let mut paths: Vec<_> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
@@ -72,22 +80,22 @@ fn keys_in(dir: &Path) -> Vec<Key> {
     paths.sort();
     paths
         .iter()
-        .filter_map(|path| Key::read(path).ok())
+        .filter_map(|path| SigningKey::read(path).ok())
         .collect()
 }
 
 /// Reads a key from its file, relative to `dir`.
-pub(super) fn key(node: &Node<'_>, dir: &Path) -> Parsed<Arc<Key>> {
+pub(super) fn parse_key(node: &ValueNode<'_>, dir: &Path) -> ParseResult<Arc<SigningKey>> {
     let path = path_in(dir)(node)?;
-    tried(node, |_| {
-        let key = Key::read(&path).map_err(|error| format!("{error:#}"));
+    parse_with(node, |_| {
+        let key = SigningKey::read(&path).map_err(|error| format!("{error:#}"));
         key.map(Arc::new)
     })
 }
 
 /// Parses `agent`, an origin: verifiers look for the key directory at a fixed path below it.
-fn agent(node: &Node<'_>) -> Parsed<Url> {
-    tried(node, |text| match Url::parse(text) {
+fn parse_agent(node: &ValueNode<'_>) -> ParseResult<Url> {
+    parse_with(node, |text| match Url::parse(text) {
         Ok(url)
             if url.scheme() == "https"
                 && url.path() == "/"
@@ -104,14 +112,14 @@ fn agent(node: &Node<'_>) -> Parsed<Url> {
     })
 }
 
-fn lifetime(value: &Duration) -> Result<(), String> {
-    match *value > LONGEST {
+fn check_lifetime(value: &Duration) -> Result<(), String> {
+    match *value > MAX_LIFETIME {
         true => Err("is over 24h: whoever sees a signature can use it for so long".to_owned()),
         false => Ok(()),
     }
 }
 
-impl Show for Arc<Key> {
+impl Show for Arc<SigningKey> {
     fn show(&self) -> toml::Value {
         self.path().to_owned().show()
     }

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::file::{
-    Node, Parsed, Section, boolean, checked, count, or_empty, path_in, positive_duration, secret,
-    text, tried,
+use super::reader::{
+    ParseResult, Section, ValueNode, boolean, checked, count, none_if_empty, parse_with, path_in,
+    positive_duration, secret, text,
 };
 use crate::fleet::OnLoss;
 
 /// The engine that shares robots.txt entries and slots with other nodes.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Store {
+pub(crate) struct StoreConfig {
     /// The URLs of the engine; none: this node is alone.
-    pub(crate) engine: Option<Urls>,
+    pub(crate) urls: Option<EngineUrls>,
     /// Whether the engine is a cluster.
     pub(crate) is_cluster: bool,
     /// The file with the engine's password.
@@ -39,27 +39,27 @@ pub(crate) struct Store {
 }
 
 /// The URL of a single engine, or of several servers of one cluster.
-pub(crate) type Urls = Vec<String>;
+pub(crate) type EngineUrls = Vec<String>;
 
 /// Reads `[store]`. Paths are relative to `dir`.
-pub(super) fn store(section: &mut Section<'_>, dir: &Path) -> Store {
+pub(super) fn read(section: &mut Section<'_>, dir: &Path) -> StoreConfig {
     let is_shared = section.word("kind", false, &[("embedded", false), ("redis", true)]);
-    let url = section.key(secret("url"), None, or_empty(urls));
+    let url = section.key(secret("url"), None, none_if_empty(parse_urls));
     if is_shared && url.is_none() {
-        section.mistake("kind", "\"redis\" needs url".to_owned());
+        section.report("kind", "\"redis\" needs url".to_owned());
     }
-    let urls: Option<Urls> = url.map(|url| url.split(',').map(str::to_owned).collect());
+    let urls: Option<EngineUrls> = url.map(|url| url.split(',').map(str::to_owned).collect());
     let is_one = urls.as_ref().is_none_or(|urls| urls.len() == 1);
     let day = Duration::from_hours(24);
-    Store {
+    StoreConfig {
         is_cluster: section.key("cluster", false, boolean) || !is_one,
-        engine: urls.filter(|_| is_shared),
-        password_file: section.key("password_file", None, or_empty(path_in(dir))),
-        ca_file: section.key("ca_file", None, or_empty(path_in(dir))),
+        urls: urls.filter(|_| is_shared),
+        password_file: section.key("password_file", None, none_if_empty(path_in(dir))),
+        ca_file: section.key("ca_file", None, none_if_empty(path_in(dir))),
         prefix: section.key(
             "prefix",
             "wl".to_owned(),
-            checked(text, |prefix: &String| is_prefix(prefix)),
+            checked(text, |prefix: &String| check_prefix(prefix)),
         ),
         partitions: section.key("partitions", 64, count(1, 16_384)),
         keep: section.key("keep", 30 * day, positive_duration),
@@ -69,14 +69,14 @@ pub(super) fn store(section: &mut Section<'_>, dir: &Path) -> Store {
             OnLoss::Refuse,
             &[OnLoss::Refuse, OnLoss::Home].map(|on_loss| (on_loss.as_str(), on_loss)),
         ),
-        key_file: section.key("key_file", None, or_empty(path_in(dir))),
-        node: section.key("node", None, or_empty(text)),
+        key_file: section.key("key_file", None, none_if_empty(path_in(dir))),
+        node: section.key("node", None, none_if_empty(text)),
     }
 }
 
 /// Checks URLs of servers, separated by commas.
-fn urls(node: &Node<'_>) -> Parsed<String> {
-    tried(node, |text| {
+fn parse_urls(node: &ValueNode<'_>) -> ParseResult<String> {
+    parse_with(node, |text| {
         let is_server = |url: &str| {
             let url = Url::parse(url).ok();
             url.is_some_and(|url| matches!(url.scheme(), "redis" | "rediss") && url.has_host())
@@ -92,7 +92,7 @@ fn urls(node: &Node<'_>) -> Parsed<String> {
 }
 
 /// Checks a prefix. Braces would choose a key's hash slot in a cluster, and colons separate the components of keys.
-fn is_prefix(prefix: &str) -> Result<(), String> {
+fn check_prefix(prefix: &str) -> Result<(), String> {
     match prefix.contains(['{', '}', ':']) || prefix.contains(char::is_whitespace) {
         true => Err("must not contain braces, colons or blanks".to_owned()),
         false => Ok(()),

@@ -3,23 +3,23 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::TempDir;
-use wayleave_robots_txt::preferences::{ContentUse, Declaration, Purpose, Purposes};
+use wayleave_robots_txt::preferences::{ContentUse, CrawlerDeclaration, Purpose, PurposeSet};
 use wayleave_robots_txt::{Dialect, HostPattern, ProductToken};
 
-use super::{Config, DEFAULT_FILE, Mistake};
-use crate::decide::https_mode;
-use crate::decide::settings::OnFailure;
-use crate::identity::{Account, Crawler, Mode};
-use crate::observe::decisions::{ClientForm, JournalOptions};
-use crate::observe::logging::Format;
-use crate::politeness::{self, CrawlDelay};
-use crate::robots::{self, FetchOptions, StoreOptions};
-use crate::rules::Action;
+use super::{Config, ConfigMistake, DEFAULT_FILE};
+use crate::decide::https;
+use crate::decide::settings::LogFailureMode;
+use crate::decision_log::{ClientForm, JournalConfig};
+use crate::identity::{Crawler, EnforcementMode, ProxyAccount};
+use crate::pacing::{self, CrawlDelayMode};
+use crate::robots_cache::{self, FetchConfig, RobotsStoreConfig};
+use crate::rules::RuleAction;
+use crate::telemetry::logging::LogFormat;
 
 fn mistakes_of(text: &str) -> Vec<String> {
     match Config::from_toml("t.toml", text) {
         Ok(_) => Vec::new(),
-        Err(mistakes) => mistakes.iter().map(Mistake::to_string).collect(),
+        Err(mistakes) => mistakes.iter().map(ConfigMistake::to_string).collect(),
     }
 }
 
@@ -198,15 +198,18 @@ fn listeners_and_connections_are_read() {
     let config = every_key();
     assert_eq!(config.proxy.listen[1], "[::1]:0".parse().unwrap());
     assert_eq!(
-        config.proxy.options.header_timeout,
+        config.proxy.connections.header_timeout,
         Duration::from_millis(1500)
     );
-    assert_eq!(config.proxy.options.idle_timeout, Duration::from_secs(120));
-    assert_eq!(config.proxy.options.shutdown_grace, Duration::ZERO);
+    assert_eq!(
+        config.proxy.connections.idle_timeout,
+        Duration::from_secs(120)
+    );
+    assert_eq!(config.proxy.connections.shutdown_grace, Duration::ZERO);
     assert_eq!(
         (
             config.proxy.limits.connections,
-            config.proxy.options.name.as_str()
+            config.proxy.connections.name.as_str()
         ),
         (7, "edge-1")
     );
@@ -220,30 +223,30 @@ fn listeners_and_connections_are_read() {
         HostPattern::Exact("bank.test".to_owned()),
         HostPattern::Glob("*.pay.test".to_owned()),
     ];
-    assert_eq!(config.https.way.mode, https_mode::Mode::Tunnel);
-    assert_eq!(config.https.way.bypass, bypass);
+    assert_eq!(config.https.interception.mode, https::HttpsMode::Tunnel);
+    assert_eq!(config.https.interception.bypass, bypass);
     assert_eq!(config.state.dir, Path::new("/var/lib/wayleave"));
     assert_eq!(
         config.upstream.egress.allow_private[1],
         "::1/128".parse().unwrap()
     );
     assert_eq!(
-        config.upstream.origin.connect_timeout,
+        config.upstream.connections.connect_timeout,
         Duration::from_secs(1)
     );
     assert_eq!(
-        config.upstream.origin.response_timeout,
+        config.upstream.connections.response_timeout,
         Duration::from_secs(3)
     );
-    assert_eq!(config.upstream.origin.idle_connections, 2);
+    assert_eq!(config.upstream.connections.idle_connections, 2);
     assert_eq!(
-        config.upstream.egress.servers[0],
+        config.upstream.egress.dns_servers[0],
         "192.0.2.53:53".parse().unwrap()
     );
     let overrides: Vec<_> = config
         .upstream
         .egress
-        .overrides
+        .dns_overrides
         .iter()
         .map(|o| (o.key(), o.value()))
         .collect();
@@ -274,16 +277,16 @@ fn robots_and_log_are_read() {
     assert_eq!(lifetimes.max_age, Duration::from_hours(1));
     assert_eq!(lifetimes.max_stale, Duration::from_hours(2));
     assert_eq!(lifetimes.error_ttl, Duration::from_secs(5));
-    let politeness = politeness::Options {
-        crawl_delay: CrawlDelay::Wait,
+    let politeness = pacing::PacingConfig {
+        crawl_delay: CrawlDelayMode::Wait,
         max_wait: Duration::from_secs(9),
         default_delay: Duration::from_secs(1),
         max_delay: Duration::from_secs(60),
         max_concurrent_per_origin: 3,
     };
     assert_eq!(config.politeness, politeness);
-    assert_eq!(config.log.format, Format::Json);
-    let decisions = JournalOptions {
+    assert_eq!(config.log.format, LogFormat::Json);
+    let decisions = JournalConfig {
         path: "/var/lib/wayleave/audit/d.jsonl".into(),
         max_size_bytes: 1 << 20,
         max_age: Duration::from_hours(1),
@@ -294,7 +297,7 @@ fn robots_and_log_are_read() {
         state_dir: "/var/lib/wayleave".into(),
     };
     assert_eq!(config.log.client_address, ClientForm::Keyed);
-    assert_eq!(config.log.on_failure, OnFailure::Refuse);
+    assert_eq!(config.log.on_failure, LogFailureMode::Refuse);
     assert_eq!(config.log.decisions, Some(decisions));
 }
 
@@ -309,19 +312,19 @@ fn crawlers_are_read() {
         user_agent: Some("Googlebot".to_owned()),
         addresses: vec!["10.1.0.0/16".parse().unwrap()],
         certificate: None,
-        username: Some(Account {
+        account: Some(ProxyAccount {
             username: "news".to_owned(),
             password_hash: HASH.to_owned(),
         }),
         dialect: Dialect::Strictest,
-        mode: Mode::Enforce,
+        mode: EnforcementMode::Enforce,
         default_delay: Some(Duration::from_secs(3)),
         robots_user_agent: Some("NewsBot/1.0".into()),
         user_agent_must_contain_token: true,
         source_address: Some("127.0.0.7".parse().unwrap()),
         signing_key: None,
-        declaration: Declaration {
-            purposes: Purposes::of(&[Purpose::Search, Purpose::TrainAi]),
+        declaration: CrawlerDeclaration {
+            purposes: PurposeSet::of(&[Purpose::Search, Purpose::TrainAi]),
             purpose_tokens: vec![(
                 Purpose::TrainAi,
                 ProductToken::new("Google-Extended").unwrap(),
@@ -331,17 +334,17 @@ fn crawlers_are_read() {
         },
     };
     assert!(config.crawlers.require_crawler);
-    assert_eq!(config.crawlers.mode, Mode::Observe);
+    assert_eq!(config.crawlers.mode, EnforcementMode::Observe);
     let [first, second] = &config.crawlers.crawlers[..] else {
         panic!("there are two")
     };
     assert_eq!(*first, news);
     assert_eq!(
-        (second.username.as_ref(), &second.addresses[..]),
+        (second.account.as_ref(), &second.addresses[..]),
         (None, &[][..])
     );
     assert_eq!(second.dialect, Dialect::Google);
-    assert_eq!(second.mode, Mode::Observe);
+    assert_eq!(second.mode, EnforcementMode::Observe);
 }
 
 #[test]
@@ -349,7 +352,7 @@ fn rules_are_read() {
     let [refusal, exception] = &every_key().rules[..] else {
         panic!("there are two")
     };
-    assert_eq!(refusal.action, Action::RefuseLegally);
+    assert_eq!(refusal.action, RuleAction::RefuseLegally);
     let hosts = [
         HostPattern::Glob("*.example.com".to_owned()),
         HostPattern::Suffix("example.org".to_owned()),
@@ -357,11 +360,11 @@ fn rules_are_read() {
     assert_eq!(refusal.hosts, hosts);
     assert_eq!(refusal.paths, ["/private/*"]);
     assert_eq!(refusal.crawlers, ["news", "asserted"]);
-    let purposes = Purposes::of(&[Purpose::TrainAi, Purpose::AiInput]);
+    let purposes = PurposeSet::of(&[Purpose::TrainAi, Purpose::AiInput]);
     assert_eq!(refusal.purposes, purposes);
-    assert_eq!(exception.purposes, Purposes::NONE);
+    assert_eq!(exception.purposes, PurposeSet::NONE);
     assert_eq!(refusal.methods, ["GET"]);
-    assert_eq!(exception.action, Action::Allow);
+    assert_eq!(exception.action, RuleAction::Allow);
     assert_eq!(exception.crawlers, [""; 0]);
     assert_eq!(exception.reason.as_deref(), Some("contract 2026-17"));
     let expires_at = UNIX_EPOCH + Duration::from_secs(1_799_971_200);
@@ -437,17 +440,20 @@ fn only_what_is_secret_is_hidden() {
 #[test]
 fn defaults_of_the_rooms_are_the_ones_of_the_file() {
     let config = Config::default();
-    let fetch = FetchOptions {
+    let fetch = FetchConfig {
         user_agent: config.robots.fetch.user_agent.clone(),
-        ..FetchOptions::default()
+        ..FetchConfig::default()
     };
-    let cache = robots::Options::default();
+    let cache = robots_cache::RobotsCacheConfig::default();
     assert_eq!(config.robots.fetch, fetch);
     assert_eq!(config.robots.cache.lifetimes, cache.lifetimes);
     assert_eq!(config.robots.cache.fetch_timeout, cache.fetch_timeout);
-    assert_eq!(config.store, StoreOptions::default());
-    assert_eq!(config.politeness, politeness::Options::default());
-    assert_eq!(config.https.way, https_mode::Options::default());
+    assert_eq!(config.robots_store, RobotsStoreConfig::default());
+    assert_eq!(config.politeness, pacing::PacingConfig::default());
+    assert_eq!(
+        config.https.interception,
+        https::InterceptionSettings::default()
+    );
 }
 
 #[test]
@@ -455,7 +461,7 @@ fn what_needs_a_restart_is_named() {
     let running = Config::default();
     let again = |text: &str| {
         let read = Ok(text.as_bytes().to_vec());
-        Config::again(Path::new("t.toml"), read, &running).unwrap()
+        Config::load_again(Path::new("t.toml"), read, &running).unwrap()
     };
     let alive = "proxy.name = \"a\"\nrobots.max_age = \"1h\"\nupstream.idle_connections = 7\n\
                  log.format = \"json\"\nlog.decisions = \"\"\ndns.servers = [\"127.0.0.1:53\"]";
@@ -482,14 +488,16 @@ fn what_needs_a_restart_is_shown_as_it_is_in_use() {
     let started = format!("admin.token_sha256 = \"{hash}\"\nproxy.max_connections = 7");
     let started = Config::from_toml("t.toml", &started).unwrap();
     let text = "proxy.max_connections = 8\nproxy.name = \"b\"\nadmin.listen = \"127.0.0.1:9\"";
-    let shown = Config::from_toml("t.toml", text).unwrap().in_use(&started);
+    let shown = Config::from_toml("t.toml", text)
+        .unwrap()
+        .public_toml(&started);
     let table: toml::Table = shown.parse().expect("it is TOML");
     assert_eq!(table["proxy"]["max_connections"].as_integer(), Some(7));
     assert_eq!(table["proxy"]["name"].as_str(), Some("b"));
     assert_eq!(table["admin"]["listen"].as_str(), Some("127.0.0.1:3129"));
     let token = table["admin"]["token_sha256"].as_str();
     assert_eq!(token, Some("(not shown)"));
-    let hidden = every_key().in_use(&every_key());
+    let hidden = every_key().public_toml(&every_key());
     assert!(!hidden.contains("argon2id"), "{hidden}");
 }
 

@@ -2,17 +2,17 @@
 
 use url::Url;
 
-use super::file::{Node, Parsed, Section, checked, number, or_empty, tried};
-use crate::observe::traces::Options;
+use super::reader::{ParseResult, Section, ValueNode, checked, none_if_empty, number, parse_with};
+use crate::telemetry::traces::TraceConfig;
 
-pub(super) fn traces(section: &mut Section<'_>) -> Options {
-    Options {
-        otlp_endpoint: section.key("otlp_endpoint", None, or_empty(collector)),
-        sample_ratio: section.key("sample_ratio", 1.0, checked(number, is_share)),
+pub(super) fn read(section: &mut Section<'_>) -> TraceConfig {
+    TraceConfig {
+        otlp_endpoint: section.key("otlp_endpoint", None, none_if_empty(parse_collector)),
+        sample_ratio: section.key("sample_ratio", 1.0, checked(number, check_ratio)),
     }
 }
 
-fn is_share(ratio: &f64) -> Result<(), String> {
+fn check_ratio(ratio: &f64) -> Result<(), String> {
     match (0.0..=1.0).contains(ratio) {
         true => Ok(()),
         false => Err("is not between 0 and 1".to_owned()),
@@ -20,8 +20,8 @@ fn is_share(ratio: &f64) -> Result<(), String> {
 }
 
 /// Parses the URL of a collector.
-fn collector(node: &Node<'_>) -> Parsed<Url> {
-    tried(node, |text| {
+fn parse_collector(node: &ValueNode<'_>) -> ParseResult<Url> {
+    parse_with(node, |text| {
         let is_base = |url: &Url| {
             let is_http = matches!(url.scheme(), "http" | "https");
             is_http && url.has_host() && url.query().is_none() && url.fragment().is_none()

@@ -3,25 +3,25 @@
 use std::time::Duration;
 
 use ring::digest::{Context, SHA256};
-use wayleave_robots_txt::lifecycle::{FetchErrorKind, Snapshot, State};
+use wayleave_robots_txt::lifecycle::{FetchErrorKind, Snapshot, SnapshotState};
 use wayleave_robots_txt::{
-    AccessResult, Decision, Dialect, Path, ProductToken, Reason, Target, Verdict, Work, decide,
-    decide_any_path_strictly, decide_every_path, decide_every_path_within, decide_strictly,
-    decide_within, excerpt,
+    AccessDecision, AccessReason, AccessResult, AccessVerdict, Dialect, MatchContext, ProductToken,
+    Target, UrlPath, decide, decide_all_spellings, decide_all_spellings_within, decide_whole_site,
+    decide_whole_site_within, decide_write_all_spellings, excerpt,
 };
 
-use super::documents::Documents;
-use super::identify::{Identified, Identity};
-use super::preference::Said;
-use super::refusal::{Deciding, DecidingRule, Refusal};
-use super::resolve::{Resolved, Scope};
+use super::documents::DocumentSource;
+use super::identify::{IdentifiedClient, Identity};
+use super::preference::PreferenceDecision;
+use super::refusal::{DecidingRule, Refusal, RefusalBasis};
 use super::settings::Settings;
-use crate::http::proxy_status::ErrorType;
-use crate::identity::Mode;
-use crate::observe::decisions::Finding;
-use crate::observe::digest::Digest;
-use crate::politeness;
-use crate::robots::{Behalf, Known, Pending, Robots};
+use super::target::{ResolvedTarget, TargetScope};
+use crate::decision_log::FindingRecord;
+use crate::http::proxy_status::ProxyErrorType;
+use crate::identity::EnforcementMode;
+use crate::pacing;
+use crate::robots_cache::{CachedDocument, FetchPending, Requester, RobotsCache};
+use crate::telemetry::digest::Sha256Digest;
 
 /// The longest names of a group by which its pace is kept as they are: as long as a digest.
 const LONGEST_GROUP: usize = 64;
@@ -30,7 +30,7 @@ const LONGEST_GROUP: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Consulted {
     /// `None` if robots.txt did not come in time.
-    pub(crate) finding: Option<Finding>,
+    pub(crate) finding: Option<FindingRecord>,
     /// Why the request may be sent, or the refusal.
     pub(crate) reason: Result<&'static str, Refusal>,
     /// The time that robots.txt wants between requests, for one that may go on.
@@ -38,12 +38,16 @@ pub(crate) struct Consulted {
     /// The group of robots.txt that a request falls into which is nobody's that is known.
     pub(crate) group: String,
     /// What robots.txt says about the use of what is asked for, to a crawler with purposes.
-    pub(crate) preferences: Option<Said>,
+    pub(crate) preferences: Option<PreferenceDecision>,
 }
 
 impl Consulted {
     /// The same, if the request may be sent with what is said about use, too.
-    fn and(self, said: Option<Result<Said, Pending>>, resolved: &Resolved) -> Self {
+    fn and(
+        self,
+        said: Option<Result<PreferenceDecision, FetchPending>>,
+        resolved: &ResolvedTarget,
+    ) -> Self {
         let (refusal, preferences) = match said {
             None => (None, None),
             Some(Ok(said)) => (said.refusal_before(resolved), Some(said)),
@@ -59,31 +63,31 @@ impl Consulted {
 
 /// Asks the robots.txt of the target's origin, on behalf of who asks.
 pub(crate) async fn consult(
-    robots: &Robots,
+    robots: &RobotsCache,
     settings: &Settings,
-    identified: &Identified,
+    identified: &IdentifiedClient,
     method: &str,
-    resolved: &Resolved,
+    resolved: &ResolvedTarget,
 ) -> Consulted {
     let identity = &identified.identity;
     let target = &resolved.target;
     let origin = target.origin();
     let (crawler, client) = (identity.crawler(), identified.client);
     let signed_by = settings.signed_by(crawler);
-    let behalf = Behalf {
+    let behalf = Requester {
         via: identified.via.as_ref(),
-        ..Behalf::of(identity.label(), crawler, client, signed_by.as_ref())
+        ..Requester::of(identity.label(), crawler, client, signed_by.as_ref())
     };
     match robots.find_for(origin, behalf).await {
         Ok(known) => {
             let reading = &settings.preferences.reading;
             // To a crawler with purposes more is matched than rules.
-            let mut work = identified.declaring().map(|_| Work::default());
+            let mut work = identified.declaring().map(|_| MatchContext::default());
             let said = |work| {
                 let crawler = identified.declaring()?;
-                Said::by_robots_txt(&known, reading, crawler, method, resolved, work)
+                PreferenceDecision::by_robots_txt(&known, reading, crawler, method, resolved, work)
             };
-            let (consulted, said) = robots.counting(origin, &known, || {
+            let (consulted, said) = robots.with_recount(origin, &known, || {
                 let consulted = go_by(
                     &known,
                     &settings.politeness,
@@ -95,7 +99,7 @@ pub(crate) async fn consult(
                 let said = work.filter(|_| may_go_on).and_then(said);
                 (consulted, said)
             });
-            let documents = Documents {
+            let documents = DocumentSource {
                 robots,
                 settings,
                 client,
@@ -103,7 +107,7 @@ pub(crate) async fn consult(
             };
             let said = match said {
                 // Few crawlers have purposes: in a box it takes no room in every exchange.
-                Some(said) => Some(Box::pin(said.and_by(&documents)).await),
+                Some(said) => Some(Box::pin(said.with_documents(&documents)).await),
                 None => None,
             };
             consulted.and(said, resolved)
@@ -123,42 +127,48 @@ pub(crate) async fn consult(
 
 /// How policy judges: by what was fetched, in a dialect, for a crawler of these names, what asks for this path.
 pub(crate) type Judge =
-    for<'a> fn(&'a AccessResult, Dialect, &'a [ProductToken], &Path<'_>) -> Decision<'a>;
+    for<'a> fn(&'a AccessResult, Dialect, &'a [ProductToken], &UrlPath<'_>) -> AccessDecision<'a>;
 
 /// How policy judges what is for so much of an origin.
-pub(crate) fn judge_of(scope: Scope) -> Judge {
+pub(crate) fn judge_of(scope: TargetScope) -> Judge {
     match scope {
-        Scope::RobotsTxt => decide_strictly,
-        Scope::Path | Scope::Server => decide_any_path_strictly,
-        Scope::EveryPath | Scope::Bypass => {
-            |access, dialect, tokens, _| decide_every_path(access, dialect, tokens)
+        TargetScope::RobotsTxt => decide_all_spellings,
+        TargetScope::Path | TargetScope::Server => decide_write_all_spellings,
+        TargetScope::EveryPath | TargetScope::Bypass => {
+            |access, dialect, tokens, _| decide_whole_site(access, dialect, tokens)
         }
     }
 }
 
 /// The same within what is left of the work of a request.
 pub(crate) fn judge_within<'a>(
-    scope: Scope,
+    scope: TargetScope,
     access: &'a AccessResult,
     dialect: Dialect,
     tokens: &'a [ProductToken],
-    path: &Path<'_>,
-    work: &mut Work,
-) -> Decision<'a> {
+    path: &UrlPath<'_>,
+    work: &mut MatchContext,
+) -> AccessDecision<'a> {
     match scope {
-        Scope::RobotsTxt => decide_within(access, dialect, tokens, path, true, work),
-        Scope::Path | Scope::Server => decide_within(access, dialect, tokens, path, false, work),
-        Scope::EveryPath | Scope::Bypass => decide_every_path_within(access, dialect, tokens, work),
+        TargetScope::RobotsTxt => {
+            decide_all_spellings_within(access, dialect, tokens, path, true, work)
+        }
+        TargetScope::Path | TargetScope::Server => {
+            decide_all_spellings_within(access, dialect, tokens, path, false, work)
+        }
+        TargetScope::EveryPath | TargetScope::Bypass => {
+            decide_whole_site_within(access, dialect, tokens, work)
+        }
     }
 }
 
 /// What is known says of a request; `work`: that which more than rules is matched for.
 fn go_by(
-    known: &Known,
-    politeness: &politeness::Options,
+    known: &CachedDocument,
+    politeness: &pacing::PacingConfig,
     identity: &Identity,
-    resolved: &Resolved,
-    work: Option<&mut Work>,
+    resolved: &ResolvedTarget,
+    work: Option<&mut MatchContext>,
 ) -> Consulted {
     let target = &resolved.target;
     let access = known.access();
@@ -169,13 +179,13 @@ fn go_by(
         None => judge_of(scope)(access, dialect, tokens, path),
     };
     // What is too old to go by did not decide, but where the last copy goes on to.
-    let is_copy = known.snapshot.state(known.at) != State::Unreachable
+    let is_copy = known.snapshot.state(known.checked_at) != SnapshotState::Unreachable
         || access.rules(decision.dialect()).is_some();
     let copy = is_copy.then_some(&*known.snapshot);
     let (line, rule) = (decision.line(), decision.rule());
     let reason = match decision.verdict() {
-        Verdict::Allow => Ok(decision.reason().as_str()),
-        Verdict::Disallow => {
+        AccessVerdict::Allow => Ok(decision.reason().as_str()),
+        AccessVerdict::Disallow => {
             let rule = line.zip(rule.clone());
             let rule = rule.map(|(line, text)| DecidingRule { line, text });
             Err(refusal(
@@ -186,7 +196,7 @@ fn go_by(
             ))
         }
     };
-    let finding = Finding {
+    let finding = FindingRecord {
         verdict: decision.verdict().as_str().into(),
         basis: decision.reason().as_str().into(),
         dialect: decision.dialect().as_str().into(),
@@ -198,11 +208,11 @@ fn go_by(
             _ => known.snapshot.error_status(),
         },
         robots_cut: copy.is_some_and(Snapshot::is_cut),
-        robots_sha256: copy.and_then(Snapshot::digest).copied().map(Digest),
+        robots_sha256: copy.and_then(Snapshot::digest).copied().map(Sha256Digest),
         robots_fetched_at: copy.and_then(Snapshot::fetched_at),
     };
     // Where a file states one, finding it is a walk through the rules. What is refused waits for no turn.
-    let may_go_on = reason.is_ok() || identity.mode() == Mode::Observe;
+    let may_go_on = reason.is_ok() || identity.mode() == EnforcementMode::Observe;
     let delay = may_go_on.then(|| delay(access, identity)).flatten();
     Consulted {
         finding: Some(finding),
@@ -217,14 +227,19 @@ fn go_by(
 /// pace. Empty if no group is for it. An origin can write as many as it likes: of many this is their digest.
 pub(crate) fn group(
     access: &AccessResult,
-    politeness: &politeness::Options,
+    politeness: &pacing::PacingConfig,
     identity: &Identity,
     delay: Option<Duration>,
 ) -> String {
-    if identity.crawler().is_some() || !politeness.keeps_a_pace(delay) {
+    if identity.crawler().is_some() || !politeness.needs_pace(delay) {
         return String::new();
     }
-    let decision = decide(access, identity.dialect(), identity.tokens(), &Path::ROOT);
+    let decision = decide(
+        access,
+        identity.dialect(),
+        identity.tokens(),
+        &UrlPath::ROOT,
+    );
     let names = decision.group();
     let length: usize = names.iter().map(|name| name.len() + 1).sum();
     if length <= LONGEST_GROUP {
@@ -235,7 +250,7 @@ pub(crate) fn group(
         digest.update(name.to_ascii_lowercase().as_bytes());
         digest.update(b"\n");
     }
-    Digest::from(digest.finish()).to_string()
+    Sha256Digest::from(digest.finish()).to_string()
 }
 
 /// The longest of what `Crawl-delay` and `Request-rate` ask of the crawler. A rate is kept evenly, at all hours.
@@ -257,19 +272,19 @@ pub(crate) fn delay(access: &AccessResult, identity: &Identity) -> Option<Durati
 }
 
 fn refusal(
-    resolved: &Resolved,
-    known: &Known,
-    (reason, rule): (Reason, Option<DecidingRule>),
-    mode: Mode,
+    resolved: &ResolvedTarget,
+    known: &CachedDocument,
+    (reason, rule): (AccessReason, Option<DecidingRule>),
+    mode: EnforcementMode,
 ) -> Refusal {
     let target = &resolved.target;
-    if reason == Reason::Unreachable {
+    if reason == AccessReason::Unreachable {
         return unreached(target, known, mode);
     }
     let robots_url = target.origin().robots_txt_uri();
     let mut details = match &rule {
         Some(DecidingRule { line, text }) => format!("{text} (line {line} of {robots_url})"),
-        None if reason == Reason::TooCostly => {
+        None if reason == AccessReason::TooCostly => {
             format!("finding the rule for this URL in {robots_url} takes too long")
         }
         None => format!("{robots_url}: {reason}"),
@@ -281,11 +296,11 @@ fn refusal(
     Refusal {
         is_policy: true,
         robots_url: Some(robots_url.into()),
-        statement: rule.map(|rule| Box::new(Deciding::Rule(rule))),
+        statement: rule.map(|rule| Box::new(RefusalBasis::Rule(rule))),
         ..Refusal::new(
             403,
             "Disallowed by robots.txt",
-            ErrorType::HttpRequestDenied,
+            ProxyErrorType::HttpRequestDenied,
             reason.as_str(),
             details,
         )
@@ -293,20 +308,27 @@ fn refusal(
 }
 
 /// Nothing came from the origin. If that is because it may not be dialled, or its name leads nowhere, the client hears so.
-fn unreached(target: &Target, Known { snapshot, at }: &Known, mode: Mode) -> Refusal {
+fn unreached(
+    target: &Target,
+    CachedDocument {
+        snapshot,
+        checked_at: at,
+    }: &CachedDocument,
+    mode: EnforcementMode,
+) -> Refusal {
     let kind = snapshot.error_kind();
     let details = match kind {
         Some(FetchErrorKind::Prohibited) => {
-            let error = ErrorType::DestinationIpProhibited;
+            let error = ProxyErrorType::DestinationIpProhibited;
             let details = format!("{} is at an internal address", target.origin());
-            return Refusal::new(502, error.phrase(), error, error.as_str(), details);
+            return Refusal::new(502, error.reason_phrase(), error, error.as_str(), details);
         }
         Some(FetchErrorKind::NoSuchName) => {
-            let error = ErrorType::DnsError;
+            let error = ProxyErrorType::DnsError;
             let details = format!("no such host: {}", target.origin().host());
             return Refusal {
                 is_failure: true,
-                ..Refusal::new(502, error.phrase(), error, error.as_str(), details)
+                ..Refusal::new(502, error.reason_phrase(), error, error.as_str(), details)
             };
         }
         _ => snapshot.cause().unwrap_or("not fetched yet"),
@@ -316,12 +338,12 @@ fn unreached(target: &Target, Known { snapshot, at }: &Known, mode: Mode) -> Ref
     let retry_after = snapshot.retry_after(*at).unwrap_or(Duration::from_secs(1));
     let refusal = unreachable(target, details, retry_after);
     let error = match kind {
-        Some(FetchErrorKind::Dns) => ErrorType::DnsError,
-        Some(FetchErrorKind::DnsTimeout) => ErrorType::DnsTimeout,
+        Some(FetchErrorKind::Dns) => ProxyErrorType::DnsError,
+        Some(FetchErrorKind::DnsTimeout) => ProxyErrorType::DnsTimeout,
         _ => return refusal,
     };
     // Where a redirect leads nowhere, the origin is there. And who is only observed tries again to resolve the name.
-    if snapshot.failed_behind_redirect() || mode == Mode::Observe {
+    if snapshot.failed_after_redirect() || mode == EnforcementMode::Observe {
         return refusal;
     }
     Refusal {
@@ -333,14 +355,14 @@ fn unreached(target: &Target, Known { snapshot, at }: &Known, mode: Mode) -> Ref
 }
 
 /// What could refuse the use has not been read.
-fn unheard(pending: Pending) -> Refusal {
+fn unheard(pending: FetchPending) -> Refusal {
     Refusal {
         is_policy: true,
         retry_after: Some(pending.retry_after),
         ..Refusal::new(
             503,
             "Usage preferences unreachable",
-            ErrorType::DestinationUnavailable,
+            ProxyErrorType::DestinationUnavailable,
             "preference",
             "a document that could refuse the use has not been fetched: ask again later",
         )
@@ -357,8 +379,8 @@ fn unreachable(target: &Target, details: &str, retry_after: Duration) -> Refusal
         ..Refusal::new(
             503,
             "Robots.txt unreachable",
-            ErrorType::DestinationUnavailable,
-            Reason::Unreachable.as_str(),
+            ProxyErrorType::DestinationUnavailable,
+            AccessReason::Unreachable.as_str(),
             details,
         )
     }
@@ -371,11 +393,12 @@ mod tests {
 
     use wayleave_robots_txt::RobotsTxt;
     use wayleave_robots_txt::lifecycle::{
-        Body, Cache, Ending, Entry, FetchOutcome, Fields, Resource, Response,
+        CacheEntry, FetchEnding, FetchOutcome, FetchedBody, FetchedResponse, RefreshScheduler,
+        Resource, ResponseFields,
     };
 
     use super::*;
-    use crate::identity::{Crawlers, Options};
+    use crate::identity::{Crawlers, CrawlersConfig};
 
     const START: SystemTime = SystemTime::UNIX_EPOCH;
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -383,9 +406,9 @@ mod tests {
     /// Who calls itself `ExampleBot`.
     fn example_bot(dialect: Dialect) -> Identity {
         Identity::Asserted {
-            claim: Crawlers::new(Options::default()).claim(b"ExampleBot/1.0"),
+            claim: Crawlers::new(CrawlersConfig::default()).claim(b"ExampleBot/1.0"),
             dialect,
-            mode: Mode::default(),
+            mode: EnforcementMode::default(),
         }
     }
 
@@ -394,7 +417,7 @@ mod tests {
         let access = AccessResult::Successful(RobotsTxt::parse(robots_txt.as_bytes()));
         let identity = example_bot(Dialect::default());
         let delay = Some(Duration::from_secs(1));
-        group(&access, &politeness::Options::default(), &identity, delay)
+        group(&access, &pacing::PacingConfig::default(), &identity, delay)
     }
 
     #[test]
@@ -416,37 +439,39 @@ mod tests {
     fn a_copy_that_is_too_old_to_go_by_is_not_told_of() {
         let resource = Resource::parse("https://shop.example").expect("a resource");
         let text = b"User-agent: *\nDisallow: /private\n";
-        let response = Response {
+        let response = FetchedResponse {
             status: 200,
-            fields: Fields::default(),
-            body: Body {
+            fields: ResponseFields::default(),
+            body: FetchedBody {
                 bytes: text[..].into(),
                 is_cut: false,
-                digest: Some(Digest::of(text).0.into()),
+                digest: Some(Sha256Digest::of(text).0.into()),
             },
         };
         let answered = FetchOutcome {
             redirects: Vec::new(),
             uri: resource.uri(),
-            ending: Ending::Response(response),
+            ending: FetchEnding::Response(response),
         };
         let failed = || FetchOutcome::failed(resource.uri(), FetchErrorKind::Timeout, "");
-        let entry = Entry::default().after(answered, START);
-        let resolved = Resolved {
+        let entry = CacheEntry::default().after_fetch(answered, START);
+        let resolved = ResolvedTarget {
             target: Target::parse("https://shop.example/private").expect("a target"),
-            scope: Scope::Path,
+            scope: TargetScope::Path,
         };
         for (days, is_told) in [(1, true), (29, true), (40, false)] {
             let at = START + days * DAY;
-            let learned = entry.after(failed(), at).into();
-            let known = Known {
-                snapshot: Cache::default().restored(&resource, &learned).into(),
-                at,
+            let learned = entry.after_fetch(failed(), at).into();
+            let known = CachedDocument {
+                snapshot: RefreshScheduler::default()
+                    .restore(&resource, &learned)
+                    .into(),
+                checked_at: at,
             };
             let identity = example_bot(Dialect::default());
             let consulted = go_by(
                 &known,
-                &politeness::Options::default(),
+                &pacing::PacingConfig::default(),
                 &identity,
                 &resolved,
                 None,

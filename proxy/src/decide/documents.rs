@@ -8,26 +8,26 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use wayleave_robots_txt::lifecycle::{FetchErrorKind, Resource, Snapshot};
-use wayleave_robots_txt::preferences::{Asker, Preferences, Source};
+use wayleave_robots_txt::preferences::{PreferenceQuery, PreferenceSource, PreferenceState};
 use wayleave_robots_txt::{
-    AI_TXT_PATH, AccessResult, Document, Origin, Scheme, TDMREP_PATH, Target, Verdict, Work,
-    decide_within,
+    AI_TXT_PATH, AccessResult, AccessVerdict, MatchContext, Origin, PreferenceDocument, Scheme,
+    TDMREP_PATH, Target, decide_all_spellings_within,
 };
 
 use super::settings::Settings;
+use crate::decision_log::DocumentRecord;
 use crate::identity::Crawler;
-use crate::observe::decisions::DocumentSeen;
-use crate::observe::digest::Digest;
-use crate::origin::Destination;
-use crate::robots::{Behalf, ChosenBy, Known, Pending, Robots};
+use crate::robots_cache::{CachedDocument, ChosenBy, FetchPending, Requester, RobotsCache};
+use crate::telemetry::digest::Sha256Digest;
+use crate::upstream::Destination;
 
 /// As a `Location` that is followed.
-const LONGEST_URL: usize = 8 * 1024;
+const MAX_URL_BYTES: usize = 8 * 1024;
 
 /// Where documents come from, and for whom.
 #[derive(Clone, Copy)]
-pub(crate) struct Documents<'a> {
-    pub(crate) robots: &'a Robots,
+pub(crate) struct DocumentSource<'a> {
+    pub(crate) robots: &'a RobotsCache,
     pub(crate) settings: &'a Settings,
     /// Where the request came from.
     pub(crate) client: IpAddr,
@@ -37,32 +37,32 @@ pub(crate) struct Documents<'a> {
 
 /// A document that was asked for.
 #[derive(Clone, Debug)]
-pub(super) struct Consulted {
-    pub(super) source: Source,
+pub(super) struct ConsultedDocument {
+    pub(super) source: PreferenceSource,
     /// As it was named.
     pub(super) named: String,
-    pub(super) seen: DocumentSeen,
+    pub(super) seen: DocumentRecord,
     /// When it is worth to ask again, if it could not be had.
     pub(super) retry_after: Option<Duration>,
 }
 
 /// Something to be had.
-pub(crate) struct Wanted {
-    source: Source,
+pub(crate) struct DocumentToFetch {
+    source: PreferenceSource,
     /// As it was named.
     url: String,
     resource: Result<Resource, String>,
 }
 
 /// What came of that: what is known of it, or why it was not asked for.
-type Obtained = Result<Known, String>;
+type Obtained = Result<CachedDocument, String>;
 
 /// Why a document is not fetched.
 pub(crate) const NOT_ALLOWED: &str = "robots.txt there does not allow it";
 /// Why a licence cannot be had that may come later.
 const NOT_IN_TIME: &str = "not fetched in time";
 
-impl Documents<'_> {
+impl DocumentSource<'_> {
     /// What was `heard` from this robots.txt for a crawler with what documents say, and which were asked for.
     ///
     /// # Errors
@@ -70,14 +70,14 @@ impl Documents<'_> {
     /// If one that could refuse has not come in time, or was kept from coming by what holds here.
     pub(super) async fn added_to(
         &self,
-        mut heard: Preferences,
-        asker: Asker<'_>,
+        mut heard: PreferenceState,
+        asker: PreferenceQuery<'_>,
         crawler: &Crawler,
-        robots_txt: &Known,
-    ) -> Result<(Preferences, Vec<Consulted>), Pending> {
+        robots_txt: &CachedDocument,
+    ) -> Result<(PreferenceState, Vec<ConsultedDocument>), FetchPending> {
         let wanted = wanted(asker, self.origin, &heard);
         let mut consulted = Vec::new();
-        let work = heard.work();
+        let work = heard.match_context();
         let obtained = self.obtain_all(asker, crawler, robots_txt, wanted, work);
         for (wanted, obtained) in obtained.await {
             match obtained? {
@@ -85,10 +85,10 @@ impl Documents<'_> {
                     heard = wanted.heard_known(heard, asker, &known)?;
                     consulted.push(wanted.consulted(Ok(&known)));
                 }
-                Err(_) if heard.work().is_spent() => {
-                    heard.hear_too_costly(wanted.source, &wanted.url);
+                Err(_) if heard.match_context().is_spent() => {
+                    heard.add_too_costly(wanted.source, &wanted.url);
                 }
-                Err(why_not) => heard.miss_licence(&wanted.url, &why_not),
+                Err(why_not) => heard.licence_unavailable(&wanted.url, &why_not),
             }
         }
         Ok((heard, consulted))
@@ -97,14 +97,14 @@ impl Documents<'_> {
     /// The same with the licences alone, which an answer named. One that does not come in time cannot be had.
     pub(super) async fn licences_added_to(
         &self,
-        mut heard: Preferences,
-        asker: Asker<'_>,
+        mut heard: PreferenceState,
+        asker: PreferenceQuery<'_>,
         crawler: &Crawler,
-        robots_txt: &Known,
-    ) -> (Preferences, Vec<Consulted>) {
+        robots_txt: &CachedDocument,
+    ) -> (PreferenceState, Vec<ConsultedDocument>) {
         let wanted = licences(&heard).collect();
         let mut consulted = Vec::new();
-        let work = heard.work();
+        let work = heard.match_context();
         let obtained = self.obtain_all(asker, crawler, robots_txt, wanted, work);
         for (wanted, obtained) in obtained.await {
             match obtained {
@@ -112,9 +112,9 @@ impl Documents<'_> {
                     heard = wanted.heard_licence(heard, &known);
                     consulted.push(wanted.consulted(Ok(&known)));
                 }
-                Ok(Err(why_not)) => heard.miss_licence(&wanted.url, &why_not),
+                Ok(Err(why_not)) => heard.licence_unavailable(&wanted.url, &why_not),
                 Err(pending) => {
-                    heard.miss_licence(&wanted.url, NOT_IN_TIME);
+                    heard.licence_unavailable(&wanted.url, NOT_IN_TIME);
                     consulted.push(wanted.consulted(Err(pending)));
                 }
             }
@@ -125,16 +125,16 @@ impl Documents<'_> {
     /// All that is wanted, at once.
     async fn obtain_all(
         &self,
-        asker: Asker<'_>,
+        asker: PreferenceQuery<'_>,
         crawler: &Crawler,
-        robots_txt: &Known,
-        wanted: Vec<Wanted>,
-        work: &mut Work,
-    ) -> Vec<(Wanted, Result<Obtained, Pending>)> {
+        robots_txt: &CachedDocument,
+        wanted: Vec<DocumentToFetch>,
+        work: &mut MatchContext,
+    ) -> Vec<(DocumentToFetch, Result<Obtained, FetchPending>)> {
         let signed_by = self.settings.signed_by(Some(crawler));
-        let fetching = Fetching {
+        let fetching = DocumentFetches {
             documents: *self,
-            behalf: Behalf::of(
+            behalf: Requester::of(
                 &crawler.name,
                 Some(crawler),
                 self.client,
@@ -150,20 +150,24 @@ impl Documents<'_> {
 }
 
 /// What is fetched on behalf of a crawler that asked for an origin with this robots.txt.
-struct Fetching<'a> {
-    documents: Documents<'a>,
-    behalf: Behalf<'a>,
-    robots_txt: &'a Known,
+struct DocumentFetches<'a> {
+    documents: DocumentSource<'a>,
+    behalf: Requester<'a>,
+    robots_txt: &'a CachedDocument,
     /// What may still be spent on matching for the request.
-    work: Mutex<Work>,
+    work: Mutex<MatchContext>,
 }
 
-impl Fetching<'_> {
-    fn work(&self) -> MutexGuard<'_, Work> {
+impl DocumentFetches<'_> {
+    fn work(&self) -> MutexGuard<'_, MatchContext> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn obtain(&self, asker: Asker<'_>, wanted: &Wanted) -> Result<Obtained, Pending> {
+    async fn obtain(
+        &self,
+        asker: PreferenceQuery<'_>,
+        wanted: &DocumentToFetch,
+    ) -> Result<Obtained, FetchPending> {
         let resource = match wanted.resource() {
             Ok(resource) => resource,
             Err(why_not) => return Ok(Err(why_not)),
@@ -185,12 +189,12 @@ impl Fetching<'_> {
     /// What the origin asked for names on another host.
     async fn obtain_elsewhere(
         &self,
-        asker: Asker<'_>,
+        asker: PreferenceQuery<'_>,
         resource: &Resource,
-    ) -> Result<Obtained, Pending> {
+    ) -> Result<Obtained, FetchPending> {
         let robots = self.documents.robots;
         let host = resource.origin();
-        let robots_txt = match robots.at_hand_for(host, self.behalf) {
+        let robots_txt = match robots.cached_for(host, self.behalf) {
             Some(known) => known,
             None => {
                 let behalf = self.behalf_elsewhere().await;
@@ -209,7 +213,7 @@ impl Fetching<'_> {
         if !allows(robots_txt.access(), asker, resource, &mut self.work()) {
             return Ok(Err(NOT_ALLOWED.to_owned()));
         }
-        match robots.at_hand_for(resource, self.behalf) {
+        match robots.cached_for(resource, self.behalf) {
             Some(known) => Ok(Ok(known)),
             None => {
                 let behalf = self.behalf_elsewhere().await;
@@ -219,10 +223,10 @@ impl Fetching<'_> {
     }
 
     /// On whose behalf something is fetched whose host the origin asked for has named.
-    async fn behalf_elsewhere(&self) -> Behalf<'_> {
+    async fn behalf_elsewhere(&self) -> Requester<'_> {
         let is_public = self.may_be_public(self.documents.origin).await;
-        Behalf {
-            chosen: ChosenBy::Crawler.then(is_public),
+        Requester {
+            chosen: ChosenBy::Crawler.for_next_host(is_public),
             ..self.behalf
         }
     }
@@ -242,13 +246,20 @@ impl Fetching<'_> {
 
 /// What may say something beside the robots.txt of `origin`, of which so much was `heard`: the files that could refuse a purpose, and
 /// licences.
-pub(crate) fn wanted(asker: Asker<'_>, origin: &Origin, heard: &Preferences) -> Vec<Wanted> {
-    let files = [(Source::Tdmrep, TDMREP_PATH), (Source::AiTxt, AI_TXT_PATH)];
+pub(crate) fn wanted(
+    asker: PreferenceQuery<'_>,
+    origin: &Origin,
+    heard: &PreferenceState,
+) -> Vec<DocumentToFetch> {
+    let files = [
+        (PreferenceSource::Tdmrep, TDMREP_PATH),
+        (PreferenceSource::AiTxt, AI_TXT_PATH),
+    ];
     // Both are of HTTP alone (RFC 8615 section 1; Spawning).
     let has_files = origin.scheme() != Scheme::Ftp;
     let files = files.into_iter();
-    let files = files.filter(|(it, _)| has_files && asker.heeds(*it));
-    let files = files.map(|(source, path)| Wanted {
+    let files = files.filter(|(it, _)| has_files && asker.could_be_refused_by(*it));
+    let files = files.map(|(source, path)| DocumentToFetch {
         source,
         url: path.to_owned(),
         resource: Ok(Resource::at(origin, path)),
@@ -257,10 +268,10 @@ pub(crate) fn wanted(asker: Asker<'_>, origin: &Origin, heard: &Preferences) -> 
 }
 
 /// The licences that are still to be fetched.
-fn licences(heard: &Preferences) -> impl Iterator<Item = Wanted> + use<> {
+fn licences(heard: &PreferenceState) -> impl Iterator<Item = DocumentToFetch> + use<> {
     let licences = heard.missing_licences().into_iter();
-    licences.map(|url| Wanted {
-        source: Source::Rsl,
+    licences.map(|url| DocumentToFetch {
+        source: PreferenceSource::Rsl,
         resource: licence(&url),
         url,
     })
@@ -268,8 +279,8 @@ fn licences(heard: &Preferences) -> impl Iterator<Item = Wanted> + use<> {
 
 /// The resource that a licence's URL names.
 fn licence(url: &str) -> Result<Resource, String> {
-    if url.len() > LONGEST_URL {
-        return Err(format!("its URL is longer than {LONGEST_URL} bytes"));
+    if url.len() > MAX_URL_BYTES {
+        return Err(format!("its URL is longer than {MAX_URL_BYTES} bytes"));
     }
     let target = Target::parse(url).map_err(|error| error.to_string())?;
     if target.origin().scheme() == Scheme::Ftp {
@@ -281,13 +292,13 @@ fn licence(url: &str) -> Result<Resource, String> {
 /// Whether a document may be fetched where this robots.txt holds.
 pub(crate) fn allows(
     access: &AccessResult,
-    asker: Asker<'_>,
+    asker: PreferenceQuery<'_>,
     resource: &Resource,
-    work: &mut Work,
+    work: &mut MatchContext,
 ) -> bool {
     let (path, dialect) = (resource.path(), asker.dialect);
-    let decision = decide_within(access, dialect, asker.tokens, &path, false, work);
-    decision.verdict() == Verdict::Allow
+    let decision = decide_all_spellings_within(access, dialect, asker.tokens, &path, false, work);
+    decision.verdict() == AccessVerdict::Allow
 }
 
 /// Whether the last attempt ended for a reason that is not the origin's.
@@ -307,7 +318,7 @@ fn why_not(snapshot: &Snapshot) -> String {
     }
 }
 
-impl Wanted {
+impl DocumentToFetch {
     /// What to fetch, or why it cannot be.
     pub(crate) fn resource(&self) -> Result<&Resource, String> {
         self.resource.as_ref().map_err(String::clone)
@@ -322,14 +333,14 @@ impl Wanted {
     /// What was heard with this document; none: it was not to be had.
     pub(crate) fn heard(
         &self,
-        mut heard: Preferences,
-        asker: Asker<'_>,
-        document: Option<&Document>,
-    ) -> Preferences {
+        mut heard: PreferenceState,
+        asker: PreferenceQuery<'_>,
+        document: Option<&PreferenceDocument>,
+    ) -> PreferenceState {
         match document {
-            Some(Document::Tdmrep(file)) => heard.hear_tdmrep(asker, file),
-            Some(Document::AiTxt(file)) => heard.hear_ai_txt(asker, file),
-            Some(Document::Rsl(licence)) => heard.hear_licence(&self.url, licence),
+            Some(PreferenceDocument::Tdmrep(file)) => heard.add_tdmrep(asker, file),
+            Some(PreferenceDocument::AiTxt(file)) => heard.add_ai_txt(asker, file),
+            Some(PreferenceDocument::Rsl(licence)) => heard.add_licence(&self.url, licence),
             Some(_) | None => {}
         }
         heard
@@ -338,44 +349,50 @@ impl Wanted {
     /// The same with what is known of it.
     fn heard_known(
         &self,
-        heard: Preferences,
-        asker: Asker<'_>,
-        known: &Known,
-    ) -> Result<Preferences, Pending> {
+        heard: PreferenceState,
+        asker: PreferenceQuery<'_>,
+        known: &CachedDocument,
+    ) -> Result<PreferenceState, FetchPending> {
         match known.document().map(|document| &**document) {
-            _ if self.source == Source::Rsl => Ok(self.heard_licence(heard, known)),
+            _ if self.source == PreferenceSource::Rsl => Ok(self.heard_licence(heard, known)),
             // To an origin that does not have one, or does not hand it out, it says nothing. Here it was not asked.
             None if is_kept_from(&known.snapshot) => {
-                let retry_after = known.snapshot.retry_after(known.at).unwrap_or_default();
-                Err(Pending { retry_after })
+                let retry_after = known
+                    .snapshot
+                    .retry_after(known.checked_at)
+                    .unwrap_or_default();
+                Err(FetchPending { retry_after })
             }
             document => Ok(self.heard(heard, asker, document)),
         }
     }
 
-    fn heard_licence(&self, mut heard: Preferences, known: &Known) -> Preferences {
+    fn heard_licence(&self, mut heard: PreferenceState, known: &CachedDocument) -> PreferenceState {
         match known.document().map(|document| &**document) {
-            Some(Document::Rsl(licence)) => heard.hear_licence(&self.url, licence),
-            _ => heard.miss_licence(&self.url, &why_not(&known.snapshot)),
+            Some(PreferenceDocument::Rsl(licence)) => heard.add_licence(&self.url, licence),
+            _ => heard.licence_unavailable(&self.url, &why_not(&known.snapshot)),
         }
         heard
     }
 
     /// What is told of it: of what is known, or when it may be.
-    fn consulted(&self, known: Result<&Known, Pending>) -> Consulted {
+    fn consulted(&self, known: Result<&CachedDocument, FetchPending>) -> ConsultedDocument {
         let document = known.ok().filter(|known| known.document().is_some());
         let snapshot = document.map(|known| &known.snapshot);
-        Consulted {
+        ConsultedDocument {
             source: self.source,
             named: self.url.clone(),
-            seen: DocumentSeen {
+            seen: DocumentRecord {
                 url: self.shown_url(),
-                sha256: snapshot.and_then(|it| it.digest()).copied().map(Digest),
+                sha256: snapshot
+                    .and_then(|it| it.digest())
+                    .copied()
+                    .map(Sha256Digest),
                 fetched_at: snapshot.and_then(|it| it.fetched_at()),
                 cut: snapshot.is_some_and(|it| it.is_cut()),
             },
             retry_after: match known {
-                Ok(known) => known.snapshot.retry_after(known.at),
+                Ok(known) => known.snapshot.retry_after(known.checked_at),
                 Err(pending) => Some(pending.retry_after),
             },
         }

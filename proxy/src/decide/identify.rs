@@ -4,15 +4,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wayleave_robots_txt::preferences::Purposes;
+use wayleave_robots_txt::preferences::PurposeSet;
 use wayleave_robots_txt::{Dialect, ProductToken};
 
 use super::refusal::Refusal;
-use super::request::Connection;
-use super::request::Request;
-use crate::http::proxy_status::ErrorType;
-use crate::identity::{Busy, Claim, Crawler, Crawlers, Mode, Proof, Seen};
-use crate::observe::metrics::ASSERTED;
+use super::request::ClientConnection;
+use super::request::RequestView;
+use crate::http::proxy_status::ProxyErrorType;
+use crate::identity::{
+    ClaimedNames, ClientFacts, Crawler, Crawlers, EnforcementMode, PasswordProof, TooManyChecks,
+};
+use crate::telemetry::metrics::ASSERTED;
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -21,9 +23,9 @@ pub(crate) enum Identity {
     Known(Arc<Crawler>),
     /// A client whose name is its own word.
     Asserted {
-        claim: Arc<Claim>,
+        claim: Arc<ClaimedNames>,
         dialect: Dialect,
-        mode: Mode,
+        mode: EnforcementMode,
     },
 }
 
@@ -57,7 +59,7 @@ impl Identity {
         }
     }
 
-    pub(crate) fn mode(&self) -> Mode {
+    pub(crate) fn mode(&self) -> EnforcementMode {
         match self {
             Self::Known(crawler) => crawler.mode,
             Self::Asserted { mode, .. } => *mode,
@@ -67,48 +69,48 @@ impl Identity {
 
 /// Who asks, and what speaks against listening to them.
 #[derive(Debug)]
-pub(crate) struct Identified {
+pub(crate) struct IdentifiedClient {
     pub(crate) client: IpAddr,
     pub(crate) identity: Identity,
     /// What was proved.
-    pub(crate) proof: Option<Proof>,
+    pub(crate) proof: Option<PasswordProof>,
     pub(crate) objection: Option<Refusal>,
     /// With other purposes than its own, for a preview: what is said about these is looked for.
-    pub(crate) purposes_of: Option<Arc<Crawler>>,
+    pub(crate) purposes_from: Option<Arc<Crawler>>,
     /// The proxies that the request has come by. What is fetched for it says so, too: where parents lead back to us, we know it.
     pub(crate) via: Option<Arc<[u8]>>,
 }
 
-impl Identified {
+impl IdentifiedClient {
     /// The crawler whose purposes count, if it declares any.
     pub(crate) fn declaring(&self) -> Option<&Arc<Crawler>> {
         let known = match &self.identity {
             Identity::Known(crawler) => Some(crawler),
             Identity::Asserted { .. } => None,
         };
-        let crawler = self.purposes_of.as_ref().or(known)?;
+        let crawler = self.purposes_from.as_ref().or(known)?;
         (!crawler.declaration.purposes.is_empty()).then_some(crawler)
     }
 
     /// The purposes it declares.
-    pub(crate) fn purposes(&self) -> Purposes {
+    pub(crate) fn purposes(&self) -> PurposeSet {
         let declaring = self.declaring();
-        declaring.map_or(Purposes::NONE, |crawler| crawler.declaration.purposes)
+        declaring.map_or(PurposeSet::NONE, |crawler| crawler.declaration.purposes)
     }
 }
 
 /// The configured crawler behind a request, or else the name that the request gives itself.
 pub(crate) async fn identify(
     crawlers: &Crawlers,
-    connection: &Connection,
-    request: &Request<'_>,
-) -> Identified {
+    connection: &ClientConnection,
+    request: &RequestView<'_>,
+) -> IdentifiedClient {
     let (proof, objection) = match prove(crawlers, connection, request).await {
         Ok(proof) => (proof, None),
         Err(refusal) => (None, Some(refusal)),
     };
     let identified = recognised(crawlers, connection, proof, request);
-    Identified {
+    IdentifiedClient {
         objection: objection.or(identified.objection),
         ..identified
     }
@@ -117,24 +119,24 @@ pub(crate) async fn identify(
 /// Who asks with this proof, and what speaks against the name it gives itself.
 pub(crate) fn recognised(
     crawlers: &Crawlers,
-    connection: &Connection,
-    proof: Option<Proof>,
-    request: &Request<'_>,
-) -> Identified {
+    connection: &ClientConnection,
+    proof: Option<PasswordProof>,
+    request: &RequestView<'_>,
+) -> IdentifiedClient {
     let identity = recognise(crawlers, connection, proof.as_ref(), request);
     let objection = objection_to(crawlers, &identity, request.user_agent);
-    Identified {
+    IdentifiedClient {
         client: connection.client,
         identity,
         proof,
         objection,
-        purposes_of: None,
+        purposes_from: None,
         via: come_by(connection, request),
     }
 }
 
 /// The proxies that a request has come by, in its tunnel or to it.
-fn come_by(connection: &Connection, request: &Request<'_>) -> Option<Arc<[u8]>> {
+fn come_by(connection: &ClientConnection, request: &RequestView<'_>) -> Option<Arc<[u8]>> {
     let tunnel = connection.tunnel.as_ref();
     match (tunnel.and_then(|tunnel| tunnel.via.clone()), &request.via) {
         (Some(outside), Some(inside)) => Some([&outside, &b", "[..], inside].concat().into()),
@@ -148,27 +150,27 @@ fn come_by(connection: &Connection, request: &Request<'_>) -> Option<Arc<[u8]>> 
 /// # Errors
 ///
 /// Returns the refusal if credentials are wrong, or if only credentials could tell who this is and there are none.
-pub(crate) async fn admit(
+pub(crate) async fn admit_tunnel(
     crawlers: &Crawlers,
-    connection: &Connection,
-    request: &Request<'_>,
-) -> Result<Option<Proof>, Refusal> {
+    connection: &ClientConnection,
+    request: &RequestView<'_>,
+) -> Result<Option<PasswordProof>, Refusal> {
     let proof = prove(crawlers, connection, request).await?;
     let certificate = connection.certificate.as_deref();
-    let may_be_known = crawlers.may_be_known(connection.client, certificate);
+    let may_be_known = crawlers.may_match_without_password(connection.client, certificate);
     let must_prove = crawlers.require_crawler && !may_be_known;
     if must_prove && proof.is_none() {
         let refusal = unidentified("every [[crawler]] at this address needs a user name");
-        return refusal.tolerated(crawlers.mode).map(|_| None);
+        return refusal.enforce(crawlers.mode).map(|_| None);
     }
     Ok(proof)
 }
 
 async fn prove(
     crawlers: &Crawlers,
-    connection: &Connection,
-    request: &Request<'_>,
-) -> Result<Option<Proof>, Refusal> {
+    connection: &ClientConnection,
+    request: &RequestView<'_>,
+) -> Result<Option<PasswordProof>, Refusal> {
     if connection.tunnel.is_some() {
         return proven_before(crawlers, connection);
     }
@@ -177,7 +179,7 @@ async fn prove(
         // Where nobody has a password there is nothing to prove.
         Some(credentials) if crawlers.uses_passwords() => {
             let proven = crawlers.prove(connection.client, credentials).await;
-            let proof = proven.map_err(|Busy| too_many_checks())?;
+            let proof = proven.map_err(|TooManyChecks| too_many_checks())?;
             proof.map(Some).ok_or_else(|| {
                 unauthenticated(
                     "wrong-password",
@@ -190,14 +192,14 @@ async fn prove(
 }
 
 /// Whether the client's certificate is as good as when the connection began.
-fn certificate_holds(crawlers: &Crawlers, connection: &Connection) -> Result<(), Refusal> {
+fn certificate_holds(crawlers: &Crawlers, connection: &ClientConnection) -> Result<(), Refusal> {
     match &connection.certificate {
-        Some(certificate) if !crawlers.still_trust(certificate) => Err(Refusal {
+        Some(certificate) if !crawlers.is_still_trusted(certificate) => Err(Refusal {
             closes: true,
             ..Refusal::new(
                 403,
                 "Certificate no longer good",
-                ErrorType::HttpRequestDenied,
+                ProxyErrorType::HttpRequestDenied,
                 "wrong-certificate",
                 "the client's certificate has expired, or proxy.client_ca has changed, since this connection began",
             )
@@ -213,11 +215,11 @@ fn certificate_holds(crawlers: &Crawlers, connection: &Connection) -> Result<(),
 /// Returns the refusal if the password has been changed since, or the user name taken away, or if the certificate is not good any more.
 pub(crate) fn proven_before(
     crawlers: &Crawlers,
-    connection: &Connection,
-) -> Result<Option<Proof>, Refusal> {
+    connection: &ClientConnection,
+) -> Result<Option<PasswordProof>, Refusal> {
     certificate_holds(crawlers, connection)?;
     match &connection.proof {
-        Some(proof) if !crawlers.still_hold(proof) => Err(Refusal {
+        Some(proof) if !crawlers.is_still_valid(proof) => Err(Refusal {
             closes: true,
             ..unauthenticated(
                 "wrong-password",
@@ -231,13 +233,13 @@ pub(crate) fn proven_before(
 /// The identity that a client at this address with this proof and `User-Agent` has.
 pub(crate) fn recognise(
     crawlers: &Crawlers,
-    connection: &Connection,
-    proof: Option<&Proof>,
-    request: &Request<'_>,
+    connection: &ClientConnection,
+    proof: Option<&PasswordProof>,
+    request: &RequestView<'_>,
 ) -> Identity {
     identity_of(
         crawlers,
-        &Seen {
+        &ClientFacts {
             client: connection.client,
             username: proof.map(|proof| &*proof.username),
             certificate: connection.certificate.as_deref(),
@@ -247,7 +249,7 @@ pub(crate) fn recognise(
 }
 
 /// The identity of whoever is seen so.
-pub(crate) fn identity_of(crawlers: &Crawlers, seen: &Seen<'_>) -> Identity {
+pub(crate) fn identity_of(crawlers: &Crawlers, seen: &ClientFacts<'_>) -> Identity {
     match crawlers.find(seen) {
         Some(crawler) => Identity::Known(Arc::clone(crawler)),
         None => Identity::Asserted {
@@ -288,7 +290,7 @@ fn too_many_checks() -> Refusal {
         ..Refusal::new(
             429,
             "Too many password checks",
-            ErrorType::HttpRequestDenied,
+            ProxyErrorType::HttpRequestDenied,
             "password-checks",
             "too many passwords are waiting to be checked, from this client or in all",
         )
@@ -306,7 +308,7 @@ fn unauthenticated(reason: &'static str, details: &'static str) -> Refusal {
     Refusal::new(
         407,
         "Proxy authentication required",
-        ErrorType::HttpRequestError,
+        ProxyErrorType::HttpRequestError,
         reason,
         details,
     )
@@ -315,6 +317,12 @@ fn unauthenticated(reason: &'static str, details: &'static str) -> Refusal {
 fn denied(phrase: &'static str, reason: &'static str, details: String) -> Refusal {
     Refusal {
         is_policy: true,
-        ..Refusal::new(403, phrase, ErrorType::HttpRequestDenied, reason, details)
+        ..Refusal::new(
+            403,
+            phrase,
+            ProxyErrorType::HttpRequestDenied,
+            reason,
+            details,
+        )
     }
 }

@@ -11,7 +11,7 @@
 
 pub(crate) mod consult;
 pub(crate) mod documents;
-pub(crate) mod https_mode;
+pub(crate) mod https;
 pub(crate) mod identify;
 pub(crate) mod permit;
 pub(crate) mod preference;
@@ -19,9 +19,9 @@ pub(crate) mod preview;
 pub(crate) mod rederive;
 pub(crate) mod refusal;
 pub(crate) mod request;
-pub(crate) mod resolve;
 pub(crate) mod rules;
 pub(crate) mod settings;
+pub(crate) mod target;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,18 +31,18 @@ use tokio::sync::watch;
 use wayleave_robots_txt::Scheme;
 
 use self::consult::Consulted;
-use self::https_mode::{Mode, Way};
-use self::identify::Identified;
-use self::permit::{Decided, Facts, Permit};
+use self::https::{HttpsHandling, HttpsMode};
+use self::identify::IdentifiedClient;
+use self::permit::{DecidedRequest, DecisionFacts, Permit};
 use self::refusal::Refusal;
-use self::request::{Connection, Request};
-use self::resolve::{Asking, Resolved, Scope};
+use self::request::{ClientConnection, RequestView};
 use self::settings::Settings;
-use crate::http::proxy_status::ErrorType;
+use self::target::{IncomingRequest, ResolvedTarget, TargetScope};
+use crate::http::proxy_status::ProxyErrorType;
 use crate::identity;
-use crate::observe::metrics::Metrics;
-use crate::robots::Robots;
-use crate::rules::{Action, Asked};
+use crate::robots_cache::RobotsCache;
+use crate::rules::{RuleAction, RuleQuery};
+use crate::telemetry::metrics::Metrics;
 
 /// Why a tunnel opens that robots.txt was not asked about.
 const BYPASS: &str = "bypass";
@@ -52,15 +52,15 @@ pub(crate) struct Decider {
     settings: ArcSwap<Settings>,
     /// Which settings those are: what lasts hears by it when there are others.
     configuration: watch::Sender<u64>,
-    pub(crate) robots: Robots,
+    pub(crate) robots: RobotsCache,
 }
 
 /// A request that was understood.
 #[derive(Clone, Copy)]
 struct Understood<'a> {
-    identified: &'a Identified,
+    identified: &'a IdentifiedClient,
     method: &'a str,
-    resolved: &'a Resolved,
+    resolved: &'a ResolvedTarget,
 }
 
 /// Why a request may go on, and why it would not have if that were not only observed.
@@ -70,7 +70,7 @@ struct Allowed {
 }
 
 impl Decider {
-    pub(crate) fn new(settings: Settings, robots: Robots) -> Self {
+    pub(crate) fn new(settings: Settings, robots: RobotsCache) -> Self {
         Self {
             configuration: watch::Sender::new(settings.configuration),
             settings: ArcSwap::from_pointee(settings),
@@ -84,12 +84,12 @@ impl Decider {
     }
 
     /// Whether these are the settings that hold.
-    pub(crate) fn goes_by(&self, settings: &Settings) -> bool {
+    pub(crate) fn is_current(&self, settings: &Settings) -> bool {
         self.settings.load().configuration == settings.configuration
     }
 
     /// Puts other settings in the place of those that hold.
-    pub(crate) fn go_by(&self, settings: Settings) {
+    pub(crate) fn replace_settings(&self, settings: Settings) {
         let configuration = settings.configuration;
         self.settings.store(Arc::new(settings));
         self.configuration.send_replace(configuration);
@@ -106,8 +106,8 @@ impl Decider {
     }
 
     /// Brings the metrics up to date that are counted when they are gathered.
-    pub(crate) fn observe(&self, metrics: &Metrics) {
-        self.robots.observe();
+    pub(crate) fn update_metrics(&self, metrics: &Metrics) {
+        self.robots.update_metrics();
         let (rules, now) = (&self.settings().rules, self.robots.clock().now());
         let (active, expired) = rules.count(now);
         metrics.rules(active, expired.len());
@@ -118,20 +118,20 @@ impl Decider {
     pub(crate) async fn decide(
         &self,
         settings: &Settings,
-        identified: &Identified,
-        asking: Asking<'_>,
-    ) -> Decided {
+        identified: &IdentifiedClient,
+        asking: IncomingRequest<'_>,
+    ) -> DecidedRequest {
         let resolved = match asking.resolve() {
             Ok(resolved) => resolved,
             Err(refusal) => {
-                return Decided {
-                    url: asking.spell(None),
-                    facts: Facts::default(),
+                return DecidedRequest {
+                    url: asking.display_target(None),
+                    facts: DecisionFacts::default(),
                     verdict: Err(refusal),
                 };
             }
         };
-        let url = asking.spell(Some(&resolved));
+        let url = asking.display_target(Some(&resolved));
         let understood = Understood {
             identified,
             method: asking.request.method,
@@ -145,7 +145,7 @@ impl Decider {
             observed,
             purposes: identified.purposes(),
         });
-        Decided {
+        DecidedRequest {
             url,
             facts,
             verdict,
@@ -153,12 +153,12 @@ impl Decider {
     }
 
     /// Whether a request would be let go on by these settings; what it proved when it came counts for as long as its password.
-    pub(crate) async fn stands(
+    pub(crate) async fn is_still_allowed(
         &self,
         settings: &Settings,
-        connection: &Connection,
-        request: &Request<'_>,
-        resolved: &Resolved,
+        connection: &ClientConnection,
+        request: &RequestView<'_>,
+        resolved: &ResolvedTarget,
     ) -> bool {
         let crawlers = &settings.crawlers;
         let Ok(proof) = identify::proven_before(crawlers, connection) else {
@@ -181,18 +181,18 @@ impl Decider {
         settings: &Settings,
         understood: Understood<'_>,
         is_by_tunnel: bool,
-    ) -> (Facts, Result<Allowed, Refusal>) {
+    ) -> (DecisionFacts, Result<Allowed, Refusal>) {
         let decided_at = Instant::now();
         let mode = understood.identified.identity.mode();
         let objection = understood.identified.objection.clone();
         let objection =
             objection.or_else(|| https_refusal(settings, understood.resolved, is_by_tunnel));
-        let observed = objection.map(|refusal| refusal.tolerated(mode)).transpose();
+        let observed = objection.map(|refusal| refusal.enforce(mode)).transpose();
         let (facts, allowed) = match observed {
             Ok(observed) => self.ask(settings, understood, observed).await,
-            Err(refusal) => (Facts::default(), Err(refusal)),
+            Err(refusal) => (DecisionFacts::default(), Err(refusal)),
         };
-        let facts = Facts {
+        let facts = DecisionFacts {
             origin: Some(understood.resolved.target.origin().clone()),
             scope: Some(understood.resolved.scope),
             decided_at: Some(decided_at),
@@ -212,7 +212,7 @@ impl Decider {
         settings: &Settings,
         understood: Understood<'_>,
         observed: Option<Refusal>,
-    ) -> (Facts, Result<Allowed, Refusal>) {
+    ) -> (DecisionFacts, Result<Allowed, Refusal>) {
         let Understood {
             identified,
             method,
@@ -220,7 +220,7 @@ impl Decider {
         } = understood;
         let (identity, scope) = (&identified.identity, resolved.scope);
         let mode = identity.mode();
-        let asked = Asked {
+        let asked = RuleQuery {
             target: &resolved.target,
             method,
             crawler: identity.label(),
@@ -229,20 +229,23 @@ impl Decider {
         };
         let rule = rules::find(&settings.rules, asked, scope, mode);
         if let Some(found) = &rule
-            && found.rule.action == Action::Allow
+            && found.rule.action == RuleAction::Allow
         {
             let paced = self.pace(settings, identified, resolved);
             let reason = rules::EXCEPTION;
-            return (Facts { rule, ..paced }, Ok(Allowed { reason, observed }));
+            return (
+                DecisionFacts { rule, ..paced },
+                Ok(Allowed { reason, observed }),
+            );
         }
         let observed = raise(observed, rule.as_ref().and_then(rules::refusal), mode);
-        let facts = Facts {
+        let facts = DecisionFacts {
             rule,
-            ..Facts::default()
+            ..DecisionFacts::default()
         };
         match observed {
             Err(refusal) => (facts, Err(refusal)),
-            Ok(observed) if scope == Scope::Bypass => {
+            Ok(observed) if scope == TargetScope::Bypass => {
                 let reason = BYPASS;
                 (facts, Ok(Allowed { reason, observed }))
             }
@@ -255,9 +258,9 @@ impl Decider {
         &self,
         settings: &Settings,
         understood: Understood<'_>,
-        facts: Facts,
+        facts: DecisionFacts,
         observed: Option<Refusal>,
-    ) -> (Facts, Result<Allowed, Refusal>) {
+    ) -> (DecisionFacts, Result<Allowed, Refusal>) {
         let Understood {
             identified,
             method,
@@ -271,7 +274,7 @@ impl Decider {
             group,
             preferences,
         } = consulting.await;
-        let facts = Facts {
+        let facts = DecisionFacts {
             finding,
             preferences,
             delay,
@@ -290,16 +293,21 @@ impl Decider {
     }
 
     /// How often an exception may be made use of: it is from what may be fetched, not from how often.
-    fn pace(&self, settings: &Settings, identified: &Identified, resolved: &Resolved) -> Facts {
-        let Some(known) = self.robots.at_hand(resolved.target.origin()) else {
-            return Facts::default();
+    fn pace(
+        &self,
+        settings: &Settings,
+        identified: &IdentifiedClient,
+        resolved: &ResolvedTarget,
+    ) -> DecisionFacts {
+        let Some(known) = self.robots.cached(resolved.target.origin()) else {
+            return DecisionFacts::default();
         };
         let (access, identity) = (known.access(), &identified.identity);
         let delay = consult::delay(access, identity);
-        Facts {
+        DecisionFacts {
             delay,
             group: consult::group(access, &settings.politeness, identity, delay),
-            ..Facts::default()
+            ..DecisionFacts::default()
         }
     }
 }
@@ -316,18 +324,22 @@ impl std::fmt::Debug for Decider {
 fn raise(
     observed: Option<Refusal>,
     refusal: Option<Refusal>,
-    mode: identity::Mode,
+    mode: identity::EnforcementMode,
 ) -> Result<Option<Refusal>, Refusal> {
-    let tolerated = refusal.map(|refusal| refusal.tolerated(mode)).transpose()?;
+    let tolerated = refusal.map(|refusal| refusal.enforce(mode)).transpose()?;
     Ok(observed.or(tolerated))
 }
 
 /// The refusal of HTTPS as such: of a tunnel, of what is asked for inside one, and of an `https:` target in the open.
-fn https_refusal(settings: &Settings, resolved: &Resolved, is_by_tunnel: bool) -> Option<Refusal> {
+fn https_refusal(
+    settings: &Settings,
+    resolved: &ResolvedTarget,
+    is_by_tunnel: bool,
+) -> Option<Refusal> {
     let origin = resolved.target.origin();
     let is_refused = match is_by_tunnel {
-        true => settings.https.way(origin.host()) == Way::Mode(Mode::Refuse),
-        false => settings.https.mode == Mode::Refuse && origin.scheme() == Scheme::Https,
+        true => settings.https.handling_of(origin.host()) == HttpsHandling::Mode(HttpsMode::Refuse),
+        false => settings.https.mode == HttpsMode::Refuse && origin.scheme() == Scheme::Https,
     };
     is_refused.then(|| Refusal {
         is_policy: true,
@@ -335,7 +347,7 @@ fn https_refusal(settings: &Settings, resolved: &Resolved, is_by_tunnel: bool) -
         ..Refusal::new(
             403,
             "HTTPS refused",
-            ErrorType::HttpRequestDenied,
+            ProxyErrorType::HttpRequestDenied,
             "https-refused",
             "https.mode is \"refuse\": this proxy refuses all HTTPS",
         )

@@ -4,49 +4,51 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use wayleave_robots_txt::preferences::{
-    Asker, Carrier, Duty, Judgement, Preference, Preferences, Reading, Say, Source, Statement,
+    Preference, PreferenceJudgement, PreferenceQuery, PreferenceSettings, PreferenceSource,
+    PreferenceState, PreferenceStatement, PurposePreference, StatementCarrier, UsageDuty,
 };
-use wayleave_robots_txt::{AccessResult, Reason, Target, Work};
+use wayleave_robots_txt::{AccessReason, AccessResult, MatchContext, Target};
 
-use super::documents::{Consulted, Documents};
-use super::refusal::{Deciding, Refusal};
-use super::resolve::{Resolved, Scope};
-use crate::http::proxy_status::ErrorType;
-use crate::identity::{Crawler, Mode};
-use crate::observe::decisions::{DocumentSeen, UsePreference};
-use crate::parsing::Parser;
-use crate::robots::{Known, Pending};
+use super::documents::{ConsultedDocument, DocumentSource};
+use super::refusal::{Refusal, RefusalBasis};
+use super::target::{ResolvedTarget, TargetScope};
+use crate::decision_log::{DocumentRecord, UsePreference};
+use crate::http::proxy_status::ProxyErrorType;
+use crate::identity::{Crawler, EnforcementMode};
+use crate::parser_pool::ParserPool;
+use crate::robots_cache::{CachedDocument, FetchPending};
 
 /// What a site said so far about the use of what is asked for, and what that comes to.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
+pub(crate) struct PreferenceDecision {
     crawler: Arc<Crawler>,
     /// The origin's robots.txt.
-    robots_txt: Known,
-    heard: Preferences,
-    pub(crate) judgement: Judgement,
+    robots_txt: CachedDocument,
+    preferences: PreferenceState,
+    pub(crate) judgement: PreferenceJudgement,
     /// What only whoever uses the answer can keep.
-    pub(crate) duties: Vec<Duty>,
+    pub(crate) duties: Vec<UsageDuty>,
     /// The documents beside robots.txt that were asked for.
-    documents: Vec<Consulted>,
+    documents: Vec<ConsultedDocument>,
 }
 
-impl Said {
+impl PreferenceDecision {
     /// What robots.txt says about a crawler's purposes; nothing for requests that do more than read: preferences are about content
     /// that is fetched.
     pub(super) fn by_robots_txt(
-        known: &Known,
-        reading: &Reading,
+        known: &CachedDocument,
+        reading: &PreferenceSettings,
         crawler: &Arc<Crawler>,
         method: &str,
-        resolved: &Resolved,
-        work: Work,
+        resolved: &ResolvedTarget,
+        work: MatchContext,
     ) -> Option<Self> {
-        let only_reads = resolved.scope == Scope::EveryPath || matches!(method, "GET" | "HEAD");
+        let only_reads =
+            resolved.scope == TargetScope::EveryPath || matches!(method, "GET" | "HEAD");
         if !only_reads {
             return None;
         }
-        let asker = asker(crawler, reading, known.at);
+        let asker = asker(crawler, reading, known.checked_at);
         let (access, target) = (known.access(), &resolved.target);
         let heard = hear_robots_txt(asker, access, target, resolved.scope, work)?;
         Some(Self {
@@ -54,19 +56,22 @@ impl Said {
             robots_txt: known.clone(),
             judgement: heard.judge(asker),
             duties: heard.duties(asker),
-            heard,
+            preferences: heard,
             documents: Vec::new(),
         })
     }
 
-    fn asker<'a>(&'a self, reading: &'a Reading) -> Asker<'a> {
-        asker(&self.crawler, reading, self.robots_txt.at)
+    fn asker<'a>(&'a self, reading: &'a PreferenceSettings) -> PreferenceQuery<'a> {
+        asker(&self.crawler, reading, self.robots_txt.checked_at)
     }
 
     /// The same, judged by what is heard now.
-    fn judged(self, reading: &Reading) -> Self {
+    fn judged(self, reading: &PreferenceSettings) -> Self {
         let asker = self.asker(reading);
-        let (judgement, duties) = (self.heard.judge(asker), self.heard.duties(asker));
+        let (judgement, duties) = (
+            self.preferences.judge(asker),
+            self.preferences.duties(asker),
+        );
         Self {
             judgement,
             duties,
@@ -79,12 +84,15 @@ impl Said {
     /// # Errors
     ///
     /// As [`Documents::added_to`].
-    pub(super) async fn and_by(self, documents: &Documents<'_>) -> Result<Self, Pending> {
+    pub(super) async fn with_documents(
+        self,
+        documents: &DocumentSource<'_>,
+    ) -> Result<Self, FetchPending> {
         let reading = &documents.settings.preferences.reading;
-        if self.heard.is_refused_already(self.asker(reading)) {
+        if self.preferences.is_already_refused(self.asker(reading)) {
             return Ok(self);
         }
-        let (heard, asker) = (self.heard.clone(), self.asker(reading));
+        let (heard, asker) = (self.preferences.clone(), self.asker(reading));
         let adding = documents.added_to(heard, asker, &self.crawler, &self.robots_txt);
         let (heard, consulted) = adding.await?;
         Ok(self.with(heard, consulted).judged(reading))
@@ -92,53 +100,57 @@ impl Said {
 
     /// The same with what the licences say that the answer names, unless that can only repeat a refusal. What cannot be had
     /// refuses.
-    pub(crate) async fn and_by_licences(self, documents: &Documents<'_>) -> Self {
+    pub(crate) async fn with_licences(self, documents: &DocumentSource<'_>) -> Self {
         let reading = &documents.settings.preferences.reading;
-        let has_all = self.heard.missing_licences().is_empty();
-        if has_all || self.heard.is_refused_already(self.asker(reading)) {
+        let has_all = self.preferences.missing_licences().is_empty();
+        if has_all || self.preferences.is_already_refused(self.asker(reading)) {
             return self;
         }
-        let (heard, asker) = (self.heard.clone(), self.asker(reading));
+        let (heard, asker) = (self.preferences.clone(), self.asker(reading));
         let adding = documents.licences_added_to(heard, asker, &self.crawler, &self.robots_txt);
         // Few answers name any: in a box it takes no room in every exchange.
         let (heard, consulted) = Box::pin(adding).await;
         self.with(heard, consulted).judged(reading)
     }
 
-    fn with(mut self, heard: Preferences, consulted: Vec<Consulted>) -> Self {
+    fn with(mut self, heard: PreferenceState, consulted: Vec<ConsultedDocument>) -> Self {
         self.documents.extend(consulted);
-        Self { heard, ..self }
+        Self {
+            preferences: heard,
+            ..self
+        }
     }
 
     /// The same with what the head of the answer says.
-    pub(crate) fn and_by_fields<'f>(
+    pub(crate) fn with_headers<'f>(
         &self,
-        reading: &Reading,
+        reading: &PreferenceSettings,
         status: u16,
         fields: &(impl Iterator<Item = (&'f str, &'f str)> + Clone),
     ) -> Self {
         let mut said = self.clone();
-        said.heard.hear_head(self.asker(reading), status, fields);
+        said.preferences
+            .add_response_head(self.asker(reading), status, fields);
         said.judged(reading)
     }
 
     /// Whether the beginning of the answer, whose head was heard, may say more.
-    pub(crate) fn awaits_page(&self, reading: &Reading) -> bool {
-        self.heard.awaits_page(self.asker(reading))
+    pub(crate) fn needs_page(&self, reading: &PreferenceSettings) -> bool {
+        self.preferences.needs_page(self.asker(reading))
     }
 
     /// The same with what the beginning of the page says.
-    pub(crate) async fn and_by_page(
+    pub(crate) async fn with_page(
         mut self,
-        reading: &Reading,
+        reading: &PreferenceSettings,
         page: String,
-        parser: &Parser,
+        parser: &ParserPool,
     ) -> Self {
         let reading = reading.clone();
         let bytes = page.len();
         let hear = move || {
-            let asker = asker(&self.crawler, &reading, self.robots_txt.at);
-            self.heard.hear_page(asker, &page);
+            let asker = asker(&self.crawler, &reading, self.robots_txt.checked_at);
+            self.preferences.add_page(asker, &page);
             self.judged(&reading)
         };
         // In a box it takes no room in every exchange.
@@ -148,36 +160,36 @@ impl Said {
     /// Whether a refusal stands whatever the page says: not one because nothing is said, nor a reservation, whose place one in the
     /// page takes.
     pub(crate) fn is_final_refusal(&self) -> bool {
-        let each = self.judgement.each.iter();
+        let each = self.judgement.by_purpose.iter();
         let mut refused = each.filter(|it| it.preference == Preference::Refuse);
         refused.any(|it| {
             it.statement
                 .as_ref()
-                .is_some_and(|it| it.source != Source::Tdmrep)
+                .is_some_and(|it| it.source != PreferenceSource::Tdmrep)
         })
     }
 
     /// Whether the origin asks for payment or a licence, whatever the purpose.
     pub(crate) fn asks_for_payment(&self) -> bool {
         let statement = self.judgement.statement();
-        statement.is_some_and(|it| it.source == Source::Payment)
+        statement.is_some_and(|it| it.source == PreferenceSource::Payment)
     }
 
     /// Whether it is refused because what is said takes too long to match.
     fn is_too_costly(&self) -> bool {
         let statement = self.judgement.statement();
-        statement.is_some_and(Statement::is_too_costly)
+        statement.is_some_and(PreferenceStatement::is_too_costly)
     }
 
     /// Whether a refusal is only counted and logged.
     pub(crate) fn is_only_observed(&self) -> bool {
-        self.crawler.mode == Mode::Observe
+        self.crawler.mode == EnforcementMode::Observe
     }
 
     /// What is said about each purpose.
-    pub(crate) fn each(&self) -> Vec<UsePreference> {
-        let each = self.judgement.each.iter();
-        let say = |say: &Say| UsePreference {
+    pub(crate) fn use_preferences(&self) -> Vec<UsePreference> {
+        let each = self.judgement.by_purpose.iter();
+        let say = |say: &PurposePreference| UsePreference {
             document: self
                 .document(say.statement.as_ref())
                 .map(|it| Box::new(it.seen.clone())),
@@ -187,35 +199,35 @@ impl Said {
     }
 
     /// The documents beside robots.txt that were asked.
-    pub(crate) fn documents(&self) -> Vec<DocumentSeen> {
+    pub(crate) fn documents_seen(&self) -> Vec<DocumentRecord> {
         let documents = self.documents.iter();
         documents.map(|it| it.seen.clone()).collect()
     }
 
     /// The document that a statement stands in.
-    fn document(&self, statement: Option<&Statement>) -> Option<&Consulted> {
+    fn document(&self, statement: Option<&PreferenceStatement>) -> Option<&ConsultedDocument> {
         let statement = statement?;
         let mut documents = self.documents.iter();
         documents.find(|it| {
             it.source == statement.source
                 && match (it.source, &statement.carrier) {
                     // Each by its name, wherever that stands.
-                    (Source::Rsl, _) => statement.policy.as_ref() == Some(&it.named),
-                    (_, Carrier::Tdmrep { .. } | Carrier::File { .. }) => true,
+                    (PreferenceSource::Rsl, _) => statement.policy.as_ref() == Some(&it.named),
+                    (_, StatementCarrier::Tdmrep { .. } | StatementCarrier::File { .. }) => true,
                     _ => false,
                 }
         })
     }
 
     /// The refusal that needs no answer: of a purpose, or of what nothing is said about to who will not show what it is.
-    pub(super) fn refusal_before(&self, resolved: &Resolved) -> Option<Refusal> {
+    pub(super) fn refusal_before(&self, resolved: &ResolvedTarget) -> Option<Refusal> {
         let is_stated = self.judgement.statement().is_some();
-        let is_last = resolved.scope == Scope::EveryPath;
+        let is_last = resolved.scope == TargetScope::EveryPath;
         self.refusal(resolved).filter(|_| is_stated || is_last)
     }
 
     /// The refusal, if one of the purposes is refused.
-    pub(crate) fn refusal(&self, resolved: &Resolved) -> Option<Refusal> {
+    pub(crate) fn refusal(&self, resolved: &ResolvedTarget) -> Option<Refusal> {
         let document = self.document(self.judgement.statement());
         let deciding = UsePreference {
             document: document.map(|it| Box::new(it.seen.clone())),
@@ -242,14 +254,14 @@ impl Said {
         Some(Refusal {
             is_policy: true,
             robots_url: Some(resolved.target.origin().robots_txt_uri().into()),
-            statement: Some(Box::new(Deciding::Preference(deciding))),
+            statement: Some(Box::new(RefusalBasis::Preference(deciding))),
             retry_after: document.and_then(|it| it.retry_after),
             ..Refusal::new(
                 403,
                 "Refused by usage preference",
-                ErrorType::HttpRequestDenied,
+                ProxyErrorType::HttpRequestDenied,
                 match is_too_costly {
-                    true => Reason::TooCostly.as_str(),
+                    true => AccessReason::TooCostly.as_str(),
                     false => "preference",
                 },
                 details,
@@ -260,33 +272,37 @@ impl Said {
 
 /// What robots.txt says about the use of what is asked for; nothing where no preference is judged.
 pub(crate) fn hear_robots_txt(
-    asker: Asker<'_>,
+    asker: PreferenceQuery<'_>,
     access: &AccessResult,
     target: &Target,
-    scope: Scope,
-    work: Work,
-) -> Option<Preferences> {
+    scope: TargetScope,
+    work: MatchContext,
+) -> Option<PreferenceState> {
     let heard = match scope {
-        Scope::Path | Scope::Server => {
-            Preferences::new(asker, &target.to_string(), target.path().as_str())
+        TargetScope::Path | TargetScope::Server => {
+            PreferenceState::new(asker, &target.to_string(), target.path().as_str())
         }
-        Scope::EveryPath => Preferences::for_every_path(&target.to_string()),
+        TargetScope::EveryPath => PreferenceState::for_every_path(&target.to_string()),
         // It is always fetched, and where nothing is judged no preference is either.
-        Scope::RobotsTxt | Scope::Bypass => return None,
+        TargetScope::RobotsTxt | TargetScope::Bypass => return None,
     };
-    let mut heard = heard.after(work);
-    heard.hear_access_result(asker, access);
+    let mut heard = heard.with_context(work);
+    heard.add_access_result(asker, access);
     Some(heard)
 }
 
 /// A crawler as it asks at a moment.
-pub(crate) fn asker<'a>(crawler: &'a Crawler, reading: &'a Reading, now: SystemTime) -> Asker<'a> {
-    Asker {
+pub(crate) fn asker<'a>(
+    crawler: &'a Crawler,
+    reading: &'a PreferenceSettings,
+    now: SystemTime,
+) -> PreferenceQuery<'a> {
+    PreferenceQuery {
         declaration: &crawler.declaration,
-        reading,
+        settings: reading,
         tokens: &crawler.tokens,
         dialect: crawler.dialect,
-        strict: true,
+        all_spellings: true,
         now,
     }
 }

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use wayleave_robots_txt::preferences::{Declaration, Purposes, UnknownPurpose};
+use wayleave_robots_txt::preferences::{CrawlerDeclaration, PurposeSet, UnknownPurpose};
 use wayleave_robots_txt::{Dialect, Origin, Scheme, Target};
 
 use super::Decider;
 use super::consult::{self, Judge};
-use super::https_mode::{Mode, Way};
-use super::identify::{self, Identified, Identity};
-use super::permit::Decided;
-use super::request::{Connection, Request};
-use super::resolve::{Asking, Scope};
+use super::https::{HttpsHandling, HttpsMode};
+use super::identify::{self, IdentifiedClient, Identity};
+use super::permit::DecidedRequest;
+use super::request::{ClientConnection, RequestView};
 use super::settings::Settings;
+use super::target::{IncomingRequest, TargetScope};
 use crate::identity::{Crawler, Crawlers};
 
 /// A request to think about.
@@ -87,9 +87,9 @@ impl Question {
         }
     }
 
-    fn request(&self) -> Request<'_> {
+    fn request(&self) -> RequestView<'_> {
         let method = self.method.as_deref().unwrap_or("GET");
-        Request {
+        RequestView {
             method,
             target: self.url.as_str().into(),
             scheme: None,
@@ -106,12 +106,12 @@ impl Question {
 
 /// What would be decided about a request.
 #[derive(Debug)]
-pub(crate) struct Previewed {
+pub(crate) struct PreviewedDecision {
     pub(crate) client: IpAddr,
     pub(crate) method: String,
     pub(crate) identity: Identity,
     pub(crate) configuration: u64,
-    pub(crate) decided: Decided,
+    pub(crate) decided: DecidedRequest,
     /// What robots.txt says in each dialect; empty if it did not come in time.
     pub(crate) dialects: Vec<Reading>,
 }
@@ -142,8 +142,8 @@ impl Decider {
     /// # Errors
     ///
     /// Returns what is wrong with the question.
-    pub(crate) async fn preview(&self, question: &Question) -> Result<Previewed, String> {
-        let connection = Connection {
+    pub(crate) async fn preview(&self, question: &Question) -> Result<PreviewedDecision, String> {
+        let connection = ClientConnection {
             client: question.client()?,
             peer: None,
             certificate: None,
@@ -153,19 +153,19 @@ impl Decider {
         let request = question.request();
         let settings = self.settings();
         let identified = identify_as_asked(&settings.crawlers, question, &connection, &request)?;
-        let mut asking = Asking::by(&connection, &request);
+        let mut asking = IncomingRequest::new(&connection, &request);
         let resolved = asking.resolve();
         let resolved = resolved.map_err(|refusal| format!("url: {}", refusal.details))?;
         let (target, judge) = (&resolved.target, consult::judge_of(resolved.scope));
         asking.blind = as_it_would_come(&settings, target);
         let decided = self.decide(&settings, &identified, asking).await;
         let dialects = self.readings(&identified.identity, target, judge).await;
-        Ok(Previewed {
+        Ok(PreviewedDecision {
             client: connection.client,
             method: request.method.to_owned(),
             identity: identified.identity,
             configuration: settings.configuration,
-            decided: Decided {
+            decided: DecidedRequest {
                 url: target.to_string(),
                 ..decided
             },
@@ -193,7 +193,7 @@ impl Decider {
             }
         };
         let in_all = || Dialect::ALL.map(reading).into();
-        self.robots.counting(origin, &known, in_all)
+        self.robots.with_recount(origin, &known, in_all)
     }
 }
 
@@ -213,15 +213,18 @@ fn in_dialect(identity: Identity, dialect: Dialect) -> Identity {
 }
 
 /// HTTPS comes by `CONNECT`: how much of it would be allowed without being seen, if it would not be intercepted.
-fn as_it_would_come<'a>(settings: &Settings, target: &'a Target) -> Option<(&'a Origin, Scope)> {
+fn as_it_would_come<'a>(
+    settings: &Settings,
+    target: &'a Target,
+) -> Option<(&'a Origin, TargetScope)> {
     let origin = target.origin();
     if origin.scheme() == Scheme::Http {
         return None;
     }
-    match settings.https.way(origin.host()) {
-        Way::Mode(Mode::Intercept | Mode::Refuse) => None,
-        Way::Mode(Mode::Tunnel) => Some((origin, Scope::EveryPath)),
-        Way::Bypass => Some((origin, Scope::Bypass)),
+    match settings.https.handling_of(origin.host()) {
+        HttpsHandling::Mode(HttpsMode::Intercept | HttpsMode::Refuse) => None,
+        HttpsHandling::Mode(HttpsMode::Tunnel) => Some((origin, TargetScope::EveryPath)),
+        HttpsHandling::Bypass => Some((origin, TargetScope::Bypass)),
     }
 }
 
@@ -229,27 +232,27 @@ fn as_it_would_come<'a>(settings: &Settings, target: &'a Target) -> Option<(&'a 
 fn identify_as_asked(
     crawlers: &Crawlers,
     question: &Question,
-    connection: &Connection,
-    request: &Request<'_>,
-) -> Result<Identified, String> {
+    connection: &ClientConnection,
+    request: &RequestView<'_>,
+) -> Result<IdentifiedClient, String> {
     let identified = match &question.crawler {
         None => identify::recognised(crawlers, connection, None, request),
         Some(name) => {
             let crawler = crawlers.named(name);
             let crawler = crawler.ok_or_else(|| format!("crawler: none is named {name:?}"))?;
-            Identified {
+            IdentifiedClient {
                 client: connection.client,
                 identity: Identity::Known(crawler),
                 proof: None,
                 objection: None,
-                purposes_of: None,
+                purposes_from: None,
                 via: None,
             }
         }
     };
     let identified = match question.dialect {
         None => identified,
-        Some(dialect) => Identified {
+        Some(dialect) => IdentifiedClient {
             identity: in_dialect(identified.identity, dialect.into()),
             ..identified
         },
@@ -261,12 +264,15 @@ fn identify_as_asked(
 }
 
 /// The same crawler, or whoever asserts to be one, if it declared these purposes.
-fn for_purposes(identified: Identified, words: &[PurposeWords]) -> Result<Identified, String> {
+fn for_purposes(
+    identified: IdentifiedClient,
+    words: &[PurposeWords],
+) -> Result<IdentifiedClient, String> {
     let names = words
         .iter()
         .flat_map(|PurposeWords(words)| words.split(','));
     let purposes = names.map(|name| name.trim().parse());
-    let purposes: Result<Purposes, UnknownPurpose> = purposes.collect();
+    let purposes: Result<PurposeSet, UnknownPurpose> = purposes.collect();
     let purposes = purposes.map_err(|error| format!("purpose: {error}"))?;
     let identity = &identified.identity;
     let crawler = identity.crawler().cloned();
@@ -275,7 +281,7 @@ fn for_purposes(identified: Identified, words: &[PurposeWords]) -> Result<Identi
         tokens: identity.tokens().to_vec(),
         user_agent: None,
         addresses: Vec::new(),
-        username: None,
+        account: None,
         dialect: identity.dialect(),
         mode: identity.mode(),
         default_delay: None,
@@ -284,11 +290,11 @@ fn for_purposes(identified: Identified, words: &[PurposeWords]) -> Result<Identi
         signing_key: None,
         source_address: None,
         certificate: None,
-        declaration: Declaration::default(),
+        declaration: CrawlerDeclaration::default(),
     });
     crawler.declaration.purposes = purposes;
-    Ok(Identified {
-        purposes_of: Some(Arc::new(crawler)),
+    Ok(IdentifiedClient {
+        purposes_from: Some(Arc::new(crawler)),
         ..identified
     })
 }

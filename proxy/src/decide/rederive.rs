@@ -1,27 +1,27 @@
 //! Makes decisions again, years later, by what their lines in the log name: the same judges, without a proxy.
 
-use wayleave_robots_txt::preferences::{Asker, Judgement};
+use wayleave_robots_txt::preferences::{PreferenceJudgement, PreferenceQuery};
 use wayleave_robots_txt::{
-    AccessResult, Decision as Judged, Dialect, Document, Origin, ProductToken, Target, Work,
-    excerpt,
+    AccessDecision as Judged, AccessResult, Dialect, MatchContext, Origin, PreferenceDocument,
+    ProductToken, Target, excerpt,
 };
 
 use super::consult::{judge_of, judge_within};
 use super::documents::wanted;
 use super::preference::hear_robots_txt;
-use super::resolve::Scope;
-use crate::observe::decisions::{Decision, DocumentSeen, Finding};
+use super::target::TargetScope;
+use crate::decision_log::{DecisionRecord, DocumentRecord, FindingRecord};
 
 /// What a request was for.
 ///
 /// # Errors
 ///
 /// Returns an error if that cannot be read.
-pub(crate) fn asked_for(decision: &Decision) -> Result<(Target, Scope), String> {
+pub(crate) fn asked_for(decision: &DecisionRecord) -> Result<(Target, TargetScope), String> {
     let scope = match decision.scope.as_deref() {
-        None => Scope::Path,
+        None => TargetScope::Path,
         Some(word) => {
-            let mut all = Scope::ALL.iter();
+            let mut all = TargetScope::ALL.iter();
             let found = all.find(|(known, _)| *known == word);
             found
                 .map(|(_, scope)| *scope)
@@ -29,7 +29,7 @@ pub(crate) fn asked_for(decision: &Decision) -> Result<(Target, Scope), String> 
         }
     };
     let target = match (scope, &decision.origin) {
-        (Scope::EveryPath | Scope::Bypass, Some(origin)) => {
+        (TargetScope::EveryPath | TargetScope::Bypass, Some(origin)) => {
             let origin = Origin::parse(origin).map_err(|error| format!("origin: {error}"))?;
             Target::new(origin, "/")
         }
@@ -44,7 +44,7 @@ pub(crate) fn asked_for(decision: &Decision) -> Result<(Target, Scope), String> 
 /// # Errors
 ///
 /// Returns an error if one of them cannot be one.
-pub(crate) fn tokens(decision: &Decision) -> Result<Vec<ProductToken>, String> {
+pub(crate) fn tokens(decision: &DecisionRecord) -> Result<Vec<ProductToken>, String> {
     let tokens = decision.tokens.iter().map(|token| ProductToken::new(token));
     let tokens = tokens.collect::<Result<_, _>>();
     tokens.map_err(|error| format!("tokens: {error}"))
@@ -56,8 +56,8 @@ pub(crate) fn tokens(decision: &Decision) -> Result<Vec<ProductToken>, String> {
 ///
 /// Returns what of the line cannot be read.
 pub(crate) fn by_robots_txt<'a>(
-    decision: &Decision,
-    finding: &Finding,
+    decision: &DecisionRecord,
+    finding: &FindingRecord,
     access: &'a AccessResult,
     tokens: &'a [ProductToken],
 ) -> Result<Judged<'a>, String> {
@@ -74,7 +74,7 @@ pub(crate) fn by_robots_txt<'a>(
 /// # Errors
 ///
 /// Returns that.
-pub(crate) fn compare(judged: &Judged<'_>, finding: &Finding) -> Result<(), String> {
+pub(crate) fn compare(judged: &Judged<'_>, finding: &FindingRecord) -> Result<(), String> {
     let same = |member: &str, derived: &str, said: &str| match derived == said {
         true => Ok(()),
         false => Err(format!("{member} is {derived:?}, not {said:?}")),
@@ -98,20 +98,20 @@ pub(crate) fn compare(judged: &Judged<'_>, finding: &Finding) -> Result<(), Stri
 ///
 /// Returns an error if one of these is missing.
 pub(crate) fn by_preferences(
-    asker: Asker<'_>,
-    decision: &Decision,
+    asker: PreferenceQuery<'_>,
+    decision: &DecisionRecord,
     access: &AccessResult,
-    read: impl Fn(&DocumentSeen) -> Result<Option<Document>, String>,
-) -> Result<Option<Judgement>, String> {
+    read: impl Fn(&DocumentRecord) -> Result<Option<PreferenceDocument>, String>,
+) -> Result<Option<PreferenceJudgement>, String> {
     let (target, scope) = asked_for(decision)?;
     // As when it was decided, what the rules took is gone.
-    let mut work = Work::default();
+    let mut work = MatchContext::default();
     let (dialect, tokens) = (asker.dialect, asker.tokens);
     let _ = judge_within(scope, access, dialect, tokens, target.path(), &mut work);
     let Some(mut heard) = hear_robots_txt(asker, access, &target, scope, work) else {
         return Ok(None);
     };
-    if heard.is_refused_already(asker) {
+    if heard.is_already_refused(asker) {
         return Ok(Some(heard.judge(asker)));
     }
     for wanted in wanted(asker, target.origin(), &heard) {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use wayleave_robots_txt::Origin;
 
+use crate::decision_log::UsePreference;
 use crate::http::http1::HeadError;
-use crate::http::proxy_status::ErrorType;
-use crate::identity::Mode;
-use crate::observe::decisions::UsePreference;
-use crate::origin::error::Fault;
-use crate::politeness::{Cause, TooSoon};
+use crate::http::proxy_status::ProxyErrorType;
+use crate::identity::EnforcementMode;
+use crate::pacing::{TooSoon, TooSoonCause};
+use crate::upstream::error::UpstreamError;
 
 /// A rule of a robots.txt, and where it stands.
 #[derive(Clone, Debug)]
@@ -23,13 +23,13 @@ pub(crate) struct DecidingRule {
 
 /// What decided: a statement of a site, or a hop that failed.
 #[derive(Clone, Debug)]
-pub(crate) enum Deciding {
+pub(crate) enum RefusalBasis {
     /// A rule of a robots.txt.
     Rule(DecidingRule),
     /// What is said about use.
     Preference(UsePreference),
     /// The parent proxy of this host and port.
-    NextHop(Box<str>),
+    ParentProxy(Box<str>),
 }
 
 /// Why a request was answered here, and what the answer says.
@@ -37,7 +37,7 @@ pub(crate) enum Deciding {
 pub(crate) struct Refusal {
     pub(crate) status: u16,
     pub(crate) phrase: &'static str,
-    pub(crate) error: ErrorType,
+    pub(crate) error: ProxyErrorType,
     /// Why, as a closed set of words: the metric's label and the problem's `reason`.
     pub(crate) reason: &'static str,
     /// Why, as a sentence for people.
@@ -45,7 +45,7 @@ pub(crate) struct Refusal {
     /// The robots.txt that the answer rests on, or that could not be had.
     pub(crate) robots_url: Option<Box<str>>,
     /// The statement that the answer rests on.
-    pub(crate) statement: Option<Box<Deciding>>,
+    pub(crate) statement: Option<Box<RefusalBasis>>,
     pub(crate) retry_after: Option<Duration>,
     /// A URI for whoever blocks by law (RFC 7725).
     pub(crate) blocked_by: Option<Box<str>>,
@@ -66,7 +66,7 @@ impl Refusal {
             ..Self::new(
                 400,
                 "Bad request",
-                ErrorType::HttpRequestError,
+                ProxyErrorType::HttpRequestError,
                 "malformed-request",
                 details,
             )
@@ -76,7 +76,7 @@ impl Refusal {
     /// The parent proxy that failed, if one did.
     pub(crate) fn next_hop(&self) -> Option<&str> {
         match self.statement.as_deref() {
-            Some(Deciding::NextHop(hop)) => Some(hop),
+            Some(RefusalBasis::ParentProxy(hop)) => Some(hop),
             _ => None,
         }
     }
@@ -86,8 +86,8 @@ impl Refusal {
     /// # Errors
     ///
     /// Returns the refusal if it stands.
-    pub(crate) fn tolerated(self, mode: Mode) -> Result<Self, Self> {
-        if self.is_policy && mode == Mode::Observe {
+    pub(crate) fn enforce(self, mode: EnforcementMode) -> Result<Self, Self> {
+        if self.is_policy && mode == EnforcementMode::Observe {
             Ok(self)
         } else {
             Err(self)
@@ -96,10 +96,16 @@ impl Refusal {
 
     /// A request that comes back to the proxy it went through.
     pub(crate) fn looped() -> Self {
-        let error = ErrorType::ProxyLoopDetected;
+        let error = ProxyErrorType::ProxyLoopDetected;
         let details = "Via names this proxy: the request came back to it";
         let status = error.recommended_status();
-        Self::new(status, error.phrase(), error, error.as_str(), details)
+        Self::new(
+            status,
+            error.reason_phrase(),
+            error,
+            error.as_str(),
+            details,
+        )
     }
 
     /// A request that may go on, but of which nothing would be recorded.
@@ -110,7 +116,7 @@ impl Refusal {
             ..Self::new(
                 503,
                 "Decision log unavailable",
-                ErrorType::HttpRequestDenied,
+                ProxyErrorType::HttpRequestDenied,
                 "unrecorded",
                 details,
             )
@@ -120,7 +126,7 @@ impl Refusal {
     pub(crate) fn new(
         status: u16,
         phrase: &'static str,
-        error: ErrorType,
+        error: ProxyErrorType,
         reason: &'static str,
         details: impl Into<Cow<'static, str>>,
     ) -> Self {
@@ -141,13 +147,21 @@ impl Refusal {
     }
 }
 
-impl From<Fault> for Refusal {
-    fn from(fault: Fault) -> Self {
-        let error = fault.error;
+impl From<UpstreamError> for Refusal {
+    fn from(fault: UpstreamError) -> Self {
+        let error = fault.error_type;
         let status = error.recommended_status();
         Self {
-            statement: fault.next_hop.map(|hop| Box::new(Deciding::NextHop(hop))),
-            ..Self::new(status, error.phrase(), error, error.as_str(), fault.details)
+            statement: fault
+                .next_hop
+                .map(|hop| Box::new(RefusalBasis::ParentProxy(hop))),
+            ..Self::new(
+                status,
+                error.reason_phrase(),
+                error,
+                error.as_str(),
+                fault.details,
+            )
         }
     }
 }
@@ -159,7 +173,7 @@ pub(crate) fn head_refusal(error: HeadError) -> Option<Refusal> {
         HeadError::Broken(_) => Some(Refusal::malformed("the request head is cut short")),
         HeadError::Malformed(details) => Some(Refusal::malformed(details)),
         HeadError::TooLarge(details) => Some(too_large(details)),
-        HeadError::Version => {
+        HeadError::UnsupportedVersion => {
             let details = "the HTTP version is neither 1.1 nor 1.0";
             Some(closing(
                 505,
@@ -177,7 +191,7 @@ fn too_large(details: &'static str) -> Refusal {
 }
 
 /// The refusal of a request whose head does not come.
-pub(crate) fn too_slow() -> Refusal {
+pub(crate) fn head_timeout() -> Refusal {
     closing(
         408,
         "Request timeout",
@@ -187,26 +201,26 @@ pub(crate) fn too_slow() -> Refusal {
 }
 
 /// The refusal of a connection by a load balancer that does not say whose it is.
-pub(crate) fn unnamed_client(what: &str) -> Refusal {
+pub(crate) fn invalid_proxy_header(what: &str) -> Refusal {
     let details = format!("proxy.proxy_protocol wants a PROXY header from this address: {what}");
     closing(400, "Bad request", "proxy-protocol", details)
 }
 
 /// The refusal of a connection that should begin with TLS.
-pub(crate) fn plain_text() -> Refusal {
+pub(crate) fn tls_required() -> Refusal {
     let details = "this listener speaks TLS: write https:// in the URL of the proxy";
     closing(400, "Bad request", "tls-required", details)
 }
 
 /// The refusal of TLS where plain HTTP is spoken.
-pub(crate) fn unasked_tls() -> Refusal {
+pub(crate) fn unexpected_tls() -> Refusal {
     Refusal::malformed(
         "this is TLS, and this listener speaks plain HTTP: write http:// in the URL of the proxy, or use an https:// listener",
     )
 }
 
 /// The refusal of a request whose body stops to come.
-pub(crate) fn body_too_slow() -> Refusal {
+pub(crate) fn body_timeout() -> Refusal {
     closing(
         408,
         "Request timeout",
@@ -218,7 +232,7 @@ pub(crate) fn body_too_slow() -> Refusal {
 /// The refusal of a request before its turn. `delay`: what the origin's robots.txt asks for.
 pub(crate) fn too_soon(too_soon: &TooSoon, delay: Option<Duration>, origin: &Origin) -> Refusal {
     let (reason, details) = match too_soon.cause {
-        Cause::CrawlDelay => {
+        TooSoonCause::CrawlDelay => {
             let delay = delay.map_or("a delay".to_owned(), |delay| {
                 humantime::format_duration(delay).to_string()
             });
@@ -227,26 +241,28 @@ pub(crate) fn too_soon(too_soon: &TooSoon, delay: Option<Duration>, origin: &Ori
                 format!("the origin asks for {delay} between this crawler's requests"),
             )
         }
-        Cause::FleetLost => (
+        TooSoonCause::FleetLost => (
             "crawl-delay",
             "the origin asks for a delay between requests, and the fleet's engine, which knows of those of other nodes, is away"
                 .to_owned(),
         ),
-        Cause::TurnEnded => (
+        TooSoonCause::SlotLost => (
             "crawl-delay",
             "this node of the fleet stood still, or lost the fleet's engine, until another one may have had the turn of this request".to_owned(),
         ),
-        Cause::OriginRests => (
+        TooSoonCause::OriginBacksOff => (
             "origin-rests",
             "the origin asked for fewer requests".to_owned(),
         ),
-        Cause::Concurrency => (
+        TooSoonCause::Concurrency => (
             "concurrency",
             "politeness.max_concurrent_per_origin requests of this crawler to the origin are in progress".to_owned(),
         ),
     };
-    let is_by_robots_txt =
-        matches!(too_soon.cause, Cause::CrawlDelay | Cause::FleetLost) && delay.is_some();
+    let is_by_robots_txt = matches!(
+        too_soon.cause,
+        TooSoonCause::CrawlDelay | TooSoonCause::FleetLost
+    ) && delay.is_some();
     Refusal {
         is_policy: true,
         robots_url: is_by_robots_txt.then(|| origin.robots_txt_uri().into()),
@@ -254,7 +270,7 @@ pub(crate) fn too_soon(too_soon: &TooSoon, delay: Option<Duration>, origin: &Ori
         ..Refusal::new(
             429,
             "Crawl delay",
-            ErrorType::HttpRequestDenied,
+            ProxyErrorType::HttpRequestDenied,
             reason,
             details,
         )
@@ -267,7 +283,13 @@ fn closing(
     reason: &'static str,
     details: impl Into<Cow<'static, str>>,
 ) -> Refusal {
-    let refusal = Refusal::new(status, phrase, ErrorType::HttpRequestError, reason, details);
+    let refusal = Refusal::new(
+        status,
+        phrase,
+        ProxyErrorType::HttpRequestError,
+        reason,
+        details,
+    );
     Refusal {
         closes: true,
         ..refusal

@@ -8,26 +8,26 @@ use wayleave_robots_txt::Origin;
 
 use super::refusal::{Refusal, head_refusal};
 use crate::http::field_pairs;
-use crate::http::http1::overrides::Override;
-use crate::http::received::Received;
-use crate::identity::{ClientCertificate, Proof};
+use crate::http::http1::request_override::RequestOverride;
+use crate::http::received::ReceivedHead;
+use crate::identity::{ClientCertificate, PasswordProof};
 
 /// The connection that a request came by.
 #[derive(Clone, Debug)]
-pub(crate) struct Connection {
+pub(crate) struct ClientConnection {
     pub(crate) client: IpAddr,
     /// The load balancer that said who the client is.
     pub(crate) peer: Option<IpAddr>,
     /// What the client showed when TLS to the proxy began.
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
     /// What was proved when the tunnel was asked for.
-    pub(crate) proof: Option<Proof>,
-    pub(crate) tunnel: Option<Tunnel>,
+    pub(crate) proof: Option<PasswordProof>,
+    pub(crate) tunnel: Option<ConnectTunnel>,
 }
 
-impl Connection {
+impl ClientConnection {
     /// The same, as one by which something was proved.
-    pub(crate) fn proven_by(&self, proof: Option<Proof>) -> Self {
+    pub(crate) fn with_proof(&self, proof: Option<PasswordProof>) -> Self {
         let proof = proof.or_else(|| self.proof.clone());
         Self {
             proof,
@@ -38,7 +38,7 @@ impl Connection {
 
 /// A `CONNECT` that was answered: whatever follows is for this origin.
 #[derive(Clone, Debug)]
-pub(crate) struct Tunnel {
+pub(crate) struct ConnectTunnel {
     pub(crate) origin: Origin,
     /// The server name of the TLS handshake, if it is another host than the origin's.
     pub(crate) foreign_server_name: Option<String>,
@@ -48,7 +48,7 @@ pub(crate) struct Tunnel {
 
 /// A request as far as deciding needs it, whichever HTTP version brought it.
 #[derive(Clone, Debug)]
-pub(crate) struct Request<'a> {
+pub(crate) struct RequestView<'a> {
     pub(crate) method: &'a str,
     /// The request target as received; for HTTP/2 the `:path`.
     pub(crate) target: Cow<'a, str>,
@@ -69,9 +69,9 @@ pub(crate) struct Request<'a> {
     pub(crate) objection: Option<Box<Refusal>>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> RequestView<'a> {
     /// `name` is the proxy's pseudonym.
-    pub(crate) fn of(received: &'a Received, name: &str) -> Self {
+    pub(crate) fn from_received(received: &'a ReceivedHead, name: &str) -> Self {
         Self {
             method: received.method(),
             target: received.target(),
@@ -79,11 +79,11 @@ impl<'a> Request<'a> {
             authority: received.authority(),
             user_agent: received.field("user-agent").unwrap_or_default(),
             credentials: received.field("proxy-authorization"),
-            only_reads: received.only_reads(),
+            only_reads: received.is_plain_read(),
             other_paths: other_paths(received),
             via: received
                 .field("via")
-                .and_then(|_| field_pairs::proxies(&received.fields()))
+                .and_then(|_| field_pairs::combined_via(&received.fields()))
                 .map(Arc::from),
             objection: objection(received, name).map(Box::new),
         }
@@ -106,21 +106,22 @@ impl<'a> Request<'a> {
     }
 }
 
-fn other_paths(received: &Received) -> Vec<&[u8]> {
+fn other_paths(received: &ReceivedHead) -> Vec<&[u8]> {
     let overrides = received.overrides().into_iter();
-    let paths = overrides.filter(|(what, _)| *what == Override::Path);
+    let paths = overrides.filter(|(what, _)| *what == RequestOverride::Path);
     paths.map(|(_, path)| path).collect()
 }
 
 /// Whether a field asks servers to go by another method than the request's.
-fn has_other_method(received: &Received) -> bool {
+fn has_other_method(received: &ReceivedHead) -> bool {
     let method = received.method().as_bytes();
     let mut overrides = received.overrides().into_iter();
-    overrides.any(|(what, value)| what == Override::Method && !value.eq_ignore_ascii_case(method))
+    overrides
+        .any(|(what, value)| what == RequestOverride::Method && !value.eq_ignore_ascii_case(method))
 }
 
-fn objection(received: &Received, name: &str) -> Option<Refusal> {
-    if let Some(refusal) = received.check().err().and_then(head_refusal) {
+fn objection(received: &ReceivedHead, name: &str) -> Option<Refusal> {
+    if let Some(refusal) = received.validate().err().and_then(head_refusal) {
         // Unlike a head that could not be read, it says who sent it.
         let reason = "malformed-request";
         return Some(Refusal { reason, ..refusal });
@@ -130,6 +131,6 @@ fn objection(received: &Received, name: &str) -> Option<Refusal> {
         return Some(Refusal::malformed(details));
     }
     let is_loop =
-        received.field("via").is_some() && field_pairs::passed_by(&received.fields(), name);
+        received.field("via").is_some() && field_pairs::passed_through(&received.fields(), name);
     is_loop.then(Refusal::looped)
 }

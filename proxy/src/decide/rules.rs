@@ -1,10 +1,10 @@
 //! Applies the organisation's own rules: a refusal, an exception or nothing.
 
 use super::refusal::Refusal;
-use super::resolve::Scope;
-use crate::http::proxy_status::ErrorType;
-use crate::identity::Mode;
-use crate::rules::{Action, Asked, Match, Rules, blocked_by};
+use super::target::TargetScope;
+use crate::http::proxy_status::ProxyErrorType;
+use crate::identity::EnforcementMode;
+use crate::rules::{PolicyRules, RuleAction, RuleMatch, RuleQuery, blocked_by};
 
 /// Why a request goes on that robots.txt was not asked about.
 pub(crate) const EXCEPTION: &str = "policy-exception";
@@ -13,14 +13,19 @@ pub(crate) const EXCEPTION: &str = "policy-exception";
 pub(crate) const REFUSAL: &str = "policy-rule";
 
 /// The rule that decides about what is for so much of an origin.
-pub(crate) fn find(rules: &Rules, asked: Asked<'_>, scope: Scope, mode: Mode) -> Option<Match> {
+pub(crate) fn find(
+    rules: &PolicyRules,
+    asked: RuleQuery<'_>,
+    scope: TargetScope,
+    mode: EnforcementMode,
+) -> Option<RuleMatch> {
     let found = match scope {
-        Scope::RobotsTxt => None,
-        Scope::Path | Scope::Server => rules.find(asked),
-        Scope::EveryPath => rules.find_for_every_request(asked),
-        Scope::Bypass => rules.find_for_host(asked),
+        TargetScope::RobotsTxt => None,
+        TargetScope::Path | TargetScope::Server => rules.find(asked),
+        TargetScope::EveryPath => rules.find_for_every_request(asked),
+        TargetScope::Bypass => rules.find_for_host(asked),
     }?;
-    let is_observed = found.rule.action == Action::Refuse && mode == Mode::Observe;
+    let is_observed = found.rule.action == RuleAction::Refuse && mode == EnforcementMode::Observe;
     let law = if is_observed {
         behind(rules, asked, scope)
     } else {
@@ -30,26 +35,26 @@ pub(crate) fn find(rules: &Rules, asked: Asked<'_>, scope: Scope, mode: Mode) ->
 }
 
 /// The rule of the law behind one that is only observed, which lifts no other.
-fn behind(rules: &Rules, asked: Asked<'_>, scope: Scope) -> Option<Match> {
+fn behind(rules: &PolicyRules, asked: RuleQuery<'_>, scope: TargetScope) -> Option<RuleMatch> {
     let found = rules.find_beyond_refusals(asked, |found| match scope {
-        Scope::RobotsTxt => false,
-        Scope::Path | Scope::Server => rules.is_met(found, asked),
-        Scope::EveryPath => {
-            found.rule.action == Action::RefuseLegally || found.rule.is_for_every_request()
+        TargetScope::RobotsTxt => false,
+        TargetScope::Path | TargetScope::Server => rules.matches(found, asked),
+        TargetScope::EveryPath => {
+            found.rule.action == RuleAction::RefuseLegally || found.rule.is_for_every_request()
         }
-        Scope::Bypass => found.rule.is_for_every_request(),
+        TargetScope::Bypass => found.rule.is_for_every_request(),
     });
-    found.filter(|found| found.rule.action == Action::RefuseLegally)
+    found.filter(|found| found.rule.action == RuleAction::RefuseLegally)
 }
 
 /// The refusal that a rule demands; none if it is an exception.
-pub(crate) fn refusal(found: &Match) -> Option<Refusal> {
+pub(crate) fn refusal(found: &RuleMatch) -> Option<Refusal> {
     let (status, phrase) = match found.rule.action {
-        Action::Allow => return None,
-        Action::Refuse => (403, "Refused by policy"),
-        Action::RefuseLegally => (451, "Unavailable for legal reasons"),
+        RuleAction::Allow => return None,
+        RuleAction::Refuse => (403, "Refused by policy"),
+        RuleAction::RefuseLegally => (451, "Unavailable for legal reasons"),
     };
-    let is_legal = found.rule.action == Action::RefuseLegally;
+    let is_legal = found.rule.action == RuleAction::RefuseLegally;
     let owner = found.rule.owner.as_deref().filter(|_| is_legal);
     Some(Refusal {
         // The law asks nobody whether he only looks on.
@@ -58,7 +63,7 @@ pub(crate) fn refusal(found: &Match) -> Option<Refusal> {
         ..Refusal::new(
             status,
             phrase,
-            ErrorType::HttpRequestDenied,
+            ProxyErrorType::HttpRequestDenied,
             REFUSAL,
             found.to_string(),
         )

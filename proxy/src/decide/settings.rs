@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use wayleave_robots_txt::Scheme;
-use wayleave_robots_txt::preferences::Reading;
+use wayleave_robots_txt::preferences::PreferenceSettings;
 
-use super::https_mode::{self, Mode, Way};
-use super::request::Connection;
-use super::resolve::{Resolved, Scope};
+use super::https::{self, HttpsHandling, HttpsMode};
+use super::request::ClientConnection;
+use super::target::{ResolvedTarget, TargetScope};
 use crate::identity::{Crawler, Crawlers};
-use crate::origin::Upstream;
-use crate::politeness;
-use crate::rules::Rules;
-use crate::signing::{SignedBy, Signer};
-use crate::tls::entrance::Entrance;
+use crate::pacing;
+use crate::rules::PolicyRules;
+use crate::signing::{KeySigner, MessageSigner};
+use crate::tls::server::ServerTls;
+use crate::upstream::Upstream;
 
 /// Part of `[proxy]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Options {
+pub(crate) struct ConnectionSettings {
     /// The pseudonym in `Via` and `Proxy-Status`.
     pub(crate) name: String,
     /// How long a client may take for a request's head.
@@ -35,7 +35,7 @@ pub(crate) struct Options {
     pub(crate) decision_id: bool,
 }
 
-impl Options {
+impl ConnectionSettings {
     /// Whether the connections of this peer begin with a PROXY header.
     pub(crate) fn is_load_balancer(&self, peer: IpAddr) -> bool {
         self.proxy_protocol
@@ -46,9 +46,9 @@ impl Options {
 
 /// `[preferences]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Preferences {
+pub(crate) struct PreferencesConfig {
     /// How statements are read.
-    pub(crate) reading: Reading,
+    pub(crate) reading: PreferenceSettings,
     /// Whether an answer whose use is refused is withheld, instead of only labelled.
     pub(crate) withholds: bool,
     /// How much of a page is read, decoded.
@@ -57,7 +57,7 @@ pub(crate) struct Preferences {
 
 /// What becomes of requests while decisions cannot be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnFailure {
+pub(crate) enum LogFailureMode {
     /// They go on; how many are not recorded is counted, and the log says so when it can.
     Forward,
     /// They are refused.
@@ -68,34 +68,35 @@ pub(crate) enum OnFailure {
 pub(crate) struct Settings {
     /// Which configuration this is, counted from 1 at the start.
     pub(crate) configuration: u64,
-    pub(crate) options: Options,
-    pub(crate) https: https_mode::Options,
+    pub(crate) options: ConnectionSettings,
+    pub(crate) https: https::InterceptionSettings,
     pub(crate) crawlers: Crawlers,
-    pub(crate) rules: Rules,
-    pub(crate) preferences: Preferences,
-    pub(crate) politeness: politeness::Options,
+    pub(crate) rules: PolicyRules,
+    pub(crate) preferences: PreferencesConfig,
+    pub(crate) politeness: pacing::PacingConfig,
     pub(crate) upstream: Arc<Upstream>,
-    pub(crate) signer: Arc<Signer>,
-    pub(crate) on_failure: OnFailure,
+    pub(crate) signer: Arc<MessageSigner>,
+    pub(crate) on_failure: LogFailureMode,
     /// For `https://` listeners.
-    pub(crate) entrance: Option<Arc<Entrance>>,
+    pub(crate) entrance: Option<Arc<ServerTls>>,
 }
 
 impl Settings {
     /// Who signs what is fetched for a crawler, if it is signed.
-    pub(super) fn signed_by(&self, crawler: Option<&Crawler>) -> Option<SignedBy> {
+    pub(super) fn signed_by(&self, crawler: Option<&Crawler>) -> Option<KeySigner> {
         let key = crawler.and_then(|crawler| crawler.signing_key.as_ref());
-        key.filter(|_| self.signer.signs()).map(|key| SignedBy {
-            signer: Arc::clone(&self.signer),
-            key: Arc::clone(key),
-        })
+        key.filter(|_| self.signer.is_enabled())
+            .map(|key| KeySigner {
+                signer: Arc::clone(&self.signer),
+                key: Arc::clone(key),
+            })
     }
 
     /// Whether a connection may go on as it is. None may whose client's certificate is not good any more. A tunnel may not whose password was changed, or that would be refused or not looked
     /// into if it were asked for now.
-    pub(crate) fn keeps(&self, connection: &Connection) -> bool {
+    pub(crate) fn permits_connection(&self, connection: &ClientConnection) -> bool {
         let certificate = connection.certificate.as_ref();
-        if certificate.is_some_and(|certificate| !self.crawlers.still_trust(certificate)) {
+        if certificate.is_some_and(|certificate| !self.crawlers.is_still_trusted(certificate)) {
             return false;
         }
         let Some(tunnel) = &connection.tunnel else {
@@ -103,22 +104,24 @@ impl Settings {
         };
         let origin = &tunnel.origin;
         let proof = connection.proof.as_ref();
-        let is_looked_into = match self.https.way(origin.host()) {
-            Way::Mode(Mode::Intercept) => true,
-            Way::Mode(Mode::Tunnel) => origin.scheme() == Scheme::Http,
-            Way::Mode(Mode::Refuse) | Way::Bypass => false,
+        let is_looked_into = match self.https.handling_of(origin.host()) {
+            HttpsHandling::Mode(HttpsMode::Intercept) => true,
+            HttpsHandling::Mode(HttpsMode::Tunnel) => origin.scheme() == Scheme::Http,
+            HttpsHandling::Mode(HttpsMode::Refuse) | HttpsHandling::Bypass => false,
         };
-        is_looked_into && proof.is_none_or(|proof| self.crawlers.still_hold(proof))
+        is_looked_into && proof.is_none_or(|proof| self.crawlers.is_still_valid(proof))
     }
 
     /// Whether an uninspected tunnel would open again uninspected, as far as that is a matter of https.mode and https.bypass.
     /// Where HTTPS is refused, its refusal may only be observed.
-    pub(crate) fn leaves_blind(&self, resolved: &Resolved) -> bool {
+    pub(crate) fn permits_blind_tunnel(&self, resolved: &ResolvedTarget) -> bool {
         let scope = resolved.scope;
-        match self.https.way(resolved.target.origin().host()) {
-            Way::Mode(Mode::Intercept) => false,
-            Way::Mode(Mode::Tunnel | Mode::Refuse) => scope == Scope::EveryPath,
-            Way::Bypass => scope == Scope::Bypass,
+        match self.https.handling_of(resolved.target.origin().host()) {
+            HttpsHandling::Mode(HttpsMode::Intercept) => false,
+            HttpsHandling::Mode(HttpsMode::Tunnel | HttpsMode::Refuse) => {
+                scope == TargetScope::EveryPath
+            }
+            HttpsHandling::Bypass => scope == TargetScope::Bypass,
         }
     }
 }

@@ -8,10 +8,10 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::{Position, Url};
 use wayleave_robots_txt::{Origin, Scheme};
 
-use crate::connection::listeners::Listen;
+use crate::downstream::listeners::ListenAddress;
 
 /// The lines for a POSIX shell that suit most clients.
-pub(crate) const GENERAL: &str = include_str!("general.sh");
+pub(crate) const GENERAL_TEMPLATE: &str = include_str!("general.sh");
 
 /// The hosts that clients reach directly: the proxy refuses internal addresses, such as that of its own admin listener.
 const NO_PROXY: &str = "localhost,127.0.0.1,::1";
@@ -47,8 +47,8 @@ impl ProxyUrl {
     }
 }
 
-impl From<Listen> for ProxyUrl {
-    fn from(listen: Listen) -> Self {
+impl From<ListenAddress> for ProxyUrl {
+    fn from(listen: ListenAddress) -> Self {
         Self {
             url: listen.url(),
             server: listen.url(),
@@ -98,36 +98,40 @@ fn user_info(url: &Url) -> String {
 }
 
 /// The note for clients that cannot use a proxy over TLS.
-pub(crate) const NO_TLS: &str =
+pub(crate) const NO_TLS_NOTE: &str =
     "# This client does not speak TLS to proxies: give it an http:// listener.\n";
-pub(crate) const ROOTS: &str = "# The CA file must hold the CA of proxy.certificate too.\n";
+pub(crate) const ROOTS_NOTE: &str = "# The CA file must hold the CA of proxy.certificate too.\n";
 
 /// Returns the lines for `client`, or without one those that suit most clients.
-pub(crate) fn lines(client: Option<Client>, proxy: &ProxyUrl, certificate: &str) -> String {
-    let template = client.map_or(GENERAL, Client::template);
-    let lines = fill(template, proxy, certificate);
+pub(crate) fn shell_lines(
+    client: Option<KnownClient>,
+    proxy: &ProxyUrl,
+    certificate: &str,
+) -> String {
+    let template = client.map_or(GENERAL_TEMPLATE, KnownClient::template);
+    let lines = fill_template(template, proxy, certificate);
     let note = match client {
         _ if !proxy.is_tls() => return lines,
-        Some(Client::Java | Client::Scrapy | Client::Wget) => NO_TLS,
-        _ => ROOTS,
+        Some(KnownClient::Java | KnownClient::Scrapy | KnownClient::Wget) => NO_TLS_NOTE,
+        _ => ROOTS_NOTE,
     };
     note.to_owned() + &lines
 }
 
 /// Fills the address of the proxy and the path of its CA's certificate into a template.
-pub(crate) fn fill(template: &str, proxy: &ProxyUrl, certificate: &str) -> String {
+pub(crate) fn fill_template(template: &str, proxy: &ProxyUrl, certificate: &str) -> String {
     // The certificate must be last: its path is the only value that could itself contain a placeholder.
     template
-        .replace("@URL@", &quoted(&proxy.url))
+        .replace("@URL@", &shell_quoted(&proxy.url))
         .replace("@SERVER@", &proxy.server)
         .replace("@HOST@", &proxy.host)
         .replace("@PORT@", &proxy.port.to_string())
         .replace("@NO_PROXY@", NO_PROXY)
-        .replace("@CERTIFICATE@", &quoted(certificate))
+        .replace("@CERTIFICATE@", &shell_quoted(certificate))
 }
 
 /// Quotes text as one word of a POSIX shell.
-fn quoted(text: &str) -> String {
+fn shell_quoted(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:,@%+".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {
         text.to_owned()
@@ -138,7 +142,7 @@ fn quoted(text: &str) -> String {
 
 /// A client that wayleave knows the settings of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Client {
+pub(crate) enum KnownClient {
     Curl,
     Python,
     Scrapy,
@@ -149,7 +153,7 @@ pub(crate) enum Client {
     Playwright,
 }
 
-impl Client {
+impl KnownClient {
     /// Every client, with its display name.
     pub(crate) const ALL: [(Self, &'static str); 8] = [
         (Self::Curl, "curl"),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{Client, ProxyUrl, lines};
+use super::{KnownClient, ProxyUrl, shell_lines};
 
 /// A path full of characters that are special to a shell.
 const CERTIFICATE: &str = "/ca/it's \"$HOME\" `touch pwned` $(touch pwned) $({touch,pwned}) \\;touch pwned;#*?~&|<>!\n touch pwned\n# =\u{e9}/ca.crt";
@@ -12,8 +12,8 @@ const CERTIFICATE: &str = "/ca/it's \"$HOME\" `touch pwned` $(touch pwned) $({to
 const ESCAPED: &str =
     "http://a%24%28touch%20pwned%29:%60touch%20pwned%60%27%22%3B%26%7C%5C@proxy.example:3128";
 
-fn clients() -> impl Iterator<Item = Option<Client>> {
-    let all = Client::ALL.map(|(client, _)| Some(client));
+fn clients() -> impl Iterator<Item = Option<KnownClient>> {
+    let all = KnownClient::ALL.map(|(client, _)| Some(client));
     all.into_iter().chain([None])
 }
 
@@ -47,10 +47,10 @@ fn no_line_for_a_client_runs_what_a_path_or_a_password_says() {
         let proxy: ProxyUrl = proxy.parse().expect(proxy);
         for (client, shell) in clients().flat_map(|client| SHELLS.map(|shell| (client, shell))) {
             let directory = tempfile::tempdir().expect("a directory");
-            let text = lines(client, &proxy, CERTIFICATE);
+            let text = shell_lines(client, &proxy, CERTIFICATE);
             let variables = "printf '%s\\n' \"$http_proxy\" \"$SSL_CERT_FILE$CURL_CA_BUNDLE$NODE_EXTRA_CA_CERTS\" \"$JAVA_TOOL_OPTIONS\"";
             let wget = match client {
-                Some(Client::Wget) => "command() { printf '%s\\n' \"$@\"; }; wget URL",
+                Some(KnownClient::Wget) => "command() { printf '%s\\n' \"$@\"; }; wget URL",
                 _ => "",
             };
             let shown = evaluated(
@@ -64,7 +64,7 @@ fn no_line_for_a_client_runs_what_a_path_or_a_password_says() {
                 "{client:?}, {shell}: {text}"
             );
             assert!(shown.contains(CERTIFICATE), "{client:?}, {shell}: {shown}");
-            let is_argument = matches!(client, Some(Client::Java | Client::Playwright));
+            let is_argument = matches!(client, Some(KnownClient::Java | KnownClient::Playwright));
             let is_set = shown.lines().any(|line| line == proxy.as_str());
             assert_eq!(is_set, !is_argument, "{client:?}, {shell}: {shown}");
         }
@@ -114,7 +114,7 @@ fn a_proxys_host_is_one_that_an_origin_can_have() {
 #[test]
 fn playwright_is_told_the_server_without_quotes_and_password() {
     let proxy = "http://news:secret@[::1]:3128".parse().expect("a proxy");
-    let text = lines(Some(Client::Playwright), &proxy, "/ca.crt");
+    let text = shell_lines(Some(KnownClient::Playwright), &proxy, "/ca.crt");
     assert!(
         text.contains(r#"proxy={"server": "http://[::1]:3128"}"#),
         "{text}"
@@ -125,7 +125,7 @@ fn playwright_is_told_the_server_without_quotes_and_password() {
 #[test]
 fn scrapy_is_told_a_setting_that_it_does_not_deprecate() {
     let proxy = "http://127.0.0.1:3128".parse().expect("a proxy");
-    let text = lines(Some(Client::Scrapy), &proxy, "/ca.crt");
+    let text = shell_lines(Some(KnownClient::Scrapy), &proxy, "/ca.crt");
     let settings: Vec<_> = text
         .lines()
         .filter(|line| line.starts_with("#   "))

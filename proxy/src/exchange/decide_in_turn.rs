@@ -9,101 +9,105 @@ use std::time::Duration;
 
 use futures_util::poll;
 use tokio::time::Instant;
-use wayleave_robots_txt::Reason;
+use wayleave_robots_txt::AccessReason;
 
-use super::Exchanges;
-use super::record::Known;
-use crate::decide::identify::{self, Identified, Identity};
-use crate::decide::permit::{Decided, Permit};
+use super::ExchangeServices;
+use super::record::ExchangeFacts;
+use crate::decide::identify::{self, IdentifiedClient, Identity};
+use crate::decide::permit::{DecidedRequest, Permit};
 use crate::decide::refusal::{self, Refusal};
-use crate::decide::request::{Connection, Request};
-use crate::decide::resolve::{Asking, Scope};
-use crate::decide::settings::{OnFailure, Settings};
-use crate::http::client::Client;
-use crate::http::received::Received;
-use crate::identity::{Mode, Proof};
-use crate::politeness::{Turn, Visit};
+use crate::decide::request::{ClientConnection, RequestView};
+use crate::decide::settings::{LogFailureMode, Settings};
+use crate::decide::target::{IncomingRequest, TargetScope};
+use crate::http::client::Downstream;
+use crate::http::received::ReceivedHead;
+use crate::identity::{EnforcementMode, PasswordProof};
+use crate::pacing::{PacedRequest, PacingSlot};
 
 /// A request that was decided about, and whose turn has come.
-pub(super) struct InTurn<'a> {
+pub(super) struct DecidedExchange<'a> {
     /// What held when it was decided.
     pub(super) settings: Arc<Settings>,
-    pub(super) proof: Option<Proof>,
-    pub(super) known: Known,
-    pub(super) next: Next<'a>,
+    pub(super) proof: Option<PasswordProof>,
+    pub(super) known: ExchangeFacts,
+    pub(super) next: NextStep<'a>,
 }
 
 /// What is to be done with a request.
-pub(super) enum Next<'a> {
-    Send(Cleared<'a>),
+pub(super) enum NextStep<'a> {
+    Send(ClearedRequest<'a>),
     Refuse(Refusal),
     /// Nothing: the client left.
     Left,
 }
 
 /// A request that may be sent.
-pub(super) struct Cleared<'a> {
+pub(super) struct ClearedRequest<'a> {
     pub(super) permit: Permit,
     /// Its turn at the origin: `None` if it needs none, or goes out of turn because that is only observed.
-    pub(super) turn: Option<Turn<'a>>,
+    pub(super) slot: Option<PacingSlot<'a>>,
 }
 
-impl From<Permit> for Cleared<'_> {
+impl From<Permit> for ClearedRequest<'_> {
     fn from(permit: Permit) -> Self {
-        Self { permit, turn: None }
+        Self { permit, slot: None }
     }
 }
 
-impl InTurn<'_> {
+impl DecidedExchange<'_> {
     /// Of a client that left before it was decided.
-    fn left(settings: Arc<Settings>, identified: Identified, url: String) -> Self {
+    fn left(settings: Arc<Settings>, identified: IdentifiedClient, url: String) -> Self {
         Self {
-            known: Known {
+            known: ExchangeFacts {
                 url,
                 identity: Some(identified.identity),
                 configuration: settings.configuration,
-                ..Known::default()
+                ..ExchangeFacts::default()
             },
             proof: identified.proof,
-            next: Next::Left,
+            next: NextStep::Left,
             settings,
         }
     }
 }
 
-impl Exchanges {
+impl ExchangeServices {
     /// Decides about a request, and waits for its turn if it may go on.
     pub(super) async fn decide_in_turn(
         &self,
-        connection: &Connection,
-        received: &Received,
-        client: &mut Client,
-    ) -> InTurn<'_> {
+        connection: &ClientConnection,
+        received: &ReceivedHead,
+        client: &mut Downstream,
+    ) -> DecidedExchange<'_> {
         let settings = self.decider.settings();
-        let request = Request::of(received, &settings.options.name);
-        let asking = Asking::by(connection, &request);
-        self.await_turn(settings, asking, client).await
+        let request = RequestView::from_received(received, &settings.options.name);
+        let asking = IncomingRequest::new(connection, &request);
+        self.decide_and_wait(settings, asking, client).await
     }
 
     /// The same for what is understood already.
-    pub(super) async fn await_turn(
+    pub(super) async fn decide_and_wait(
         &self,
         settings: Arc<Settings>,
-        asking: Asking<'_>,
-        client: &mut Client,
-    ) -> InTurn<'_> {
+        asking: IncomingRequest<'_>,
+        client: &mut Downstream,
+    ) -> DecidedExchange<'_> {
         let decided = self.decide_once(settings, asking, client).await;
         let permit = match decided.next {
-            Next::Send(Cleared { permit, .. }) if permit.resolved.scope != Scope::Bypass => permit,
-            next => return InTurn { next, ..decided },
+            NextStep::Send(ClearedRequest { permit, .. })
+                if permit.resolved.scope != TargetScope::Bypass =>
+            {
+                permit
+            }
+            next => return DecidedExchange { next, ..decided },
         };
         let from = asking.connection.client;
-        let waiting = self.await_delay(&decided.settings, &decided.known, from, permit);
-        let (next, waited) = match client.while_there(pin!(waiting)).await {
+        let waiting = self.wait_for_slot(&decided.settings, &decided.known, from, permit);
+        let (next, waited) = match client.run_unless_gone(pin!(waiting)).await {
             Some(waited) => waited,
-            None => (Next::Left, decided.known.waited),
+            None => (NextStep::Left, decided.known.waited),
         };
-        let mut in_turn = InTurn { next, ..decided };
+        let mut in_turn = DecidedExchange { next, ..decided };
         in_turn.known.waited = waited;
         if waited.is_zero() {
             return in_turn;
@@ -116,30 +120,30 @@ impl Exchanges {
     async fn decide_once(
         &self,
         settings: Arc<Settings>,
-        asking: Asking<'_>,
-        client: &mut Client,
-    ) -> InTurn<'_> {
-        let Asking {
+        asking: IncomingRequest<'_>,
+        client: &mut Downstream,
+    ) -> DecidedExchange<'_> {
+        let IncomingRequest {
             connection,
             request,
             ..
         } = asking;
         let crawlers = &settings.crawlers;
         let identifying = identify::identify(crawlers, connection, request);
-        let Some(identified) = client.while_there(pin!(identifying)).await else {
+        let Some(identified) = client.run_unless_gone(pin!(identifying)).await else {
             let identified = identify::recognised(crawlers, connection, None, request);
-            return InTurn::left(settings, identified, asking.spell(None));
+            return DecidedExchange::left(settings, identified, asking.display_target(None));
         };
         let deciding = self.decider.decide(&settings, &identified, asking);
-        let decided = client.while_connected(pin!(deciding)).await;
+        let decided = client.run_while_connected(pin!(deciding)).await;
         match decided {
             Some(decided) => {
                 self.count_mismatch(&identified, request);
                 self.once_decided(settings, identified, decided)
             }
             None => {
-                let url = asking.spell(asking.resolve().ok().as_ref());
-                InTurn::left(settings, identified, url)
+                let url = asking.display_target(asking.resolve().ok().as_ref());
+                DecidedExchange::left(settings, identified, url)
             }
         }
     }
@@ -148,10 +152,10 @@ impl Exchanges {
     fn once_decided(
         &self,
         settings: Arc<Settings>,
-        identified: Identified,
-        decided: Decided,
-    ) -> InTurn<'_> {
-        let Decided {
+        identified: IdentifiedClient,
+        decided: DecidedRequest,
+    ) -> DecidedExchange<'_> {
+        let DecidedRequest {
             url,
             facts,
             verdict,
@@ -160,15 +164,17 @@ impl Exchanges {
             self.metrics.decision(facts.decided_in);
         }
         let next = match verdict {
-            Ok(_) if settings.on_failure == OnFailure::Refuse && self.decisions.are_lost() => {
-                Next::Refuse(Refusal::unrecorded())
+            Ok(_)
+                if settings.on_failure == LogFailureMode::Refuse && self.decisions.is_failing() =>
+            {
+                NextStep::Refuse(Refusal::unrecorded())
             }
-            Ok(permit) => Next::Send(permit.into()),
-            Err(refusal) => Next::Refuse(refusal),
+            Ok(permit) => NextStep::Send(permit.into()),
+            Err(refusal) => NextStep::Refuse(refusal),
         };
-        InTurn {
+        DecidedExchange {
             next,
-            known: Known {
+            known: ExchangeFacts {
                 url,
                 identity: Some(identified.identity),
                 username: identified
@@ -177,14 +183,14 @@ impl Exchanges {
                     .map(|proof| Arc::clone(&proof.username)),
                 configuration: settings.configuration,
                 facts,
-                ..Known::default()
+                ..ExchangeFacts::default()
             },
             proof: identified.proof,
             settings,
         }
     }
 
-    fn count_mismatch(&self, identified: &Identified, request: &Request<'_>) {
+    fn count_mismatch(&self, identified: &IdentifiedClient, request: &RequestView<'_>) {
         if let Some(crawler) = identified.identity.crawler()
             && !crawler.is_named_in(request.user_agent)
         {
@@ -193,29 +199,29 @@ impl Exchanges {
     }
 
     /// Waits for the request's turn, as far as the configuration says so; tells for how long it waited.
-    async fn await_delay(
+    async fn wait_for_slot(
         &self,
         settings: &Settings,
-        known: &Known,
+        known: &ExchangeFacts,
         client: IpAddr,
         permit: Permit,
-    ) -> (Next<'_>, Duration) {
+    ) -> (NextStep<'_>, Duration) {
         let identity = known.identity.as_ref();
         let crawler = identity.and_then(Identity::crawler);
         let mode = identity.map(Identity::mode).unwrap_or_default();
         let options = match mode {
-            Mode::Enforce => settings.politeness,
-            Mode::Observe => settings.politeness.without_waiting(),
+            EnforcementMode::Enforce => settings.politeness,
+            EnforcementMode::Observe => settings.politeness.without_waiting(),
         };
         let own_delay = crawler.and_then(|crawler| crawler.default_delay);
         // It may always be asked for, so that neither waits nor makes the page behind it wait.
-        let is_free = permit.reason == Reason::RobotsTxtItself.as_str();
+        let is_free = permit.reason == AccessReason::RobotsTxtItself.as_str();
         let facts = &known.facts;
         let delay = options.delay(facts.delay.or(own_delay));
         let own_token = crawler.and_then(|crawler| crawler.tokens.first());
         let pace = own_token.map_or(facts.group.as_str(), |token| token.as_str());
         let target = &permit.resolved.target;
-        let visit = Visit {
+        let visit = PacedRequest {
             target,
             client,
             pace,
@@ -223,24 +229,24 @@ impl Exchanges {
         let turning = async {
             let politeness = &self.politeness;
             match is_free {
-                true => politeness.turn_without_pause(&options, visit).await,
-                false => politeness.turn(&options, visit, delay).await,
+                true => politeness.wait_for_concurrency_slot(&options, visit).await,
+                false => politeness.wait_for_slot(&options, visit, delay).await,
             }
         };
         let (turn, waited) = timed(pin!(turning)).await;
         let turn = turn.map_err(|too_soon| {
-            refusal::too_soon(&too_soon, facts.delay, target.origin()).tolerated(mode)
+            refusal::too_soon(&too_soon, facts.delay, target.origin()).enforce(mode)
         });
         let next = match turn {
-            Ok(turn) => Next::Send(Cleared {
+            Ok(turn) => NextStep::Send(ClearedRequest {
                 permit,
-                turn: Some(turn),
+                slot: Some(turn),
             }),
             Err(Ok(tolerated)) => {
                 let observed = permit.observed.or(Some(tolerated));
-                Next::Send(Permit { observed, ..permit }.into())
+                NextStep::Send(Permit { observed, ..permit }.into())
             }
-            Err(Err(refusal)) => return (Next::Refuse(refusal), waited),
+            Err(Err(refusal)) => return (NextStep::Refuse(refusal), waited),
         };
         if !delay.is_zero() && !is_free {
             self.metrics.crawl_delay_wait(waited);
@@ -251,43 +257,43 @@ impl Exchanges {
     /// Decides once more about a request that was not sent yet when other settings came to hold. It keeps its turn.
     pub(super) async fn decide_outdated<'a>(
         &'a self,
-        before: InTurn<'a>,
-        connection: &Connection,
-        received: &Received,
-        client: &mut Client,
-    ) -> InTurn<'a> {
+        before: DecidedExchange<'a>,
+        connection: &ClientConnection,
+        received: &ReceivedHead,
+        client: &mut Downstream,
+    ) -> DecidedExchange<'a> {
         let settings = self.decider.settings();
-        let request = Request::of(received, &settings.options.name);
-        let asking = Asking::by(connection, &request);
+        let request = RequestView::from_received(received, &settings.options.name);
+        let asking = IncomingRequest::new(connection, &request);
         Box::pin(self.decide_again(before, settings, asking, client)).await
     }
 
     /// Decides once more, by these settings, about a request whose turn has come. It keeps the turn that it waited for.
     async fn decide_again<'a>(
         &'a self,
-        before: InTurn<'a>,
+        before: DecidedExchange<'a>,
         settings: Arc<Settings>,
-        asking: Asking<'_>,
-        client: &mut Client,
-    ) -> InTurn<'a> {
-        let Next::Send(waited_for) = before.next else {
+        asking: IncomingRequest<'_>,
+        client: &mut Downstream,
+    ) -> DecidedExchange<'a> {
+        let NextStep::Send(waited_for) = before.next else {
             return before;
         };
         let again = self.decide_once(settings, asking, client).await;
         let next = match again.next {
-            Next::Send(Cleared { permit, .. }) => Next::Send(Cleared {
+            NextStep::Send(ClearedRequest { permit, .. }) => NextStep::Send(ClearedRequest {
                 permit: Permit {
                     observed: permit.observed.or(waited_for.permit.observed),
                     ..permit
                 },
-                turn: waited_for.turn,
+                slot: waited_for.slot,
             }),
             next => next,
         };
         let waited = before.known.waited;
-        InTurn {
+        DecidedExchange {
             next,
-            known: Known {
+            known: ExchangeFacts {
                 waited,
                 ..again.known
             },

@@ -7,58 +7,58 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use wayleave_robots_txt::{Origin, Scheme, Target};
 
-use super::decide_in_turn::Cleared;
-use super::fields::OnwardRequest;
-use super::label::Label;
-use super::outcome::Sent;
-use super::record::Known;
-use super::relay::{self, RelayError, Relayed, Relaying};
-use super::sign::{Signatures, Signing};
+use super::decide_in_turn::ClearedRequest;
+use super::headers::UpstreamRequest;
+use super::outcome::SentMessage;
+use super::record::ExchangeFacts;
+use super::relay::{self, RelayContext, RelayError, RelayedResponse};
+use super::response_policy::ResponseLabeller;
+use super::sign::{RequestSigner, SigningIdentity};
 use super::websocket;
-use crate::clock::calendar;
+use crate::clock::system_time;
 use crate::decide::identify::Identity;
-use crate::decide::resolve::Resolved;
 use crate::decide::settings::Settings;
+use crate::decide::target::ResolvedTarget;
 use crate::decide::{Decider, request};
-use crate::http::client::{Client, Field};
+use crate::decision_log::DecisionId;
+use crate::http::client::{Downstream, ResponseField};
 use crate::http::ftp_path;
-use crate::http::http1::Framing;
-use crate::http::proxy_status::ErrorType;
-use crate::http::received::{Received, Version};
-use crate::identity::{Crawler, Mode, Proof};
-use crate::observe::decisions::DecisionId;
-use crate::origin::error::Fault;
-use crate::origin::{
-    self, Connection, Destination, Form, FtpRange, FtpRequest, OriginHead, OriginReader,
-    OriginWriter, Preference, Session,
+use crate::http::http1::BodyFraming;
+use crate::http::proxy_status::ProxyErrorType;
+use crate::http::received::{HttpVersion, ReceivedHead};
+use crate::identity::{Crawler, EnforcementMode, PasswordProof};
+use crate::pacing::PacingSlot;
+use crate::signing::SignatureFields;
+use crate::upstream::error::UpstreamError;
+use crate::upstream::{
+    self, Destination, FtpRange, FtpRequest, TargetForm, UpstreamConnection, UpstreamHead,
+    UpstreamReader, UpstreamSession, UpstreamWriter, VersionPreference,
 };
-use crate::politeness::Turn;
-use crate::signing::Signed;
 
 /// The status by which an exchange becomes a connection of another protocol.
 pub(super) const SWITCHING_PROTOCOLS: u16 = 101;
 
 /// A request on its way to its origin.
 #[derive(Clone, Copy)]
-pub(super) struct Sending<'a> {
+pub(super) struct PermittedRequest<'a> {
     pub(super) decider: &'a Decider,
     /// What it was decided by.
     pub(super) settings: &'a Settings,
     pub(super) id: DecisionId,
-    pub(super) connection: &'a request::Connection,
-    pub(super) proof: Option<&'a Proof>,
-    pub(super) received: &'a Received,
-    pub(super) known: &'a Known,
-    pub(super) cleared: &'a Cleared<'a>,
+    pub(super) connection: &'a request::ClientConnection,
+    pub(super) proof: Option<&'a PasswordProof>,
+    pub(super) received: &'a ReceivedHead,
+    pub(super) known: &'a ExchangeFacts,
+    pub(super) cleared: &'a ClearedRequest<'a>,
 }
 
-impl<'a> Sending<'a> {
+impl<'a> PermittedRequest<'a> {
     /// Whose it is, if that is known.
     pub(super) fn crawler(self) -> Option<&'a Crawler> {
         self.known.identity.as_ref().and_then(Identity::crawler)
     }
 
-    pub(super) fn resolved(self) -> &'a Resolved {
+    pub(super) fn resolved(self) -> &'a ResolvedTarget {
         &self.cleared.permit.resolved
     }
 
@@ -71,32 +71,33 @@ impl<'a> Sending<'a> {
     }
 
     /// Whether refusals are only noted.
-    fn is_observed(self) -> bool {
-        self.crawler().is_some_and(|it| it.mode == Mode::Observe)
+    fn is_observe_mode(self) -> bool {
+        self.crawler()
+            .is_some_and(|it| it.mode == EnforcementMode::Observe)
     }
 }
 
 /// A request as it goes on, and what becomes of its answer.
 #[derive(Clone, Copy)]
-pub(super) struct Onward<'a> {
-    pub(super) sending: Sending<'a>,
+pub(super) struct OutgoingExchange<'a> {
+    pub(super) permitted: PermittedRequest<'a>,
     /// Who signs it, if it is signed.
-    pub(super) signing: Option<Signing<'a>>,
+    pub(super) signing: Option<SigningIdentity<'a>>,
     /// Who asks what the response says about its use, if anybody does.
-    pub(super) label: Option<&'a Label<'a>>,
+    pub(super) label: Option<&'a ResponseLabeller<'a>>,
     /// The fields of ours that the response gets, whatever it says itself.
-    pub(super) ours: &'a [Field<'static>],
+    pub(super) own_fields: &'a [ResponseField<'static>],
     /// Is told when the exchange becomes a connection of another protocol.
     pub(super) upgraded: &'a Notify,
     /// Counts the bytes of the body that the client was handed, however that ends.
-    pub(super) handed_on: &'a AtomicU64,
+    pub(super) relayed_bytes: &'a AtomicU64,
 }
 
 /// A response that reached the client whole.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Forwarded {
+pub(crate) struct ForwardedResponse {
     pub(crate) status: u16,
-    pub(crate) sent: Sent,
+    pub(crate) sent: SentMessage,
 }
 
 /// Sends the request to its origin and the response to the client.
@@ -105,10 +106,10 @@ pub(crate) struct Forwarded {
 ///
 /// Returns what broke, and whether the client had an answer by then.
 pub(super) async fn forward(
-    onward: Onward<'_>,
-    client: &mut Client,
-) -> Result<Forwarded, RelayError> {
-    let sending = onward.sending;
+    onward: OutgoingExchange<'_>,
+    client: &mut Downstream,
+) -> Result<ForwardedResponse, RelayError> {
+    let sending = onward.permitted;
     let (upstream, received) = (&sending.settings.upstream, sending.received);
     let is_websocket = received.field("upgrade").is_some() && websocket::is_asked_for(received);
     let preference = preference(sending, is_websocket);
@@ -118,10 +119,10 @@ pub(super) async fn forward(
         client: Some(sending.connection.client),
     };
     let name = &sending.settings.options.name;
-    let request = OnwardRequest::new(received, sending.resolved(), name, is_websocket);
+    let request = UpstreamRequest::new(received, sending.resolved(), name, is_websocket);
     let signing = onward.signing;
     let signatures =
-        signing.map(|by| Signatures::new(by, destination.origin, may_repeat(received)));
+        signing.map(|by| RequestSigner::new(by, destination.origin, may_repeat(received)));
     let request = match &signatures {
         Some(signatures) => signatures.cleared(request),
         None => request,
@@ -134,132 +135,140 @@ pub(super) async fn forward(
             None => Box::pin(upstream.connect(destination, preference)).await?,
         };
         let (is_reused, parent) = (session.lease.is_reused, session.lease.parent.clone());
-        let attempt = Attempt {
+        let attempt = UpstreamAttempt {
             onward: &onward,
             request: &request,
             signatures: signatures.as_ref(),
             signed: signatures.as_ref().and_then(|it| it.sign(&request)),
         };
         match attempt.run(session, client).await {
-            Err(RelayError::Origin {
+            Err(RelayError::Upstream {
                 fault,
                 answered: false,
-            }) if is_reused && fault.stale_connection && may_repeat(received) => {}
+            }) if is_reused && fault.is_stale_connection && may_repeat(received) => {}
             // Its answer is left unread, and the connection with it.
             Err(RelayError::Withheld) => kept = upstream.reuse(destination, preference),
-            ended => return ended.map_err(|broken| broken.by(parent.as_deref())),
+            ended => return ended.map_err(|broken| broken.via_parent(parent.as_deref())),
         }
     }
 }
 
 /// A request on one connection.
-struct Attempt<'a> {
-    onward: &'a Onward<'a>,
-    request: &'a OnwardRequest<'a>,
-    signatures: Option<&'a Signatures<'a>>,
-    signed: Option<Signed>,
+struct UpstreamAttempt<'a> {
+    onward: &'a OutgoingExchange<'a>,
+    request: &'a UpstreamRequest<'a>,
+    signatures: Option<&'a RequestSigner<'a>>,
+    signed: Option<SignatureFields>,
 }
 
-impl Attempt<'_> {
-    async fn run(&self, session: Session, client: &mut Client) -> Result<Forwarded, RelayError> {
-        let Session {
+impl UpstreamAttempt<'_> {
+    async fn run(
+        &self,
+        session: UpstreamSession,
+        client: &mut Downstream,
+    ) -> Result<ForwardedResponse, RelayError> {
+        let UpstreamSession {
             connection,
             lease,
-            form,
+            target_form: form,
         } = session;
-        let sending = self.onward.sending;
+        let sending = self.onward.permitted;
         let upstream = &sending.settings.upstream;
         let (mut writer, mut reader) = self.start(connection, &form).await?;
         let dropped_interim = AtomicU64::new(0);
-        let relaying = Relaying {
+        let relaying = RelayContext {
             received: sending.received,
             name: &sending.settings.options.name,
-            patience: upstream.patience(),
-            heard: &|head: &OriginHead| self.hear(head, &form),
+            timeout: upstream.response_timeout(),
+            inspect_head: &|head: &UpstreamHead| self.inspect_head(head, &form),
             label: self.onward.label,
-            turn: sending.cleared.turn.as_ref(),
-            handed_on: self.onward.handed_on,
+            turn: sending.cleared.slot.as_ref(),
+            relayed_bytes: self.onward.relayed_bytes,
             dropped_interim: &dropped_interim,
         };
         let relayed = relay::relay(relaying, client, &mut writer, &mut reader).await;
         let oddities = reader.oddities();
-        upstream.count(oddities);
+        upstream.count_oddities(oddities);
         upstream.count_dropped_interim(dropped_interim.into_inner());
-        let Relayed {
+        let RelayedResponse {
             status,
             connection_serves_again,
         } = relayed?;
         if connection_serves_again && !self.request.ends_connection() {
             upstream.release(&lease, writer, reader);
         }
-        let sent = Sent {
+        let sent = SentMessage {
             oddities,
             is_signed: self.signed.is_some(),
             body_bytes: None,
         };
-        Ok(Forwarded { status, sent })
+        Ok(ForwardedResponse { status, sent })
     }
 
     async fn start(
         &self,
-        connection: Connection,
-        form: &Form,
-    ) -> Result<(OriginWriter, OriginReader), RelayError> {
-        let (sending, request) = (self.onward.sending, self.request);
+        connection: UpstreamConnection,
+        form: &TargetForm,
+    ) -> Result<(UpstreamWriter, UpstreamReader), RelayError> {
+        let (sending, request) = (self.onward.permitted, self.request);
         let signed = self.signed.as_ref();
         // To connect, and to fetch a robots.txt, takes a while.
-        if !sending.decider.goes_by(sending.settings) {
-            return Err(RelayError::Outdated);
+        if !sending.decider.is_current(sending.settings) {
+            return Err(RelayError::SettingsChanged);
         }
-        let turn = sending.cleared.turn.as_ref();
+        let turn = sending.cleared.slot.as_ref();
         if let Some(ended) = turn
-            .and_then(Turn::ended)
-            .filter(|_| !sending.is_observed())
+            .and_then(PacingSlot::lost)
+            .filter(|_| !sending.is_observe_mode())
         {
             return Err(RelayError::TooSoon(ended));
         }
-        let patience = sending.settings.upstream.patience();
+        let patience = sending.settings.upstream.response_timeout();
         let started = match connection {
-            Connection::Ftp(control) => {
+            UpstreamConnection::Ftp(control) => {
                 let asked = ftp_request(sending.received, sending.resolved().path());
-                Box::pin(origin::start_ftp(*control, &asked, patience)).await
+                Box::pin(upstream::start_ftp(*control, &asked, patience)).await
             }
-            Connection::Http1(stream) => {
+            UpstreamConnection::Http1(stream) => {
                 let head = request.http1(form, signed);
-                origin::start_http1(stream, &head, request.framing(), patience).await
+                upstream::start_http1(stream, &head, request.framing(), patience).await
             }
-            Connection::Http2(session) => {
+            UpstreamConnection::Http2(session) => {
                 let head = request.http2(signed).map_err(|error| {
                     let details = format!("HTTP/2 cannot carry this request: {error}");
-                    Fault::new(ErrorType::HttpRequestError, details)
+                    UpstreamError::new(ProxyErrorType::HttpRequestError, details)
                 })?;
-                origin::start_http2(session, head, request.framing(), patience).await
+                upstream::start_http2(session, head, request.framing(), patience).await
             }
         };
         Ok(started?)
     }
 
     /// Hears the head of a response. Of one that the client gets it says which fields are added.
-    fn hear(&self, head: &OriginHead, form: &Form) -> Result<Vec<Field<'static>>, RelayError> {
-        not_of_parent(form, head)?;
+    fn inspect_head(
+        &self,
+        head: &UpstreamHead,
+        form: &TargetForm,
+    ) -> Result<Vec<ResponseField<'static>>, RelayError> {
+        check_parent_status(form, head)?;
         let is_asked_again =
-            |it: &Signatures<'_>| it.are_asked_for(head, self.request, self.signed.is_some());
+            |it: &RequestSigner<'_>| it.are_asked_for(head, self.request, self.signed.is_some());
         if self.signatures.is_some_and(is_asked_again) {
             return Err(RelayError::Withheld);
         }
-        let sending = self.onward.sending;
-        if let Some(turn) = &sending.cleared.turn {
-            note_answer(turn, &sending.resolved().target, head);
+        let sending = self.onward.permitted;
+        if let Some(turn) = &sending.cleared.slot {
+            apply_response_to_pacing(turn, &sending.resolved().target, head);
         }
         if head.status() == SWITCHING_PROTOCOLS {
             self.onward.upgraded.notify_one();
         }
-        Ok(self.onward.ours.to_vec())
+        Ok(self.onward.own_fields.to_vec())
     }
 }
 
 /// Ends a turn with the origin's answer, and what that means for the next ones: Retry-After, 429 and 503.
-fn note_answer(turn: &Turn<'_>, target: &Target, head: &OriginHead) {
+fn apply_response_to_pacing(turn: &PacingSlot<'_>, target: &Target, head: &UpstreamHead) {
     let status = head.status();
     let retry_after = matches!(status, 429 | 503).then(|| {
         let fields = head.fields();
@@ -268,7 +277,7 @@ fn note_answer(turn: &Turn<'_>, target: &Target, head: &OriginHead) {
             .filter(|(name, _)| name.eq_ignore_ascii_case(b"retry-after"));
         named.next().and_then(|(_, value)| read_retry_after(value))
     });
-    turn.answered(target, status, retry_after.flatten());
+    turn.record_answer(target, status, retry_after.flatten());
 }
 
 /// `Retry-After` is seconds or a date (RFC 9110 section 10.2.3).
@@ -278,39 +287,41 @@ fn read_retry_after(value: &[u8]) -> Option<Duration> {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
         Err(_) => {
             let at = httpdate::parse_http_date(text).ok()?;
-            Some(at.duration_since(calendar()).unwrap_or_default())
+            Some(at.duration_since(system_time()).unwrap_or_default())
         }
     }
 }
 
 /// Lets heads of origins pass, and none that a parent proxy made itself.
-fn not_of_parent(form: &Form, head: &OriginHead) -> Result<(), Fault> {
-    let own = form.parent().and_then(|_| origin::own_answer(head));
+fn check_parent_status(form: &TargetForm, head: &UpstreamHead) -> Result<(), UpstreamError> {
+    let own = form
+        .parent()
+        .and_then(|_| upstream::own_response_error(head));
     own.map_or(Ok(()), Err)
 }
 
 /// What of a request an FTP server can be asked.
-fn ftp_request<'a>(received: &'a Received, path: &'a str) -> FtpRequest<'a> {
+fn ftp_request<'a>(received: &'a ReceivedHead, path: &'a str) -> FtpRequest<'a> {
     let accept = received.field("accept").unwrap_or_default();
     FtpRequest {
         path,
         is_head: received.method() == "HEAD",
         range: received.field("range").and_then(FtpRange::parse),
-        wants_text: accept.trim_ascii().starts_with(b"text/plain"),
+        prefers_text: accept.trim_ascii().starts_with(b"text/plain"),
         credentials: ftp_path::credentials(&received.target()),
     }
 }
 
 /// A request may be sent twice if it means the same twice (RFC 9110 section 9.2.2) and there is
 /// no body, which would be gone.
-fn may_repeat(received: &Received) -> bool {
+fn may_repeat(received: &ReceivedHead) -> bool {
     const IDEMPOTENT: &[&str] = &["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
-    IDEMPOTENT.contains(&received.method()) && received.framing() == Framing::Length(0)
+    IDEMPOTENT.contains(&received.method()) && received.framing() == BodyFraming::Length(0)
 }
 
 /// HTTP/2 to the origin for HTTP/2 clients, HTTP/1.1 for the others: nothing needs translating.
 /// A path that HTTP/2's URI type would spell anew goes by HTTP/1.1, as it is, and so does an upgrade.
-fn preference(sending: Sending<'_>, is_websocket: bool) -> Preference {
+fn preference(sending: PermittedRequest<'_>, is_websocket: bool) -> VersionPreference {
     let (received, resolved) = (sending.received, sending.resolved());
     let path = resolved.path();
     let keeps_its_spelling = || {
@@ -318,14 +329,14 @@ fn preference(sending: Sending<'_>, is_websocket: bool) -> Preference {
         path != "*" && parsed.is_ok_and(|parsed| parsed.as_str() == path)
     };
     if is_websocket {
-        return Preference::Upgrade;
+        return VersionPreference::Upgrade;
     }
     if resolved.target.origin().scheme() != Scheme::Https || !keeps_its_spelling() {
-        return Preference::OnlyHttp1;
+        return VersionPreference::OnlyHttp1;
     }
     match received.version() {
-        Version::Http2 => Preference::Http2,
-        _ => Preference::Http1,
+        HttpVersion::Http2 => VersionPreference::Http2,
+        _ => VersionPreference::Http1,
     }
 }
 
@@ -339,7 +350,7 @@ mod tests {
         assert_eq!(read_retry_after(b" 120 "), seconds(120));
         let past = read_retry_after(b"Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(past, seconds(0));
-        let at = calendar() + Duration::from_secs(3600);
+        let at = system_time() + Duration::from_secs(3600);
         let date = httpdate::fmt_http_date(at);
         let hour = read_retry_after(date.as_bytes()).expect("a date");
         assert!(hour <= Duration::from_secs(3600) && hour > Duration::from_secs(1800));

@@ -17,76 +17,79 @@
 //!  exchanges, outcome                  what all steps are done with, and what became of it
 //! ```
 
-pub(crate) mod connect;
 mod decide_in_turn;
-mod exchanges;
-mod fields;
+pub(crate) mod error_response;
 mod forward;
-mod label;
-mod last_hop;
+mod headers;
+mod max_forwards;
 pub(crate) mod outcome;
 mod page;
 pub(crate) mod record;
 mod redirect;
-pub(crate) mod refuse;
+mod reject_connection;
 mod relay;
+mod response_policy;
 mod revoke;
 mod send;
+mod services;
 mod sign;
 mod splice;
-mod turn_away;
+pub(crate) mod tunnel;
 mod websocket;
 
 use std::pin::pin;
 
-pub(crate) use self::exchanges::{Ending, Exchanges};
-pub(crate) use self::outcome::AfterExchange;
+pub(crate) use self::outcome::ConnectionReuse;
+pub(crate) use self::services::{ExchangeServices, ExchangeShutdown};
 
-use self::decide_in_turn::{InTurn, Next};
-use self::forward::Sending;
-use self::outcome::{Ended, Outcome, Reply, cut_off};
-use self::refuse::By;
-use crate::decide::request::{Connection, Request};
-use crate::http::client::Client;
-use crate::http::received::Received;
+use self::decide_in_turn::{DecidedExchange, NextStep};
+use self::error_response::AnswerOrigin;
+use self::forward::PermittedRequest;
+use self::outcome::{ExchangeEnd, ExchangeOutcome, ReplyKind, shut_down};
+use crate::decide::request::{ClientConnection, RequestView};
+use crate::http::client::Downstream;
+use crate::http::received::ReceivedHead;
 
-impl Exchanges {
+impl ExchangeServices {
     /// Takes one request whose head was read.
     pub(crate) async fn exchange(
         &self,
-        connection: &Connection,
-        received: &Received,
-        client: &mut Client,
-    ) -> AfterExchange {
-        let _under_way = self.ending.begin();
+        connection: &ClientConnection,
+        received: &ReceivedHead,
+        client: &mut Downstream,
+    ) -> ConnectionReuse {
+        let _under_way = self.shutdown.track();
         let begun = self.begin(connection, Some(received));
         let cut = || {
             let settings = self.decider.settings();
-            let request = Request::of(received, &settings.options.name);
-            let known = connect::asked(&settings, connection, Some(&request));
-            self.record(begun, known, Outcome::Fail(cut_off()));
-            AfterExchange::CutOff
+            let request = RequestView::from_received(received, &settings.options.name);
+            let known = tunnel::undecided_record(&settings, connection, Some(&request));
+            self.record(begun, known, ExchangeOutcome::Fail(shut_down()));
+            ConnectionReuse::CutOff
         };
         let decided = {
             // Where it stays: it would be copied.
             let deciding = pin!(self.decide_in_turn(connection, received, client));
-            self.ending.unless_cut(deciding).await
+            self.shutdown.unless_cancelled(deciding).await
         };
         let Some(mut in_turn) = decided else {
             return cut();
         };
         let ended = loop {
             let cleared = match in_turn.next {
-                Next::Send(_) if received.max_forwards() == Some(0) => {
-                    break Ended::here(Outcome::Refuse(last_hop::refusal()), Reply::LastHop);
+                NextStep::Send(_) if received.max_forwards() == Some(0) => {
+                    break ExchangeEnd::answered_here(
+                        ExchangeOutcome::Refuse(max_forwards::refusal()),
+                        ReplyKind::LastHop,
+                    );
                 }
-                Next::Send(cleared) => cleared,
-                Next::Refuse(refusal) => {
-                    break Ended::here(refusal.into(), Reply::Refusal);
+                NextStep::Send(cleared) => cleared,
+                NextStep::Refuse(refusal) => {
+                    break ExchangeEnd::answered_here(refusal.into(), ReplyKind::Refusal);
                 }
-                Next::Left => break Ended::left(),
+                NextStep::Left => break ExchangeEnd::client_left(),
             };
-            let sending = Sending {
+            let sending = PermittedRequest {
                 decider: &self.decider,
                 settings: &in_turn.settings,
                 id: begun.id,
@@ -99,34 +102,40 @@ impl Exchanges {
             if let Some(ended) = self.send(sending, client).await {
                 break ended;
             }
-            let next = Next::Send(cleared);
-            let before = InTurn { next, ..in_turn };
+            let next = NextStep::Send(cleared);
+            let before = DecidedExchange { next, ..in_turn };
             let again = self.decide_outdated(before, connection, received, client);
-            let Some(again) = self.ending.unless_cut(Box::pin(again).as_mut()).await else {
+            let Some(again) = self
+                .shutdown
+                .unless_cancelled(Box::pin(again).as_mut())
+                .await
+            else {
                 return cut();
             };
             in_turn = again;
         };
         // Recorded first: who has the answer in hand may ask about it.
-        let known = in_turn.known.and(ended.sent, ended.said);
+        let known = in_turn.known.with_response(ended.sent, ended.preferences);
         let outcome = self.record(begun, known, ended.outcome);
-        let by = By::of(&in_turn.settings.options, begun.id);
-        tell(ended.reply, &outcome, by, received, client).await
+        let by = AnswerOrigin::new(&in_turn.settings.options, begun.id);
+        reply(ended.reply, &outcome, by, received, client).await
     }
 }
 
 /// Tells the client what it still has to be told; returns what may follow.
-async fn tell(
-    reply: Reply,
-    outcome: &Outcome,
-    by: By<'_>,
-    received: &Received,
-    client: &mut Client,
-) -> AfterExchange {
+async fn reply(
+    reply: ReplyKind,
+    outcome: &ExchangeOutcome,
+    by: AnswerOrigin<'_>,
+    received: &ReceivedHead,
+    client: &mut Downstream,
+) -> ConnectionReuse {
     match (reply, outcome.refusal()) {
-        (Reply::Given(after), _) => after,
-        (Reply::LastHop, _) => last_hop::answer(received, client, by.name).await,
-        (Reply::Refusal, Some(refusal)) => refuse::answer(by, received, client, refusal).await,
-        (Reply::Refusal, None) => AfterExchange::CutOff,
+        (ReplyKind::Given(after), _) => after,
+        (ReplyKind::LastHop, _) => max_forwards::answer(received, client, by.name).await,
+        (ReplyKind::Refusal, Some(refusal)) => {
+            error_response::answer(by, received, client, refusal).await
+        }
+        (ReplyKind::Refusal, None) => ConnectionReuse::CutOff,
     }
 }

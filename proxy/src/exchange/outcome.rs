@@ -1,14 +1,14 @@
 //! What became of a request, and what its client still has to be told.
 
 use crate::decide::permit::Permit;
-use crate::decide::preference::Said;
+use crate::decide::preference::PreferenceDecision;
 use crate::decide::refusal::Refusal;
 use crate::http::http1::oddities::Oddities;
-use crate::http::proxy_status::ErrorType;
+use crate::http::proxy_status::ProxyErrorType;
 
 /// What became of a request.
 #[derive(Clone, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum ExchangeOutcome {
     /// The origin's response reached the client whole.
     Forward { status: u16, reason: &'static str },
     /// The same, though it would have been refused if that were not only observed.
@@ -24,7 +24,7 @@ pub(crate) enum Outcome {
     Fail(Refusal),
 }
 
-impl Outcome {
+impl ExchangeOutcome {
     /// The metric's label.
     pub(crate) fn label(&self) -> &'static str {
         match self {
@@ -74,7 +74,7 @@ impl Outcome {
     }
 }
 
-impl From<Refusal> for Outcome {
+impl From<Refusal> for ExchangeOutcome {
     /// Of a request that did not leave this proxy.
     fn from(refusal: Refusal) -> Self {
         if refusal.is_failure {
@@ -86,7 +86,7 @@ impl From<Refusal> for Outcome {
 
 /// What may follow an exchange on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AfterExchange {
+pub(crate) enum ConnectionReuse {
     /// The next request, if both sides want one.
     Whole,
     /// Nothing, but the client has its answer.
@@ -97,9 +97,9 @@ pub(crate) enum AfterExchange {
 
 /// What its client still has to be told once the outcome is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reply {
+pub(super) enum ReplyKind {
     /// Nothing: it has its answer, as far as there is one.
-    Given(AfterExchange),
+    Given(ConnectionReuse),
     /// Why it was refused, or what failed.
     Refusal,
     /// What the request's last recipient answers.
@@ -108,7 +108,7 @@ pub(super) enum Reply {
 
 /// What is told of a request that was sent, besides its outcome.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sent {
+pub(crate) struct SentMessage {
     /// What had to be mended of the response.
     pub(crate) oddities: Oddities,
     /// Whether it went out with a signature of ours.
@@ -118,52 +118,52 @@ pub(crate) struct Sent {
 }
 
 /// How an exchange ended.
-pub(super) struct Ended {
-    pub(super) outcome: Outcome,
-    pub(super) reply: Reply,
-    pub(super) sent: Sent,
+pub(super) struct ExchangeEnd {
+    pub(super) outcome: ExchangeOutcome,
+    pub(super) reply: ReplyKind,
+    pub(super) sent: SentMessage,
     /// What was said about use, the answer included, if that was asked.
-    pub(super) said: Option<Said>,
+    pub(super) preferences: Option<PreferenceDecision>,
 }
 
-impl Ended {
+impl ExchangeEnd {
     /// Of a request that was not sent.
-    pub(super) fn here(outcome: Outcome, reply: Reply) -> Self {
+    pub(super) fn answered_here(outcome: ExchangeOutcome, reply: ReplyKind) -> Self {
         Self {
             outcome,
             reply,
-            sent: Sent::default(),
-            said: None,
+            sent: SentMessage::default(),
+            preferences: None,
         }
     }
 
     /// Of one whose client left before it was sent.
-    pub(super) fn left() -> Self {
-        let reply = Reply::Given(AfterExchange::CutOff);
-        Self::here(Outcome::Fail(client_closed()), reply)
+    pub(super) fn client_left() -> Self {
+        let reply = ReplyKind::Given(ConnectionReuse::CutOff);
+        Self::answered_here(ExchangeOutcome::Fail(client_closed()), reply)
     }
 }
 
 /// The outcome of a request that reached its origin.
-pub(super) fn passed(permit: &Permit, status: u16) -> Outcome {
+pub(super) fn permitted_outcome(permit: &Permit, status: u16) -> ExchangeOutcome {
     let reason = permit.reason;
     match permit.observed.clone() {
-        Some(refusal) => Outcome::Observe { status, refusal },
-        None if permit.resolved.is_blind() => Outcome::Tunnel { reason },
-        None => Outcome::Forward { status, reason },
+        Some(refusal) => ExchangeOutcome::Observe { status, refusal },
+        None if permit.resolved.is_blind() => ExchangeOutcome::Tunnel { reason },
+        None => ExchangeOutcome::Forward { status, reason },
     }
 }
 
 /// The failure of a request that was cut because the proxy ends.
-pub(super) fn cut_off() -> Refusal {
-    let error = ErrorType::ConnectionTerminated;
+pub(super) fn shut_down() -> Refusal {
+    let error = ProxyErrorType::ConnectionTerminated;
     let details = "the proxy ended before the response was complete";
     Refusal::new(503, "Proxy shutting down", error, "shutdown", details)
 }
 
 /// The failure of a request whose client left.
 pub(super) fn client_closed() -> Refusal {
-    let error = ErrorType::ConnectionTerminated;
+    let error = ProxyErrorType::ConnectionTerminated;
     let details = "the client left before the response was complete";
     let phrase = "Client closed request";
     Refusal::new(499, phrase, error, "client-closed", details)

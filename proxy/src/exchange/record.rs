@@ -4,25 +4,25 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::Exchanges;
-use super::outcome::{Outcome, Sent, passed};
+use super::ExchangeServices;
+use super::outcome::{ExchangeOutcome, SentMessage, permitted_outcome};
 use crate::decide::identify::Identity;
-use crate::decide::permit::{Decided, Facts};
-use crate::decide::preference::Said;
-use crate::decide::preview::{Previewed, Reading};
-use crate::decide::request::Connection;
-use crate::decide::resolve::Scope;
+use crate::decide::permit::{DecidedRequest, DecisionFacts};
+use crate::decide::preference::PreferenceDecision;
+use crate::decide::preview::{PreviewedDecision, Reading};
+use crate::decide::request::ClientConnection;
+use crate::decide::target::TargetScope;
+use crate::decision_log::{DecisionId, DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, RuleRecord};
 use crate::http::http1::oddities::{Oddities, Oddity};
-use crate::http::received::Received;
+use crate::http::received::ReceivedHead;
 use crate::identity::{ClientCertificate, Crawler};
-use crate::observe::decisions::{Decision, DecisionId, MAX_USER_AGENT_BYTES, Policy, Word};
-use crate::observe::metrics::ASSERTED;
-use crate::observe::traces::Parent;
-use crate::rules::Match;
+use crate::rules::RuleMatch;
+use crate::telemetry::metrics::ASSERTED;
+use crate::telemetry::traces::ParentTrace;
 
 /// One request, from its head to the end of its response.
 #[derive(Debug)]
-pub(crate) struct Exchange {
+pub(crate) struct EndedExchange {
     pub(crate) id: DecisionId,
     pub(crate) started: Instant,
     pub(crate) started_at: SystemTime,
@@ -33,14 +33,14 @@ pub(crate) struct Exchange {
     pub(crate) user_agent: Option<String>,
     pub(crate) user_agent_cut: bool,
     /// The trace that the request says it is part of.
-    pub(crate) parent: Parent,
-    pub(crate) known: Known,
-    pub(crate) outcome: Outcome,
+    pub(crate) parent: ParentTrace,
+    pub(crate) known: ExchangeFacts,
+    pub(crate) outcome: ExchangeOutcome,
 }
 
 /// What became known of a request on its way.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct ExchangeFacts {
     /// The target if it was understood, else the request target as received.
     pub(crate) url: String,
     pub(crate) identity: Option<Identity>,
@@ -48,7 +48,7 @@ pub(crate) struct Known {
     pub(crate) username: Option<Arc<str>>,
     /// Which configuration it met, counted from 1.
     pub(crate) configuration: u64,
-    pub(crate) facts: Facts,
+    pub(crate) facts: DecisionFacts,
     /// How long it waited for its turn.
     pub(crate) waited: Duration,
     /// What had to be mended of the origin's response.
@@ -59,11 +59,11 @@ pub(crate) struct Known {
     pub(crate) body_bytes: Option<u64>,
 }
 
-impl Known {
+impl ExchangeFacts {
     /// The same with what the origin's answer added.
-    pub(super) fn and(self, sent: Sent, said: Option<Said>) -> Self {
+    pub(super) fn with_response(self, sent: SentMessage, said: Option<PreferenceDecision>) -> Self {
         let preferences = said.or(self.facts.preferences);
-        let facts = Facts {
+        let facts = DecisionFacts {
             preferences,
             ..self.facts
         };
@@ -79,7 +79,7 @@ impl Known {
 
 /// An exchange that began.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Begun<'a> {
+pub(super) struct ExchangeStart<'a> {
     pub(super) id: DecisionId,
     pub(super) started: Instant,
     pub(super) started_at: SystemTime,
@@ -87,12 +87,17 @@ pub(super) struct Begun<'a> {
     pub(super) peer: Option<IpAddr>,
     pub(super) certificate: Option<&'a Arc<ClientCertificate>>,
     pub(super) method: &'a str,
-    pub(super) received: Option<&'a Received>,
+    pub(super) received: Option<&'a ReceivedHead>,
 }
 
-impl Begun<'_> {
-    pub(super) fn end(self, known: Known, parent: Parent, outcome: Outcome) -> Exchange {
-        Exchange {
+impl ExchangeStart<'_> {
+    pub(super) fn end(
+        self,
+        known: ExchangeFacts,
+        parent: ParentTrace,
+        outcome: ExchangeOutcome,
+    ) -> EndedExchange {
+        EndedExchange {
             id: self.id,
             started: self.started,
             started_at: self.started_at,
@@ -110,51 +115,63 @@ impl Begun<'_> {
 }
 
 /// What a request calls itself, as text.
-fn user_agent(received: &Received) -> Option<String> {
+fn user_agent(received: &ReceivedHead) -> Option<String> {
     let value = received.field("user-agent")?;
     let cut = &value[..value.len().min(MAX_USER_AGENT_BYTES)];
     Some(String::from_utf8_lossy(cut).into_owned())
 }
 
 /// Whether that is not all of it.
-fn is_user_agent_cut(received: &Received) -> bool {
+fn is_user_agent_cut(received: &ReceivedHead) -> bool {
     let value = received.field("user-agent");
     value.is_some_and(|value| value.len() > MAX_USER_AGENT_BYTES)
 }
 
-impl Exchanges {
+impl ExchangeServices {
     /// An exchange begins; `received`: the request, if there is one.
     pub(super) fn begin<'a>(
         &self,
-        connection: &'a Connection,
-        received: Option<&'a Received>,
-    ) -> Begun<'a> {
-        Begun {
+        connection: &'a ClientConnection,
+        received: Option<&'a ReceivedHead>,
+    ) -> ExchangeStart<'a> {
+        ExchangeStart {
             id: DecisionId::new(),
             started: Instant::now(),
             started_at: self.decider.robots.clock().now(),
             client: connection.client,
             peer: connection.peer,
             certificate: connection.certificate.as_ref(),
-            method: received.map_or("-", Received::method),
+            method: received.map_or("-", ReceivedHead::method),
             received,
         }
     }
 
-    pub(super) fn end(&self, begun: Begun<'_>, known: Known, outcome: Outcome) -> Exchange {
+    pub(super) fn end(
+        &self,
+        begun: ExchangeStart<'_>,
+        known: ExchangeFacts,
+        outcome: ExchangeOutcome,
+    ) -> EndedExchange {
         let traced = begun
             .received
             .filter(|received| received.field("traceparent").is_some());
-        let parent = traced.map_or_else(Parent::default, |received| Parent::of(&received.fields()));
+        let parent = traced.map_or_else(ParentTrace::default, |received| {
+            ParentTrace::from_fields(&received.fields())
+        });
         begun.end(known, parent, outcome)
     }
 
-    pub(super) fn record(&self, begun: Begun<'_>, known: Known, outcome: Outcome) -> Outcome {
+    pub(super) fn record(
+        &self,
+        begun: ExchangeStart<'_>,
+        known: ExchangeFacts,
+        outcome: ExchangeOutcome,
+    ) -> ExchangeOutcome {
         self.record_ended(self.end(begun, known, outcome))
     }
 
     /// Notes what became of an exchange, and returns that.
-    pub(crate) fn record_ended(&self, mut exchange: Exchange) -> Outcome {
+    pub(crate) fn record_ended(&self, mut exchange: EndedExchange) -> ExchangeOutcome {
         if self.is_unsigned_tunnel(&exchange) {
             exchange.known.signature = Some("tunnel");
             self.metrics.signatures("tunnel", 1);
@@ -168,37 +185,41 @@ impl Exchanges {
         let decided_after = decided_at.map(|at| at.saturating_duration_since(exchange.started));
         let (mut decision, outcome) = decision(exchange, took);
         let (label, reason) = (outcome.label(), outcome.reason());
-        self.metrics.request(&decision.crawler, label, reason, took);
-        decision.client = self.decisions.shown(decision.client);
+        self.metrics
+            .request_finished(&decision.crawler, label, reason, took);
+        decision.client = self.decisions.mask_client(decision.client);
         if let Some(traces) = &self.traces {
-            traces.exchange(&parent, &decision, decided_after);
+            traces.record_exchange(&parent, &decision, decided_after);
         }
         self.decisions.record(decision);
         outcome
     }
 
     /// Whether requests pass through a tunnel unseen, and unsigned, that would have been signed.
-    fn is_unsigned_tunnel(&self, exchange: &Exchange) -> bool {
+    fn is_unsigned_tunnel(&self, exchange: &EndedExchange) -> bool {
         let identity = exchange.known.identity.as_ref();
         let crawler = identity.and_then(Identity::crawler);
         let has_key = crawler.is_some_and(|crawler| crawler.signing_key.is_some());
-        let is_tunnel = matches!(exchange.outcome, Outcome::Tunnel { .. });
-        is_tunnel && has_key && self.decider.settings().signer.signs()
+        let is_tunnel = matches!(exchange.outcome, ExchangeOutcome::Tunnel { .. });
+        is_tunnel && has_key && self.decider.settings().signer.is_enabled()
     }
 }
 
 /// The decision that would be recorded of a request that nobody made.
-pub(crate) fn preview(previewed: Previewed, at: SystemTime) -> (Decision, Vec<Reading>) {
-    let Decided {
+pub(crate) fn preview(
+    previewed: PreviewedDecision,
+    at: SystemTime,
+) -> (DecisionRecord, Vec<Reading>) {
+    let DecidedRequest {
         url,
         facts,
         verdict,
     } = previewed.decided;
     let outcome = match verdict {
-        Ok(permit) => passed(&permit, 200),
+        Ok(permit) => permitted_outcome(&permit, 200),
         Err(refusal) => refusal.into(),
     };
-    let begun = Begun {
+    let begun = ExchangeStart {
         id: DecisionId::new(),
         started: Instant::now(),
         started_at: at,
@@ -208,20 +229,23 @@ pub(crate) fn preview(previewed: Previewed, at: SystemTime) -> (Decision, Vec<Re
         method: &previewed.method,
         received: None,
     };
-    let known = Known {
+    let known = ExchangeFacts {
         url,
         identity: Some(previewed.identity),
         configuration: previewed.configuration,
         facts,
-        ..Known::default()
+        ..ExchangeFacts::default()
     };
-    let exchange = begun.end(known, Parent::default(), outcome);
+    let exchange = begun.end(known, ParentTrace::default(), outcome);
     let (decision, _) = decision(exchange, Duration::ZERO);
     (decision, previewed.dialects)
 }
 
 /// The decision of an exchange that ended, and what became of it.
-pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome) {
+pub(crate) fn decision(
+    exchange: EndedExchange,
+    took: Duration,
+) -> (DecisionRecord, ExchangeOutcome) {
     let (known, outcome) = (exchange.known, exchange.outcome);
     let (facts, identity) = (known.facts, known.identity.as_ref());
     let crawler = identity.and_then(Identity::crawler);
@@ -230,15 +254,15 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
     let certificate = exchange.certificate.as_ref();
     let said = facts.preferences.as_ref();
     let details = outcome.refusal().map(|it| it.details.clone().into_owned());
-    let decision = Decision {
+    let decision = DecisionRecord {
         id: exchange.id,
         at: exchange.started_at,
         outcome: outcome.label().into(),
         reason: outcome.reason().into(),
         status: outcome.status(),
-        crawler: crawler.map_or(ASSERTED.into(), |it| Word::Owned(it.name.clone())),
+        crawler: crawler.map_or(ASSERTED.into(), |it| LogWord::Owned(it.name.clone())),
         identity: crawler.map_or(ASSERTED, |_| "known").into(),
-        proven_by: crawler.and_then(Crawler::proven_by).map(Word::Borrowed),
+        proven_by: crawler.and_then(Crawler::proven_by).map(LogWord::Borrowed),
         certificate: certificate.map(|certificate| certificate.name().to_string()),
         tokens: tokens.iter().map(ToString::to_string).collect(),
         user_agent: exchange.user_agent,
@@ -248,18 +272,21 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         method: exchange.method,
         url: known.url,
         origin: facts.origin.map(|origin| origin.to_string()),
-        scope: facts.scope.and_then(Scope::word).map(Word::Borrowed),
+        scope: facts
+            .scope
+            .and_then(TargetScope::log_word)
+            .map(LogWord::Borrowed),
         username: known.username.map(|name| name.as_ref().to_owned()),
         robots_delay_us: facts.delay.map(micros),
         trace_id: exchange.parent.trace_id(),
         policy: facts.rule.as_ref().map(policy),
         finding: facts.finding,
-        preferences: said.map_or_else(Vec::new, Said::each),
-        documents: said.map_or_else(Vec::new, Said::documents),
-        reached_origin: matches!(outcome, Outcome::Withhold(_)).then_some(true),
+        preferences: said.map_or_else(Vec::new, PreferenceDecision::use_preferences),
+        documents: said.map_or_else(Vec::new, PreferenceDecision::documents_seen),
+        reached_origin: matches!(outcome, ExchangeOutcome::Withhold(_)).then_some(true),
         would_be: outcome.would_be(),
         body_bytes: known.body_bytes,
-        signature: known.signature.map(Word::Borrowed),
+        signature: known.signature.map(LogWord::Borrowed),
         oddities: known.oddities.iter().map(word).collect(),
         mode: mode.as_str().into(),
         configuration: known.configuration,
@@ -271,12 +298,12 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
     (decision, outcome)
 }
 
-fn word(oddity: Oddity) -> Word {
-    Word::Borrowed(oddity.as_str())
+fn word(oddity: Oddity) -> LogWord {
+    LogWord::Borrowed(oddity.as_str())
 }
 
-fn policy(found: &Match) -> Policy {
-    Policy {
+fn policy(found: &RuleMatch) -> RuleRecord {
+    RuleRecord {
         number: found.number,
         action: found.rule.action.as_str().into(),
         owner: found.rule.owner.clone(),

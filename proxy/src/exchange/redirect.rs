@@ -6,23 +6,23 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use wayleave_robots_txt::lifecycle::{FetchError, FetchErrorKind};
-use wayleave_robots_txt::preferences::Purposes;
-use wayleave_robots_txt::{Kind, Target};
+use wayleave_robots_txt::preferences::PurposeSet;
+use wayleave_robots_txt::{DocumentKind, Target};
 
-use super::Exchanges;
-use super::outcome::Outcome;
-use super::record::{self, Begun, Exchange, Known};
+use super::ExchangeServices;
+use super::outcome::ExchangeOutcome;
+use super::record::{self, EndedExchange, ExchangeFacts, ExchangeStart};
 use crate::decide::identify::Identity;
-use crate::decide::permit::Facts;
+use crate::decide::permit::DecisionFacts;
 use crate::decide::refusal::{self, Refusal};
 use crate::decide::settings::Settings;
 use crate::decide::{consult, rules};
-use crate::http::proxy_status::ErrorType;
-use crate::observe::decisions::{DecisionId, Word};
-use crate::observe::traces::Parent;
-use crate::politeness::{Turn, Visit};
-use crate::robots::{Asking, Gate, Redirect};
-use crate::rules::Asked;
+use crate::decision_log::{DecisionId, LogWord};
+use crate::http::proxy_status::ProxyErrorType;
+use crate::pacing::{PacedRequest, PacingSlot};
+use crate::robots_cache::{RedirectExchange, RedirectGate, RedirectRequest};
+use crate::rules::RuleQuery;
+use crate::telemetry::traces::ParentTrace;
 
 /// Why such a request is made.
 const REASON: &str = "robots-redirect";
@@ -30,9 +30,9 @@ const DOCUMENT: &str = "preference-document";
 /// The crawler that makes it, and its product token.
 const WAYLEAVE: &str = "wayleave";
 
-impl Exchanges {
+impl ExchangeServices {
     /// What a fetch has to pass that is not for an origin's robots.txt itself, while this lives.
-    pub(crate) fn gate(self: &Arc<Self>) -> Gate {
+    pub(crate) fn gate(self: &Arc<Self>) -> RedirectGate {
         let exchanges = Arc::downgrade(self);
         Box::new(move |redirect, asking| {
             let exchanges = exchanges.upgrade();
@@ -47,12 +47,12 @@ impl Exchanges {
 
     async fn follow_redirect(
         &self,
-        redirect: Redirect,
-        asking: Asking<'_>,
+        redirect: RedirectRequest,
+        asking: RedirectExchange<'_>,
     ) -> Result<(), FetchError> {
         let settings = self.decider.settings();
         let target = &redirect.target;
-        let begun = Begun {
+        let begun = ExchangeStart {
             id: DecisionId::new(),
             started: Instant::now(),
             started_at: self.decider.robots.clock().now(),
@@ -63,54 +63,59 @@ impl Exchanges {
             received: None,
         };
         let reason = match redirect.kind {
-            Kind::RobotsTxt if !redirect.is_first => REASON,
-            Kind::RobotsTxt | Kind::Tdmrep | Kind::AiTxt | Kind::Rsl => DOCUMENT,
+            DocumentKind::RobotsTxt if !redirect.is_first => REASON,
+            DocumentKind::RobotsTxt
+            | DocumentKind::Tdmrep
+            | DocumentKind::AiTxt
+            | DocumentKind::Rsl => DOCUMENT,
         };
-        let (facts, turn) = self.turn(&settings, &redirect, begun.started_at).await;
+        let (facts, turn) = self
+            .admit_redirect(&settings, &redirect, begun.started_at)
+            .await;
         let (outcome, passed) = match turn {
-            Ok(turn) => go(turn, target, reason, asking).await,
+            Ok(turn) => send_redirect(turn, target, reason, asking).await,
             Err(refusal) => {
                 let error = prohibited(format!("{target}: {}", refusal.details));
-                (Outcome::Refuse(refusal), Err(error))
+                (ExchangeOutcome::Refuse(refusal), Err(error))
             }
         };
-        let known = Known {
+        let known = ExchangeFacts {
             url: target.to_string(),
             configuration: settings.configuration,
             facts,
-            ..Known::default()
+            ..ExchangeFacts::default()
         };
-        self.note_redirect(begun.end(known, Parent::default(), outcome));
+        self.record_redirect(begun.end(known, ParentTrace::default(), outcome));
         passed
     }
 
     /// A turn at the target's origin, unless it needs none: a robots.txt may always be asked for, and a document beside it is
     /// as seldom. Both are of one fetch with where their own origin has moved them: it could not be read if that had to wait.
-    async fn turn(
+    async fn admit_redirect(
         &self,
         settings: &Settings,
-        redirect: &Redirect,
+        redirect: &RedirectRequest,
         now: SystemTime,
-    ) -> (Facts, Result<Option<Turn<'_>>, Refusal>) {
+    ) -> (DecisionFacts, Result<Option<PacingSlot<'_>>, Refusal>) {
         let target = &redirect.target;
         // Rules for certain crawlers or purposes say nothing of what is fetched for all.
-        let asked = Asked {
+        let asked = RuleQuery {
             target,
             method: "GET",
             crawler: "",
-            purposes: Purposes::NONE,
+            purposes: PurposeSet::NONE,
             now,
         };
         let origin = target.origin();
-        let facts = Facts {
+        let facts = DecisionFacts {
             origin: Some(origin.clone()),
             rule: settings.rules.find_for_redirect(asked),
-            ..Facts::default()
+            ..DecisionFacts::default()
         };
         if let Some(refusal) = facts.rule.as_ref().and_then(rules::refusal) {
             return (facts, Err(refusal));
         }
-        if redirect.is_at_home || target.path().as_str() == "/robots.txt" {
+        if redirect.is_same_origin || target.path().as_str() == "/robots.txt" {
             return (facts, Ok(None));
         }
         let (options, crawlers) = (&settings.politeness, &settings.crawlers);
@@ -119,47 +124,47 @@ impl Exchanges {
             dialect: crawlers.dialect,
             mode: crawlers.mode,
         };
-        let known = self.decider.robots.at_hand(origin);
+        let known = self.decider.robots.cached(origin);
         let asked_for = known.and_then(|known| consult::delay(known.access(), &identity));
         let delay = options.delay(asked_for);
-        let visit = Visit {
+        let visit = PacedRequest {
             target,
             client: Ipv4Addr::UNSPECIFIED.into(),
             pace: WAYLEAVE,
         };
-        let turn = self.politeness.turn(options, visit, delay).await;
+        let turn = self.politeness.wait_for_slot(options, visit, delay).await;
         let turn = turn.map(Some);
         let turn = turn.map_err(|too_soon| refusal::too_soon(&too_soon, asked_for, origin));
         let delay = asked_for;
-        (Facts { delay, ..facts }, turn)
+        (DecisionFacts { delay, ..facts }, turn)
     }
 
     /// A line of the log. What nobody asked for is not counted as a request.
-    fn note_redirect(&self, exchange: Exchange) {
+    fn record_redirect(&self, exchange: EndedExchange) {
         let took = exchange.started.elapsed();
         let (mut decision, _) = record::decision(exchange, took);
-        decision.crawler = Word::Borrowed(WAYLEAVE);
-        decision.identity = Word::Borrowed("known");
+        decision.crawler = LogWord::Borrowed(WAYLEAVE);
+        decision.identity = LogWord::Borrowed("known");
         self.decisions.record(decision);
     }
 }
 
 /// Has the request sent, and notes what the origin's answer says of the next turns.
-async fn go(
-    turn: Option<Turn<'_>>,
+async fn send_redirect(
+    turn: Option<PacingSlot<'_>>,
     target: &Target,
     reason: &'static str,
-    asking: Asking<'_>,
-) -> (Outcome, Result<(), FetchError>) {
+    asking: RedirectExchange<'_>,
+) -> (ExchangeOutcome, Result<(), FetchError>) {
     let answered = match asking.await {
         Ok(answered) => answered,
-        Err(error) => return (Outcome::Fail(failure(&error, reason)), Err(error)),
+        Err(error) => return (ExchangeOutcome::Fail(failure(&error, reason)), Err(error)),
     };
     if let Some(turn) = turn {
-        turn.answered(target, answered.status, answered.retry_after);
+        turn.record_answer(target, answered.status, answered.retry_after);
     }
     let status = answered.status;
-    (Outcome::Forward { status, reason }, Ok(()))
+    (ExchangeOutcome::Forward { status, reason }, Ok(()))
 }
 
 fn prohibited(detail: String) -> FetchError {
@@ -170,6 +175,12 @@ fn prohibited(detail: String) -> FetchError {
 }
 
 fn failure(error: &FetchError, reason: &'static str) -> Refusal {
-    let kind = ErrorType::DestinationUnavailable;
-    Refusal::new(502, kind.phrase(), kind, reason, error.detail.clone())
+    let kind = ProxyErrorType::DestinationUnavailable;
+    Refusal::new(
+        502,
+        kind.reason_phrase(),
+        kind,
+        reason,
+        error.detail.clone(),
+    )
 }

@@ -6,37 +6,46 @@ use std::sync::atomic::AtomicU64;
 use tokio::sync::Notify;
 use wayleave_robots_txt::Scheme;
 
-use super::forward::{self, Forwarded, Onward, SWITCHING_PROTOCOLS, Sending};
-use super::label::{self, Label};
-use super::outcome::{Ended, Outcome, Reply, Sent, client_closed, cut_off, passed};
-use super::refuse::By;
+use super::error_response::AnswerOrigin;
+use super::forward::{
+    self, ForwardedResponse, OutgoingExchange, PermittedRequest, SWITCHING_PROTOCOLS,
+};
+use super::outcome::{
+    ExchangeEnd, ExchangeOutcome, ReplyKind, SentMessage, client_closed, permitted_outcome,
+    shut_down,
+};
 use super::relay::RelayError;
-use super::revoke::Lasting;
-use super::sign::Signing;
-use super::{AfterExchange, Exchanges};
-use crate::decide::documents::Documents;
+use super::response_policy::{self, ResponseLabeller};
+use super::revoke::LongLivedRequest;
+use super::sign::SigningIdentity;
+use super::{ConnectionReuse, ExchangeServices};
+use crate::decide::documents::DocumentSource;
 use crate::decide::permit::Permit;
-use crate::decide::preference::Said;
+use crate::decide::preference::PreferenceDecision;
 use crate::decide::refusal::{self, Refusal};
-use crate::decide::request::Request;
+use crate::decide::request::RequestView;
 use crate::decide::settings::Settings;
-use crate::http::client::{Client, Field};
+use crate::http::client::{Downstream, ResponseField};
 
 /// Why an answer was handed on that asks for payment: its status says so itself.
 const PAYMENT: &str = "payment";
 
-impl Exchanges {
+impl ExchangeServices {
     /// Sends a request that may go on. `None`: it was not sent, because other settings hold by now.
-    pub(super) async fn send(&self, sending: Sending<'_>, client: &mut Client) -> Option<Ended> {
+    pub(super) async fn send(
+        &self,
+        sending: PermittedRequest<'_>,
+        client: &mut Downstream,
+    ) -> Option<ExchangeEnd> {
         let (upgraded, handed_on) = (Notify::new(), AtomicU64::new(0));
         let label = self.label(sending);
-        let onward = Onward {
-            sending,
+        let onward = OutgoingExchange {
+            permitted: sending,
             signing: self.signing(sending),
             label: label.as_ref(),
-            ours: &ours(sending),
+            own_fields: &ours(sending),
             upgraded: &upgraded,
-            handed_on: &handed_on,
+            relayed_bytes: &handed_on,
         };
         let revoked = async {
             upgraded.notified().await;
@@ -50,53 +59,62 @@ impl Exchanges {
                 biased;
                 forwarded = forwarding => Some(forwarded),
                 () = revoked => None,
-                () = self.ending.cut() => Some(Err(RelayError::Cut)),
+                () = self.shutdown.cancelled() => Some(Err(RelayError::ShutDown)),
             }
         };
         let permit = &sending.cleared.permit;
         let (outcome, reply, sent) = match forwarded {
-            Some(Ok(Forwarded { status, sent })) => {
-                let reply = Reply::Given(AfterExchange::Whole);
-                (passed(permit, status), reply, sent)
+            Some(Ok(ForwardedResponse { status, sent })) => {
+                let reply = ReplyKind::Given(ConnectionReuse::Whole);
+                (permitted_outcome(permit, status), reply, sent)
             }
-            Some(Err(RelayError::Outdated)) => return None,
+            Some(Err(RelayError::SettingsChanged)) => return None,
             Some(Err(broke)) => broken(broke, sending),
             None => {
-                let reply = Reply::Given(AfterExchange::CutOff);
-                (passed(permit, SWITCHING_PROTOCOLS), reply, Sent::default())
+                let reply = ReplyKind::Given(ConnectionReuse::CutOff);
+                (
+                    permitted_outcome(permit, SWITCHING_PROTOCOLS),
+                    reply,
+                    SentMessage::default(),
+                )
             }
         };
         let has_body = outcome.status() != SWITCHING_PROTOCOLS;
         let body_bytes = has_body.then(|| handed_on.into_inner());
-        let said = label.and_then(Label::into_judged);
-        Some(Ended {
-            outcome: judged_outcome(outcome, said.as_ref(), permit),
+        let said = label.and_then(ResponseLabeller::into_preferences);
+        Some(ExchangeEnd {
+            outcome: outcome_of_response(outcome, said.as_ref(), permit),
             reply,
-            sent: Sent { body_bytes, ..sent },
-            said,
+            sent: SentMessage { body_bytes, ..sent },
+            preferences: said,
         })
     }
 
     /// Judges the answer, if anything was said about its use.
-    fn label<'a>(&'a self, sending: Sending<'a>) -> Option<Label<'a>> {
+    fn label<'a>(&'a self, sending: PermittedRequest<'a>) -> Option<ResponseLabeller<'a>> {
         let said = sending.known.facts.preferences.as_ref()?;
         // Where licences come from that the answer names.
-        let documents = Documents {
+        let documents = DocumentSource {
             robots: &self.decider.robots,
             settings: sending.settings,
             client: sending.connection.client,
             origin: sending.origin(),
         };
         let method = sending.received.method();
-        Some(Label::new(said, documents, &sending.cleared.permit, method))
+        Some(ResponseLabeller::new(
+            said,
+            documents,
+            &sending.cleared.permit,
+            method,
+        ))
     }
 
     /// Who signs for the crawler, if it has a key and there are fields to sign, which FTP has not.
-    fn signing<'a>(&'a self, sending: Sending<'a>) -> Option<Signing<'a>> {
+    fn signing<'a>(&'a self, sending: PermittedRequest<'a>) -> Option<SigningIdentity<'a>> {
         let key = sending.crawler()?.signing_key.as_deref()?;
         let signer = &sending.settings.signer;
-        let signs = signer.signs() && sending.origin().scheme() != Scheme::Ftp;
-        signs.then_some(Signing {
+        let signs = signer.is_enabled() && sending.origin().scheme() != Scheme::Ftp;
+        signs.then_some(SigningIdentity {
             signer,
             key,
             metrics: &self.metrics,
@@ -104,42 +122,52 @@ impl Exchanges {
     }
 
     /// Waits until a connection that outlasts its exchange would no longer be opened as it is.
-    async fn upgrade_revoked(&self, sending: Sending<'_>) {
+    async fn upgrade_revoked(&self, sending: PermittedRequest<'_>) {
         let (settings, received) = (sending.settings, sending.received);
-        let connection = &sending.connection.proven_by(sending.proof.cloned());
-        let lasting = Lasting {
+        let connection = &sending.connection.with_proof(sending.proof.cloned());
+        let lasting = LongLivedRequest {
             connection,
-            request: &Request::of(received, &settings.options.name),
+            request: &RequestView::from_received(received, &settings.options.name),
             resolved: sending.resolved(),
         };
-        let keeps = |now: &Settings| now.keeps(connection);
-        self.revoked(lasting, settings.configuration, keeps).await;
+        let keeps = |now: &Settings| now.permits_connection(connection);
+        self.until_revoked(lasting, settings.configuration, keeps)
+            .await;
     }
 }
 
 /// The fields of ours that an answer gets, whatever it says itself.
-fn ours(sending: Sending<'_>) -> Vec<Field<'static>> {
-    let by = By::of(&sending.settings.options, sending.id).field();
+fn ours(sending: PermittedRequest<'_>) -> Vec<ResponseField<'static>> {
+    let by = AnswerOrigin::new(&sending.settings.options, sending.id).field();
     let permit = &sending.cleared.permit;
     // Of a crawler with purposes whose site was not asked about them.
     let is_settled = !permit.purposes.is_empty() && sending.known.facts.preferences.is_none();
-    let settled = is_settled.then(|| label::settled(permit, sending.received));
+    let settled =
+        is_settled.then(|| response_policy::label_without_statements(permit, sending.received));
     by.into_iter().chain(settled.flatten()).collect()
 }
 
 /// The outcome with what the answer says: it may ask for payment, or be one that is withheld where that is not only observed.
-fn judged_outcome(outcome: Outcome, said: Option<&Said>, permit: &Permit) -> Outcome {
+fn outcome_of_response(
+    outcome: ExchangeOutcome,
+    said: Option<&PreferenceDecision>,
+    permit: &Permit,
+) -> ExchangeOutcome {
     let Some(said) = said else {
         return outcome;
     };
     match outcome {
-        Outcome::Forward { status, .. } if said.asks_for_payment() => Outcome::Forward {
-            status,
-            reason: PAYMENT,
-        },
-        Outcome::Forward { status, .. } if label::is_judged(status) && said.is_only_observed() => {
+        ExchangeOutcome::Forward { status, .. } if said.asks_for_payment() => {
+            ExchangeOutcome::Forward {
+                status,
+                reason: PAYMENT,
+            }
+        }
+        ExchangeOutcome::Forward { status, .. }
+            if response_policy::is_judged(status) && said.is_only_observed() =>
+        {
             match said.refusal(&permit.resolved) {
-                Some(refusal) => Outcome::Observe { status, refusal },
+                Some(refusal) => ExchangeOutcome::Observe { status, refusal },
                 None => outcome,
             }
         }
@@ -148,27 +176,32 @@ fn judged_outcome(outcome: Outcome, said: Option<&Said>, permit: &Permit) -> Out
 }
 
 /// The outcome of a request whose exchange broke, and what its client is told, unless it had an answer by then.
-fn broken(broke: RelayError, sending: Sending<'_>) -> (Outcome, Reply, Sent) {
+fn broken(
+    broke: RelayError,
+    sending: PermittedRequest<'_>,
+) -> (ExchangeOutcome, ReplyKind, SentMessage) {
     let (outcome, answered) = match broke {
-        RelayError::Origin { fault, answered } => (Outcome::Fail(fault.into()), answered),
+        RelayError::Upstream { fault, answered } => (ExchangeOutcome::Fail(fault.into()), answered),
         RelayError::Body { details, answered } => {
-            (Outcome::Fail(Refusal::malformed(details)), answered)
+            (ExchangeOutcome::Fail(Refusal::malformed(details)), answered)
         }
-        RelayError::Late { answered } => (Outcome::Fail(refusal::body_too_slow()), answered),
+        RelayError::BodyTimeout { answered } => {
+            (ExchangeOutcome::Fail(refusal::body_timeout()), answered)
+        }
         RelayError::TooSoon(too_soon) => {
             let refusal = refusal::too_soon(&too_soon, None, sending.origin());
-            (Outcome::Refuse(refusal), false)
+            (ExchangeOutcome::Refuse(refusal), false)
         }
-        RelayError::Refused(refusal) => (Outcome::Withhold(*refusal), false),
-        RelayError::Cut => (Outcome::Fail(cut_off()), true),
-        RelayError::ClientGone | RelayError::Withheld | RelayError::Outdated => {
-            (Outcome::Fail(client_closed()), true)
+        RelayError::Refused(refusal) => (ExchangeOutcome::Withhold(*refusal), false),
+        RelayError::ShutDown => (ExchangeOutcome::Fail(shut_down()), true),
+        RelayError::ClientGone | RelayError::Withheld | RelayError::SettingsChanged => {
+            (ExchangeOutcome::Fail(client_closed()), true)
         }
     };
     let reply = if answered {
-        Reply::Given(AfterExchange::CutOff)
+        ReplyKind::Given(ConnectionReuse::CutOff)
     } else {
-        Reply::Refusal
+        ReplyKind::Refusal
     };
-    (outcome, reply, Sent::default())
+    (outcome, reply, SentMessage::default())
 }

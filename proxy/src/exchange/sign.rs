@@ -4,31 +4,31 @@ use std::sync::OnceLock;
 
 use wayleave_robots_txt::Origin;
 
-use super::fields::OnwardRequest;
-use crate::observe::metrics::Metrics;
-use crate::origin::OriginHead;
-use crate::signing::{Asked, Key, Mode, Signed, Signer};
+use super::headers::UpstreamRequest;
+use crate::signing::{MessageSigner, SignatureFields, SignatureRequest, SigningKey, SigningMode};
+use crate::telemetry::metrics::Metrics;
+use crate::upstream::UpstreamHead;
 
 /// Who signs for the crawler that asks.
 #[derive(Clone, Copy)]
-pub(super) struct Signing<'a> {
-    pub(super) signer: &'a Signer,
-    pub(super) key: &'a Key,
+pub(super) struct SigningIdentity<'a> {
+    pub(super) signer: &'a MessageSigner,
+    pub(super) key: &'a SigningKey,
     pub(super) metrics: &'a Metrics,
 }
 
 /// The signatures of one request: one each time that it is sent, if its origin is to have one.
-pub(super) struct Signatures<'a> {
-    by: Signing<'a>,
+pub(super) struct RequestSigner<'a> {
+    by: SigningIdentity<'a>,
     origin: &'a Origin,
     may_repeat: bool,
     /// What the origin's first answer asked for.
-    asked: OnceLock<Asked>,
+    asked: OnceLock<SignatureRequest>,
 }
 
-impl<'a> Signatures<'a> {
+impl<'a> RequestSigner<'a> {
     /// `may_repeat`: the request may be sent once more if its origin asks for a signature.
-    pub(super) fn new(by: Signing<'a>, origin: &'a Origin, may_repeat: bool) -> Self {
+    pub(super) fn new(by: SigningIdentity<'a>, origin: &'a Origin, may_repeat: bool) -> Self {
         Self {
             by,
             origin,
@@ -38,8 +38,8 @@ impl<'a> Signatures<'a> {
     }
 
     /// The request without what the client signed in the name of another.
-    pub(super) fn cleared<'r>(&self, request: OnwardRequest<'r>) -> OnwardRequest<'r> {
-        let Some(agent) = &self.by.signer.options.agent else {
+    pub(super) fn cleared<'r>(&self, request: UpstreamRequest<'r>) -> UpstreamRequest<'r> {
+        let Some(agent) = &self.by.signer.settings.agent else {
             return request;
         };
         let (request, removed) = request.without_foreign_signatures(agent);
@@ -49,14 +49,14 @@ impl<'a> Signatures<'a> {
 
     /// Signs the request anew, as it is sent now: as was asked for in answer to it, or else as was asked before. `None`: it is not
     /// signed.
-    pub(super) fn sign(&self, request: &OnwardRequest<'_>) -> Option<Signed> {
+    pub(super) fn sign(&self, request: &UpstreamRequest<'_>) -> Option<SignatureFields> {
         let by = self.by;
         let before = match self.asked.get() {
             Some(_) => None,
-            None => by.signer.asked_before(by.key, self.origin),
+            None => by.signer.remembered_request(by.key, self.origin),
         };
         let asked = self.asked.get().or(before.as_ref());
-        let always = by.signer.options.mode == Mode::Always;
+        let always = by.signer.settings.mode == SigningMode::Always;
         if asked.is_none() && !always {
             return None;
         }
@@ -74,8 +74,8 @@ impl<'a> Signatures<'a> {
     /// Whether the answer to a request, which `was_signed` or not, asks for a signature that the request is now sent again with.
     pub(super) fn are_asked_for(
         &self,
-        head: &OriginHead,
-        request: &OnwardRequest<'_>,
+        head: &UpstreamHead,
+        request: &UpstreamRequest<'_>,
         was_signed: bool,
     ) -> bool {
         let may_ask = matches!(head.status(), 401 | 403 | 429) && self.asked.get().is_none();
@@ -83,10 +83,10 @@ impl<'a> Signatures<'a> {
             return false;
         }
         let by = self.by;
-        let Some(asked) = Asked::of(&head.fields()) else {
+        let Some(asked) = SignatureRequest::from_fields(&head.fields()) else {
             return false;
         };
-        if was_signed && !asked.wants_another() {
+        if was_signed && !asked.has_nonce() {
             return false;
         }
         if request.signed(by.signer, by.key, Some(&asked)).is_none() {

@@ -5,22 +5,22 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest;
 
-use crate::http::field_pairs::{Pair, listed_in_connection, only};
-use crate::http::http1::Framing;
-use crate::http::received::{Received, Version};
-use crate::origin::OriginHead;
+use crate::http::field_pairs::{FieldPair, is_listed_in_connection, single};
+use crate::http::http1::BodyFraming;
+use crate::http::received::{HttpVersion, ReceivedHead};
+use crate::upstream::UpstreamHead;
 
 /// What a key is hashed with (RFC 6455 section 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Whether a request is the client's side of a handshake (RFC 6455 section 4.1).
-pub(crate) fn is_asked_for(received: &Received) -> bool {
+pub(crate) fn is_asked_for(received: &ReceivedHead) -> bool {
     let fields = received.fields();
-    received.version() == Version::Http11
+    received.version() == HttpVersion::Http11
         && received.method() == "GET"
-        && received.framing() == Framing::Length(0)
+        && received.framing() == BodyFraming::Length(0)
         && upgrades(&fields)
-        && only(&fields, "sec-websocket-version") == Some(b"13")
+        && single(&fields, "sec-websocket-version") == Some(b"13")
         && key(&fields).is_some()
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn is_asked_for(received: &Received) -> bool {
 /// # Errors
 ///
 /// Returns what is wrong with it.
-pub(crate) fn check(received: &Received, head: &OriginHead) -> Result<(), &'static str> {
+pub(crate) fn check(received: &ReceivedHead, head: &UpstreamHead) -> Result<(), &'static str> {
     let asked = received.fields();
     let key = key(&asked).filter(|_| is_asked_for(received));
     let key = key.ok_or("the origin changed the protocol unasked")?;
@@ -37,20 +37,20 @@ pub(crate) fn check(received: &Received, head: &OriginHead) -> Result<(), &'stat
     if !upgrades(&fields) {
         return Err("the origin changed to another protocol than WebSocket");
     }
-    if only(&fields, "sec-websocket-accept") != Some(accept(key).as_bytes()) {
+    if single(&fields, "sec-websocket-accept") != Some(accept(key).as_bytes()) {
         return Err("Sec-WebSocket-Accept does not answer Sec-WebSocket-Key");
     }
     Ok(())
 }
 
-fn upgrades(fields: &[Pair<'_>]) -> bool {
-    only(fields, "upgrade").is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"))
-        && listed_in_connection(fields, b"upgrade")
+fn upgrades(fields: &[FieldPair<'_>]) -> bool {
+    single(fields, "upgrade").is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"))
+        && is_listed_in_connection(fields, b"upgrade")
 }
 
 /// 16 bytes in base64.
-fn key<'a>(fields: &[Pair<'a>]) -> Option<&'a [u8]> {
-    let key = only(fields, "sec-websocket-key")?;
+fn key<'a>(fields: &[FieldPair<'a>]) -> Option<&'a [u8]> {
+    let key = single(fields, "sec-websocket-key")?;
     let nonce = STANDARD.decode(key).ok()?;
     (nonce.len() == 16).then_some(key)
 }

@@ -5,16 +5,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::engine::{
-    Answer, Beat, Changes, Claim, Claimed, Engine, Failure, Positions, Record, Settled, Settlement,
-    Taken, Turn,
+    BeatAnswer, ChangeBatch, ClaimAnswer, EngineFailure, FetchClaim, LogPositions, PacingResponse,
+    SettleAnswer, Settlement, SharedEngine, SharedRecord, SlotAnswer, SlotRequest,
 };
 
 /// An engine that shares nothing.
 #[derive(Debug)]
-pub struct Alone;
+pub struct LoneEngine;
 
 #[async_trait]
-impl Engine for Alone {
+impl SharedEngine for LoneEngine {
     fn is_shared(&self) -> bool {
         false
     }
@@ -23,42 +23,42 @@ impl Engine for Alone {
         0
     }
 
-    async fn claim(&self, _: &Claim) -> Result<Claimed, Failure> {
-        Ok(Claimed::Fetch {
+    async fn claim(&self, _: &FetchClaim) -> Result<ClaimAnswer, EngineFailure> {
+        Ok(ClaimAnswer::Fetch {
             token: 0,
             older: None,
         })
     }
 
-    async fn settle(&self, _: &Settlement) -> Result<Settled, Failure> {
-        Ok(Settled::Kept)
+    async fn settle(&self, _: &Settlement) -> Result<SettleAnswer, EngineFailure> {
+        Ok(SettleAnswer::Kept)
     }
 
-    async fn record(&self, _: &str) -> Result<Option<Record>, Failure> {
+    async fn record(&self, _: &str) -> Result<Option<SharedRecord>, EngineFailure> {
         Ok(None)
     }
 
-    async fn changes(&self, _: &Positions) -> Result<Changes, Failure> {
-        Ok(Changes::default())
+    async fn changes(&self, _: &LogPositions) -> Result<ChangeBatch, EngineFailure> {
+        Ok(ChangeBatch::default())
     }
 
-    async fn take(&self, _: &Turn) -> Result<Taken, Failure> {
-        Ok(Taken::Go)
+    async fn take(&self, _: &SlotRequest) -> Result<SlotAnswer, EngineFailure> {
+        Ok(SlotAnswer::Granted)
     }
 
-    async fn leave(&self, _: &Turn) -> Result<(), Failure> {
+    async fn leave(&self, _: &SlotRequest) -> Result<(), EngineFailure> {
         Ok(())
     }
 
-    async fn answered(&self, _: &Answer) -> Result<Option<Duration>, Failure> {
+    async fn answered(&self, _: &PacingResponse) -> Result<Option<Duration>, EngineFailure> {
         Ok(None)
     }
 
-    async fn resting(&self, _: usize) -> Result<Vec<(String, Duration)>, Failure> {
+    async fn resting(&self, _: usize) -> Result<Vec<(String, Duration)>, EngineFailure> {
         Ok(Vec::new())
     }
 
-    async fn beat(&self, _: &str) -> Result<Beat, Failure> {
-        Ok(Beat::default())
+    async fn beat(&self, _: &str) -> Result<BeatAnswer, EngineFailure> {
+        Ok(BeatAnswer::default())
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 ///
 /// 429 is about our pace, so the origin rests at once: for its `Retry-After`, else for a second, doubled each time. A 503
 /// without `Retry-After` may be the fault of one page; it counts from the second in a row.
-pub(crate) fn asked(
+pub(crate) fn requested_rest(
     (status, retry_after, refusals): (u16, Option<Duration>, u32),
     longest: Duration,
 ) -> Option<Duration> {

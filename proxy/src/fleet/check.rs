@@ -3,49 +3,53 @@
 use std::time::Duration;
 
 use super::engine::{
-    Answer, Claim, Engine, Failure, Kind, Positions, Queue, Record, Settlement, Turn,
+    EngineFailure, FetchClaim, LogPositions, PacingResponse, QueueId, RecordChange, Settlement,
+    SharedEngine, SharedRecord, SlotRequest,
 };
 
-use super::sealed::TOLERATED;
-use super::watch::offset;
+use super::seal::MAX_CLOCK_SKEW;
+use super::watch::clock_offset;
 
 /// An origin that cannot exist (RFC 2606).
 const ORIGIN: &str = "https://check.invalid";
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A verb and its result.
-pub type Tried = (&'static str, Result<(), Failure>);
+pub type VerbResult = (&'static str, Result<(), EngineFailure>);
 
 /// Tries all that a node does, and leaves nothing in the engine for longer than seconds. Begins with a beat, because nothing
 /// else can work without one. With `is_keyed` the clocks must agree, too.
-pub async fn check(engine: &dyn Engine, is_keyed: bool) -> Vec<Tried> {
+pub async fn check(engine: &dyn SharedEngine, is_keyed: bool) -> Vec<VerbResult> {
     let (beat, offset) = match engine.beat("check").await {
-        Ok(beat) => (Ok(()), offset(beat.time)),
+        Ok(beat) => (Ok(()), clock_offset(beat.time)),
         Err(failure) => return vec![("beat", Err(failure))],
     };
-    if is_keyed && Duration::from_millis(offset.unsigned_abs()) > TOLERATED {
+    if is_keyed && Duration::from_millis(offset.unsigned_abs()) > MAX_CLOCK_SKEW {
         return vec![("beat", beat), ("clock", Err(is_off(offset)))];
     }
-    let turn = Turn {
-        queue: Queue {
+    let turn = SlotRequest {
+        queue: QueueId {
             origin: ORIGIN.to_owned(),
             name: "check".to_owned(),
         },
         number: 0,
-        most: 1,
+        max_concurrent: 1,
         delay: SECOND,
-        term: SECOND,
-        patience: Duration::ZERO,
-        is_under_way: false,
-    };
-    let claim = Claim {
-        origin: ORIGIN.to_owned(),
-        newer_than: None,
         lease: SECOND,
-        distrusted: 0,
+        timeout: Duration::ZERO,
+        is_held: false,
     };
-    let (kept, forgotten) = (settlement(Kind::Changed), settlement(Kind::Forgotten));
-    let positions = match engine.changes(&Positions::new()).await {
+    let claim = FetchClaim {
+        origin: ORIGIN.to_owned(),
+        max_age: None,
+        lease: SECOND,
+        rejected_version: 0,
+    };
+    let (kept, forgotten) = (
+        settlement(RecordChange::Changed),
+        settlement(RecordChange::Forgotten),
+    );
+    let positions = match engine.changes(&LogPositions::new()).await {
         Ok(changes) => changes.positions,
         Err(failure) => return vec![("beat", beat), ("changes", Err(failure))],
     };
@@ -58,42 +62,42 @@ pub async fn check(engine: &dyn Engine, is_keyed: bool) -> Vec<Tried> {
         ("changes", engine.changes(&positions).await.map(drop)),
         ("take", engine.take(&turn).await.map(drop)),
         ("leave", engine.leave(&turn).await),
-        ("answered", engine.answered(&answer(429)).await.map(drop)),
+        ("answered", engine.answered(&response(429)).await.map(drop)),
         ("resting", engine.resting(partition).await.map(drop)),
-        ("rested", engine.answered(&answer(200)).await.map(drop)),
+        ("rested", engine.answered(&response(200)).await.map(drop)),
         ("forget", engine.settle(&forgotten).await.map(drop)),
     ]
 }
 
-fn is_off(offset: i64) -> Failure {
+fn is_off(offset: i64) -> EngineFailure {
     let seconds = (offset.unsigned_abs() + 500) / 1000;
     let how = if offset < 0 { "ahead of" } else { "behind" };
-    Failure::Denied(format!(
+    EngineFailure::Denied(format!(
         "this machine's clock is {seconds} s {how} the engine's; with store.key_file {} s are tolerated",
-        TOLERATED.as_secs()
+        MAX_CLOCK_SKEW.as_secs()
     ))
 }
 
-fn settlement(kind: Kind) -> Settlement {
+fn settlement(kind: RecordChange) -> Settlement {
     Settlement {
         origin: ORIGIN.to_owned(),
         token: 0,
-        kind,
-        record: Record {
+        change: kind,
+        record: SharedRecord {
             bytes: b"check".to_vec(),
             age: Duration::ZERO,
             version: 0,
         },
         fresh_for: SECOND,
-        keep: SECOND,
+        retention: SECOND,
     }
 }
 
-fn answer(status: u16) -> Answer {
-    Answer {
+fn response(status: u16) -> PacingResponse {
+    PacingResponse {
         origin: ORIGIN.to_owned(),
         status,
         retry_after: None,
-        longest: SECOND,
+        max_rest: SECOND,
     }
 }

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 
 /// The record of one origin's robots.txt, as bytes that the engine does not interpret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct SharedRecord {
     /// The content, as written by the node that fetched it.
     pub bytes: Vec<u8>,
     /// The time since it was fetched or revalidated.
@@ -20,32 +20,32 @@ pub struct Record {
 }
 
 /// The first version that no node writes: Lua and JSON hold integers as doubles, exact only below 2^53.
-pub const UNSOUND_VERSION: u64 = 1 << 53;
+pub const VERSION_LIMIT: u64 = 1 << 53;
 
 /// A node's question before it fetches: whether the fleet has a record already.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct FetchClaim {
     /// The origin of the robots.txt.
     pub origin: String,
     /// The age that a record must be below. `None`: any record that is fresh.
-    pub newer_than: Option<Duration>,
+    pub max_age: Option<Duration>,
     /// The longest that the fetch takes. No other node may fetch meanwhile.
     pub lease: Duration,
     /// The version of a record that failed verification; it is replaced. 0: none.
-    pub distrusted: u64,
+    pub rejected_version: u64,
 }
 
 /// The answer to a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Claimed {
+pub enum ClaimAnswer {
     /// The record; no fetch is needed.
-    Known(Record),
+    Known(SharedRecord),
     /// This node fetches.
     Fetch {
         /// The fencing token to settle the fetch with. It rises from one lease of an origin to the next.
         token: u64,
         /// The stale record, to be revalidated.
-        older: Option<Record>,
+        older: Option<SharedRecord>,
     },
     /// Another node fetches. Its lease ends after this time.
     Wait(Duration),
@@ -53,7 +53,7 @@ pub enum Claimed {
 
 /// The difference between a new record and the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RecordChange {
     /// The content is different: the other nodes replace theirs.
     Changed,
     /// The content is the same: the other nodes are not notified.
@@ -62,7 +62,7 @@ pub enum Kind {
     Forgotten,
 }
 
-impl Kind {
+impl RecordChange {
     /// Returns the label in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -82,29 +82,29 @@ pub struct Settlement {
     /// The lease's token. 0: there was no lease, and the record is kept only if it is the newest.
     pub token: u64,
     /// The difference that the other nodes are notified of.
-    pub kind: Kind,
+    pub change: RecordChange,
     /// The new record; empty if it was forgotten.
-    pub record: Record,
+    pub record: SharedRecord,
     /// The time from now until it is stale.
     pub fresh_for: Duration,
     /// The time from now until it is deleted.
-    pub keep: Duration,
+    pub retention: Duration,
 }
 
 /// The answer to a settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
+pub enum SettleAnswer {
     /// The record was stored.
     Kept,
     /// The engine has a newer record.
-    Older,
+    Outdated,
     /// The record is newer than the stored one, but its version is not above this one, the stored record's.
-    Behind(u64),
+    VersionTooLow(u64),
 }
 
 /// The identity of a queue: requests to one origin that share a delay or a limit of concurrency.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Queue {
+pub struct QueueId {
     /// The origin.
     pub origin: String,
     /// The crawler and the kind of limit.
@@ -113,37 +113,37 @@ pub struct Queue {
 
 /// A request for a slot, or for the renewal of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct SlotRequest {
     /// The queue.
-    pub queue: Queue,
+    pub queue: QueueId,
     /// This node's number for the slot.
     pub number: u64,
     /// The number of slots held at a time.
-    pub most: usize,
+    pub max_concurrent: usize,
     /// The time from the end of one slot to the start of the next.
     pub delay: Duration,
     /// The time after which a slot that is neither renewed nor released expires.
-    pub term: Duration,
+    pub lease: Duration,
     /// The longest that the request waits.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Whether the slot is held already.
-    pub is_under_way: bool,
+    pub is_held: bool,
 }
 
 /// The answer to a request for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum SlotAnswer {
     /// The slot is held now, or was renewed.
-    Go,
+    Granted,
     /// The request is in the queue, and keeps its place if it asks again after this time.
-    Later(Duration),
+    Queued(Duration),
     /// No slot is free before the timeout; one may be after this time.
-    TooSoon(Duration),
+    NotInTime(Duration),
 }
 
 /// A response that changes how fast an origin may be crawled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct PacingResponse {
     /// The origin.
     pub origin: String,
     /// The status code.
@@ -151,21 +151,21 @@ pub struct Answer {
     /// The `Retry-After` field (RFC 9110 section 10.2.3).
     pub retry_after: Option<Duration>,
     /// The longest rest that an origin can ask for.
-    pub longest: Duration,
+    pub max_rest: Duration,
 }
 
 /// The position in each partition's log up to which a node has read. `None`: it has read nothing.
-pub type Positions = Vec<Option<u64>>;
+pub type LogPositions = Vec<Option<u64>>;
 
 /// The notes of other nodes since a position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct ChangeBatch {
     /// The notes, in the order of each partition's log.
-    pub notes: Vec<Note>,
+    pub notes: Vec<ChangeNote>,
     /// The engine's time of each note, in milliseconds since the epoch, where one was written.
     pub times: Vec<u64>,
     /// The positions to continue from.
-    pub positions: Positions,
+    pub positions: LogPositions,
     /// The partitions where notes were lost: any record there may be out of date.
     pub gaps: Vec<usize>,
     /// The partitions whose notes cannot be parsed.
@@ -174,62 +174,62 @@ pub struct Changes {
 
 /// One note of another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct ChangeNote {
     /// The origin that it is about.
     pub origin: String,
     /// The event.
-    pub what: What,
+    pub kind: NoteKind,
 }
 
 /// The events that nodes note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum NoteKind {
     /// The record has different content.
     Changed,
     /// The record was deleted.
     Forgotten,
     /// The origin asked for a rest.
-    Rests,
+    RestStarted,
     /// The origin's rest has ended.
-    Rested,
+    RestEnded,
 }
 
 /// A node of the fleet, as the others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct MemberNode {
     /// Its name.
     pub node: String,
     /// Its version.
-    pub about: String,
+    pub version: String,
 }
 
 /// The server that an engine runs on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Server {
+pub struct EngineServer {
     /// Product and version.
     pub name: String,
     /// An id that differs after each restart and on each server of a cluster.
     pub run_id: String,
     /// The memory in use, in bytes.
-    pub memory: u64,
+    pub used_bytes: u64,
     /// The eviction policy (Redis: `maxmemory-policy`).
-    pub policy: String,
+    pub eviction_policy: String,
 }
 
 /// The answer to a beat: the engine and the nodes at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Beat {
+pub struct BeatAnswer {
     /// The nodes that have beaten lately, sorted by name.
-    pub members: Vec<Member>,
+    pub members: Vec<MemberNode>,
     /// The engine's server.
-    pub server: Server,
+    pub server: EngineServer,
     /// The engine's time, in milliseconds since the epoch.
     pub time: u64,
 }
 
 /// The reasons why a call of the engine fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum EngineFailure {
     /// The call timed out.
     Timeout,
     /// There is no connection.
@@ -242,7 +242,7 @@ pub enum Failure {
     Corrupt(String),
 }
 
-impl Failure {
+impl EngineFailure {
     /// Returns the label in metrics.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
@@ -256,7 +256,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for EngineFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Timeout => f.write_str("no answer in time"),
@@ -268,11 +268,11 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for EngineFailure {}
 
 /// One node's access to what the fleet shares. Every verb is idempotent, so a call that timed out can be repeated.
 #[async_trait]
-pub trait Engine: fmt::Debug + Send + Sync {
+pub trait SharedEngine: fmt::Debug + Send + Sync {
     /// Returns whether there can be other nodes.
     fn is_shared(&self) -> bool {
         true
@@ -282,35 +282,35 @@ pub trait Engine: fmt::Debug + Send + Sync {
     fn partition(&self, origin: &str) -> usize;
 
     /// Returns the fleet's record, or which node fetches one.
-    async fn claim(&self, claim: &Claim) -> Result<Claimed, Failure>;
+    async fn claim(&self, claim: &FetchClaim) -> Result<ClaimAnswer, EngineFailure>;
 
     /// Stores the result of a fetch, notifies the other nodes and ends the lease.
-    async fn settle(&self, settlement: &Settlement) -> Result<Settled, Failure>;
+    async fn settle(&self, settlement: &Settlement) -> Result<SettleAnswer, EngineFailure>;
 
     /// Returns the record of an origin.
-    async fn record(&self, origin: &str) -> Result<Option<Record>, Failure>;
+    async fn record(&self, origin: &str) -> Result<Option<SharedRecord>, EngineFailure>;
 
     /// Returns the other nodes' notes since `positions`; the first time only the positions to begin at.
-    async fn changes(&self, positions: &Positions) -> Result<Changes, Failure>;
+    async fn changes(&self, positions: &LogPositions) -> Result<ChangeBatch, EngineFailure>;
 
     /// Requests a slot, or renews one that is held.
-    async fn take(&self, turn: &Turn) -> Result<Taken, Failure>;
+    async fn take(&self, turn: &SlotRequest) -> Result<SlotAnswer, EngineFailure>;
 
     /// Releases a slot, or gives up waiting for one.
-    async fn leave(&self, turn: &Turn) -> Result<(), Failure>;
+    async fn leave(&self, turn: &SlotRequest) -> Result<(), EngineFailure>;
 
     /// Notes an origin's response and returns how long the origin rests, if it does. A response that asks for no rest resets
     /// the count of refusals only after the rest has ended: it may belong to a request that was sent before.
-    async fn answered(&self, answer: &Answer) -> Result<Option<Duration>, Failure>;
+    async fn answered(&self, answer: &PacingResponse) -> Result<Option<Duration>, EngineFailure>;
 
     /// Returns the origins of a partition that rest, and for how long from now.
-    async fn resting(&self, partition: usize) -> Result<Vec<(String, Duration)>, Failure>;
+    async fn resting(&self, partition: usize) -> Result<Vec<(String, Duration)>, EngineFailure>;
 
     /// Announces that this node is alive, and reconnects if it has to.
-    async fn beat(&self, about: &str) -> Result<Beat, Failure>;
+    async fn beat(&self, about: &str) -> Result<BeatAnswer, EngineFailure>;
 
     /// Announces that this node stops.
-    async fn part(&self) -> Result<(), Failure> {
+    async fn part(&self) -> Result<(), EngineFailure> {
         Ok(())
     }
 }

@@ -10,15 +10,15 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
-use super::alone::Alone;
-use super::breaker::{Breaker, Trouble};
-use super::engine::{Beat, Engine, Failure};
-use super::sealed::{Key, TOLERATED};
-use super::state::State;
-use super::under_way::UnderWay;
-use super::unsettled::Unsettled;
-use crate::clock::calendar;
-use crate::observe::metrics::Metrics;
+use super::alone::LoneEngine;
+use super::breaker::{EngineBreaker, LastFailure};
+use super::engine::{BeatAnswer, EngineFailure, SharedEngine};
+use super::held_slots::HeldSlot;
+use super::seal::{FleetKey, MAX_CLOCK_SKEW};
+use super::state::FleetState;
+use super::unsettled::UnsettledQueue;
+use crate::clock::system_time;
+use crate::telemetry::metrics::Metrics;
 
 /// The treatment of origins with a delay while the engine is away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,22 +45,22 @@ impl OnLoss {
 
 /// The settings of a node's part in the fleet.
 #[derive(Debug)]
-pub struct Options {
+pub struct FleetSettings {
     /// The node's name in the engine.
     pub node: String,
     /// The node's version, shown to operators of other nodes.
-    pub about: String,
+    pub version: String,
     /// The treatment of origins with a delay while the engine is away.
     pub on_loss: OnLoss,
     /// The time for which a record that is not revalidated is kept.
-    pub keep: Duration,
+    pub retention: Duration,
     /// The key that authenticates records.
-    pub key: Option<Key>,
+    pub key: Option<FleetKey>,
 }
 
 /// An event in the fleet that the caches of this node react to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(crate) enum FleetEvent {
     /// Another node has a record of this origin with different content.
     Changed(String),
     /// This node's record of the origin, fetched with this token (0: none), came too late: the fleet has a newer one.
@@ -68,44 +68,44 @@ pub(crate) enum Event {
     /// An operator had another node delete the record.
     Forgotten(String),
     /// Notes of this partition were lost: any record there may be out of date.
-    Suspect(usize),
+    NotesLost(usize),
     /// The origin rests for this time from now.
-    Rests(String, Duration),
+    RestStarted(String, Duration),
     /// The origin's rest has ended.
-    Rested(String),
+    RestEnded(String),
 }
 
 /// A handle on what this node shares with others. Cheap to clone; its background task ends when the last clone is dropped.
 #[derive(Clone)]
 pub struct Fleet {
-    pub(super) shared: Arc<Shared>,
+    pub(super) inner: Arc<FleetInner>,
 }
 
-pub(super) struct Shared {
-    pub(super) engine: Box<dyn Engine>,
-    pub(super) options: Options,
-    pub(super) breaker: Breaker,
+pub(super) struct FleetInner {
+    pub(super) engine: Box<dyn SharedEngine>,
+    pub(super) options: FleetSettings,
+    pub(super) breaker: EngineBreaker,
     /// The counters; none for a node that is alone.
     pub(super) metrics: Option<Arc<Metrics>>,
     /// The slots held, by their numbers.
-    pub(super) turns: Mutex<HashMap<u64, UnderWay>>,
-    pub(super) last_turn: AtomicU64,
-    pub(super) followers: Mutex<Vec<mpsc::UnboundedSender<Event>>>,
+    pub(super) held_slots: Mutex<HashMap<u64, HeldSlot>>,
+    pub(super) last_slot_number: AtomicU64,
+    pub(super) subscribers: Mutex<Vec<mpsc::UnboundedSender<FleetEvent>>>,
     /// Whether a receiver was added that does not know yet which origins rest.
-    pub(super) has_new_follower: AtomicBool,
+    pub(super) has_new_subscriber: AtomicBool,
     /// The settlements that wait for the engine to come back.
-    pub(super) unsettled: Mutex<Unsettled>,
-    pub(super) last_beat: Mutex<Beat>,
+    pub(super) unsettled: Mutex<UnsettledQueue>,
+    pub(super) last_beat: Mutex<BeatAnswer>,
     /// The failure of the last beat, while other calls succeed.
-    pub(super) beats_fail: Mutex<Option<Trouble>>,
+    pub(super) beat_failure: Mutex<Option<LastFailure>>,
     /// The time when the engine came back.
-    pub(super) back_at: Mutex<Option<Instant>>,
+    pub(super) engine_back_at: Mutex<Option<Instant>>,
     /// The number of nodes that share `max_concurrent_per_origin` while the engine is away.
-    pub(super) sharers: AtomicUsize,
+    pub(super) sharing_nodes: AtomicUsize,
     /// Whether this node has announced that it stops.
-    pub(super) has_parted: AtomicBool,
+    pub(super) has_left: AtomicBool,
     /// The milliseconds by which the engine's clock is ahead of this machine's.
-    pub(super) offset: AtomicI64,
+    pub(super) clock_offset: AtomicI64,
     /// Wakes the background task before its next interval.
     pub(super) wake: Arc<Notify>,
 }
@@ -113,24 +113,24 @@ pub(super) struct Shared {
 impl fmt::Debug for Fleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fleet")
-            .field("engine", &self.shared.engine)
+            .field("engine", &self.inner.engine)
             .finish_non_exhaustive()
     }
 }
 
 impl Default for Fleet {
     fn default() -> Self {
-        Self::new(Box::new(Alone), Options::alone(), None)
+        Self::new(Box::new(LoneEngine), FleetSettings::alone(), None)
     }
 }
 
-impl Options {
+impl FleetSettings {
     fn alone() -> Self {
         Self {
             node: String::new(),
-            about: String::new(),
+            version: String::new(),
             on_loss: OnLoss::default(),
-            keep: Duration::ZERO,
+            retention: Duration::ZERO,
             key: None,
         }
     }
@@ -142,74 +142,74 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Fleet {
     pub(super) fn new(
-        engine: Box<dyn Engine>,
-        options: Options,
+        engine: Box<dyn SharedEngine>,
+        options: FleetSettings,
         metrics: Option<Arc<Metrics>>,
     ) -> Self {
-        let shared = Shared {
+        let shared = FleetInner {
             engine,
             options,
-            breaker: Breaker::default(),
+            breaker: EngineBreaker::default(),
             metrics,
-            turns: Mutex::default(),
-            last_turn: AtomicU64::new(0),
-            followers: Mutex::default(),
-            has_new_follower: AtomicBool::new(false),
+            held_slots: Mutex::default(),
+            last_slot_number: AtomicU64::new(0),
+            subscribers: Mutex::default(),
+            has_new_subscriber: AtomicBool::new(false),
             unsettled: Mutex::default(),
             last_beat: Mutex::default(),
-            beats_fail: Mutex::default(),
-            back_at: Mutex::default(),
-            sharers: AtomicUsize::new(1),
-            has_parted: AtomicBool::new(false),
-            offset: AtomicI64::new(0),
+            beat_failure: Mutex::default(),
+            engine_back_at: Mutex::default(),
+            sharing_nodes: AtomicUsize::new(1),
+            has_left: AtomicBool::new(false),
+            clock_offset: AtomicI64::new(0),
             wake: Arc::default(),
         };
         Self {
-            shared: Arc::new(shared),
+            inner: Arc::new(shared),
         }
     }
 
     /// Returns whether other nodes may know newer records and the engine can be asked for them.
-    pub(crate) fn is_to_be_asked(&self) -> bool {
-        self.shared.engine.is_shared() && !self.shared.breaker.is_open()
+    pub(crate) fn is_reachable(&self) -> bool {
+        self.inner.engine.is_shared() && !self.inner.breaker.is_open()
     }
 
     /// Returns a receiver of events from now on, the first of which name the origins that rest already.
-    pub(crate) fn follow(&self) -> mpsc::UnboundedReceiver<Event> {
+    pub(crate) fn subscribe(&self) -> mpsc::UnboundedReceiver<FleetEvent> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        if self.shared.engine.is_shared() {
-            lock(&self.shared.followers).push(sender);
-            self.shared.has_new_follower.store(true, Ordering::Release);
-            self.shared.wake.notify_one();
+        if self.inner.engine.is_shared() {
+            lock(&self.inner.subscribers).push(sender);
+            self.inner.has_new_subscriber.store(true, Ordering::Release);
+            self.inner.wake.notify_one();
         }
         receiver
     }
 
     /// Announces that this node stops, so that another process can take its name at once.
-    pub(crate) async fn part(&self) {
-        let shared = &self.shared;
-        shared.has_parted.store(true, Ordering::Release);
+    pub(crate) async fn leave(&self) {
+        let shared = &self.inner;
+        shared.has_left.store(true, Ordering::Release);
         if shared.engine.is_shared() {
             // If this fails, the others drop this node a few seconds after its last beat.
-            let _ = shared.ask("part", shared.engine.part()).await;
+            let _ = shared.call_engine("part", shared.engine.part()).await;
         }
     }
 
     /// Returns the partition of an origin.
     pub(crate) fn partition(&self, origin: &str) -> usize {
-        self.shared.engine.partition(origin)
+        self.inner.engine.partition(origin)
     }
 }
 
-impl Shared {
+impl FleetInner {
     /// Calls the engine and records how it went. Fails at once while the engine is away.
-    pub(super) async fn ask<T>(
+    pub(super) async fn call_engine<T>(
         &self,
         verb: &'static str,
-        call: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
+        call: impl Future<Output = Result<T, EngineFailure>>,
+    ) -> Result<T, EngineFailure> {
         if self.breaker.is_open() {
-            return Err(Failure::Connection("the engine is away".to_owned()));
+            return Err(EngineFailure::Connection("the engine is away".to_owned()));
         }
         let started = Instant::now();
         let answer = call.await;
@@ -217,17 +217,17 @@ impl Shared {
             metrics.fleet().call(verb, started.elapsed());
         }
         match &answer {
-            Ok(_) => self.breaker.answered(),
-            Err(failure) => self.failed(failure),
+            Ok(_) => self.breaker.record_success(),
+            Err(failure) => self.note_failure(failure),
         }
         answer
     }
 
-    pub(super) fn failed(&self, failure: &Failure) {
+    pub(super) fn note_failure(&self, failure: &EngineFailure) {
         if let Some(metrics) = &self.metrics {
             metrics.fleet().error(failure.kind());
         }
-        if self.breaker.failed(failure) {
+        if self.breaker.record_failure(failure) {
             tracing::warn!(error = %failure, "the fleet's engine is away: this node goes on by itself");
             self.observe_state();
             self.wake.notify_one();
@@ -235,8 +235,8 @@ impl Shared {
     }
 
     /// Sends events to every receiver, and drops those that are closed.
-    pub(super) fn tell_followers(&self, events: impl IntoIterator<Item = Event>) {
-        let mut followers = lock(&self.followers);
+    pub(super) fn notify_subscribers(&self, events: impl IntoIterator<Item = FleetEvent>) {
+        let mut followers = lock(&self.subscribers);
         for event in events {
             followers.retain(|follower| follower.send(event.clone()).is_ok());
         }
@@ -248,27 +248,27 @@ impl Shared {
         }
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> FleetState {
         match () {
-            () if !self.engine.is_shared() => State::Alone,
-            () if self.breaker.is_open() => State::Lost,
-            () if lock(&self.beats_fail).is_some() => State::BeatsFailing,
-            () if self.is_clock_off() => State::ClockOff,
-            () => State::Up,
+            () if !self.engine.is_shared() => FleetState::Alone,
+            () if self.breaker.is_open() => FleetState::Lost,
+            () if lock(&self.beat_failure).is_some() => FleetState::BeatsFailing,
+            () if self.is_clock_off() => FleetState::ClockOff,
+            () => FleetState::Up,
         }
     }
 
     /// Returns whether there is a key and this machine's clock is too far from the engine's to verify records.
     pub(super) fn is_clock_off(&self) -> bool {
-        let offset = self.offset.load(Ordering::Relaxed).unsigned_abs();
-        self.options.key.is_some() && Duration::from_millis(offset) > TOLERATED
+        let offset = self.clock_offset.load(Ordering::Relaxed).unsigned_abs();
+        self.options.key.is_some() && Duration::from_millis(offset) > MAX_CLOCK_SKEW
     }
 
     /// Returns the engine's time now, since the epoch.
     pub(super) fn engine_time(&self) -> Duration {
-        let own = calendar().duration_since(SystemTime::UNIX_EPOCH);
+        let own = system_time().duration_since(SystemTime::UNIX_EPOCH);
         let own = own.unwrap_or_default();
-        let offset = self.offset.load(Ordering::Relaxed);
+        let offset = self.clock_offset.load(Ordering::Relaxed);
         let by = Duration::from_millis(offset.unsigned_abs());
         match offset {
             0.. => own + by,

@@ -2,7 +2,7 @@
 
 /// The state of this node in the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum FleetState {
     /// There is no fleet.
     Alone,
     /// The engine answers and the clocks agree.
@@ -15,7 +15,7 @@ pub enum State {
     ClockOff,
 }
 
-impl State {
+impl FleetState {
     /// Returns the name in the API and in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -7,16 +7,16 @@ use tokio::time::Instant;
 use super::engine::Settlement;
 
 /// The most bytes that wait for the engine. Beyond it the oldest settlements are dropped, and their origins fetched again.
-const UNSETTLED_BYTES: usize = 16 << 20;
+const MAX_UNSETTLED_BYTES: usize = 16 << 20;
 
 /// A queue of settlements, each with the time at which its record was fetched.
 #[derive(Default)]
-pub(super) struct Unsettled {
+pub(super) struct UnsettledQueue {
     queue: VecDeque<(Settlement, Instant)>,
     bytes: usize,
 }
 
-impl Unsettled {
+impl UnsettledQueue {
     pub(super) fn len(&self) -> usize {
         self.queue.len()
     }
@@ -24,7 +24,7 @@ impl Unsettled {
     pub(super) fn push(&mut self, settlement: Settlement, learned_at: Instant) {
         self.bytes += settlement.record.bytes.len();
         self.queue.push_back((settlement, learned_at));
-        while self.bytes > UNSETTLED_BYTES && self.pop().is_some() {}
+        while self.bytes > MAX_UNSETTLED_BYTES && self.pop().is_some() {}
     }
 
     pub(super) fn pop(&mut self) -> Option<(Settlement, Instant)> {

@@ -7,32 +7,32 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 
-use super::breaker::Trouble;
-use super::engine::{Changes, Engine, Failure, Positions, What};
-use super::handle::{Event, Fleet, Options, Shared, lock};
-use crate::clock::calendar;
-use crate::observe::metrics::Metrics;
+use super::breaker::LastFailure;
+use super::engine::{ChangeBatch, EngineFailure, LogPositions, NoteKind, SharedEngine};
+use super::handle::{Fleet, FleetEvent, FleetInner, FleetSettings, lock};
+use crate::clock::system_time;
+use crate::telemetry::metrics::Metrics;
 
 /// The interval at which notes are read: other nodes know a change within this time and a round trip.
-const READ: Duration = Duration::from_millis(250);
+const READ_INTERVAL: Duration = Duration::from_millis(250);
 /// The interval of beats, with which slots are renewed.
-const BEAT: Duration = Duration::from_secs(1);
+const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// The shortest and the longest pause between attempts to reach an engine that is away.
-const RETRY: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
+const RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
 /// The most settlements sent with one beat after the engine was away.
-const SETTLED_AT_ONCE: usize = 200;
+const SETTLED_PER_BEAT: usize = 200;
 /// The time within which all nodes notice that the engine is back and have renewed their slots: an attempt that times out,
 /// the pause after it, and an attempt that succeeds.
-pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(8);
+pub(crate) const RETURN_WINDOW: Duration = Duration::from_secs(8);
 /// The time within which all nodes notice that the engine is away: a beat, and an attempt to reconnect.
-pub(super) const NOTICED_WITHIN: Duration = Duration::from_secs(4);
+pub(super) const LOSS_NOTICED_WITHIN: Duration = Duration::from_secs(4);
 /// The longest round trip after which the engine's time is compared with ours.
-const ROUND_TRIP: Duration = Duration::from_secs(1);
+const MAX_ROUND_TRIP: Duration = Duration::from_secs(1);
 
 /// The state of the task.
 #[derive(Default)]
-struct Watch {
-    positions: Positions,
+struct FleetWatcher {
+    positions: LogPositions,
     last_beat: Option<Instant>,
     misses: u32,
     /// Whether the last beat failed.
@@ -48,31 +48,31 @@ impl Fleet {
     ///
     /// Returns an error if the engine answers but refuses this node, or is not configured as a fleet needs it.
     pub async fn join(
-        engine: Box<dyn Engine>,
-        options: Options,
+        engine: Box<dyn SharedEngine>,
+        options: FleetSettings,
         metrics: Arc<Metrics>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, EngineFailure> {
         let fleet = Self::new(engine, options, Some(metrics));
         let asked = Instant::now();
-        match fleet.shared.engine.beat(&fleet.shared.options.about).await {
-            Err(failure @ Failure::Denied(_)) => return Err(failure),
-            Err(failure) => fleet.shared.failed(&failure),
+        match fleet.inner.engine.beat(&fleet.inner.options.version).await {
+            Err(failure @ EngineFailure::Denied(_)) => return Err(failure),
+            Err(failure) => fleet.inner.note_failure(&failure),
             Ok(beat) => {
-                fleet.shared.note_clock(beat.time, asked.elapsed());
-                fleet.shared.note_sharers(beat.members.len());
-                *lock(&fleet.shared.last_beat) = beat;
+                fleet.inner.note_clock(beat.time, asked.elapsed());
+                fleet.inner.note_sharers(beat.members.len());
+                *lock(&fleet.inner.last_beat) = beat;
             }
         }
-        start(&fleet.shared);
+        spawn_watcher(&fleet.inner);
         Ok(fleet)
     }
 }
 
-fn start(shared: &Arc<Shared>) {
+fn spawn_watcher(shared: &Arc<FleetInner>) {
     shared.observe_state();
     let (weak, wake) = (Arc::downgrade(shared), Arc::clone(&shared.wake));
     tokio::spawn(async move {
-        let mut watch = Watch::default();
+        let mut watch = FleetWatcher::default();
         while let Some(pause) = watch.round(&weak).await {
             // A timeout is the normal case; waking only shortens the pause.
             let _ = timeout(pause, wake.notified()).await;
@@ -80,41 +80,44 @@ fn start(shared: &Arc<Shared>) {
     });
 }
 
-impl Watch {
+impl FleetWatcher {
     /// Polls the engine once. Returns the pause until the next time; `None` when the fleet is no longer used.
-    async fn round(&mut self, shared: &Weak<Shared>) -> Option<Duration> {
+    async fn round(&mut self, shared: &Weak<FleetInner>) -> Option<Duration> {
         let shared = shared.upgrade()?;
-        if shared.has_parted.load(Ordering::Acquire) {
+        if shared.has_left.load(Ordering::Acquire) {
             return None;
         }
-        let done = self.look(&shared).await;
+        let done = self.poll(&shared).await;
         match done {
             Ok(()) => {
                 self.misses = 0;
-                Some(READ)
+                Some(READ_INTERVAL)
             }
             Err(failure) if shared.breaker.is_open() => {
                 tracing::debug!(error = %failure, "the fleet's engine is away");
                 self.last_beat = None;
                 self.misses = self.misses.saturating_add(1);
-                let pause = RETRY[0] * 2_u32.saturating_pow(self.misses.min(8));
-                Some(spread(
-                    pause.min(RETRY[1]),
+                let pause = RETRY_PAUSES[0] * 2_u32.saturating_pow(self.misses.min(8));
+                Some(jittered(
+                    pause.min(RETRY_PAUSES[1]),
                     &shared.options.node,
                     self.misses,
                 ))
             }
-            Err(_) => Some(READ),
+            Err(_) => Some(READ_INTERVAL),
         }
     }
 
-    async fn look(&mut self, shared: &Shared) -> Result<(), Failure> {
-        if self.last_beat.is_none_or(|at| at.elapsed() >= BEAT) {
+    async fn poll(&mut self, shared: &FleetInner) -> Result<(), EngineFailure> {
+        if self
+            .last_beat
+            .is_none_or(|at| at.elapsed() >= BEAT_INTERVAL)
+        {
             let beaten = self.beat(shared).await;
             shared.note_beat(&beaten);
             match beaten {
                 // The engine is reachable, so notes can still be read.
-                Ok(()) | Err(Failure::Corrupt(_) | Failure::Full) => {}
+                Ok(()) | Err(EngineFailure::Corrupt(_) | EngineFailure::Full) => {}
                 lost => {
                     self.has_missed = true;
                     return lost;
@@ -122,38 +125,40 @@ impl Watch {
             }
             if std::mem::take(&mut self.has_missed) {
                 // Other nodes may have lost it for longer, and not be back yet.
-                *lock(&shared.back_at) = Some(Instant::now());
+                *lock(&shared.engine_back_at) = Some(Instant::now());
             }
             self.last_beat = Some(Instant::now());
             if !shared.breaker.is_open() {
-                shared.keep_turns().await;
+                shared.renew_slots().await;
                 shared.settle_missed().await;
             }
         }
-        let is_first = shared.has_new_follower.swap(false, Ordering::AcqRel);
-        let changes = noted(shared, shared.engine.changes(&self.positions).await)?;
+        let is_first = shared.has_new_subscriber.swap(false, Ordering::AcqRel);
+        let changes = counted(shared, shared.engine.changes(&self.positions).await)?;
         let rests = shared
-            .rests(&changes, is_first || shared.breaker.is_open())
+            .read_rests(&changes, is_first || shared.breaker.is_open())
             .await?;
         for _ in &changes.unreadable {
-            shared.failed(&Failure::Corrupt("notes that cannot be read".to_owned()));
+            shared.note_failure(&EngineFailure::Corrupt(
+                "notes that cannot be read".to_owned(),
+            ));
         }
         self.positions = changes.positions.clone();
-        shared.tell(&changes, rests);
+        shared.publish(&changes, rests);
         if shared.breaker.is_open() {
             // Only after the notes were read: requests must not get slots at origins that rest.
-            *lock(&shared.back_at) = Some(Instant::now());
+            *lock(&shared.engine_back_at) = Some(Instant::now());
             shared.breaker.close();
-            shared.keep_turns().await;
+            shared.renew_slots().await;
             shared.observe_state();
             tracing::info!("the fleet's engine is back");
         }
         Ok(())
     }
 
-    async fn beat(&mut self, shared: &Shared) -> Result<(), Failure> {
+    async fn beat(&mut self, shared: &FleetInner) -> Result<(), EngineFailure> {
         let asked = Instant::now();
-        let beat = noted(shared, shared.engine.beat(&shared.options.about).await)?;
+        let beat = counted(shared, shared.engine.beat(&shared.options.version).await)?;
         shared.note_clock(beat.time, asked.elapsed());
         shared.note_sharers(beat.members.len());
         let run_id = &beat.server.run_id;
@@ -161,11 +166,11 @@ impl Watch {
         self.run_id.clone_from(run_id);
         if let Some(metrics) = &shared.metrics {
             let unsettled = lock(&shared.unsettled).len();
-            metrics.fleet().beat(beat.members.len(), unsettled);
-            let offset = shared.offset.load(Ordering::Relaxed);
+            metrics.fleet().heartbeat(beat.members.len(), unsettled);
+            let offset = shared.clock_offset.load(Ordering::Relaxed);
             metrics.fleet().clock_offset(offset as f64 / 1000.0);
             if is_another {
-                metrics.fleet().born();
+                metrics.fleet().engine_restarted();
             }
         }
         *lock(&shared.last_beat) = beat;
@@ -174,47 +179,47 @@ impl Watch {
 }
 
 /// Returns this machine's time, in milliseconds since the epoch.
-fn now() -> i64 {
-    let since_epoch = calendar().duration_since(SystemTime::UNIX_EPOCH);
+fn calendar_millis() -> i64 {
+    let since_epoch = system_time().duration_since(SystemTime::UNIX_EPOCH);
     let millis = since_epoch.unwrap_or_default().as_millis();
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
 /// Returns the milliseconds by which the engine's clock, which shows `time`, is ahead of this machine's.
-pub(super) fn offset(time: u64) -> i64 {
-    signed(time) - now()
+pub(super) fn clock_offset(time: u64) -> i64 {
+    signed_millis(time) - calendar_millis()
 }
 
-fn signed(millis: u64) -> i64 {
+fn signed_millis(millis: u64) -> i64 {
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
 /// Records a failure and passes the answer on.
-fn noted<T>(shared: &Shared, answer: Result<T, Failure>) -> Result<T, Failure> {
-    answer.inspect_err(|failure| shared.failed(failure))
+fn counted<T>(shared: &FleetInner, answer: Result<T, EngineFailure>) -> Result<T, EngineFailure> {
+    answer.inspect_err(|failure| shared.note_failure(failure))
 }
 
 /// Shortens `pause` by up to a third, so that nodes that lost the engine together do not all come back at once.
-fn spread(pause: Duration, node: &str, round: u32) -> Duration {
+fn jittered(pause: Duration, node: &str, round: u32) -> Duration {
     let sum = node.bytes().fold(round, |sum, byte| {
         sum.wrapping_mul(31).wrapping_add(byte.into())
     });
     pause - pause / 3 * (sum % 100) / 100
 }
 
-impl Shared {
+impl FleetInner {
     /// Notes whether beats fail although the engine is reachable.
-    fn note_beat(&self, beaten: &Result<(), Failure>) {
+    fn note_beat(&self, beaten: &Result<(), EngineFailure>) {
         let failure = match beaten {
-            Err(failure @ (Failure::Corrupt(_) | Failure::Full)) => Some(failure),
+            Err(failure @ (EngineFailure::Corrupt(_) | EngineFailure::Full)) => Some(failure),
             _ => None,
         };
-        let mut beats_fail = lock(&self.beats_fail);
+        let mut beats_fail = lock(&self.beat_failure);
         match (failure, beats_fail.is_some()) {
             (Some(failure), false) => {
                 tracing::warn!(error = %failure, "the beats to the fleet's engine fail: other nodes may take this one for gone");
                 let (since, failure) = (Instant::now(), failure.clone());
-                *beats_fail = Some(Trouble { since, failure });
+                *beats_fail = Some(LastFailure { since, failure });
             }
             (None, true) => {
                 tracing::info!("the beats to the fleet's engine fail no more");
@@ -228,12 +233,12 @@ impl Shared {
 
     /// Notes the difference of the clocks, unless the beat `took` too long for that.
     fn note_clock(&self, time: u64, took: Duration) {
-        if time == 0 || took > ROUND_TRIP {
+        if time == 0 || took > MAX_ROUND_TRIP {
             return;
         }
         let was_off = self.is_clock_off();
-        let offset = offset(time);
-        self.offset.store(offset, Ordering::Relaxed);
+        let offset = clock_offset(time);
+        self.clock_offset.store(offset, Ordering::Relaxed);
         if self.is_clock_off() != was_off {
             if was_off {
                 tracing::info!("this machine's clock is right again");
@@ -249,30 +254,33 @@ impl Shared {
 
     /// Notes the number of nodes. After a loss it only rises at first: the others may not be back yet.
     fn note_sharers(&self, members: usize) {
-        if self.breaker.is_open() || self.returning().is_some() {
-            self.sharers.fetch_max(members, Ordering::Relaxed);
+        if self.breaker.is_open() || self.return_window_left().is_some() {
+            self.sharing_nodes.fetch_max(members, Ordering::Relaxed);
         } else {
-            self.sharers.store(members, Ordering::Relaxed);
+            self.sharing_nodes.store(members, Ordering::Relaxed);
         }
     }
 
     /// Returns how long other nodes may still act without the engine that has come back.
-    pub(super) fn returning(&self) -> Option<Duration> {
-        let back_at = *lock(&self.back_at);
-        let left = BACK_WITHIN.checked_sub(back_at?.elapsed())?;
+    pub(super) fn return_window_left(&self) -> Option<Duration> {
+        let back_at = *lock(&self.engine_back_at);
+        let left = RETURN_WINDOW.checked_sub(back_at?.elapsed())?;
         (!left.is_zero()).then_some(left)
     }
 
     /// Returns the origins that rest, in all partitions or in those where `changes` say that it may have changed.
-    async fn rests(
+    async fn read_rests(
         &self,
-        changes: &Changes,
+        changes: &ChangeBatch,
         all: bool,
-    ) -> Result<Vec<(String, Duration)>, Failure> {
+    ) -> Result<Vec<(String, Duration)>, EngineFailure> {
         let mut partitions: Vec<usize> = if all {
             (0..changes.positions.len()).collect()
         } else {
-            let rests = changes.notes.iter().filter(|note| note.what == What::Rests);
+            let rests = changes
+                .notes
+                .iter()
+                .filter(|note| note.kind == NoteKind::RestStarted);
             let noted = rests.map(|note| self.engine.partition(&note.origin));
             noted.chain(changes.gaps.iter().copied()).collect()
         };
@@ -283,38 +291,38 @@ impl Shared {
             .map(|partition| self.engine.resting(partition));
         let mut resting = Vec::new();
         for answer in join_all(asking).await {
-            resting.extend(noted(self, answer)?);
+            resting.extend(counted(self, answer)?);
         }
         Ok(resting)
     }
 
     /// Turns notes into events, sends them to the caches of this node, and counts them.
-    fn tell(&self, changes: &Changes, rests: Vec<(String, Duration)>) {
+    fn publish(&self, changes: &ChangeBatch, rests: Vec<(String, Duration)>) {
         if let Some(metrics) = &self.metrics {
             metrics.fleet().gaps(changes.gaps.len());
-            let now = now() + self.offset.load(Ordering::Relaxed);
+            let now = calendar_millis() + self.clock_offset.load(Ordering::Relaxed);
             for at in &changes.times {
-                let delay = (now - signed(*at)).max(0);
+                let delay = (now - signed_millis(*at)).max(0);
                 metrics
                     .fleet()
-                    .change(Duration::from_millis(delay.unsigned_abs()));
+                    .change_delay(Duration::from_millis(delay.unsigned_abs()));
             }
         }
-        let gaps = changes.gaps.iter().copied().map(Event::Suspect);
+        let gaps = changes.gaps.iter().copied().map(FleetEvent::NotesLost);
         let notes = changes.notes.iter().filter_map(|note| {
             let origin = note.origin.clone();
-            match note.what {
-                What::Changed => Some(Event::Changed(origin)),
-                What::Forgotten => Some(Event::Forgotten(origin)),
-                What::Rested => Some(Event::Rested(origin)),
+            match note.kind {
+                NoteKind::Changed => Some(FleetEvent::Changed(origin)),
+                NoteKind::Forgotten => Some(FleetEvent::Forgotten(origin)),
+                NoteKind::RestEnded => Some(FleetEvent::RestEnded(origin)),
                 // It comes with `rests`, which have the time that is left.
-                What::Rests => None,
+                NoteKind::RestStarted => None,
             }
         });
         let rests = rests
             .into_iter()
-            .map(|(origin, rest)| Event::Rests(origin, rest));
-        self.tell_followers(gaps.chain(notes).chain(rests));
+            .map(|(origin, rest)| FleetEvent::RestStarted(origin, rest));
+        self.notify_subscribers(gaps.chain(notes).chain(rests));
     }
 
     /// Sends some of the settlements that the engine missed.
@@ -322,7 +330,7 @@ impl Shared {
         let missed: Vec<_> = {
             let mut unsettled = lock(&self.unsettled);
             let popped = std::iter::from_fn(|| unsettled.pop());
-            popped.take(SETTLED_AT_ONCE).collect()
+            popped.take(SETTLED_PER_BEAT).collect()
         };
         for (mut settlement, learned_at) in missed {
             // The lease has ended, so the token no longer fences anything.

@@ -15,7 +15,7 @@ pub(crate) struct ConnectStream {
     received: RecvStream,
     sent: SendStream<Bytes>,
     /// The rest of the last DATA frame. Its flow-control window reopens only as it is read.
-    part: Bytes,
+    unread: Bytes,
     is_shut_down: bool,
 }
 
@@ -24,7 +24,7 @@ impl ConnectStream {
         Self {
             received,
             sent,
-            part: Bytes::new(),
+            unread: Bytes::new(),
             is_shut_down: false,
         }
     }
@@ -36,15 +36,15 @@ impl AsyncRead for ConnectStream {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        while self.part.is_empty() {
+        while self.unread.is_empty() {
             match ready!(self.received.poll_data(cx)) {
-                Some(part) => self.part = part.map_err(broken)?,
+                Some(part) => self.unread = part.map_err(connection_reset)?,
                 None => return Poll::Ready(Ok(())),
             }
         }
-        let taken = self.part.len().min(into.remaining());
-        into.put_slice(&self.part[..taken]);
-        self.part.advance(taken);
+        let taken = self.unread.len().min(into.remaining());
+        into.put_slice(&self.unread[..taken]);
+        self.unread.advance(taken);
         // This fails for a stream that ended, which needs no window.
         let _ = self.received.flow_control().release_capacity(taken);
         Poll::Ready(Ok(()))
@@ -65,13 +65,13 @@ impl AsyncWrite for ConnectStream {
         let mut room = self.sent.capacity();
         while room == 0 {
             room = match ready!(self.sent.poll_capacity(cx)) {
-                Some(room) => room.map_err(broken)?,
+                Some(room) => room.map_err(connection_reset)?,
                 None => return Poll::Ready(Err(ErrorKind::BrokenPipe.into())),
             };
         }
         let part = Bytes::copy_from_slice(&bytes[..room.min(bytes.len())]);
         let written = part.len();
-        self.sent.send_data(part, false).map_err(broken)?;
+        self.sent.send_data(part, false).map_err(connection_reset)?;
         Poll::Ready(Ok(written))
     }
 
@@ -79,9 +79,9 @@ impl AsyncWrite for ConnectStream {
     /// There is nothing to flush, since h2's connection task sends by itself.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.sent.poll_reset(cx) {
-            Poll::Ready(reset) => {
-                Poll::Ready(Err(broken(reset.map_or_else(|lost| lost, h2::Error::from))))
-            }
+            Poll::Ready(reset) => Poll::Ready(Err(connection_reset(
+                reset.map_or_else(|lost| lost, h2::Error::from),
+            ))),
             Poll::Pending => Poll::Ready(Ok(())),
         }
     }
@@ -110,6 +110,6 @@ impl fmt::Debug for ConnectStream {
     }
 }
 
-fn broken(error: h2::Error) -> io::Error {
+fn connection_reset(error: h2::Error) -> io::Error {
     io::Error::new(ErrorKind::ConnectionReset, error)
 }

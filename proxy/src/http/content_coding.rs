@@ -20,16 +20,16 @@ const MAX_CODINGS: usize = 2;
 
 /// A content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Coding {
+pub(crate) enum ContentCoding {
     Gzip,
     Deflate,
     Brotli,
     Zstd,
 }
 
-impl Coding {
+impl ContentCoding {
     /// Returns the coding with this name, if it is known.
-    fn named(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         let names = [
             ("gzip", Self::Gzip),
             ("x-gzip", Self::Gzip),
@@ -48,14 +48,16 @@ impl Coding {
     /// # Errors
     ///
     /// If one of them is unknown, or there are more than two. The error names what cannot be decoded.
-    pub(crate) fn listed<'v>(values: impl Iterator<Item = &'v str>) -> Result<Vec<Self>, String> {
+    pub(crate) fn parse_list<'v>(
+        values: impl Iterator<Item = &'v str>,
+    ) -> Result<Vec<Self>, String> {
         let mut codings = Vec::new();
         for name in values.flat_map(|value| value.split(',')).map(str::trim) {
             // RFC 9110 section 5.6.1 allows empty list elements; `identity` changes nothing (section 12.5.3).
             if name.is_empty() || name.eq_ignore_ascii_case("identity") {
                 continue;
             }
-            let coding = Self::named(name).ok_or_else(|| format!("content coding {name}"))?;
+            let coding = Self::from_name(name).ok_or_else(|| format!("content coding {name}"))?;
             if codings.len() == MAX_CODINGS {
                 return Err(format!("more than {MAX_CODINGS} content codings"));
             }
@@ -75,32 +77,36 @@ impl Coding {
 }
 
 /// A decoder of all codings of one message.
-pub(crate) struct Decoders {
+pub(crate) struct ContentDecoder {
     /// The coding that was applied last comes first.
-    decoders: Vec<Decoder>,
+    stages: Vec<CodingDecoder>,
 }
 
-impl Decoders {
+impl ContentDecoder {
     /// Makes a decoder for `codings`, listed in the order in which they were applied. The decoded message has at most
     /// `limit` bytes, and the input of every inner coding at most `coded_limit`.
     ///
     /// # Errors
     ///
     /// If there is no memory for a decoder.
-    pub(crate) fn new(codings: &[Coding], limit: usize, coded_limit: usize) -> io::Result<Self> {
+    pub(crate) fn new(
+        codings: &[ContentCoding],
+        limit: usize,
+        coded_limit: usize,
+    ) -> io::Result<Self> {
         // The coding applied first is undone last, so its output is the message.
         let limits = [limit].into_iter().chain(std::iter::repeat(coded_limit));
         let decoders = codings.iter().zip(limits);
-        let decoders = decoders.map(|(coding, limit)| Decoder::new(*coding, limit));
+        let decoders = decoders.map(|(coding, limit)| CodingDecoder::new(*coding, limit));
         let mut decoders: Vec<_> = decoders.collect::<io::Result<_>>()?;
         decoders.reverse();
-        Ok(Self { decoders })
+        Ok(Self { stages: decoders })
     }
 
     /// Returns the decoded form of `bytes`. With an error nothing more can be decoded.
     pub(crate) fn decode(&mut self, bytes: &[u8]) -> (Vec<u8>, io::Result<()>) {
         let (mut decoded, mut result) = (Cow::Borrowed(bytes), Ok(()));
-        for decoder in &mut self.decoders {
+        for decoder in &mut self.stages {
             let (bytes, written) = decoder.decode(&decoded);
             // Bytes decoded before an error are still passed on to the next stage.
             result = result.and(written);
@@ -115,17 +121,17 @@ impl Decoders {
     ///
     /// If a coding is incomplete.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
-        self.decoders.iter_mut().try_for_each(Decoder::finish)
+        self.stages.iter_mut().try_for_each(CodingDecoder::finish)
     }
 }
 
 /// A buffer for decoded bytes that accepts a limited number of them.
-struct Decoded {
+struct BoundedBuffer {
     bytes: Vec<u8>,
     left: usize,
 }
 
-impl Write for Decoded {
+impl Write for BoundedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let taken = bytes.len().min(self.left);
         if taken == 0 && !bytes.is_empty() {
@@ -143,33 +149,33 @@ impl Write for Decoded {
 }
 
 /// A decoder of one coding. Its memory is bounded by its window.
-enum Decoder {
-    Gzip(MultiGzDecoder<Decoded>),
+enum CodingDecoder {
+    Gzip(MultiGzDecoder<BoundedBuffer>),
     /// `deflate` is one of two formats; the first byte shows which.
-    Deflate(Option<Decoded>),
-    Inflate(Inflate),
-    Brotli(Box<DecompressorWriter<Decoded>>),
-    Zstd(zio::Writer<Decoded, raw::Decoder<'static>>),
+    Deflate(Option<BoundedBuffer>),
+    Inflate(DeflateDecoder),
+    Brotli(Box<DecompressorWriter<BoundedBuffer>>),
+    Zstd(zio::Writer<BoundedBuffer, raw::Decoder<'static>>),
 }
 
-impl Decoder {
+impl CodingDecoder {
     /// Makes a decoder that returns at most `limit` bytes.
-    fn new(coding: Coding, limit: usize) -> io::Result<Self> {
-        let decoded = Decoded {
+    fn new(coding: ContentCoding, limit: usize) -> io::Result<Self> {
+        let decoded = BoundedBuffer {
             bytes: Vec::new(),
             left: limit,
         };
         Ok(match coding {
-            Coding::Gzip => Self::Gzip(MultiGzDecoder::new(decoded)),
-            Coding::Deflate => Self::Deflate(Some(decoded)),
-            Coding::Brotli => {
+            ContentCoding::Gzip => Self::Gzip(MultiGzDecoder::new(decoded)),
+            ContentCoding::Deflate => Self::Deflate(Some(decoded)),
+            ContentCoding::Brotli => {
                 let mut decoder = DecompressorWriter::new(decoded, BROTLI_BUFFER_BYTES);
                 // Windows of up to 1 GiB are not part of the coding (RFC 7932 section 9.1).
                 let large = BrotliDecoderParameter::BROTLI_DECODER_PARAM_LARGE_WINDOW;
                 decoder.set_parameter(large, 0);
                 Self::Brotli(Box::new(decoder))
             }
-            Coding::Zstd => {
+            ContentCoding::Zstd => {
                 let mut decoder = raw::Decoder::new()?;
                 decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG))?;
                 Self::Zstd(zio::Writer::new(decoded, decoder))
@@ -181,13 +187,13 @@ impl Decoder {
         if let (Self::Deflate(decoded), Some(&first)) = (&mut *self, bytes.first())
             && let Some(decoded) = decoded.take()
         {
-            *self = Self::Inflate(Inflate::new(first, decoded));
+            *self = Self::Inflate(DeflateDecoder::new(first, decoded));
         }
         let (written, decoded) = match self {
-            Self::Gzip(decoder) => (write(decoder, bytes), decoder.get_mut()),
+            Self::Gzip(decoder) => (write_flushed(decoder, bytes), decoder.get_mut()),
             Self::Inflate(decoder) => (decoder.inflate(bytes), &mut decoder.decoded),
-            Self::Brotli(decoder) => (write(&mut **decoder, bytes), decoder.get_mut()),
-            Self::Zstd(decoder) => (write(decoder, bytes), decoder.writer_mut()),
+            Self::Brotli(decoder) => (write_flushed(&mut **decoder, bytes), decoder.get_mut()),
+            Self::Zstd(decoder) => (write_flushed(decoder, bytes), decoder.writer_mut()),
             Self::Deflate(_) => return (Vec::new(), Ok(())),
         };
         (std::mem::take(&mut decoded.bytes), written)
@@ -205,17 +211,17 @@ impl Decoder {
 }
 
 /// A deflate decoder. Those of flate2 do not report whether the stream reached its end.
-struct Inflate {
+struct DeflateDecoder {
     decompress: Decompress,
-    decoded: Decoded,
+    decoded: BoundedBuffer,
     has_ended: bool,
 }
 
-impl Inflate {
+impl DeflateDecoder {
     /// Makes a decoder for a stream that begins with `first`. `deflate` is zlib's format, but some servers omit
     /// zlib's header. The header begins with the method, 8, in the lower half of a byte and at most 7 in the upper
     /// half (RFC 1950 section 2.2).
-    fn new(first: u8, decoded: Decoded) -> Self {
+    fn new(first: u8, decoded: BoundedBuffer) -> Self {
         Self {
             decompress: Decompress::new(first & 0x8f == 0x08),
             decoded,
@@ -259,7 +265,7 @@ impl Inflate {
     }
 }
 
-fn write(decoder: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+fn write_flushed(decoder: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     decoder.write_all(bytes)?;
     decoder.flush()
 }

@@ -3,42 +3,44 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::http1::{Trailers, is_for_every_hop, may_be_a_trailer};
+use super::http1::{Trailers, is_allowed_in_trailers, is_end_to_end};
 
 /// A field's name and value.
-pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);
+pub(crate) type FieldPair<'a> = (&'a [u8], &'a [u8]);
 
 /// Returns the values of all fields with this name, in order.
-pub(crate) fn values<'a>(fields: &[Pair<'a>], name: &str) -> impl Iterator<Item = &'a [u8]> {
-    let named = fields.iter().filter(move |(field, _)| is(field, name));
+pub(crate) fn values<'a>(fields: &[FieldPair<'a>], name: &str) -> impl Iterator<Item = &'a [u8]> {
+    let named = fields
+        .iter()
+        .filter(move |(field, _)| is_named(field, name));
     named.map(|(_, value)| *value)
 }
 
 /// Returns the value of the first field with this name.
-pub(crate) fn first<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a [u8]> {
+pub(crate) fn first<'a>(fields: &[FieldPair<'a>], name: &str) -> Option<&'a [u8]> {
     values(fields, name).next()
 }
 
 /// Returns the value of the field with this name; `None` if there are several, or none.
-pub(crate) fn only<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a [u8]> {
+pub(crate) fn single<'a>(fields: &[FieldPair<'a>], name: &str) -> Option<&'a [u8]> {
     let mut values = values(fields, name);
     let value = values.next()?;
     values.next().is_none().then_some(value)
 }
 
 /// Returns whether this is the field's name, in any case.
-pub(crate) fn is(field: &[u8], name: &str) -> bool {
+pub(crate) fn is_named(field: &[u8], name: &str) -> bool {
     field.eq_ignore_ascii_case(name.as_bytes())
 }
 
 /// Returns all values of `Via` as one list: the proxies that the message went through, in order.
-pub(crate) fn proxies(fields: &[Pair<'_>]) -> Option<Vec<u8>> {
+pub(crate) fn combined_via(fields: &[FieldPair<'_>]) -> Option<Vec<u8>> {
     let all: Vec<_> = values(fields, "via").collect();
     (!all.is_empty()).then(|| all.join(&b", "[..]))
 }
 
 /// Returns whether `Via` names a proxy of this name.
-pub(crate) fn passed_by(fields: &[Pair<'_>], name: &str) -> bool {
+pub(crate) fn passed_through(fields: &[FieldPair<'_>], name: &str) -> bool {
     values(fields, "via")
         .flat_map(|value| value.split(|&byte| byte == b','))
         .filter_map(|entry| str::from_utf8(entry).ok()?.split_whitespace().nth(1))
@@ -47,15 +49,15 @@ pub(crate) fn passed_by(fields: &[Pair<'_>], name: &str) -> bool {
 
 /// Returns whether `Connection` lists this field. End-to-end fields do not count: requests that list one are
 /// malformed, and in responses such an option is ignored.
-pub(crate) fn listed_in_connection(fields: &[Pair<'_>], name: &[u8]) -> bool {
-    !is_for_every_hop(name)
+pub(crate) fn is_listed_in_connection(fields: &[FieldPair<'_>], name: &[u8]) -> bool {
+    !is_end_to_end(name)
         && values(fields, "connection")
             .flat_map(|value| value.split(|&byte| byte == b','))
             .any(|listed| listed.trim_ascii().eq_ignore_ascii_case(name))
 }
 
 /// Returns the name and value of every field.
-pub(crate) fn pairs(fields: &HeaderMap) -> Vec<(&[u8], &[u8])> {
+pub(crate) fn to_pairs(fields: &HeaderMap) -> Vec<(&[u8], &[u8])> {
     fields
         .iter()
         .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
@@ -63,10 +65,10 @@ pub(crate) fn pairs(fields: &HeaderMap) -> Vec<(&[u8], &[u8])> {
 }
 
 /// Returns the trailers of an HTTP/2 body without the fields that are not allowed there, as for HTTP/1.
-pub(crate) fn trailers_of(fields: &HeaderMap) -> Trailers {
+pub(crate) fn to_trailers(fields: &HeaderMap) -> Trailers {
     let kept = fields
         .iter()
-        .filter(|(name, _)| may_be_a_trailer(name.as_str()));
+        .filter(|(name, _)| is_allowed_in_trailers(name.as_str()));
     let owned = |(name, value): (&HeaderName, &HeaderValue)| {
         let name = Bytes::copy_from_slice(name.as_str().as_bytes());
         (name, Bytes::copy_from_slice(value.as_bytes()))
@@ -75,7 +77,7 @@ pub(crate) fn trailers_of(fields: &HeaderMap) -> Trailers {
 }
 
 /// Converts fields for HTTP/2, without those that are invalid there.
-pub(crate) fn header_map(fields: &Trailers) -> HeaderMap {
+pub(crate) fn to_header_map(fields: &Trailers) -> HeaderMap {
     let mut map = HeaderMap::with_capacity(fields.len());
     for (name, value) in fields {
         if let (Ok(name), Ok(value)) =

@@ -12,16 +12,16 @@ use tokio::sync::Notify;
 
 /// A count of the times that a connection had nothing left to write.
 #[derive(Default)]
-pub(crate) struct Flushes {
+pub(crate) struct FlushSignal {
     count: AtomicU64,
     /// Whether a task waits for the next flush.
     is_awaited: AtomicBool,
     changed: Notify,
 }
 
-impl Flushes {
+impl FlushSignal {
     /// Waits until everything written to the connection so far has been flushed.
-    pub(crate) async fn next(&self) {
+    pub(crate) async fn wait_for_next(&self) {
         let before = self.count.load(Ordering::SeqCst);
         loop {
             // Registered before the count is read, or a flush in between would be missed.
@@ -35,7 +35,7 @@ impl Flushes {
         }
     }
 
-    fn note(&self) {
+    fn record(&self) {
         self.count.fetch_add(1, Ordering::SeqCst);
         // Flushes are frequent and waiting tasks rare, so the lock inside `notify_waiters` is avoided.
         if self.is_awaited.swap(false, Ordering::SeqCst) {
@@ -44,21 +44,21 @@ impl Flushes {
     }
 }
 
-impl fmt::Debug for Flushes {
+impl fmt::Debug for FlushSignal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Flushes").finish_non_exhaustive()
     }
 }
 
 /// A connection whose flushes are counted.
-pub(crate) struct Counted<S> {
+pub(crate) struct FlushTracking<S> {
     inner: S,
-    flushes: Arc<Flushes>,
+    flushes: Arc<FlushSignal>,
 }
 
-impl<S> Counted<S> {
-    pub(crate) fn new(inner: S) -> (Self, Arc<Flushes>) {
-        let flushes = Arc::<Flushes>::default();
+impl<S> FlushTracking<S> {
+    pub(crate) fn new(inner: S) -> (Self, Arc<FlushSignal>) {
+        let flushes = Arc::<FlushSignal>::default();
         let counted = Self {
             inner,
             flushes: Arc::clone(&flushes),
@@ -67,7 +67,7 @@ impl<S> Counted<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for FlushTracking<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -77,7 +77,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for FlushTracking<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -100,7 +100,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.inner).poll_flush(cx))?;
-        self.flushes.note();
+        self.flushes.record();
         Poll::Ready(Ok(()))
     }
 
@@ -119,9 +119,9 @@ mod tests {
     #[tokio::test]
     async fn waiting_ends_at_the_next_flush() {
         let (near, _far) = tokio::io::duplex(64);
-        let (mut counted, flushes) = Counted::new(near);
+        let (mut counted, flushes) = FlushTracking::new(near);
         counted.flush().await.unwrap();
-        let mut next = Box::pin(flushes.next());
+        let mut next = Box::pin(flushes.wait_for_next());
         assert!((&mut next).now_or_never().is_none());
         counted.write_all(b"a").await.unwrap();
         assert!((&mut next).now_or_never().is_none());

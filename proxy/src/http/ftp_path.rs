@@ -7,12 +7,12 @@
 /// If the server could read the path differently from what was judged. That is so for a line ending, which would
 /// start another command; for a query, which FTP does not have; and for patterns, which servers expand to other
 /// names.
-pub(crate) fn decoded(path: &str) -> Result<String, &'static str> {
-    let name = characters(path);
+pub(crate) fn decode(path: &str) -> Result<String, &'static str> {
+    let name = decode_as_latin1(path);
     if path.contains('?') {
         return Err("an ftp: URL has no query; write a \"?\" in a name as %3F");
     }
-    is_without_control(&name)?;
+    refuse_control_characters(&name)?;
     if name.contains(['*', '?', '[', '{']) {
         return Err("a name that servers take for a pattern (* ? [ {) in an ftp: URL");
     }
@@ -26,10 +26,10 @@ pub(crate) fn decoded(path: &str) -> Result<String, &'static str> {
 /// If they contain a control character, which could start another command.
 pub(crate) fn check_credentials(target: &str) -> Result<(), &'static str> {
     let (user, password) = credentials(target).unwrap_or_default();
-    is_without_control(&user).and_then(|()| is_without_control(&password))
+    refuse_control_characters(&user).and_then(|()| refuse_control_characters(&password))
 }
 
-fn is_without_control(name: &str) -> Result<(), &'static str> {
+fn refuse_control_characters(name: &str) -> Result<(), &'static str> {
     // 255 starts a Telnet command, and FTP's control connection is Telnet.
     if name.chars().any(|c| c.is_ascii_control() || c == '\u{ff}') {
         return Err("a control character in an ftp: URL");
@@ -43,11 +43,11 @@ pub(crate) fn credentials(target: &str) -> Option<(String, String)> {
     let authority = rest.split(['/', '?', '#']).next()?;
     let (user_info, _) = authority.rsplit_once('@')?;
     let (user, password) = user_info.split_once(':').unwrap_or((user_info, ""));
-    (!user.is_empty()).then(|| (characters(user), characters(password)))
+    (!user.is_empty()).then(|| (decode_as_latin1(user), decode_as_latin1(password)))
 }
 
 /// Decodes percent-encoding, with each byte as a character up to U+00FF.
-fn characters(text: &str) -> String {
+fn decode_as_latin1(text: &str) -> String {
     percent_encoding::percent_decode_str(text)
         .map(char::from)
         .collect()
@@ -71,8 +71,8 @@ mod tests {
 
     #[test]
     fn names_are_decoded_byte_by_byte() {
-        assert_eq!(decoded("/a%20b/%E9.txt").as_deref(), Ok("/a b/\u{e9}.txt"));
-        assert_eq!(decoded("/pub/;type=i").as_deref(), Ok("/pub/;type=i"));
+        assert_eq!(decode("/a%20b/%E9.txt").as_deref(), Ok("/a b/\u{e9}.txt"));
+        assert_eq!(decode("/pub/;type=i").as_deref(), Ok("/pub/;type=i"));
     }
 
     #[test]
@@ -89,7 +89,7 @@ mod tests {
             "/%FF%F4",
             "/%7f",
         ] {
-            assert!(decoded(path).is_err(), "{path}");
+            assert!(decode(path).is_err(), "{path}");
         }
     }
 

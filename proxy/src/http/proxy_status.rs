@@ -2,7 +2,7 @@
 
 /// An error type of RFC 9209 section 2.3, as far as wayleave uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ErrorType {
+pub(crate) enum ProxyErrorType {
     DnsTimeout,
     DnsError,
     DestinationUnavailable,
@@ -26,7 +26,7 @@ pub(crate) enum ErrorType {
     ProxyConfigurationError,
 }
 
-impl ErrorType {
+impl ProxyErrorType {
     /// Returns the type's name in `Proxy-Status`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -69,7 +69,7 @@ impl ErrorType {
     }
 
     /// Returns the reason phrase for answers of this type that have none of their own.
-    pub(crate) fn phrase(self) -> &'static str {
+    pub(crate) fn reason_phrase(self) -> &'static str {
         match self {
             Self::DnsTimeout => "DNS timeout",
             Self::DnsError => "DNS error",
@@ -100,7 +100,7 @@ impl ErrorType {
 /// are structured strings (RFC 8941 section 3.3.3), in which anything but printable ASCII becomes `?`.
 pub(crate) fn field_value(
     name: &str,
-    error: ErrorType,
+    error: ProxyErrorType,
     next_hop: Option<&str>,
     details: &str,
 ) -> String {
@@ -141,7 +141,7 @@ mod tests {
     fn details_are_a_structured_string() {
         let value = field_value(
             "wayleave",
-            ErrorType::HttpRequestDenied,
+            ProxyErrorType::HttpRequestDenied,
             Some("proxy.corp:3128"),
             "say \"no\"\\\n\u{e9}",
         );

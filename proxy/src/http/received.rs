@@ -6,19 +6,19 @@ use http::header::{CONTENT_LENGTH, HOST, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderValue, Method};
 
-use super::field_pairs::{self, Pair, pairs};
-use super::http1::overrides::{self, Override};
-use super::http1::{Framing, HeadError, MAX_FIELDS, RequestHead, is_taken_for_another};
+use super::field_pairs::{self, FieldPair, to_pairs};
+use super::http1::request_override::{self, RequestOverride};
+use super::http1::{BodyFraming, HeadError, MAX_FIELDS, RequestHead, is_underscore_alias};
 
 /// The HTTP version of a message, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Version {
+pub(crate) enum HttpVersion {
     Http10,
     Http11,
     Http2,
 }
 
-impl Version {
+impl HttpVersion {
     /// Returns the version as `Via` spells it (RFC 9110 section 7.6.3).
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -29,50 +29,50 @@ impl Version {
     }
 
     /// Returns the `Via` entry of a proxy with this name for a message received in this version.
-    pub(crate) fn via(self, name: &str) -> String {
+    pub(crate) fn via_entry(self, name: &str) -> String {
         [self.as_str(), " ", name].concat()
     }
 }
 
 /// The state that is assumed of a client that closed its sending side (a FIN), and may or may not still read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HalfClosed {
-    IsThere,
-    IsGone,
+pub(crate) enum HalfClosePolicy {
+    StillWaiting,
+    Gone,
 }
 
 /// A request's head, in the form of its HTTP version.
 #[derive(Debug)]
-pub(crate) enum Received {
+pub(crate) enum ReceivedHead {
     Http1(RequestHead),
     Http2 {
         head: Box<Parts>,
         /// For a request to a proxy, the whole URL, or the authority of a `CONNECT`.
         proxied: Option<String>,
         /// The framing, or the reason why the request is malformed.
-        framing: Result<Framing, &'static str>,
+        framing: Result<BodyFraming, &'static str>,
     },
 }
 
-impl Received {
+impl ReceivedHead {
     /// Wraps the head of an HTTP/2 stream inside a tunnel, where we act as the origin. `has_body` is false if the
     /// head ended the stream.
-    pub(crate) fn http2(head: Parts, has_body: bool) -> Self {
-        Self::of_stream(head, has_body, None)
+    pub(crate) fn from_http2(head: Parts, has_body: bool) -> Self {
+        Self::from_http2_stream(head, has_body, None)
     }
 
     /// Wraps the head of an HTTP/2 stream to us as a proxy. Its target is in `:scheme`, `:authority` and `:path` (RFC
     /// 9113 section 8.3.1).
-    pub(crate) fn proxied_http2(head: Parts, has_body: bool) -> Self {
-        let target = proxied(&head);
-        Self::of_stream(head, has_body, Some(target))
+    pub(crate) fn from_proxied_http2(head: Parts, has_body: bool) -> Self {
+        let target = absolute_target(&head);
+        Self::from_http2_stream(head, has_body, Some(target))
     }
 
-    fn of_stream(head: Parts, has_body: bool, proxied: Option<String>) -> Self {
+    fn from_http2_stream(head: Parts, has_body: bool, proxied: Option<String>) -> Self {
         let lengths = head.headers.get_all(CONTENT_LENGTH).iter();
         let lengths = lengths.map(HeaderValue::as_bytes);
         Self::Http2 {
-            framing: Framing::of_http2_request(lengths, has_body),
+            framing: BodyFraming::from_http2_request(lengths, has_body),
             proxied,
             head: Box::new(head),
         }
@@ -118,11 +118,11 @@ impl Received {
         }
     }
 
-    pub(crate) fn version(&self) -> Version {
+    pub(crate) fn version(&self) -> HttpVersion {
         match self {
-            Self::Http1(head) if head.is_http_10() => Version::Http10,
-            Self::Http1(_) => Version::Http11,
-            Self::Http2 { .. } => Version::Http2,
+            Self::Http1(head) if head.is_http_1_0() => HttpVersion::Http10,
+            Self::Http1(_) => HttpVersion::Http11,
+            Self::Http2 { .. } => HttpVersion::Http2,
         }
     }
 
@@ -135,24 +135,24 @@ impl Received {
     }
 
     /// Returns the name and value of every field.
-    pub(crate) fn fields(&self) -> Vec<Pair<'_>> {
+    pub(crate) fn fields(&self) -> Vec<FieldPair<'_>> {
         match self {
             Self::Http1(head) => head.fields().iter().collect(),
-            Self::Http2 { head, .. } => pairs(&head.headers),
+            Self::Http2 { head, .. } => to_pairs(&head.headers),
         }
     }
 
     /// Returns the fields that make servers use another path or method than the request line states.
-    pub(crate) fn overrides(&self) -> Vec<(Override, &[u8])> {
+    pub(crate) fn overrides(&self) -> Vec<(RequestOverride, &[u8])> {
         match self {
             Self::Http1(head) => {
                 let fields = head.fields().iter();
-                fields.filter_map(overriding).collect()
+                fields.filter_map(as_override).collect()
             }
             Self::Http2 { head, .. } => {
                 let fields = head.headers.iter();
                 let fields = fields.map(|(name, value)| (name.as_ref(), value.as_bytes()));
-                fields.filter_map(overriding).collect()
+                fields.filter_map(as_override).collect()
             }
         }
     }
@@ -164,24 +164,24 @@ impl Received {
         }
         let fields = self.fields().into_iter();
         // Of several fields the smallest counts, so that no reader forwards further than another.
-        let told = fields.filter(|(field, _)| field_pairs::is(field, "max-forwards"));
+        let told = fields.filter(|(field, _)| field_pairs::is_named(field, "max-forwards"));
         told.filter_map(|(_, value)| str::from_utf8(value).ok()?.parse().ok())
             .min()
     }
 
     /// Returns how the end of the body is marked on a connection where it has to be.
-    pub(crate) fn framing(&self) -> Framing {
+    pub(crate) fn framing(&self) -> BodyFraming {
         match self {
             Self::Http1(head) => head.framing(),
             // A request with malformed framing is refused, so nothing of it is forwarded.
-            Self::Http2 { framing, .. } => framing.unwrap_or(Framing::Length(0)),
+            Self::Http2 { framing, .. } => framing.unwrap_or(BodyFraming::Length(0)),
         }
     }
 
     /// Returns whether the request reads and does nothing else: a GET or HEAD without content that does not upgrade.
-    pub(crate) fn only_reads(&self) -> bool {
+    pub(crate) fn is_plain_read(&self) -> bool {
         matches!(self.method(), "GET" | "HEAD")
-            && self.framing() == Framing::Length(0)
+            && self.framing() == BodyFraming::Length(0)
             && !self
                 .field("upgrade")
                 .is_some_and(|upgrade| upgrade.eq_ignore_ascii_case(b"websocket"))
@@ -190,16 +190,18 @@ impl Received {
     /// Returns what is assumed of a client that closes its sending side while it waits for us. That is usually a
     /// client that timed out, and a slot kept for it would be lost to all others. HTTP/1.0 without keep-alive is for
     /// one request: closing after it states only that no other follows.
-    pub(crate) fn half_closed(&self) -> HalfClosed {
+    pub(crate) fn half_close_policy(&self) -> HalfClosePolicy {
         match self {
-            Self::Http1(head) if head.is_http_10() && !head.keeps_alive() => HalfClosed::IsThere,
-            _ => HalfClosed::IsGone,
+            Self::Http1(head) if head.is_http_1_0() && !head.keeps_alive() => {
+                HalfClosePolicy::StillWaiting
+            }
+            _ => HalfClosePolicy::Gone,
         }
     }
 
     /// Returns whether the body arrives only after a 100 (RFC 9110 section 10.1.1).
     pub(crate) fn expects_continue(&self) -> bool {
-        self.field("expect").is_some() && self.version() == Version::Http11
+        self.field("expect").is_some() && self.version() == HttpVersion::Http11
     }
 
     /// Checks what h2 accepts although two readers could read it differently. HTTP/1 heads were checked when they
@@ -208,7 +210,7 @@ impl Received {
     /// # Errors
     ///
     /// Returns the reason why the head is malformed.
-    pub(crate) fn check(&self) -> Result<(), HeadError> {
+    pub(crate) fn validate(&self) -> Result<(), HeadError> {
         let Self::Http2 { head, framing, .. } = self else {
             return Ok(());
         };
@@ -236,7 +238,7 @@ impl Received {
         if head
             .headers
             .keys()
-            .any(|name| is_taken_for_another(name.as_ref()))
+            .any(|name| is_underscore_alias(name.as_ref()))
         {
             let details = "a field name has \"_\" where servers may read \"-\"";
             return Err(details.into());
@@ -245,12 +247,12 @@ impl Received {
     }
 }
 
-fn overriding<'a>((name, value): Pair<'a>) -> Option<(Override, &'a [u8])> {
-    overrides::of(name).map(|found| (found, value))
+fn as_override<'a>((name, value): FieldPair<'a>) -> Option<(RequestOverride, &'a [u8])> {
+    request_override::from_field_name(name).map(|found| (found, value))
 }
 
 /// Returns the target of a request to a proxy. Without `:authority` it has no destination.
-fn proxied(head: &Parts) -> String {
+fn absolute_target(head: &Parts) -> String {
     let uri = &head.uri;
     let authority = uri.authority().map_or("", http::uri::Authority::as_str);
     match (uri.scheme_str(), uri.path_and_query()) {

@@ -19,7 +19,7 @@ pub(crate) struct RequestTarget<'a> {
 
 /// A reason why a request has no destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unresolved {
+pub(crate) enum TargetError {
     Malformed(String),
     /// The request is for another origin than its tunnel.
     Misdirected(String),
@@ -27,7 +27,7 @@ pub(crate) enum Unresolved {
     Scheme(String),
 }
 
-impl From<InvalidUri> for Unresolved {
+impl From<InvalidUri> for TargetError {
     fn from(error: InvalidUri) -> Self {
         match error {
             InvalidUri::UnsupportedScheme(_) => Self::Scheme(error.to_string()),
@@ -43,24 +43,24 @@ impl RequestTarget<'_> {
     /// # Errors
     ///
     /// If the target is not an absolute URL that can be requested.
-    pub(crate) fn in_the_open(&self) -> Result<Target, Unresolved> {
-        self.is_no_connect()?;
-        let target = self.absolute()?;
+    pub(crate) fn resolve(&self) -> Result<Target, TargetError> {
+        self.refuse_connect()?;
+        let target = self.parse_absolute()?;
         if target.origin().scheme() == Scheme::Ftp {
-            self.is_for_ftp(&target)?;
+            self.check_ftp(&target)?;
         }
         Ok(target)
     }
 
     /// Checks that an `ftp:` URL is read only, and names one file in one way.
-    fn is_for_ftp(&self, target: &Target) -> Result<(), Unresolved> {
+    fn check_ftp(&self, target: &Target) -> Result<(), TargetError> {
         if !matches!(self.method, "GET" | "HEAD") {
             let details = "ftp: URLs are for GET and HEAD only";
-            return Err(Unresolved::Scheme(details.to_owned()));
+            return Err(TargetError::Scheme(details.to_owned()));
         }
-        let decoded = ftp_path::decoded(target.path().as_str());
+        let decoded = ftp_path::decode(target.path().as_str());
         let checked = decoded.and_then(|_| ftp_path::check_credentials(self.target));
-        checked.map_err(|details| Unresolved::Malformed(details.to_owned()))
+        checked.map_err(|details| TargetError::Malformed(details.to_owned()))
     }
 
     /// Resolves a request inside a tunnel to `origin`.
@@ -68,8 +68,8 @@ impl RequestTarget<'_> {
     /// # Errors
     ///
     /// If the target is malformed, or if anything in the request names another origin.
-    pub(crate) fn in_tunnel(&self, origin: &Origin) -> Result<Target, Unresolved> {
-        self.is_no_connect()?;
+    pub(crate) fn resolve_in_tunnel(&self, origin: &Origin) -> Result<Target, TargetError> {
+        self.refuse_connect()?;
         if let Some(scheme) = self.scheme
             && scheme != origin.scheme().as_str()
         {
@@ -87,7 +87,7 @@ impl RequestTarget<'_> {
         if self.target.starts_with('/') {
             return Ok(Target::new(origin.clone(), self.target)?);
         }
-        let target = self.absolute()?;
+        let target = self.parse_absolute()?;
         if target.origin() == origin {
             Ok(target)
         } else {
@@ -97,7 +97,7 @@ impl RequestTarget<'_> {
 
     /// Returns whether this is an `OPTIONS` request for the server as a whole (RFC 9112 section 3.2.4), provided its
     /// target can be resolved.
-    pub(crate) fn is_for_server(&self) -> bool {
+    pub(crate) fn is_server_wide_options(&self) -> bool {
         if self.method != "OPTIONS" || self.target.starts_with('/') {
             return false;
         }
@@ -106,20 +106,20 @@ impl RequestTarget<'_> {
         !after_scheme.contains(['/', '?', '#'])
     }
 
-    fn is_no_connect(&self) -> Result<(), Unresolved> {
+    fn refuse_connect(&self) -> Result<(), TargetError> {
         if self.method == "CONNECT" {
             // This includes HTTP/2's extended CONNECT (RFC 8441), which is not offered.
-            return Err(Unresolved::Malformed("CONNECT inside a tunnel".to_owned()));
+            return Err(TargetError::Malformed("CONNECT inside a tunnel".to_owned()));
         }
         Ok(())
     }
 
-    fn absolute(&self) -> Result<Target, Unresolved> {
+    fn parse_absolute(&self) -> Result<Target, TargetError> {
         if self.target.starts_with('/') || self.target == "*" {
             let details = "this is a proxy: the request target must be an absolute URL";
-            return Err(Unresolved::Malformed(details.to_owned()));
+            return Err(TargetError::Malformed(details.to_owned()));
         }
-        Target::parse(self.target).map_err(|error| unresolved(error, self.target))
+        Target::parse(self.target).map_err(|error| target_error(error, self.target))
     }
 }
 
@@ -138,13 +138,13 @@ pub(crate) fn without_credentials(target: &str) -> String {
 }
 
 /// Describes why a target is invalid, without repeating any part that may be a password.
-fn unresolved(error: InvalidUri, target: &str) -> Unresolved {
+fn target_error(error: InvalidUri, target: &str) -> TargetError {
     match error {
         InvalidUri::UnsupportedScheme(_) if target.contains('@') => {
-            Unresolved::Scheme("unsupported scheme".to_owned())
+            TargetError::Scheme("unsupported scheme".to_owned())
         }
         InvalidUri::Host(_) | InvalidUri::Port(_) if target.contains('@') => {
-            Unresolved::Malformed("request target: invalid host or port".to_owned())
+            TargetError::Malformed("request target: invalid host or port".to_owned())
         }
         error => error.into(),
     }
@@ -155,19 +155,19 @@ fn unresolved(error: InvalidUri, target: &str) -> Unresolved {
 /// # Errors
 ///
 /// If the authority is malformed or has no port (RFC 9110 section 9.3.6).
-pub(crate) fn connect(authority: &str, scheme: Scheme) -> Result<Origin, Unresolved> {
+pub(crate) fn connect_origin(authority: &str, scheme: Scheme) -> Result<Origin, TargetError> {
     let port = authority.rsplit_once(':').map(|(_, port)| port);
     if !port.is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
     {
         let authority = without_credentials(authority);
         let details = format!("CONNECT to {authority}: the port is missing");
-        return Err(Unresolved::Malformed(details));
+        return Err(TargetError::Malformed(details));
     }
     Ok(Origin::from_authority(scheme, authority)?)
 }
 
-fn misdirected(what: &str, origin: &Origin) -> Unresolved {
-    Unresolved::Misdirected(format!("the request {what}, but the tunnel is to {origin}"))
+fn misdirected(what: &str, origin: &Origin) -> TargetError {
+    TargetError::Misdirected(format!("the request {what}, but the tunnel is to {origin}"))
 }
 
 #[cfg(test)]
@@ -196,10 +196,10 @@ mod tests {
                 scheme: None,
                 authority: None,
             };
-            let unresolved = named.in_the_open().unwrap_err();
+            let unresolved = named.resolve().unwrap_err();
             assert!(!format!("{unresolved:?}").contains("pw"), "{unresolved:?}");
         }
-        let unresolved = connect("user:pw@shop.test", Scheme::Https).unwrap_err();
+        let unresolved = connect_origin("user:pw@shop.test", Scheme::Https).unwrap_err();
         assert!(!format!("{unresolved:?}").contains("pw"), "{unresolved:?}");
     }
 
@@ -213,9 +213,9 @@ mod tests {
             ":443",
             "",
         ] {
-            let unresolved = connect(authority, Scheme::Https).unwrap_err();
+            let unresolved = connect_origin(authority, Scheme::Https).unwrap_err();
             assert!(
-                matches!(unresolved, Unresolved::Malformed(_)),
+                matches!(unresolved, TargetError::Malformed(_)),
                 "{authority}: {unresolved:?}"
             );
         }

@@ -19,31 +19,34 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
 /// A stream as pingora's sessions require it.
-pub(crate) type Stream = pingora_core::protocols::Stream;
+pub(crate) type BoxedStream = pingora_core::protocols::Stream;
 
 /// A client's stream, with the bytes that were read from it ahead of need.
 #[derive(Debug)]
-pub(crate) struct Incoming {
-    pub(crate) stream: Stream,
-    pub(crate) ahead: BytesMut,
+pub(crate) struct BufferedStream {
+    pub(crate) stream: BoxedStream,
+    pub(crate) buffered: BytesMut,
 }
 
-impl From<Stream> for Incoming {
-    fn from(stream: Stream) -> Self {
+impl From<BoxedStream> for BufferedStream {
+    fn from(stream: BoxedStream) -> Self {
         let ahead = BytesMut::new();
-        Self { stream, ahead }
+        Self {
+            stream,
+            buffered: ahead,
+        }
     }
 }
 
 /// The most bytes that are held back to leave in one write: as many as a TLS record holds.
-const GATHER_BYTES: usize = 16 * 1024;
+const MAX_GATHERED_BYTES: usize = 16 * 1024;
 
 /// The time after which a connection breaks whose peer acknowledges nothing. The timeouts of an exchange do not cover
 /// everything: HTTP/2 answers pings, for example, outside any request.
-pub(crate) const UNREAD: Duration = Duration::from_secs(60);
+pub(crate) const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Sets TCP_NODELAY, and TCP_USER_TIMEOUT (RFC 5482 section 3.3) to `unread`.
-pub(crate) fn tune(tcp: &TcpStream, unread: Duration) -> io::Result<()> {
+pub(crate) fn set_tcp_options(tcp: &TcpStream, unread: Duration) -> io::Result<()> {
     tcp.set_nodelay(true)?;
     SockRef::from(tcp).set_tcp_user_timeout(Some(unread))
 }
@@ -56,7 +59,7 @@ pub(crate) fn tune(tcp: &TcpStream, unread: Duration) -> io::Result<()> {
 pub(crate) struct Transport<S> {
     inner: S,
     id: UniqueIDType,
-    read_ahead: Bytes,
+    buffered: Bytes,
     gathered: BytesMut,
     gathers: bool,
     /// Whether nothing was written since the last flush.
@@ -69,7 +72,7 @@ impl<S> Transport<S> {
         Self {
             inner,
             id,
-            read_ahead: Bytes::new(),
+            buffered: Bytes::new(),
             gathered: BytesMut::new(),
             gathers: true,
             is_flushed: true,
@@ -82,9 +85,9 @@ impl<S> Transport<S> {
     }
 
     /// Puts `bytes` back, to be read before anything that the peer sends next.
-    pub(crate) fn with_read_ahead(mut self, bytes: Bytes) -> Self {
-        debug_assert!(self.read_ahead.is_empty(), "bytes put back twice");
-        self.read_ahead = bytes;
+    pub(crate) fn with_buffered(mut self, bytes: Bytes) -> Self {
+        debug_assert!(self.buffered.is_empty(), "bytes put back twice");
+        self.buffered = bytes;
         self
     }
 
@@ -97,7 +100,7 @@ impl<S> Transport<S> {
 
 /// Makes a stream to an origin, with the socket's `id`. It does not gather: heads are flushed at once, and the first
 /// bytes of a body must not wait.
-pub(crate) fn to_origin<S>(inner: S, id: UniqueIDType) -> Stream
+pub(crate) fn upstream_stream<S>(inner: S, id: UniqueIDType) -> BoxedStream
 where
     S: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static,
 {
@@ -105,7 +108,7 @@ where
 }
 
 impl<S: AsyncWrite + Unpin> Transport<S> {
-    fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_write_gathered(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.gathered.is_empty() {
             let written = ready!(Pin::new(&mut self.inner).poll_write(cx, &self.gathered))?;
             if written == 0 {
@@ -125,9 +128,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Transport<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.read_ahead.is_empty() {
-            let taken = self.read_ahead.len().min(buf.remaining());
-            buf.put_slice(&self.read_ahead.split_to(taken));
+        if !self.buffered.is_empty() {
+            let taken = self.buffered.len().min(buf.remaining());
+            buf.put_slice(&self.buffered.split_to(taken));
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut self.inner).poll_read(cx, buf)
@@ -142,19 +145,19 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Transport<S> {
     ) -> Poll<io::Result<usize>> {
         let starts = std::mem::replace(&mut self.is_flushed, false);
         // Most likely a head, followed by its body or by a flush.
-        if self.gathers && starts && bytes.len() < GATHER_BYTES {
+        if self.gathers && starts && bytes.len() < MAX_GATHERED_BYTES {
             self.gathered.extend_from_slice(bytes);
             return Poll::Ready(Ok(bytes.len()));
         }
-        if !self.gathered.is_empty() && self.gathered.len() + bytes.len() <= GATHER_BYTES {
+        if !self.gathered.is_empty() && self.gathered.len() + bytes.len() <= MAX_GATHERED_BYTES {
             self.gathered.extend_from_slice(bytes);
             // If the socket is full, the next write or flush continues.
-            if let Poll::Ready(Err(error)) = self.poll_drain(cx) {
+            if let Poll::Ready(Err(error)) = self.poll_write_gathered(cx) {
                 return Poll::Ready(Err(error));
             }
             return Poll::Ready(Ok(bytes.len()));
         }
-        ready!(self.poll_drain(cx))?;
+        ready!(self.poll_write_gathered(cx))?;
         Pin::new(&mut self.inner).poll_write(cx, bytes)
     }
 
@@ -176,13 +179,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Transport<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_drain(cx))?;
+        ready!(self.poll_write_gathered(cx))?;
         self.is_flushed = true;
         Pin::new(&mut self.inner).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_drain(cx))?;
+        ready!(self.poll_write_gathered(cx))?;
         Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 }
@@ -278,7 +281,7 @@ mod tests {
     async fn put_back_bytes_are_read_first() {
         let (near, mut far) = tokio::io::duplex(64);
         far.write_all(b"second").await.unwrap();
-        let mut stream = Transport::new(near, 1).with_read_ahead(Bytes::from_static(b"first "));
+        let mut stream = Transport::new(near, 1).with_buffered(Bytes::from_static(b"first "));
         let mut seen = [0; 12];
         stream.read_exact(&mut seen).await.unwrap();
         assert_eq!(&seen, b"first second");
@@ -286,13 +289,13 @@ mod tests {
 
     #[tokio::test]
     async fn large_write_follows_gathered_bytes() {
-        let (near, mut far) = tokio::io::duplex(4 * GATHER_BYTES);
+        let (near, mut far) = tokio::io::duplex(4 * MAX_GATHERED_BYTES);
         let mut stream = Transport::new(near, 1);
-        let large = vec![b'x'; GATHER_BYTES];
+        let large = vec![b'x'; MAX_GATHERED_BYTES];
         stream.write_all(b"small").await.unwrap();
         stream.write_all(&large).await.unwrap();
         stream.flush().await.unwrap();
-        let mut seen = vec![0; 5 + GATHER_BYTES];
+        let mut seen = vec![0; 5 + MAX_GATHERED_BYTES];
         far.read_exact(&mut seen).await.unwrap();
         assert!(seen.starts_with(b"smallx"));
     }

@@ -8,8 +8,8 @@ use std::time::SystemTime;
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use crate::observe::digest::Digest;
-use crate::tls::entrance::Entrance;
+use crate::telemetry::digest::Sha256Digest;
+use crate::tls::server::ServerTls;
 
 /// A name in a certificate: `match.certificate`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) enum CertificateName {
     /// The subject's common name.
     CommonName(String),
     /// The SHA-256 of the certificate itself.
-    Fingerprint(Digest),
+    Fingerprint(Sha256Digest),
 }
 
 impl FromStr for CertificateName {
@@ -46,7 +46,7 @@ impl FromStr for CertificateName {
         }
         if let Some(digits) = rest("sha256:") {
             // As `openssl x509 -fingerprint` writes it, too.
-            let digest = Digest::from_hex(&digits.replace(':', ""));
+            let digest = Sha256Digest::from_hex(&digits.replace(':', ""));
             return digest.map(Self::Fingerprint).ok_or_else(unusable);
         }
         match text.split_once("://") {
@@ -82,12 +82,12 @@ pub(crate) struct ClientCertificate {
 
 impl ClientCertificate {
     /// Of a chain that `entrance` has just found good, leaf first; none if it cannot be read.
-    pub(crate) fn shown(chain: &[CertificateDer<'_>], entrance: &Entrance) -> Option<Self> {
+    pub(crate) fn from_chain(chain: &[CertificateDer<'_>], entrance: &ServerTls) -> Option<Self> {
         let leaf = chain.first()?;
         let (_, parsed) = X509Certificate::from_der(leaf).ok()?;
         let not_after = u64::try_from(parsed.validity().not_after.timestamp()).ok()?;
         Some(Self {
-            names: names(&parsed, Digest::of(leaf)),
+            names: names(&parsed, Sha256Digest::of(leaf)),
             not_after: SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(not_after),
             chain: chain.iter().map(|part| part.clone().into_owned()).collect(),
             verified_by: AtomicU64::new(entrance.id()),
@@ -99,19 +99,19 @@ impl ClientCertificate {
         &self.names[0]
     }
 
-    pub(crate) fn has(&self, name: &CertificateName) -> bool {
+    pub(crate) fn has_name(&self, name: &CertificateName) -> bool {
         self.names.contains(name)
     }
 
     /// Whether it would be found good now. It is verified again only where other authorities are trusted than before.
-    pub(crate) fn still_holds(&self, entrance: Option<&Entrance>, now: SystemTime) -> bool {
+    pub(crate) fn is_still_valid(&self, entrance: Option<&ServerTls>, now: SystemTime) -> bool {
         let Some(entrance) = entrance.filter(|_| now <= self.not_after) else {
             return false;
         };
         if self.verified_by.load(Ordering::Relaxed) == entrance.id() {
             return true;
         }
-        let is_taken = entrance.takes(&self.chain, now);
+        let is_taken = entrance.accepts_client(&self.chain, now);
         if is_taken {
             self.verified_by.store(entrance.id(), Ordering::Relaxed);
         }
@@ -119,7 +119,7 @@ impl ClientCertificate {
     }
 }
 
-fn names(parsed: &X509Certificate<'_>, digest: Digest) -> Vec<CertificateName> {
+fn names(parsed: &X509Certificate<'_>, digest: Sha256Digest) -> Vec<CertificateName> {
     let alternative = parsed.subject_alternative_name().ok().flatten();
     let alternative = alternative.map_or(&[][..], |extension| &extension.value.general_names);
     let uris = alternative.iter().filter_map(|name| match name {

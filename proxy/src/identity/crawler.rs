@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use wayleave_robots_txt::preferences::Declaration;
+use wayleave_robots_txt::preferences::CrawlerDeclaration;
 use wayleave_robots_txt::{Dialect, ProductToken};
 
 use super::certificate::{CertificateName, ClientCertificate};
-use crate::signing::Key;
+use crate::signing::SigningKey;
 
 /// What is done about a request that may not be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum EnforcementMode {
     /// It is refused.
     #[default]
     Enforce,
@@ -22,7 +22,7 @@ pub enum Mode {
     Observe,
 }
 
-impl Mode {
+impl EnforcementMode {
     /// The spelling used in configuration and in the decision log.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -47,11 +47,11 @@ pub struct Crawler {
     /// What the client's certificate must say. `None`: it need not show one.
     pub(crate) certificate: Option<CertificateName>,
     /// Who must have proved a name by a password. `None`: anyone.
-    pub username: Option<Account>,
+    pub account: Option<ProxyAccount>,
     /// How robots.txt is read for it.
     pub dialect: Dialect,
     /// What is done about its requests that may not be sent.
-    pub mode: Mode,
+    pub mode: EnforcementMode,
     /// The time between requests to an origin that names none, instead of `[politeness]`'s.
     pub default_delay: Option<Duration>,
     /// The `User-Agent` field of fetches of robots.txt that its requests cause. `None`: that of `[robots]`.
@@ -61,14 +61,14 @@ pub struct Crawler {
     /// The address that origins see, if not everybody's.
     pub source_address: Option<IpAddr>,
     /// What its requests are signed with, if they are.
-    pub(crate) signing_key: Option<Arc<Key>>,
+    pub(crate) signing_key: Option<Arc<SigningKey>>,
     /// What it fetches for, if it says so: then preferences about that use are obeyed.
-    pub declaration: Declaration,
+    pub declaration: CrawlerDeclaration,
 }
 
 /// What is seen of whoever asks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct ClientFacts<'a> {
     pub(crate) client: IpAddr,
     /// Proved by a password.
     pub(crate) username: Option<&'a str>,
@@ -78,25 +78,25 @@ pub(crate) struct Seen<'a> {
 
 /// A user name and what proves it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Account {
+pub struct ProxyAccount {
     /// The user name of `Proxy-Authorization: Basic`.
     pub username: String,
     /// The password's argon2id hash in PHC form.
     pub password_hash: String,
 }
 
-impl fmt::Debug for Account {
+impl fmt::Debug for ProxyAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Account").field(&self.username).finish()
     }
 }
 
 impl Crawler {
-    pub(super) fn is_behind(&self, seen: &Seen<'_>) -> bool {
-        let account = self.username.as_ref();
+    pub(super) fn matches(&self, seen: &ClientFacts<'_>) -> bool {
+        let account = self.account.as_ref();
         let user_agent = self.user_agent.as_ref();
-        self.is_at(seen.client)
-            && self.is_shown(seen.certificate)
+        self.matches_address(seen.client)
+            && self.matches_certificate(seen.certificate)
             && account.is_none_or(|account| seen.username == Some(&account.username))
             && user_agent
                 .is_none_or(|wanted| contains_ignoring_case(seen.user_agent, wanted.as_bytes()))
@@ -104,7 +104,7 @@ impl Crawler {
 
     /// Whether every request that `other` would match is matched by this one, too, so that `other` never is after it.
     pub(crate) fn covers(&self, other: &Self) -> bool {
-        let name = |crawler: &Self| crawler.username.as_ref().map(|it| it.username.clone());
+        let name = |crawler: &Self| crawler.account.as_ref().map(|it| it.username.clone());
         let ranges = IpNet::aggregate(&self.addresses);
         let is_inside = |range: &IpNet| ranges.iter().any(|outer| outer.contains(range));
         let has_addresses = self.addresses.is_empty()
@@ -115,27 +115,27 @@ impl Crawler {
         });
         has_addresses
             && has_agent
-            && (self.username.is_none() || name(self) == name(other))
+            && (self.account.is_none() || name(self) == name(other))
             && (self.certificate.is_none() || self.certificate == other.certificate)
     }
 
-    pub(super) fn is_shown(&self, certificate: Option<&ClientCertificate>) -> bool {
+    pub(super) fn matches_certificate(&self, certificate: Option<&ClientCertificate>) -> bool {
         let wanted = self.certificate.as_ref();
-        wanted.is_none_or(|name| certificate.is_some_and(|certificate| certificate.has(name)))
+        wanted.is_none_or(|name| certificate.is_some_and(|certificate| certificate.has_name(name)))
     }
 
     /// By what a client proves that it is this crawler, if by anything: what is hardest to have stands for all.
     pub(crate) fn proven_by(&self) -> Option<&'static str> {
         if self.certificate.is_some() {
             Some("certificate")
-        } else if self.username.is_some() {
+        } else if self.account.is_some() {
             Some("password")
         } else {
             (!self.addresses.is_empty()).then_some("address")
         }
     }
 
-    pub(super) fn is_at(&self, client: IpAddr) -> bool {
+    pub(super) fn matches_address(&self, client: IpAddr) -> bool {
         self.addresses.is_empty()
             || self
                 .addresses
@@ -149,7 +149,7 @@ impl Crawler {
         tokens.any(|token| contains_ignoring_case(user_agent, token.as_str().as_bytes()))
     }
 
-    pub(super) fn owns(&self, name: &str) -> bool {
+    pub(super) fn owns_token(&self, name: &str) -> bool {
         let mut tokens = self.tokens.iter();
         tokens.any(|token| token.as_str().eq_ignore_ascii_case(name))
     }

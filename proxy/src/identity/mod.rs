@@ -13,39 +13,41 @@ use quick_cache::sync::Cache;
 use wayleave_robots_txt::{Dialect, ProductToken};
 
 pub(crate) use self::certificate::{CertificateName, ClientCertificate};
-pub(crate) use self::crawler::Seen;
-pub use self::crawler::{Account, Crawler, Mode};
-use self::passwords::Passwords;
-pub(crate) use self::passwords::{Busy, Proof, check_hash};
-use self::well_known::WellKnown;
-use crate::clock::calendar;
-use crate::tls::entrance::Entrance;
+pub(crate) use self::crawler::ClientFacts;
+pub use self::crawler::{Crawler, EnforcementMode, ProxyAccount};
+use self::passwords::PasswordChecker;
+pub(crate) use self::passwords::{PasswordProof, TooManyChecks, check_hash};
+use self::well_known::WellKnownCrawler;
+use crate::clock::system_time;
+use crate::tls::server::ServerTls;
 
 /// `User-Agent` values whose name is remembered, and the longest that are.
-const REMEMBERED_CLAIMS: usize = 4096;
-const LONGEST_REMEMBERED: usize = 512;
+const CLAIM_CAPACITY: usize = 4096;
+const MAX_CACHED_USER_AGENT_BYTES: usize = 512;
 
 /// The names that a `User-Agent` gives.
 #[derive(Debug, Default)]
-pub(crate) struct Claim {
+pub(crate) struct ClaimedNames {
     /// The product token; none if no product is named.
     pub(crate) tokens: Vec<ProductToken>,
     /// The well-known crawlers that are named anywhere.
-    well_known: Vec<WellKnown>,
+    well_known: Vec<WellKnownCrawler>,
 }
 
-impl Claim {
+impl ClaimedNames {
     fn of(user_agent: &[u8]) -> Self {
         let token = ProductToken::from_user_agent(user_agent);
         Self {
             tokens: token.into_iter().collect(),
-            well_known: well_known::named_in(user_agent),
+            well_known: well_known::find_well_known(user_agent),
         }
     }
 
     /// Whose name is given besides `crawler`'s own, if it is a well-known crawler's.
     pub(crate) fn foreign_owner(&self, crawler: Option<&Crawler>) -> Option<&'static str> {
-        let is_own = |named: &WellKnown| crawler.is_some_and(|crawler| crawler.owns(&named.token));
+        let is_own = |named: &WellKnownCrawler| {
+            crawler.is_some_and(|crawler| crawler.owns_token(&named.token))
+        };
         let foreign = self.well_known.iter().find(|named| !is_own(named));
         foreign.map(|named| named.owner)
     }
@@ -53,7 +55,7 @@ impl Claim {
 
 /// How crawlers are told apart; `[[crawler]]` and part of `[proxy]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct CrawlersConfig {
     /// The known ones; the first that matches a request is used.
     pub crawlers: Vec<Crawler>,
     /// Whether requests of others are refused.
@@ -61,53 +63,53 @@ pub struct Options {
     /// How robots.txt is read for others.
     pub dialect: Dialect,
     /// What is done about requests of others that may not be sent.
-    pub mode: Mode,
+    pub mode: EnforcementMode,
 }
 
 /// All configured crawlers, in the file's order, and what holds for others.
 #[derive(Debug)]
 pub struct Crawlers {
     crawlers: Vec<Arc<Crawler>>,
-    passwords: Option<Arc<Passwords>>,
+    passwords: Option<Arc<PasswordChecker>>,
     /// Who checks certificates.
-    entrance: Option<Arc<Entrance>>,
-    claims: Cache<Box<[u8]>, Arc<Claim>>,
+    entrance: Option<Arc<ServerTls>>,
+    claims: Cache<Box<[u8]>, Arc<ClaimedNames>>,
     /// Whether requests of other crawlers are refused.
     pub(crate) require_crawler: bool,
     /// How robots.txt is read for other crawlers.
     pub(crate) dialect: Dialect,
     /// What is done about requests of other crawlers that may not be sent.
-    pub(crate) mode: Mode,
+    pub(crate) mode: EnforcementMode,
 }
 
 impl Crawlers {
     /// The crawlers to recognise.
     #[must_use]
-    pub fn new(options: Options) -> Self {
-        Self::instead_of(None, options)
+    pub fn new(options: CrawlersConfig) -> Self {
+        Self::replacing(None, options)
     }
 
     /// The crawlers to recognise from now on. Where nobody's password changed, what was verified `before` stays so: a reload costs
     /// no client another verification.
     #[must_use]
-    pub(crate) fn instead_of(before: Option<&Self>, options: Options) -> Self {
+    pub(crate) fn replacing(before: Option<&Self>, options: CrawlersConfig) -> Self {
         let accounts = options
             .crawlers
             .iter()
-            .filter_map(|crawler| crawler.username.as_ref());
+            .filter_map(|crawler| crawler.account.as_ref());
         let hashes: std::collections::HashMap<_, _> = accounts
             .map(|account| (account.username.clone(), account.password_hash.clone()))
             .collect();
         let kept = before
             .and_then(|before| before.passwords.clone())
-            .filter(|passwords| passwords.are_for(&hashes));
+            .filter(|passwords| passwords.has_accounts(&hashes));
         let passwords =
-            kept.or_else(|| (!hashes.is_empty()).then(|| Arc::new(Passwords::new(&hashes))));
+            kept.or_else(|| (!hashes.is_empty()).then(|| Arc::new(PasswordChecker::new(&hashes))));
         Self {
             passwords,
             entrance: None,
             crawlers: options.crawlers.into_iter().map(Arc::new).collect(),
-            claims: Cache::new(REMEMBERED_CLAIMS),
+            claims: Cache::new(CLAIM_CAPACITY),
             require_crawler: options.require_crawler,
             dialect: options.dialect,
             mode: options.mode,
@@ -116,13 +118,13 @@ impl Crawlers {
 
     /// The same, where this entrance says which certificates are good.
     #[must_use]
-    pub(crate) fn trusting(self, entrance: Option<Arc<Entrance>>) -> Self {
+    pub(crate) fn with_tls(self, entrance: Option<Arc<ServerTls>>) -> Self {
         Self { entrance, ..self }
     }
 
     /// Whether a certificate that was found good once still is.
-    pub(crate) fn still_trust(&self, certificate: &ClientCertificate) -> bool {
-        certificate.still_holds(self.entrance.as_deref(), calendar())
+    pub(crate) fn is_still_trusted(&self, certificate: &ClientCertificate) -> bool {
+        certificate.is_still_valid(self.entrance.as_deref(), system_time())
     }
 
     /// The configured crawlers, in the file's order.
@@ -150,7 +152,7 @@ impl Crawlers {
         &self,
         client: IpAddr,
         credentials: &[u8],
-    ) -> Result<Option<Proof>, Busy> {
+    ) -> Result<Option<PasswordProof>, TooManyChecks> {
         match &self.passwords {
             Some(passwords) => passwords.prove(client, credentials).await,
             None => Ok(None),
@@ -158,20 +160,22 @@ impl Crawlers {
     }
 
     /// Whether what was proved once would be by the same password now.
-    pub(crate) fn still_hold(&self, proof: &Proof) -> bool {
+    pub(crate) fn is_still_valid(&self, proof: &PasswordProof) -> bool {
         let passwords = self.passwords.as_ref();
-        passwords.is_some_and(|passwords| passwords.still_hold(proof))
+        passwords.is_some_and(|passwords| passwords.is_still_valid(proof))
     }
 
     /// Whether a client at this address with this certificate may be a known crawler without a user name.
-    pub(crate) fn may_be_known(
+    pub(crate) fn may_match_without_password(
         &self,
         client: IpAddr,
         certificate: Option<&ClientCertificate>,
     ) -> bool {
         let mut crawlers = self.crawlers.iter();
         crawlers.any(|crawler| {
-            crawler.username.is_none() && crawler.is_at(client) && crawler.is_shown(certificate)
+            crawler.account.is_none()
+                && crawler.matches_address(client)
+                && crawler.matches_certificate(certificate)
         })
     }
 
@@ -182,17 +186,17 @@ impl Crawlers {
     }
 
     /// The crawler behind a request, if one is configured.
-    pub(crate) fn find(&self, seen: &Seen<'_>) -> Option<&Arc<Crawler>> {
-        self.crawlers.iter().find(|crawler| crawler.is_behind(seen))
+    pub(crate) fn find(&self, seen: &ClientFacts<'_>) -> Option<&Arc<Crawler>> {
+        self.crawlers.iter().find(|crawler| crawler.matches(seen))
     }
 
     /// The name that `user_agent` gives.
-    pub(crate) fn claim(&self, user_agent: &[u8]) -> Arc<Claim> {
+    pub(crate) fn claim(&self, user_agent: &[u8]) -> Arc<ClaimedNames> {
         if let Some(claim) = self.claims.get(user_agent) {
             return claim;
         }
-        let claim = Arc::new(Claim::of(user_agent));
-        if user_agent.len() <= LONGEST_REMEMBERED {
+        let claim = Arc::new(ClaimedNames::of(user_agent));
+        if user_agent.len() <= MAX_CACHED_USER_AGENT_BYTES {
             self.claims.insert(user_agent.into(), Arc::clone(&claim));
         }
         claim
@@ -201,7 +205,7 @@ impl Crawlers {
 
 #[cfg(test)]
 mod tests {
-    use wayleave_robots_txt::preferences::Declaration;
+    use wayleave_robots_txt::preferences::CrawlerDeclaration;
 
     use super::*;
 
@@ -215,27 +219,27 @@ mod tests {
                 .map(|range| range.parse().unwrap())
                 .collect(),
             certificate: None,
-            username: None,
+            account: None,
             dialect: Dialect::Rfc9309,
-            mode: Mode::Enforce,
+            mode: EnforcementMode::Enforce,
             default_delay: None,
             robots_user_agent: None,
             user_agent_must_contain_token: false,
             source_address: None,
             signing_key: None,
-            declaration: Declaration::default(),
+            declaration: CrawlerDeclaration::default(),
         }
     }
 
     fn crawlers(crawlers: Vec<Crawler>) -> Crawlers {
-        Crawlers::new(Options {
+        Crawlers::new(CrawlersConfig {
             crawlers,
-            ..Options::default()
+            ..CrawlersConfig::default()
         })
     }
 
-    fn seen<'a>(client: &str, username: Option<&'a str>, user_agent: &'a [u8]) -> Seen<'a> {
-        Seen {
+    fn seen<'a>(client: &str, username: Option<&'a str>, user_agent: &'a [u8]) -> ClientFacts<'a> {
+        ClientFacts {
             client: client.parse().unwrap(),
             username,
             certificate: None,
@@ -276,7 +280,7 @@ mod tests {
     #[test]
     fn a_user_name_must_have_been_proved() {
         let mut named = crawler("named", None, &["10.1.0.0/16"]);
-        named.username = Some(Account {
+        named.account = Some(ProxyAccount {
             username: "news".to_owned(),
             password_hash: String::new(),
         });
@@ -285,7 +289,7 @@ mod tests {
         assert!(found(Some("news")).is_some());
         assert!(found(Some("other")).is_none());
         assert!(found(None).is_none());
-        assert!(!known.may_be_known("10.1.2.3".parse().unwrap(), None));
+        assert!(!known.may_match_without_password("10.1.2.3".parse().unwrap(), None));
     }
 
     #[test]
@@ -304,27 +308,27 @@ mod tests {
     #[test]
     fn a_reload_keeps_what_was_verified_unless_a_password_changed() {
         let with = |hash: &str| {
-            let account = Account {
+            let account = ProxyAccount {
                 username: "news".to_owned(),
                 password_hash: hash.to_owned(),
             };
-            Options {
+            CrawlersConfig {
                 crawlers: vec![Crawler {
-                    username: Some(account),
+                    account: Some(account),
                     ..crawler("news", None, &[])
                 }],
-                ..Options::default()
+                ..CrawlersConfig::default()
             }
         };
         let before = Crawlers::new(with("one"));
         let kept = |hash| {
-            let after = Crawlers::instead_of(Some(&before), with(hash));
+            let after = Crawlers::replacing(Some(&before), with(hash));
             let (before, after) = (before.passwords.as_ref(), after.passwords);
             Arc::ptr_eq(before.expect("one has"), &after.expect("one has"))
         };
         assert!(kept("one"));
         assert!(!kept("other"));
-        let none = Crawlers::instead_of(Some(&before), Options::default());
+        let none = Crawlers::replacing(Some(&before), CrawlersConfig::default());
         assert!(!none.uses_passwords());
     }
 }

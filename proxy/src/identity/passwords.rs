@@ -16,10 +16,10 @@ use ring::hmac;
 use ring::rand::SystemRandom;
 use tokio::sync::Semaphore;
 
-use crate::identity::per_client::PerClient;
+use crate::identity::per_client::ClientCounts;
 
 /// Verified credentials that are remembered: right ones, and wrong ones apart from them, so that no guessing drives a right one out.
-const REMEMBERED: usize = 4096;
+const CREDENTIAL_CAPACITY: usize = 4096;
 /// Verifications that wait at one time, of all clients, of one, and for one user name, all that nobody has being one. Each takes
 /// some 30 ms, so that who may wait does not wait much longer than a second; guessers of one name, wherever they come from, leave
 /// room for the others.
@@ -31,26 +31,26 @@ const MAX_WAITING_OF_NAME: usize = 8;
 ///
 /// A verification takes tens of milliseconds of a processor on purpose, so it runs off the async
 /// threads, few at a time, and its result is remembered under a keyed hash of the credentials.
-pub(super) struct Passwords {
-    accounts: HashMap<String, Account>,
+pub(super) struct PasswordChecker {
+    accounts: HashMap<String, CheckedAccount>,
     /// With the costliest of their hashes, for names that nobody has: a guess takes as long as for one that somebody has.
-    nobody: Account,
-    right: Cache<Tag, ()>,
+    unknown_account: CheckedAccount,
+    right: Cache<CredentialTag, ()>,
     /// Those that show the same credentials wait for one verification.
-    wrong: Cache<Tag, ()>,
+    wrong: Cache<CredentialTag, ()>,
     key: hmac::Key,
     at_once: Arc<Semaphore>,
     waiting: Semaphore,
-    waiting_by_client: Arc<PerClient>,
+    waiting_by_client: Arc<ClientCounts>,
 }
 
 /// What a user name stands for.
-struct Account {
+struct CheckedAccount {
     hash: Arc<str>,
     waiting: Semaphore,
 }
 
-impl Account {
+impl CheckedAccount {
     fn new(hash: &str) -> Self {
         Self {
             hash: hash.into(),
@@ -60,16 +60,16 @@ impl Account {
 }
 
 /// A keyed hash of credentials.
-type Tag = [u8; 32];
+type CredentialTag = [u8; 32];
 
 /// A user name that was proved, and by which password.
 #[derive(Clone)]
-pub(crate) struct Proof {
+pub(crate) struct PasswordProof {
     pub(crate) username: Arc<str>,
     hash: Arc<str>,
 }
 
-impl fmt::Debug for Proof {
+impl fmt::Debug for PasswordProof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Proof").field(&self.username).finish()
     }
@@ -77,9 +77,9 @@ impl fmt::Debug for Proof {
 
 /// As many verifications wait as may, of all or of some kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Busy;
+pub(crate) struct TooManyChecks;
 
-impl Passwords {
+impl PasswordChecker {
     /// `hashes` are user names with argon2 hashes in PHC form, of which there is at least one.
     pub(super) fn new(hashes: &HashMap<String, String>) -> Self {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
@@ -89,12 +89,12 @@ impl Passwords {
         let costliest = hashes.values().max_by_key(|hash| cost(hash));
         let hashes = hashes.iter();
         Self {
-            nobody: Account::new(costliest.map_or("", String::as_str)),
+            unknown_account: CheckedAccount::new(costliest.map_or("", String::as_str)),
             accounts: hashes
-                .map(|(name, hash)| (name.clone(), Account::new(hash)))
+                .map(|(name, hash)| (name.clone(), CheckedAccount::new(hash)))
                 .collect(),
-            right: Cache::new(REMEMBERED),
-            wrong: Cache::new(REMEMBERED),
+            right: Cache::new(CREDENTIAL_CAPACITY),
+            wrong: Cache::new(CREDENTIAL_CAPACITY),
             key,
             at_once: Arc::new(Semaphore::new(at_once)),
             waiting: Semaphore::new(MAX_WAITING),
@@ -103,7 +103,7 @@ impl Passwords {
     }
 
     /// Whether these are the accounts.
-    pub(super) fn are_for(&self, hashes: &HashMap<String, String>) -> bool {
+    pub(super) fn has_accounts(&self, hashes: &HashMap<String, String>) -> bool {
         let has = |(name, hash): (&String, &String)| {
             let own = self.accounts.get(name);
             own.is_some_and(|own| *own.hash == **hash)
@@ -112,7 +112,7 @@ impl Passwords {
     }
 
     /// Whether what was proved once would be by the same password now.
-    pub(super) fn still_hold(&self, proof: &Proof) -> bool {
+    pub(super) fn is_still_valid(&self, proof: &PasswordProof) -> bool {
         let account = self.accounts.get(&*proof.username);
         account.is_some_and(|account| account.hash == proof.hash)
     }
@@ -122,7 +122,11 @@ impl Passwords {
     /// # Errors
     ///
     /// Returns an error if too many verifications wait, or too many of this client's or of this user name.
-    pub(super) async fn prove(&self, client: IpAddr, field: &[u8]) -> Result<Option<Proof>, Busy> {
+    pub(super) async fn prove(
+        &self,
+        client: IpAddr,
+        field: &[u8],
+    ) -> Result<Option<PasswordProof>, TooManyChecks> {
         let Some(credentials) = basic(field) else {
             return Ok(None);
         };
@@ -131,9 +135,9 @@ impl Passwords {
             return Ok(None);
         };
         let tag = hmac::sign(&self.key, credentials.as_bytes());
-        let tag: Tag = tag.as_ref().try_into().expect("SHA-256 has 32 bytes");
+        let tag: CredentialTag = tag.as_ref().try_into().expect("SHA-256 has 32 bytes");
         let known = self.accounts.get(username);
-        let proof = known.map(|account| Proof {
+        let proof = known.map(|account| PasswordProof {
             username: username.into(),
             hash: Arc::clone(&account.hash),
         });
@@ -144,10 +148,10 @@ impl Passwords {
     async fn is_right(
         &self,
         client: IpAddr,
-        tag: Tag,
-        account: Option<&Account>,
+        tag: CredentialTag,
+        account: Option<&CheckedAccount>,
         password: &str,
-    ) -> Result<bool, Busy> {
+    ) -> Result<bool, TooManyChecks> {
         if self.right.get(&tag).is_some() {
             return Ok(true);
         }
@@ -172,15 +176,15 @@ impl Passwords {
     async fn verify(
         &self,
         client: IpAddr,
-        account: Option<&Account>,
+        account: Option<&CheckedAccount>,
         password: String,
-    ) -> Result<bool, Busy> {
+    ) -> Result<bool, TooManyChecks> {
         let counted = self.waiting_by_client.count(client, MAX_WAITING_OF_CLIENT);
-        let _counted = counted.ok_or(Busy)?;
+        let _counted = counted.ok_or(TooManyChecks)?;
         let is_known = account.is_some();
-        let account = account.unwrap_or(&self.nobody);
-        let _of_name = account.waiting.try_acquire().map_err(|_| Busy)?;
-        let _waiting = self.waiting.try_acquire().map_err(|_| Busy)?;
+        let account = account.unwrap_or(&self.unknown_account);
+        let _of_name = account.waiting.try_acquire().map_err(|_| TooManyChecks)?;
+        let _waiting = self.waiting.try_acquire().map_err(|_| TooManyChecks)?;
         let hash = Arc::clone(&account.hash);
         let permit = Arc::clone(&self.at_once).acquire_owned().await;
         let verifying = tokio::task::spawn_blocking(move || {
@@ -194,7 +198,7 @@ impl Passwords {
     }
 }
 
-impl fmt::Debug for Passwords {
+impl fmt::Debug for PasswordChecker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Passwords").finish_non_exhaustive()
     }
@@ -263,12 +267,12 @@ mod tests {
     const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
     const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
 
-    fn passwords<const N: usize>(hashes: [(&str, String); N]) -> Passwords {
+    fn passwords<const N: usize>(hashes: [(&str, String); N]) -> PasswordChecker {
         let hashes = hashes.map(|(name, hash)| (name.to_owned(), hash));
-        Passwords::new(&HashMap::from(hashes))
+        PasswordChecker::new(&HashMap::from(hashes))
     }
 
-    async fn proven(passwords: &Passwords, credentials: &str) -> Option<String> {
+    async fn proven(passwords: &PasswordChecker, credentials: &str) -> Option<String> {
         let proof = passwords.prove(CLIENT, &field(credentials)).await;
         proof.unwrap().map(|proof| proof.username.to_string())
     }
@@ -295,7 +299,7 @@ mod tests {
             .hash_password_with_salt(b"other", b"saltsalt")
             .unwrap();
         let passwords = passwords([("a", hash("secret")), ("b", dear.to_string())]);
-        assert_eq!(*passwords.nobody.hash, dear.to_string());
+        assert_eq!(*passwords.unknown_account.hash, dear.to_string());
         assert_eq!(proven(&passwords, "c:other").await, None);
         assert_eq!(proven(&passwords, "b:other").await.as_deref(), Some("b"));
         assert_eq!(proven(&passwords, "a:se\0cret").await, None);
@@ -306,16 +310,18 @@ mod tests {
         let before = passwords([("news", hash("secret"))]);
         let proof = before.prove(CLIENT, &field("news:secret")).await;
         let proof = proof.unwrap().unwrap();
-        assert!(before.still_hold(&proof));
-        assert!(!passwords([("news", hash("other"))]).still_hold(&proof));
-        assert!(!passwords([("other", hash("secret"))]).still_hold(&proof));
+        assert!(before.is_still_valid(&proof));
+        assert!(!passwords([("news", hash("other"))]).is_still_valid(&proof));
+        assert!(!passwords([("other", hash("secret"))]).is_still_valid(&proof));
     }
 
     /// Credentials on their way to a verdict that does not come.
-    struct Guess<'a>(Pin<Box<dyn Future<Output = Result<Option<Proof>, Busy>> + 'a>>);
+    struct Guess<'a>(
+        Pin<Box<dyn Future<Output = Result<Option<PasswordProof>, TooManyChecks>> + 'a>>,
+    );
 
     impl<'a> Guess<'a> {
-        fn new(passwords: &'a Passwords, client: IpAddr, credentials: &str) -> Self {
+        fn new(passwords: &'a PasswordChecker, client: IpAddr, credentials: &str) -> Self {
             let field = field(credentials);
             Self(Box::pin(
                 async move { passwords.prove(client, &field).await },
@@ -327,7 +333,7 @@ mod tests {
             let polled = self.0.as_mut().now_or_never();
             match polled {
                 None => true,
-                Some(Err(Busy)) => false,
+                Some(Err(TooManyChecks)) => false,
                 Some(Ok(_)) => panic!("nobody can be verified"),
             }
         }

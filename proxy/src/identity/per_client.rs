@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What each client has at a time.
 #[derive(Debug, Default)]
-pub(crate) struct PerClient(Mutex<HashMap<IpAddr, usize>>);
+pub(crate) struct ClientCounts(Mutex<HashMap<IpAddr, usize>>);
 
 /// One more of a client's, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Counted {
-    per_client: Arc<PerClient>,
+pub(crate) struct ClientCountGuard {
+    per_client: Arc<ClientCounts>,
     client: IpAddr,
 }
 
-impl PerClient {
+impl ClientCounts {
     /// One more of `client`'s, unless it has `most`.
-    pub(crate) fn count(self: &Arc<Self>, client: IpAddr, most: usize) -> Option<Counted> {
-        let client = holder(client);
+    pub(crate) fn count(self: &Arc<Self>, client: IpAddr, most: usize) -> Option<ClientCountGuard> {
+        let client = client_network(client);
         let mut counts = self.counts();
         let count = counts.entry(client).or_default();
         if *count >= most {
@@ -26,7 +26,7 @@ impl PerClient {
         }
         *count += 1;
         let per_client = Arc::clone(self);
-        Some(Counted { per_client, client })
+        Some(ClientCountGuard { per_client, client })
     }
 
     /// Whether nobody has any.
@@ -41,7 +41,7 @@ impl PerClient {
     }
 }
 
-impl Drop for Counted {
+impl Drop for ClientCountGuard {
     fn drop(&mut self) {
         let mut counts = self.per_client.counts();
         if let Some(count) = counts.get_mut(&self.client) {
@@ -54,7 +54,7 @@ impl Drop for Counted {
 }
 
 /// Who holds an address. A host on an IPv6 network has all addresses of a /64 to itself.
-pub(crate) fn holder(client: IpAddr) -> IpAddr {
+pub(crate) fn client_network(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

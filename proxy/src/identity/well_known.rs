@@ -14,11 +14,11 @@ static OWNERS: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
 });
 
 /// Longer words are not names of the list, whatever follows them.
-const LONGEST_WORD: usize = 256;
+const MAX_WORD_BYTES: usize = 256;
 
 /// A well-known crawler.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct WellKnown {
+pub(super) struct WellKnownCrawler {
     /// Its token in lower case.
     pub(super) token: String,
     pub(super) owner: &'static str,
@@ -30,16 +30,16 @@ pub(super) struct WellKnown {
 /// A word is of the letters of a product token, `_` and `-` among them, and digits, so that a longer name is another one:
 /// `Googlebot-News` does not name `Googlebot`. What hangs on to a name but cannot be meant as part of it, such as a version
 /// without its slash, hides none.
-pub(super) fn named_in(user_agent: &[u8]) -> Vec<WellKnown> {
+pub(super) fn find_well_known(user_agent: &[u8]) -> Vec<WellKnownCrawler> {
     let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let words = user_agent.split(|byte| !is_of_word(byte));
-    words.filter_map(named_by).collect()
+    words.filter_map(crawler_named_by).collect()
 }
 
 /// The well-known crawler that a word names.
-fn named_by(word: &[u8]) -> Option<WellKnown> {
+fn crawler_named_by(word: &[u8]) -> Option<WellKnownCrawler> {
     let word = str::from_utf8(word).ok()?.trim_matches(['-', '_']);
-    if word.len() > LONGEST_WORD {
+    if word.len() > MAX_WORD_BYTES {
         return None;
     }
     let token = word.to_ascii_lowercase();
@@ -49,7 +49,7 @@ fn named_by(word: &[u8]) -> Option<WellKnown> {
         .find_map(|token| {
             let owner = OWNERS.get(token)?;
             let token = token.to_owned();
-            Some(WellKnown { token, owner })
+            Some(WellKnownCrawler { token, owner })
         })
 }
 
@@ -70,7 +70,7 @@ mod tests {
     }
 
     fn tokens(user_agent: &str) -> Vec<String> {
-        let named = named_in(user_agent.as_bytes());
+        let named = find_well_known(user_agent.as_bytes());
         named.into_iter().map(|named| named.token).collect()
     }
 

@@ -3,20 +3,20 @@
 use wayleave_robots_txt::HostPattern;
 
 /// With fewer rules, looking at each is as fast.
-const FEW: usize = 4;
+const MAX_LEAF_RULES: usize = 4;
 
 /// Rules that some hosts lead to, in their order.
 #[derive(Debug)]
-pub(super) struct Bucket<P> {
-    entries: Vec<Entry>,
+pub(super) struct HostBucket<P> {
+    entries: Vec<BucketEntry>,
     /// The places of those that are for all paths.
     for_all_paths: Vec<usize>,
     /// The places of the others.
-    by_path: Tree<P>,
+    by_path: PathTree<P>,
 }
 
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct BucketEntry {
     /// Which rule, from 0.
     pub(super) index: usize,
     pub(super) pattern: HostPattern,
@@ -24,23 +24,23 @@ pub(super) struct Entry {
 
 /// Places of rules, and all their paths in one: if none of them matches, no rule does. Else each half is asked the same.
 #[derive(Debug)]
-struct Tree<P> {
+struct PathTree<P> {
     places: Vec<usize>,
     /// With few places: nothing.
-    node: Option<Node<P>>,
+    node: Option<PathNode<P>>,
 }
 
 #[derive(Debug)]
-struct Node<P> {
+struct PathNode<P> {
     paths: P,
-    halves: Box<[Tree<P>; 2]>,
+    halves: Box<[PathTree<P>; 2]>,
 }
 
-impl<P> Tree<P> {
+impl<P> PathTree<P> {
     fn new(places: &[usize], together: &impl Fn(&[usize]) -> P) -> Self {
-        let node = (places.len() > FEW).then(|| {
+        let node = (places.len() > MAX_LEAF_RULES).then(|| {
             let (first, second) = places.split_at(places.len() / 2);
-            Node {
+            PathNode {
                 paths: together(places),
                 halves: Box::new([first, second].map(|half| Self::new(half, together))),
             }
@@ -72,10 +72,10 @@ impl<P> Tree<P> {
     }
 }
 
-impl<P> Bucket<P> {
+impl<P> HostBucket<P> {
     /// Rules in their order; `is_for_all_paths` tells of a rule's index, `together` makes one of the paths of several.
     pub(super) fn new(
-        entries: Vec<Entry>,
+        entries: Vec<BucketEntry>,
         is_for_all_paths: impl Fn(usize) -> bool,
         together: impl Fn(&[usize]) -> P,
     ) -> Self {
@@ -84,7 +84,7 @@ impl<P> Bucket<P> {
         let rules = |places: &[usize]| -> Vec<usize> {
             places.iter().map(|place| entries[*place].index).collect()
         };
-        let by_path = Tree::new(&others, &|places: &[usize]| together(&rules(places)));
+        let by_path = PathTree::new(&others, &|places: &[usize]| together(&rules(places)));
         Self {
             entries,
             for_all_paths,
@@ -93,7 +93,7 @@ impl<P> Bucket<P> {
     }
 
     /// All of them.
-    pub(super) fn entries(&self) -> &[Entry] {
+    pub(super) fn entries(&self) -> &[BucketEntry] {
         &self.entries
     }
 
@@ -103,7 +103,7 @@ impl<P> Bucket<P> {
         &self,
         before: usize,
         can_match: impl Fn(&P) -> bool,
-        matches: impl Fn(&Entry) -> bool,
+        matches: impl Fn(&BucketEntry) -> bool,
     ) -> usize {
         if self
             .entries

@@ -11,20 +11,20 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use wayleave_robots_txt::{
-    AccessResult, Dialect, HostPattern, RobotsTxt, Verdict, decide_any_path_strictly,
+    AccessResult, AccessVerdict, Dialect, HostPattern, RobotsTxt, decide_write_all_spellings,
 };
 
-use self::bucket::Entry;
+use self::bucket::BucketEntry;
 pub(crate) use self::rule::blocked_by;
-pub use self::rule::{Action, Asked, Match, Rule};
+pub use self::rule::{PolicyRule, RuleAction, RuleMatch, RuleQuery};
 
 /// Rules that some hosts lead to, several's paths held as one robots.txt.
-type Bucket = bucket::Bucket<AccessResult>;
+type Bucket = bucket::HostBucket<AccessResult>;
 
 /// All rules, findable by host.
 #[derive(Debug, Default)]
-pub struct Rules {
-    rules: Vec<Compiled>,
+pub struct PolicyRules {
+    rules: Vec<CompiledRule>,
     by_ending: HashMap<String, Bucket>,
     by_beginning: HashMap<String, Bucket>,
     others: Option<Bucket>,
@@ -32,30 +32,30 @@ pub struct Rules {
 
 /// A rule with its paths ready for matching.
 #[derive(Debug)]
-struct Compiled {
-    rule: Arc<Rule>,
+struct CompiledRule {
+    rule: Arc<PolicyRule>,
     /// The paths as a robots.txt that disallows what a refusal matches, and allows only what an exception does: judging
     /// it strictly, a refusal holds for any spelling of a path, and an exception only if it holds for all.
     paths: Option<AccessResult>,
 }
 
-impl Rules {
+impl PolicyRules {
     /// The rules in their order.
     #[must_use]
-    pub fn new(rules: Vec<Rule>) -> Self {
-        let rules: Vec<_> = rules.into_iter().map(Compiled::new).collect();
-        let mut by_ending: HashMap<String, Vec<Entry>> = HashMap::new();
-        let mut by_beginning: HashMap<String, Vec<Entry>> = HashMap::new();
+    pub fn new(rules: Vec<PolicyRule>) -> Self {
+        let rules: Vec<_> = rules.into_iter().map(CompiledRule::new).collect();
+        let mut by_ending: HashMap<String, Vec<BucketEntry>> = HashMap::new();
+        let mut by_beginning: HashMap<String, Vec<BucketEntry>> = HashMap::new();
         let mut others = Vec::new();
         for (index, compiled) in rules.iter().enumerate() {
             for pattern in &compiled.rule.hosts {
-                let entries = match (pattern.ending(), pattern.beginning()) {
+                let entries = match (pattern.required_suffix(), pattern.required_first_label()) {
                     (Some(ending), _) => by_ending.entry(ending.to_owned()).or_default(),
                     (None, Some(first)) => by_beginning.entry(first.to_owned()).or_default(),
                     (None, None) => &mut others,
                 };
                 let pattern = pattern.clone();
-                entries.push(Entry { index, pattern });
+                entries.push(BucketEntry { index, pattern });
             }
         }
         let together = |indexes: &[usize]| {
@@ -63,7 +63,7 @@ impl Rules {
             robots(paths, "", "Disallow")
         };
         let bucket = |entries| Bucket::new(entries, |index| rules[index].paths.is_none(), together);
-        let buckets = |entries: HashMap<String, Vec<Entry>>| {
+        let buckets = |entries: HashMap<String, Vec<BucketEntry>>| {
             let entries = entries.into_iter();
             entries
                 .map(|(key, entries)| (key, bucket(entries)))
@@ -78,7 +78,7 @@ impl Rules {
     }
 
     /// The first rule for a request. Nobody asks for the one that only reads `/robots.txt`, which is always allowed.
-    pub fn find(&self, asked: Asked<'_>) -> Option<Match> {
+    pub fn find(&self, asked: RuleQuery<'_>) -> Option<RuleMatch> {
         if self.rules.is_empty() {
             return None;
         }
@@ -88,7 +88,7 @@ impl Rules {
             self.first_in(bucket, asked, first)
         });
         let found = self.rules.get(first)?;
-        Some(found.found_at(first))
+        Some(found.as_match(first))
     }
 
     /// Where the rules for a host are, among others. The host is spelt as patterns compare it.
@@ -104,7 +104,7 @@ impl Rules {
     }
 
     /// The first rule of a bucket that matches, if it is before `before`; else that.
-    fn first_in(&self, bucket: &Bucket, asked: Asked<'_>, before: usize) -> usize {
+    fn first_in(&self, bucket: &Bucket, asked: RuleQuery<'_>, before: usize) -> usize {
         let host = asked.target.origin().host();
         bucket.first(
             before,
@@ -115,20 +115,22 @@ impl Rules {
 
     /// The rule for whatever is asked of a host by someone whose requests are not seen: the first that refuses any of
     /// them, or excepts all.
-    pub(crate) fn find_for_every_request(&self, asked: Asked<'_>) -> Option<Match> {
+    pub(crate) fn find_for_every_request(&self, asked: RuleQuery<'_>) -> Option<RuleMatch> {
         let mut rules = self.rules_for_host(asked);
-        rules.find(|found| found.rule.action != Action::Allow || found.rule.is_for_every_request())
+        rules.find(|found| {
+            found.rule.action != RuleAction::Allow || found.rule.is_for_every_request()
+        })
     }
 
     /// The rule for a host as such: the first that is for all its requests.
-    pub(crate) fn find_for_host(&self, asked: Asked<'_>) -> Option<Match> {
+    pub(crate) fn find_for_host(&self, asked: RuleQuery<'_>) -> Option<RuleMatch> {
         let mut rules = self.rules_for_host(asked);
         rules.find(|found| found.rule.is_for_every_request())
     }
 
     /// The rule for where a robots.txt is redirected to: the first that matches the request or is for all of its host's, even
     /// for `/robots.txt`.
-    pub(crate) fn find_for_redirect(&self, asked: Asked<'_>) -> Option<Match> {
+    pub(crate) fn find_for_redirect(&self, asked: RuleQuery<'_>) -> Option<RuleMatch> {
         let found = [self.find(asked), self.find_for_host(asked)];
         found.into_iter().flatten().min_by_key(|found| found.number)
     }
@@ -137,20 +139,20 @@ impl Rules {
     /// is asked.
     pub(crate) fn find_beyond_refusals(
         &self,
-        asked: Asked<'_>,
-        meets: impl Fn(&Match) -> bool,
-    ) -> Option<Match> {
+        asked: RuleQuery<'_>,
+        meets: impl Fn(&RuleMatch) -> bool,
+    ) -> Option<RuleMatch> {
         let mut rules = self.rules_for_host(asked);
-        rules.find(|found| found.rule.action != Action::Refuse && meets(found))
+        rules.find(|found| found.rule.action != RuleAction::Refuse && meets(found))
     }
 
     /// Whether a rule matches a request.
-    pub(crate) fn is_met(&self, found: &Match, asked: Asked<'_>) -> bool {
+    pub(crate) fn matches(&self, found: &RuleMatch, asked: RuleQuery<'_>) -> bool {
         self.rules[found.number - 1].matches(asked)
     }
 
     /// The rules for a host and crawler in their order, whatever their paths and methods.
-    fn rules_for_host(&self, asked: Asked<'_>) -> impl Iterator<Item = Match> {
+    fn rules_for_host(&self, asked: RuleQuery<'_>) -> impl Iterator<Item = RuleMatch> {
         let host = HostPattern::comparable(asked.target.origin().host());
         let entries = self.buckets(&host).flat_map(Bucket::entries);
         let mut indexes: Vec<_> = entries
@@ -162,21 +164,21 @@ impl Rules {
             let compiled = &self.rules[index];
             let rule = &compiled.rule;
             let counts = rule.is_for(asked) && !rule.has_expired(asked.now);
-            counts.then(|| compiled.found_at(index))
+            counts.then(|| compiled.as_match(index))
         })
     }
 
     /// All of them, with their numbers.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &Rule)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &PolicyRule)> {
         (1..).zip(self.rules.iter().map(|compiled| &*compiled.rule))
     }
 
     /// How many rules count at `now`, and which expired, by number.
-    pub(crate) fn count(&self, now: SystemTime) -> (usize, Vec<Match>) {
+    pub(crate) fn count(&self, now: SystemTime) -> (usize, Vec<RuleMatch>) {
         let all = self.rules.iter().enumerate();
         let expired: Vec<_> = all
             .filter(|(_, compiled)| compiled.rule.has_expired(now))
-            .map(|(index, compiled)| compiled.found_at(index))
+            .map(|(index, compiled)| compiled.as_match(index))
             .collect();
         (self.rules.len() - expired.len(), expired)
     }
@@ -185,16 +187,16 @@ impl Rules {
     pub(crate) fn next_expiry(&self, now: SystemTime) -> Option<SystemTime> {
         let rules = self.rules.iter().map(|compiled| &compiled.rule);
         let exceptions =
-            rules.filter(|rule| rule.action == Action::Allow && !rule.has_expired(now));
+            rules.filter(|rule| rule.action == RuleAction::Allow && !rule.has_expired(now));
         exceptions.filter_map(|rule| rule.expires_at).min()
     }
 }
 
-impl Compiled {
-    fn new(rule: Rule) -> Self {
+impl CompiledRule {
+    fn new(rule: PolicyRule) -> Self {
         let paths = (!rule.paths.is_empty()).then(|| match rule.action {
-            Action::Refuse | Action::RefuseLegally => robots(&rule.paths, "", "Disallow"),
-            Action::Allow => robots(&rule.paths, "Disallow: /\n", "Allow"),
+            RuleAction::Refuse | RuleAction::RefuseLegally => robots(&rule.paths, "", "Disallow"),
+            RuleAction::Allow => robots(&rule.paths, "Disallow: /\n", "Allow"),
         });
         Self {
             rule: Arc::new(rule),
@@ -203,21 +205,21 @@ impl Compiled {
     }
 
     /// This rule, the one with that index.
-    fn found_at(&self, index: usize) -> Match {
-        Match {
+    fn as_match(&self, index: usize) -> RuleMatch {
+        RuleMatch {
             number: index + 1,
             rule: Arc::clone(&self.rule),
         }
     }
 
-    fn matches(&self, asked: Asked<'_>) -> bool {
+    fn matches(&self, asked: RuleQuery<'_>) -> bool {
         let rule = &self.rule;
         let methods = &rule.methods;
         rule.is_for(asked)
             && (methods.is_empty() || methods.iter().any(|method| method == asked.method))
             && !rule.has_expired(asked.now)
             && self.paths.as_ref().is_none_or(|paths| {
-                let is_exception = rule.action == Action::Allow;
+                let is_exception = rule.action == RuleAction::Allow;
                 disallows(paths, asked) != is_exception
             })
     }
@@ -237,9 +239,9 @@ fn robots<'a>(paths: impl IntoIterator<Item = &'a String>, head: &str, verb: &st
     AccessResult::Successful(robots)
 }
 
-fn disallows(robots: &AccessResult, asked: Asked<'_>) -> bool {
-    let decision = decide_any_path_strictly(robots, Dialect::Rfc9309, &[], asked.target.path());
-    decision.verdict() == Verdict::Disallow
+fn disallows(robots: &AccessResult, asked: RuleQuery<'_>) -> bool {
+    let decision = decide_write_all_spellings(robots, Dialect::Rfc9309, &[], asked.target.path());
+    decision.verdict() == AccessVerdict::Disallow
 }
 
 #[cfg(test)]
@@ -247,26 +249,26 @@ mod tests {
     use std::time::Duration;
 
     use wayleave_robots_txt::Target;
-    use wayleave_robots_txt::preferences::Purposes;
+    use wayleave_robots_txt::preferences::PurposeSet;
 
     use super::*;
 
-    fn rule(action: Action, hosts: &[&str], paths: &[&str]) -> Rule {
-        Rule {
+    fn rule(action: RuleAction, hosts: &[&str], paths: &[&str]) -> PolicyRule {
+        PolicyRule {
             action,
             hosts: hosts.iter().map(|host| host.parse().unwrap()).collect(),
             paths: paths.iter().map(|path| (*path).to_owned()).collect(),
-            ..Rule::default()
+            ..PolicyRule::default()
         }
     }
 
-    fn found(rules: &Rules, url: &str) -> Option<usize> {
+    fn found(rules: &PolicyRules, url: &str) -> Option<usize> {
         let target = Target::parse(url).unwrap();
-        let asked = Asked {
+        let asked = RuleQuery {
             target: &target,
             method: "GET",
             crawler: "news",
-            purposes: Purposes::NONE,
+            purposes: PurposeSet::NONE,
             now: SystemTime::UNIX_EPOCH,
         };
         rules.find(asked).map(|found| found.number)
@@ -274,12 +276,12 @@ mod tests {
 
     #[test]
     fn the_first_that_matches_is_used() {
-        let rules = Rules::new(vec![
-            rule(Action::Refuse, &["a.shop.test"], &["/x"]),
-            rule(Action::Allow, &["*"], &["/open"]),
-            rule(Action::Refuse, &[".shop.test"], &[]),
-            rule(Action::Refuse, &["shop.*"], &["/y$"]),
-            rule(Action::Refuse, &["*bank*"], &["/*secret"]),
+        let rules = PolicyRules::new(vec![
+            rule(RuleAction::Refuse, &["a.shop.test"], &["/x"]),
+            rule(RuleAction::Allow, &["*"], &["/open"]),
+            rule(RuleAction::Refuse, &[".shop.test"], &[]),
+            rule(RuleAction::Refuse, &["shop.*"], &["/y$"]),
+            rule(RuleAction::Refuse, &["*bank*"], &["/*secret"]),
         ]);
         for (url, number) in [
             ("http://a.shop.test/x", Some(1)),
@@ -299,8 +301,8 @@ mod tests {
 
     #[test]
     fn a_refusal_holds_for_any_spelling_and_an_exception_for_all() {
-        let refusal = Rules::new(vec![rule(Action::Refuse, &["*"], &["/private/"])]);
-        let exception = Rules::new(vec![rule(Action::Allow, &["*"], &["/public/"])]);
+        let refusal = PolicyRules::new(vec![rule(RuleAction::Refuse, &["*"], &["/private/"])]);
+        let exception = PolicyRules::new(vec![rule(RuleAction::Allow, &["*"], &["/public/"])]);
         assert_eq!(found(&refusal, "http://a.test/x/../%70rivate/"), Some(1));
         assert_eq!(found(&exception, "http://a.test/public/a"), Some(1));
         assert_eq!(found(&exception, "http://a.test/public/../private"), None);
@@ -308,24 +310,24 @@ mod tests {
 
     #[test]
     fn what_is_not_seen_is_refused_where_any_of_it_is() {
-        let method = Rule {
+        let method = PolicyRule {
             methods: vec!["POST".to_owned()],
-            ..rule(Action::Refuse, &["posts.test"], &[])
+            ..rule(RuleAction::Refuse, &["posts.test"], &[])
         };
-        let rules = Rules::new(vec![
-            rule(Action::Allow, &["part.test"], &["/open"]),
-            rule(Action::Allow, &["all.test", "a.all.test"], &["/*"]),
-            rule(Action::Refuse, &["*.test"], &["/x"]),
+        let rules = PolicyRules::new(vec![
+            rule(RuleAction::Allow, &["part.test"], &["/open"]),
+            rule(RuleAction::Allow, &["all.test", "a.all.test"], &["/*"]),
+            rule(RuleAction::Refuse, &["*.test"], &["/x"]),
             method,
-            rule(Action::Refuse, &["whole.example"], &[]),
+            rule(RuleAction::Refuse, &["whole.example"], &[]),
         ]);
         let number = |host: &str| {
             let target = Target::parse(&format!("https://{host}/")).unwrap();
-            let asked = Asked {
+            let asked = RuleQuery {
                 target: &target,
                 method: "CONNECT",
                 crawler: "news",
-                purposes: Purposes::NONE,
+                purposes: PurposeSet::NONE,
                 now: SystemTime::UNIX_EPOCH,
             };
             let every = rules.find_for_every_request(asked);
@@ -341,18 +343,18 @@ mod tests {
 
     #[test]
     fn crawler_method_and_expiry_count() {
-        let mut special = rule(Action::Refuse, &["*"], &[]);
+        let mut special = rule(RuleAction::Refuse, &["*"], &[]);
         special.crawlers = vec!["news".to_owned()];
         special.methods = vec!["POST".to_owned()];
         special.expires_at = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1));
-        let rules = Rules::new(vec![special]);
+        let rules = PolicyRules::new(vec![special]);
         let target = Target::parse("http://a.test/").unwrap();
         let found = |method, crawler, seconds| {
-            let asked = Asked {
+            let asked = RuleQuery {
                 target: &target,
                 method,
                 crawler,
-                purposes: Purposes::NONE,
+                purposes: PurposeSet::NONE,
                 now: SystemTime::UNIX_EPOCH + Duration::from_secs(seconds),
             };
             rules.find(asked).is_some()
@@ -366,7 +368,7 @@ mod tests {
     }
 
     /// The first that matches, each looked at.
-    fn found_by_looking_at_all(rules: &Rules, asked: Asked<'_>) -> Option<usize> {
+    fn found_by_looking_at_all(rules: &PolicyRules, asked: RuleQuery<'_>) -> Option<usize> {
         let host = asked.target.origin().host();
         let mut matching = rules.rules.iter().map(|compiled| {
             let mut hosts = compiled.rule.hosts.iter();
@@ -388,7 +390,7 @@ mod tests {
         let paths = ["/a", "/b/*c", "/d$", "/a/b", "/*e", "/f/"];
         let mut many = Vec::new();
         for _ in 0..600 {
-            let action = [Action::Refuse, Action::Allow][pick(2)];
+            let action = [RuleAction::Refuse, RuleAction::Allow][pick(2)];
             let mut one = rule(action, &[hosts[pick(7)]], &[paths[pick(6)], paths[pick(6)]]);
             match pick(40) {
                 0 => one.paths.clear(),
@@ -398,7 +400,7 @@ mod tests {
             one.methods = vec![format!("M{}", pick(60))];
             many.push(one);
         }
-        let rules = Rules::new(many);
+        let rules = PolicyRules::new(many);
         let mut numbers = std::collections::HashSet::new();
         for _ in 0..2000 {
             let host = [
@@ -410,11 +412,11 @@ mod tests {
             ][pick(5)];
             let path = ["a", "a/b/c", "b/xc", "d", "d/e", "%61", "f/../a", "none"][pick(8)];
             let target = Target::parse(&format!("http://{host}/{path}")).unwrap();
-            let asked = Asked {
+            let asked = RuleQuery {
                 target: &target,
                 method: &format!("M{}", pick(60)),
                 crawler: &format!("crawler-{}", pick(30)),
-                purposes: Purposes::NONE,
+                purposes: PurposeSet::NONE,
                 now: SystemTime::UNIX_EPOCH,
             };
             let number = rules.find(asked).map(|found| found.number);

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use wayleave_robots_txt::preferences::Purposes;
+use wayleave_robots_txt::preferences::PurposeSet;
 use wayleave_robots_txt::{HostPattern, Target};
 
 /// The action of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Action {
+pub enum RuleAction {
     /// Refuses with 403.
     #[default]
     Refuse,
@@ -19,7 +19,7 @@ pub enum Action {
     Allow,
 }
 
-impl Action {
+impl RuleAction {
     /// The spelling used in configuration; that the law demands a refusal is said beside it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -32,9 +32,9 @@ impl Action {
 
 /// One rule as configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rule {
+pub struct PolicyRule {
     /// What it does.
-    pub action: Action,
+    pub action: RuleAction,
     /// The hosts it is for; at least one.
     pub hosts: Vec<HostPattern>,
     /// Patterns as in robots.txt (RFC 9309), one of which the path must match. Empty: all paths.
@@ -42,7 +42,7 @@ pub struct Rule {
     /// The names of the crawlers it is for, `asserted` for unknown ones. Empty: all.
     pub crawlers: Vec<String>,
     /// The declared purposes it is for. Empty: all requests, whatever they are for.
-    pub purposes: Purposes,
+    pub purposes: PurposeSet,
     /// The methods it is for. Empty: all.
     pub methods: Vec<String>,
     /// Who answers for it. Never empty where it allows.
@@ -53,21 +53,21 @@ pub struct Rule {
     pub expires_at: Option<SystemTime>,
 }
 
-impl Rule {
+impl PolicyRule {
     /// Whether it is for who asks, and what for.
-    pub(super) fn is_for(&self, asked: Asked<'_>) -> bool {
+    pub(super) fn is_for(&self, asked: RuleQuery<'_>) -> bool {
         let is_for_crawler =
             self.crawlers.is_empty() || self.crawlers.iter().any(|name| name == asked.crawler);
         is_for_crawler && (self.purposes.is_empty() || self.is_for_purposes(asked.purposes))
     }
 
     /// One fetch serves all purposes of a crawler: a refusal of one refuses it, and an exception has to cover them all.
-    fn is_for_purposes(&self, declared: Purposes) -> bool {
+    fn is_for_purposes(&self, declared: PurposeSet) -> bool {
         match self.action {
-            Action::Refuse | Action::RefuseLegally => {
+            RuleAction::Refuse | RuleAction::RefuseLegally => {
                 !declared.intersection(self.purposes).is_empty()
             }
-            Action::Allow => !declared.is_empty() && declared.without(self.purposes).is_empty(),
+            RuleAction::Allow => !declared.is_empty() && declared.without(self.purposes).is_empty(),
         }
     }
 
@@ -96,14 +96,14 @@ pub(crate) fn blocked_by(owner: &str) -> Option<String> {
 
 /// A rule that matched a request.
 #[derive(Clone, Debug)]
-pub struct Match {
+pub struct RuleMatch {
     /// Which `[[rule]]` of the configuration, from 1.
     pub number: usize,
     /// The rule itself.
-    pub rule: Arc<Rule>,
+    pub rule: Arc<PolicyRule>,
 }
 
-impl fmt::Display for Match {
+impl fmt::Display for RuleMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[[rule]] {}", self.number)?;
         if let Some(reason) = &self.rule.reason {
@@ -118,7 +118,7 @@ impl fmt::Display for Match {
 
 /// What a rule is asked about.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct RuleQuery<'a> {
     /// What the request is for.
     pub target: &'a Target,
     /// Its method.
@@ -126,7 +126,7 @@ pub struct Asked<'a> {
     /// The crawler's name, `asserted` for an unknown one.
     pub crawler: &'a str,
     /// The purposes it declares.
-    pub purposes: Purposes,
+    pub purposes: PurposeSet,
     /// The time by which rules expire.
     pub now: SystemTime,
 }

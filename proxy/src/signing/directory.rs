@@ -11,18 +11,20 @@ use serde::Serialize;
 use sfv::Parameters;
 use url::{Position, Url};
 
-use super::base::{self, Component, add, identifier, identifier_with, seconds, string};
-use super::key::{Jwk, Key};
-use super::options::agent_uri;
+use super::key::{Jwk, SigningKey};
+use super::settings::agent_uri;
+use super::signature_base::{
+    self, SignedComponent, add_parameter, identifier, identifier_with, sf_string, sf_timestamp,
+};
 
 /// The path of the directory.
-pub(crate) const PATH: &str = "/.well-known/http-message-signatures-directory";
+pub(crate) const DIRECTORY_PATH: &str = "/.well-known/http-message-signatures-directory";
 /// The path of a crawler's card, without `/` and its name.
 pub(crate) const CARD_PATH: &str = "/.well-known/signature-agent-card";
 pub(crate) const MEDIA_TYPE: &str = "application/http-message-signatures-directory+json";
 const TAG: &str = "http-message-signatures-directory";
 /// The lifetime of a directory's signatures. Verifiers cache it for about a day.
-const LIFETIME: Duration = Duration::from_hours(48);
+const SIGNATURE_LIFETIME: Duration = Duration::from_hours(48);
 
 #[derive(Debug, Serialize)]
 struct KeySet {
@@ -30,14 +32,14 @@ struct KeySet {
 }
 
 /// Returns the directory's body.
-pub(crate) fn body(keys: &[Arc<Key>]) -> String {
+pub(crate) fn body(keys: &[Arc<SigningKey>]) -> String {
     let keys = keys.iter().map(|key| key.jwk()).collect();
     serde_json::to_string(&KeySet { keys }).expect("strings are JSON")
 }
 
 /// Returns the fields that sign `agent`'s directory with each of `keys`, as names and values.
-pub(crate) fn fields(
-    keys: &[Arc<Key>],
+pub(crate) fn signature_fields(
+    keys: &[Arc<SigningKey>],
     agent: &Url,
     body: &str,
     now: SystemTime,
@@ -65,17 +67,17 @@ pub(crate) fn fields(
 
 /// The card that names the owner of the keys.
 #[derive(Debug, Serialize)]
-struct Card<'a> {
+struct AgentCard<'a> {
     client_id: String,
     client_name: &'a str,
     client_uri: &'a str,
     jwks_uri: String,
-    web_bot_auth: About<'a>,
+    web_bot_auth: CardDetails<'a>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct About<'a> {
+struct CardDetails<'a> {
     rfc9309_product_token: &'a str,
     rfc9309_compliance: bool,
     trigger: &'static str,
@@ -86,12 +88,12 @@ struct About<'a> {
 pub(crate) fn card(agent: &Url, name: &str, token: &str, complies: bool) -> String {
     let agent = agent_uri(agent);
     let base = agent.trim_end_matches('/');
-    let card = Card {
+    let card = AgentCard {
         client_id: format!("{base}{CARD_PATH}/{name}"),
         client_name: token,
         client_uri: agent,
-        jwks_uri: format!("{base}{PATH}"),
-        web_bot_auth: About {
+        jwks_uri: format!("{base}{DIRECTORY_PATH}"),
+        web_bot_auth: CardDetails {
             rfc9309_product_token: token,
             rfc9309_compliance: complies,
             trigger: "crawler",
@@ -101,33 +103,38 @@ pub(crate) fn card(agent: &Url, name: &str, token: &str, complies: bool) -> Stri
     serde_json::to_string_pretty(&card).expect("strings are JSON") + "\n"
 }
 
-fn sign(key: &Key, authority: &str, digest: &str, now: SystemTime) -> base::Signature {
-    signed_until(key, authority, digest, now, now + LIFETIME)
+fn sign(
+    key: &SigningKey,
+    authority: &str,
+    digest: &str,
+    now: SystemTime,
+) -> signature_base::EncodedSignature {
+    signed_until(key, authority, digest, now, now + SIGNATURE_LIFETIME)
 }
 
 fn signed_until(
-    key: &Key,
+    key: &SigningKey,
     authority: &str,
     digest: &str,
     now: SystemTime,
     until: SystemTime,
-) -> base::Signature {
+) -> signature_base::EncodedSignature {
     let components = vec![
-        Component {
+        SignedComponent {
             identifier: identifier_with("@authority", "req", true),
             value: authority.to_owned(),
         },
-        Component {
+        SignedComponent {
             identifier: identifier("content-digest"),
             value: digest.to_owned(),
         },
     ];
     let mut parameters = Parameters::new();
-    add(&mut parameters, "created", seconds(now));
-    add(&mut parameters, "expires", seconds(until));
-    add(&mut parameters, "keyid", string(key.thumbprint()));
-    add(&mut parameters, "tag", string(TAG));
-    base::sign(key, components, parameters)
+    add_parameter(&mut parameters, "created", sf_timestamp(now));
+    add_parameter(&mut parameters, "expires", sf_timestamp(until));
+    add_parameter(&mut parameters, "keyid", sf_string(key.thumbprint()));
+    add_parameter(&mut parameters, "tag", sf_string(TAG));
+    signature_base::sign(key, components, parameters)
 }
 
 #[cfg(test)]
@@ -148,7 +155,8 @@ mod tests {
         );
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
         let agent = Url::parse("https://signature-agent.test").unwrap();
-        let [(_, digest), (_, input), (_, signature)] = fields(&keys, &agent, &body, at(0));
+        let [(_, digest), (_, input), (_, signature)] =
+            signature_fields(&keys, &agent, &body, at(0));
         assert_eq!(
             digest,
             "sha-256=:CADMT2aBdV/rqQr/NIru64ERQkCobVvllA4V0fLFDu0=:"
@@ -171,7 +179,7 @@ mod tests {
     fn every_key_signs() {
         let keys = [Arc::new(test_key()), Arc::new(test_key())];
         let agent = Url::parse("https://bot.example:8443/").unwrap();
-        let [_, (_, input), (_, signature)] = fields(&keys, &agent, "{}", UNIX_EPOCH);
+        let [_, (_, input), (_, signature)] = signature_fields(&keys, &agent, "{}", UNIX_EPOCH);
         assert!(input.contains(", binding2=("), "{input}");
         assert!(signature.contains(", binding2=:"), "{signature}");
     }

@@ -25,7 +25,7 @@ const PKCS8_PREFIX: [u8; 16] = [
 ];
 
 /// A key that signs.
-pub(crate) struct Key {
+pub(crate) struct SigningKey {
     pair: Ed25519KeyPair,
     thumbprint: String,
     path: PathBuf,
@@ -42,7 +42,7 @@ pub(crate) struct Jwk {
     purpose: &'static str,
 }
 
-impl Key {
+impl SigningKey {
     /// Reads a key (PKCS#8 in PEM) from a file that only its owner may read.
     ///
     /// # Errors
@@ -127,13 +127,13 @@ impl Key {
             kty: "OKP",
             crv: "Ed25519",
             kid: self.thumbprint.clone(),
-            x: self.public(),
+            x: self.public_base64(),
             purpose: "sig",
         }
     }
 
     /// Returns the public key in base64url (RFC 8037 section 2, `x`).
-    pub(crate) fn public(&self) -> String {
+    pub(crate) fn public_base64(&self) -> String {
         BASE64_URL_SAFE_NO_PAD.encode(self.pair.public_key())
     }
 
@@ -149,15 +149,15 @@ fn thumbprint(public: &[u8]) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, json.as_bytes()))
 }
 
-impl PartialEq for Key {
+impl PartialEq for SigningKey {
     fn eq(&self, other: &Self) -> bool {
         (&self.thumbprint, &self.path) == (&other.thumbprint, &other.path)
     }
 }
 
-impl Eq for Key {}
+impl Eq for SigningKey {}
 
-impl fmt::Debug for Key {
+impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Key").field(&self.thumbprint).finish()
     }
@@ -165,11 +165,11 @@ impl fmt::Debug for Key {
 
 /// Returns the key of RFC 9421 appendix B.1.4, with which the draft's examples are signed.
 #[cfg(test)]
-pub(super) fn test_key() -> Key {
+pub(super) fn test_key() -> SigningKey {
     let der = BASE64_STANDARD
         .decode("MC4CAQAwBQYDK2VwBCIEIJ+DYvh6SEqVTm50DFtMDoQikTmiCqirVv9mWG9qfSnF")
         .unwrap();
-    Key::from_pkcs8(&der, Path::new("test-key-ed25519.pem")).unwrap()
+    SigningKey::from_pkcs8(&der, Path::new("test-key-ed25519.pem")).unwrap()
 }
 
 #[cfg(test)]
@@ -188,12 +188,12 @@ mod tests {
     fn a_new_key_is_its_owners_and_reads_back() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("keys/news.pem");
-        let made = Key::create(&path).unwrap();
-        assert_eq!(Key::read(&path).unwrap(), made);
-        let again = Key::create(&path).unwrap_err();
+        let made = SigningKey::create(&path).unwrap();
+        assert_eq!(SigningKey::read(&path).unwrap(), made);
+        let again = SigningKey::create(&path).unwrap_err();
         assert!(format!("{again:#}").contains("exists"), "{again:#}");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        let exposed = Key::read(&path).unwrap_err().to_string();
+        let exposed = SigningKey::read(&path).unwrap_err().to_string();
         assert!(exposed.contains("other users can read"), "{exposed}");
     }
 
@@ -205,7 +205,7 @@ mod tests {
         for (text, expected) in [(&*other, "not an Ed25519 key"), ("", "holds no PKCS#8 key")] {
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-            let error = format!("{:#}", Key::read(&path).unwrap_err());
+            let error = format!("{:#}", SigningKey::read(&path).unwrap_err());
             assert!(error.contains(expected), "{error}");
         }
     }

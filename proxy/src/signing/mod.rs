@@ -14,20 +14,20 @@
 //!
 //! Nothing here sends requests, and the only files are those of keys. The caller passes the time.
 
-mod asked;
-mod base;
-mod carried;
+mod accept_signature;
 pub(crate) mod directory;
+mod existing;
 mod key;
-mod options;
 mod request;
 mod secret;
+mod settings;
+mod signature_base;
 mod signer;
 
-pub(crate) use self::asked::Asked;
-pub(crate) use self::carried::without_foreign;
-pub(crate) use self::key::{Jwk, Key};
-pub(crate) use self::options::{FIELDS, Form, Mode, Options};
-pub(crate) use self::request::{Message, Signed};
+pub(crate) use self::accept_signature::SignatureRequest;
+pub(crate) use self::existing::without_foreign_signatures;
+pub(crate) use self::key::{Jwk, SigningKey};
+pub(crate) use self::request::{MessageToSign, SignatureFields};
 pub(crate) use self::secret::{SECRET_BYTES, new_secret, write_secret};
-pub(crate) use self::signer::{SignedBy, Signer};
+pub(crate) use self::settings::{AgentFieldForm, SIGNATURE_FIELDS, SigningMode, SigningSettings};
+pub(crate) use self::signer::{KeySigner, MessageSigner};

@@ -7,14 +7,17 @@ use base64::prelude::BASE64_STANDARD;
 use ring::rand::{SecureRandom, SystemRandom};
 use sfv::{FieldType as _, Item, Parameters};
 
-use super::asked::Asked;
-use super::base::{self, Component, add, identifier, identifier_with, seconds, string};
-use super::carried::{Agent, Carried, joined};
-use super::key::Key;
-use super::options::{
-    ALGORITHM, Form, Options, SIGNATURE, SIGNATURE_AGENT, SIGNATURE_INPUT, TAG, agent_uri,
+use super::accept_signature::SignatureRequest;
+use super::existing::{AgentField, ExistingSignatures, joined_lines};
+use super::key::SigningKey;
+use super::settings::{
+    ALGORITHM, AgentFieldForm, SIGNATURE, SIGNATURE_AGENT, SIGNATURE_INPUT, SigningSettings, TAG,
+    agent_uri,
 };
-use crate::http::field_pairs::Pair;
+use super::signature_base::{
+    self, SignedComponent, add_parameter, identifier, identifier_with, sf_string, sf_timestamp,
+};
+use crate::http::field_pairs::FieldPair;
 
 /// The label of our signature, before its number, unless the origin asks for another.
 const LABEL: &str = "sig";
@@ -23,7 +26,7 @@ const NONCE_BYTES: usize = 64;
 
 /// The request as it will be sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Message<'a> {
+pub(crate) struct MessageToSign<'a> {
     pub(crate) method: &'a str,
     pub(crate) scheme: &'a str,
     /// The authority, in lower case, without the scheme's default port.
@@ -31,57 +34,57 @@ pub(crate) struct Message<'a> {
     /// The path with its query, or `*`.
     pub(crate) path: &'a str,
     /// The fields, including those of the client's own signatures.
-    pub(crate) fields: &'a [Pair<'a>],
+    pub(crate) fields: &'a [FieldPair<'a>],
 }
 
 /// The values that replace a request's three signature fields. The client's own signatures are included.
-pub(crate) type Signed = [String; 3];
+pub(crate) type SignatureFields = [String; 3];
 
 /// Signs a request with `key` by `options`, and as the origin `asked`, if it did.
 ///
 /// Returns `None` if no agent is configured, or the request cannot be signed as the origin asked.
 pub(crate) fn sign(
-    key: &Key,
-    options: &Options,
-    asked: Option<&Asked>,
-    message: &Message<'_>,
+    key: &SigningKey,
+    options: &SigningSettings,
+    asked: Option<&SignatureRequest>,
+    message: &MessageToSign<'_>,
     now: SystemTime,
-) -> Option<Signed> {
-    let agent = Item::new(string(agent_uri(options.agent.as_ref()?))).serialize();
+) -> Option<SignatureFields> {
+    let agent = Item::new(sf_string(agent_uri(options.agent.as_ref()?))).serialize();
     let keyid = asked.and_then(|asked| asked.keyid.as_ref());
     if keyid.is_some_and(|id| id != key.thumbprint()) {
         return None;
     }
-    let carried = Carried::of(message.fields);
+    let carried = ExistingSignatures::parse(message.fields);
     let is_readable = carried.is_some();
     let carried = carried.unwrap_or_default();
-    let label = label(&carried, asked);
+    let label = unused_label(&carried, asked);
     // A client's field has one of the two forms, and a member can only be added in the same form.
     let form = match carried.agent {
-        Agent::None => options.form,
-        Agent::Whole(_) => Form::String,
-        Agent::Members(_) => Form::Dictionary,
+        AgentField::None => options.form,
+        AgentField::Whole(_) => AgentFieldForm::String,
+        AgentField::Members(_) => AgentFieldForm::Dictionary,
     };
     let (identifier, member) = match form {
-        Form::String => (identifier(SIGNATURE_AGENT), agent.clone()),
-        Form::Dictionary => {
-            let identifier = identifier_with(SIGNATURE_AGENT, "key", string(&label));
+        AgentFieldForm::String => (identifier(SIGNATURE_AGENT), agent.clone()),
+        AgentFieldForm::Dictionary => {
+            let identifier = identifier_with(SIGNATURE_AGENT, "key", sf_string(&label));
             (identifier, format!("{label}={agent}"))
         }
     };
     let value = match &carried.agent {
-        Agent::Whole(item) => item.serialize(),
+        AgentField::Whole(item) => item.serialize(),
         _ => agent,
     };
-    let components = components(message, asked, Component { identifier, value })?;
-    let signature = base::sign(key, components, parameters(key, options, asked, now)?);
-    let beside = |name: &str, own: String| match joined(message.fields, name) {
+    let components = components(message, asked, SignedComponent { identifier, value })?;
+    let signature = signature_base::sign(key, components, parameters(key, options, asked, now)?);
+    let beside = |name: &str, own: String| match joined_lines(message.fields, name) {
         Some(others) if is_readable && !others.is_empty() => format!("{others}, {own}"),
         _ => own,
     };
     Some([
         match carried.agent {
-            Agent::Whole(item) => item.serialize(),
+            AgentField::Whole(item) => item.serialize(),
             _ => beside(SIGNATURE_AGENT, member),
         },
         beside(SIGNATURE_INPUT, format!("{label}={}", signature.input)),
@@ -90,45 +93,45 @@ pub(crate) fn sign(
 }
 
 /// Returns the requested label, or else ours, unless another signature has it.
-fn label(carried: &Carried, asked: Option<&Asked>) -> String {
+fn unused_label(carried: &ExistingSignatures, asked: Option<&SignatureRequest>) -> String {
     let wanted = asked.map(|asked| asked.label.clone());
     let numbered = (1..).map(|number| format!("{LABEL}{number}"));
     let mut candidates = wanted.into_iter().chain(numbered);
-    let free = candidates.find(|label| !carried.has(label));
+    let free = candidates.find(|label| !carried.has_label(label));
     free.expect("there are more numbers than signatures")
 }
 
 /// Returns the components to cover: the profile's (`@method` and `@path` are recommended), and those requested.
 fn components(
-    message: &Message<'_>,
-    asked: Option<&Asked>,
-    agent: Component,
-) -> Option<Vec<Component>> {
+    message: &MessageToSign<'_>,
+    asked: Option<&SignatureRequest>,
+    agent: SignedComponent,
+) -> Option<Vec<SignedComponent>> {
     let mut components = Vec::with_capacity(4);
     for name in ["@method", "@authority", "@path"] {
         let identifier = identifier(name);
         let value = message.value(&identifier)?;
-        components.push(Component { identifier, value });
+        components.push(SignedComponent { identifier, value });
     }
     components.push(agent);
     for identifier in asked.iter().flat_map(|asked| &asked.components) {
         let name = identifier.bare_item.as_string()?;
-        let is_covered = |component: &Component| component.identifier == *identifier;
+        let is_covered = |component: &SignedComponent| component.identifier == *identifier;
         // It is covered already: whichever member is requested, only ours exists.
         if name.as_str() == SIGNATURE_AGENT || components.iter().any(is_covered) {
             continue;
         }
         let (identifier, value) = (identifier.clone(), message.value(identifier)?);
-        components.push(Component { identifier, value });
+        components.push(SignedComponent { identifier, value });
     }
     Some(components)
 }
 
 /// Returns the signature's parameters, in the order of the draft's examples.
 fn parameters(
-    key: &Key,
-    options: &Options,
-    asked: Option<&Asked>,
+    key: &SigningKey,
+    options: &SigningSettings,
+    asked: Option<&SignatureRequest>,
     now: SystemTime,
 ) -> Option<Parameters> {
     let nonce = match asked.and_then(|asked| asked.nonce.clone()) {
@@ -140,16 +143,20 @@ fn parameters(
         }
     };
     let mut parameters = Parameters::new();
-    add(&mut parameters, "created", seconds(now));
-    add(&mut parameters, "keyid", string(key.thumbprint()));
-    add(&mut parameters, "alg", string(ALGORITHM));
-    add(&mut parameters, "expires", seconds(now + options.lifetime));
-    add(&mut parameters, "nonce", string(&nonce));
-    add(&mut parameters, "tag", string(TAG));
+    add_parameter(&mut parameters, "created", sf_timestamp(now));
+    add_parameter(&mut parameters, "keyid", sf_string(key.thumbprint()));
+    add_parameter(&mut parameters, "alg", sf_string(ALGORITHM));
+    add_parameter(
+        &mut parameters,
+        "expires",
+        sf_timestamp(now + options.lifetime),
+    );
+    add_parameter(&mut parameters, "nonce", sf_string(&nonce));
+    add_parameter(&mut parameters, "tag", sf_string(TAG));
     Some(parameters)
 }
 
-impl Message<'_> {
+impl MessageToSign<'_> {
     /// Returns the value of a component (RFC 9421 sections 2.1 and 2.2). `None` if the request does not have it, or if its
     /// identifier has parameters.
     fn value(&self, identifier: &Item) -> Option<String> {
@@ -175,7 +182,7 @@ impl Message<'_> {
             "host" => self.authority.to_owned(),
             name if name.starts_with('@') => return None,
             name => {
-                let value = joined(self.fields, name)?;
+                let value = joined_lines(self.fields, name)?;
                 value.is_ascii().then_some(value)?
             }
         })
@@ -190,22 +197,27 @@ mod tests {
     use url::Url;
 
     use super::*;
-    use crate::signing::Mode;
+    use crate::signing::SigningMode;
     use crate::signing::key::test_key;
 
-    fn options(form: Form) -> Options {
-        Options {
-            mode: Mode::Always,
+    fn options(form: AgentFieldForm) -> SigningSettings {
+        SigningSettings {
+            mode: SigningMode::Always,
             agent: Url::parse("https://bot.example").ok(),
             form,
             lifetime: Duration::from_secs(60),
         }
     }
 
-    fn signed(form: Form, asked: Option<&str>, fields: &[Pair<'_>]) -> Option<Signed> {
-        let asked =
-            asked.map(|asked| Asked::of(&[(b"accept-signature", asked.as_bytes())]).unwrap());
-        let message = Message {
+    fn signed(
+        form: AgentFieldForm,
+        asked: Option<&str>,
+        fields: &[FieldPair<'_>],
+    ) -> Option<SignatureFields> {
+        let asked = asked.map(|asked| {
+            SignatureRequest::from_fields(&[(b"accept-signature", asked.as_bytes())]).unwrap()
+        });
+        let message = MessageToSign {
             method: "GET",
             scheme: "https",
             authority: "shop.example",
@@ -227,7 +239,7 @@ mod tests {
 
     #[test]
     fn both_forms_cover_what_the_profile_wants() {
-        let [agent, input, signature] = signed(Form::Dictionary, None, &[]).unwrap();
+        let [agent, input, signature] = signed(AgentFieldForm::Dictionary, None, &[]).unwrap();
         assert_eq!(agent, r#"sig1="https://bot.example""#);
         let expected = r#""@method" "@authority" "@path" "signature-agent";key="sig1""#;
         assert_eq!(covered(&input, "sig1"), expected);
@@ -238,7 +250,7 @@ mod tests {
         assert!(input.contains(&parameters), "{input}");
         assert!(input.ends_with(r#";tag="web-bot-auth""#), "{input}");
         assert!(signature.starts_with("sig1=:") && signature.ends_with(':'));
-        let [agent, input, _] = signed(Form::String, None, &[]).unwrap();
+        let [agent, input, _] = signed(AgentFieldForm::String, None, &[]).unwrap();
         assert_eq!(agent, r#""https://bot.example""#);
         assert!(
             covered(&input, "sig1").ends_with(r#""signature-agent""#),
@@ -248,18 +260,18 @@ mod tests {
 
     #[test]
     fn no_two_signatures_are_the_same() {
-        let one = signed(Form::Dictionary, None, &[]).unwrap();
-        assert_ne!(one, signed(Form::Dictionary, None, &[]).unwrap());
+        let one = signed(AgentFieldForm::Dictionary, None, &[]).unwrap();
+        assert_ne!(one, signed(AgentFieldForm::Dictionary, None, &[]).unwrap());
     }
 
     #[test]
     fn the_clients_signature_stays_beside_ours() {
-        let fields: [Pair<'_>; 3] = [
+        let fields: [FieldPair<'_>; 3] = [
             (b"Signature-Agent", br#"sig1="https://bot.example""#),
             (b"Signature-Input", br#"sig1=("@method")"#),
             (b"Signature", b"sig1=:AAAA:"),
         ];
-        let [agent, input, signature] = signed(Form::String, None, &fields).unwrap();
+        let [agent, input, signature] = signed(AgentFieldForm::String, None, &fields).unwrap();
         assert_eq!(
             agent,
             r#"sig1="https://bot.example", sig2="https://bot.example""#
@@ -270,9 +282,9 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_covered_or_nothing_is_signed() {
-        let fields: [Pair<'_>; 1] = [(b"Accept", b" text/html ")];
+        let fields: [FieldPair<'_>; 1] = [(b"Accept", b" text/html ")];
         let wish = r#"x=("@target-uri" "accept" "@query" "@method" "signature-agent";key="x");nonce="n";created"#;
-        let [agent, input, _] = signed(Form::Dictionary, Some(wish), &fields).unwrap();
+        let [agent, input, _] = signed(AgentFieldForm::Dictionary, Some(wish), &fields).unwrap();
         assert_eq!(agent, r#"x="https://bot.example""#);
         let expected = r#""@method" "@authority" "@path" "signature-agent";key="x" "@target-uri" "accept" "@query""#;
         assert_eq!(covered(&input, "x"), expected);
@@ -284,7 +296,7 @@ mod tests {
             r#"x=();keyid="another""#,
         ] {
             assert_eq!(
-                signed(Form::Dictionary, Some(wish), &fields),
+                signed(AgentFieldForm::Dictionary, Some(wish), &fields),
                 None,
                 "{wish}"
             );

@@ -1,8 +1,8 @@
 //! TLS settings, downstream and upstream.
 
-pub(crate) mod entrance;
 pub(crate) mod intercept;
 pub(crate) mod pem_file;
+pub(crate) mod server;
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use rustls::{AlertDescription, CipherSuite, ClientConfig};
 use tokio_rustls::TlsConnector;
 
 /// The first byte of a TLS handshake record (RFC 8446 section 5.1).
-pub(crate) const HANDSHAKE: u8 = 0x16;
+pub(crate) const HANDSHAKE_RECORD: u8 = 0x16;
 
 /// Returns ring with AES-128 before AES-256. No attacker can exploit the difference: TLS 1.3 requires AES-128 of
 /// everyone, and most large origins choose it. Its SHA-256 takes a fifth of the time of SHA-384 on processors with
@@ -33,19 +33,19 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
 }
 
 /// Makes a connector from `config` that offers these protocols (ALPN, RFC 7301), the preferred one first.
-pub(crate) fn offering(config: &ClientConfig, protocols: &[&[u8]]) -> TlsConnector {
+pub(crate) fn connector_offering(config: &ClientConfig, protocols: &[&[u8]]) -> TlsConnector {
     let mut config = config.clone();
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     TlsConnector::from(Arc::new(config))
 }
 
 /// Returns the TLS error inside `error`, if there is one.
-pub(crate) fn cause(error: &io::Error) -> Option<&rustls::Error> {
+pub(crate) fn rustls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
 /// Returns whether the peer supports none of the protocols that it was offered (RFC 7301 section 3.2).
-pub(crate) fn refuses_protocols(error: &rustls::Error) -> bool {
+pub(crate) fn is_alpn_refusal(error: &rustls::Error) -> bool {
     *error == rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)
 }
 

@@ -21,7 +21,7 @@ impl PemFile {
     ///
     /// Describes what is wrong with the file.
     pub(crate) fn read(path: PathBuf) -> Result<Self, String> {
-        let certificates = certificates(&path)?;
+        let certificates = read_certificates(&path)?;
         let mut roots = RootCertStore::empty();
         for certificate in &certificates {
             roots.add(certificate.clone()).map_err(|error| {
@@ -38,7 +38,7 @@ impl PemFile {
 /// # Errors
 ///
 /// Describes what is wrong with the file.
-pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
     let found: Vec<_> = found.map_err(|error| format!("{}: {error}", path.display()))?;
     if found.is_empty() {

@@ -3,21 +3,21 @@
 use std::num::NonZeroU32;
 
 use super::super::parse::line::is_space;
-use crate::name_hash::is_letter;
+use crate::name_tag::is_token_byte;
 use crate::{Dialect, ProductToken};
 
 /// A user-agent line of a file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Agent {
+pub(crate) struct UserAgentLine {
     /// The index of its statement in the file.
-    pub(crate) at: u32,
+    pub(crate) statement: u32,
     /// The number, from 1, of the large group that it belongs to, if any: groups with so many rules that an index pays.
     /// Lines with no rule between them are in the same group.
-    pub(crate) large: Option<NonZeroU32>,
+    pub(crate) large_group: Option<NonZeroU32>,
 }
 
 /// Returns whether the line is for every crawler that is not named elsewhere.
-pub(crate) fn is_everyone(value: &[u8], dialect: Dialect) -> bool {
+pub(crate) fn is_wildcard(value: &[u8], dialect: Dialect) -> bool {
     match value {
         b"*" => true,
         [b'*', next, ..] => dialect == Dialect::Google && is_space(*next),
@@ -26,19 +26,19 @@ pub(crate) fn is_everyone(value: &[u8], dialect: Dialect) -> bool {
 }
 
 /// Returns how well a line names the crawler, greater being better; `None` if it does not.
-pub(crate) fn rank(value: &[u8], token: &ProductToken, dialect: Dialect) -> Option<usize> {
-    let name = token.folded();
+pub(crate) fn match_rank(value: &[u8], token: &ProductToken, dialect: Dialect) -> Option<usize> {
+    let name = token.lowercase();
     // Only the group for everyone applies to a crawler without a name. Google's parser, which does not require a name,
     // would give that crawler a value that it cuts to nothing, such as `1bot`.
-    if is_everyone(value, dialect) || name.is_empty() {
+    if is_wildcard(value, dialect) || name.is_empty() {
         return None;
     }
     match dialect {
-        Dialect::Google => google(value).eq_ignore_ascii_case(name).then_some(1),
+        Dialect::Google => google_token(value).eq_ignore_ascii_case(name).then_some(1),
         // On a line `*` means everyone, never a crawler of that name.
         _ if name == b"*" => None,
-        Dialect::Rfc9309 | Dialect::Strictest => names(value, name).then_some(1),
-        Dialect::Koster1996 => contains(value, without_version(name)).then_some(1),
+        Dialect::Rfc9309 | Dialect::Strictest => starts_with_name(value, name).then_some(1),
+        Dialect::Koster1996 => contains_name(value, without_version(name)).then_some(1),
         Dialect::Selfhtml => {
             // SELFHTML: the longest matching prefix of the crawler's name wins.
             let value = without_version(value);
@@ -51,24 +51,24 @@ pub(crate) fn rank(value: &[u8], token: &ProductToken, dialect: Dialect) -> Opti
 
 /// Returns whether a value is a name or starts with it before a byte that no name contains: RFC 9309 §2.2.1, extended
 /// to names that its grammar cannot spell.
-fn names(value: &[u8], name: &[u8]) -> bool {
+fn starts_with_name(value: &[u8], name: &[u8]) -> bool {
     let Some((start, rest)) = value.split_at_checked(name.len()) else {
         return false;
     };
     let ends = rest
         .first()
-        .is_none_or(|&byte| !(is_letter(byte) || byte.is_ascii_digit()));
+        .is_none_or(|&byte| !(is_token_byte(byte) || byte.is_ascii_digit()));
     ends && start.eq_ignore_ascii_case(name)
 }
 
 /// Returns the part of a value that Google's parser keeps: it stops at the first byte outside `[A-Za-z_-]`.
-fn google(value: &[u8]) -> &[u8] {
-    let end = value.iter().position(|&byte| !is_letter(byte));
+fn google_token(value: &[u8]) -> &[u8] {
+    let end = value.iter().position(|&byte| !is_token_byte(byte));
     &value[..end.unwrap_or(value.len())]
 }
 
 /// Returns whether a value contains a name, given in lower case.
-fn contains(value: &[u8], name: &[u8]) -> bool {
+fn contains_name(value: &[u8], name: &[u8]) -> bool {
     // Beyond this, a linear-time search is cheaper than trying every position.
     const FEW_COMPARISONS: usize = 1 << 12;
     let Some(first) = name.first() else {

@@ -2,52 +2,55 @@
 
 use memchr::memchr;
 
-use super::super::statements::Statement;
-use super::super::statements::stored::Stored;
-use super::agent::{self, Agent};
-use super::semantics::Semantics;
-use crate::{ProductToken, name_hash};
+use super::super::statements::FileStatement;
+use super::super::statements::stored::ParsedFile;
+use super::agent::{self, UserAgentLine};
+use super::semantics::DialectSemantics;
+use crate::{ProductToken, name_tag};
 
 /// The groups that count: those that name a token, or those for everyone.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Choice<'a> {
+pub(crate) enum GroupChoice<'a> {
     Named(&'a ProductToken),
     Everyone,
 }
 
-impl Choice<'_> {
+impl GroupChoice<'_> {
     fn tag(self) -> u8 {
         match self {
             Self::Named(token) => token.tag(),
-            Self::Everyone => name_hash::EVERYONE,
+            Self::Everyone => name_tag::WILDCARD,
         }
     }
 }
 
 /// Returns the choices in order: the first that has groups decides.
-pub(crate) fn choices(tokens: &[ProductToken]) -> impl Iterator<Item = Choice<'_>> {
-    tokens.iter().map(Choice::Named).chain([Choice::Everyone])
+pub(crate) fn group_choices(tokens: &[ProductToken]) -> impl Iterator<Item = GroupChoice<'_>> {
+    tokens
+        .iter()
+        .map(GroupChoice::Named)
+        .chain([GroupChoice::Everyone])
 }
 
-impl Stored {
+impl ParsedFile {
     /// Returns the choice that finds a group: the first of the crawler's names that has one, else everyone.
-    pub(crate) fn choice<'t>(
+    pub(crate) fn choose_group<'t>(
         &self,
-        semantics: &Semantics,
+        semantics: &DialectSemantics,
         tokens: &'t [ProductToken],
-    ) -> Option<Choice<'t>> {
-        choices(tokens).find(|choice| self.chosen_agents(semantics, *choice).next().is_some())
+    ) -> Option<GroupChoice<'t>> {
+        group_choices(tokens).find(|choice| self.chosen_agents(semantics, *choice).next().is_some())
     }
 
     /// Returns the user-agent lines that choose groups, in the file's order: every line that names the crawler where
     /// groups merge, else the first of the best.
     pub(crate) fn chosen_agents(
         &self,
-        semantics: &Semantics,
-        choice: Choice<'_>,
-    ) -> impl Iterator<Item = Agent> {
+        semantics: &DialectSemantics,
+        choice: GroupChoice<'_>,
+    ) -> impl Iterator<Item = UserAgentLine> {
         let mut best = semantics
-            .takes_first
+            .first_match_wins
             .then(|| self.best_agent(semantics, choice));
         let mut next = 0;
         std::iter::from_fn(move || match &mut best {
@@ -59,16 +62,16 @@ impl Stored {
     /// Returns the statements of all chosen groups, each group once, with their indices in the file.
     pub(crate) fn chosen_statements(
         &self,
-        semantics: &Semantics,
-        choice: Choice<'_>,
-    ) -> impl Iterator<Item = (usize, &Statement)> {
+        semantics: &DialectSemantics,
+        choice: GroupChoice<'_>,
+    ) -> impl Iterator<Item = (usize, &FileStatement)> {
         let mut after = 0;
         let groups = self.chosen_agents(semantics, choice).map(move |agent| {
-            let start = agent.at as usize;
+            let start = agent.statement as usize;
             // A line inside a group that was already returned chooses nothing new.
             if start >= after {
                 let others = self.statements[start + 1..].iter();
-                let length = others.take_while(|it| !semantics.ends_at(it)).count();
+                let length = others.take_while(|it| !semantics.begins_group(it)).count();
                 after = start + 1 + length;
                 return start..after;
             }
@@ -82,47 +85,56 @@ impl Stored {
     #[inline(always)]
     pub(crate) fn next_agent(
         &self,
-        semantics: &Semantics,
-        choice: Choice<'_>,
+        semantics: &DialectSemantics,
+        choice: GroupChoice<'_>,
         next: &mut usize,
-    ) -> Option<Agent> {
+    ) -> Option<UserAgentLine> {
         loop {
-            let found = *next + position(choice.tag(), self.tags.get(*next..)?)?;
+            let found = *next + position_of_tag(choice.tag(), self.tags.get(*next..)?)?;
             *next = found + 1;
             let agent = self.agents[found];
-            if self.rank(semantics, choice, agent).is_some() {
+            if self.agent_rank(semantics, choice, agent).is_some() {
                 return Some(agent);
             }
         }
     }
 
     /// Returns the first of the user-agent lines that name the crawler best.
-    pub(crate) fn best_agent(&self, semantics: &Semantics, choice: Choice<'_>) -> Option<Agent> {
+    pub(crate) fn best_agent(
+        &self,
+        semantics: &DialectSemantics,
+        choice: GroupChoice<'_>,
+    ) -> Option<UserAgentLine> {
         // `max_by_key` returns the last of equal elements, which in reverse is the first line.
         let ranked = self.agents.iter().rev().filter_map(|agent| {
-            let rank = self.rank(semantics, choice, *agent)?;
+            let rank = self.agent_rank(semantics, choice, *agent)?;
             Some((rank, *agent))
         });
         let best = ranked.max_by_key(|(rank, _)| *rank);
         best.map(|(_, agent)| agent)
     }
 
-    fn rank(&self, semantics: &Semantics, choice: Choice<'_>, agent: Agent) -> Option<usize> {
-        let at = agent.at as usize;
+    fn agent_rank(
+        &self,
+        semantics: &DialectSemantics,
+        choice: GroupChoice<'_>,
+        agent: UserAgentLine,
+    ) -> Option<usize> {
+        let at = agent.statement as usize;
         if !semantics.sees(&self.statements[at]) {
             return None;
         }
         let value = self.text(at);
         match choice {
-            Choice::Named(token) => agent::rank(value, token, semantics.dialect),
-            Choice::Everyone => agent::is_everyone(value, semantics.dialect).then_some(1),
+            GroupChoice::Named(token) => agent::match_rank(value, token, semantics.dialect),
+            GroupChoice::Everyone => agent::is_wildcard(value, semantics.dialect).then_some(1),
         }
     }
 }
 
 /// Returns the first position of a tag. Most files have few tags, which are scanned sooner than a function is called.
 #[inline]
-fn position(tag: u8, tags: &[u8]) -> Option<usize> {
+fn position_of_tag(tag: u8, tags: &[u8]) -> Option<usize> {
     const FEW: usize = 16;
     match tags.len() {
         ..=FEW => tags.iter().position(|&it| it == tag),
@@ -149,9 +161,10 @@ mod tests {
                     .for_each(|at| lines[*at] = "User-agent: foobot\nDisallow: /\n");
                 let stored = parse(lines.concat().as_bytes());
                 for dialect in [Dialect::Rfc9309, Dialect::Google] {
-                    let choice = Choice::Named(&token);
-                    let found = stored.chosen_agents(Semantics::new(dialect), choice);
-                    let found: Vec<_> = found.map(|agent| agent.at as usize / 2).collect();
+                    let choice = GroupChoice::Named(&token);
+                    let found =
+                        stored.chosen_agents(DialectSemantics::for_dialect(dialect), choice);
+                    let found: Vec<_> = found.map(|agent| agent.statement as usize / 2).collect();
                     assert_eq!(found, expected, "{count} in {dialect}");
                 }
             }

@@ -2,46 +2,46 @@
 
 use super::super::matched_rule::MatchedRule;
 use super::super::statements::{
-    EXACT, EXACT_GROUP, GOOGLE, GOOGLE_GROUP, IN_RECORD, RECORD, Statement,
+    EXACT, EXACT_GROUP, FileStatement, GOOGLE, GOOGLE_GROUP, IN_RECORD, RECORD,
 };
 use crate::Dialect;
-use crate::percent_encoding::{self, Form};
+use crate::percent_encoding::{self, EncodingForm};
 
 /// The semantics of a dialect with one of the forms in which it compares.
 #[derive(Debug)]
-pub(crate) struct Semantics {
+pub(crate) struct DialectSemantics {
     pub(crate) dialect: Dialect,
     /// The index in [`ALL`].
     number: usize,
     /// The form in which rules and paths are compared. The specificity of a rule is always measured in the dialect's
     /// own form.
-    pub(crate) form: &'static Form,
+    pub(crate) form: &'static EncodingForm,
     /// The mark of the statements that the dialect sees.
-    sees: u8,
+    visible_mark: u8,
     /// The mark of the statements at which a new group begins for it.
-    ends: u8,
+    group_mark: u8,
     /// Whether the first matching rule decides, within the one record that applies to the crawler.
-    pub(crate) takes_first: bool,
+    pub(crate) first_match_wins: bool,
 }
 
 /// Each dialect in its own form, then in the other forms that are used to judge all spellings: a server treats a path
 /// as the same whether the rule that disallows it spells a byte like the path or not. The dialects of 1996 compare
 /// decoded text anyway.
-static ALL: [Semantics; Semantics::COUNT] = [
-    Semantics::of(0, Dialect::Rfc9309, &percent_encoding::LITERAL),
-    Semantics::of(1, Dialect::Google, &percent_encoding::GOOGLE),
-    Semantics::of(2, Dialect::Koster1996, &percent_encoding::DECODED),
-    Semantics::of(3, Dialect::Selfhtml, &percent_encoding::DECODED),
-    Semantics::of(4, Dialect::Rfc9309, &percent_encoding::SERVED),
-    Semantics::of(5, Dialect::Google, &percent_encoding::LITERAL),
-    Semantics::of(6, Dialect::Google, &percent_encoding::SERVED),
+static ALL: [DialectSemantics; DialectSemantics::COUNT] = [
+    DialectSemantics::with_form(0, Dialect::Rfc9309, &percent_encoding::LITERAL),
+    DialectSemantics::with_form(1, Dialect::Google, &percent_encoding::GOOGLE),
+    DialectSemantics::with_form(2, Dialect::Koster1996, &percent_encoding::DECODED),
+    DialectSemantics::with_form(3, Dialect::Selfhtml, &percent_encoding::DECODED),
+    DialectSemantics::with_form(4, Dialect::Rfc9309, &percent_encoding::SERVED),
+    DialectSemantics::with_form(5, Dialect::Google, &percent_encoding::LITERAL),
+    DialectSemantics::with_form(6, Dialect::Google, &percent_encoding::SERVED),
 ];
 
-impl Semantics {
+impl DialectSemantics {
     pub(crate) const COUNT: usize = 7;
 
-    const fn of(number: usize, dialect: Dialect, form: &'static Form) -> Self {
-        let (sees, ends, takes_first) = match dialect {
+    const fn with_form(number: usize, dialect: Dialect, form: &'static EncodingForm) -> Self {
+        let (visible_mark, group_mark, first_match_wins) = match dialect {
             Dialect::Rfc9309 | Dialect::Strictest => (EXACT, EXACT_GROUP, false),
             Dialect::Google => (GOOGLE, GOOGLE_GROUP, false),
             Dialect::Koster1996 | Dialect::Selfhtml => (EXACT, RECORD, true),
@@ -50,14 +50,14 @@ impl Semantics {
             dialect,
             number,
             form,
-            sees,
-            ends,
-            takes_first,
+            visible_mark,
+            group_mark,
+            first_match_wins,
         }
     }
 
     /// Returns the semantics of a dialect in its own form. `strictest` chooses groups like `rfc9309`.
-    pub(crate) fn new(dialect: Dialect) -> &'static Self {
+    pub(crate) fn for_dialect(dialect: Dialect) -> &'static Self {
         match dialect {
             Dialect::Rfc9309 | Dialect::Strictest => &ALL[0],
             Dialect::Google => &ALL[1],
@@ -67,7 +67,7 @@ impl Semantics {
     }
 
     /// Returns the semantics of one of the four dialects in its other forms.
-    pub(crate) fn strictly(dialect: Dialect) -> impl Iterator<Item = &'static Self> {
+    pub(crate) fn other_forms(dialect: Dialect) -> impl Iterator<Item = &'static Self> {
         let others = ALL.iter().filter(|it| !it.is_own_form());
         others.filter(move |it| it.dialect == dialect)
     }
@@ -79,41 +79,41 @@ impl Semantics {
 
     /// Returns whether this is the dialect's own form.
     pub(crate) fn is_own_form(&self) -> bool {
-        self.number() < Dialect::EACH.len()
+        self.number() < Dialect::SINGLE.len()
     }
 
     /// Returns whether a new group begins with a statement.
     #[inline]
-    pub(crate) fn ends_at(&self, statement: &Statement) -> bool {
-        statement.has(self.ends)
+    pub(crate) fn begins_group(&self, statement: &FileStatement) -> bool {
+        statement.has_mark(self.group_mark)
     }
 
     #[inline]
-    pub(crate) fn sees(&self, statement: &Statement) -> bool {
-        statement.has(self.sees)
+    pub(crate) fn sees(&self, statement: &FileStatement) -> bool {
+        statement.has_mark(self.visible_mark)
     }
 
-    pub(crate) fn sees_rule(&self, statement: &Statement) -> bool {
+    pub(crate) fn sees_rule(&self, statement: &FileStatement) -> bool {
         statement.is_rule() && self.sees(statement)
     }
 
     /// Returns whether a directive within a group belongs to it: not after a blank line that ended the record.
-    pub(crate) fn has_in_group(&self, directive: &Statement) -> bool {
-        !self.takes_first || directive.has(IN_RECORD)
+    pub(crate) fn is_in_group(&self, directive: &FileStatement) -> bool {
+        !self.first_match_wins || directive.has_mark(IN_RECORD)
     }
 
     /// Weighs a matching rule against others, by the length of its pattern or by its position.
     #[inline]
-    pub(crate) fn matched(&self, length: usize, rule: &Statement, at: usize) -> MatchedRule {
-        if self.takes_first {
-            MatchedRule::in_order(rule.is_allow(), at)
+    pub(crate) fn weigh(&self, length: usize, rule: &FileStatement, at: usize) -> MatchedRule {
+        if self.first_match_wins {
+            MatchedRule::by_position(rule.is_allow(), at)
         } else {
             MatchedRule::new(length, rule.is_allow(), at)
         }
     }
 
     /// Returns whether `*`, and `$` at the end, are special; in the draft of 1996 they are ordinary bytes.
-    pub(crate) fn has_stars(&self) -> bool {
+    pub(crate) fn has_wildcards(&self) -> bool {
         self.dialect != Dialect::Koster1996
     }
 }

@@ -2,39 +2,39 @@
 
 use std::cmp::Reverse;
 
-use super::super::budget::Budget;
+use super::super::budget::MatchBudget;
 use super::super::byte_pairs::BytePairs;
-use super::super::groups::semantics::Semantics;
+use super::super::groups::semantics::DialectSemantics;
 use super::super::head::head;
-use super::super::pattern::{Patterns, Value};
-use super::super::statements::stored::Stored;
-use super::super::statements::{Form, Statement};
-use super::{Index, Prefix, Rule};
+use super::super::pattern::{PatternBuffer, RuleValue};
+use super::super::statements::stored::ParsedFile;
+use super::super::statements::{FileStatement, ValueForm};
+use super::{IndexPrefix, IndexedRule, RuleIndex};
 use crate::Dialect;
 
 /// Builds an index of the rules from a statement to the end of its group; `None` if the budget does not cover it.
 // Rarely called: inlined, its variables would slow down every search.
 #[inline(never)]
-pub(crate) fn build(
-    stored: &Stored,
-    semantics: &Semantics,
+pub(crate) fn build_index(
+    stored: &ParsedFile,
+    semantics: &DialectSemantics,
     start: usize,
-    budget: &mut Budget,
-) -> Option<Index> {
-    let mut rules = Rules {
+    budget: &mut MatchBudget,
+) -> Option<RuleIndex> {
+    let mut rules = IndexBuilder {
         semantics,
-        patterns: Patterns::default(),
-        all: Vec::new(),
+        patterns: PatternBuffer::default(),
+        rules: Vec::new(),
     };
     let mut end = start;
     for statement in &stored.statements[start..] {
-        if semantics.ends_at(statement) {
+        if semantics.begins_group(statement) {
             break;
         }
         if semantics.sees_rule(statement) {
             let value = stored.text(end);
             // This decision searches the group without an index; a later one may afford it.
-            if !budget.spend_on_index(value.len(), statement.form == Form::Plain) {
+            if !budget.spend_on_index(value.len(), statement.form == ValueForm::Plain) {
                 return None;
             }
             rules.push(statement, value, end);
@@ -45,35 +45,39 @@ pub(crate) fn build(
     Some(rules.index(end))
 }
 
-struct Rules<'a> {
-    semantics: &'a Semantics,
-    patterns: Patterns,
-    all: Vec<Rule>,
+struct IndexBuilder<'a> {
+    semantics: &'a DialectSemantics,
+    patterns: PatternBuffer,
+    rules: Vec<IndexedRule>,
 }
 
-impl Rules<'_> {
-    fn push(&mut self, statement: &Statement, value: &[u8], at: usize) {
+impl IndexBuilder<'_> {
+    fn push(&mut self, statement: &FileStatement, value: &[u8], at: usize) {
         let semantics = self.semantics;
         // An empty value is no rule, except in Google's parser, where it is one that decides nothing.
         if value.is_empty() && semantics.dialect != Dialect::Google {
             return;
         }
-        for value in Value::all(value, statement.is_allow(), semantics) {
+        for value in RuleValue::all_meanings(value, statement.is_allow(), semantics) {
             let length = value.specificity(semantics.dialect);
             let place = self.patterns.push(value, semantics);
-            let pattern = self.patterns.at(place);
-            self.all.push(Rule {
-                rule: semantics.matched(length, statement, at),
+            let pattern = self.patterns.get(place);
+            self.rules.push(IndexedRule {
+                rule: semantics.weigh(length, statement, at),
                 pattern: place,
-                needs: BytePairs::of_all(pattern.parts()),
+                required_pairs: BytePairs::of_all(pattern.parts()),
             });
         }
     }
 
     /// Sorts rules by prefix, then by which decides first.
     fn sort(&mut self) {
-        let Self { patterns, all, .. } = self;
-        let prefix = |rule: &Rule| patterns.at(rule.pattern).prefix();
+        let Self {
+            patterns,
+            rules: all,
+            ..
+        } = self;
+        let prefix = |rule: &IndexedRule| patterns.get(rule.pattern).prefix();
         all.sort_unstable_by(|one, other| {
             let texts = prefix(one).cmp(prefix(other));
             // Within a prefix the rule that decides first comes first, so a search can stop at the first match.
@@ -82,14 +86,14 @@ impl Rules<'_> {
     }
 
     /// Collects the rules of each prefix, and links each prefix to the longest other one that it starts with.
-    fn index(mut self, end: usize) -> Index {
+    fn index(mut self, end: usize) -> RuleIndex {
         self.patterns.shrink_to_fit();
-        let text = |rule: usize| self.patterns.at(self.all[rule].pattern).prefix();
+        let text = |rule: usize| self.patterns.get(self.rules[rule].pattern).prefix();
         let small =
             |number: usize| u32::try_from(number).expect("far less than the limit of a file");
-        let mut prefixes: Vec<Prefix> = Vec::new();
-        for rule in 0..self.all.len() {
-            let first = |prefix: &Prefix| text(prefix.rules.0 as usize);
+        let mut prefixes: Vec<IndexPrefix> = Vec::new();
+        for rule in 0..self.rules.len() {
+            let first = |prefix: &IndexPrefix| text(prefix.rules.0 as usize);
             if let Some(last) = prefixes.last_mut().filter(|it| first(it) == text(rule)) {
                 last.rules.1 = small(rule + 1);
                 continue;
@@ -101,19 +105,19 @@ impl Rules<'_> {
             {
                 parent = prefixes[above].parent.map(|parent| parent as usize);
             }
-            let (start, _) = self.all[rule].pattern.literals;
-            prefixes.push(Prefix {
+            let (start, _) = self.rules[rule].pattern.literals;
+            prefixes.push(IndexPrefix {
                 head: head(text(rule)).swap_bytes(),
                 text: (start, start + small(text(rule).len())),
                 parent: parent.map(small),
                 rules: (small(rule), small(rule + 1)),
             });
         }
-        Index {
+        RuleIndex {
             end,
             patterns: self.patterns,
             prefixes: prefixes.into(),
-            rules: self.all.into(),
+            rules: self.rules.into(),
         }
     }
 }

@@ -7,24 +7,24 @@
 
 pub(super) mod build;
 
-use super::budget::Budget;
+use super::budget::MatchBudget;
 use super::byte_pairs::BytePairs;
 use super::matched_rule::MatchedRule;
 use super::path_form::PathForm;
-use super::pattern::{Patterns, Place};
+use super::pattern::{PatternBuffer, PatternRange};
 
 /// The rules of a group in one dialect.
 #[derive(Clone, Debug)]
-pub(crate) struct Index {
+pub(crate) struct RuleIndex {
     /// The index of the statement after the group.
     pub(crate) end: usize,
-    patterns: Patterns,
-    prefixes: Box<[Prefix]>,
-    rules: Box<[Rule]>,
+    patterns: PatternBuffer,
+    prefixes: Box<[IndexPrefix]>,
+    rules: Box<[IndexedRule]>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Prefix {
+struct IndexPrefix {
     /// The first eight bytes of its text as a big-endian number, which sorts like the text.
     head: u64,
     /// The range of its text among the literals.
@@ -36,18 +36,22 @@ struct Prefix {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Rule {
+struct IndexedRule {
     rule: MatchedRule,
-    pattern: Place,
+    pattern: PatternRange,
     /// The byte pairs of every path that it matches.
-    needs: BytePairs,
+    required_pairs: BytePairs,
 }
 
-impl Index {
+impl RuleIndex {
     /// Returns the rule of this group that decides about a path.
-    pub(crate) fn find(&self, path: &PathForm<'_>, budget: &mut Budget) -> Option<MatchedRule> {
+    pub(crate) fn find(
+        &self,
+        path: &PathForm<'_>,
+        budget: &mut MatchBudget,
+    ) -> Option<MatchedRule> {
         let (head, text) = (path.head().swap_bytes(), path.bytes());
-        let is_before = |it: &Prefix| (it.head, self.text(it)) <= (head, text);
+        let is_before = |it: &IndexPrefix| (it.head, self.text(it)) <= (head, text);
         // The longest prefix of the path, if it has any, is among the last entry at or before it and its ancestors.
         let after = self.prefixes.partition_point(is_before);
         let (mut next, mut best) = (after.checked_sub(1), None);
@@ -67,9 +71,9 @@ impl Index {
     /// Returns the deciding rule of `best` and the rules of one prefix, with which the path starts.
     fn find_at(
         &self,
-        prefix: &Prefix,
+        prefix: &IndexPrefix,
         path: &PathForm<'_>,
-        budget: &mut Budget,
+        budget: &mut MatchBudget,
         best: Option<MatchedRule>,
     ) -> Option<MatchedRule> {
         // For a few rules the byte pairs of the path cost more than they save.
@@ -77,17 +81,17 @@ impl Index {
         let rules = &self.rules[prefix.rules.0 as usize..prefix.rules.1 as usize];
         let held = match rules.len() {
             ..=FEW => BytePairs::ALL,
-            _ => path.held(),
+            _ => path.byte_pairs(),
         };
         for rule in rules {
             // The rules are sorted, so none that follows decides before `best`.
             if best > Some(rule.rule) || !budget.spend(1) {
                 break;
             }
-            if !held.holds(rule.needs) {
+            if !held.contains_all(rule.required_pairs) {
                 continue;
             }
-            let pattern = self.patterns.at(rule.pattern);
+            let pattern = self.patterns.get(rule.pattern);
             if pattern.is_prefix() || pattern.matches(path.bytes(), budget) {
                 return Some(rule.rule);
             }
@@ -95,7 +99,7 @@ impl Index {
         best
     }
 
-    fn text(&self, prefix: &Prefix) -> &[u8] {
+    fn text(&self, prefix: &IndexPrefix) -> &[u8] {
         self.patterns.literals(prefix.text)
     }
 
@@ -106,7 +110,7 @@ impl Index {
 
 #[cfg(test)]
 mod tests {
-    use crate::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide};
+    use crate::{AccessResult, Dialect, ProductToken, RobotsTxt, UrlPath, decide};
 
     /// How many bytes decisions for some names add to a file, one after the other.
     fn added(body: &str, names: &[&str]) -> Vec<usize> {
@@ -119,7 +123,7 @@ mod tests {
                 &access,
                 Dialect::Rfc9309,
                 &tokens,
-                &Path::parse("/x").unwrap(),
+                &UrlPath::parse("/x").unwrap(),
             );
             robots.heap_bytes() - before
         };
@@ -155,7 +159,7 @@ mod tests {
             let access = AccessResult::Successful(RobotsTxt::parse(body.as_bytes()));
             for (name, expected) in [("a", true), ("b", false), ("a", true)] {
                 let tokens = [ProductToken::new(name).unwrap()];
-                let decision = decide(&access, dialect, &tokens, &Path::parse("/x").unwrap());
+                let decision = decide(&access, dialect, &tokens, &UrlPath::parse("/x").unwrap());
                 assert_eq!(decision.verdict().is_allow(), expected, "{name} {dialect}");
             }
         }

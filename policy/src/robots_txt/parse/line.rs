@@ -7,7 +7,7 @@ pub(crate) const GOOGLE_LINE_BYTES: usize = 16_663;
 
 /// The field of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Field {
+pub(crate) enum LineField {
     UserAgent,
     Allow,
     Disallow,
@@ -16,18 +16,18 @@ pub(crate) enum Field {
 
 /// A parsed line: a field and its value, both without surrounding white space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Read<'a> {
-    pub(crate) field: Field,
+pub(crate) struct ParsedLine<'a> {
+    pub(crate) field: LineField,
     pub(crate) name: &'a [u8],
     pub(crate) value: &'a [u8],
 }
 
-impl Read<'_> {
+impl ParsedLine<'_> {
     /// Returns what Google's parser reads in a line that the other dialects read like this, provided that it reads the
     /// whole line.
-    pub(crate) fn google(self) -> Self {
+    pub(crate) fn as_read_by_google(self) -> Self {
         match self.field {
-            Field::Other => Self {
+            LineField::Other => Self {
                 field: google_field(self.name),
                 ..self
             },
@@ -38,7 +38,7 @@ impl Read<'_> {
 
 /// Splits a robots.txt into lines that end in CR, LF or both, numbered from 1 like
 /// [`AccessDecision::line`](crate::AccessDecision::line).
-pub fn lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+pub fn numbered_lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     let mut rest = body;
     let mut number = 0;
     std::iter::from_fn(move || {
@@ -60,9 +60,9 @@ pub fn lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
 }
 
 /// Parses a line as RFC 9309 and the older texts do: the field is spelt exactly and followed by a colon.
-pub(crate) fn statement(line: &[u8]) -> Option<Read<'_>> {
-    let (name, value) = at_colon(without_comment(line))?;
-    (!name.is_empty()).then(|| Read {
+pub(crate) fn exact_statement(line: &[u8]) -> Option<ParsedLine<'_>> {
+    let (name, value) = split_at_colon(without_comment(line))?;
+    (!name.is_empty()).then(|| ParsedLine {
         field: exact_field(name),
         name,
         value,
@@ -71,10 +71,10 @@ pub(crate) fn statement(line: &[u8]) -> Option<Read<'_>> {
 
 /// Parses a line as Google's parser does: it forgives typing errors and a missing colon, and the line ends at a NUL or
 /// at byte 16,663.
-pub(crate) fn google_statement(line: &[u8]) -> Option<Read<'_>> {
-    let line = trim(without_comment(uncut(line)));
-    let (name, value) = at_colon(line).or_else(|| two_words(line))?;
-    (!name.is_empty()).then(|| Read {
+pub(crate) fn google_statement(line: &[u8]) -> Option<ParsedLine<'_>> {
+    let line = trim(without_comment(google_part(line)));
+    let (name, value) = split_at_colon(line).or_else(|| split_at_gap(line))?;
+    (!name.is_empty()).then(|| ParsedLine {
         field: google_field(name),
         name,
         value,
@@ -82,17 +82,17 @@ pub(crate) fn google_statement(line: &[u8]) -> Option<Read<'_>> {
 }
 
 /// Returns whether Google's parser reads the whole line.
-pub(crate) fn is_uncut(line: &[u8]) -> bool {
-    uncut(line).len() == line.len()
+pub(crate) fn google_reads_all(line: &[u8]) -> bool {
+    google_part(line).len() == line.len()
 }
 
 /// Returns the part of a line that Google's parser reads.
-fn uncut(line: &[u8]) -> &[u8] {
+fn google_part(line: &[u8]) -> &[u8] {
     let line = &line[..line.len().min(GOOGLE_LINE_BYTES)];
     &line[..memchr(0, line).unwrap_or(line.len())]
 }
 
-fn at_colon(line: &[u8]) -> Option<(&[u8], &[u8])> {
+fn split_at_colon(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = memchr(b':', line)?;
     Some((trim(&line[..colon]), trim(&line[colon + 1..])))
 }
@@ -101,7 +101,7 @@ fn at_colon(line: &[u8]) -> Option<(&[u8], &[u8])> {
 const NAME_BYTES: usize = 40;
 
 /// Returns whether a field's name could be a directive's; scripts and markup are full of colons.
-pub(crate) fn is_directive(name: &[u8]) -> bool {
+pub(crate) fn is_directive_name(name: &[u8]) -> bool {
     let in_name = |byte: &u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b' ' | b'\t' | 0x0B | 0x0C)
     };
@@ -133,7 +133,7 @@ fn without_comment(line: &[u8]) -> &[u8] {
     &line[..memchr(b'#', line).unwrap_or(line.len())]
 }
 
-fn two_words(line: &[u8]) -> Option<(&[u8], &[u8])> {
+fn split_at_gap(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let is_gap = |byte: &u8| matches!(byte, b' ' | b'\t');
     let end = line.iter().position(is_gap)?;
     let value = &line[end..];
@@ -142,18 +142,18 @@ fn two_words(line: &[u8]) -> Option<(&[u8], &[u8])> {
     (!value.iter().any(is_gap)).then(|| (trim(&line[..end]), trim(value)))
 }
 
-fn exact_field(name: &[u8]) -> Field {
+fn exact_field(name: &[u8]) -> LineField {
     let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
     match name.len() {
-        10 if is(b"user-agent") => Field::UserAgent,
-        8 if is(b"disallow") => Field::Disallow,
-        5 if is(b"allow") => Field::Allow,
-        _ => Field::Other,
+        10 if is(b"user-agent") => LineField::UserAgent,
+        8 if is(b"disallow") => LineField::Disallow,
+        5 if is(b"allow") => LineField::Allow,
+        _ => LineField::Other,
     }
 }
 
 /// Returns the field that Google's parser reads: any that starts with a known name or a known misspelling.
-fn google_field(name: &[u8]) -> Field {
+fn google_field(name: &[u8]) -> LineField {
     const USER_AGENT: [&[u8]; 3] = [b"user-agent", b"useragent", b"user agent"];
     const DISALLOW: [&[u8]; 6] = [
         b"disallow",
@@ -166,19 +166,19 @@ fn google_field(name: &[u8]) -> Field {
     // Most lines have other fields, whose first letters rule out all of the names below.
     if let Some(b'b' | b'c' | b'e'..=b't' | b'v'..=b'z') = name.first().map(u8::to_ascii_lowercase)
     {
-        return Field::Other;
+        return LineField::Other;
     }
     let starts = |known: &&[u8]| {
         let start = name.get(..known.len());
         start.is_some_and(|start| start.eq_ignore_ascii_case(known))
     };
     if USER_AGENT.iter().any(starts) {
-        Field::UserAgent
+        LineField::UserAgent
     } else if starts(&&b"allow"[..]) {
-        Field::Allow
+        LineField::Allow
     } else if DISALLOW.iter().any(starts) {
-        Field::Disallow
+        LineField::Disallow
     } else {
-        Field::Other
+        LineField::Other
     }
 }

@@ -4,23 +4,24 @@ pub(super) mod line;
 
 use std::num::NonZeroU32;
 
-use super::groups::agent::Agent;
+use super::directive_topic::{DirectiveTopic, TopicSet};
+use super::groups::agent::UserAgentLine;
 use super::head::HEAD_BYTES;
-use super::pattern::directory;
-use super::statements::stored::Stored;
+use super::pattern::index_directory;
+use super::statements::stored::ParsedFile;
 use super::statements::{
-    EXACT, EXACT_GROUP, Form, GOOGLE, GOOGLE_GROUP, IN_RECORD, Kind, RECORD, Statement,
+    EXACT, EXACT_GROUP, FileStatement, GOOGLE, GOOGLE_GROUP, IN_RECORD, RECORD, StatementKind,
+    ValueForm,
 };
-use super::topic::{Topic, Topics};
-use crate::percent_encoding::plain::{is_plain, plain_start};
-use crate::{name_hash, percent_encoding};
-use line::{Field, Read, is_directive};
+use crate::percent_encoding::plain::{is_plain, plain_prefix_len};
+use crate::{name_tag, percent_encoding};
+use line::{LineField, ParsedLine, is_directive_name};
 
 /// Groups with more rules, or with more wildcard rules, get an index when they are first searched.
 const FEW_RULES: u32 = 32;
 const FEW_WILD_RULES: u32 = 4;
 
-pub(crate) fn parse(body: &[u8]) -> Stored {
+pub(crate) fn parse(body: &[u8]) -> ParsedFile {
     const BOM: &[u8] = b"\xEF\xBB\xBF";
     let bom = BOM
         .iter()
@@ -32,8 +33,8 @@ pub(crate) fn parse(body: &[u8]) -> Stored {
     } else {
         (body, bom)
     };
-    let mut parser = Parser::default();
-    for (number, line) in line::lines(body) {
+    let mut parser = StatementParser::default();
+    for (number, line) in line::numbered_lines(body) {
         // Google's parser also skips part of a byte order mark; for the other dialects that is text.
         let part = if number == 1 { part } else { 0 };
         parser.read(number, line, part);
@@ -42,12 +43,12 @@ pub(crate) fn parse(body: &[u8]) -> Stored {
 }
 
 #[derive(Default)]
-struct Parser {
-    statements: Vec<Statement>,
-    agents: Vec<Agent>,
+struct StatementParser {
+    statements: Vec<FileStatement>,
+    agents: Vec<UserAgentLine>,
     tags: Vec<u8>,
     texts: Vec<u8>,
-    topics: Topics,
+    topics: TopicSet,
     has_respelt_rules: bool,
     /// The number of the current line.
     line: u32,
@@ -72,10 +73,10 @@ struct Parser {
     large_groups: u32,
 }
 
-impl Parser {
-    fn finish(mut self) -> Stored {
+impl StatementParser {
+    fn finish(mut self) -> ParsedFile {
         self.end_group();
-        let mut stored = Stored::new(
+        let mut stored = ParsedFile::new(
             self.statements,
             self.agents,
             self.tags,
@@ -96,7 +97,7 @@ impl Parser {
             Some(byte) if byte.is_ascii_alphabetic() => self.read_statements(line),
             Some(_) if part > 0 => {
                 if let Some(read) = line::google_statement(&line[part..]) {
-                    self.push_unless_other(&read);
+                    self.push_google_only(&read);
                 }
             }
             // No reader knows a field that starts like this.
@@ -106,14 +107,14 @@ impl Parser {
 
     /// Parses a line for both kinds of reader; mostly they agree.
     fn read_statements(&mut self, line: &[u8]) {
-        let exact = &line::statement(line);
+        let exact = &line::exact_statement(line);
         let google = match exact {
-            Some(exact) if line::is_uncut(line) => Some(exact.google()),
+            Some(exact) if line::google_reads_all(line) => Some(exact.as_read_by_google()),
             // Without a colon only Google's parser reads anything, and nothing shorter than this.
             None if line.len() < b"allow /".len() => None,
             _ => line::google_statement(line),
         };
-        let is_alike = |exact: &Read<'_>| {
+        let is_alike = |exact: &ParsedLine<'_>| {
             google.is_some_and(|it| it.field == exact.field && it.value == exact.value)
         };
         if let Some(exact) = exact {
@@ -123,34 +124,34 @@ impl Parser {
             self.push(exact, EXACT);
         }
         if let Some(google) = google {
-            self.push_unless_other(&google);
+            self.push_google_only(&google);
         }
     }
 
     /// Stores a statement that only Google's parser reads, if it is a rule or a user-agent line.
-    fn push_unless_other(&mut self, read: &Read<'_>) {
-        if read.field != Field::Other {
+    fn push_google_only(&mut self, read: &ParsedLine<'_>) {
+        if read.field != LineField::Other {
             self.push(read, GOOGLE);
         }
     }
 
-    fn push(&mut self, read: &Read<'_>, seen_by: u8) {
+    fn push(&mut self, read: &ParsedLine<'_>, seen_by: u8) {
         match read.field {
-            Field::UserAgent => self.push_agent(seen_by, read.value),
-            Field::Allow => self.push_rule(Kind::Allow, seen_by, read.value),
-            Field::Disallow => self.push_rule(Kind::Disallow, seen_by, read.value),
-            Field::Other if is_directive(read.name) => self.push_other(seen_by, read),
-            Field::Other => {}
+            LineField::UserAgent => self.push_agent(seen_by, read.value),
+            LineField::Allow => self.push_rule(StatementKind::Allow, seen_by, read.value),
+            LineField::Disallow => self.push_rule(StatementKind::Disallow, seen_by, read.value),
+            LineField::Other if is_directive_name(read.name) => self.push_other(seen_by, read),
+            LineField::Other => {}
         }
     }
 
-    fn push_other(&mut self, seen_by: u8, read: &Read<'_>) {
-        if let Some(topic) = Topic::named(read.name) {
+    fn push_other(&mut self, seen_by: u8, read: &ParsedLine<'_>) {
+        if let Some(topic) = DirectiveTopic::of_name(read.name) {
             self.topics.insert(topic);
         }
         let open = if self.record_open { IN_RECORD } else { 0 };
         self.statements
-            .push(self.statement(Kind::Other, seen_by | open));
+            .push(self.statement(StatementKind::Other, seen_by | open));
         self.texts.extend_from_slice(read.name);
         self.texts.push(b':');
         self.texts.extend_from_slice(read.value);
@@ -161,12 +162,13 @@ impl Parser {
         let mut begun = if begins_run { self.begin_run() } else { 0 };
         begun |= self.begin_groups(seen_by);
         self.runs += u32::from(begins_run);
-        self.agents.push(Agent {
-            at: small(self.statements.len()),
-            large: NonZeroU32::new(self.runs),
+        self.agents.push(UserAgentLine {
+            statement: to_u32(self.statements.len()),
+            large_group: NonZeroU32::new(self.runs),
         });
-        self.tags.push(name_hash::tag(value));
-        self.statements.push(self.statement(Kind::Agent, seen_by));
+        self.tags.push(name_tag::tag(value));
+        self.statements
+            .push(self.statement(StatementKind::Agent, seen_by));
         self.texts.extend_from_slice(value);
         // Readers stop at the first statement of a run, so that is where the marks have to be.
         self.statements[self.run].marks |= begun;
@@ -194,23 +196,23 @@ impl Parser {
         begun
     }
 
-    fn push_rule(&mut self, kind: Kind, seen_by: u8, value: &[u8]) {
+    fn push_rule(&mut self, kind: StatementKind, seen_by: u8, value: &[u8]) {
         // Rules before any user-agent line apply to nobody (RFC 9309 §2.2, grammar).
         if self.agents.is_empty() {
             return;
         }
         let begun = if self.blank { self.begin_run() } else { 0 };
-        let (form, sure) = form(kind, value);
+        let (form, sure) = rule_form(kind, value);
         // Only special rules can differ between forms, and the check is not cheap.
-        if form == Form::Special {
+        if form == ValueForm::Special {
             let text = value.strip_suffix(b"$").unwrap_or(value);
-            self.has_respelt_rules |= !percent_encoding::is_written_alike(text);
+            self.has_respelt_rules |= !percent_encoding::is_same_in_all_forms(text);
         }
         self.group_rules += 1;
-        self.group_wild_rules += u32::from(form != Form::Plain);
-        self.statements.push(Statement {
+        self.group_wild_rules += u32::from(form != ValueForm::Plain);
+        self.statements.push(FileStatement {
             form,
-            unsure: 8 * HEAD_BYTES.saturating_sub(sure) as u8,
+            uncertain_bits: 8 * HEAD_BYTES.saturating_sub(sure) as u8,
             ..self.statement(kind, seen_by | begun)
         });
         self.texts.extend_from_slice(value);
@@ -223,13 +225,13 @@ impl Parser {
     }
 
     /// Returns a statement whose text is still to be appended.
-    fn statement(&self, kind: Kind, marks: u8) -> Statement {
-        Statement {
+    fn statement(&self, kind: StatementKind, marks: u8) -> FileStatement {
+        FileStatement {
             line: self.line,
-            start: small(self.texts.len()),
+            start: to_u32(self.texts.len()),
             kind,
-            form: Form::Plain,
-            unsure: 0,
+            form: ValueForm::Plain,
+            uncertain_bits: 0,
             marks,
         }
     }
@@ -255,12 +257,12 @@ impl Parser {
     fn end_group(&mut self) {
         // Wildcards cost more to match, so fewer of them pay for an index.
         let many = self.group_rules > FEW_RULES || self.group_wild_rules > FEW_WILD_RULES;
-        for run in
-            self.agents[self.group_agents..].chunk_by_mut(|one, next| one.large == next.large)
+        for run in self.agents[self.group_agents..]
+            .chunk_by_mut(|one, next| one.large_group == next.large_group)
         {
             self.large_groups += u32::from(many);
             let large = NonZeroU32::new(self.large_groups).filter(|_| many);
-            run.iter_mut().for_each(|agent| agent.large = large);
+            run.iter_mut().for_each(|agent| agent.large_group = large);
         }
         self.group_agents = self.agents.len();
         self.group_rules = 0;
@@ -268,26 +270,26 @@ impl Parser {
     }
 }
 
-fn small(number: usize) -> u32 {
+fn to_u32(number: usize) -> u32 {
     u32::try_from(number).expect("the limit of a file is far below 4 GiB")
 }
 
 /// Returns the form of a rule's value, and the number of bytes at its start that all dialects read alike.
-fn form(kind: Kind, value: &[u8]) -> (Form, usize) {
-    let plain = plain_start(value);
+fn rule_form(kind: StatementKind, value: &[u8]) -> (ValueForm, usize) {
+    let plain = plain_prefix_len(value);
     let is_wild = || {
         let rest = &value[plain..];
         let rest = rest.strip_suffix(b"$").unwrap_or(rest);
         rest.iter().all(|&byte| byte == b'*' || is_plain(byte))
     };
     // `.../index.html` also means `.../` to Google's parser: only the bytes before the name are certain.
-    let may_name_one = kind == Kind::Allow;
-    let directory = may_name_one.then(|| directory(value)).flatten();
+    let may_name_one = kind == StatementKind::Allow;
+    let directory = may_name_one.then(|| index_directory(value)).flatten();
     let form = match directory {
-        Some(_) => Form::Special,
-        None if plain == value.len() => Form::Plain,
-        None if is_wild() => Form::Wild,
-        None => Form::Special,
+        Some(_) => ValueForm::Special,
+        None if plain == value.len() => ValueForm::Plain,
+        None if is_wild() => ValueForm::Wild,
+        None => ValueForm::Special,
     };
     let sure = directory.map_or(plain, |it| plain.min(it.len()));
     (form, sure)
@@ -307,7 +309,7 @@ mod tests {
         };
         assert_eq!(
             (agent.kind, agent.line, stored.text(0)),
-            (Kind::Agent, 1, &b"a"[..])
+            (StatementKind::Agent, 1, &b"a"[..])
         );
         assert_eq!(agent.marks & (EXACT | GOOGLE), GOOGLE);
     }
@@ -320,13 +322,13 @@ mod tests {
         let stated = stored.statements.iter().enumerate();
         let stated = stated.map(|(at, it)| (it.kind, stored.text(at), it.marks & (EXACT | GOOGLE)));
         let expected = [
-            (Kind::Agent, &b"*"[..], EXACT | GOOGLE),
-            (Kind::Disallow, b"/a", EXACT | GOOGLE),
-            (Kind::Disallow, NUL, EXACT),
-            (Kind::Disallow, b"/a", GOOGLE),
-            (Kind::Other, b"disalow:/c", EXACT),
-            (Kind::Disallow, b"/c", GOOGLE),
-            (Kind::Allow, b"/", GOOGLE),
+            (StatementKind::Agent, &b"*"[..], EXACT | GOOGLE),
+            (StatementKind::Disallow, b"/a", EXACT | GOOGLE),
+            (StatementKind::Disallow, NUL, EXACT),
+            (StatementKind::Disallow, b"/a", GOOGLE),
+            (StatementKind::Other, b"disalow:/c", EXACT),
+            (StatementKind::Disallow, b"/c", GOOGLE),
+            (StatementKind::Allow, b"/", GOOGLE),
         ];
         assert_eq!(stated.collect::<Vec<_>>(), expected);
     }
@@ -334,29 +336,53 @@ mod tests {
     #[test]
     fn a_rule_is_classified_by_what_it_holds() {
         for (kind, value, expected) in [
-            (Kind::Disallow, "", (Form::Plain, 0)),
-            (Kind::Disallow, "/a", (Form::Plain, 2)),
-            (Kind::Disallow, "/a/b/c/d/e", (Form::Plain, 10)),
-            (Kind::Disallow, "/a*b$", (Form::Wild, 2)),
-            (Kind::Disallow, "$", (Form::Wild, 0)),
-            (Kind::Disallow, "/a$b", (Form::Special, 2)),
-            (Kind::Disallow, "/a*b$$", (Form::Special, 2)),
-            (Kind::Disallow, "/a*%41", (Form::Special, 2)),
-            (Kind::Disallow, "/\u{e9}", (Form::Special, 1)),
-            (Kind::Disallow, "/a/index.html", (Form::Plain, 13)),
-            (Kind::Allow, "/a/index.html", (Form::Special, 3)),
-            (Kind::Allow, "/%/index.htm", (Form::Special, 1)),
-            (Kind::Allow, "/index.htm/a", (Form::Plain, 12)),
+            (StatementKind::Disallow, "", (ValueForm::Plain, 0)),
+            (StatementKind::Disallow, "/a", (ValueForm::Plain, 2)),
+            (
+                StatementKind::Disallow,
+                "/a/b/c/d/e",
+                (ValueForm::Plain, 10),
+            ),
+            (StatementKind::Disallow, "/a*b$", (ValueForm::Wild, 2)),
+            (StatementKind::Disallow, "$", (ValueForm::Wild, 0)),
+            (StatementKind::Disallow, "/a$b", (ValueForm::Special, 2)),
+            (StatementKind::Disallow, "/a*b$$", (ValueForm::Special, 2)),
+            (StatementKind::Disallow, "/a*%41", (ValueForm::Special, 2)),
+            (StatementKind::Disallow, "/\u{e9}", (ValueForm::Special, 1)),
+            (
+                StatementKind::Disallow,
+                "/a/index.html",
+                (ValueForm::Plain, 13),
+            ),
+            (
+                StatementKind::Allow,
+                "/a/index.html",
+                (ValueForm::Special, 3),
+            ),
+            (
+                StatementKind::Allow,
+                "/%/index.htm",
+                (ValueForm::Special, 1),
+            ),
+            (StatementKind::Allow, "/index.htm/a", (ValueForm::Plain, 12)),
         ] {
-            assert_eq!(form(kind, value.as_bytes()), expected, "{kind:?} {value}");
+            assert_eq!(
+                rule_form(kind, value.as_bytes()),
+                expected,
+                "{kind:?} {value}"
+            );
         }
         for byte in 0..=u8::MAX {
             let expected = match byte {
-                b'*' | b'$' => Form::Wild,
-                _ if is_plain(byte) => Form::Plain,
-                _ => Form::Special,
+                b'*' | b'$' => ValueForm::Wild,
+                _ if is_plain(byte) => ValueForm::Plain,
+                _ => ValueForm::Special,
             };
-            assert_eq!(form(Kind::Disallow, &[b'/', byte]).0, expected, "{byte:#x}");
+            assert_eq!(
+                rule_form(StatementKind::Disallow, &[b'/', byte]).0,
+                expected,
+                "{byte:#x}"
+            );
         }
     }
 }

@@ -4,7 +4,7 @@ pub(crate) mod stored;
 
 /// The kind of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum StatementKind {
     Agent,
     /// Any other statement; the text is `name:value`.
     Other,
@@ -14,7 +14,7 @@ pub(crate) enum Kind {
 
 /// The form of a rule's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ValueForm {
     /// The value means the same in every dialect, and matches paths that start with it.
     Plain,
     /// The value contains `*` or ends in `$`, and is plain otherwise.
@@ -37,33 +37,33 @@ pub(crate) const IN_RECORD: u8 = 32;
 
 /// A statement without its text. Rules are scanned in sequence, so it is kept small.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Statement {
+pub(crate) struct FileStatement {
     /// The line's number.
     pub(crate) line: u32,
     /// The offset of its text among all texts; it ends where the next one begins.
     pub(crate) start: u32,
-    pub(crate) kind: Kind,
-    pub(crate) form: Form,
+    pub(crate) kind: StatementKind,
+    pub(crate) form: ValueForm,
     /// The number of bits at the end of a rule's head that are not its own, or that not every dialect reads alike.
-    pub(crate) unsure: u8,
+    pub(crate) uncertain_bits: u8,
     pub(crate) marks: u8,
 }
 
-impl Statement {
+impl FileStatement {
     pub(crate) fn is_rule(&self) -> bool {
-        matches!(self.kind, Kind::Allow | Kind::Disallow)
+        matches!(self.kind, StatementKind::Allow | StatementKind::Disallow)
     }
 
     pub(crate) fn is_allow(&self) -> bool {
-        self.kind == Kind::Allow
+        self.kind == StatementKind::Allow
     }
 
-    pub(crate) fn has(&self, marks: u8) -> bool {
+    pub(crate) fn has_mark(&self, marks: u8) -> bool {
         self.marks & marks != 0
     }
 
     /// Returns whether it is neither a rule nor a user-agent line for exact readers.
     pub(crate) fn is_directive(&self) -> bool {
-        self.kind == Kind::Other && self.has(EXACT)
+        self.kind == StatementKind::Other && self.has_mark(EXACT)
     }
 }

@@ -4,41 +4,41 @@ use std::hint::black_box;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::super::groups::agent::Agent;
-use super::super::groups::semantics::Semantics;
+use super::super::directive_topic::TopicSet;
+use super::super::groups::agent::UserAgentLine;
+use super::super::groups::semantics::DialectSemantics;
 use super::super::head::{HEAD_BYTES, head};
-use super::super::index::Index;
-use super::super::topic::Topics;
-use super::Statement;
+use super::super::index::RuleIndex;
+use super::FileStatement;
 
 /// The indexes of a large group, one for each form, built on first use.
-type Indexes = [OnceLock<Index>; Semantics::COUNT];
+type GroupIndexes = [OnceLock<RuleIndex>; DialectSemantics::COUNT];
 
 /// The statements of a file, in its order, with the user-agent lines apart.
 #[derive(Debug, Default)]
-pub(crate) struct Stored {
-    pub(crate) statements: Box<[Statement]>,
+pub(crate) struct ParsedFile {
+    pub(crate) statements: Box<[FileStatement]>,
     /// The user-agent lines.
-    pub(crate) agents: Box<[Agent]>,
+    pub(crate) agents: Box<[UserAgentLine]>,
     /// The tag of the name on each user-agent line. Tags are compared first, since different names mostly have
     /// different tags.
     pub(crate) tags: Box<[u8]>,
     /// The texts of all statements, followed by zeros so that a head can be read anywhere.
     texts: Box<[u8]>,
     /// The indexes of each large group.
-    indexes: Box<[OnceLock<Box<Indexes>>]>,
+    indexes: Box<[OnceLock<Box<GroupIndexes>>]>,
     /// The number of bytes in the indexes built so far.
     index_bytes: AtomicUsize,
     /// The topics of its directives.
-    pub(crate) topics: Topics,
+    pub(crate) topics: TopicSet,
     /// Whether a rule differs between the forms in which all spellings are judged.
     pub(crate) has_respelt_rules: bool,
 }
 
-impl Stored {
+impl ParsedFile {
     pub(crate) fn new(
-        statements: Vec<Statement>,
-        agents: Vec<Agent>,
+        statements: Vec<FileStatement>,
+        agents: Vec<UserAgentLine>,
         tags: Vec<u8>,
         mut texts: Vec<u8>,
         large_groups: usize,
@@ -66,8 +66,8 @@ impl Stored {
     /// Reads a byte of each part, so that the memory of a file that was not used lately is loaded in parallel, where a
     /// search would wait for each part in turn. This saves a quarter of a decision.
     #[inline]
-    pub(crate) fn ask_for_memory(&self) {
-        let agent = self.agents.first().map_or(0, |agent| agent.at);
+    pub(crate) fn prefetch(&self) {
+        let agent = self.agents.first().map_or(0, |agent| agent.statement);
         let statement = self.statements.first().map_or(0, |it| it.start);
         let text = self.texts.first().map_or(0, |byte| u32::from(*byte));
         black_box(agent ^ statement ^ text);
@@ -75,7 +75,7 @@ impl Stored {
 
     /// Returns the first bytes of a text, and of the one after it if it is shorter.
     #[inline]
-    pub(crate) fn head(&self, statement: &Statement) -> u64 {
+    pub(crate) fn head(&self, statement: &FileStatement) -> u64 {
         let start = statement.start as usize;
         head(&self.texts[start..start + HEAD_BYTES])
     }
@@ -90,12 +90,12 @@ impl Stored {
     /// Returns the index of a user-agent line's group, if that is large; builds it if it is missing and affordable.
     pub(crate) fn index(
         &self,
-        semantics: &Semantics,
-        agent: Agent,
-        build: impl FnOnce() -> Option<Index>,
-    ) -> Option<&Index> {
+        semantics: &DialectSemantics,
+        agent: UserAgentLine,
+        build: impl FnOnce() -> Option<RuleIndex>,
+    ) -> Option<&RuleIndex> {
         let (slots, number) = (
-            &self.indexes[agent.large?.get() as usize - 1],
+            &self.indexes[agent.large_group?.get() as usize - 1],
             semantics.number(),
         );
         if let Some(index) = slots.get().and_then(|it| it[number].get()) {
@@ -105,7 +105,7 @@ impl Stored {
         let index = build()?;
         let take = |bytes| self.index_bytes.fetch_add(bytes, Ordering::Relaxed);
         let slots = slots.get_or_init(|| {
-            take(size_of::<Indexes>());
+            take(size_of::<GroupIndexes>());
             Box::default()
         });
         Some(slots[number].get_or_init(|| {
@@ -130,8 +130,8 @@ impl Stored {
 
 #[cfg(test)]
 mod tests {
-    use super::Indexes;
-    use crate::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide};
+    use super::GroupIndexes;
+    use crate::{AccessResult, Dialect, ProductToken, RobotsTxt, UrlPath, decide};
 
     #[test]
     fn the_first_index_counts_the_slots_of_all() {
@@ -139,10 +139,10 @@ mod tests {
         let robots = RobotsTxt::parse(format!("User-agent: *\n{rules}").as_bytes());
         let [first, second] = [Dialect::Rfc9309, Dialect::Google].map(|dialect| {
             let before = robots.heap_bytes();
-            let _ = robots.decide(dialect, &[], &Path::ROOT);
+            let _ = robots.decide(dialect, &[], &UrlPath::ROOT);
             robots.heap_bytes() - before
         });
-        assert_eq!(first, second + size_of::<Indexes>());
+        assert_eq!(first, second + size_of::<GroupIndexes>());
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
                         &access,
                         dialect,
                         &token,
-                        &Path::parse(&format!("/{number:03}")).unwrap(),
+                        &UrlPath::parse(&format!("/{number:03}")).unwrap(),
                     );
                     let found = decision.line().map(|line| line as usize);
                     if dialect != Dialect::Koster1996 && dialect != Dialect::Selfhtml {

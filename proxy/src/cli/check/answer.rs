@@ -1,41 +1,41 @@
 //! The answer of `wayleave check` about one URL, as text and as JSON.
 
 use serde::Serialize;
-use wayleave_robots_txt::preferences::{Declaration, Preference, Reading};
+use wayleave_robots_txt::preferences::{CrawlerDeclaration, Preference, PreferenceSettings};
 use wayleave_robots_txt::{
-    AccessResult, Dialect, Explanation, Origin, Path, ProductToken, Reason, Verdict, decide,
-    decide_strictly,
+    AccessReason, AccessResult, AccessVerdict, DecisionDetails, Dialect, Origin, ProductToken,
+    UrlPath, decide, decide_all_spellings,
 };
 
-use super::live::Live;
-use super::preference::{self, Subject};
+use super::live::FetchedFiles;
+use super::preference::{self, UseSubject};
 use crate::cli::paint::Tone;
 use crate::cli::terminal::json_line;
-use crate::observe::harmless::harmless;
+use crate::telemetry::harmless::escape_controls;
 
 /// The decision about one URL, with what the file says beside rules.
 #[derive(Debug)]
-pub(super) struct Answer<'a> {
+pub(super) struct CheckAnswer<'a> {
     url: &'a str,
-    explanation: Explanation,
+    explanation: DecisionDetails,
     crawl_delay: Option<f64>,
     sitemaps: Vec<String>,
     /// If a purpose was given.
-    preference: Option<preference::Answer>,
+    preference: Option<preference::UseAnswer>,
 }
 
 /// How every URL is judged.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asking<'a> {
+pub(super) struct CheckQuery<'a> {
     pub(super) tokens: &'a [ProductToken],
     pub(super) dialect: Dialect,
     pub(super) strict: bool,
-    pub(super) declaration: &'a Declaration,
-    pub(super) reading: &'a Reading,
+    pub(super) declaration: &'a CrawlerDeclaration,
+    pub(super) reading: &'a PreferenceSettings,
 }
 
 #[derive(Serialize)]
-struct Json<'a> {
+struct CheckAnswerJson<'a> {
     url: &'a str,
     verdict: &'a str,
     reason: &'a str,
@@ -46,26 +46,26 @@ struct Json<'a> {
     crawl_delay: Option<f64>,
     sitemaps: &'a [String],
     #[serde(flatten)]
-    preference: Option<&'a preference::Answer>,
+    preference: Option<&'a preference::UseAnswer>,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> CheckAnswer<'a> {
     /// What `access` says about a path, and documents that are asked for if it is `live`.
     pub(super) fn new(
         url: &'a str,
         access: &AccessResult,
-        path: &Path<'_>,
-        asking: Asking<'_>,
-        live: Option<(&mut Live, &Origin)>,
+        path: &UrlPath<'_>,
+        asking: CheckQuery<'_>,
+        live: Option<(&mut FetchedFiles, &Origin)>,
     ) -> Self {
-        let Asking {
+        let CheckQuery {
             tokens,
             dialect,
             strict,
             declaration,
             reading,
         } = asking;
-        let judge = if strict { decide_strictly } else { decide };
+        let judge = if strict { decide_all_spellings } else { decide };
         let decision = judge(access, dialect, tokens, path);
         let (crawl_delay, sitemaps) = match access {
             AccessResult::Successful(robots) => {
@@ -75,7 +75,7 @@ impl<'a> Answer<'a> {
             }
             _ => (None, Vec::new()),
         };
-        let subject = Subject {
+        let subject = UseSubject {
             url,
             path: path.as_str(),
             tokens,
@@ -87,7 +87,7 @@ impl<'a> Answer<'a> {
         Self {
             url,
             preference: subject.preference((declaration, reading), live),
-            explanation: decision.explain(),
+            explanation: decision.details(),
             crawl_delay,
             sitemaps,
         }
@@ -95,7 +95,7 @@ impl<'a> Answer<'a> {
 
     /// `disallow /private: rule, line 2: Disallow: /private`, and behind that what is said about use.
     pub(super) fn to_text(&self) -> String {
-        let Explanation {
+        let DecisionDetails {
             verdict,
             reason,
             dialect,
@@ -117,15 +117,15 @@ impl<'a> Answer<'a> {
             text += &format!("; {preference}");
         }
         let tone = match (verdict, reason) {
-            (_, Reason::Unreachable) => Tone::Doubtful,
-            (Verdict::Allow, _) => Tone::Good,
-            (Verdict::Disallow, _) => Tone::Bad,
+            (_, AccessReason::Unreachable) => Tone::Doubtful,
+            (AccessVerdict::Allow, _) => Tone::Good,
+            (AccessVerdict::Disallow, _) => Tone::Bad,
         };
-        tone.paint(verdict.as_str()) + &harmless(&text)
+        tone.paint(verdict.as_str()) + &escape_controls(&text)
     }
 
     pub(super) fn to_json(&self) -> String {
-        let Explanation {
+        let DecisionDetails {
             verdict,
             reason,
             dialect,
@@ -133,7 +133,7 @@ impl<'a> Answer<'a> {
             rule,
             group,
         } = &self.explanation;
-        json_line(&Json {
+        json_line(&CheckAnswerJson {
             url: self.url,
             verdict: verdict.as_str(),
             reason: reason.as_str(),
@@ -149,16 +149,16 @@ impl<'a> Answer<'a> {
 }
 
 /// 3 if anything could not be decided, else 1 if anything is disallowed or its use refused, else 0.
-pub(super) fn exit_status(answers: &[Answer<'_>]) -> u8 {
-    let any = |test: fn(&Explanation) -> bool| answers.iter().any(|it| test(&it.explanation));
-    if any(|it| it.reason == Reason::Unreachable) {
+pub(super) fn exit_status(answers: &[CheckAnswer<'_>]) -> u8 {
+    let any = |test: fn(&DecisionDetails) -> bool| answers.iter().any(|it| test(&it.explanation));
+    if any(|it| it.reason == AccessReason::Unreachable) {
         3
     } else {
-        let is_refused = |it: &Answer<'_>| {
+        let is_refused = |it: &CheckAnswer<'_>| {
             let preference = it.preference.as_ref();
             preference.is_some_and(|it| it.preference == Preference::Refuse.as_str())
         };
-        let is_disallowed = any(|it| it.verdict == Verdict::Disallow);
+        let is_disallowed = any(|it| it.verdict == AccessVerdict::Disallow);
         u8::from(is_disallowed || answers.iter().any(is_refused))
     }
 }

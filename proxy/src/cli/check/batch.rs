@@ -8,11 +8,11 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use wayleave_robots_txt::{Dialect, Path, ProductToken, decide, decide_strictly};
+use wayleave_robots_txt::{Dialect, ProductToken, UrlPath, decide, decide_all_spellings};
 
-use super::preference::{self, Subject};
-use super::robots_cache::{File, Seen};
-use crate::observe::harmless::harmless_json;
+use super::preference::{self, UseSubject};
+use super::robots_cache::{FileCache, ParsedFile};
+use crate::telemetry::harmless::escape_json;
 
 /// A longer line is answered with an error. A file of 500 KiB fits even if every octet is escaped.
 const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
@@ -24,7 +24,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// The members of a line. One that is none of them is a mistake, for what it was meant to say would go unheard.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Question<'a> {
+struct BatchQuestion<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -73,14 +73,14 @@ struct Question<'a> {
     _note: IgnoredAny,
 }
 
-impl<'a> Question<'a> {
-    fn read(line: &'a [u8]) -> Result<Self, Failure<'a>> {
+impl<'a> BatchQuestion<'a> {
+    fn read(line: &'a [u8]) -> Result<Self, BatchFailure<'a>> {
         if !line.trim_ascii_start().starts_with(b"{") {
             // serde would take an array for the members in their order.
             let error = "this is not a JSON object".to_owned();
-            return Err(Failure { id: None, error });
+            return Err(BatchFailure { id: None, error });
         }
-        serde_json::from_slice(line).map_err(|error| Failure {
+        serde_json::from_slice(line).map_err(|error| BatchFailure {
             id: id_of(line),
             error: error.to_string(),
         })
@@ -92,7 +92,7 @@ impl<'a> Question<'a> {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct BatchAnswer<'a> {
     id: Option<&'a RawValue>,
     verdict: &'static str,
     reason: &'static str,
@@ -101,18 +101,18 @@ struct Answer<'a> {
     crawl_delay: Option<f64>,
     sitemaps: &'a RawValue,
     #[serde(flatten)]
-    preference: Option<preference::Answer>,
+    preference: Option<preference::UseAnswer>,
 }
 
 #[derive(Serialize)]
-struct Failure<'a> {
+struct BatchFailure<'a> {
     id: Option<&'a RawValue>,
     error: String,
 }
 
 /// What a question asks, its values read.
-struct Asked<'a> {
-    file: Arc<File>,
+struct ParsedQuestion<'a> {
+    file: Arc<ParsedFile>,
     tokens: Vec<ProductToken>,
     url: Cow<'a, str>,
     dialect: Dialect,
@@ -126,8 +126,8 @@ struct Asked<'a> {
 pub(super) fn run(dialect: Dialect, strict: bool) -> io::Result<usize> {
     let mut input = io::BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
     let mut output = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
-    let mut batch = Batch {
-        seen: Seen::default(),
+    let mut batch = BatchRun {
+        seen: FileCache::default(),
         dialect,
         strict,
         failures: 0,
@@ -150,7 +150,7 @@ pub(super) fn run(dialect: Dialect, strict: bool) -> io::Result<usize> {
         if line.len() as u64 == MAX_LINE_BYTES && !line.ends_with(b"\n") {
             skip_line(&mut input)?;
             let error = format!("the line is longer than {MAX_LINE_BYTES} bytes");
-            batch.fail(&Failure { id: None, error }, &mut output)?;
+            batch.fail(&BatchFailure { id: None, error }, &mut output)?;
         } else if !line.trim_ascii().is_empty() {
             batch.answer(&line, &mut output)?;
         }
@@ -176,42 +176,46 @@ fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
 }
 
 fn write(output: &mut impl Write, answer: &impl Serialize) -> io::Result<()> {
-    output.write_all(&harmless_json(serde_json::to_vec(answer)?))?;
+    output.write_all(&escape_json(serde_json::to_vec(answer)?))?;
     output.write_all(b"\n")
 }
 
-struct Batch {
-    seen: Seen,
+struct BatchRun {
+    seen: FileCache,
     dialect: Dialect,
     strict: bool,
     failures: usize,
 }
 
-impl Batch {
-    fn fail(&mut self, failure: &Failure<'_>, output: &mut impl Write) -> io::Result<()> {
+impl BatchRun {
+    fn fail(&mut self, failure: &BatchFailure<'_>, output: &mut impl Write) -> io::Result<()> {
         self.failures += 1;
         write(output, failure)
     }
 
     fn answer(&mut self, line: &[u8], output: &mut impl Write) -> io::Result<()> {
-        let question = match Question::read(line) {
+        let question = match BatchQuestion::read(line) {
             Ok(question) => question,
             Err(failure) => return self.fail(&failure, output),
         };
         let id = question.id;
-        let Asked {
+        let ParsedQuestion {
             file,
             tokens,
             url,
             dialect,
         } = match self.read(&question) {
             Ok(asked) => asked,
-            Err(error) => return self.fail(&Failure { id, error }, output),
+            Err(error) => return self.fail(&BatchFailure { id, error }, output),
         };
-        let path = Path::of_url(&url);
-        let judge = if self.strict { decide_strictly } else { decide };
+        let path = UrlPath::of_url(&url);
+        let judge = if self.strict {
+            decide_all_spellings
+        } else {
+            decide
+        };
         let decision = judge(&file.access, dialect, &tokens, &path);
-        let subject = Subject {
+        let subject = UseSubject {
             url: &url,
             path: path.as_str(),
             tokens: &tokens,
@@ -221,15 +225,15 @@ impl Batch {
             strict: self.strict,
         };
         let preference = match question.is_about_use() {
-            true => preference::Question::read(line).and_then(|it| it.answer(&subject)),
+            true => preference::UseQuestion::read(line).and_then(|it| it.answer(&subject)),
             false => Ok(None),
         };
         let preference = match preference {
             Ok(preference) => preference,
-            Err(error) => return self.fail(&Failure { id, error }, output),
+            Err(error) => return self.fail(&BatchFailure { id, error }, output),
         };
         let crawl_delay = file.robots.crawl_delay(dialect, &tokens);
-        let answer = Answer {
+        let answer = BatchAnswer {
             id,
             verdict: decision.verdict().as_str(),
             reason: decision.reason().as_str(),
@@ -242,7 +246,7 @@ impl Batch {
         write(output, &answer)
     }
 
-    fn read<'a>(&mut self, question: &Question<'a>) -> Result<Asked<'a>, String> {
+    fn read<'a>(&mut self, question: &BatchQuestion<'a>) -> Result<ParsedQuestion<'a>, String> {
         let url = question.url.ok_or("url is missing")?;
         let dialect = match question.dialect {
             Some(name) => string("dialect", name)?
@@ -253,7 +257,7 @@ impl Batch {
         let tokens = tokens(question)?;
         let url = string("url", url)?;
         let file = self.file(question)?;
-        Ok(Asked {
+        Ok(ParsedQuestion {
             file,
             tokens,
             url,
@@ -261,7 +265,7 @@ impl Batch {
         })
     }
 
-    fn file(&mut self, question: &Question<'_>) -> Result<Arc<File>, String> {
+    fn file(&mut self, question: &BatchQuestion<'_>) -> Result<Arc<ParsedFile>, String> {
         match (question.robots, question.robots_base64) {
             (Some(text), None) => self.seen.file(text.get(), || {
                 Ok(string("robots", text)?.into_owned().into_bytes())
@@ -282,7 +286,7 @@ impl Batch {
 
 /// The names to ask for; an empty one, or a field that does not name a product, is the crawler that only
 /// `*` can mean.
-fn tokens(question: &Question<'_>) -> Result<Vec<ProductToken>, String> {
+fn tokens(question: &BatchQuestion<'_>) -> Result<Vec<ProductToken>, String> {
     let names = question.tokens.or(question.token);
     match (question.user_agent, names) {
         (Some(field), None) => {
@@ -311,7 +315,7 @@ fn token(name: &str) -> Result<ProductToken, String> {
 }
 
 fn string<'a>(field: &str, text: &'a RawValue) -> Result<Cow<'a, str>, String> {
-    let text: Text<'a> = parse(field, text)?;
+    let text: BorrowedText<'a> = parse(field, text)?;
     Ok(text.0)
 }
 
@@ -321,7 +325,7 @@ fn parse<'a, T: Deserialize<'a>>(field: &str, text: &'a RawValue) -> Result<T, S
 
 /// A string, borrowed if it holds no escapes.
 #[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// The id of a line that is JSON but no question.
 fn id_of(line: &[u8]) -> Option<&RawValue> {

@@ -5,30 +5,30 @@ use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 use wayleave_robots_txt::lifecycle::FetchResult;
-use wayleave_robots_txt::preferences::{Asker, Preferences};
-use wayleave_robots_txt::{AccessResult, Document, Kind, Origin, Work};
+use wayleave_robots_txt::preferences::{PreferenceQuery, PreferenceState};
+use wayleave_robots_txt::{AccessResult, DocumentKind, MatchContext, Origin, PreferenceDocument};
 
-use crate::cli::fetch::{Fetcher, why_not};
-use crate::cli::progress::Progress;
-use crate::cli::terminal::complain;
-use crate::decide::documents::{NOT_ALLOWED, Wanted, allows, wanted};
+use crate::cli::progress::ProgressLine;
+use crate::cli::robots_fetcher::{RobotsFetcher, failure_text};
+use crate::cli::terminal::print_errors;
+use crate::decide::documents::{DocumentToFetch, NOT_ALLOWED, allows, wanted};
 
 /// All that was fetched, each file once.
-pub(super) struct Live {
-    fetcher: Fetcher,
+pub(super) struct FetchedFiles {
+    fetcher: RobotsFetcher,
     robots: HashMap<Origin, Rc<AccessResult>>,
-    documents: HashMap<String, Option<Rc<Document>>>,
-    progress: Progress,
+    documents: HashMap<String, Option<Rc<PreferenceDocument>>>,
+    progress: ProgressLine,
 }
 
-impl Live {
+impl FetchedFiles {
     /// Nothing yet, of so many origins.
-    pub(super) fn of(origins: usize, fetcher: Fetcher) -> Self {
+    pub(super) fn of(origins: usize, fetcher: RobotsFetcher) -> Self {
         Self {
             fetcher,
             robots: HashMap::new(),
             documents: HashMap::new(),
-            progress: Progress::of(origins),
+            progress: ProgressLine::new(origins),
         }
     }
 
@@ -39,11 +39,11 @@ impl Live {
             Entry::Vacant(entry) => entry,
         };
         let uri = origin.robots_txt_uri();
-        self.progress.begin(&uri);
+        self.progress.start_part(&uri);
         let facts = self.fetcher.fetch(origin);
         let access = facts.access();
         if matches!(access, AccessResult::Unreachable) {
-            warn(&self.progress, &uri, &why_not(&facts));
+            warn(&self.progress, &uri, &failure_text(&facts));
         }
         Rc::clone(entry.insert(Rc::new(access)))
     }
@@ -51,10 +51,10 @@ impl Live {
     /// What was heard, with what documents say that the proxy would ask for.
     pub(super) fn with_documents(
         &mut self,
-        mut heard: Preferences,
-        asker: Asker<'_>,
+        mut heard: PreferenceState,
+        asker: PreferenceQuery<'_>,
         origin: &Origin,
-    ) -> Preferences {
+    ) -> PreferenceState {
         for wanted in wanted(asker, origin, &heard) {
             let document = self.document(asker, &wanted);
             heard = wanted.heard(heard, asker, document.as_deref());
@@ -62,7 +62,11 @@ impl Live {
         heard
     }
 
-    fn document(&mut self, asker: Asker<'_>, wanted: &Wanted) -> Option<Rc<Document>> {
+    fn document(
+        &mut self,
+        asker: PreferenceQuery<'_>,
+        wanted: &DocumentToFetch,
+    ) -> Option<Rc<PreferenceDocument>> {
         let url = wanted.shown_url();
         if let Some(known) = self.documents.get(&url) {
             return known.clone();
@@ -76,23 +80,27 @@ impl Live {
         document
     }
 
-    fn look(&mut self, asker: Asker<'_>, wanted: &Wanted) -> Result<Option<Document>, String> {
+    fn look(
+        &mut self,
+        asker: PreferenceQuery<'_>,
+        wanted: &DocumentToFetch,
+    ) -> Result<Option<PreferenceDocument>, String> {
         let resource = wanted.resource()?;
         let access = self.access(resource.origin());
-        if !allows(&access, asker, resource, &mut Work::default()) {
+        if !allows(&access, asker, resource, &mut MatchContext::default()) {
             return Err(NOT_ALLOWED.to_owned());
         }
         let facts = self.fetcher.fetch(resource.clone());
         let kind = resource.kind();
         match (facts.outcome.result(), facts.outcome.body()) {
-            (FetchResult::Successful, Some(body)) => Ok(kind.read(&body.bytes, body.is_cut)),
+            (FetchResult::Successful, Some(body)) => Ok(kind.parse(&body.bytes, body.is_cut)),
             // Most origins have none.
-            (FetchResult::Unavailable, _) if kind != Kind::Rsl => Ok(None),
-            _ => Err(why_not(&facts)),
+            (FetchResult::Unavailable, _) if kind != DocumentKind::Rsl => Ok(None),
+            _ => Err(failure_text(&facts)),
         }
     }
 }
 
-fn warn(progress: &Progress, url: &str, why_not: &str) {
-    progress.aside(|| complain(&format!("wayleave: {url}: {why_not}\n")));
+fn warn(progress: &ProgressLine, url: &str, why_not: &str) {
+    progress.suspend(|| print_errors(&format!("wayleave: {url}: {why_not}\n")));
 }

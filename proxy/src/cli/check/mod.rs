@@ -14,15 +14,17 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use clap::Args;
-use wayleave_robots_txt::lifecycle::{Body, Ending, Facts, FetchOutcome, Fields, Response};
-use wayleave_robots_txt::preferences::{Declaration, Purpose, Reading};
+use wayleave_robots_txt::lifecycle::{
+    FetchEnding, FetchOutcome, FetchedAnswer, FetchedBody, FetchedResponse, ResponseFields,
+};
+use wayleave_robots_txt::preferences::{CrawlerDeclaration, PreferenceSettings, Purpose};
 use wayleave_robots_txt::{Dialect, InvalidUri, ProductToken, Target};
 
-use super::fetch::Fetcher;
-use super::source::load_config;
+use super::config_file::load_config;
+use super::robots_fetcher::RobotsFetcher;
 use super::terminal::{print, print_painted, unusable};
-use answer::{Answer, Asking};
-use live::Live;
+use answer::{CheckAnswer, CheckQuery};
+use live::FetchedFiles;
 
 #[derive(Debug, Args)]
 #[command(
@@ -33,7 +35,7 @@ use live::Live;
     clippy::struct_excessive_bools,
     reason = "each is a switch of the command line"
 )]
-pub(super) struct Arguments {
+pub(super) struct CheckArguments {
     /// Read robots.txt from this file ("-": standard input) instead of fetching it
     #[arg(long, value_name = "FILE", conflicts_with = "batch")]
     robots: Option<PathBuf>,
@@ -70,11 +72,11 @@ pub(super) struct Arguments {
     urls: Vec<String>,
 }
 
-impl Arguments {
-    fn declaration(&self) -> Declaration {
-        Declaration {
+impl CheckArguments {
+    fn declaration(&self) -> CrawlerDeclaration {
+        CrawlerDeclaration {
             purposes: self.purposes.iter().copied().collect(),
-            ..Declaration::default()
+            ..CrawlerDeclaration::default()
         }
     }
 
@@ -82,9 +84,9 @@ impl Arguments {
         &self,
         tokens: &'a [ProductToken],
         dialect: Dialect,
-        (declaration, reading): (&'a Declaration, &'a Reading),
-    ) -> Asking<'a> {
-        Asking {
+        (declaration, reading): (&'a CrawlerDeclaration, &'a PreferenceSettings),
+    ) -> CheckQuery<'a> {
+        CheckQuery {
             tokens,
             dialect,
             strict: self.strict,
@@ -94,7 +96,7 @@ impl Arguments {
     }
 }
 
-pub(super) fn run(mut arguments: Arguments, config: Option<&Path>) -> ExitCode {
+pub(super) fn run(mut arguments: CheckArguments, config: Option<&Path>) -> ExitCode {
     let dialect = arguments.dialect.unwrap_or_default();
     if arguments.batch {
         return match batch::run(dialect, arguments.strict) {
@@ -130,7 +132,7 @@ pub(super) fn run(mut arguments: Arguments, config: Option<&Path>) -> ExitCode {
 }
 
 /// Puts the lines of standard input in the place of a "-" among the URLs.
-fn read_urls(arguments: &mut Arguments) -> io::Result<()> {
+fn read_urls(arguments: &mut CheckArguments) -> io::Result<()> {
     let Some(at) = arguments.urls.iter().position(|url| url == "-") else {
         return Ok(());
     };
@@ -147,7 +149,7 @@ fn read_urls(arguments: &mut Arguments) -> io::Result<()> {
 
 /// What is wrong with the first argument that asks about nothing: it is not an absolute URL, nor a path
 /// where those will do. A space is let pass in either, as in what people paste.
-fn mistaken_url(arguments: &Arguments) -> Option<String> {
+fn mistaken_url(arguments: &CheckArguments) -> Option<String> {
     let offline = arguments.robots.is_some() || arguments.status.is_some();
     let mistake = |url: &String| {
         let is_path = offline && url.starts_with('/');
@@ -168,7 +170,7 @@ fn mistaken_url(arguments: &Arguments) -> Option<String> {
 }
 
 /// The crawler's names; without any, the crawler that only `*` can mean.
-fn tokens(arguments: &Arguments) -> Result<Vec<ProductToken>, String> {
+fn tokens(arguments: &CheckArguments) -> Result<Vec<ProductToken>, String> {
     if let Some(field) = &arguments.user_agent {
         let token = ProductToken::from_user_agent(field.as_bytes());
         let token =
@@ -194,20 +196,20 @@ fn read(file: &Path) -> io::Result<Vec<u8>> {
 
 /// Judges by a file at hand, all of it: where crawlers stop reading is for `lint` to say.
 fn offline(
-    arguments: &Arguments,
+    arguments: &CheckArguments,
     dialect: Dialect,
     tokens: &[ProductToken],
     body: Vec<u8>,
 ) -> ExitCode {
-    let ending = Ending::Response(Response {
+    let ending = FetchEnding::Response(FetchedResponse {
         status: arguments.status.unwrap_or(200),
-        fields: Fields::default(),
-        body: Body {
+        fields: ResponseFields::default(),
+        body: FetchedBody {
             bytes: body.into(),
-            ..Body::default()
+            ..FetchedBody::default()
         },
     });
-    let facts = Facts {
+    let facts = FetchedAnswer {
         fetched_at: SystemTime::UNIX_EPOCH,
         outcome: FetchOutcome {
             redirects: Vec::new(),
@@ -217,22 +219,23 @@ fn offline(
     };
     let access = facts.access();
     let declaration = arguments.declaration();
-    let reading = Reading::default();
+    let reading = PreferenceSettings::default();
     let asking = arguments.asking(tokens, dialect, (&declaration, &reading));
     let answers = arguments.urls.iter().map(|url| {
         let path = path_of(url);
-        Answer::new(url, &access, &path, asking, None)
+        CheckAnswer::new(url, &access, &path, asking, None)
     });
     finish(&answers.collect::<Vec<_>>(), arguments.json)
 }
 
 /// The path of an argument: what starts with `/` is one, also with two, where a reference would name a host.
-fn path_of(url: &str) -> wayleave_robots_txt::Path<'_> {
-    wayleave_robots_txt::Path::parse(url).unwrap_or_else(|_| wayleave_robots_txt::Path::of_url(url))
+fn path_of(url: &str) -> wayleave_robots_txt::UrlPath<'_> {
+    wayleave_robots_txt::UrlPath::parse(url)
+        .unwrap_or_else(|_| wayleave_robots_txt::UrlPath::of_url(url))
 }
 
 /// Judges by what the origins serve now.
-fn live(arguments: &Arguments, tokens: &[ProductToken], config: Option<&Path>) -> ExitCode {
+fn live(arguments: &CheckArguments, tokens: &[ProductToken], config: Option<&Path>) -> ExitCode {
     let config = match load_config(config) {
         Ok((config, _)) => config,
         Err(status) => return status,
@@ -247,10 +250,10 @@ fn live(arguments: &Arguments, tokens: &[ProductToken], config: Option<&Path>) -
         Ok(targets) => targets,
         Err(message) => return unusable(&message),
     };
-    let mut live = match Fetcher::new(&config) {
+    let mut live = match RobotsFetcher::new(&config) {
         Ok(fetcher) => {
             let origins: HashSet<_> = targets.iter().map(Target::origin).collect();
-            Live::of(origins.len(), fetcher)
+            FetchedFiles::of(origins.len(), fetcher)
         }
         Err(error) => return unusable(&format!("{error:#}")),
     };
@@ -261,7 +264,7 @@ fn live(arguments: &Arguments, tokens: &[ProductToken], config: Option<&Path>) -
     let answers = arguments.urls.iter().zip(&targets).map(|(url, target)| {
         let access = live.access(target.origin());
         let live = Some((&mut live, target.origin()));
-        Answer::new(url, &access, target.path(), asking, live)
+        CheckAnswer::new(url, &access, target.path(), asking, live)
     });
     let answers: Vec<_> = answers.collect();
     drop(live);
@@ -269,12 +272,12 @@ fn live(arguments: &Arguments, tokens: &[ProductToken], config: Option<&Path>) -
 }
 
 /// Prints the answers and returns the exit status that sums them up.
-fn finish(answers: &[Answer<'_>], json: bool) -> ExitCode {
+fn finish(answers: &[CheckAnswer<'_>], json: bool) -> ExitCode {
     let line = |answer| {
         if json {
-            Answer::to_json(answer)
+            CheckAnswer::to_json(answer)
         } else {
-            Answer::to_text(answer)
+            CheckAnswer::to_text(answer)
         }
     };
     let text: String = answers.iter().map(|answer| line(answer) + "\n").collect();

@@ -7,13 +7,14 @@ use std::str::FromStr;
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 use wayleave_robots_txt::preferences::{
-    Asker, Declaration, Judgement, Preferences, Purpose, Reading, Rsl, Stage, Tdmrep,
+    CrawlerDeclaration, PreferenceJudgement, PreferenceQuery, PreferenceSettings, PreferenceStage,
+    PreferenceState, Purpose, RslLicence, TdmrepFile,
 };
 use wayleave_robots_txt::{
-    AccessResult, Decision, Dialect, Origin, ProductToken, RobotsTxt, Verdict, excerpt,
+    AccessDecision, AccessResult, AccessVerdict, Dialect, Origin, ProductToken, RobotsTxt, excerpt,
 };
 
-use super::live::Live;
+use super::live::FetchedFiles;
 use crate::clock;
 
 /// How much of a page is read, unless the question says otherwise.
@@ -21,7 +22,7 @@ const META_SCAN_BYTES: u64 = 64 * 1024;
 
 /// The members of a question that are about use. Those of any question are read elsewhere.
 #[derive(Deserialize)]
-pub(super) struct Question {
+pub(super) struct UseQuestion {
     purpose: Option<OneOrMany>,
     status: Option<u16>,
     headers: Option<Vec<(String, String)>>,
@@ -31,7 +32,7 @@ pub(super) struct Question {
     rsl: BTreeMap<String, String>,
     ai_txt: Option<String>,
     #[serde(default)]
-    config: Config,
+    config: UseQuestionConfig,
 }
 
 #[derive(Deserialize)]
@@ -44,7 +45,7 @@ enum OneOrMany {
 /// Keys of `[[crawler]]` and `[preferences]`.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Config {
+struct UseQuestionConfig {
     /// Where the question itself names none.
     purposes: Vec<String>,
     purpose_tokens: BTreeMap<String, String>,
@@ -64,7 +65,7 @@ struct Config {
 
 /// The members of an answer that are about use.
 #[derive(Debug, Serialize)]
-pub(super) struct Answer {
+pub(super) struct UseAnswer {
     pub(super) preference: &'static str,
     purpose: Option<&'static str>,
     source: Option<&'static str>,
@@ -75,8 +76,8 @@ pub(super) struct Answer {
     stage: &'static str,
 }
 
-impl From<Judgement> for Answer {
-    fn from(judgement: Judgement) -> Self {
+impl From<PreferenceJudgement> for UseAnswer {
+    fn from(judgement: PreferenceJudgement) -> Self {
         let statement = judgement.statement();
         let policy = statement.and_then(|it| it.policy.as_deref());
         Self {
@@ -92,7 +93,7 @@ impl From<Judgement> for Answer {
     }
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for UseAnswer {
     /// `refuse train-ai: content-usage, robots.txt:2: Content-Usage: train-ai=n (aipref-vocab-08 §4.1)`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -112,56 +113,62 @@ impl fmt::Display for Answer {
 }
 
 /// What a question is about, whatever its purpose.
-pub(super) struct Subject<'a> {
+pub(super) struct UseSubject<'a> {
     pub(super) url: &'a str,
     pub(super) path: &'a str,
     pub(super) tokens: &'a [ProductToken],
     pub(super) dialect: Dialect,
     pub(super) access: &'a AccessResult,
-    pub(super) decision: &'a Decision<'a>,
+    pub(super) decision: &'a AccessDecision<'a>,
     pub(super) strict: bool,
 }
 
-impl Subject<'_> {
+impl UseSubject<'_> {
     /// What its robots.txt says about use, and the documents beside it if it is `live`; nothing if no purpose is declared.
     pub(super) fn preference(
         &self,
-        (declaration, reading): (&Declaration, &Reading),
-        live: Option<(&mut Live, &Origin)>,
-    ) -> Option<Answer> {
+        (declaration, reading): (&CrawlerDeclaration, &PreferenceSettings),
+        live: Option<(&mut FetchedFiles, &Origin)>,
+    ) -> Option<UseAnswer> {
         if declaration.purposes.is_empty() {
             return None;
         }
         let asker = self.asker(declaration, reading);
         let mut heard = self.hear(asker);
         // As in the proxy, nothing more is asked for what is refused anyway.
-        let live = live.filter(|_| !heard.is_refused_already(asker));
-        if let Some((live, origin)) = live.filter(|_| self.decision.verdict() == Verdict::Allow) {
+        let live = live.filter(|_| !heard.is_already_refused(asker));
+        if let Some((live, origin)) =
+            live.filter(|_| self.decision.verdict() == AccessVerdict::Allow)
+        {
             heard = live.with_documents(heard, asker, origin);
         }
         Some(heard.judge(asker).into())
     }
 
-    fn asker<'b>(&'b self, declaration: &'b Declaration, reading: &'b Reading) -> Asker<'b> {
-        Asker {
+    fn asker<'b>(
+        &'b self,
+        declaration: &'b CrawlerDeclaration,
+        reading: &'b PreferenceSettings,
+    ) -> PreferenceQuery<'b> {
+        PreferenceQuery {
             declaration,
-            reading,
+            settings: reading,
             tokens: self.tokens,
             dialect: self.dialect,
-            strict: self.strict,
-            now: clock::calendar(),
+            all_spellings: self.strict,
+            now: clock::system_time(),
         }
     }
 
-    fn hear(&self, asker: Asker<'_>) -> Preferences {
-        let mut heard = Preferences::new(asker, self.url, self.path);
-        heard.hear_access(self.decision);
-        heard.hear_access_result(asker, self.access);
+    fn hear(&self, asker: PreferenceQuery<'_>) -> PreferenceState {
+        let mut heard = PreferenceState::new(asker, self.url, self.path);
+        heard.add_access_decision(self.decision);
+        heard.add_access_result(asker, self.access);
         heard
     }
 }
 
-impl Question {
+impl UseQuestion {
     /// # Errors
     ///
     /// What is wrong with the line.
@@ -174,7 +181,7 @@ impl Question {
     /// # Errors
     ///
     /// What is wrong with the question.
-    pub(super) fn answer(&self, subject: &Subject<'_>) -> Result<Option<Answer>, String> {
+    pub(super) fn answer(&self, subject: &UseSubject<'_>) -> Result<Option<UseAnswer>, String> {
         let (declaration, reading) = (self.declaration()?, self.config.reading()?);
         if declaration.purposes.is_empty() {
             return Ok(None);
@@ -182,36 +189,36 @@ impl Question {
         let asker = subject.asker(&declaration, &reading);
         let mut heard = subject.hear(asker);
         if let Some(rule) = &self.config.rule {
-            heard.hear_rule(one_of("rule", rule, ["allow", "refuse"])? == 0);
+            heard.add_rule(one_of("rule", rule, ["allow", "refuse"])? == 0);
         }
         if let Some(file) = &self.tdmrep {
-            heard.hear_tdmrep(asker, &Tdmrep::parse(file.as_bytes()));
+            heard.add_tdmrep(asker, &TdmrepFile::parse(file.as_bytes()));
         }
         if let Some(file) = &self.ai_txt {
-            heard.hear_ai_txt(asker, &RobotsTxt::parse(file.as_bytes()));
+            heard.add_ai_txt(asker, &RobotsTxt::parse(file.as_bytes()));
         }
         if self.headers.is_some() || self.status.is_some() {
             let fields = self.headers.iter().flatten();
             let fields = fields.map(|(name, value)| (name.as_str(), value.as_str()));
             let status = self.status.unwrap_or(200);
             let fields = fields.filter(|_| is_heard(status));
-            heard.hear_head(asker, status, &fields);
+            heard.add_response_head(asker, status, &fields);
         }
         let meta_scan = self.config.meta_scan_bytes()?;
         // As in the proxy, a page that is not asked for, or that is none, says nothing.
         let is_refused_before =
-            heard.is_refused_already(asker) && heard.judge(asker).stage == Stage::Before;
+            heard.is_already_refused(asker) && heard.judge(asker).stage == PreferenceStage::Before;
         let has_page = !is_refused_before && self.status.is_none_or(is_content) && meta_scan > 0;
         if let Some(page) = self.html.as_deref().filter(|_| has_page) {
-            heard.hear_page(asker, &page[..page.floor_char_boundary(meta_scan)]);
+            heard.add_page(asker, &page[..page.floor_char_boundary(meta_scan)]);
         }
         for (url, document) in &self.rsl {
-            heard.hear_licence(url, &Rsl::parse(document.as_bytes()).into());
+            heard.add_licence(url, &RslLicence::parse(document.as_bytes()).into());
         }
         Ok(Some(heard.judge(asker).into()))
     }
 
-    fn declaration(&self) -> Result<Declaration, String> {
+    fn declaration(&self) -> Result<CrawlerDeclaration, String> {
         let purposes = match &self.purpose {
             Some(OneOrMany::One(name)) => std::slice::from_ref(name),
             Some(OneOrMany::Many(names)) => names,
@@ -224,7 +231,7 @@ impl Question {
         });
         let unstated = self.config.unstated.as_deref().unwrap_or("allow");
         let content_use = self.config.content_use.as_deref();
-        Ok(Declaration {
+        Ok(CrawlerDeclaration {
             purposes: purposes.collect::<Result<_, _>>()?,
             purpose_tokens: tokens.collect::<Result<_, String>>()?,
             content_use: content_use.map(|it| read("content_use", it)).transpose()?,
@@ -233,9 +240,9 @@ impl Question {
     }
 }
 
-impl Config {
-    fn reading(&self) -> Result<Reading, String> {
-        let default = Reading::default();
+impl UseQuestionConfig {
+    fn reading(&self) -> Result<PreferenceSettings, String> {
+        let default = PreferenceSettings::default();
         let sources = self.sources.as_ref().map(|names| {
             let sources = names.iter().map(|name| read("sources", name));
             sources.collect::<Result<_, _>>()
@@ -243,7 +250,7 @@ impl Config {
         let robots_meta = self.robots_meta.as_deref();
         let on_answer = self.on_answer.as_deref().unwrap_or("withhold");
         one_of("on_answer", on_answer, ["withhold", "label"])?;
-        Ok(Reading {
+        Ok(PreferenceSettings {
             sources: sources.transpose()?.unwrap_or(default.sources),
             legacy_labels: self.legacy_labels.unwrap_or(default.legacy_labels),
             robots_meta: robots_meta

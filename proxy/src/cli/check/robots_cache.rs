@@ -11,13 +11,13 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// A file, and what every answer about it repeats.
 #[derive(Debug)]
-pub(super) struct File {
+pub(super) struct ParsedFile {
     pub(super) access: AccessResult,
     pub(super) robots: RobotsTxt,
     pub(super) sitemaps: Box<RawValue>,
 }
 
-impl File {
+impl ParsedFile {
     fn new(body: &[u8]) -> Self {
         let robots = RobotsTxt::parse_with_limit(body, usize::MAX);
         let sitemaps: Vec<String> = robots.sitemaps().collect();
@@ -31,13 +31,13 @@ impl File {
 
 /// The files seen, by the JSON text that brought them. The last one is looked at first.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    files: HashMap<Box<str>, Arc<File>, foldhash::fast::RandomState>,
-    last: Option<(Box<str>, Arc<File>)>,
+pub(super) struct FileCache {
+    files: HashMap<Box<str>, Arc<ParsedFile>, foldhash::fast::RandomState>,
+    last: Option<(Box<str>, Arc<ParsedFile>)>,
     bytes: usize,
 }
 
-impl Seen {
+impl FileCache {
     /// The file that a JSON text stands for, decoded and parsed if it is new.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl Seen {
         &mut self,
         text: &str,
         decode: impl FnOnce() -> Result<Vec<u8>, String>,
-    ) -> Result<Arc<File>, String> {
+    ) -> Result<Arc<ParsedFile>, String> {
         if let Some((_, file)) = self.last.as_ref().filter(|(last, _)| **last == *text) {
             return Ok(Arc::clone(file));
         }
@@ -59,10 +59,10 @@ impl Seen {
         Ok(file)
     }
 
-    fn insert(&mut self, text: &str, body: &[u8]) -> Arc<File> {
-        let file = Arc::new(File::new(body));
+    fn insert(&mut self, text: &str, body: &[u8]) -> Arc<ParsedFile> {
+        let file = Arc::new(ParsedFile::new(body));
         // Indexes come later and are at most a few times what they index.
-        self.bytes += text.len() + 4 * file.robots.heap_bytes() + size_of::<File>();
+        self.bytes += text.len() + 4 * file.robots.heap_bytes() + size_of::<ParsedFile>();
         if self.bytes > MAX_BYTES {
             self.files.clear();
             self.bytes = 0;

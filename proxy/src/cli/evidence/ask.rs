@@ -8,15 +8,15 @@ use anyhow::Context;
 use clap::Args;
 use wayleave_robots_txt::Target;
 
-use super::log;
-use super::select::{Doubt, Wanted, select};
-use crate::cli::moment::Moment;
-use crate::cli::source::load_config;
-use crate::cli::terminal::{UNUSABLE, complain, json_line, print, unusable};
+use super::select::{Selection, UnsignedLines, select};
+use super::signed_log;
+use crate::cli::config_file::load_config;
+use crate::cli::terminal::{UNUSABLE, json_line, print, print_errors, unusable};
+use crate::cli::time_argument::TimeArgument;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::observe::decisions::{Decision, Finding};
-use crate::observe::harmless::harmless_lines;
+use crate::decision_log::{DecisionRecord, FindingRecord};
+use crate::telemetry::harmless::escape_lines;
 
 /// The exit status if the request was not allowed.
 const REFUSED: u8 = 1;
@@ -28,12 +28,12 @@ const REFUSED: u8 = 1;
                   Exit status: 0 allowed, 1 not allowed, or not signed by who wrote it, 2 no decision about it up to then, or \
                   the log cannot be read, or somebody else wrote the decision into it."
 )]
-pub(crate) struct Arguments {
+pub(crate) struct AskArgs {
     /// An absolute URL
     url: String,
     /// 2026-11-21T08:00:00Z, 2026-11-21 (the whole day) or 3d (3 days ago)
     #[arg(long, value_name = "TIME")]
-    at: Moment,
+    at: TimeArgument,
     /// Only requests of this crawler, by its configured name
     #[arg(long, value_name = "C")]
     crawler: Option<String>,
@@ -45,37 +45,37 @@ pub(crate) struct Arguments {
     accept_unsigned: bool,
 }
 
-pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
+pub(super) fn run(arguments: &AskArgs, file: Option<&Path>) -> ExitCode {
     let config = match load_config(file) {
         Ok((config, _)) => config,
         Err(status) => return status,
     };
     match ask(arguments, &config) {
-        Ok(found) => tell(&found, arguments),
+        Ok(found) => print_decisions(&found, arguments),
         Err(error) => unusable(&format!("{error:#}")),
     }
 }
 
 /// A decision about the URL, and the unsigned lines that it is among, if it is.
-struct Answer {
-    decision: Decision,
-    doubt: Option<Doubt>,
+struct FoundDecision {
+    decision: DecisionRecord,
+    doubt: Option<UnsignedLines>,
 }
 
 /// Finds the last decision about the URL up to the time and, if there is one, the first after it.
-fn ask(arguments: &Arguments, config: &Config) -> anyhow::Result<Vec<Answer>> {
+fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<Vec<FoundDecision>> {
     let options = config.log.decisions.as_ref();
     let options = options.context("log.decisions is empty: there is no decision log")?;
     let url = Target::parse(&arguments.url).with_context(|| format!("{:?}", arguments.url))?;
-    let at = arguments.at.end_seen_from(Clock::start().now());
-    let wanted = Wanted::Url {
+    let at = arguments.at.end(Clock::start().now());
+    let wanted = Selection::Url {
         url: url.clone(),
         at,
         crawler: arguments.crawler.clone(),
     };
-    let log = log::open_log(options)?;
+    let log = signed_log::open_log(options)?;
     if log.unsigned_lines > 0 {
-        complain(&format!(
+        print_errors(&format!(
             "wayleave: lines at the end of the log were not signed by who wrote them, and are left out: {}\n",
             log.unsigned_lines
         ));
@@ -90,9 +90,9 @@ fn ask(arguments: &Arguments, config: &Config) -> anyhow::Result<Vec<Answer>> {
     {
         file.read(|number, line| {
             if chosen.lines.contains(&number) {
-                found.push(Answer {
-                    decision: serde_json::from_slice::<Decision>(line)?,
-                    doubt: chosen.doubt(number).cloned(),
+                found.push(FoundDecision {
+                    decision: serde_json::from_slice::<DecisionRecord>(line)?,
+                    doubt: chosen.unsigned_at(number).cloned(),
                 });
             }
             Ok(())
@@ -109,20 +109,22 @@ fn ask(arguments: &Arguments, config: &Config) -> anyhow::Result<Vec<Answer>> {
     Ok(found)
 }
 
-fn tell(found: &[Answer], arguments: &Arguments) -> ExitCode {
+fn print_decisions(found: &[FoundDecision], arguments: &AskArgs) -> ExitCode {
     let told: String = if arguments.json {
         found
             .iter()
             .map(|it| json_line(&it.decision) + "\n")
             .collect()
     } else {
-        harmless_lines(&found.iter().map(describe).collect::<Vec<_>>().join("\n"))
+        escape_lines(&found.iter().map(describe).collect::<Vec<_>>().join("\n"))
     };
     // In JSON the doubts are no part of the decisions, which are printed exactly as logged.
     let printed = print(&told);
     let doubts = || found.iter().filter_map(|it| it.doubt.as_ref());
     if arguments.json {
-        doubts().for_each(|doubt| complain(&format!("wayleave: signed: {}\n", words(doubt))));
+        doubts().for_each(|doubt| {
+            print_errors(&format!("wayleave: signed: {}\n", describe_unsigned(doubt)))
+        });
     }
     let is_unsigned = doubts().next().is_some() && !arguments.accept_unsigned;
     if doubts().any(|doubt| doubt.is_foreign) {
@@ -136,7 +138,7 @@ fn tell(found: &[Answer], arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn words(doubt: &Doubt) -> String {
+fn describe_unsigned(doubt: &UnsignedLines) -> String {
     let (first, last) = (doubt.lines.start, doubt.lines.end - 1);
     let what = if doubt.is_foreign {
         "were written by somebody else"
@@ -146,12 +148,12 @@ fn words(doubt: &Doubt) -> String {
     format!("no: lines {first} to {last} of its file {what}")
 }
 
-fn is_allowed(decision: &Decision) -> bool {
+fn is_allowed(decision: &DecisionRecord) -> bool {
     let was_let_go = matches!(&*decision.outcome, "forwarded" | "tunnelled" | "failed");
-    was_let_go && !decision.failed_unsent()
+    was_let_go && !decision.failed_before_sending()
 }
 
-fn describe(answer: &Answer) -> String {
+fn describe(answer: &FoundDecision) -> String {
     let decision = &answer.decision;
     let fetched = match &*decision.outcome {
         "forwarded" | "tunnelled" | "observed" => {
@@ -159,7 +161,7 @@ fn describe(answer: &Answer) -> String {
             let bytes = bytes.map_or(String::new(), |bytes| format!(", {bytes} bytes"));
             format!("yes, answered with {}{bytes}", decision.status)
         }
-        "failed" if decision.failed_unsent() => {
+        "failed" if decision.failed_before_sending() => {
             format!("no, the name could not be resolved ({})", decision.reason)
         }
         "failed" => format!("it was tried, and failed ({})", decision.reason),
@@ -194,7 +196,7 @@ fn describe(answer: &Answer) -> String {
         ("rule", rule),
         ("fetched", Some(fetched)),
         ("decision", Some(decision.id.to_string())),
-        ("signed", answer.doubt.as_ref().map(words)),
+        ("signed", answer.doubt.as_ref().map(describe_unsigned)),
     ];
     let mut text = String::new();
     for (name, value) in lines {
@@ -206,7 +208,7 @@ fn describe(answer: &Answer) -> String {
     text
 }
 
-fn describe_finding(finding: &Finding) -> String {
+fn describe_finding(finding: &FindingRecord) -> String {
     let rule = finding.line.zip(finding.rule.as_ref());
     let rule = rule.map_or(finding.basis.to_string(), |(line, rule)| {
         format!("line {line}: {rule}")

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use ring::digest::{Context as Hasher, SHA256};
 
-use super::exchange::{About, Exchange};
-use super::manifest::Listed;
-use super::warc::Warc;
-use crate::observe::digest::Digest;
+use super::exchange::{DocumentExchange, LineSubject};
+use super::manifest::ListedFile;
+use super::warc::WarcWriter;
+use crate::telemetry::digest::Sha256Digest;
 
 /// Extensions of other archives. A path that ends in one is hardly meant to be a folder.
 const OTHER_ARCHIVES: [&str; 12] = [
@@ -22,7 +22,7 @@ const OTHER_ARCHIVES: [&str; 12] = [
 /// # Errors
 ///
 /// Returns an error if the name is that of another kind of archive.
-pub(super) fn writable(out: PathBuf) -> Result<PathBuf, String> {
+pub(super) fn check_output_path(out: PathBuf) -> Result<PathBuf, String> {
     let ending = out.extension().unwrap_or_default().to_string_lossy();
     let ending = ending.to_ascii_lowercase();
     if OTHER_ARCHIVES.contains(&&*ending) && !is_warc(&out) {
@@ -39,20 +39,20 @@ fn is_warc(out: &Path) -> bool {
 }
 
 /// An export that is being written.
-pub(super) struct Bundle {
-    to: To,
+pub(super) struct ExportWriter {
+    to: ExportTarget,
     /// The log file that is being written.
-    log: Option<Log>,
-    pub(super) logs: Vec<Listed>,
-    pub(super) files: Vec<Listed>,
+    log: Option<LogFileWriter>,
+    pub(super) logs: Vec<ListedFile>,
+    pub(super) files: Vec<ListedFile>,
 }
 
-enum To {
+enum ExportTarget {
     Folder(PathBuf),
-    Warc(Box<Warc>),
+    Warc(Box<WarcWriter>),
 }
 
-struct Log {
+struct LogFileWriter {
     path: String,
     hasher: Hasher,
     bytes: u64,
@@ -60,7 +60,7 @@ struct Log {
     file: Option<BufWriter<File>>,
 }
 
-impl Bundle {
+impl ExportWriter {
     /// Begins an export: a WARC file if the name says so, else a folder, which must be new or empty.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Bundle {
     /// Returns an error if the file or folder cannot be created, or exists.
     pub(super) fn create(out: &Path, made_at: &str) -> anyhow::Result<Self> {
         let to = if is_warc(out) {
-            To::Warc(Box::new(Warc::create(out, made_at)?))
+            ExportTarget::Warc(Box::new(WarcWriter::create(out, made_at)?))
         } else {
             fs::create_dir_all(out)?;
             let is_empty = fs::read_dir(out)?.next().is_none();
@@ -76,7 +76,7 @@ impl Bundle {
             for dir in ["log", "bodies", "configurations"] {
                 fs::create_dir(out.join(dir))?;
             }
-            To::Folder(out.to_owned())
+            ExportTarget::Folder(out.to_owned())
         };
         Ok(Self {
             to,
@@ -90,10 +90,10 @@ impl Bundle {
     pub(super) fn begin_log(&mut self, number: u64) -> anyhow::Result<()> {
         let path = format!("log/{number:06}.jsonl");
         let file = match &self.to {
-            To::Folder(dir) => Some(BufWriter::new(File::create_new(dir.join(&path))?)),
-            To::Warc(_) => None,
+            ExportTarget::Folder(dir) => Some(BufWriter::new(File::create_new(dir.join(&path))?)),
+            ExportTarget::Warc(_) => None,
         };
-        self.log = Some(Log {
+        self.log = Some(LogFileWriter {
             path,
             hasher: Hasher::new(&SHA256),
             bytes: 0,
@@ -103,7 +103,11 @@ impl Bundle {
     }
 
     /// Adds a line to the log file.
-    pub(super) fn line(&mut self, line: &[u8], about: Option<About<'_>>) -> anyhow::Result<()> {
+    pub(super) fn add_line(
+        &mut self,
+        line: &[u8],
+        about: Option<LineSubject<'_>>,
+    ) -> anyhow::Result<()> {
         let log = self.log.as_mut().context("no file of the log was begun")?;
         log.hasher.update(line);
         log.hasher.update(b"\n");
@@ -113,8 +117,8 @@ impl Bundle {
             file.write_all(b"\n")?;
         }
         // A WARC file has no member for the log file as a whole: each line is a record with its path.
-        if let To::Warc(warc) = &mut self.to {
-            warc.line(&log.path, line, about)?;
+        if let ExportTarget::Warc(warc) = &mut self.to {
+            warc.write_line(&log.path, line, about)?;
         }
         Ok(())
     }
@@ -125,7 +129,7 @@ impl Bundle {
         if let Some(mut file) = log.file {
             file.flush()?;
         }
-        self.logs.push(Listed {
+        self.logs.push(ListedFile {
             path: log.path,
             sha256: log.hasher.finish().into(),
             bytes: log.bytes,
@@ -134,19 +138,19 @@ impl Bundle {
     }
 
     /// Adds a robots.txt or another document, with the exchanges that fetched it.
-    pub(super) fn body(
+    pub(super) fn add_body(
         &mut self,
-        digest: Digest,
+        digest: Sha256Digest,
         bytes: &[u8],
-        exchanges: &[&Exchange],
+        exchanges: &[&DocumentExchange],
     ) -> anyhow::Result<()> {
         let path = format!("bodies/{digest}");
         match &mut self.to {
-            To::Folder(dir) => fs::write(dir.join(&path), bytes)?,
-            To::Warc(warc) => {
+            ExportTarget::Folder(dir) => fs::write(dir.join(&path), bytes)?,
+            ExportTarget::Warc(warc) => {
                 for (index, exchange) in exchanges.iter().enumerate() {
                     let path = (index == 0).then_some(path.as_str());
-                    warc.exchange(exchange, Some((digest, bytes)), path)?;
+                    warc.write_exchange(exchange, Some((digest, bytes)), path)?;
                 }
             }
         }
@@ -155,27 +159,27 @@ impl Bundle {
     }
 
     /// Adds an exchange without a document. Folders leave it out, since the decisions hold all of it.
-    pub(super) fn exchange(&mut self, exchange: &Exchange) -> anyhow::Result<()> {
+    pub(super) fn add_exchange(&mut self, exchange: &DocumentExchange) -> anyhow::Result<()> {
         match &mut self.to {
-            To::Folder(_) => Ok(()),
-            To::Warc(warc) => warc.exchange(exchange, None, None),
+            ExportTarget::Folder(_) => Ok(()),
+            ExportTarget::Warc(warc) => warc.write_exchange(exchange, None, None),
         }
     }
 
     /// Adds a configuration.
-    pub(super) fn configuration(&mut self, digest: Digest, text: &[u8]) -> anyhow::Result<()> {
+    pub(super) fn add_config(&mut self, digest: Sha256Digest, text: &[u8]) -> anyhow::Result<()> {
         let path = format!("configurations/{digest}.toml");
         match &mut self.to {
-            To::Folder(dir) => fs::write(dir.join(&path), text)?,
-            To::Warc(warc) => warc.resource(&path, text)?,
+            ExportTarget::Folder(dir) => fs::write(dir.join(&path), text)?,
+            ExportTarget::Warc(warc) => warc.write_resource(&path, text)?,
         }
         self.list(path, digest, text);
         Ok(())
     }
 
-    fn list(&mut self, path: String, sha256: Digest, bytes: &[u8]) {
+    fn list(&mut self, path: String, sha256: Sha256Digest, bytes: &[u8]) {
         let bytes = bytes.len() as u64;
-        self.files.push(Listed {
+        self.files.push(ListedFile {
             path,
             sha256,
             bytes,
@@ -183,21 +187,21 @@ impl Bundle {
     }
 
     /// Returns the digest of all records so far, if the export is a WARC file.
-    pub(super) fn records_sha256(&self) -> Option<Digest> {
+    pub(super) fn records_sha256(&self) -> Option<Sha256Digest> {
         match &self.to {
-            To::Folder(_) => None,
-            To::Warc(warc) => Some(warc.records_sha256()),
+            ExportTarget::Folder(_) => None,
+            ExportTarget::Warc(warc) => Some(warc.records_sha256()),
         }
     }
 
     /// Adds the manifest, which ends the export.
     pub(super) fn finish(self, manifest: &[u8]) -> anyhow::Result<()> {
         match self.to {
-            To::Folder(dir) => {
+            ExportTarget::Folder(dir) => {
                 let line = [manifest, b"\n"].concat();
-                Ok(fs::write(dir.join(super::manifest::PATH), line)?)
+                Ok(fs::write(dir.join(super::manifest::MANIFEST_PATH), line)?)
             }
-            To::Warc(warc) => warc.finish(super::manifest::PATH, manifest),
+            ExportTarget::Warc(warc) => warc.finish(super::manifest::MANIFEST_PATH, manifest),
         }
     }
 }

@@ -1,18 +1,18 @@
 //! Exchanges as far as decisions record them: the one that a decision is about, and those that fetched the documents it rests
 //! on.
 
-use crate::observe::digest::Digest;
+use crate::telemetry::digest::Sha256Digest;
 
 /// The URL and time of the exchange that a decision is about.
 #[derive(Clone, Copy)]
-pub(super) struct About<'a> {
+pub(super) struct LineSubject<'a> {
     pub(super) url: &'a str,
     pub(super) at: &'a str,
 }
 
 /// The exchange that fetched a robots.txt or another document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Exchange {
+pub(super) struct DocumentExchange {
     /// The URL of the document.
     pub(super) url: String,
     /// The time at which it was fetched or last revalidated.
@@ -20,5 +20,5 @@ pub(super) struct Exchange {
     /// The status code: 200 if there is a document.
     pub(super) status: u16,
     pub(super) is_cut: bool,
-    pub(super) sha256: Option<Digest>,
+    pub(super) sha256: Option<Sha256Digest>,
 }

@@ -5,22 +5,22 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::cli::source::load_config;
-use crate::cli::terminal::{pretty, print, unusable};
-use crate::signing::Key;
+use crate::cli::config_file::load_config;
+use crate::cli::terminal::{pretty_json, print, unusable};
+use crate::signing::SigningKey;
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "Give it to whoever is to check your evidence (evidence verify --key). \
                         GET /v1/evidence of the admin listener publishes it, too."
 )]
-pub(crate) struct Arguments {
+pub(crate) struct KeyArgs {
     /// Print it as a JSON Web Key
     #[arg(long)]
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
+pub(super) fn run(arguments: &KeyArgs, file: Option<&Path>) -> ExitCode {
     let config = match load_config(file) {
         Ok((config, _)) => config,
         Err(status) => return status,
@@ -28,9 +28,9 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
     let Some(log) = &config.log.decisions else {
         return unusable("log.decisions is empty: there is no decision log, and nothing is signed");
     };
-    match Key::read(&log.key) {
-        Ok(key) if arguments.json => print(&pretty(&key.jwk())),
-        Ok(key) => print(&format!("{}\n", key.public())),
+    match SigningKey::read(&log.key) {
+        Ok(key) if arguments.json => print(&pretty_json(&key.jwk())),
+        Ok(key) => print(&format!("{}\n", key.public_base64())),
         Err(error) => unusable(&format!(
             "{error:#} (it is made when the proxy first writes a decision log)"
         )),

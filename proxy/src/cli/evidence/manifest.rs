@@ -3,16 +3,16 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::log::Log;
-use crate::observe::digest::Digest;
+use super::signed_log::SignedLog;
+use crate::telemetry::digest::Sha256Digest;
 
 /// The path of the manifest in an export.
-pub(super) const PATH: &str = "manifest.json";
+pub(super) const MANIFEST_PATH: &str = "manifest.json";
 
 /// The most bytes of a file other than log files; the longest are robots.txt files, which are far shorter.
-pub(super) const LONGEST: u64 = 1 << 30;
+pub(super) const MAX_FILE_BYTES: u64 = 1 << 30;
 /// The most bytes of a manifest: about a million files.
-pub(super) const LONGEST_MANIFEST: u64 = 256 << 20;
+pub(super) const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 
 /// One line of JSON whose last member is a signature like that of a head.
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,25 +26,25 @@ pub(super) struct Manifest {
     /// The number of decisions in the export.
     pub(super) decisions: u64,
     /// The log files, the oldest first.
-    pub(super) logs: Vec<Listed>,
+    pub(super) logs: Vec<ListedFile>,
     /// The state of the whole log; missing in exports of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) window: Option<Window>,
+    pub(super) window: Option<LogWindow>,
     /// All other files.
-    pub(super) files: Vec<Listed>,
+    pub(super) files: Vec<ListedFile>,
     /// Digests in decisions of documents and configurations that are no longer stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) missing: Vec<String>,
     /// The digest of all records of a WARC file before that of the manifest, uncompressed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) records_sha256: Option<Digest>,
+    pub(super) records_sha256: Option<Sha256Digest>,
     /// The public half of the key.
     pub(super) key: String,
 }
 
 /// The state of the whole log at the time of the export.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Window {
+pub(super) struct LogWindow {
     /// The number of the oldest file.
     pub(super) first_file: u64,
     /// The number of the file before the oldest, and of missing files after it. The log must say that they were deleted.
@@ -55,8 +55,8 @@ pub(super) struct Window {
     pub(super) head: String,
 }
 
-impl Window {
-    pub(super) fn of(log: &Log) -> Self {
+impl LogWindow {
+    pub(super) fn from_log(log: &SignedLog) -> Self {
         Self {
             first_file: log.files.first().map_or(0, |file| file.number),
             missing_files: log.missing.clone(),
@@ -68,8 +68,8 @@ impl Window {
 
 /// A file of an export.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Listed {
+pub(super) struct ListedFile {
     pub(super) path: String,
-    pub(super) sha256: Digest,
+    pub(super) sha256: Sha256Digest,
     pub(super) bytes: u64,
 }

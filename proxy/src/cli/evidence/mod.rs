@@ -15,11 +15,11 @@ mod bundle;
 mod exchange;
 mod export;
 mod key;
-mod log;
 mod manifest;
 mod select;
+mod signed_log;
 mod sources;
-mod standins;
+mod stand_ins;
 mod verify;
 mod warc;
 
@@ -29,22 +29,22 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(super) enum EvidenceCommand {
     /// Write decisions with all they rest on into a folder or a WARC file
-    Export(export::Arguments),
+    Export(export::ExportArgs),
     /// Check an export, and derive its decisions again
-    Verify(verify::Arguments),
+    Verify(verify::VerifyArgs),
     /// Was a URL allowed at a time, by what, and was it fetched?
-    Ask(ask::Arguments),
+    Ask(ask::AskArgs),
     /// Print the public half of the key that signs the decision log
-    Key(key::Arguments),
+    Key(key::KeyArgs),
 }
 
-pub(super) fn run(command: &Command, file: Option<&Path>) -> ExitCode {
+pub(super) fn run(command: &EvidenceCommand, file: Option<&Path>) -> ExitCode {
     match command {
-        Command::Export(arguments) => export::run(arguments, file),
-        Command::Verify(arguments) => verify::run(arguments),
-        Command::Ask(arguments) => ask::run(arguments, file),
-        Command::Key(arguments) => key::run(arguments, file),
+        EvidenceCommand::Export(arguments) => export::run(arguments, file),
+        EvidenceCommand::Verify(arguments) => verify::run(arguments),
+        EvidenceCommand::Ask(arguments) => ask::run(arguments, file),
+        EvidenceCommand::Key(arguments) => key::run(arguments, file),
     }
 }

@@ -7,14 +7,14 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize, Serializer};
 use wayleave_robots_txt::Target;
 
-use super::log::LogFile;
+use super::signed_log::SignedLogFile;
 use crate::clock::rfc3339;
-use crate::observe::chain::event::{Event, START, What};
+use crate::decision_log::chain::event::{EVENT_PREFIX, EventKind, LogEvent};
 
 /// The selection, as it is written into the manifest.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Wanted {
+pub(super) enum Selection {
     /// The decision with this id.
     Id(String),
     /// The last decision about a URL up to a time, and the first after it.
@@ -40,14 +40,14 @@ fn as_text<S: Serializer>(target: &Target, serializer: S) -> Result<S::Ok, S::Er
 }
 
 /// The position of a line: the index of its file, and its number in the file.
-type Place = (usize, u64);
+type LinePosition = (usize, u64);
 
 /// The decision closest to a time on one side of it, so far.
-type Nearest = Option<(SystemTime, Place)>;
+type NearestDecision = Option<(SystemTime, LinePosition)>;
 
 /// The members of a line by which it is selected.
 #[derive(Deserialize)]
-struct Entry<'a> {
+struct SelectionEntry<'a> {
     #[serde(borrow)]
     id: Cow<'a, str>,
     #[serde(borrow)]
@@ -60,50 +60,50 @@ struct Entry<'a> {
 
 /// The selected lines of a file, and its events about files and lines.
 #[derive(Debug, Default)]
-pub(super) struct Chosen {
+pub(super) struct SelectedLines {
     /// The numbers of the selected lines, in ascending order.
     pub(super) lines: Vec<u64>,
     /// The numbers of files that it says were deleted.
     pub(super) deleted: Vec<u64>,
     /// The ranges of lines that it says were not signed by the process that wrote them.
-    pub(super) doubts: Vec<Doubt>,
+    pub(super) unsigned: Vec<UnsignedLines>,
 }
 
 /// A range of lines that the log itself says are not authentic for certain.
 #[derive(Clone, Debug)]
-pub(super) struct Doubt {
+pub(super) struct UnsignedLines {
     pub(super) lines: Range<u64>,
     /// Whether somebody else wrote them. If not, a process that was killed may have.
     pub(super) is_foreign: bool,
 }
 
-impl Chosen {
+impl SelectedLines {
     /// Returns the range of unsigned lines that contains a line, if one does.
-    pub(super) fn doubt(&self, number: u64) -> Option<&Doubt> {
-        let mut doubts = self.doubts.iter();
+    pub(super) fn unsigned_at(&self, number: u64) -> Option<&UnsignedLines> {
+        let mut doubts = self.unsigned.iter();
         doubts.find(|doubt| doubt.lines.contains(&number))
     }
 
-    fn note(&mut self, number: u64, line: &[u8]) {
-        let doubt = match Event::read(line).map(|event| event.what) {
-            Some(What::Deleted { file }) => {
+    fn add_event(&mut self, number: u64, line: &[u8]) {
+        let doubt = match LogEvent::parse(line).map(|event| event.kind) {
+            Some(EventKind::Deleted { file }) => {
                 self.deleted.push(file);
                 return;
             }
-            Some(What::Recovered { unsigned_lines, .. }) => Doubt {
+            Some(EventKind::Recovered { unsigned_lines, .. }) => UnsignedLines {
                 lines: number.saturating_sub(unsigned_lines)..number,
                 is_foreign: false,
             },
-            Some(What::Altered {
+            Some(EventKind::Altered {
                 foreign_lines: Some(foreign),
                 ..
-            }) => Doubt {
+            }) => UnsignedLines {
                 lines: number.saturating_sub(foreign)..number,
                 is_foreign: true,
             },
             _ => return,
         };
-        self.doubts.push(doubt);
+        self.unsigned.push(doubt);
     }
 }
 
@@ -120,17 +120,20 @@ fn is_about(url: &str, asked: &Target) -> bool {
 /// # Errors
 ///
 /// Returns an error if a file cannot be read.
-pub(super) fn select(files: &[LogFile], wanted: &Wanted) -> anyhow::Result<Vec<Chosen>> {
-    let mut chosen: Vec<_> = files.iter().map(|_| Chosen::default()).collect();
-    let (mut before, mut after): (Nearest, Nearest) = (None, None);
+pub(super) fn select(
+    files: &[SignedLogFile],
+    wanted: &Selection,
+) -> anyhow::Result<Vec<SelectedLines>> {
+    let mut chosen: Vec<_> = files.iter().map(|_| SelectedLines::default()).collect();
+    let (mut before, mut after): (NearestDecision, NearestDecision) = (None, None);
     for (index, file) in files.iter().enumerate() {
         file.read(|number, line| {
-            if line.starts_with(START) {
-                chosen[index].note(number, line);
+            if line.starts_with(EVENT_PREFIX) {
+                chosen[index].add_event(number, line);
                 return Ok(());
             }
             // Torn and foreign lines are not decisions. They are left out here, and reported by the check of the chain.
-            let Ok(entry) = serde_json::from_slice::<Entry<'_>>(line) else {
+            let Ok(entry) = serde_json::from_slice::<SelectionEntry<'_>>(line) else {
                 return Ok(());
             };
             let is_by = |crawler: &Option<String>| {
@@ -139,11 +142,11 @@ pub(super) fn select(files: &[LogFile], wanted: &Wanted) -> anyhow::Result<Vec<C
             let at = humantime::parse_rfc3339(&entry.at).unwrap_or(SystemTime::UNIX_EPOCH);
             let place = (index, number);
             match wanted {
-                Wanted::Id(id) if *id == entry.id => chosen[index].lines.push(number),
-                Wanted::Since { since, crawler } if at >= *since && is_by(crawler) => {
+                Selection::Id(id) if *id == entry.id => chosen[index].lines.push(number),
+                Selection::Since { since, crawler } if at >= *since && is_by(crawler) => {
                     chosen[index].lines.push(number);
                 }
-                Wanted::Url {
+                Selection::Url {
                     url,
                     at: asked,
                     crawler,

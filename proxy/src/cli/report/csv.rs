@@ -1,24 +1,24 @@
 //! The report as CSV (RFC 4180).
 
-use crate::observe::decisions::Row;
-use crate::observe::harmless::harmless;
+use crate::decision_log::ReportRow;
+use crate::telemetry::harmless::escape_controls;
 
-pub(super) fn rows(rows: &[Row]) -> String {
+pub(super) fn to_csv(rows: &[ReportRow]) -> String {
     let mut text =
         "outcome,crawler,host,reason,rule,status,count,first_at,last_at,example\r\n".to_owned();
     for row in rows {
         let instant = |at| humantime::format_rfc3339_micros(at).to_string();
         let fields = [
-            field(&row.outcome),
-            field(&row.crawler),
-            field(row.host.as_deref().unwrap_or_default()),
-            field(&row.reason),
-            field(row.rule.as_deref().unwrap_or_default()),
+            quote_field(&row.outcome),
+            quote_field(&row.crawler),
+            quote_field(row.host.as_deref().unwrap_or_default()),
+            quote_field(&row.reason),
+            quote_field(row.rule.as_deref().unwrap_or_default()),
             row.status.to_string(),
             row.count.to_string(),
             instant(row.first_at),
             instant(row.last_at),
-            field(&row.example),
+            quote_field(&row.example),
         ];
         text += &fields.join(",");
         text += "\r\n";
@@ -27,15 +27,15 @@ pub(super) fn rows(rows: &[Row]) -> String {
 }
 
 /// The characters that start a formula in a spreadsheet, with the full-width forms that some convert to them.
-const FORMULA: [char; 8] = [
+const FORMULA_STARTS: [char; 8] = [
     '=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
 ];
 
 /// Quotes a field where necessary, also for programs that separate fields at semicolons or tabs. An apostrophe keeps
 /// spreadsheets from running a field as a formula: hosts and rules come from untrusted sites.
-fn field(text: &str) -> String {
-    let text = harmless(text);
-    let is_formula = text.trim_start().starts_with(FORMULA);
+fn quote_field(text: &str) -> String {
+    let text = escape_controls(text);
+    let is_formula = text.trim_start().starts_with(FORMULA_STARTS);
     let guard = if is_formula { "'" } else { "" };
     if is_formula || text.contains([',', ';', '\t', '"']) {
         format!("\"{guard}{}\"", text.replace('"', "\"\""))
@@ -50,10 +50,10 @@ mod tests {
 
     #[test]
     fn fields_are_quoted_where_they_must_be() {
-        assert_eq!(field("Disallow: /a"), "Disallow: /a");
-        assert_eq!(field("a,\"b\"\n"), "\"a,\"\"b\"\"\\n\"");
-        assert_eq!(field("a;=1+1"), "\"a;=1+1\"");
-        assert_eq!(field("a\t=1+1"), "\"a\t=1+1\"");
+        assert_eq!(quote_field("Disallow: /a"), "Disallow: /a");
+        assert_eq!(quote_field("a,\"b\"\n"), "\"a,\"\"b\"\"\\n\"");
+        assert_eq!(quote_field("a;=1+1"), "\"a;=1+1\"");
+        assert_eq!(quote_field("a\t=1+1"), "\"a\t=1+1\"");
     }
 
     #[test]
@@ -68,14 +68,14 @@ mod tests {
             "\u{ff1d}1",
             "\u{3000}+1",
         ] {
-            assert_eq!(field(text), format!("\"'{text}\""));
+            assert_eq!(quote_field(text), format!("\"'{text}\""));
         }
-        assert_eq!(field("\r=1"), "\\r=1");
-        assert_eq!(field("Disallow: /=1"), "Disallow: /=1");
+        assert_eq!(quote_field("\r=1"), "\\r=1");
+        assert_eq!(quote_field("Disallow: /=1"), "Disallow: /=1");
     }
 
     #[test]
     fn no_terminal_obeys_a_field() {
-        assert_eq!(field("/\u{1b}[2J\u{202e}"), "/\\u{1b}[2J\\u{202e}");
+        assert_eq!(quote_field("/\u{1b}[2J\u{202e}"), "/\\u{1b}[2J\\u{202e}");
     }
 }

@@ -10,23 +10,23 @@ use std::time::SystemTime;
 use clap::Args;
 use serde::Serialize;
 
-use super::expired::{self, Expired};
-use super::moment::Moment;
-use super::progress::{self, Progress};
-use super::source::load_config;
-use super::terminal::{complain, pretty, print, print_painted, unusable};
+use super::config_file::load_config;
+use super::expired_rules::{self, ExpiredRule};
+use super::progress::{self, ProgressLine};
+use super::terminal::{pretty_json, print, print_errors, print_painted, unusable};
+use super::time_argument::TimeArgument;
 use crate::clock::Clock;
-use crate::observe::decisions::Report;
+use crate::decision_log::LogReport;
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "Reads log.decisions of the configuration and its rotated files; needs no running proxy.\n\
                   Exit status: 0 reported, 2 usage error, no decision log, or a file or line of it cannot be read."
 )]
-pub(super) struct Arguments {
+pub(super) struct ReportArguments {
     /// Start of the report: a span before now, or a time such as 2026-11-22T08:00:00Z or 2026-11-22
     #[arg(long, value_name = "SPAN", default_value = "7d")]
-    since: Moment,
+    since: TimeArgument,
     /// Print everything as one JSON object
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -39,13 +39,13 @@ pub(super) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Whole<'a> {
+struct ReportJson<'a> {
     #[serde(flatten)]
-    report: &'a Report,
-    expired_rules: &'a [Expired],
+    report: &'a LogReport,
+    expired_rules: &'a [ExpiredRule],
 }
 
-pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
+pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> ExitCode {
     let (config, read_from) = match load_config(file) {
         Ok(found) => found,
         Err(status) => return status,
@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
         return unusable("log.decisions is empty: there is no decision log");
     };
     let now = Clock::start().now();
-    let report = read(&log.path, arguments.since.seen_from(now), now);
+    let report = read_log(&log.path, arguments.since.start(now), now);
     if report.files.is_empty() && report.older_files == 0 {
         return unusable(&match &report.failures[..] {
             [] if read_from.is_none() => format!(
@@ -65,43 +65,43 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
             failures => format!("the decision log cannot be read: {}", failures.join("; ")),
         });
     }
-    let expired = expired::rules(&config, now);
+    let expired = expired_rules::find(&config, now);
     if arguments.json {
-        let whole = Whole {
+        let whole = ReportJson {
             report: &report,
             expired_rules: &expired,
         };
-        return finish(print(&pretty(&whole)), &report);
+        return exit_status(print(&pretty_json(&whole)), &report);
     }
     if arguments.csv {
-        complain(&table::read(&report));
-        return finish(print(&csv::rows(&report.rows)), &report);
+        print_errors(&table::read_summary(&report));
+        return exit_status(print(&csv::to_csv(&report.rows)), &report);
     }
     let limit = match arguments.limit {
         0 => usize::MAX,
         limit => limit,
     };
-    finish(
-        print_painted(&table::whole(&report, &expired, limit)),
+    exit_status(
+        print_painted(&table::full_report(&report, &expired, limit)),
         &report,
     )
 }
 
-fn read(path: &Path, since: SystemTime, until: SystemTime) -> Report {
-    let progress = Progress::open_ended("decisions");
+fn read_log(path: &Path, since: SystemTime, until: SystemTime) -> LogReport {
+    let progress = ProgressLine::open_ended("decisions");
     let mut count = 0;
-    Report::read(path, since, until, &mut || {
+    LogReport::read(path, since, until, &mut || {
         count += 1;
-        if count % progress::LINES == 0 {
-            progress.reached(count);
+        if count % progress::LINES_PER_UPDATE == 0 {
+            progress.set_position(count);
         }
     })
 }
 
 /// Returns the exit status. A report without the lines that could not be read is not reliable, and so is an error.
-fn finish(printed: ExitCode, report: &Report) -> ExitCode {
+fn exit_status(printed: ExitCode, report: &LogReport) -> ExitCode {
     let mut missing = report.failures.clone();
-    match report.left_out {
+    match report.damaged_lines {
         0 => {}
         1 => missing.push("1 line cannot be read".to_owned()),
         count => missing.push(format!("{count} lines cannot be read")),

@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use crate::cli::expired::Expired;
+use crate::cli::expired_rules::ExpiredRule;
 use crate::cli::paint::Tone;
-use crate::observe::decisions::{Report, Row};
-use crate::observe::harmless::harmless;
+use crate::decision_log::{LogReport, ReportRow};
+use crate::telemetry::harmless::escape_controls;
 
 /// Returns the summary of what was read, then the tables of what was found.
-pub(super) fn whole(report: &Report, expired: &[Expired], limit: usize) -> String {
-    let mut text = read(report);
+pub(super) fn full_report(report: &LogReport, expired: &[ExpiredRule], limit: usize) -> String {
+    let mut text = read_summary(report);
     let (observed, refused): (Vec<_>, Vec<_>) =
         (report.rows.iter()).partition(|row| row.outcome == "observed");
     text += &section(
@@ -26,7 +26,7 @@ pub(super) fn whole(report: &Report, expired: &[Expired], limit: usize) -> Strin
         let reason = rule.reason.as_deref().unwrap_or("no reason");
         let owner = rule.owner.as_deref().unwrap_or("nobody");
         let (number, action, at) = (rule.number, rule.action, &rule.expired_at);
-        put(
+        push_line(
             &mut text,
             &format!("  [[rule]] {number} ({action}) since {at}: {reason} (owner {owner})"),
         );
@@ -35,22 +35,22 @@ pub(super) fn whole(report: &Report, expired: &[Expired], limit: usize) -> Strin
 }
 
 /// Returns the summary of what was read: the span of time, the files, the number of lines, and those that could not be read.
-pub(super) fn read(report: &Report) -> String {
+pub(super) fn read_summary(report: &LogReport) -> String {
     let instant = |at| humantime::format_rfc3339_seconds(at);
     let mut text = String::new();
     let (since, until) = (instant(report.since), instant(report.until));
-    put(&mut text, &format!("span      {since} to {until}"));
+    push_line(&mut text, &format!("span      {since} to {until}"));
     for file in &report.files {
         let (path, lines) = (file.path.display(), file.lines);
-        put(&mut text, &format!("read      {path}: {lines} lines"));
+        push_line(&mut text, &format!("read      {path}: {lines} lines"));
     }
     if report.older_files > 0 {
         let count = report.older_files;
-        put(&mut text, &format!("older     {count} files were not read"));
+        push_line(&mut text, &format!("older     {count} files were not read"));
     }
     if report.lines_before > 0 {
         let count = report.lines_before;
-        put(
+        push_line(
             &mut text,
             &format!("older     {count} lines are from before"),
         );
@@ -61,11 +61,11 @@ pub(super) fn read(report: &Report) -> String {
             0 => String::new(),
             line => format!("{line}:"),
         };
-        put(&mut text, &format!("unread    {path}:{place} {error}"));
+        push_line(&mut text, &format!("unread    {path}:{place} {error}"));
     }
     let unnamed = report.unreadable - report.unreadable_lines.len() as u64;
     if unnamed > 0 {
-        put(&mut text, &format!("unread    and {unnamed} more lines"));
+        push_line(&mut text, &format!("unread    and {unnamed} more lines"));
     }
     let outcomes = report.outcomes.iter();
     let outcomes: Vec<_> = outcomes
@@ -78,11 +78,11 @@ pub(super) fn read(report: &Report) -> String {
         }
         None => "nothing".to_owned(),
     };
-    put(&mut text, &format!("decisions {found}"));
+    push_line(&mut text, &format!("decisions {found}"));
     text
 }
 
-fn section(title: &str, rows: &[&Row], limit: usize) -> String {
+fn section(title: &str, rows: &[&ReportRow], limit: usize) -> String {
     let total: u64 = rows.iter().map(|row| row.count).sum();
     let mut text = format!("\n{}\n", Tone::Heading.paint(&format!("{title}: {total}")));
     if rows.is_empty() {
@@ -101,14 +101,14 @@ fn section(title: &str, rows: &[&Row], limit: usize) -> String {
     let widths = [width(0), width(1), width(2)];
     for [count, crawler, host, rule] in [&heads].into_iter().chain(&cells) {
         let [counts, crawlers, hosts] = widths;
-        put(
+        push_line(
             &mut text,
             &format!("  {count:>counts$}  {crawler:<crawlers$}  {host:<hosts$}  {rule}"),
         );
     }
     let more = rows.len() - shown.len();
     if more > 0 {
-        put(
+        push_line(
             &mut text,
             &format!("  ... rows left out: {more}; --limit 0 shows them"),
         );
@@ -116,7 +116,7 @@ fn section(title: &str, rows: &[&Row], limit: usize) -> String {
     text
 }
 
-fn cells(row: &Row) -> [String; 4] {
+fn cells(row: &ReportRow) -> [String; 4] {
     let rule = row.rule.as_deref().unwrap_or(&row.reason);
     [
         row.count.to_string(),
@@ -127,6 +127,6 @@ fn cells(row: &Row) -> [String; 4] {
 }
 
 /// Appends a line, with untrusted text made harmless.
-fn put(text: &mut String, line: &str) {
-    writeln!(text, "{}", harmless(line)).expect("writing to a String cannot fail");
+fn push_line(text: &mut String, line: &str) {
+    writeln!(text, "{}", escape_controls(line)).expect("writing to a String cannot fail");
 }

@@ -15,7 +15,7 @@ pub(super) fn text<'b>(bytes: &'b [u8], content_type: &str) -> Cow<'b, str> {
 }
 
 fn encoding(bytes: &[u8], content_type: &str) -> &'static Encoding {
-    if let Some(wide) = wide(bytes) {
+    if let Some(wide) = decode_utf16(bytes) {
         return wide;
     }
     let declared = declared(content_type.as_bytes()).or_else(|| {
@@ -29,7 +29,7 @@ fn encoding(bytes: &[u8], content_type: &str) -> &'static Encoding {
 }
 
 /// UTF-16 shows in the bytes of the first element, whatever is declared: the other half of its `<` is 0.
-fn wide(bytes: &[u8]) -> Option<&'static Encoding> {
+fn decode_utf16(bytes: &[u8]) -> Option<&'static Encoding> {
     let at = memchr::memchr(b'<', bytes)?;
     let is_zero = |at: Option<usize>| at.and_then(|at| bytes.get(at)) == Some(&0);
     match at % 2 {

@@ -8,38 +8,40 @@ use std::borrow::Cow;
 
 use bytes::{Bytes, BytesMut};
 
-use self::coding::Decoding;
-use crate::http::field_pairs::{Pair, is};
+use self::coding::PageDecoder;
+use crate::http::field_pairs::{FieldPair, is_named};
 
 /// The beginning of a page.
-pub(super) struct Page {
+pub(super) struct PageBuffer {
     /// Copied: small parts may each keep a large buffer alive.
     held: BytesMut,
     /// Nothing if it comes as it is.
-    decoding: Option<Decoding>,
+    decoding: Option<PageDecoder>,
     content_type: String,
     /// Of what is decoded, and of what is held too: some codings decode much to nothing.
     limit: usize,
 }
 
-impl Page {
+impl PageBuffer {
     /// The page that an answer with these fields begins, of which `limit` decoded bytes are read.
-    pub(super) fn new(fields: &[Pair<'_>], limit: usize) -> Self {
+    pub(super) fn new(fields: &[FieldPair<'_>], limit: usize) -> Self {
         let values = |name| {
-            let named = fields.iter().filter(move |(field, _)| is(field, name));
+            let named = fields
+                .iter()
+                .filter(move |(field, _)| is_named(field, name));
             named.map(|(_, value)| str::from_utf8(value).unwrap_or("?"))
         };
         Self {
             held: BytesMut::new(),
-            decoding: Decoding::new(values("content-encoding"), limit),
+            decoding: PageDecoder::new(values("content-encoding"), limit),
             content_type: values("content-type").collect::<Vec<_>>().join(";"),
             limit,
         }
     }
 
     /// Whether the next part is to be held back as well.
-    pub(super) fn takes_more(&self) -> bool {
-        let decodes_more = self.decoding.as_ref().is_none_or(Decoding::takes_more);
+    pub(super) fn wants_more(&self) -> bool {
+        let decodes_more = self.decoding.as_ref().is_none_or(PageDecoder::wants_more);
         self.held.len() < self.limit && decodes_more
     }
 
@@ -57,12 +59,12 @@ impl Page {
         let bytes = self
             .decoding
             .as_ref()
-            .map_or_else(as_it_is, Decoding::bytes);
+            .map_or_else(as_it_is, PageDecoder::bytes);
         charset::text(bytes, &self.content_type)
     }
 
     /// What was held back, as it came.
-    pub(super) fn into_held(self) -> Bytes {
+    pub(super) fn into_buffered(self) -> Bytes {
         self.held.freeze()
     }
 }
@@ -81,13 +83,13 @@ mod tests {
     const TEXT: &str = "<!doctype html><meta name=robots content=noindex>";
     const LIMIT: usize = 64 * 1024;
 
-    fn read(fields: &[Pair<'_>], parts: &[&[u8]]) -> (String, Bytes) {
-        let mut page = Page::new(fields, LIMIT);
+    fn read(fields: &[FieldPair<'_>], parts: &[&[u8]]) -> (String, Bytes) {
+        let mut page = PageBuffer::new(fields, LIMIT);
         for part in parts {
             page.take(part);
         }
         let text = page.text().into_owned();
-        (text, page.into_held())
+        (text, page.into_buffered())
     }
 
     async fn coded(text: &[u8]) -> [(&'static str, Vec<u8>); 6] {
@@ -114,7 +116,7 @@ mod tests {
     #[tokio::test]
     async fn a_page_may_be_cut_anywhere() {
         for (coding, bytes) in coded(TEXT.as_bytes()).await {
-            let fields: [Pair<'_>; 1] = [(b"Content-Encoding", coding.as_bytes())];
+            let fields: [FieldPair<'_>; 1] = [(b"Content-Encoding", coding.as_bytes())];
             for at in 0..=bytes.len() {
                 let (text, held) = read(&fields, &[&bytes[..at], &bytes[at..]]);
                 assert_eq!(text, TEXT, "{coding} at {at}");
@@ -127,7 +129,7 @@ mod tests {
     #[tokio::test]
     async fn what_decodes_to_more_than_the_limit_ends_the_decoding() {
         for (coding, bytes) in coded(&[b' '; 4 * LIMIT]).await {
-            let fields: [Pair<'_>; 1] = [(b"Content-Encoding", coding.as_bytes())];
+            let fields: [FieldPair<'_>; 1] = [(b"Content-Encoding", coding.as_bytes())];
             let (text, held) = read(&fields, &[&bytes]);
             assert_eq!(text.len(), LIMIT, "{coding}");
             assert_eq!(held, bytes);
@@ -137,19 +139,19 @@ mod tests {
     #[test]
     fn no_more_is_read_than_the_limit() {
         let long = [TEXT.as_bytes(), &[b'x'; 2 * LIMIT]].concat();
-        let mut page = Page::new(&[], LIMIT);
+        let mut page = PageBuffer::new(&[], LIMIT);
         page.take(&long[..LIMIT - 1]);
-        assert!(page.takes_more());
+        assert!(page.wants_more());
         page.take(&long[LIMIT - 1..]);
-        assert!(!page.takes_more());
+        assert!(!page.wants_more());
         assert_eq!(page.text().len(), LIMIT);
-        assert_eq!(page.into_held(), long);
+        assert_eq!(page.into_buffered(), long);
     }
 
     #[test]
     fn an_unknown_coding_waits_for_nothing() {
-        let fields: [Pair<'_>; 1] = [(b"Content-Encoding", b"compress")];
-        assert!(!Page::new(&fields, LIMIT).takes_more());
+        let fields: [FieldPair<'_>; 1] = [(b"Content-Encoding", b"compress")];
+        assert!(!PageBuffer::new(&fields, LIMIT).wants_more());
     }
 
     /// Windows beyond those of the coding would be a gigabyte of memory.
@@ -157,15 +159,15 @@ mod tests {
     fn a_window_that_the_coding_does_not_know_is_not_made() {
         // Large Window Brotli of 2^30 bytes, a format that HTTP does not have.
         let large = [0x11, 0x1e, 0x03];
-        let fields: [Pair<'_>; 1] = [(b"Content-Encoding", b"br")];
-        let mut page = Page::new(&fields, LIMIT);
+        let fields: [FieldPair<'_>; 1] = [(b"Content-Encoding", b"br")];
+        let mut page = PageBuffer::new(&fields, LIMIT);
         page.take(&large);
-        assert!(!page.takes_more());
+        assert!(!page.wants_more());
         // A zstd frame of a window of 2^27 bytes (RFC 8878 section 3.1.1.1.2).
         let large = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 17 << 3, 0x01, 0, 0];
-        let fields: [Pair<'_>; 1] = [(b"Content-Encoding", b"zstd")];
-        let mut page = Page::new(&fields, LIMIT);
+        let fields: [FieldPair<'_>; 1] = [(b"Content-Encoding", b"zstd")];
+        let mut page = PageBuffer::new(&fields, LIMIT);
         page.take(&large);
-        assert!(!page.takes_more());
+        assert!(!page.wants_more());
     }
 }

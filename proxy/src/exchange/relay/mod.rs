@@ -8,60 +8,62 @@ mod upload;
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 
-use self::download::Download;
-pub(super) use self::download::Relaying;
-use self::progress::Progress;
+pub(super) use self::download::RelayContext;
+use self::download::ResponseRelay;
 pub(crate) use self::progress::RelayError;
-use self::upload::Upload;
+use self::progress::RelayProgress;
+use self::upload::RequestRelay;
 use super::splice;
-use crate::http::client::Client;
-use crate::http::http1::Framing;
-use crate::origin::{OriginReader, OriginWriter};
+use crate::http::client::Downstream;
+use crate::http::http1::BodyFraming;
+use crate::upstream::{UpstreamReader, UpstreamWriter};
 
 /// A response that reached the client whole.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Relayed {
+pub(crate) struct RelayedResponse {
     pub(crate) status: u16,
     pub(crate) connection_serves_again: bool,
 }
 
 /// Sends the client's body to the origin, and the origin's response to the client.
 pub(super) async fn relay(
-    relaying: Relaying<'_>,
-    client: &mut Client,
-    writer: &mut OriginWriter,
-    reader: &mut OriginReader,
-) -> Result<Relayed, RelayError> {
-    let Relaying {
-        received, patience, ..
+    relaying: RelayContext<'_>,
+    client: &mut Downstream,
+    writer: &mut UpstreamWriter,
+    reader: &mut UpstreamReader,
+) -> Result<RelayedResponse, RelayError> {
+    let RelayContext {
+        received,
+        timeout: patience,
+        ..
     } = relaying;
-    let progress = Progress::default();
+    let progress = RelayProgress::default();
     // Then the head said all, and the upload has only to watch the client.
-    let is_sent = received.framing() == Framing::Length(0);
+    let is_sent = received.framing() == BodyFraming::Length(0);
     progress.is_sent.store(is_sent, Ordering::Relaxed);
-    let upload = Upload {
-        body: &mut client.body,
+    let upload = RequestRelay {
+        body: &mut client.reader,
         writer,
         progress: &progress,
         turn: relaying.turn,
-        patience,
+        timeout: patience,
     };
     let upload = upload.run();
-    let download = Download {
+    let download = ResponseRelay {
         relaying,
         reader,
         progress: &progress,
     };
-    let download = download.run(&mut client.answer);
+    let download = download.run(&mut client.writer);
     let status = both(pin!(upload), pin!(download)).await?;
-    let is_somebodys = progress.is_somebodys.load(Ordering::Relaxed);
+    let is_somebodys = progress.is_connection_authenticated.load(Ordering::Relaxed);
     let is_upgraded = status == 101;
     if is_upgraded {
         splice::splice(client, writer, reader).await;
     }
     let is_sent = progress.is_sent.load(Ordering::Relaxed);
     let connection_serves_again = is_sent && !is_upgraded && !is_somebodys;
-    Ok(Relayed {
+    Ok(RelayedResponse {
         status,
         connection_serves_again,
     })
@@ -80,7 +82,7 @@ async fn both(
             done = &mut download => return done,
             broken = &mut upload, if is_uploading => match broken {
                 // The origin may have answered before it stopped to listen.
-                RelayError::Origin { .. } => is_uploading = false,
+                RelayError::Upstream { .. } => is_uploading = false,
                 broken => return Err(broken),
             },
         }

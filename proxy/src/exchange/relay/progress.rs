@@ -4,37 +4,40 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::decide::refusal::Refusal;
 use crate::http::client::ClientGone;
-use crate::http::proxy_status::ErrorType;
-use crate::origin::egress::Parent;
-use crate::origin::error::Fault;
-use crate::politeness::TooSoon;
+use crate::http::proxy_status::ProxyErrorType;
+use crate::pacing::TooSoon;
+use crate::upstream::egress::ParentProxy;
+use crate::upstream::error::UpstreamError;
 
 /// How far an exchange is, as both directions see it.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
-    pub(super) sent_parts: AtomicUsize,
+pub(super) struct RelayProgress {
+    pub(super) sent_chunk_count: AtomicUsize,
     pub(super) is_sent: AtomicBool,
     pub(super) is_answered: AtomicBool,
     /// The connection authenticates whoever asks on it.
-    pub(super) is_somebodys: AtomicBool,
+    pub(super) is_connection_authenticated: AtomicBool,
 }
 
-impl Progress {
-    pub(super) fn sent(&self) -> usize {
-        self.sent_parts.load(Ordering::Relaxed)
+impl RelayProgress {
+    pub(super) fn sent_chunks(&self) -> usize {
+        self.sent_chunk_count.load(Ordering::Relaxed)
     }
 
     /// Whether waiting for the origin goes on: it does for as long as the client's body is on its way.
-    pub(super) fn goes_on(&self, sent_before: usize) -> Result<(), RelayError> {
-        if self.sent() == sent_before {
+    pub(super) fn check_upload_progress(&self, sent_before: usize) -> Result<(), RelayError> {
+        if self.sent_chunks() == sent_before {
             let details = "the origin did not answer".to_owned();
-            return Err(self.answered(Fault::new(ErrorType::HttpResponseTimeout, details)));
+            return Err(self.upstream_error(UpstreamError::new(
+                ProxyErrorType::HttpResponseTimeout,
+                details,
+            )));
         }
         Ok(())
     }
 
-    pub(super) fn answered(&self, fault: Fault) -> RelayError {
-        RelayError::Origin {
+    pub(super) fn upstream_error(&self, fault: UpstreamError) -> RelayError {
+        RelayError::Upstream {
             fault,
             answered: self.is_answered.load(Ordering::Relaxed),
         }
@@ -45,22 +48,25 @@ impl Progress {
 #[derive(Debug)]
 pub(crate) enum RelayError {
     /// The origin or the way to it. `answered`: the client has a response's head already.
-    Origin { fault: Fault, answered: bool },
+    Upstream {
+        fault: UpstreamError,
+        answered: bool,
+    },
     /// The client sent a malformed body.
     Body {
         details: &'static str,
         answered: bool,
     },
     /// The client sent nothing more of its body for too long.
-    Late { answered: bool },
+    BodyTimeout { answered: bool },
     /// Its use is refused; nothing of the response was handed on.
     Refused(Box<Refusal>),
     /// Its turn ended before it was sent.
     TooSoon(TooSoon),
     /// Other settings hold than those it was decided by, and it was not sent.
-    Outdated,
+    SettingsChanged,
     /// The proxy ends.
-    Cut,
+    ShutDown,
     /// The client left.
     ClientGone,
     /// The origin's answer is not for the client.
@@ -69,10 +75,10 @@ pub(crate) enum RelayError {
 
 impl RelayError {
     /// The same on the way through a parent proxy, if it is one.
-    pub(crate) fn by(self, parent: Option<&Parent>) -> Self {
+    pub(crate) fn via_parent(self, parent: Option<&ParentProxy>) -> Self {
         match self {
-            Self::Origin { fault, answered } => Self::Origin {
-                fault: fault.by(parent),
+            Self::Upstream { fault, answered } => Self::Upstream {
+                fault: fault.through_parent(parent),
                 answered,
             },
             other => other,
@@ -80,9 +86,9 @@ impl RelayError {
     }
 }
 
-impl From<Fault> for RelayError {
-    fn from(fault: Fault) -> Self {
-        Self::Origin {
+impl From<UpstreamError> for RelayError {
+    fn from(fault: UpstreamError) -> Self {
+        Self::Upstream {
             fault,
             answered: false,
         }

@@ -17,17 +17,17 @@ use redis::{
 };
 use tokio::time::timeout;
 
-use super::reason;
-use super::scripts::Lua;
-use crate::fleet::engine::Failure;
+use super::failure;
+use super::scripts::LuaScript;
+use crate::fleet::engine::EngineFailure;
 use crate::tls;
 
 /// The time to connect, log in and, for a cluster, read its map of hash slots.
-const CONNECT: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The address of the engine, with what it takes to log in.
 #[derive(Clone)]
-pub struct Address {
+pub struct RedisAddress {
     /// The URLs, `redis://` or `rediss://`; several only for a cluster.
     pub urls: Vec<String>,
     /// Whether it is a cluster.
@@ -38,7 +38,7 @@ pub struct Address {
     pub ca: Option<Vec<u8>>,
 }
 
-impl std::fmt::Debug for Address {
+impl std::fmt::Debug for RedisAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Address")
             .field("is_cluster", &self.is_cluster)
@@ -46,34 +46,35 @@ impl std::fmt::Debug for Address {
     }
 }
 
-enum Door {
+enum RedisClient {
     Server(Box<Client>),
     Cluster(Box<ClusterClient>),
 }
 
 #[derive(Clone)]
-enum Link {
+enum RedisLink {
     Server(MultiplexedConnection),
     Cluster(ClusterConnection),
 }
 
 /// A connection that may be open or closed.
-pub(super) struct Connection {
-    door: Door,
-    link: ArcSwapOption<Link>,
+pub(super) struct RedisConnection {
+    client: RedisClient,
+    link: ArcSwapOption<RedisLink>,
     timeout: Duration,
     is_tls: bool,
 }
 
-impl Connection {
+impl RedisConnection {
     /// Creates a closed connection.
-    pub(super) fn new(address: &Address, timeout: Duration) -> Result<Self, Failure> {
+    pub(super) fn new(address: &RedisAddress, timeout: Duration) -> Result<Self, EngineFailure> {
         // redis-rs uses the process's default provider. An error means that there is one already.
         let _there_was_one =
             rustls::crypto::CryptoProvider::clone(&tls::provider()).install_default();
-        let door = door(address).map_err(|error| Failure::Denied(error.to_string()))?;
+        let door =
+            build_client(address).map_err(|error| EngineFailure::Denied(error.to_string()))?;
         Ok(Self {
-            door,
+            client: door,
             link: ArcSwapOption::empty(),
             timeout,
             is_tls: address.urls.iter().any(|url| url.starts_with("rediss:")),
@@ -85,33 +86,36 @@ impl Connection {
     }
 
     pub(super) fn is_cluster(&self) -> bool {
-        matches!(self.door, Door::Cluster(_))
+        matches!(self.client, RedisClient::Cluster(_))
     }
 
     /// Opens the connection, in place of the one before.
-    pub(super) async fn open(&self) -> Result<(), Failure> {
+    pub(super) async fn open(&self) -> Result<(), EngineFailure> {
         let opening = async {
-            Ok(match &self.door {
-                Door::Server(client) => {
+            Ok(match &self.client {
+                RedisClient::Server(client) => {
                     let config = AsyncConnectionConfig::new()
-                        .set_connection_timeout(Some(CONNECT))
+                        .set_connection_timeout(Some(CONNECT_TIMEOUT))
                         .set_response_timeout(None);
                     let opening = client.get_multiplexed_async_connection_with_config(&config);
-                    Link::Server(opening.await?)
+                    RedisLink::Server(opening.await?)
                 }
-                Door::Cluster(client) => Link::Cluster(client.get_async_connection().await?),
+                RedisClient::Cluster(client) => {
+                    RedisLink::Cluster(client.get_async_connection().await?)
+                }
             })
         };
-        let opened: Result<RedisResult<Link>, _> = timeout(CONNECT, opening).await;
-        let link = opened.map_err(|_| reason::of_silence(self.is_tls, CONNECT))?;
-        let link = link.map_err(|error| reason::of_opening(&error, self.is_tls, CONNECT))?;
+        let opened: Result<RedisResult<RedisLink>, _> = timeout(CONNECT_TIMEOUT, opening).await;
+        let link = opened.map_err(|_| failure::silence_failure(self.is_tls, CONNECT_TIMEOUT))?;
+        let link =
+            link.map_err(|error| failure::connect_failure(&error, self.is_tls, CONNECT_TIMEOUT))?;
         self.link.store(Some(Arc::new(link)));
         // A plain connection to a TLS port succeeds, so send something. EVAL, because a missing right to it would only show
         // after the server restarts and has lost its scripts.
         let mut eval = redis::cmd("EVAL");
         let asked = self.attempt(eval.arg("return 1").arg(0)).await;
         let asked = asked.and_then(|asked| {
-            asked.map_err(|error| reason::of_opening(&error, self.is_tls, CONNECT))
+            asked.map_err(|error| failure::connect_failure(&error, self.is_tls, CONNECT_TIMEOUT))
         });
         if asked.is_err() {
             self.close();
@@ -125,20 +129,20 @@ impl Connection {
     }
 
     /// Sends a command and returns the answer.
-    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
+    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, EngineFailure> {
         match self.attempt(command).await? {
             Ok(value) => Ok(value),
-            Err(error) => Err(reason::of(&error)),
+            Err(error) => Err(failure::command_failure(&error)),
         }
     }
 
     /// Runs a script by its hash, and sends its text if the server does not know it.
     pub(super) async fn run(
         &self,
-        script: &Lua,
+        script: &LuaScript,
         keys: &[String],
         arguments: &[&[u8]],
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, EngineFailure> {
         let command = |name: &str, script: &str| {
             let mut command = redis::cmd(name);
             command.arg(script).arg(keys.len()).arg(keys);
@@ -152,26 +156,26 @@ impl Connection {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                 match self.attempt(&command("EVAL", script.code)).await? {
                     Ok(value) => Ok(value),
-                    Err(error) => Err(reason::of_script(&error, script)),
+                    Err(error) => Err(failure::script_failure(&error, script)),
                 }
             }
-            Err(error) => Err(reason::of_script(&error, script)),
+            Err(error) => Err(failure::script_failure(&error, script)),
         }
     }
 
-    async fn attempt(&self, command: &Cmd) -> Result<RedisResult<Value>, Failure> {
+    async fn attempt(&self, command: &Cmd) -> Result<RedisResult<Value>, EngineFailure> {
         let link = self.link.load_full();
-        let link = link.ok_or_else(|| Failure::Connection("not connected".to_owned()))?;
-        let mut own = Link::clone(&link);
+        let link = link.ok_or_else(|| EngineFailure::Connection("not connected".to_owned()))?;
+        let mut own = RedisLink::clone(&link);
         let asking = async {
             match &mut own {
-                Link::Server(connection) => command.query_async(connection).await,
-                Link::Cluster(connection) => command.query_async(connection).await,
+                RedisLink::Server(connection) => command.query_async(connection).await,
+                RedisLink::Cluster(connection) => command.query_async(connection).await,
             }
         };
         let asked: RedisResult<Value> = timeout(self.timeout, asking)
             .await
-            .map_err(|_| Failure::Timeout)?;
+            .map_err(|_| EngineFailure::Timeout)?;
         if let Err(error) = &asked
             && !self.is_cluster()
             && (error.is_io_error() || error.is_connection_dropped())
@@ -188,10 +192,10 @@ impl Connection {
     }
 }
 
-fn door(address: &Address) -> RedisResult<Door> {
+fn build_client(address: &RedisAddress) -> RedisResult<RedisClient> {
     let certificates = address.ca.as_ref().map(|ca| TlsCertificates {
         client_tls: None,
-        root_cert: Some(besides_the_systems(ca)),
+        root_cert: Some(with_system_roots(ca)),
     });
     let mut infos = Vec::new();
     for url in &address.urls {
@@ -206,11 +210,11 @@ fn door(address: &Address) -> RedisResult<Door> {
         // Retries would exceed the timeout; the callers repeat what has to be repeated.
         let mut builder = ClusterClientBuilder::new(infos)
             .retries(0)
-            .connection_timeout(CONNECT);
+            .connection_timeout(CONNECT_TIMEOUT);
         if let Some(certificates) = certificates {
             builder = builder.certs(certificates);
         }
-        return Ok(Door::Cluster(Box::new(builder.build()?)));
+        return Ok(RedisClient::Cluster(Box::new(builder.build()?)));
     }
     let Some(info) = infos.into_iter().next() else {
         return Err((ErrorKind::InvalidClientConfig, "no URL").into());
@@ -219,11 +223,11 @@ fn door(address: &Address) -> RedisResult<Door> {
         Some(certificates) => Client::build_with_tls(info, certificates)?,
         None => Client::open(info)?,
     };
-    Ok(Door::Server(Box::new(client)))
+    Ok(RedisClient::Server(Box::new(client)))
 }
 
 /// Returns these certificates and the system's roots as PEM: redis-rs trusts nothing else once it is given any.
-fn besides_the_systems(ca: &[u8]) -> Vec<u8> {
+fn with_system_roots(ca: &[u8]) -> Vec<u8> {
     let mut all = ca.to_vec();
     for certificate in rustls_native_certs::load_native_certs().certs {
         let text = base64::engine::general_purpose::STANDARD.encode(certificate);

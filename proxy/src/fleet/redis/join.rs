@@ -1,14 +1,14 @@
 //! Joining a fleet: checks that the engine is configured for it and that the fleet uses this node's format.
 
-use super::super::engine::{Failure, Server};
-use super::{Redis, read};
+use super::super::engine::{EngineFailure, EngineServer};
+use super::{RedisEngine, read};
 
 /// The version of the layout of keys and values. A node does not join a fleet of another version.
 const FORMAT: u32 = 1;
 
-impl Redis {
+impl RedisEngine {
     /// Connects and checks the engine and the fleet's format.
-    pub(super) async fn join(&self) -> Result<(), Failure> {
+    pub(super) async fn join(&self) -> Result<(), EngineFailure> {
         self.connection.open().await?;
         let joined = self.check().await;
         if joined.is_err() {
@@ -17,26 +17,34 @@ impl Redis {
         joined
     }
 
-    async fn check(&self) -> Result<(), Failure> {
+    async fn check(&self) -> Result<(), EngineFailure> {
         let servers = self
             .servers()
             .await
-            .map_err(|failure| self.of_prefix(failure))?;
-        for (_, Server { name, policy, .. }) in &servers {
+            .map_err(|failure| self.with_prefix_hint(failure))?;
+        for (
+            _,
+            EngineServer {
+                name,
+                eviction_policy: policy,
+                ..
+            },
+        ) in &servers
+        {
             if policy != "noeviction" {
-                return Err(Failure::Denied(format!(
+                return Err(EngineFailure::Denied(format!(
                     "{name} has the maxmemory-policy {policy}, which may drop what keeps the pace; set noeviction"
                 )));
             }
         }
-        let own = format!("format {FORMAT}, {} partitions", self.options.partitions);
-        let meta = format!("{}:meta", self.options.prefix);
-        let found = self.meta(&meta, &own).await;
-        let found = found.map_err(|failure| self.of_prefix(failure))?;
+        let own = format!("format {FORMAT}, {} partitions", self.settings.partitions);
+        let meta = format!("{}:meta", self.settings.prefix);
+        let found = self.agreed_format(&meta, &own).await;
+        let found = found.map_err(|failure| self.with_prefix_hint(failure))?;
         if found != own {
-            return Err(Failure::Denied(format!(
+            return Err(EngineFailure::Denied(format!(
                 "the fleet of the prefix {} has {found}; this node has {own}",
-                self.options.prefix
+                self.settings.prefix
             )));
         }
         self.set_heads(servers);
@@ -44,7 +52,7 @@ impl Redis {
     }
 
     /// Returns the fleet's format, which its first node set; this one, if there was none.
-    async fn meta(&self, key: &str, own: &str) -> Result<String, Failure> {
+    async fn agreed_format(&self, key: &str, own: &str) -> Result<String, EngineFailure> {
         let mut get = redis::cmd("GET");
         get.arg(key);
         let found = self.connection.send(&get).await?;
@@ -60,27 +68,27 @@ impl Redis {
     }
 
     /// Returns the failure of a node whose name another process has.
-    pub(super) fn is_twin(&self) -> Failure {
-        Failure::Denied(format!(
+    pub(super) fn twin_failure(&self) -> EngineFailure {
+        EngineFailure::Denied(format!(
             "another process is the node {:?}: give each node a store.node of its own, or none",
-            self.options.node
+            self.settings.node
         ))
     }
 
     /// Returns the failure of a node whose settings differ from the fleet's.
-    pub(super) fn differs(&self, theirs: &str) -> Failure {
-        Failure::Denied(format!(
+    pub(super) fn settings_failure(&self, theirs: &str) -> EngineFailure {
+        EngineFailure::Denied(format!(
             "the nodes of this fleet have [robots] {theirs}; this one has {}: stop all before you start one with another",
-            self.options.settings
+            self.settings.shared_settings
         ))
     }
 
     /// Adds the prefix to a failure about keys, because the server does not name them.
-    fn of_prefix(&self, failure: Failure) -> Failure {
+    fn with_prefix_hint(&self, failure: EngineFailure) -> EngineFailure {
         match failure {
-            Failure::Denied(text) if text.contains("keys") => {
-                let prefix = &self.options.prefix;
-                Failure::Denied(format!("{text}: the user needs ~{prefix}:*"))
+            EngineFailure::Denied(text) if text.contains("keys") => {
+                let prefix = &self.settings.prefix;
+                EngineFailure::Denied(format!("{text}: the user needs ~{prefix}:*"))
             }
             failure => failure,
         }

@@ -4,9 +4,9 @@
 //! cluster.
 
 mod connection;
+mod failure;
 mod join;
 mod notes;
-mod reason;
 mod scripts;
 
 use std::fmt;
@@ -21,27 +21,28 @@ use redis::{FromRedisValue, Value};
 use ring::digest::{SHA256, digest};
 use tokio::time::sleep;
 
-pub use self::connection::Address;
-use self::connection::Connection;
-use self::scripts::{Lua, SCRIPTS};
+pub use self::connection::RedisAddress;
+use self::connection::RedisConnection;
+use self::scripts::{LuaScript, SCRIPTS};
 use super::engine::{
-    Answer, Beat, Changes, Claim, Claimed, Engine, Failure, Kind, Member, Positions, Record,
-    Server, Settled, Settlement, Taken, Turn, UNSOUND_VERSION,
+    BeatAnswer, ChangeBatch, ClaimAnswer, EngineFailure, EngineServer, FetchClaim, LogPositions,
+    MemberNode, PacingResponse, RecordChange, SettleAnswer, Settlement, SharedEngine, SharedRecord,
+    SlotAnswer, SlotRequest, VERSION_LIMIT,
 };
 
 /// The time after a restart of the engine in which it grants no slots of a queue without a delay: two beats, within which all
 /// nodes have renewed the slots that they hold.
-const QUIET: Duration = Duration::from_secs(2);
+const RESTART_QUIET: Duration = Duration::from_secs(2);
 /// The pause before checking again whether another process still has this node's name.
-const TAKEN_AGAIN: Duration = Duration::from_millis(250);
+const NAME_RETRY: Duration = Duration::from_millis(250);
 /// The number of beats between checks for lost notes. Each new connection checks as well.
-const LOOK_FOR_LOST: u32 = 30;
+const BEATS_PER_LOOKUP: u32 = 30;
 
 /// The settings of a node's connection to its fleet.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RedisSettings {
     /// The engine's address.
-    pub address: Address,
+    pub address: RedisAddress,
     /// The prefix of all keys.
     pub prefix: String,
     /// The number of partitions.
@@ -51,41 +52,41 @@ pub struct Options {
     /// This node's name, unique in the fleet.
     pub node: String,
     /// The settings that must be the same on all nodes, because all of them use what one fetches.
-    pub settings: String,
+    pub shared_settings: String,
     /// The time after a restart of the engine in which other nodes may still crawl origins with a delay without it.
-    pub home_for: Duration,
+    pub home_window: Duration,
 }
 
 /// An engine on Redis or Valkey.
-pub struct Redis {
-    options: Options,
+pub struct RedisEngine {
+    settings: RedisSettings,
     /// An id of this process, so that two processes with one node's name are noticed. Empty for an observer.
     process: String,
-    connection: Connection,
+    connection: RedisConnection,
     /// The number of the last note of each partition, read separately: lost notes leave no gap if none came after them.
     heads: Mutex<Option<Vec<u64>>>,
     beats: AtomicU32,
 }
 
-impl fmt::Debug for Redis {
+impl fmt::Debug for RedisEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redis")
-            .field("options", &self.options)
+            .field("options", &self.settings)
             .finish_non_exhaustive()
     }
 }
 
-impl Redis {
+impl RedisEngine {
     /// Creates an engine. The first beat connects to it.
     ///
     /// # Errors
     ///
     /// Returns an error if the address is invalid.
-    pub fn new(options: Options) -> Result<Self, Failure> {
-        let connection = Connection::new(&options.address, options.timeout)?;
+    pub fn new(options: RedisSettings) -> Result<Self, EngineFailure> {
+        let connection = RedisConnection::new(&options.address, options.timeout)?;
         let process = RandomState::new().hash_one(());
         Ok(Self {
-            options,
+            settings: options,
             process: format!("{process:016x}"),
             connection,
             heads: Mutex::default(),
@@ -95,7 +96,7 @@ impl Redis {
 
     /// Turns this into an observer, which checks whether a node could join: its beats are not recorded.
     #[must_use]
-    pub fn looking(self) -> Self {
+    pub fn as_observer(self) -> Self {
         Self {
             process: String::new(),
             ..self
@@ -105,7 +106,7 @@ impl Redis {
     /// Returns this node's name.
     #[must_use]
     pub fn node(&self) -> &str {
-        &self.options.node
+        &self.settings.node
     }
 
     fn key(&self, origin: &str, kind: char) -> String {
@@ -113,73 +114,76 @@ impl Redis {
     }
 
     fn key_in(&self, partition: usize, kind: char) -> String {
-        format!("{}:{{{partition}}}:{kind}", self.options.prefix)
+        format!("{}:{{{partition}}}:{kind}", self.settings.prefix)
     }
 
     /// Returns the keys of a partition's log and of its server's identity.
-    fn log(&self, partition: usize) -> [String; 2] {
-        ["l", "born"].map(|name| format!("{}:{{{partition}}}:{name}", self.options.prefix))
+    fn log_keys(&self, partition: usize) -> [String; 2] {
+        ["l", "born"].map(|name| format!("{}:{{{partition}}}:{name}", self.settings.prefix))
     }
 
     /// Returns the keys of a queue's slots, of its waiting requests, and of its server's identity.
-    fn line(&self, turn: &Turn) -> [String; 3] {
+    fn queue_keys(&self, turn: &SlotRequest) -> [String; 3] {
         let origin = &turn.queue.origin;
-        let [_, born] = self.log(self.partition(origin));
+        let [_, born] = self.log_keys(self.partition(origin));
         let key = |kind| self.key(origin, kind) + "|" + &turn.queue.name;
         [key('t'), key('w'), born]
     }
 
-    fn who(&self, turn: &Turn) -> String {
-        let Options { node, .. } = &self.options;
+    fn slot_holder(&self, turn: &SlotRequest) -> String {
+        let RedisSettings { node, .. } = &self.settings;
         format!("{node}/{}/{}", self.process, turn.number)
     }
 
     async fn run<T: FromRedisValue>(
         &self,
-        script: &Lua,
+        script: &LuaScript,
         keys: &[String],
         arguments: &[&[u8]],
-    ) -> Result<T, Failure> {
+    ) -> Result<T, EngineFailure> {
         let value = self.connection.run(script, keys, arguments).await?;
         read(value, script.file)
     }
 
     /// Returns the number of the last note of each partition, and its server.
-    async fn servers(&self) -> Result<Vec<(u64, Server)>, Failure> {
-        let partitions = 0..self.options.partitions;
+    async fn servers(&self) -> Result<Vec<(u64, EngineServer)>, EngineFailure> {
+        let partitions = 0..self.settings.partitions;
         try_join_all(partitions.map(|partition| self.server(partition))).await
     }
 
-    async fn server(&self, partition: usize) -> Result<(u64, Server), Failure> {
-        let [_, born] = self.log(partition);
+    async fn server(&self, partition: usize) -> Result<(u64, EngineServer), EngineFailure> {
+        let [_, born] = self.log_keys(partition);
         let (last_note, name, policy, memory, run_id) =
             self.run(&SCRIPTS.join, &[born], &[]).await?;
-        let server = Server {
+        let server = EngineServer {
             name,
             run_id,
-            memory,
-            policy,
+            used_bytes: memory,
+            eviction_policy: policy,
         };
         Ok((last_note, server))
     }
 
     /// Sends a beat and returns the engine's answer to it.
-    async fn hear(&self, about: &str, is_joining: bool) -> Result<Beat, Failure> {
-        if self.beats.fetch_add(1, Ordering::Relaxed) % LOOK_FOR_LOST == LOOK_FOR_LOST - 1 {
+    async fn read_beat(&self, about: &str, is_joining: bool) -> Result<BeatAnswer, EngineFailure> {
+        if self.beats.fetch_add(1, Ordering::Relaxed) % BEATS_PER_LOOKUP == BEATS_PER_LOOKUP - 1 {
             self.set_heads(self.servers().await?);
         }
         let (_, server) = self.server(0).await?;
-        let mut found = self.beaten(about, is_joining).await?.into_iter();
+        let mut found = self.send_beat(about, is_joining).await?.into_iter();
         let time = found.next().map_or(Ok(0), |time| read(time, "beat"))?;
         let mut members = Vec::new();
         while let (Some(node), Some(about)) = (found.next(), found.next()) {
             // No node writes what is not UTF-8.
             if let (Ok(node), Ok(about)) = (read(node, "beat"), read(about, "beat")) {
-                members.push(Member { node, about });
+                members.push(MemberNode {
+                    node,
+                    version: about,
+                });
             }
         }
         members.sort_by(|one, other| one.node.cmp(&other.node));
-        Ok(Beat {
+        Ok(BeatAnswer {
             members,
             server,
             time,
@@ -187,11 +191,11 @@ impl Redis {
     }
 }
 
-impl Redis {
+impl RedisEngine {
     /// Runs the script of a beat. If another process has this node's name, waits until it has beaten again, which is an error,
     /// or has been silent for the few seconds after which it counts as gone.
-    async fn beaten(&self, about: &str, is_joining: bool) -> Result<Vec<Value>, Failure> {
-        let Options { prefix, node, .. } = &self.options;
+    async fn send_beat(&self, about: &str, is_joining: bool) -> Result<Vec<Value>, EngineFailure> {
+        let RedisSettings { prefix, node, .. } = &self.settings;
         let own = ["nodes", "processes", "settings"].map(|name| format!("{prefix}:{{0}}:{name}"));
         let [nodes, processes, settings] = own;
         let keys = [
@@ -207,7 +211,7 @@ impl Redis {
                 node,
                 &self.process,
                 about,
-                &self.options.settings,
+                &self.settings.shared_settings,
                 joins,
                 &heard_at,
             ];
@@ -218,25 +222,26 @@ impl Redis {
             let detail = || read(rest.first().cloned().unwrap_or(Value::Nil), "beat");
             match what.as_str() {
                 "taken" => heard_at = detail()?,
-                "twins" => return Err(self.is_twin()),
-                "settings" => return Err(self.differs(&detail()?)),
+                "twins" => return Err(self.twin_failure()),
+                "settings" => return Err(self.settings_failure(&detail()?)),
                 _ => return Ok(rest),
             }
-            sleep(TAKEN_AGAIN).await;
+            sleep(NAME_RETRY).await;
         }
     }
 }
 
-fn read<T: FromRedisValue>(value: Value, what: &str) -> Result<T, Failure> {
-    redis::from_redis_value(value).map_err(|error| Failure::Corrupt(format!("{what}: {error}")))
+fn read<T: FromRedisValue>(value: Value, what: &str) -> Result<T, EngineFailure> {
+    redis::from_redis_value(value)
+        .map_err(|error| EngineFailure::Corrupt(format!("{what}: {error}")))
 }
 
 fn micros(span: Duration) -> String {
     span.as_micros().to_string()
 }
 
-fn record(bytes: Vec<u8>, age: u64, version: u64) -> Record {
-    Record {
+fn record(bytes: Vec<u8>, age: u64, version: u64) -> SharedRecord {
+    SharedRecord {
         bytes,
         age: Duration::from_micros(age),
         version,
@@ -244,51 +249,51 @@ fn record(bytes: Vec<u8>, age: u64, version: u64) -> Record {
 }
 
 #[async_trait]
-impl Engine for Redis {
+impl SharedEngine for RedisEngine {
     fn partition(&self, origin: &str) -> usize {
         let digest = digest(&SHA256, origin.as_bytes());
         let first = digest.as_ref().first_chunk().copied().unwrap_or_default();
-        usize::try_from(u64::from_be_bytes(first) % self.options.partitions as u64).unwrap_or(0)
+        usize::try_from(u64::from_be_bytes(first) % self.settings.partitions as u64).unwrap_or(0)
     }
 
-    async fn claim(&self, claim: &Claim) -> Result<Claimed, Failure> {
+    async fn claim(&self, claim: &FetchClaim) -> Result<ClaimAnswer, EngineFailure> {
         let keys = ['e', 'f'].map(|kind| self.key(&claim.origin, kind));
-        let newer_than = claim.newer_than.map_or("-1".to_owned(), micros);
+        let newer_than = claim.max_age.map_or("-1".to_owned(), micros);
         let lease = micros(claim.lease);
-        let distrusted = claim.distrusted.to_string();
-        let arguments = [&self.options.node, &newer_than, &lease, &distrusted];
+        let distrusted = claim.rejected_version.to_string();
+        let arguments = [&self.settings.node, &newer_than, &lease, &distrusted];
         let arguments = arguments.map(String::as_bytes);
         let (what, number, age, bytes, version): (String, u64, u64, Vec<u8>, u64) =
             self.run(&SCRIPTS.claim, &keys, &arguments).await?;
         match what.as_str() {
-            "known" => Ok(Claimed::Known(record(bytes, age, version))),
-            "wait" => Ok(Claimed::Wait(Duration::from_micros(number))),
-            _ => Ok(Claimed::Fetch {
+            "known" => Ok(ClaimAnswer::Known(record(bytes, age, version))),
+            "wait" => Ok(ClaimAnswer::Wait(Duration::from_micros(number))),
+            _ => Ok(ClaimAnswer::Fetch {
                 token: number,
                 older: (!bytes.is_empty()).then(|| record(bytes, age, version)),
             }),
         }
     }
 
-    async fn settle(&self, settlement: &Settlement) -> Result<Settled, Failure> {
+    async fn settle(&self, settlement: &Settlement) -> Result<SettleAnswer, EngineFailure> {
         let origin = &settlement.origin;
-        let [log, born] = self.log(self.partition(origin));
+        let [log, born] = self.log_keys(self.partition(origin));
         let keys = [self.key(origin, 'e'), self.key(origin, 'f'), log, born];
-        if settlement.kind == Kind::Forgotten {
-            let arguments = [&self.options.node, origin].map(String::as_bytes);
+        if settlement.change == RecordChange::Forgotten {
+            let arguments = [&self.settings.node, origin].map(String::as_bytes);
             self.run::<u8>(&SCRIPTS.forget, &keys, &arguments).await?;
-            return Ok(Settled::Kept);
+            return Ok(SettleAnswer::Kept);
         }
-        let kind = settlement.kind.as_str();
+        let kind = settlement.change.as_str();
         let token = settlement.token.to_string();
         let [age, fresh_for, keep] = [
             settlement.record.age,
             settlement.fresh_for,
-            settlement.keep.max(Duration::from_millis(1)),
+            settlement.retention.max(Duration::from_millis(1)),
         ]
         .map(micros);
         let head = [
-            &self.options.node,
+            &self.settings.node,
             origin,
             &token,
             kind,
@@ -300,70 +305,70 @@ impl Engine for Redis {
         let version = settlement.record.version.to_string();
         arguments.extend([settlement.record.bytes.as_slice(), version.as_bytes()]);
         let settled: Result<String, _> = self.run(&SCRIPTS.settle, &keys, &arguments).await;
-        if settled == Err(Failure::Full) {
+        if settled == Err(EngineFailure::Full) {
             // Otherwise no node could fetch it before the lease ends.
             let [_, lease, ..] = &keys;
-            let (lease, node) = (std::slice::from_ref(lease), self.options.node.as_bytes());
+            let (lease, node) = (std::slice::from_ref(lease), self.settings.node.as_bytes());
             self.run::<u8>(&SCRIPTS.release, lease, &[node]).await?;
         }
         Ok(match settled?.as_str() {
-            "older" => Settled::Older,
-            "kept" => Settled::Kept,
-            version => Settled::Behind(version.parse().unwrap_or(UNSOUND_VERSION)),
+            "older" => SettleAnswer::Outdated,
+            "kept" => SettleAnswer::Kept,
+            version => SettleAnswer::VersionTooLow(version.parse().unwrap_or(VERSION_LIMIT)),
         })
     }
 
-    async fn record(&self, origin: &str) -> Result<Option<Record>, Failure> {
+    async fn record(&self, origin: &str) -> Result<Option<SharedRecord>, EngineFailure> {
         let found: Option<(u64, Vec<u8>, u64)> = self
             .run(&SCRIPTS.record, &[self.key(origin, 'e')], &[])
             .await?;
         Ok(found.map(|(age, bytes, version)| record(bytes, age, version)))
     }
 
-    async fn changes(&self, positions: &Positions) -> Result<Changes, Failure> {
-        if positions.len() != self.options.partitions || positions.iter().any(Option::is_none) {
-            return self.start().await;
+    async fn changes(&self, positions: &LogPositions) -> Result<ChangeBatch, EngineFailure> {
+        if positions.len() != self.settings.partitions || positions.iter().any(Option::is_none) {
+            return self.first_positions().await;
         }
         self.changes_since(positions).await
     }
 
-    async fn take(&self, turn: &Turn) -> Result<Taken, Failure> {
+    async fn take(&self, turn: &SlotRequest) -> Result<SlotAnswer, EngineFailure> {
         let quiet = if turn.delay.is_zero() {
-            QUIET
+            RESTART_QUIET
         } else {
-            turn.delay + self.options.home_for
+            turn.delay + self.settings.home_window
         };
-        let spans = [turn.delay, turn.term, turn.patience, quiet].map(micros);
-        let (who, most) = (self.who(turn), turn.most.to_string());
+        let spans = [turn.delay, turn.lease, turn.timeout, quiet].map(micros);
+        let (who, most) = (self.slot_holder(turn), turn.max_concurrent.to_string());
         let mut arguments = vec![who.as_bytes(), most.as_bytes()];
         arguments.extend(spans.iter().map(String::as_bytes));
-        arguments.push(if turn.is_under_way { b"1" } else { b"0" });
+        arguments.push(if turn.is_held { b"1" } else { b"0" });
         let (what, wait): (String, u64) = self
-            .run(&SCRIPTS.take, &self.line(turn), &arguments)
+            .run(&SCRIPTS.take, &self.queue_keys(turn), &arguments)
             .await?;
         let wait = Duration::from_micros(wait);
         Ok(match what.as_str() {
-            "go" => Taken::Go,
-            "later" => Taken::Later(wait),
-            _ => Taken::TooSoon(wait),
+            "go" => SlotAnswer::Granted,
+            "later" => SlotAnswer::Queued(wait),
+            _ => SlotAnswer::NotInTime(wait),
         })
     }
 
-    async fn leave(&self, turn: &Turn) -> Result<(), Failure> {
-        let [turns, waiting, _] = self.line(turn);
-        let [delay, term] = [turn.delay, turn.term].map(micros);
-        let who = self.who(turn);
-        let began = if turn.is_under_way { "1" } else { "0" };
+    async fn leave(&self, turn: &SlotRequest) -> Result<(), EngineFailure> {
+        let [turns, waiting, _] = self.queue_keys(turn);
+        let [delay, term] = [turn.delay, turn.lease].map(micros);
+        let who = self.slot_holder(turn);
+        let began = if turn.is_held { "1" } else { "0" };
         let arguments = [who.as_str(), &delay, &term, began].map(str::as_bytes);
         self.run::<u8>(&SCRIPTS.leave, &[turns, waiting], &arguments)
             .await?;
         Ok(())
     }
 
-    async fn answered(&self, answer: &Answer) -> Result<Option<Duration>, Failure> {
+    async fn answered(&self, answer: &PacingResponse) -> Result<Option<Duration>, EngineFailure> {
         let origin = &answer.origin;
         let partition = self.partition(origin);
-        let [log, born] = self.log(partition);
+        let [log, born] = self.log_keys(partition);
         let keys = [
             self.key(origin, 'r'),
             self.key_in(partition, 'r'),
@@ -372,14 +377,14 @@ impl Engine for Redis {
         ];
         let status = answer.status.to_string();
         let retry_after = answer.retry_after.map_or("-1".to_owned(), micros);
-        let longest = micros(answer.longest);
-        let arguments = [&self.options.node, origin, &status, &retry_after, &longest];
+        let longest = micros(answer.max_rest);
+        let arguments = [&self.settings.node, origin, &status, &retry_after, &longest];
         let arguments = arguments.map(String::as_bytes);
         let rest: i64 = self.run(&SCRIPTS.answered, &keys, &arguments).await?;
         Ok(u64::try_from(rest).ok().map(Duration::from_micros))
     }
 
-    async fn resting(&self, partition: usize) -> Result<Vec<(String, Duration)>, Failure> {
+    async fn resting(&self, partition: usize) -> Result<Vec<(String, Duration)>, EngineFailure> {
         let keys = [self.key_in(partition, 'r')];
         let found: Vec<(String, u64)> = self.run(&SCRIPTS.resting, &keys, &[]).await?;
         let found = found.into_iter();
@@ -388,24 +393,27 @@ impl Engine for Redis {
             .collect())
     }
 
-    async fn beat(&self, about: &str) -> Result<Beat, Failure> {
+    async fn beat(&self, about: &str) -> Result<BeatAnswer, EngineFailure> {
         let is_joining = !self.connection.is_open();
         if is_joining {
             self.join().await?;
         }
-        let beaten = self.hear(about, is_joining).await;
-        if is_joining && matches!(beaten, Err(Failure::Denied(_))) {
+        let beaten = self.read_beat(about, is_joining).await;
+        if is_joining && matches!(beaten, Err(EngineFailure::Denied(_))) {
             self.connection.close();
         }
-        if matches!(beaten, Err(Failure::Timeout | Failure::Connection(_))) {
+        if matches!(
+            beaten,
+            Err(EngineFailure::Timeout | EngineFailure::Connection(_))
+        ) {
             // The connection may be dead without a reset: the next beat reconnects.
             self.connection.close();
         }
         beaten
     }
 
-    async fn part(&self) -> Result<(), Failure> {
-        let Options { prefix, node, .. } = &self.options;
+    async fn part(&self) -> Result<(), EngineFailure> {
+        let RedisSettings { prefix, node, .. } = &self.settings;
         let keys = ["nodes", "processes", "settings"].map(|name| format!("{prefix}:{{0}}:{name}"));
         let arguments = [node, &self.process].map(String::as_bytes);
         self.run::<u8>(&SCRIPTS.part, &keys, &arguments).await?;

@@ -4,35 +4,40 @@ use std::sync::PoisonError;
 
 use futures_util::future::{join_all, try_join_all};
 
-use super::super::engine::{Changes, Failure, Note, Positions, Server, UNSOUND_VERSION, What};
-use super::{Redis, read};
+use super::super::engine::{
+    ChangeBatch, ChangeNote, EngineFailure, EngineServer, LogPositions, NoteKind, VERSION_LIMIT,
+};
+use super::{RedisEngine, read};
 
 /// The most notes read of a partition at a time.
-const NOTES: usize = 1000;
+const NOTES_PER_READ: usize = 1000;
 
 /// An entry of a log: its id and its fields.
-type Line = (String, Vec<(Vec<u8>, Vec<u8>)>);
+type StreamEntry = (String, Vec<(Vec<u8>, Vec<u8>)>);
 
-impl Redis {
+impl RedisEngine {
     /// Returns the positions at which a node begins to read: the end of each log.
-    pub(super) async fn start(&self) -> Result<Changes, Failure> {
+    pub(super) async fn first_positions(&self) -> Result<ChangeBatch, EngineFailure> {
         let servers = self.servers().await?.into_iter();
         // Numbers read earlier are lower and would look like a restart of the log.
         self.heads
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        Ok(Changes {
+        Ok(ChangeBatch {
             positions: servers.map(|(last_note, _)| Some(last_note)).collect(),
-            ..Changes::default()
+            ..ChangeBatch::default()
         })
     }
 
     /// Returns the notes after these positions.
-    pub(super) async fn changes_since(&self, positions: &Positions) -> Result<Changes, Failure> {
-        let mut changes = Changes {
+    pub(super) async fn changes_since(
+        &self,
+        positions: &LogPositions,
+    ) -> Result<ChangeBatch, EngineFailure> {
+        let mut changes = ChangeBatch {
             positions: positions.clone(),
-            ..Changes::default()
+            ..ChangeBatch::default()
         };
         let heads = self
             .heads
@@ -40,7 +45,7 @@ impl Redis {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         let heads = heads.unwrap_or_default();
-        go_back(&mut changes, &heads);
+        note_restarted_logs(&mut changes, &heads);
         let positions = &changes.positions;
         let from: Vec<_> = positions
             .iter()
@@ -56,12 +61,12 @@ impl Redis {
         let reading = from.chunks(at_once).map(|from| self.read_notes(from));
         let mut lines = match try_join_all(reading).await {
             // Perhaps only one partition is damaged: read them one by one.
-            Err(Failure::Corrupt(_)) => {
+            Err(EngineFailure::Corrupt(_)) => {
                 let reading = from.chunks(1).map(|from| self.read_notes(from));
                 let mut lines = Vec::new();
                 for (partition, read) in join_all(reading).await.into_iter().enumerate() {
                     match read {
-                        Err(Failure::Corrupt(_)) => changes.unreadable.push(partition),
+                        Err(EngineFailure::Corrupt(_)) => changes.unreadable.push(partition),
                         read => lines.push(read?),
                     }
                 }
@@ -71,8 +76,8 @@ impl Redis {
         };
         for (partition, (id, fields)) in lines.drain(..).flatten() {
             let known = changes.positions[partition].unwrap_or(0);
-            let found = number(&id).unwrap_or(known);
-            if found >= UNSOUND_VERSION {
+            let found = note_number(&id).unwrap_or(known);
+            if found >= VERSION_LIMIT {
                 // No node wrote it. The next note restarts the log.
                 continue;
             }
@@ -80,13 +85,13 @@ impl Redis {
                 changes.gaps.push(partition);
             }
             changes.positions[partition] = Some(found);
-            if let Some((note, at)) = noted(&fields, &self.options.node) {
+            if let Some((note, at)) = parse_note(&fields, &self.settings.node) {
                 changes.notes.push(note);
                 changes.times.extend(at);
             }
         }
-        if changes.notes.len() < NOTES {
-            go_forward(&mut changes, &heads);
+        if changes.notes.len() < NOTES_PER_READ {
+            note_lost_tails(&mut changes, &heads);
         }
         changes.gaps.sort_unstable();
         changes.gaps.dedup();
@@ -94,21 +99,24 @@ impl Redis {
     }
 
     /// Reads the notes of these partitions, each after a position.
-    async fn read_notes(&self, from: &[(usize, u64)]) -> Result<Vec<(usize, Line)>, Failure> {
+    async fn read_notes(
+        &self,
+        from: &[(usize, u64)],
+    ) -> Result<Vec<(usize, StreamEntry)>, EngineFailure> {
         let mut command = redis::cmd("XREAD");
-        command.arg("COUNT").arg(NOTES).arg("STREAMS");
+        command.arg("COUNT").arg(NOTES_PER_READ).arg("STREAMS");
         for (partition, _) in from {
-            let [log, _] = self.log(*partition);
+            let [log, _] = self.log_keys(*partition);
             command.arg(log);
         }
         for (_, position) in from {
             command.arg(format!("{position}-1"));
         }
         let value = self.connection.send(&command).await?;
-        let streams: Option<Vec<(String, Vec<Line>)>> = read(value, "XREAD")?;
+        let streams: Option<Vec<(String, Vec<StreamEntry>)>> = read(value, "XREAD")?;
         let mut lines = Vec::new();
         for (key, noted) in streams.into_iter().flatten() {
-            let is_its = |(partition, _): &&(usize, u64)| self.log(*partition)[0] == key;
+            let is_its = |(partition, _): &&(usize, u64)| self.log_keys(*partition)[0] == key;
             let Some((partition, _)) = from.iter().find(is_its) else {
                 continue;
             };
@@ -118,7 +126,7 @@ impl Redis {
     }
 
     /// Keeps the numbers of the last notes, to compare them with what can be read.
-    pub(super) fn set_heads(&self, servers: Vec<(u64, Server)>) {
+    pub(super) fn set_heads(&self, servers: Vec<(u64, EngineServer)>) {
         let heads = servers.into_iter().map(|(last_note, _)| last_note);
         let heads = Some(heads.collect());
         *self.heads.lock().unwrap_or_else(PoisonError::into_inner) = heads;
@@ -126,7 +134,7 @@ impl Redis {
 }
 
 /// Finds partitions whose last note is before the position read there: the log was restarted.
-fn go_back(changes: &mut Changes, heads: &[u64]) {
+fn note_restarted_logs(changes: &mut ChangeBatch, heads: &[u64]) {
     for (partition, (position, head)) in changes.positions.iter_mut().zip(heads).enumerate() {
         if position.is_some_and(|position| position > *head) {
             changes.gaps.push(partition);
@@ -136,7 +144,7 @@ fn go_back(changes: &mut Changes, heads: &[u64]) {
 }
 
 /// Finds partitions whose last note is after what can be read there: the end of the log was lost.
-fn go_forward(changes: &mut Changes, heads: &[u64]) {
+fn note_lost_tails(changes: &mut ChangeBatch, heads: &[u64]) {
     for (partition, (position, head)) in changes.positions.iter_mut().zip(heads).enumerate() {
         if position.is_some_and(|position| position < *head) {
             changes.gaps.push(partition);
@@ -146,24 +154,24 @@ fn go_forward(changes: &mut Changes, heads: &[u64]) {
 }
 
 /// Returns the number in a note's id.
-fn number(id: &str) -> Option<u64> {
+fn note_number(id: &str) -> Option<u64> {
     id.split_once('-')?.0.parse().ok()
 }
 
 /// Parses a note and the time of writing it. Returns `None` for a note of this node.
-fn noted(fields: &[(Vec<u8>, Vec<u8>)], own: &str) -> Option<(Note, Option<u64>)> {
+fn parse_note(fields: &[(Vec<u8>, Vec<u8>)], own: &str) -> Option<(ChangeNote, Option<u64>)> {
     let field = |name: &str| {
         let mut named = fields.iter().filter(|(field, _)| field == name.as_bytes());
         str::from_utf8(&named.next()?.1).ok()
     };
     let what = match field("w")? {
-        "changed" => What::Changed,
-        "forgotten" => What::Forgotten,
-        "rests" => What::Rests,
-        "rested" => What::Rested,
+        "changed" => NoteKind::Changed,
+        "forgotten" => NoteKind::Forgotten,
+        "rests" => NoteKind::RestStarted,
+        "rested" => NoteKind::RestEnded,
         _ => return None,
     };
     let origin = field("o")?.to_owned();
     let at = field("t").and_then(|at| at.parse().ok());
-    (field("n")? != own).then_some((Note { origin, what }, at))
+    (field("n")? != own).then_some((ChangeNote { origin, kind: what }, at))
 }

@@ -7,7 +7,7 @@ use redis::Script;
 /// A script that runs even when the engine's memory is full, so that delays are kept when no record can be added.
 macro_rules! always {
     ($file:literal) => {
-        Lua::new(
+        LuaScript::new(
             concat!(
                 "#!lua flags=allow-oom\n",
                 include_str!("lua/common.lua"),
@@ -21,7 +21,7 @@ macro_rules! always {
 /// A script that fails when the engine's memory is full.
 macro_rules! with_room {
     ($file:literal) => {
-        Lua::new(
+        LuaScript::new(
             concat!(
                 "#!lua\n",
                 include_str!("lua/common.lua"),
@@ -34,13 +34,13 @@ macro_rules! with_room {
 
 /// A script.
 #[derive(Debug)]
-pub(super) struct Lua {
+pub(super) struct LuaScript {
     pub(super) code: &'static str,
     pub(super) hash: String,
     pub(super) file: &'static str,
 }
 
-impl Lua {
+impl LuaScript {
     fn new(code: &'static str, file: &'static str) -> Self {
         let hash = Script::new(code).get_hash().to_owned();
         Self { code, hash, file }
@@ -49,22 +49,22 @@ impl Lua {
 
 /// All scripts.
 #[derive(Debug)]
-pub(super) struct Scripts {
-    pub(super) claim: Lua,
-    pub(super) settle: Lua,
-    pub(super) forget: Lua,
-    pub(super) release: Lua,
-    pub(super) record: Lua,
-    pub(super) take: Lua,
-    pub(super) leave: Lua,
-    pub(super) answered: Lua,
-    pub(super) resting: Lua,
-    pub(super) join: Lua,
-    pub(super) beat: Lua,
-    pub(super) part: Lua,
+pub(super) struct LuaScripts {
+    pub(super) claim: LuaScript,
+    pub(super) settle: LuaScript,
+    pub(super) forget: LuaScript,
+    pub(super) release: LuaScript,
+    pub(super) record: LuaScript,
+    pub(super) take: LuaScript,
+    pub(super) leave: LuaScript,
+    pub(super) answered: LuaScript,
+    pub(super) resting: LuaScript,
+    pub(super) join: LuaScript,
+    pub(super) beat: LuaScript,
+    pub(super) part: LuaScript,
 }
 
-pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
+pub(super) static SCRIPTS: LazyLock<LuaScripts> = LazyLock::new(|| LuaScripts {
     claim: always!("lua/claim.lua"),
     settle: with_room!("lua/settle.lua"),
     forget: always!("lua/forget.lua"),

@@ -1,8 +1,8 @@
 //! The downstream side of one request. Reading and writing are independent, so that both can be in progress at the
 //! same time.
 
-mod body;
-mod responder;
+mod reader;
+mod writer;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,47 +12,52 @@ use bytes::Bytes;
 use h2::RecvStream;
 use h2::server::SendResponse;
 
-pub(crate) use self::body::ClientBody;
-use self::responder::Http1Responder;
-pub(crate) use self::responder::{ClientGone, Field, OnwardResponse, Responder, field};
-use super::flushes::Flushes;
-use super::http1::{BodyReader, BodyWriter, Framing};
-use super::received::HalfClosed;
-use super::transport::{Incoming, Stream};
+pub(crate) use self::reader::DownstreamReader;
+use self::writer::Http1Writer;
+pub(crate) use self::writer::{
+    ClientGone, DownstreamResponse, DownstreamWriter, ResponseField, response_field,
+};
+use super::flushes::FlushSignal;
+use super::http1::{BodyFraming, BodyReader, BodyWriter};
+use super::received::HalfClosePolicy;
+use super::transport::{BoxedStream, BufferedStream};
 
 /// A client that waits for the response to its request.
-pub(crate) struct Client {
-    pub(crate) body: ClientBody,
-    pub(crate) answer: Responder,
-    half_closed: HalfClosed,
+pub(crate) struct Downstream {
+    pub(crate) reader: DownstreamReader,
+    pub(crate) writer: DownstreamWriter,
+    half_close_policy: HalfClosePolicy,
 }
 
-impl Client {
+impl Downstream {
     /// Takes over an HTTP/1 connection after the head of a request was read.
     pub(crate) fn http1(
-        incoming: Incoming,
-        framing: Framing,
+        incoming: BufferedStream,
+        framing: BodyFraming,
         keeps_alive: bool,
         patience: Duration,
     ) -> Self {
-        let Incoming { stream, ahead } = incoming;
+        let BufferedStream {
+            stream,
+            buffered: ahead,
+        } = incoming;
         let (read, stream) = tokio::io::split(stream);
-        let body = BodyReader::new(framing);
+        let body = BodyReader::strict(framing);
         Self {
-            body: ClientBody::Http1 {
+            reader: DownstreamReader::Http1 {
                 stream: read,
                 ahead,
                 body,
                 patience,
             },
-            answer: Responder::Http1(Http1Responder {
+            writer: DownstreamWriter::Http1(Http1Writer {
                 stream,
-                body: BodyWriter::new(Framing::Length(0)),
-                patience,
+                body: BodyWriter::new(BodyFraming::Length(0)),
+                timeout: patience,
                 keeps_alive,
                 has_unflushed: false,
             }),
-            half_closed: HalfClosed::IsGone,
+            half_close_policy: HalfClosePolicy::Gone,
         }
     }
 
@@ -60,89 +65,92 @@ impl Client {
     pub(crate) fn http2(
         stream: RecvStream,
         respond: SendResponse<Bytes>,
-        flushes: Arc<Flushes>,
+        flushes: Arc<FlushSignal>,
         patience: Duration,
     ) -> Self {
-        let answer = Responder::Http2 {
+        let writer = DownstreamWriter::Http2 {
             respond,
             stream: None,
             patience,
             flushes,
         };
         Self {
-            body: ClientBody::Http2 { stream, patience },
-            answer,
-            half_closed: HalfClosed::IsGone,
+            reader: DownstreamReader::Http2 { stream, patience },
+            writer,
+            half_close_policy: HalfClosePolicy::Gone,
         }
     }
 
     /// Sets what is assumed of the client once it closes its sending side.
-    pub(crate) fn taken_for(self, half_closed: HalfClosed) -> Self {
+    pub(crate) fn with_half_close_policy(self, half_closed: HalfClosePolicy) -> Self {
         Self {
-            half_closed,
+            half_close_policy: half_closed,
             ..self
         }
     }
 
     /// Returns the result of `work`, or `None` if the client leaves first. The caller pins `work`: passed by value it
     /// would take its size twice in this future, and so in that of every exchange.
-    pub(crate) async fn while_there<T>(
+    pub(crate) async fn run_unless_gone<T>(
         &mut self,
         work: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
-        self.while_not_gone(self.half_closed, work).await
+        self.run_while(self.half_close_policy, work).await
     }
 
     /// Like [`Self::while_there`], but a client that only closed its sending side still counts as present.
-    pub(crate) async fn while_connected<T>(
+    pub(crate) async fn run_while_connected<T>(
         &mut self,
         work: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
-        self.while_not_gone(HalfClosed::IsThere, work).await
+        self.run_while(HalfClosePolicy::StillWaiting, work).await
     }
 
-    async fn while_not_gone<T>(
+    async fn run_while<T>(
         &mut self,
-        half_closed: HalfClosed,
+        half_closed: HalfClosePolicy,
         work: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
         let leaving = async {
             match half_closed {
-                HalfClosed::IsThere => self.body.gone().await,
+                HalfClosePolicy::StillWaiting => self.reader.wait_until_broken().await,
                 // Closed or broken, nobody waits for the response any more.
-                HalfClosed::IsGone => drop(self.body.ended().await),
+                HalfClosePolicy::Gone => drop(self.reader.wait_until_closed().await),
             }
         };
         tokio::select! {
             // Finished work counts even if the client leaves at the same moment.
             biased;
             done = work => Some(done),
-            () = self.answer.given_up() => None,
+            () = self.writer.wait_until_reset() => None,
             () = leaving => None,
         }
     }
 
     /// Returns whether another request may follow on the connection.
-    pub(crate) fn may_go_on(&self) -> bool {
-        matches!(&self.answer, Responder::Http1(answer) if answer.keeps_alive)
-            && self.body.is_done()
+    pub(crate) fn is_reusable(&self) -> bool {
+        matches!(&self.writer, DownstreamWriter::Http1(answer) if answer.keeps_alive)
+            && self.reader.is_done()
     }
 
     /// Returns the HTTP/1 connection for its next request.
-    pub(crate) fn into_next(self) -> Option<Incoming> {
-        match (self.body, self.answer) {
-            (ClientBody::Http1 { stream, ahead, .. }, Responder::Http1(answer)) => {
+    pub(crate) fn into_connection(self) -> Option<BufferedStream> {
+        match (self.reader, self.writer) {
+            (DownstreamReader::Http1 { stream, ahead, .. }, DownstreamWriter::Http1(answer)) => {
                 let stream = stream.unsplit(answer.stream);
-                Some(Incoming { stream, ahead })
+                Some(BufferedStream {
+                    stream,
+                    buffered: ahead,
+                })
             }
             _ => None,
         }
     }
 
     /// Returns both halves of an HTTP/2 stream that was not answered yet.
-    pub(crate) fn into_http2(self) -> Option<(RecvStream, SendResponse<Bytes>)> {
-        match (self.body, self.answer) {
-            (ClientBody::Http2 { stream, .. }, Responder::Http2 { respond, .. }) => {
+    pub(crate) fn into_http2_halves(self) -> Option<(RecvStream, SendResponse<Bytes>)> {
+        match (self.reader, self.writer) {
+            (DownstreamReader::Http2 { stream, .. }, DownstreamWriter::Http2 { respond, .. }) => {
                 Some((stream, respond))
             }
             _ => None,
@@ -150,7 +158,7 @@ impl Client {
     }
 
     /// Returns the HTTP/1 connection, to be closed gracefully.
-    pub(crate) fn into_stream(self) -> Option<Stream> {
-        self.into_next().map(|incoming| incoming.stream)
+    pub(crate) fn into_stream(self) -> Option<BoxedStream> {
+        self.into_connection().map(|incoming| incoming.stream)
     }
 }

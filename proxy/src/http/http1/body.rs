@@ -6,10 +6,10 @@ use bytes::{Buf, Bytes, BytesMut};
 use memchr::memmem;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::fields::{may_be_a_trailer, write_fields};
-use super::framing::Framing;
-use super::mend::{Begins, Lines, mend, section_end};
+use super::fields::{is_allowed_in_trailers, write_fields};
+use super::framing::BodyFraming;
 use super::oddities::{Oddities, Oddity};
+use super::repair::{LineEndings, SectionStart, repair, section_end};
 
 /// The number of bytes read at a time. With the 8 KiB read with a head, a body of 64 KiB takes two reads.
 const READ_BYTES: usize = 60 * 1024;
@@ -30,7 +30,7 @@ pub(crate) enum BodyError {
     /// The connection ended before the body.
     Incomplete,
     /// No more of the body arrived within the timeout.
-    Late,
+    Timeout,
     /// The connection broke.
     Io(io::Error),
 }
@@ -45,47 +45,47 @@ impl From<io::Error> for BodyError {
 /// loses nothing.
 #[derive(Debug)]
 pub(crate) struct BodyReader {
-    state: Reading,
-    sender: Sender,
+    state: ReadState,
+    sender: BodySender,
     trailers: Trailers,
     oddities: Oddities,
 }
 
 /// The sender of a body: a client's body is read strictly, an origin's is repaired where RFC 9112 lets a proxy do so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sender {
-    Client,
-    Origin,
+enum BodySender {
+    Downstream,
+    Upstream,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
+enum ReadState {
     Length(u64),
     ChunkSize,
     ChunkData(u64),
-    ChunkEnd,
-    Trailers,
+    ChunkTerminator,
+    TrailerSection,
     UntilClose,
     Done,
 }
 
 impl BodyReader {
     /// Reads a client's body, and refuses what is malformed.
-    pub(crate) fn new(framing: Framing) -> Self {
-        Self::from(Sender::Client, framing)
+    pub(crate) fn strict(framing: BodyFraming) -> Self {
+        Self::with_sender(BodySender::Downstream, framing)
     }
 
     /// Reads an origin's body, and repairs what may be repaired.
-    pub(crate) fn of_origin(framing: Framing) -> Self {
-        Self::from(Sender::Origin, framing)
+    pub(crate) fn repairing(framing: BodyFraming) -> Self {
+        Self::with_sender(BodySender::Upstream, framing)
     }
 
-    fn from(sender: Sender, framing: Framing) -> Self {
+    fn with_sender(sender: BodySender, framing: BodyFraming) -> Self {
         let state = match framing {
-            Framing::Length(0) => Reading::Done,
-            Framing::Length(length) => Reading::Length(length),
-            Framing::Chunked => Reading::ChunkSize,
-            Framing::UntilClose => Reading::UntilClose,
+            BodyFraming::Length(0) => ReadState::Done,
+            BodyFraming::Length(length) => ReadState::Length(length),
+            BodyFraming::Chunked => ReadState::ChunkSize,
+            BodyFraming::UntilClose => ReadState::UntilClose,
         };
         Self {
             state,
@@ -101,7 +101,7 @@ impl BodyReader {
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.state == Reading::Done
+        self.state == ReadState::Done
     }
 
     /// Returns whether fields followed the body; valid once it is done.
@@ -115,13 +115,13 @@ impl BodyReader {
     }
 
     /// Returns the next chunk of the body; `None` at its end. `ahead` holds bytes that were read before.
-    pub(crate) async fn next<R: AsyncRead + Unpin>(
+    pub(crate) async fn next_chunk<R: AsyncRead + Unpin>(
         &mut self,
         stream: &mut R,
         ahead: &mut BytesMut,
     ) -> Result<Option<Bytes>, BodyError> {
         loop {
-            if let Some(part) = self.take(ahead)? {
+            if let Some(part) = self.take_buffered(ahead)? {
                 return Ok(Some(part));
             }
             if self.is_done() {
@@ -129,20 +129,20 @@ impl BodyReader {
             }
             ahead.reserve(READ_BYTES);
             let read = stream.read_buf(ahead).await;
-            if read.or_else(|error| self.ends_by(error))? == 0 {
-                if self.state != Reading::UntilClose {
+            if read.or_else(|error| self.accept_truncated_close(error))? == 0 {
+                if self.state != ReadState::UntilClose {
                     return Err(BodyError::Incomplete);
                 }
-                self.state = Reading::Done;
+                self.state = ReadState::Done;
             }
         }
     }
 
     /// Accepts a TLS connection that closed without close_notify as the end of an origin's body with no other end, as
     /// browsers do.
-    fn ends_by(&mut self, error: io::Error) -> io::Result<usize> {
+    fn accept_truncated_close(&mut self, error: io::Error) -> io::Result<usize> {
         let is_cut = error.kind() == io::ErrorKind::UnexpectedEof;
-        if is_cut && self.sender == Sender::Origin && self.state == Reading::UntilClose {
+        if is_cut && self.sender == BodySender::Upstream && self.state == ReadState::UntilClose {
             self.oddities.insert(Oddity::IncompleteClose);
             return Ok(0);
         }
@@ -150,35 +150,35 @@ impl BodyReader {
     }
 
     /// Takes the next chunk of content out of `ahead`; `None` if more bytes are needed, or the body is done.
-    fn take(&mut self, ahead: &mut BytesMut) -> Result<Option<Bytes>, BodyError> {
+    fn take_buffered(&mut self, ahead: &mut BytesMut) -> Result<Option<Bytes>, BodyError> {
         loop {
             match self.state {
-                Reading::Done => return Ok(None),
-                Reading::UntilClose => return Ok(non_empty(ahead.split().freeze())),
-                Reading::Length(left) => {
-                    let (part, left) = split(ahead, left);
+                ReadState::Done => return Ok(None),
+                ReadState::UntilClose => return Ok(non_empty(ahead.split().freeze())),
+                ReadState::Length(left) => {
+                    let (part, left) = split_at_most(ahead, left);
                     self.state = if left == 0 {
-                        Reading::Done
+                        ReadState::Done
                     } else {
-                        Reading::Length(left)
+                        ReadState::Length(left)
                     };
                     return Ok(non_empty(part));
                 }
-                Reading::ChunkSize => match self.chunk_size(ahead)? {
+                ReadState::ChunkSize => match self.take_chunk_size(ahead)? {
                     None => return Ok(None),
-                    Some(0) => self.state = Reading::Trailers,
-                    Some(size) => self.state = Reading::ChunkData(size),
+                    Some(0) => self.state = ReadState::TrailerSection,
+                    Some(size) => self.state = ReadState::ChunkData(size),
                 },
-                Reading::ChunkData(left) => {
-                    let (part, left) = split(ahead, left);
+                ReadState::ChunkData(left) => {
+                    let (part, left) = split_at_most(ahead, left);
                     self.state = if left == 0 {
-                        Reading::ChunkEnd
+                        ReadState::ChunkTerminator
                     } else {
-                        Reading::ChunkData(left)
+                        ReadState::ChunkData(left)
                     };
                     return Ok(non_empty(part));
                 }
-                Reading::ChunkEnd => {
+                ReadState::ChunkTerminator => {
                     if ahead.len() < 2 {
                         return Ok(None);
                     }
@@ -187,25 +187,25 @@ impl BodyReader {
                         return Err(BodyError::Malformed("a chunk is longer than its size"));
                     }
                     ahead.advance(2);
-                    self.state = Reading::ChunkSize;
+                    self.state = ReadState::ChunkSize;
                 }
-                Reading::Trailers => {
-                    let Some(section) = self.trailer_section(ahead)? else {
+                ReadState::TrailerSection => {
+                    let Some(section) = self.take_trailer_section(ahead)? else {
                         return Ok(None);
                     };
-                    self.trailers = trailers(&section)?;
-                    self.state = Reading::Done;
+                    self.trailers = parse_trailers(&section)?;
+                    self.state = ReadState::Done;
                 }
             }
         }
     }
 
-    fn chunk_size(&mut self, ahead: &mut BytesMut) -> Result<Option<u64>, BodyError> {
-        let Some(line) = size_line(ahead)? else {
+    fn take_chunk_size(&mut self, ahead: &mut BytesMut) -> Result<Option<u64>, BodyError> {
+        let Some(line) = take_size_line(ahead)? else {
             return Ok(None);
         };
         if line.padding > 0 {
-            if self.sender == Sender::Client {
+            if self.sender == BodySender::Downstream {
                 return Err(BAD_SIZE);
             }
             self.oddities.insert(Oddity::PaddedChunkSize);
@@ -214,10 +214,10 @@ impl BodyReader {
     }
 
     /// Takes the trailer section with the empty line that ends it.
-    fn trailer_section(&mut self, ahead: &mut BytesMut) -> Result<Option<Bytes>, BodyError> {
+    fn take_trailer_section(&mut self, ahead: &mut BytesMut) -> Result<Option<Bytes>, BodyError> {
         let lines = match self.sender {
-            Sender::Client => Lines::EndInCrlf,
-            Sender::Origin => Lines::MayEndInLf,
+            BodySender::Downstream => LineEndings::CrlfOnly,
+            BodySender::Upstream => LineEndings::CrlfOrLf,
         };
         let end = section_end(ahead, 0, lines).map_err(|_| BAD_TRAILERS)?;
         if end.unwrap_or(ahead.len()) > MAX_TRAILERS {
@@ -227,13 +227,13 @@ impl BodyReader {
             return Ok(None);
         };
         let section = ahead.split_to(end).freeze();
-        let mended = mend(section, Begins::WithFields).map_err(|_| BAD_TRAILERS)?;
+        let mended = repair(section, SectionStart::FirstField).map_err(|_| BAD_TRAILERS)?;
         let (section, oddities) = mended;
         // RFC 9112 lets a proxy repair responses only: requests are rejected.
-        if self.sender == Sender::Client && !oddities.is_empty() {
+        if self.sender == BodySender::Downstream && !oddities.is_empty() {
             return Err(BAD_TRAILERS);
         }
-        self.oddities = self.oddities.and(oddities);
+        self.oddities = self.oddities.union(oddities);
         Ok(Some(section))
     }
 }
@@ -246,20 +246,20 @@ fn non_empty(part: Bytes) -> Option<Bytes> {
 }
 
 /// Takes at most `left` bytes out of `ahead`, and returns them with the number that is left to take.
-fn split(ahead: &mut BytesMut, left: u64) -> (Bytes, u64) {
+fn split_at_most(ahead: &mut BytesMut, left: u64) -> (Bytes, u64) {
     let taken = usize::try_from(left).map_or(ahead.len(), |left| left.min(ahead.len()));
     (ahead.split_to(taken).freeze(), left - taken as u64)
 }
 
 /// A chunk's size, and the number of whitespace bytes after it.
-struct SizeLine {
+struct ChunkSizeLine {
     size: u64,
     padding: usize,
 }
 
 /// Takes the line with a chunk's size: hexadecimal digits, and perhaps extensions, which are not forwarded (RFC 9112
 /// section 7.1.1).
-fn size_line(ahead: &mut BytesMut) -> Result<Option<SizeLine>, BodyError> {
+fn take_size_line(ahead: &mut BytesMut) -> Result<Option<ChunkSizeLine>, BodyError> {
     // A bare LF is refused: a reader that accepts it sees other chunks.
     let Some(end) = memmem::find(ahead, b"\r\n") else {
         if ahead.len() > MAX_SIZE_LINE || ahead.contains(&b'\n') {
@@ -292,15 +292,17 @@ fn size_line(ahead: &mut BytesMut) -> Result<Option<SizeLine>, BodyError> {
         .ok()
         .and_then(|size| u64::from_str_radix(size, 16).ok());
     ahead.advance(end + 2);
-    Ok(size.map(|size| SizeLine { size, padding }))
+    Ok(size.map(|size| ChunkSizeLine { size, padding }))
 }
 
 /// Returns the fields of a trailer section that are allowed in one.
-fn trailers(section: &Bytes) -> Result<Trailers, BodyError> {
+fn parse_trailers(section: &Bytes) -> Result<Trailers, BodyError> {
     let mut slots = [httparse::EMPTY_HEADER; MAX_TRAILER_FIELDS];
     match httparse::parse_headers(section, &mut slots) {
         Ok(httparse::Status::Complete((length, fields))) if length == section.len() => {
-            let kept = fields.iter().filter(|field| may_be_a_trailer(field.name));
+            let kept = fields
+                .iter()
+                .filter(|field| is_allowed_in_trailers(field.name));
             let shared = |part: &[u8]| section.slice_ref(part);
             Ok(kept
                 .map(|field| (shared(field.name.as_bytes()), shared(field.value)))
@@ -313,11 +315,11 @@ fn trailers(section: &Bytes) -> Result<Trailers, BodyError> {
 /// A writer of one body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyWriter {
-    framing: Framing,
+    framing: BodyFraming,
 }
 
 impl BodyWriter {
-    pub(crate) fn new(framing: Framing) -> Self {
+    pub(crate) fn new(framing: BodyFraming) -> Self {
         Self { framing }
     }
 
@@ -329,14 +331,14 @@ impl BodyWriter {
         part: &[u8],
     ) -> io::Result<()> {
         match &mut self.framing {
-            Framing::UntilClose => stream.write_all(part).await,
-            Framing::Length(left) => {
+            BodyFraming::UntilClose => stream.write_all(part).await,
+            BodyFraming::Length(left) => {
                 *left = left
                     .checked_sub(part.len() as u64)
                     .ok_or_else(|| io::Error::other("the body is longer than its length"))?;
                 stream.write_all(part).await
             }
-            Framing::Chunked => {
+            BodyFraming::Chunked => {
                 // In one write, so that a chunk takes one TLS record and one system call.
                 let mut chunk = BytesMut::with_capacity(part.len() + 20);
                 chunk.extend_from_slice(format!("{:X}\r\n", part.len()).as_bytes());
@@ -355,11 +357,11 @@ impl BodyWriter {
     ) -> io::Result<()> {
         match self.framing {
             // The peer would take the next message for the rest: the connection has to break.
-            Framing::Length(left) if left > 0 => {
+            BodyFraming::Length(left) if left > 0 => {
                 return Err(io::Error::other("the body is shorter than its length"));
             }
-            Framing::Length(_) | Framing::UntilClose => {}
-            Framing::Chunked => {
+            BodyFraming::Length(_) | BodyFraming::UntilClose => {}
+            BodyFraming::Chunked => {
                 let mut end = BytesMut::from(&b"0\r\n"[..]);
                 write_fields(
                     &mut end,
@@ -380,7 +382,7 @@ mod tests {
     /// Reads a body that arrives in pieces of `step` bytes. Returns it with the number of trailers and the bytes left
     /// after it.
     async fn read(
-        framing: Framing,
+        framing: BodyFraming,
         wire: &[u8],
         step: usize,
     ) -> Result<(Vec<u8>, usize, Vec<u8>), String> {
@@ -389,10 +391,10 @@ mod tests {
         let sending = tokio::spawn(async move {
             far.write_all(&wire).await.unwrap();
         });
-        let mut reader = BodyReader::new(framing);
+        let mut reader = BodyReader::strict(framing);
         let (mut body, mut ahead) = (Vec::new(), BytesMut::new());
         while let Some(part) = reader
-            .next(&mut near, &mut ahead)
+            .next_chunk(&mut near, &mut ahead)
             .await
             .map_err(|error| format!("{error:?}"))?
         {
@@ -407,20 +409,26 @@ mod tests {
     async fn body_ends_as_framed_in_pieces_of_any_size() {
         let chunked = b"5\r\nhello\r\n6;a=\"b\"\r\n world\r\n0\r\nX-Sum: 1\r\nHost: no\r\n\r\n";
         for step in [1, 2, 3, 7, 4096] {
-            let (body, trailers, _) = read(Framing::Chunked, chunked, step).await.unwrap();
+            let (body, trailers, _) = read(BodyFraming::Chunked, chunked, step).await.unwrap();
             assert_eq!((&body[..], trailers), (&b"hello world"[..], 1), "{step}");
-            let (body, ..) = read(Framing::Length(5), b"helloGET", step).await.unwrap();
+            let (body, ..) = read(BodyFraming::Length(5), b"helloGET", step)
+                .await
+                .unwrap();
             assert_eq!(body, b"hello", "{step}");
-            let (body, ..) = read(Framing::UntilClose, b"all of it", step).await.unwrap();
+            let (body, ..) = read(BodyFraming::UntilClose, b"all of it", step)
+                .await
+                .unwrap();
             assert_eq!(body, b"all of it", "{step}");
         }
     }
 
     #[tokio::test]
     async fn bytes_after_a_body_remain_buffered() {
-        let (_, _, left) = read(Framing::Length(2), b"abGET /", 4096).await.unwrap();
+        let (_, _, left) = read(BodyFraming::Length(2), b"abGET /", 4096)
+            .await
+            .unwrap();
         assert_eq!(left, b"GET /");
-        let (_, _, left) = read(Framing::Chunked, b"0\r\n\r\nGET /", 4096)
+        let (_, _, left) = read(BodyFraming::Chunked, b"0\r\n\r\nGET /", 4096)
             .await
             .unwrap();
         assert_eq!(left, b"GET /");
@@ -446,7 +454,7 @@ mod tests {
             b"0\r\n folded: 1\r\n\r\n",
         ];
         for wire in wires {
-            let error = read(Framing::Chunked, wire, 4096).await.unwrap_err();
+            let error = read(BodyFraming::Chunked, wire, 4096).await.unwrap_err();
             assert!(
                 error.starts_with("Malformed"),
                 "{:?}: {error}",
@@ -456,16 +464,16 @@ mod tests {
     }
 
     /// How many trailers were read of `wire`, of which no more comes, in pieces of `step` bytes.
-    async fn trailers_of(sender: Sender, wire: &str, step: usize) -> Result<usize, BodyError> {
+    async fn trailers_of(sender: BodySender, wire: &str, step: usize) -> Result<usize, BodyError> {
         let (mut near, mut far) = tokio::io::duplex(step);
-        let mut reader = BodyReader::from(sender, Framing::Chunked);
+        let mut reader = BodyReader::with_sender(sender, BodyFraming::Chunked);
         let mut ahead = BytesMut::new();
         let sending = async {
             far.write_all(wire.as_bytes()).await.unwrap();
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            read = reader.next(&mut near, &mut ahead) => read?,
+            read = reader.next_chunk(&mut near, &mut ahead) => read?,
             () = sending => None,
         };
         Ok(reader.take_trailers().len())
@@ -474,10 +482,10 @@ mod tests {
     #[tokio::test]
     async fn trailers_are_bounded_from_both_sides() {
         for (sender, step) in [
-            (Sender::Client, 500),
-            (Sender::Client, 1 << 20),
-            (Sender::Origin, 500),
-            (Sender::Origin, 1 << 20),
+            (BodySender::Downstream, 500),
+            (BodySender::Downstream, 1 << 20),
+            (BodySender::Upstream, 500),
+            (BodySender::Upstream, 1 << 20),
         ] {
             let longest = MAX_TRAILERS - "X-Sum: \r\n\r\n".len();
             let wire = |length| format!("0\r\nX-Sum: {}\r\n\r\n", "1".repeat(length));
@@ -495,16 +503,16 @@ mod tests {
     #[tokio::test]
     async fn truncated_body_is_incomplete() {
         for (framing, wire) in [
-            (Framing::Length(5), &b"hell"[..]),
-            (Framing::Chunked, b"5\r\nhell"),
-            (Framing::Chunked, b"0\r\n"),
+            (BodyFraming::Length(5), &b"hell"[..]),
+            (BodyFraming::Chunked, b"5\r\nhell"),
+            (BodyFraming::Chunked, b"0\r\n"),
         ] {
             assert_eq!(read(framing, wire, 4096).await.unwrap_err(), "Incomplete");
         }
     }
 
     async fn written(
-        framing: Framing,
+        framing: BodyFraming,
         parts: &[&[u8]],
         trailers: &Trailers,
     ) -> io::Result<Vec<u8>> {
@@ -520,7 +528,7 @@ mod tests {
     #[tokio::test]
     async fn body_is_written_as_announced() {
         let trailers = vec![(Bytes::from_static(b"X-Sum"), Bytes::from_static(b"1"))];
-        let chunked = written(Framing::Chunked, &[b"hello", b" world"], &trailers)
+        let chunked = written(BodyFraming::Chunked, &[b"hello", b" world"], &trailers)
             .await
             .unwrap();
         assert_eq!(
@@ -528,18 +536,18 @@ mod tests {
             b"5\r\nhello\r\n6\r\n world\r\n0\r\nX-Sum: 1\r\n\r\n"
         );
         assert_eq!(
-            written(Framing::Length(5), &[b"hello"], &trailers)
+            written(BodyFraming::Length(5), &[b"hello"], &trailers)
                 .await
                 .unwrap(),
             b"hello"
         );
         assert!(
-            written(Framing::Length(5), &[b"hell"], &trailers)
+            written(BodyFraming::Length(5), &[b"hell"], &trailers)
                 .await
                 .is_err()
         );
         assert!(
-            written(Framing::Length(5), &[b"hello!"], &trailers)
+            written(BodyFraming::Length(5), &[b"hello!"], &trailers)
                 .await
                 .is_err()
         );

@@ -4,24 +4,24 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use super::overrides;
+use super::request_override;
 
 /// Fields in their order, with names spelt as received.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Fields {
+pub(crate) struct HeaderFields {
     bytes: Bytes,
-    places: Vec<(Range<usize>, Range<usize>)>,
+    ranges: Vec<(Range<usize>, Range<usize>)>,
 }
 
-impl Fields {
+impl HeaderFields {
     /// Refers to the fields that httparse found in `bytes`, without copying them.
     pub(super) fn new(bytes: Bytes, found: &[httparse::Header<'_>]) -> Self {
-        let place = |part: &[u8]| place(&bytes, part);
-        let places = found
+        let place = |part: &[u8]| range_within(&bytes, part);
+        let ranges = found
             .iter()
             .map(|field| (place(field.name.as_bytes()), place(field.value)))
             .collect();
-        Self { bytes, places }
+        Self { bytes, ranges }
     }
 
     pub(super) fn bytes(&self) -> &Bytes {
@@ -31,7 +31,7 @@ impl Fields {
     /// Returns the name and value of each field.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         let part = |range: &Range<usize>| &self.bytes[range.clone()];
-        self.places
+        self.ranges
             .iter()
             .map(move |(name, value)| (part(name), part(value)))
     }
@@ -46,14 +46,14 @@ impl Fields {
 }
 
 /// Returns the range of `part`, a subslice of `whole`.
-pub(super) fn place(whole: &[u8], part: &[u8]) -> Range<usize> {
+pub(super) fn range_within(whole: &[u8], part: &[u8]) -> Range<usize> {
     let start = part.as_ptr() as usize - whole.as_ptr() as usize;
     start..start + part.len()
 }
 
 /// Returns whether a field is always end-to-end, so that `Connection` cannot list it (RFC 9110 section 7.6.1): every
 /// recipient needs it, or the decision is based on it.
-pub(crate) fn is_for_every_hop(name: &[u8]) -> bool {
+pub(crate) fn is_end_to_end(name: &[u8]) -> bool {
     const EVERY: &[&str] = &[
         "host",
         "content-length",
@@ -73,7 +73,7 @@ pub(crate) fn is_for_every_hop(name: &[u8]) -> bool {
 
 /// Returns whether some servers read this name as an end-to-end field that was not checked as one: CGI and its
 /// successors map `-` to `_` (RFC 3875 section 4.1.18), so `User_Agent` is `User-Agent` to them.
-pub(crate) fn is_taken_for_another(name: &[u8]) -> bool {
+pub(crate) fn is_underscore_alias(name: &[u8]) -> bool {
     if !name.contains(&b'_') {
         return false;
     }
@@ -83,12 +83,12 @@ pub(crate) fn is_taken_for_another(name: &[u8]) -> bool {
             *byte = b'-';
         }
     }
-    is_for_every_hop(&dashed)
+    is_end_to_end(&dashed)
 }
 
 /// Returns whether a field may follow a body: its definition allows it, or only the two endpoints know it. Any other
 /// field would arrive too late, since the head has decided what it could change (RFC 9110 section 6.5.1).
-pub(crate) fn may_be_a_trailer(name: &str) -> bool {
+pub(crate) fn is_allowed_in_trailers(name: &str) -> bool {
     const MAY: &[&str] = &[
         "content-digest",
         "repr-digest",
@@ -103,7 +103,7 @@ pub(crate) fn may_be_a_trailer(name: &str) -> bool {
         beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(start))
     };
     // It would change a request that was already judged.
-    let is_override = overrides::of(name.as_bytes()).is_some();
+    let is_override = request_override::from_field_name(name.as_bytes()).is_some();
     let may = MAY.iter().any(|may| name.eq_ignore_ascii_case(may)) || ENDS_ALONE.iter().any(starts);
     may && !is_override
 }

@@ -8,7 +8,7 @@ use super::oddities::{Oddities, Oddity};
 
 /// The way the end of a body is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Framing {
+pub(crate) enum BodyFraming {
     /// By a length in bytes; zero if there is no body.
     Length(u64),
     /// By a last chunk.
@@ -17,9 +17,9 @@ pub(crate) enum Framing {
     UntilClose,
 }
 
-impl Framing {
+impl BodyFraming {
     /// Returns the framing that HTTP/1's `Content-Length` and `Transfer-Encoding` state; `None` without either.
-    pub(super) fn of_http1<'a>(
+    pub(super) fn from_http1<'a>(
         length: Option<u64>,
         mut codings: impl Iterator<Item = &'a [u8]>,
         is_http_10: bool,
@@ -44,11 +44,11 @@ impl Framing {
 
     /// Returns the framing of an HTTP/2 request for an HTTP/1 connection. `has_body` is false if the head ended the
     /// stream.
-    pub(crate) fn of_http2_request<'a>(
+    pub(crate) fn from_http2_request<'a>(
         lengths: impl Iterator<Item = &'a [u8]>,
         has_body: bool,
     ) -> Result<Self, &'static str> {
-        match one_length(lengths)? {
+        match single_content_length(lengths)? {
             Some(length) if has_body || length == 0 => Ok(Self::Length(length)),
             Some(_) => Err("Content-Length without content"),
             None if has_body => Ok(Self::Chunked),
@@ -59,17 +59,17 @@ impl Framing {
 
 /// Returns the length on which all values of a response's `Content-Length` agree, in separate fields or in a list;
 /// `None` without any. Repeating the same length is an oddity, but unambiguous (RFC 9112 section 6.3).
-pub(crate) fn agreed_length<'a>(
+pub(crate) fn agreed_content_length<'a>(
     values: impl Iterator<Item = &'a [u8]>,
 ) -> Result<(Option<u64>, Oddities), &'static str> {
     let mut lengths = values.flat_map(|value| value.split(|&byte| byte == b','));
     let Some(first) = lengths.next() else {
         return Ok((None, Oddities::default()));
     };
-    let length = parse_length(first.trim_ascii())?;
+    let length = parse_content_length(first.trim_ascii())?;
     let mut oddities = Oddities::default();
     for again in lengths {
-        if parse_length(again.trim_ascii())? != length {
+        if parse_content_length(again.trim_ascii())? != length {
             return Err("more than one Content-Length");
         }
         oddities.insert(Oddity::RepeatedContentLength);
@@ -78,10 +78,10 @@ pub(crate) fn agreed_length<'a>(
 }
 
 /// Returns the length of a request, which may state it only once.
-pub(super) fn one_length<'a>(
+pub(super) fn single_content_length<'a>(
     mut lengths: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Option<u64>, &'static str> {
-    let length = lengths.next().map(parse_length).transpose()?;
+    let length = lengths.next().map(parse_content_length).transpose()?;
     match lengths.next() {
         None => Ok(length),
         Some(_) => Err("more than one Content-Length"),
@@ -90,7 +90,7 @@ pub(super) fn one_length<'a>(
 
 /// Parses a Content-Length: only digits (RFC 9110 section 8.6), and at most 63 bits, since a larger number is an
 /// attack.
-fn parse_length(value: &[u8]) -> Result<u64, &'static str> {
+fn parse_content_length(value: &[u8]) -> Result<u64, &'static str> {
     let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
     let digits = str::from_utf8(value).ok().filter(|_| is_number);
     let length = digits.and_then(|digits| digits.parse().ok());
@@ -109,12 +109,12 @@ mod tests {
 
     #[test]
     fn http_2_request_has_at_most_one_length() {
-        let cases: &[(&[&str], bool, Option<Framing>)] = &[
-            (&[], false, Some(Framing::Length(0))),
-            (&[], true, Some(Framing::Chunked)),
-            (&["0"], false, Some(Framing::Length(0))),
-            (&["0"], true, Some(Framing::Length(0))),
-            (&["05"], true, Some(Framing::Length(5))),
+        let cases: &[(&[&str], bool, Option<BodyFraming>)] = &[
+            (&[], false, Some(BodyFraming::Length(0))),
+            (&[], true, Some(BodyFraming::Chunked)),
+            (&["0"], false, Some(BodyFraming::Length(0))),
+            (&["0"], true, Some(BodyFraming::Length(0))),
+            (&["05"], true, Some(BodyFraming::Length(5))),
             (&["5"], false, None),
             (&[""], false, None),
             (&[""], true, None),
@@ -125,7 +125,7 @@ mod tests {
             (&["99999999999999999999"], true, None),
         ];
         for (lengths, has_body, expected) in cases {
-            let framing = Framing::of_http2_request(values(lengths), *has_body);
+            let framing = BodyFraming::from_http2_request(values(lengths), *has_body);
             assert_eq!(framing.ok(), *expected, "{lengths:?} {has_body}");
         }
     }
@@ -145,7 +145,7 @@ mod tests {
             (&["-2"], None),
         ];
         for (lengths, expected) in cases {
-            let length = agreed_length(values(lengths))
+            let length = agreed_content_length(values(lengths))
                 .ok()
                 .map(|(length, _)| length);
             assert_eq!(length, *expected, "{lengths:?}");

@@ -9,10 +9,10 @@ use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::fields::{Fields, is_for_every_hop, is_taken_for_another, place};
-use super::framing::{Framing, agreed_length, one_length};
-use super::mend::{Begins, Lines, mend, section_end};
+use super::fields::{HeaderFields, is_end_to_end, is_underscore_alias, range_within};
+use super::framing::{BodyFraming, agreed_content_length, single_content_length};
 use super::oddities::{Oddities, Oddity};
+use super::repair::{LineEndings, SectionStart, repair, section_end};
 
 /// The longest head that is accepted, in bytes.
 pub(crate) const MAX_HEAD_BYTES: usize = 64 * 1024;
@@ -34,7 +34,7 @@ pub(crate) enum HeadError {
     /// The head is too long or has too many fields.
     TooLarge(&'static str),
     /// The message is of an unsupported version of HTTP.
-    Version,
+    UnsupportedVersion,
 }
 
 impl From<&'static str> for HeadError {
@@ -56,9 +56,9 @@ pub(crate) struct RequestHead {
     line: String,
     method: Range<usize>,
     target: Range<usize>,
-    is_http_10: bool,
-    framing: Framing,
-    fields: Fields,
+    is_http_1_0: bool,
+    framing: BodyFraming,
+    fields: HeaderFields,
 }
 
 impl RequestHead {
@@ -68,33 +68,33 @@ impl RequestHead {
         stream: &mut S,
         ahead: &mut BytesMut,
     ) -> Result<Self, HeadError> {
-        let bytes = read_head(stream, ahead, Lines::EndInCrlf).await?;
+        let bytes = read_head(stream, ahead, LineEndings::CrlfOnly).await?;
         let line = check_request_line(&bytes)?;
         let mut slots = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut request = httparse::Request::new(&mut slots);
-        whole(request.parse(&bytes), &bytes)?;
-        let method = place(&bytes, request.method.unwrap_or_default().as_bytes());
-        let target = place(&bytes, request.path.unwrap_or_default().as_bytes());
+        require_complete(request.parse(&bytes), &bytes)?;
+        let method = range_within(&bytes, request.method.unwrap_or_default().as_bytes());
+        let target = range_within(&bytes, request.path.unwrap_or_default().as_bytes());
         let is_http_10 = request.version == Some(0);
-        let fields = Fields::new(bytes.clone(), request.headers);
+        let fields = HeaderFields::new(bytes.clone(), request.headers);
         check_host(&fields, is_http_10)?;
-        check_connection(&fields)?;
+        check_connection_options(&fields)?;
         // Servers behind CGI would see a second Host or Content-Length that we did not check.
-        if fields.iter().any(|(name, _)| is_taken_for_another(name)) {
+        if fields.iter().any(|(name, _)| is_underscore_alias(name)) {
             return Err("a field name has \"_\" where servers may read \"-\"".into());
         }
         // Which crawler this is must not depend on which of two fields a reader takes.
         if fields.values("user-agent").nth(1).is_some() {
             return Err("more than one User-Agent".into());
         }
-        let length = one_length(fields.values("content-length"))?;
+        let length = single_content_length(fields.values("content-length"))?;
         // A request that states neither has no body (RFC 9112 section 6.3).
-        let framing = framing(&fields, length, is_http_10)?.unwrap_or(Framing::Length(0));
+        let framing = http1_framing(&fields, length, is_http_10)?.unwrap_or(BodyFraming::Length(0));
         Ok(Self {
             line,
             method,
             target,
-            is_http_10,
+            is_http_1_0: is_http_10,
             framing,
             fields,
         })
@@ -108,23 +108,23 @@ impl RequestHead {
         &self.line[self.target.clone()]
     }
 
-    pub(crate) fn is_http_10(&self) -> bool {
-        self.is_http_10
+    pub(crate) fn is_http_1_0(&self) -> bool {
+        self.is_http_1_0
     }
 
     /// Returns how the end of the body is marked.
-    pub(crate) fn framing(&self) -> Framing {
+    pub(crate) fn framing(&self) -> BodyFraming {
         self.framing
     }
 
-    pub(crate) fn fields(&self) -> &Fields {
+    pub(crate) fn fields(&self) -> &HeaderFields {
         &self.fields
     }
 
     /// Returns whether the client wants to reuse the connection (RFC 9112 section 9.3). That is never so for
     /// HTTP/1.0, whose keep-alive does not work through proxies.
     pub(crate) fn keeps_alive(&self) -> bool {
-        !self.is_http_10 && !lists_close(&self.fields)
+        !self.is_http_1_0 && !has_close_option(&self.fields)
     }
 }
 
@@ -133,9 +133,9 @@ impl RequestHead {
 pub(crate) struct ResponseHead {
     status: u16,
     reason: Range<usize>,
-    is_http_10: bool,
-    framing: Option<Framing>,
-    fields: Fields,
+    is_http_1_0: bool,
+    framing: Option<BodyFraming>,
+    fields: HeaderFields,
     oddities: Oddities,
 }
 
@@ -145,11 +145,11 @@ impl ResponseHead {
         stream: &mut S,
         ahead: &mut BytesMut,
     ) -> Result<Self, HeadError> {
-        let bytes = read_head(stream, ahead, Lines::MayEndInLf).await?;
-        let (bytes, mut oddities) = mend(bytes, Begins::WithStartLine)?;
+        let bytes = read_head(stream, ahead, LineEndings::CrlfOrLf).await?;
+        let (bytes, mut oddities) = repair(bytes, SectionStart::StartLine)?;
         let mut slots = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut response = httparse::Response::new(&mut slots);
-        whole(response.parse(&bytes), &bytes)?;
+        require_complete(response.parse(&bytes), &bytes)?;
         let status = response.code.unwrap_or_default();
         match status {
             100..=599 => {}
@@ -159,18 +159,18 @@ impl ResponseHead {
         }
         // httparse returns a static string for an empty reason, which is no part of `bytes`.
         let reason = response.reason.filter(|reason| !reason.is_empty());
-        let reason = reason.map_or(0..0, |reason| place(&bytes, reason.as_bytes()));
+        let reason = reason.map_or(0..0, |reason| range_within(&bytes, reason.as_bytes()));
         let is_http_10 = response.version == Some(0);
-        let fields = Fields::new(bytes.clone(), response.headers);
-        let (length, repeated) = agreed_length(fields.values("content-length"))?;
-        let framing = framing(&fields, length, is_http_10)?;
+        let fields = HeaderFields::new(bytes.clone(), response.headers);
+        let (length, repeated) = agreed_content_length(fields.values("content-length"))?;
+        let framing = http1_framing(&fields, length, is_http_10)?;
         Ok(Self {
             status,
             reason,
-            is_http_10,
+            is_http_1_0: is_http_10,
             framing,
             fields,
-            oddities: oddities.and(repeated),
+            oddities: oddities.union(repeated),
         })
     }
 
@@ -182,18 +182,18 @@ impl ResponseHead {
         &self.fields.bytes()[self.reason.clone()]
     }
 
-    pub(crate) fn is_http_10(&self) -> bool {
-        self.is_http_10
+    pub(crate) fn is_http_1_0(&self) -> bool {
+        self.is_http_1_0
     }
 
-    pub(crate) fn fields(&self) -> &Fields {
+    pub(crate) fn fields(&self) -> &HeaderFields {
         &self.fields
     }
 
     /// Returns the value of Content-Length.
-    pub(crate) fn length(&self) -> Option<u64> {
+    pub(crate) fn content_length(&self) -> Option<u64> {
         match self.framing {
-            Some(Framing::Length(length)) => Some(length),
+            Some(BodyFraming::Length(length)) => Some(length),
             _ => None,
         }
     }
@@ -204,11 +204,11 @@ impl ResponseHead {
     }
 
     /// Returns how the end of the body is marked in a response to `method` (RFC 9112 section 6.3).
-    pub(crate) fn framing(&self, method: &str) -> Framing {
+    pub(crate) fn framing(&self, method: &str) -> BodyFraming {
         if has_content(self.status, method) {
-            self.framing.unwrap_or(Framing::UntilClose)
+            self.framing.unwrap_or(BodyFraming::UntilClose)
         } else {
-            Framing::Length(0)
+            BodyFraming::Length(0)
         }
     }
 
@@ -216,9 +216,9 @@ impl ResponseHead {
     pub(crate) fn keeps_alive(&self, method: &str) -> bool {
         // Some origins send the content that the head announces even where the response has none (HEAD, 304). It would be read
         // as the next response (RFC 9112 section 11.1).
-        let is_bare = matches!(self.framing, None | Some(Framing::Length(0)));
+        let is_bare = matches!(self.framing, None | Some(BodyFraming::Length(0)));
         let is_complete = is_bare || has_content(self.status, method);
-        !self.is_http_10 && is_complete && !lists_close(&self.fields)
+        !self.is_http_1_0 && is_complete && !has_close_option(&self.fields)
     }
 }
 
@@ -227,7 +227,7 @@ pub(crate) fn has_content(status: u16, method: &str) -> bool {
     method != "HEAD" && !matches!(status, 100..=199 | 204 | 304)
 }
 
-fn lists_close(fields: &Fields) -> bool {
+fn has_close_option(fields: &HeaderFields) -> bool {
     let mut listed = fields
         .values("connection")
         .flat_map(|value| value.split(|&byte| byte == b','));
@@ -237,7 +237,7 @@ fn lists_close(fields: &Fields) -> bool {
 async fn read_head<S: AsyncRead + Unpin>(
     stream: &mut S,
     ahead: &mut BytesMut,
-    lines: Lines,
+    lines: LineEndings,
 ) -> Result<Bytes, HeadError> {
     let mut scanned = 0;
     loop {
@@ -263,7 +263,7 @@ async fn read_head<S: AsyncRead + Unpin>(
 }
 
 /// Returns the length of the head if it is complete. The first `scanned` bytes contain neither an error nor the end.
-fn head_end(ahead: &[u8], scanned: usize, lines: Lines) -> Result<Option<usize>, HeadError> {
+fn head_end(ahead: &[u8], scanned: usize, lines: LineEndings) -> Result<Option<usize>, HeadError> {
     let end = section_end(ahead, scanned, lines)?;
     if end.unwrap_or(ahead.len()) > MAX_HEAD_BYTES {
         return Err(HeadError::TooLarge("the head is longer than 64 KiB"));
@@ -272,7 +272,7 @@ fn head_end(ahead: &[u8], scanned: usize, lines: Lines) -> Result<Option<usize>,
 }
 
 /// Turns the result of httparse into an error unless it parsed all of `bytes`.
-fn whole(parsed: httparse::Result<usize>, bytes: &[u8]) -> Result<(), HeadError> {
+fn require_complete(parsed: httparse::Result<usize>, bytes: &[u8]) -> Result<(), HeadError> {
     match parsed {
         Ok(httparse::Status::Complete(end)) if end == bytes.len() => Ok(()),
         Ok(_) => Err("the head ends too early".into()),
@@ -301,13 +301,13 @@ fn check_request_line(head: &[u8]) -> Result<String, HeadError> {
     match version {
         // httparse rejects other versions, too, but as malformed: 400 where 505 is due.
         "HTTP/1.1" | "HTTP/1.0" => Ok(line.to_owned()),
-        version if version.starts_with("HTTP/") => Err(HeadError::Version),
+        version if version.starts_with("HTTP/") => Err(HeadError::UnsupportedVersion),
         _ => Err("the request line does not end in an HTTP version".into()),
     }
 }
 
 /// Checks that there is exactly one Host, which HTTP/1.0 may omit (RFC 9112 section 3.2).
-fn check_host(fields: &Fields, is_http_10: bool) -> Result<(), HeadError> {
+fn check_host(fields: &HeaderFields, is_http_10: bool) -> Result<(), HeadError> {
     let mut hosts = fields.values("host");
     match (hosts.next(), hosts.next()) {
         (None, _) if is_http_10 => Ok(()),
@@ -325,12 +325,12 @@ fn is_authority_byte(byte: u8) -> bool {
 
 /// Checks that Connection lists no field that every recipient needs (RFC 9110 section 7.6.1): the next hop would drop
 /// it.
-fn check_connection(fields: &Fields) -> Result<(), HeadError> {
+fn check_connection_options(fields: &HeaderFields) -> Result<(), HeadError> {
     let mut options = fields
         .values("connection")
         .flat_map(|value| value.split(|&byte| byte == b','))
         .map(<[u8]>::trim_ascii);
-    match options.find(|option| is_for_every_hop(option)) {
+    match options.find(|option| is_end_to_end(option)) {
         None => Ok(()),
         Some(option) => {
             let name = String::from_utf8_lossy(option);
@@ -340,12 +340,12 @@ fn check_connection(fields: &Fields) -> Result<(), HeadError> {
     }
 }
 
-fn framing(
-    fields: &Fields,
+fn http1_framing(
+    fields: &HeaderFields,
     length: Option<u64>,
     is_http_10: bool,
-) -> Result<Option<Framing>, &'static str> {
-    Framing::of_http1(length, fields.values("transfer-encoding"), is_http_10)
+) -> Result<Option<BodyFraming>, &'static str> {
+    BodyFraming::from_http1(length, fields.values("transfer-encoding"), is_http_10)
 }
 
 #[cfg(test)]
@@ -360,7 +360,7 @@ mod tests {
             HeadError::Broken(_) => "broken",
             HeadError::Malformed(_) => "malformed",
             HeadError::TooLarge(_) => "too large",
-            HeadError::Version => "version",
+            HeadError::UnsupportedVersion => "version",
         }
     }
 
@@ -396,7 +396,7 @@ mod tests {
             (head.method(), head.target()),
             ("POST", "http://shop.test/a")
         );
-        assert_eq!(head.framing(), Framing::Length(2));
+        assert_eq!(head.framing(), BodyFraming::Length(2));
         assert_eq!(head.fields().values("HOST").next(), Some(&b"shop.test"[..]));
         assert!(head.keeps_alive());
         assert_eq!(&ahead[..], b"xyGET");
@@ -512,7 +512,7 @@ mod tests {
             let mended = response(head.as_bytes()).await.unwrap();
             let oddities: Vec<_> = mended.oddities().iter().map(Oddity::as_str).collect();
             assert_eq!(
-                (mended.status(), mended.length(), &oddities[..]),
+                (mended.status(), mended.content_length(), &oddities[..]),
                 (status, Some(length), &[found][..]),
                 "{head:?}"
             );
@@ -525,19 +525,19 @@ mod tests {
             .await
             .unwrap();
         assert_eq!((head.status(), head.reason()), (200, &b"Fine by me"[..]));
-        assert_eq!(head.framing("GET"), Framing::Length(5));
-        assert_eq!(head.framing("HEAD"), Framing::Length(0));
+        assert_eq!(head.framing("GET"), BodyFraming::Length(5));
+        assert_eq!(head.framing("HEAD"), BodyFraming::Length(0));
         let head = response(b"HTTP/1.1 304\r\nContent-Length: 5\r\n\r\n")
             .await
             .unwrap();
         assert_eq!(
             (head.framing("GET"), head.reason()),
-            (Framing::Length(0), &b""[..])
+            (BodyFraming::Length(0), &b""[..])
         );
         let head = response(b"HTTP/1.0 200 OK\r\n\r\n").await.unwrap();
         assert_eq!(
             (head.framing("GET"), head.keeps_alive("GET")),
-            (Framing::UntilClose, false)
+            (BodyFraming::UntilClose, false)
         );
     }
 

@@ -9,15 +9,15 @@ mod body;
 mod fields;
 mod framing;
 mod head;
-mod mend;
 pub(crate) mod oddities;
-pub(crate) mod overrides;
+mod repair;
+pub(crate) mod request_override;
 
 pub(crate) use self::body::{BodyError, BodyReader, BodyWriter, Trailers};
 pub(crate) use self::fields::{
-    is_for_every_hop, is_taken_for_another, may_be_a_trailer, write_fields,
+    is_allowed_in_trailers, is_end_to_end, is_underscore_alias, write_fields,
 };
-pub(crate) use self::framing::{Framing, agreed_length};
+pub(crate) use self::framing::{BodyFraming, agreed_content_length};
 pub(crate) use self::head::{
     HeadError, MAX_FIELDS, MAX_HEAD_BYTES, RequestHead, ResponseHead, has_content,
 };

@@ -55,7 +55,7 @@ impl Oddities {
     }
 
     /// Returns the union of both sets.
-    pub(crate) fn and(self, others: Self) -> Self {
+    pub(crate) fn union(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
@@ -64,7 +64,7 @@ impl Oddities {
     }
 
     /// Returns whether no oddity concerns the end of the message: only then may its connection be reused.
-    pub(crate) fn leave_framing_alone(self) -> bool {
+    pub(crate) fn is_framing_certain(self) -> bool {
         self.0 & !(1 << Oddity::StatusOutOfRange as u8) == 0
     }
 

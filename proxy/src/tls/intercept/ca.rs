@@ -19,7 +19,7 @@ use rustls::sign::CertifiedKey;
 use time::OffsetDateTime;
 use x509_parser::time::ASN1Time;
 
-use crate::clock::calendar;
+use crate::clock::system_time;
 
 const CERTIFICATE_FILE: &str = "ca.crt";
 const KEY_FILE: &str = "ca.key";
@@ -62,7 +62,7 @@ impl CertificateAuthority {
             (true, false) => bail!("{} is missing beside {CERTIFICATE_FILE}", key.display()),
             (false, true) => bail!("{} is missing beside {KEY_FILE}", certificate.display()),
         }
-        if let Some(exposed) = exposed_key(dir) {
+        if let Some(exposed) = exposed_key_warning(dir) {
             let is_mended = fs::set_permissions(&key, Permissions::from_mode(KEY_MODE)).is_ok();
             tracing::error!(is_mended, "{exposed}");
         }
@@ -141,7 +141,7 @@ impl CertificateAuthority {
     /// # Errors
     ///
     /// If the certificate cannot be read or parsed.
-    pub(crate) fn public_part(dir: &Path) -> anyhow::Result<(String, String)> {
+    pub(crate) fn read_public(dir: &Path) -> anyhow::Result<(String, String)> {
         let (pem, chain) = read_chain(&dir.join(CERTIFICATE_FILE))?;
         Ok((fingerprint(&chain[0]), pem))
     }
@@ -207,7 +207,7 @@ fn check_authority(certificate: &CertificateDer<'_>) -> anyhow::Result<SystemTim
     let may_sign = usage.is_none_or(|usage| usage.value.key_cert_sign());
     ensure!(may_sign, "it may not sign certificates (key usage)");
     let validity = certificate.validity();
-    let now = ASN1Time::from(OffsetDateTime::from(calendar()));
+    let now = ASN1Time::from(OffsetDateTime::from(system_time()));
     ensure!(
         validity.is_valid_at(now),
         "it is valid from {} to {} only",
@@ -218,7 +218,7 @@ fn check_authority(certificate: &CertificateDer<'_>) -> anyhow::Result<SystemTim
 }
 
 /// Returns a warning if users other than the owner may read the key in `dir`.
-pub(crate) fn exposed_key(dir: &Path) -> Option<String> {
+pub(crate) fn exposed_key_warning(dir: &Path) -> Option<String> {
     let key = dir.join(KEY_FILE);
     let mode = fs::metadata(&key).ok()?.permissions().mode() & 0o777;
     let advice = "whoever has it can impersonate any origin: chmod 600 it, and make a new CA if somebody may have read it";
@@ -278,7 +278,7 @@ fn create(dir: &Path, certificate: &Path, key_path: &Path) -> anyhow::Result<()>
     // No further authorities below this one.
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    let now = calendar();
+    let now = system_time();
     params.not_before = OffsetDateTime::from(now - BACKDATED);
     params.not_after = OffsetDateTime::from(now + CA_LIFETIME);
     let made = params.self_signed(&key)?;
@@ -380,7 +380,7 @@ mod tests {
         let ca = CertificateAuthority::load_or_create(dir.path()).unwrap();
         let key = KeyPair::generate().unwrap();
         let mut seen = std::collections::HashSet::new();
-        let minted = (0..300).map(|_| ca.mint("shop.test", &key, calendar()).unwrap());
+        let minted = (0..300).map(|_| ca.mint("shop.test", &key, system_time()).unwrap());
         for certificate in minted
             .flat_map(|chain| chain.into_iter().take(1))
             .chain(ca.chain.clone())
@@ -406,7 +406,7 @@ mod tests {
             "under_score.test",
             &long,
         ] {
-            let chain = ca.mint(host, &key, calendar()).unwrap();
+            let chain = ca.mint(host, &key, system_time()).unwrap();
             assert_eq!(chain.len(), 2, "{host}");
         }
     }

@@ -16,23 +16,23 @@ use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
 use rustls::{AlertDescription, ServerConfig};
 
 use self::ca::LEAF_LIFETIME;
-pub(crate) use self::ca::{CertificateAuthority, exposed_key};
+pub(crate) use self::ca::{CertificateAuthority, exposed_key_warning};
 use crate::tls;
 
 /// The most hosts whose leaf is cached, at about 2 KiB each. The least used are evicted.
-const KEPT_LEAVES: usize = 10_000;
-const KEPT_SESSIONS: usize = 10_000;
+const MAX_CACHED_LEAVES: usize = 10_000;
+const MAX_CACHED_SESSIONS: usize = 10_000;
 
 /// The source of a server configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leaf {
+pub(crate) enum LeafCacheResult {
     /// It was cached.
     Hit,
     /// Its certificate was issued now.
     Minted,
 }
 
-impl Leaf {
+impl LeafCacheResult {
     /// Returns the metric's label.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -46,24 +46,24 @@ impl Leaf {
 ///
 /// All leaves share one key, which lives as long as the process: a leaf states for which host we answer, and only
 /// holders of the CA's key could issue another.
-pub(crate) struct Interceptor {
+pub(crate) struct TlsInterceptor {
     authority: Arc<CertificateAuthority>,
     key: KeyPair,
     signing_key: Arc<dyn SigningKey>,
     provider: Arc<CryptoProvider>,
     sessions: Arc<dyn StoresServerSessions>,
     ticketer: Arc<dyn ProducesTickets>,
-    kept: Cache<String, Kept>,
+    leaves: Cache<String, CachedLeaf>,
 }
 
 #[derive(Clone)]
-struct Kept {
+struct CachedLeaf {
     config: Arc<ServerConfig>,
     minted_at: SystemTime,
     replace_at: SystemTime,
 }
 
-impl Interceptor {
+impl TlsInterceptor {
     /// Makes an interceptor that issues certificates from `authority`.
     ///
     /// # Errors
@@ -78,9 +78,9 @@ impl Interceptor {
             signing_key: rustls::crypto::ring::sign::any_ecdsa_type(&private_key)?,
             key,
             provider: tls::provider(),
-            sessions: ServerSessionMemoryCache::new(KEPT_SESSIONS),
+            sessions: ServerSessionMemoryCache::new(MAX_CACHED_SESSIONS),
             ticketer: rustls::crypto::ring::Ticketer::new()?,
-            kept: Cache::new(KEPT_LEAVES),
+            leaves: Cache::new(MAX_CACHED_LEAVES),
         })
     }
 
@@ -93,24 +93,24 @@ impl Interceptor {
         &self,
         host: &str,
         now: SystemTime,
-    ) -> anyhow::Result<(Arc<ServerConfig>, Leaf)> {
-        if let Some(kept) = self.kept.get(host) {
+    ) -> anyhow::Result<(Arc<ServerConfig>, LeafCacheResult)> {
+        if let Some(kept) = self.leaves.get(host) {
             // A leaf issued after now predates a correction of the clock, and may not be valid yet.
             if kept.minted_at <= now && now < kept.replace_at {
-                return Ok((kept.config, Leaf::Hit));
+                return Ok((kept.config, LeafCacheResult::Hit));
             }
-            self.kept.remove(host);
+            self.leaves.remove(host);
         }
-        let mut leaf = Leaf::Hit;
+        let mut leaf = LeafCacheResult::Hit;
         // Concurrent connections to a new host wait for one certificate.
-        let kept = self.kept.get_or_insert_with(host, || {
-            leaf = Leaf::Minted;
+        let kept = self.leaves.get_or_insert_with(host, || {
+            leaf = LeafCacheResult::Minted;
             self.mint(host, now)
         })?;
         Ok((kept.config, leaf))
     }
 
-    fn mint(&self, host: &str, now: SystemTime) -> anyhow::Result<Kept> {
+    fn mint(&self, host: &str, now: SystemTime) -> anyhow::Result<CachedLeaf> {
         let chain = self
             .authority
             .mint(host, &self.key, now)
@@ -125,7 +125,7 @@ impl Interceptor {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         config.session_storage = Arc::clone(&self.sessions);
         config.ticketer = Arc::clone(&self.ticketer);
-        Ok(Kept {
+        Ok(CachedLeaf {
             config: Arc::new(config),
             minted_at: now,
             replace_at: now + LEAF_LIFETIME / 2,
@@ -133,7 +133,7 @@ impl Interceptor {
     }
 }
 
-impl fmt::Debug for Interceptor {
+impl fmt::Debug for TlsInterceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Interceptor")
             .field("authority", &self.authority)
@@ -142,9 +142,9 @@ impl fmt::Debug for Interceptor {
 }
 
 /// Returns whether a handshake failed because the client does not trust our CA.
-pub(crate) fn is_distrust(error: &std::io::Error) -> bool {
+pub(crate) fn is_untrusted_ca(error: &std::io::Error) -> bool {
     matches!(
-        tls::cause(error),
+        tls::rustls_error(error),
         Some(rustls::Error::AlertReceived(
             AlertDescription::UnknownCA
                 | AlertDescription::BadCertificate
@@ -158,43 +158,46 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::clock::calendar;
+    use crate::clock::system_time;
 
-    fn interceptor() -> (tempfile::TempDir, Interceptor) {
+    fn interceptor() -> (tempfile::TempDir, TlsInterceptor) {
         let dir = tempfile::tempdir().unwrap();
         let authority = CertificateAuthority::load_or_create(dir.path()).unwrap();
-        (dir, Interceptor::new(Arc::new(authority)).unwrap())
+        (dir, TlsInterceptor::new(Arc::new(authority)).unwrap())
     }
 
     #[test]
     fn leaf_is_issued_once_per_host() {
         let (_dir, interceptor) = interceptor();
-        let now = calendar();
+        let now = system_time();
         let (first, minted) = interceptor.server_config("shop.test", now).unwrap();
         let (second, hit) = interceptor.server_config("shop.test", now).unwrap();
-        assert_eq!((minted, hit), (Leaf::Minted, Leaf::Hit));
+        assert_eq!(
+            (minted, hit),
+            (LeafCacheResult::Minted, LeafCacheResult::Hit)
+        );
         assert!(Arc::ptr_eq(&first, &second));
     }
 
     #[test]
     fn leaf_is_replaced_at_half_its_lifetime() {
         let (_dir, interceptor) = interceptor();
-        let now = calendar();
+        let now = system_time();
         interceptor.server_config("shop.test", now).unwrap();
         let later = now + LEAF_LIFETIME / 2 + Duration::from_secs(1);
         let (_, leaf) = interceptor.server_config("shop.test", later).unwrap();
-        assert_eq!(leaf, Leaf::Minted);
+        assert_eq!(leaf, LeafCacheResult::Minted);
     }
 
     #[test]
     fn leaf_from_the_future_is_replaced() {
         let (_dir, interceptor) = interceptor();
-        let now = calendar();
+        let now = system_time();
         let wrong = now + 40 * Duration::from_secs(24 * 60 * 60);
         interceptor.server_config("shop.test", wrong).unwrap();
         let (_, leaf) = interceptor.server_config("shop.test", now).unwrap();
-        assert_eq!(leaf, Leaf::Minted);
+        assert_eq!(leaf, LeafCacheResult::Minted);
         let (_, leaf) = interceptor.server_config("shop.test", now).unwrap();
-        assert_eq!(leaf, Leaf::Hit);
+        assert_eq!(leaf, LeafCacheResult::Hit);
     }
 }

@@ -2,17 +2,17 @@
 
 use serde::Serialize;
 
-use super::documents::Documents;
-use super::materials::Materials;
-use super::robots::Robots;
-use super::settings::AllSettings;
+use super::documents::ParsedDocuments;
+use super::materials::CheckedMaterials;
+use super::robots::ParsedRobots;
+use super::settings::PastSettingsCache;
 use crate::decide::rederive::asked_for;
-use crate::observe::chain::link;
-use crate::observe::decisions::Decision;
+use crate::decision_log::DecisionRecord;
+use crate::decision_log::chain::link;
 
 /// The number of derived decisions by what they rest on. A decision may rest on several.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct Derived {
+pub(super) struct DerivedCounts {
     pub(super) robots: u64,
     pub(super) rules: u64,
     pub(super) identities: u64,
@@ -22,20 +22,20 @@ pub(super) struct Derived {
 }
 
 /// Derives decisions again.
-pub(super) struct Deriver {
-    materials: Materials,
-    robots: Robots,
-    documents: Documents,
-    settings: AllSettings,
+pub(super) struct DecisionDeriver {
+    materials: CheckedMaterials,
+    robots: ParsedRobots,
+    documents: ParsedDocuments,
+    settings: PastSettingsCache,
 }
 
-impl Deriver {
-    pub(super) fn new(materials: Materials) -> Self {
+impl DecisionDeriver {
+    pub(super) fn new(materials: CheckedMaterials) -> Self {
         Self {
             materials,
-            robots: Robots::new(),
-            documents: Documents::new(),
-            settings: AllSettings::default(),
+            robots: ParsedRobots::new(),
+            documents: ParsedDocuments::new(),
+            settings: PastSettingsCache::default(),
         }
     }
 
@@ -46,13 +46,13 @@ impl Deriver {
     /// Returns a description of what comes out differently, or is missing.
     pub(super) fn derive(
         &mut self,
-        decision: &Decision,
+        decision: &DecisionRecord,
         line: &[u8],
-        derived: &mut Derived,
+        derived: &mut DerivedCounts,
     ) -> Result<(), String> {
         let mut is_derived = false;
-        let digest = link::configuration(line).ok_or("the line names no configuration")?;
-        let settings = self.settings.of(digest, &self.materials)?;
+        let digest = link::config_digest(line).ok_or("the line names no configuration")?;
+        let settings = self.settings.get(digest, &self.materials)?;
         if settings.identity(decision)? {
             derived.identities += 1;
             is_derived = true;
@@ -76,12 +76,12 @@ impl Deriver {
             }
         }
         derived.others += u64::from(!is_derived);
-        follows(decision)
+        check_outcome(decision)
     }
 }
 
 /// Checks that the recorded outcome follows from the recorded decision.
-fn follows(decision: &Decision) -> Result<(), String> {
+fn check_outcome(decision: &DecisionRecord) -> Result<(), String> {
     let finding = decision.finding.as_ref();
     let verdict = finding.map(|finding| &*finding.verdict);
     let basis = finding.map(|finding| &*finding.basis);
@@ -119,7 +119,7 @@ fn follows(decision: &Decision) -> Result<(), String> {
             // robots.txt was not fetched in time.
             None => reason == "unreachable",
         },
-        "failed" if decision.failed_unsent() => {
+        "failed" if decision.failed_before_sending() => {
             basis == Some("unreachable") && matches!(reason, "dns_error" | "dns_timeout")
         }
         "refused" if reason == "policy-rule" => decision.policy.is_some() && !is_exception,

@@ -1,24 +1,24 @@
 //! Parsed documents of an export other than robots.txt.
 
 use quick_cache::sync::Cache;
-use wayleave_robots_txt::Document;
+use wayleave_robots_txt::PreferenceDocument;
 use wayleave_robots_txt::lifecycle::Resource;
 
-use super::materials::Materials;
-use crate::observe::decisions::DocumentSeen;
+use super::materials::CheckedMaterials;
+use crate::decision_log::DocumentRecord;
 
 /// The number of parsed documents that are cached. Each is at most `robots.max_size` long.
-const PARSED: usize = 64;
+const MAX_PARSED: usize = 64;
 
 /// A cache of parsed documents, by digest and URL: how a document is read depends on its URL, too.
-pub(super) struct Documents {
-    parsed: Cache<DocumentSeen, Document>,
+pub(super) struct ParsedDocuments {
+    parsed: Cache<DocumentRecord, PreferenceDocument>,
 }
 
-impl Documents {
+impl ParsedDocuments {
     pub(super) fn new() -> Self {
         Self {
-            parsed: Cache::new(PARSED),
+            parsed: Cache::new(MAX_PARSED),
         }
     }
 
@@ -29,13 +29,13 @@ impl Documents {
     /// Returns an error if it is missing in the export, or cannot be parsed.
     pub(super) fn read(
         &self,
-        seen: &DocumentSeen,
-        materials: &Materials,
-    ) -> Result<Option<Document>, String> {
+        seen: &DocumentRecord,
+        materials: &CheckedMaterials,
+    ) -> Result<Option<PreferenceDocument>, String> {
         let Some(digest) = seen.sha256 else {
             return Ok(None);
         };
-        let key = DocumentSeen {
+        let key = DocumentRecord {
             fetched_at: None,
             ..seen.clone()
         };
@@ -46,7 +46,7 @@ impl Documents {
         let bytes =
             bytes.ok_or_else(|| format!("the document {} ({digest}) is missing", seen.url))?;
         let resource = Resource::parse(&seen.url).map_err(|error| format!("documents: {error}"))?;
-        let document = resource.kind().read(&bytes, seen.cut);
+        let document = resource.kind().parse(&bytes, seen.cut);
         let document = document.ok_or_else(|| format!("{} is not such a document", seen.url))?;
         self.parsed.insert(key, document.clone());
         Ok(Some(document))

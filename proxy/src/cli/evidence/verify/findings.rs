@@ -5,11 +5,11 @@ use std::fmt;
 use serde::Serialize;
 
 /// The number of findings that are listed; all are counted.
-const NAMED: usize = 20;
+const MAX_LISTED: usize = 20;
 
 /// All findings, in the order of the check.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Findings {
+pub(super) struct ExportFindings {
     altered: u64,
     different: u64,
     unsigned: u64,
@@ -18,11 +18,11 @@ pub(super) struct Findings {
     accepts_unsigned: bool,
     /// The first findings.
     #[serde(rename = "findings")]
-    named: Vec<Finding>,
+    named: Vec<ExportFinding>,
 }
 
 #[derive(Debug, Serialize)]
-struct Finding {
+struct ExportFinding {
     /// A path in the export, with the number of a line if the file has lines.
     place: String,
     kind: &'static str,
@@ -32,7 +32,7 @@ struct Finding {
 /// The result of a check: its worst finding. Ordered from the best to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Worst {
+pub(super) enum VerifyResult {
     /// Every decision was derived again.
     Derived,
     /// A decision cannot be derived again, or comes out differently.
@@ -43,7 +43,7 @@ pub(super) enum Worst {
     Altered,
 }
 
-impl Findings {
+impl ExportFindings {
     pub(super) fn new(accepts_unsigned: bool) -> Self {
         Self {
             accepts_unsigned,
@@ -52,26 +52,26 @@ impl Findings {
     }
 
     /// Adds lines that were not signed by the process that wrote them.
-    pub(super) fn unsigned(&mut self, place: &str, what: &str) {
+    pub(super) fn add_unsigned(&mut self, place: &str, what: &str) {
         self.unsigned += 1;
-        self.name(place, "unsigned", what);
+        self.add(place, "unsigned", what);
     }
 
     /// Adds something that was altered.
-    pub(super) fn altered(&mut self, place: &str, what: &str) {
+    pub(super) fn add_altered(&mut self, place: &str, what: &str) {
         self.altered += 1;
-        self.name(place, "altered", what);
+        self.add(place, "altered", what);
     }
 
     /// Adds a decision that comes out differently, or cannot be derived.
-    pub(super) fn differs(&mut self, place: &str, what: &str) {
+    pub(super) fn add_different(&mut self, place: &str, what: &str) {
         self.different += 1;
-        self.name(place, "differs", what);
+        self.add(place, "differs", what);
     }
 
-    fn name(&mut self, place: &str, kind: &'static str, what: &str) {
-        if self.named.len() < NAMED {
-            self.named.push(Finding {
+    fn add(&mut self, place: &str, kind: &'static str, what: &str) {
+        if self.named.len() < MAX_LISTED {
+            self.named.push(ExportFinding {
                 place: place.to_owned(),
                 kind,
                 what: what.to_owned(),
@@ -79,22 +79,22 @@ impl Findings {
         }
     }
 
-    pub(super) fn worst(&self) -> Worst {
+    pub(super) fn result(&self) -> VerifyResult {
         let is_unsigned = self.unsigned > 0 && !self.accepts_unsigned;
         // Alterations outweigh everything: of an altered export, nothing else is certain.
         match (self.altered, self.different) {
-            (0, 0) if is_unsigned => Worst::Unsigned,
-            (0, 0) => Worst::Derived,
-            (0, _) => Worst::Different,
-            _ => Worst::Altered,
+            (0, 0) if is_unsigned => VerifyResult::Unsigned,
+            (0, 0) => VerifyResult::Derived,
+            (0, _) => VerifyResult::Different,
+            _ => VerifyResult::Altered,
         }
     }
 }
 
-impl fmt::Display for Findings {
+impl fmt::Display for ExportFindings {
     /// Writes a line for each listed finding.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Finding { place, kind, what } in &self.named {
+        for ExportFinding { place, kind, what } in &self.named {
             writeln!(f, "{place}: {kind}: {what}")?;
         }
         let more = self.altered + self.different + self.unsigned - self.named.len() as u64;

@@ -6,65 +6,67 @@ use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 
-use super::findings::Findings;
-use super::handed;
-use super::hashing::Hashing;
-use crate::cli::evidence::manifest::{self, LONGEST, Listed, Manifest};
-use crate::observe::digest::Digest;
+use super::findings::ExportFindings;
+use super::hashing::HashingReader;
+use super::untrusted_folder;
+use crate::cli::evidence::manifest::{self, ListedFile, MAX_FILE_BYTES, Manifest};
+use crate::telemetry::digest::Sha256Digest;
 
 /// The files of an export, read on demand.
-pub(super) struct Materials {
+pub(super) struct CheckedMaterials {
     dir: PathBuf,
     /// The paths and digests of intact files.
-    sound: HashMap<String, Digest>,
+    intact: HashMap<String, Sha256Digest>,
 }
 
-impl Materials {
+impl CheckedMaterials {
     /// Compares all files in the folder with the manifest.
-    pub(super) fn check(dir: &Path, manifest: &Manifest, findings: &mut Findings) -> Self {
-        let mut sound = HashMap::new();
+    pub(super) fn check(dir: &Path, manifest: &Manifest, findings: &mut ExportFindings) -> Self {
+        let mut intact = HashMap::new();
         for listed in &manifest.files {
             match digest(dir, listed) {
                 Ok(digest) if digest == listed.sha256 => {
-                    sound.insert(listed.path.clone(), digest);
+                    intact.insert(listed.path.clone(), digest);
                 }
-                Ok(_) => findings.altered(&listed.path, "does not have its digest"),
-                Err(error) => findings.altered(&listed.path, &format!("cannot be read: {error:#}")),
+                Ok(_) => findings.add_altered(&listed.path, "does not have its digest"),
+                Err(error) => {
+                    findings.add_altered(&listed.path, &format!("cannot be read: {error:#}"))
+                }
             }
         }
         let listed = manifest.files.iter().chain(&manifest.logs);
         let mut listed: BTreeSet<&str> = listed.map(|listed| listed.path.as_str()).collect();
-        listed.insert(manifest::PATH);
+        listed.insert(manifest::MANIFEST_PATH);
         // A file that is not listed is not signed. Nothing reads it here, but people might.
-        for path in handed::paths(dir) {
+        for path in untrusted_folder::list_paths(dir) {
             if !listed.contains(path.as_str()) {
-                findings.altered(&path, "is not in the manifest");
+                findings.add_altered(&path, "is not in the manifest");
             }
         }
         Self {
             dir: dir.to_owned(),
-            sound,
+            intact,
         }
     }
 
     /// Returns a robots.txt or another document, if it is intact.
-    pub(super) fn body(&self, digest: Digest) -> Option<Vec<u8>> {
+    pub(super) fn body(&self, digest: Sha256Digest) -> Option<Vec<u8>> {
         self.read(&format!("bodies/{digest}"), digest)
     }
 
     /// Returns the text of a configuration, if it is intact.
-    pub(super) fn configuration(&self, digest: Digest) -> Option<Vec<u8>> {
+    pub(super) fn configuration(&self, digest: Sha256Digest) -> Option<Vec<u8>> {
         self.read(&format!("configurations/{digest}.toml"), digest)
     }
 
-    fn read(&self, path: &str, digest: Digest) -> Option<Vec<u8>> {
-        let is_it = self.sound.get(path) == Some(&digest);
+    fn read(&self, path: &str, digest: Sha256Digest) -> Option<Vec<u8>> {
+        let is_it = self.intact.get(path) == Some(&digest);
         let read = || {
             let mut bytes = Vec::new();
-            let file = handed::open(&self.dir, path).ok()?;
-            file.take(LONGEST).read_to_end(&mut bytes).ok()?;
+            let file = untrusted_folder::open_file(&self.dir, path).ok()?;
+            file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
             // It may have been changed after it was checked.
-            (Digest::of(&bytes) == digest).then_some(bytes)
+            (Sha256Digest::of(&bytes) == digest).then_some(bytes)
         };
         is_it.then(read).flatten()
     }
@@ -72,10 +74,13 @@ impl Materials {
 
 /// Returns the digest of a file, of which one byte more than the manifest says is read, so that a longer file has another
 /// digest.
-fn digest(dir: &Path, listed: &Listed) -> anyhow::Result<Digest> {
-    ensure!(listed.bytes <= LONGEST, "no file of an export is as long");
-    let file = handed::open(dir, &listed.path)?;
-    let mut file = Hashing::new(file.take(listed.bytes + 1));
+fn digest(dir: &Path, listed: &ListedFile) -> anyhow::Result<Sha256Digest> {
+    ensure!(
+        listed.bytes <= MAX_FILE_BYTES,
+        "no file of an export is as long"
+    );
+    let file = untrusted_folder::open_file(dir, &listed.path)?;
+    let mut file = HashingReader::new(file.take(listed.bytes + 1));
     io::copy(&mut file, &mut io::sink())?;
     Ok(file.digest())
 }

@@ -13,18 +13,18 @@
 //!       └─ report      the result
 //! ```
 
-mod chain;
 mod derive;
 mod documents;
 mod findings;
-mod handed;
 mod hashing;
+mod log_check;
 mod materials;
-#[cfg(test)]
-mod positions;
 mod report;
 mod robots;
 mod settings;
+#[cfg(test)]
+mod tampering_tests;
+mod untrusted_folder;
 
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -33,21 +33,21 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow};
 use clap::Args;
 
-use self::chain::LogCheck;
-use self::derive::{Derived, Deriver};
-use self::findings::Findings;
-use self::hashing::Hashing;
-use self::materials::Materials;
-use self::report::Report;
-use super::log::each_line;
-use super::manifest::{self, LONGEST_MANIFEST, Manifest};
+use self::derive::{DecisionDeriver, DerivedCounts};
+use self::findings::ExportFindings;
+use self::hashing::HashingReader;
+use self::log_check::LogCheck;
+use self::materials::CheckedMaterials;
+use self::report::VerifyReport;
+use super::manifest::{self, MAX_MANIFEST_BYTES, Manifest};
+use super::signed_log::each_line;
 use super::warc;
-use crate::cli::progress::{LINES, Progress};
-use crate::cli::terminal::{pretty, print, unusable};
-use crate::observe::chain::event::START;
-use crate::observe::chain::head::is_signed_by;
-use crate::observe::decisions::Decision;
-use crate::observe::digest::Digest;
+use crate::cli::progress::{LINES_PER_UPDATE, ProgressLine};
+use crate::cli::terminal::{pretty_json, print, unusable};
+use crate::decision_log::DecisionRecord;
+use crate::decision_log::chain::event::EVENT_PREFIX;
+use crate::decision_log::chain::head::is_signed_by;
+use crate::telemetry::digest::Sha256Digest;
 
 /// The size of read buffers.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -56,7 +56,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 #[command(after_help = "Needs no proxy, no network and no configuration.\n\
                   Exit status: 0 every decision was derived again, 1 one comes out differently, what it rests on is missing, or a \
                   process was killed before it had signed it, 2 the evidence was altered or cannot be read.")]
-pub(crate) struct Arguments {
+pub(crate) struct VerifyArgs {
     /// What `evidence export` wrote: a folder or a .warc.gz file
     path: PathBuf,
     /// The public key to trust, as `evidence key` prints it; without, only that one key signed everything is checked
@@ -70,80 +70,83 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
+pub(super) fn run(arguments: &VerifyArgs) -> ExitCode {
     match verify(arguments) {
-        Ok(verified) => tell(&verified.report(arguments.key.is_some()), arguments.json),
+        Ok(verified) => print_report(&verified.report(arguments.key.is_some()), arguments.json),
         Err(error) => unusable(&format!("{}: {error:#}", arguments.path.display())),
     }
 }
 
-fn tell(report: &Report<'_>, json: bool) -> ExitCode {
+fn print_report(report: &VerifyReport<'_>, json: bool) -> ExitCode {
     let printed = if json {
-        print(&pretty(report))
+        print(&pretty_json(report))
     } else {
         print(&report.to_string())
     };
-    report.objection().unwrap_or(printed)
+    report.failure_status().unwrap_or(printed)
 }
 
-fn verify(arguments: &Arguments) -> anyhow::Result<Verified> {
+fn verify(arguments: &VerifyArgs) -> anyhow::Result<VerifiedExport> {
     if arguments.path.is_dir() {
         let dir = &arguments.path;
-        let file = handed::open(dir, manifest::PATH);
-        let file = file.with_context(|| format!("{}:1", manifest::PATH))?;
+        let file = untrusted_folder::open_file(dir, manifest::MANIFEST_PATH);
+        let file = file.with_context(|| format!("{}:1", manifest::MANIFEST_PATH))?;
         let mut line = Vec::new();
-        file.take(LONGEST_MANIFEST).read_to_end(&mut line)?;
+        file.take(MAX_MANIFEST_BYTES).read_to_end(&mut line)?;
         let manifest = read_manifest(&line, None, arguments.key.as_deref())?;
-        return Verified::of(dir, manifest, arguments);
+        return VerifiedExport::check(dir, manifest, arguments);
     }
     let unpacked = tempfile::tempdir().context("making a temporary folder")?;
     // Read twice: the signature is at the end, and nothing is unpacked before it is checked.
     let (line, records) = warc::read::manifest(&arguments.path)?;
     let manifest = read_manifest(&line, Some(records), arguments.key.as_deref())?;
     warc::read::unpack(&arguments.path, unpacked.path(), &manifest)?;
-    Verified::of(unpacked.path(), manifest, arguments)
+    VerifiedExport::check(unpacked.path(), manifest, arguments)
 }
 
 /// A checked export.
-struct Verified {
+struct VerifiedExport {
     manifest: Manifest,
-    findings: Findings,
-    derived: Derived,
+    findings: ExportFindings,
+    derived: DerivedCounts,
     lines: u64,
 }
 
-impl Verified {
-    fn of(dir: &Path, manifest: Manifest, arguments: &Arguments) -> anyhow::Result<Self> {
-        let mut findings = Findings::new(arguments.accept_unsigned);
-        let materials = Materials::check(dir, &manifest, &mut findings);
-        let deriver = Deriver::new(materials);
+impl VerifiedExport {
+    fn check(dir: &Path, manifest: Manifest, arguments: &VerifyArgs) -> anyhow::Result<Self> {
+        let mut findings = ExportFindings::new(arguments.accept_unsigned);
+        let materials = CheckedMaterials::check(dir, &manifest, &mut findings);
+        let deriver = DecisionDeriver::new(materials);
         let mut verified = Self {
             manifest,
             findings,
-            derived: Derived::default(),
+            derived: DerivedCounts::default(),
             lines: 0,
         };
-        verified.logs(dir, deriver)?;
+        verified.check_logs(dir, deriver)?;
         Ok(verified)
     }
 
-    fn logs(&mut self, dir: &Path, mut deriver: Deriver) -> anyhow::Result<()> {
+    fn check_logs(&mut self, dir: &Path, mut deriver: DecisionDeriver) -> anyhow::Result<()> {
         let mut before = None;
         let mut decisions = 0;
-        let progress = Progress::open_ended("decisions");
+        let progress = ProgressLine::open_ended("decisions");
         for listed in self.manifest.logs.clone() {
             let mut check = LogCheck::begin(&listed.path, &self.manifest.key, before);
-            let file = handed::open(dir, &listed.path).with_context(|| listed.path.clone())?;
+            let file = untrusted_folder::open_file(dir, &listed.path)
+                .with_context(|| listed.path.clone())?;
             // Read a little more than the manifest lists, so that the first surplus lines of a longer file are reported.
             let file = file.take(listed.bytes.saturating_add(BUFFER_BYTES as u64));
-            let mut file = BufReader::with_capacity(BUFFER_BYTES, Hashing::new(file));
+            let mut file = BufReader::with_capacity(BUFFER_BYTES, HashingReader::new(file));
             each_line(&mut file, |number, line| {
-                check.take(number, line, &mut self.findings);
+                check.check_line(number, line, &mut self.findings);
                 self.lines += 1;
-                if line.starts_with(START) || line.starts_with(super::standins::START) {
+                if line.starts_with(EVENT_PREFIX)
+                    || line.starts_with(super::stand_ins::STANDIN_PREFIX)
+                {
                     return Ok(());
                 }
-                let Ok(decision) = serde_json::from_slice::<Decision>(line) else {
+                let Ok(decision) = serde_json::from_slice::<DecisionRecord>(line) else {
                     // A torn line. The check of the chain has reported it, unless it is explained.
                     return Ok(());
                 };
@@ -152,36 +155,36 @@ impl Verified {
                 if let Err(difference) = derived {
                     let what = format!("decision {}: {difference}", decision.id);
                     self.findings
-                        .differs(&format!("{}:{number}", listed.path), &what);
+                        .add_different(&format!("{}:{number}", listed.path), &what);
                 }
-                if decisions % LINES == 0 {
-                    progress.reached(decisions);
+                if decisions % LINES_PER_UPDATE == 0 {
+                    progress.set_position(decisions);
                 }
                 Ok(())
             })
             .with_context(|| listed.path.clone())?;
-            before = Some(check.end(&mut self.findings));
+            before = Some(check.finish(&mut self.findings));
             if file.into_inner().digest() != listed.sha256 {
                 let what = "is not the file that the manifest lists";
-                self.findings.altered(&listed.path, what);
+                self.findings.add_altered(&listed.path, what);
             }
         }
         if let Some(end) = before {
             let window = self.manifest.window.as_ref();
-            end.look_for_gaps(window, &self.manifest.key, &mut self.findings);
+            end.check_gaps(window, &self.manifest.key, &mut self.findings);
         }
         // Lines that do not parse are skipped above, so only the count shows whether a decision disappeared.
         if decisions != self.manifest.decisions {
             let said = self.manifest.decisions;
             let what = format!("lists {said} decisions, and there are {decisions}");
-            self.findings.altered(manifest::PATH, &what);
+            self.findings.add_altered(manifest::MANIFEST_PATH, &what);
         }
         Ok(())
     }
 
-    fn report(&self, trusted: bool) -> Report<'_> {
-        Report {
-            result: self.findings.worst(),
+    fn report(&self, trusted: bool) -> VerifyReport<'_> {
+        VerifyReport {
+            result: self.findings.result(),
             findings: &self.findings,
             decisions: self.manifest.decisions,
             derived: self.derived,
@@ -198,10 +201,10 @@ impl Verified {
 /// Parses the manifest and checks its signature. `records` is the digest of the records before it, if it is from a WARC file.
 fn read_manifest(
     line: &[u8],
-    records: Option<Digest>,
+    records: Option<Sha256Digest>,
     trusted: Option<&str>,
 ) -> anyhow::Result<Manifest> {
-    let name = manifest::PATH;
+    let name = manifest::MANIFEST_PATH;
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let unreadable = |error| anyhow!("{name}:1: cannot be read: {error}");
     // The key is in the manifest itself. It shows who signed only if it is compared with a trusted one below.

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::derive::Derived;
-use super::findings::{Findings, Worst};
+use super::derive::DerivedCounts;
+use super::findings::{ExportFindings, VerifyResult};
 use crate::cli::terminal::UNUSABLE;
 
 /// The exit status for decisions that come out differently, or were not signed by the process that wrote them.
@@ -14,12 +14,12 @@ const DIFFERENT: u8 = 1;
 
 /// The report about an export that could be read.
 #[derive(Serialize)]
-pub(super) struct Report<'a> {
-    pub(super) result: Worst,
+pub(super) struct VerifyReport<'a> {
+    pub(super) result: VerifyResult,
     #[serde(flatten)]
-    pub(super) findings: &'a Findings,
+    pub(super) findings: &'a ExportFindings,
     pub(super) decisions: u64,
-    pub(super) derived: Derived,
+    pub(super) derived: DerivedCounts,
     /// The number of log files.
     pub(super) files: usize,
     /// The number of lines in these files.
@@ -31,20 +31,20 @@ pub(super) struct Report<'a> {
     pub(super) exported_by: &'a str,
 }
 
-impl Report<'_> {
+impl VerifyReport<'_> {
     /// Returns the exit status of a failed check; `None` if nothing is wrong.
-    pub(super) fn objection(&self) -> Option<ExitCode> {
+    pub(super) fn failure_status(&self) -> Option<ExitCode> {
         match self.result {
-            Worst::Derived => None,
-            Worst::Different | Worst::Unsigned => Some(ExitCode::from(DIFFERENT)),
-            Worst::Altered => Some(ExitCode::from(UNUSABLE)),
+            VerifyResult::Derived => None,
+            VerifyResult::Different | VerifyResult::Unsigned => Some(ExitCode::from(DIFFERENT)),
+            VerifyResult::Altered => Some(ExitCode::from(UNUSABLE)),
         }
     }
 }
 
-impl fmt::Display for Report<'_> {
+impl fmt::Display for VerifyReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Derived {
+        let DerivedCounts {
             robots,
             rules,
             identities,
@@ -57,10 +57,12 @@ impl fmt::Display for Report<'_> {
             "not compared: --key"
         };
         let result = match self.result {
-            Worst::Derived => "every decision was derived again",
-            Worst::Different => "not every decision can be derived again",
-            Worst::Unsigned => "not every line was signed by who wrote it (--accept-unsigned)",
-            Worst::Altered => "altered",
+            VerifyResult::Derived => "every decision was derived again",
+            VerifyResult::Different => "not every decision can be derived again",
+            VerifyResult::Unsigned => {
+                "not every line was signed by who wrote it (--accept-unsigned)"
+            }
+            VerifyResult::Altered => "altered",
         };
         write!(
             f,

@@ -5,26 +5,26 @@ use std::sync::Arc;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use wayleave_robots_txt::AccessResult;
-use wayleave_robots_txt::lifecycle::Body;
+use wayleave_robots_txt::lifecycle::FetchedBody;
 
-use super::materials::Materials;
+use super::materials::CheckedMaterials;
 use crate::decide::rederive;
-use crate::observe::decisions::{Decision, Finding};
-use crate::observe::digest::Digest;
+use crate::decision_log::{DecisionRecord, FindingRecord};
+use crate::telemetry::digest::Sha256Digest;
 
 /// The memory for parsed files, in bytes.
 const PARSED_BYTES: u64 = 64 << 20;
 
 /// A cache of parsed robots.txt files.
-pub(super) struct Robots {
-    parsed: Cache<(Digest, bool), Arc<AccessResult>, Size>,
+pub(super) struct ParsedRobots {
+    parsed: Cache<(Sha256Digest, bool), Arc<AccessResult>, ParsedSize>,
 }
 
 #[derive(Clone)]
-struct Size;
+struct ParsedSize;
 
-impl Weighter<(Digest, bool), Arc<AccessResult>> for Size {
-    fn weight(&self, _: &(Digest, bool), access: &Arc<AccessResult>) -> u64 {
+impl Weighter<(Sha256Digest, bool), Arc<AccessResult>> for ParsedSize {
+    fn weight(&self, _: &(Sha256Digest, bool), access: &Arc<AccessResult>) -> u64 {
         match &**access {
             AccessResult::Successful(robots) => robots.heap_bytes() as u64 + 256,
             _ => 256,
@@ -32,10 +32,10 @@ impl Weighter<(Digest, bool), Arc<AccessResult>> for Size {
     }
 }
 
-impl Robots {
+impl ParsedRobots {
     pub(super) fn new() -> Self {
         Self {
-            parsed: Cache::with_weighter(1024, PARSED_BYTES, Size),
+            parsed: Cache::with_weighter(1024, PARSED_BYTES, ParsedSize),
         }
     }
 
@@ -46,9 +46,9 @@ impl Robots {
     /// Returns a description of what comes out differently, or is missing.
     pub(super) fn derive(
         &self,
-        decision: &Decision,
-        finding: &Finding,
-        materials: &Materials,
+        decision: &DecisionRecord,
+        finding: &FindingRecord,
+        materials: &CheckedMaterials,
     ) -> Result<(), String> {
         let access = self.access(finding, materials)?;
         let tokens = rederive::tokens(decision)?;
@@ -59,13 +59,13 @@ impl Robots {
     /// Returns the result of fetching the file, as the decision records it.
     pub(super) fn access(
         &self,
-        finding: &Finding,
-        materials: &Materials,
+        finding: &FindingRecord,
+        materials: &CheckedMaterials,
     ) -> Result<Arc<AccessResult>, String> {
         let word = finding.robots_access.as_deref();
         let word = word.ok_or("the line does not say what came of fetching robots.txt")?;
         let copy = || match finding.robots_sha256 {
-            Some(digest) => self.copy(digest, finding.robots_cut, materials),
+            Some(digest) => self.parse_copy(digest, finding.robots_cut, materials),
             None => Err("the line does not name the robots.txt".to_owned()),
         };
         let robots = |wrap: fn(wayleave_robots_txt::RobotsTxt) -> AccessResult| {
@@ -92,18 +92,18 @@ impl Robots {
         }
     }
 
-    fn copy(
+    fn parse_copy(
         &self,
-        digest: Digest,
+        digest: Sha256Digest,
         is_cut: bool,
-        materials: &Materials,
+        materials: &CheckedMaterials,
     ) -> Result<Arc<AccessResult>, String> {
         if let Some(parsed) = self.parsed.get(&(digest, is_cut)) {
             return Ok(parsed);
         }
         let bytes = materials.body(digest);
         let bytes = bytes.ok_or_else(|| format!("the robots.txt {digest} is missing"))?;
-        let body = Body {
+        let body = FetchedBody {
             bytes: bytes.into(),
             is_cut,
             digest: None,

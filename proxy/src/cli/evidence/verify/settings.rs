@@ -5,20 +5,20 @@ use std::net::Ipv4Addr;
 use std::rc::Rc;
 
 use toml::{Table, Value};
-use wayleave_robots_txt::preferences::Purposes;
-use wayleave_robots_txt::{AccessResult, Document, Target};
+use wayleave_robots_txt::preferences::PurposeSet;
+use wayleave_robots_txt::{AccessResult, PreferenceDocument, Target};
 
-use super::materials::Materials;
+use super::materials::CheckedMaterials;
 use crate::config::Config;
 use crate::decide::identify::{identity_of, objection_to};
 use crate::decide::preference::asker;
 use crate::decide::rederive;
-use crate::decide::resolve::Scope;
 use crate::decide::rules;
-use crate::identity::{Crawler, Crawlers, Mode, Seen};
-use crate::observe::decisions::{Decision, DocumentSeen, MAX_USER_AGENT_BYTES, UsePreference};
-use crate::observe::digest::Digest;
-use crate::rules::{Asked, Match, Rules};
+use crate::decide::target::TargetScope;
+use crate::decision_log::{DecisionRecord, DocumentRecord, MAX_USER_AGENT_BYTES, UsePreference};
+use crate::identity::{ClientFacts, Crawler, Crawlers, EnforcementMode};
+use crate::rules::{PolicyRules, RuleMatch, RuleQuery};
+use crate::telemetry::digest::Sha256Digest;
 
 /// The tables that affect decisions. The others say where files and other machines are, which may not exist here.
 const DECIDING: [&str; 6] = [
@@ -34,34 +34,34 @@ const ANY_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AA
 
 /// A cache of parsed configurations.
 #[derive(Default)]
-pub(super) struct AllSettings {
-    read: HashMap<Digest, Result<Rc<Settings>, String>>,
+pub(super) struct PastSettingsCache {
+    read: HashMap<Sha256Digest, Result<Rc<PastSettings>, String>>,
 }
 
 /// The part of a configuration that affects decisions.
-pub(super) struct Settings {
+pub(super) struct PastSettings {
     config: Config,
-    rules: Rules,
+    rules: PolicyRules,
     crawlers: Crawlers,
     /// Whether a crawler is recognised by its certificate.
     by_certificate: bool,
 }
 
-impl AllSettings {
+impl PastSettingsCache {
     /// Returns the configuration with this digest.
     ///
     /// # Errors
     ///
     /// Returns an error if it is missing, or cannot be parsed.
-    pub(super) fn of(
+    pub(super) fn get(
         &mut self,
-        digest: Digest,
-        materials: &Materials,
-    ) -> Result<Rc<Settings>, String> {
+        digest: Sha256Digest,
+        materials: &CheckedMaterials,
+    ) -> Result<Rc<PastSettings>, String> {
         let read = || {
             let text = materials.configuration(digest);
             let text = text.ok_or_else(|| format!("the configuration {digest} is missing"))?;
-            let settings = Settings::read(&text);
+            let settings = PastSettings::read(&text);
             let settings =
                 settings.map_err(|error| format!("the configuration {digest}: {error}"))?;
             Ok(Rc::new(settings))
@@ -70,7 +70,7 @@ impl AllSettings {
     }
 }
 
-impl Settings {
+impl PastSettings {
     fn read(text: &[u8]) -> Result<Self, String> {
         let text = str::from_utf8(text).map_err(|error| error.to_string())?;
         let all: Table = text.parse().map_err(|error| format!("{error}"))?;
@@ -111,7 +111,7 @@ impl Settings {
                 .collect::<String>()
         })?;
         Ok(Self {
-            rules: Rules::new(config.rules.clone()),
+            rules: PolicyRules::new(config.rules.clone()),
             crawlers: Crawlers::new(config.crawlers.clone()),
             config,
             by_certificate,
@@ -123,7 +123,7 @@ impl Settings {
     /// # Errors
     ///
     /// Returns what comes out differently.
-    pub(super) fn identity(&self, decision: &Decision) -> Result<bool, String> {
+    pub(super) fn identity(&self, decision: &DecisionRecord) -> Result<bool, String> {
         // Clients' certificates are not logged.
         let may_be = !self.by_certificate && decision.crawler != "wayleave";
         let Some(user_agent) = decision.user_agent.as_ref().filter(|_| may_be) else {
@@ -142,7 +142,7 @@ impl Settings {
         };
         let username = decision.username.as_deref();
         let user_agent = user_agent.as_bytes();
-        let seen = Seen {
+        let seen = ClientFacts {
             client,
             username,
             certificate: None,
@@ -175,12 +175,12 @@ impl Settings {
     /// Returns what comes out differently.
     pub(super) fn rules(
         &self,
-        decision: &Decision,
-        (target, scope): (&Target, Scope),
+        decision: &DecisionRecord,
+        (target, scope): (&Target, TargetScope),
     ) -> Result<bool, String> {
         let found = |now| self.rule(decision, (target, scope), now);
         let said = decision.policy.as_ref();
-        let is_said = |found: &Option<Match>| match (found, said) {
+        let is_said = |found: &Option<RuleMatch>| match (found, said) {
             (Some(found), Some(said)) => {
                 found.number == said.number && found.rule.action.as_str() == said.action
             }
@@ -205,22 +205,22 @@ impl Settings {
 
     fn rule(
         &self,
-        decision: &Decision,
-        (target, scope): (&Target, Scope),
+        decision: &DecisionRecord,
+        (target, scope): (&Target, TargetScope),
         now: std::time::SystemTime,
-    ) -> Option<Match> {
+    ) -> Option<RuleMatch> {
         let is_redirect = decision.crawler == "wayleave";
         let declaring = self.crawlers.named(&decision.crawler);
-        let asked = Asked {
+        let asked = RuleQuery {
             target,
             method: &decision.method,
             crawler: if is_redirect { "" } else { &decision.crawler },
-            purposes: declaring.map_or(Purposes::NONE, |it| it.declaration.purposes),
+            purposes: declaring.map_or(PurposeSet::NONE, |it| it.declaration.purposes),
             now,
         };
         let mode = match &*decision.mode {
-            "observe" => Mode::Observe,
-            _ => Mode::Enforce,
+            "observe" => EnforcementMode::Observe,
+            _ => EnforcementMode::Enforce,
         };
         if is_redirect {
             self.rules.find_for_redirect(asked)
@@ -237,9 +237,9 @@ impl Settings {
     /// Returns a description of what comes out differently, or is missing.
     pub(super) fn preferences(
         &self,
-        decision: &Decision,
+        decision: &DecisionRecord,
         access: &AccessResult,
-        read: impl Fn(&DocumentSeen) -> Result<Option<Document>, String>,
+        read: impl Fn(&DocumentRecord) -> Result<Option<PreferenceDocument>, String>,
     ) -> Result<bool, String> {
         let is_by_answer =
             |said: &UsePreference| matches!(said.stage.as_deref(), Some("head" | "body"));
@@ -251,7 +251,7 @@ impl Settings {
         }
         let asker = asker(&crawler, &self.config.preferences.reading, decision.at);
         let judgement = rederive::by_preferences(asker, decision, access, read)?;
-        let derived = judgement.map_or_else(Vec::new, |judgement| judgement.each);
+        let derived = judgement.map_or_else(Vec::new, |judgement| judgement.by_purpose);
         if derived.len() != decision.preferences.len() {
             return Err("the preferences about use are of other purposes".to_owned());
         }
@@ -260,7 +260,7 @@ impl Settings {
             .map(UsePreference::from)
             .zip(&decision.preferences)
         {
-            if !derived.says_as(said) {
+            if !derived.agrees_with(said) {
                 return Err(format!(
                     "the preference about {} is {} by {:?}, not {} by {:?}",
                     said.purpose,
@@ -298,7 +298,7 @@ mod tests {
     "#;
 
     /// Parses a line of the log, with other members added.
-    fn decision(others: Json) -> Decision {
+    fn decision(others: Json) -> DecisionRecord {
         let mut line = json!({
             "id": "019a00000000700080000000000000a1", "at": "2026-01-01T00:00:05.000Z",
             "outcome": "forwarded", "reason": "rule", "status": 200,
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn identity_mode_and_objection_are_derived() {
-        let settings = Settings::read(CONFIGURATION.as_bytes()).unwrap();
+        let settings = PastSettings::read(CONFIGURATION.as_bytes()).unwrap();
         let identity = |others| settings.identity(&decision(others));
         assert_eq!(identity(json!({})), Ok(false));
         let unknown = json!({"user_agent": "Other/1", "crawler": "asserted", "mode": "enforce",
@@ -340,11 +340,11 @@ mod tests {
 
     #[test]
     fn rule_expired_during_wait_may_or_may_not_apply() {
-        let settings = Settings::read(CONFIGURATION.as_bytes()).unwrap();
+        let settings = PastSettings::read(CONFIGURATION.as_bytes()).unwrap();
         let target = Target::parse("https://shop.test/").unwrap();
         let rules = |at: &str, took_us: u64, policy: Json| {
             let others = json!({"at": at, "took_us": took_us, "policy": policy});
-            settings.rules(&decision(others), (&target, Scope::Path))
+            settings.rules(&decision(others), (&target, TargetScope::Path))
         };
         let (before, behind) = ("2026-01-01T23:59:55.000Z", "2026-01-02T00:00:01.000Z");
         let policy = json!({"number": 1, "action": "allow"});

@@ -10,4 +10,4 @@ pub(super) mod read;
 mod record;
 mod write;
 
-pub(super) use self::write::Warc;
+pub(super) use self::write::WarcWriter;

@@ -11,14 +11,14 @@ use data_encoding::BASE32;
 use flate2::bufread::MultiGzDecoder;
 use ring::digest::{Context as Hasher, SHA256};
 
-use super::record::{self, PATH};
-use crate::cli::evidence::manifest::{self, LONGEST, LONGEST_MANIFEST, Manifest};
-use crate::observe::digest::Digest;
+use super::record::{self, PATH_FIELD};
+use crate::cli::evidence::manifest::{self, MAX_FILE_BYTES, MAX_MANIFEST_BYTES, Manifest};
+use crate::telemetry::digest::Sha256Digest;
 
 /// The longest head of a response. Those that wayleave writes are far shorter.
-const LONGEST_HEAD: usize = 64 * 1024;
+const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// The most fields of a record. Those that wayleave writes have fewer.
-const MOST_FIELDS: usize = 64;
+const MAX_FIELDS: usize = 64;
 
 /// Returns the line of the manifest, which is the last record of the WARC file at `path`, and the digest of all records before
 /// it. Errors name the number of the record.
@@ -26,14 +26,14 @@ const MOST_FIELDS: usize = 64;
 /// # Errors
 ///
 /// Returns an error if a record is malformed or does not match its digest, or if there is no manifest.
-pub(crate) fn manifest(path: &Path) -> anyhow::Result<(Vec<u8>, Digest)> {
-    let mut records = Records::open(path)?;
+pub(crate) fn manifest(path: &Path) -> anyhow::Result<(Vec<u8>, Sha256Digest)> {
+    let mut records = RecordReader::open(path)?;
     loop {
         let before = records.hasher.clone();
         let Some(head) = records.next()? else {
-            bail!("{}:1: is not there", manifest::PATH);
+            bail!("{}:1: is not there", manifest::MANIFEST_PATH);
         };
-        if head.path()?.as_deref() != Some(manifest::PATH) {
+        if head.path()?.as_deref() != Some(manifest::MANIFEST_PATH) {
             records.block(&head, |_| Ok(()))?;
             continue;
         }
@@ -41,7 +41,7 @@ pub(crate) fn manifest(path: &Path) -> anyhow::Result<(Vec<u8>, Digest)> {
         let mut line = Vec::new();
         let length = head.length().with_context(|| format!("record {number}"))?;
         ensure!(
-            length <= LONGEST_MANIFEST,
+            length <= MAX_MANIFEST_BYTES,
             "record {number}: no manifest is as long"
         );
         records.block(&head, |part| {
@@ -76,7 +76,7 @@ pub(crate) fn unpack(path: &Path, dir: &Path, manifest: &Manifest) -> anyhow::Re
     let mut left: HashMap<&str, u64> = listed
         .map(|listed| (listed.path.as_str(), listed.bytes))
         .collect();
-    let mut records = Records::open(path)?;
+    let mut records = RecordReader::open(path)?;
     let mut open: Option<(String, File)> = None;
     while let Some(head) = records.next()? {
         let number = records.number;
@@ -85,7 +85,7 @@ pub(crate) fn unpack(path: &Path, dir: &Path, manifest: &Manifest) -> anyhow::Re
                 records.block(&head, |_| Ok(()))?;
                 continue;
             }
-            Some(path) if path == manifest::PATH => return Ok(()),
+            Some(path) if path == manifest::MANIFEST_PATH => return Ok(()),
             Some(path) => path,
         };
         let left = left.get_mut(path.as_str());
@@ -100,21 +100,21 @@ pub(crate) fn unpack(path: &Path, dir: &Path, manifest: &Manifest) -> anyhow::Re
                 &mut open.insert((path.clone(), file)).1
             }
         };
-        let mut payload = Payload {
+        let mut payload = PayloadWriter {
             file,
             left,
-            head: head.is("response").then(Vec::new),
+            head: head.is_type("response").then(Vec::new),
         };
-        let written = records.block(&head, |part| payload.take(part));
+        let written = records.block(&head, |part| payload.write_block(part));
         written
-            .and_then(|()| payload.end(head.is("metadata")))
+            .and_then(|()| payload.finish(head.is_type("metadata")))
             .with_context(|| format!("record {number}: {path}"))?;
     }
     Ok(())
 }
 
 /// Writes the payload of a record into its file.
-struct Payload<'a> {
+struct PayloadWriter<'a> {
     file: &'a mut File,
     /// The number of bytes that may still be written to the file.
     left: &'a mut u64,
@@ -122,8 +122,8 @@ struct Payload<'a> {
     head: Option<Vec<u8>>,
 }
 
-impl Payload<'_> {
-    fn take(&mut self, part: &[u8]) -> anyhow::Result<()> {
+impl PayloadWriter<'_> {
+    fn write_block(&mut self, part: &[u8]) -> anyhow::Result<()> {
         let Some(mut head) = self.head.take() else {
             return self.write(part);
         };
@@ -131,12 +131,12 @@ impl Payload<'_> {
         if let Some(end) = memchr::memmem::find(&head, b"\r\n\r\n") {
             return self.write(&head[end + 4..]);
         }
-        ensure!(head.len() <= LONGEST_HEAD, "has too long a head");
+        ensure!(head.len() <= MAX_HEAD_BYTES, "has too long a head");
         self.head = Some(head);
         Ok(())
     }
 
-    fn end(mut self, is_line: bool) -> anyhow::Result<()> {
+    fn finish(mut self, is_line: bool) -> anyhow::Result<()> {
         if let Some(whole) = self.head.take() {
             self.write(&whole)?;
         }
@@ -152,13 +152,13 @@ impl Payload<'_> {
 
 /// Returns the record of a manifest as it is written after `before` others.
 fn manifest_bytes(line: &[u8], before: u64) -> anyhow::Result<Vec<u8>> {
-    let manifest: Manifest = serde_json::from_slice(line).context(manifest::PATH)?;
-    let record = record::Record::line(manifest::PATH, &manifest.made_at, line);
+    let manifest: Manifest = serde_json::from_slice(line).context(manifest::MANIFEST_PATH)?;
+    let record = record::WarcRecord::for_line(manifest::MANIFEST_PATH, &manifest.made_at, line);
     Ok(record.bytes(&record.id(before)))
 }
 
 /// A reader of the records of a file.
-struct Records {
+struct RecordReader {
     from: Box<dyn BufRead>,
     /// The digest of everything read.
     hasher: Hasher,
@@ -166,7 +166,7 @@ struct Records {
     number: u64,
 }
 
-impl Records {
+impl RecordReader {
     fn open(path: &Path) -> anyhow::Result<Self> {
         // Checked before opening: opening a pipe would block until somebody writes to it.
         ensure!(fs::metadata(path)?.is_file(), "is not a regular file");
@@ -185,17 +185,17 @@ impl Records {
     }
 
     /// Reads the head of the next record, if there is one.
-    fn next(&mut self) -> anyhow::Result<Option<Head>> {
+    fn next(&mut self) -> anyhow::Result<Option<RecordHead>> {
         self.number += 1;
-        let fields = fields(&mut *self.from, &mut self.hasher);
+        let fields = read_fields(&mut *self.from, &mut self.hasher);
         let fields = fields.with_context(|| format!("record {}", self.number))?;
-        Ok(fields.map(Head))
+        Ok(fields.map(RecordHead))
     }
 
     /// Passes the block that follows a head to `take`, in chunks, and checks its digest.
     fn block(
         &mut self,
-        head: &Head,
+        head: &RecordHead,
         take: impl FnMut(&[u8]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let read = self.read_block(head, take);
@@ -204,12 +204,15 @@ impl Records {
 
     fn read_block(
         &mut self,
-        head: &Head,
+        head: &RecordHead,
         mut take: impl FnMut(&[u8]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut left = head.length()?;
         // Checked before reading, because a few kilobytes of gzip can hold terabytes.
-        ensure!(left <= LONGEST, "is longer than {LONGEST} bytes");
+        ensure!(
+            left <= MAX_FILE_BYTES,
+            "is longer than {MAX_FILE_BYTES} bytes"
+        );
         let mut digest = Hasher::new(&SHA256);
         while left > 0 {
             let part = self.from.fill_buf()?;
@@ -229,7 +232,7 @@ impl Records {
         let said = head
             .field("WARC-Block-Digest")
             .context("has no WARC-Block-Digest")?;
-        let place = head.field(PATH).unwrap_or_default();
+        let place = head.field(PATH_FIELD).unwrap_or_default();
         let found = format!("sha256:{}", BASE32.encode(digest.finish().as_ref()));
         ensure!(said == found, "{place}: does not have its digest");
         Ok(())
@@ -237,16 +240,16 @@ impl Records {
 }
 
 /// The head of a record: its named fields.
-struct Head(Vec<(String, String)>);
+struct RecordHead(Vec<(String, String)>);
 
-impl Head {
+impl RecordHead {
     fn field(&self, name: &str) -> Option<&str> {
         let mut fields = self.0.iter();
         let found = fields.find(|(field, _)| field.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 
-    fn is(&self, kind: &str) -> bool {
+    fn is_type(&self, kind: &str) -> bool {
         self.field("WARC-Type") == Some(kind)
     }
 
@@ -258,7 +261,7 @@ impl Head {
 
     /// Returns the path of the file that the record belongs to. Never leads out of the export.
     fn path(&self) -> anyhow::Result<Option<String>> {
-        let Some(path) = self.field(PATH) else {
+        let Some(path) = self.field(PATH_FIELD) else {
             return Ok(None);
         };
         let mut parts = path.split('/');
@@ -269,14 +272,14 @@ impl Head {
         };
         ensure!(
             parts.all(is_plain) && !path.is_empty(),
-            "{PATH}: {path:?} is not a path of an export"
+            "{PATH_FIELD}: {path:?} is not a path of an export"
         );
         Ok(Some(path.to_owned()))
     }
 }
 
 /// Reads the fields of the next record, if there is one.
-fn fields(
+fn read_fields(
     from: &mut dyn BufRead,
     hasher: &mut Hasher,
 ) -> anyhow::Result<Option<Vec<(String, String)>>> {
@@ -305,7 +308,7 @@ fn fields(
         if line.is_empty() {
             break;
         }
-        ensure!(fields.len() < MOST_FIELDS, "has too many fields");
+        ensure!(fields.len() < MAX_FIELDS, "has too many fields");
         let (name, value) = line.split_once(": ").context("a field has no value")?;
         fields.push((name.to_owned(), value.to_owned()));
     }
@@ -317,15 +320,15 @@ mod tests {
     use flate2::Compression;
     use flate2::write::GzEncoder;
 
-    use super::super::record::Record;
-    use super::super::write::Warc;
+    use super::super::record::WarcRecord;
+    use super::super::write::WarcWriter;
     use super::*;
-    use crate::cli::evidence::manifest::Listed;
+    use crate::cli::evidence::manifest::ListedFile;
 
     fn listing(path: &str, bytes: u64) -> Manifest {
-        let listed = Listed {
+        let listed = ListedFile {
             path: path.to_owned(),
-            sha256: Digest::of(b""),
+            sha256: Sha256Digest::of(b""),
             bytes,
         };
         Manifest {
@@ -345,12 +348,12 @@ mod tests {
 
     fn written(dir: &Path, manifest: &Manifest, lines: &[&[u8]]) -> std::path::PathBuf {
         let path = dir.join("file.warc.gz");
-        let mut warc = Warc::create(&path, &manifest.made_at).unwrap();
+        let mut warc = WarcWriter::create(&path, &manifest.made_at).unwrap();
         for line in lines {
-            warc.line("log/000001.jsonl", line, None).unwrap();
+            warc.write_line("log/000001.jsonl", line, None).unwrap();
         }
         let line = serde_json::to_vec(manifest).unwrap();
-        warc.finish(manifest::PATH, &line).unwrap();
+        warc.finish(manifest::MANIFEST_PATH, &line).unwrap();
         path
     }
 
@@ -390,11 +393,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("bomb.warc.gz");
         let mut packed = GzEncoder::new(File::create(&path).unwrap(), Compression::best());
-        let head = Record::line("bodies/0", "2026-01-01T00:00:00Z", b"").bytes("<urn:uuid:0>");
+        let head =
+            WarcRecord::for_line("bodies/0", "2026-01-01T00:00:00Z", b"").bytes("<urn:uuid:0>");
         let head = String::from_utf8(head).unwrap();
         let head = head.replace(
             "Content-Length: 0",
-            &format!("Content-Length: {}", LONGEST + 1),
+            &format!("Content-Length: {}", MAX_FILE_BYTES + 1),
         );
         packed.write_all(head.as_bytes()).unwrap();
         packed.write_all(&[0; 1 << 20]).unwrap();

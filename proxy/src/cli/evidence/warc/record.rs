@@ -3,13 +3,13 @@
 use data_encoding::BASE32;
 use uuid::Builder;
 
-use crate::observe::digest::Digest;
+use crate::telemetry::digest::Sha256Digest;
 
 /// The field with the path of the file that a record, or its payload, belongs to.
-pub(super) const PATH: &str = "Wayleave-Path";
+pub(super) const PATH_FIELD: &str = "Wayleave-Path";
 
 /// A record to be written.
-pub(super) struct Record<'a> {
+pub(super) struct WarcRecord<'a> {
     pub(super) kind: &'static str,
     pub(super) date: &'a str,
     pub(super) content_type: &'static str,
@@ -18,14 +18,14 @@ pub(super) struct Record<'a> {
     pub(super) block: &'a [u8],
 }
 
-impl<'a> Record<'a> {
+impl<'a> WarcRecord<'a> {
     /// Returns the record of one line of the file at `path`.
-    pub(super) fn line(path: &str, date: &'a str, line: &'a [u8]) -> Self {
+    pub(super) fn for_line(path: &str, date: &'a str, line: &'a [u8]) -> Self {
         Self {
             kind: "metadata",
             date,
             content_type: "application/json",
-            fields: vec![(PATH, path.to_owned())],
+            fields: vec![(PATH_FIELD, path.to_owned())],
             block: line,
         }
     }
@@ -36,9 +36,9 @@ impl<'a> Record<'a> {
         for (name, value) in &self.fields {
             all.extend_from_slice(format!("{name}: {value}\n").as_bytes());
         }
-        all.extend_from_slice(&Digest::of(self.block).0);
+        all.extend_from_slice(&Sha256Digest::of(self.block).0);
         let mut bytes = [0; 16];
-        bytes.copy_from_slice(&Digest::of(&all).0[..16]);
+        bytes.copy_from_slice(&Sha256Digest::of(&all).0[..16]);
         // A hash has the form of a random UUID (version 4).
         let id = Builder::from_random_bytes(bytes).into_uuid();
         format!("<urn:uuid:{id}>")
@@ -55,7 +55,7 @@ impl<'a> Record<'a> {
         }
         head += &format!(
             "WARC-Block-Digest: {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n\r\n",
-            digest(self.block),
+            warc_digest(self.block),
             self.content_type,
             self.block.len()
         );
@@ -64,6 +64,6 @@ impl<'a> Record<'a> {
 }
 
 /// Returns a SHA-256 in the form that WARC files use: base32 with a prefix.
-pub(super) fn digest(bytes: &[u8]) -> String {
-    format!("sha256:{}", BASE32.encode(&Digest::of(bytes).0))
+pub(super) fn warc_digest(bytes: &[u8]) -> String {
+    format!("sha256:{}", BASE32.encode(&Sha256Digest::of(bytes).0))
 }

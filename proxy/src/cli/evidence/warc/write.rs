@@ -10,23 +10,23 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use ring::digest::{Context as Hasher, SHA256};
 
-use super::record::{PATH, Record, digest};
-use crate::cli::evidence::exchange::{About, Exchange};
-use crate::observe::chain::event::program;
-use crate::observe::digest::Digest;
+use super::record::{PATH_FIELD, WarcRecord, warc_digest};
+use crate::cli::evidence::exchange::{DocumentExchange, LineSubject};
+use crate::decision_log::chain::event::program_version;
+use crate::telemetry::digest::Sha256Digest;
 
 /// A WARC file that is being written.
-pub(crate) struct Warc {
+pub(crate) struct WarcWriter {
     file: BufWriter<File>,
     is_packed: bool,
     made_at: String,
     hasher: Hasher,
     records: u64,
     /// The id, URL and date of the first response with each body.
-    first: HashMap<Digest, (String, String, String)>,
+    first: HashMap<Sha256Digest, (String, String, String)>,
 }
 
-impl Warc {
+impl WarcWriter {
     /// Begins a new file.
     pub(crate) fn create(path: &Path, made_at: &str) -> anyhow::Result<Self> {
         let is_packed = path.extension().is_some_and(|kind| kind == "gz");
@@ -40,11 +40,11 @@ impl Warc {
         };
         let info = format!(
             "software: {}\r\nformat: WARC File Format 1.1\r\nconformsTo: http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/\r\n",
-            program()
+            program_version()
         );
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let made_at = made_at.to_owned();
-        warc.put(&Record {
+        warc.write_record(&WarcRecord {
             kind: "warcinfo",
             date: &made_at,
             content_type: "application/warc-fields",
@@ -55,40 +55,40 @@ impl Warc {
     }
 
     /// Writes a line of the log.
-    pub(crate) fn line(
+    pub(crate) fn write_line(
         &mut self,
         path: &str,
         line: &[u8],
-        about: Option<About<'_>>,
+        about: Option<LineSubject<'_>>,
     ) -> anyhow::Result<()> {
         let made_at = self.made_at.clone();
         let date = about.as_ref().map_or(made_at.as_str(), |about| about.at);
-        let mut record = Record::line(path, date, line);
+        let mut record = WarcRecord::for_line(path, date, line);
         if let Some(about) = &about {
             // The request target of a malformed request may not be a URI.
             let is_uri = about.url.bytes().all(|byte| byte.is_ascii_graphic());
             let uri = is_uri.then(|| ("WARC-Target-URI", about.url.to_owned()));
             record.fields.extend(uri);
         }
-        self.put(&record).map(drop)
+        self.write_record(&record).map(drop)
     }
 
     /// Writes the exchange that fetched a document. `path` is the document's path in the export, given with its first exchange
     /// only.
-    pub(crate) fn exchange(
+    pub(crate) fn write_exchange(
         &mut self,
-        exchange: &Exchange,
-        body: Option<(Digest, &[u8])>,
+        exchange: &DocumentExchange,
+        body: Option<(Sha256Digest, &[u8])>,
         path: Option<&str>,
     ) -> anyhow::Result<()> {
         let url = exchange.url.clone();
         let mut fields = vec![
             ("WARC-Target-URI", url.clone()),
-            ("WARC-Concurrent-To", self.request(exchange)?),
+            ("WARC-Concurrent-To", self.write_request(exchange)?),
         ];
         let (sha256, bytes) = body.unzip();
         let bytes: &[u8] = bytes.unwrap_or_default();
-        fields.push(("WARC-Payload-Digest", digest(bytes)));
+        fields.push(("WARC-Payload-Digest", warc_digest(bytes)));
         let before = sha256.and_then(|sha256| self.first.get(&sha256).cloned());
         let mut block = format!("HTTP/1.1 {} \r\n", exchange.status).into_bytes();
         // The same body again is a `revisit` record, which refers to the first response (WARC/1.1 section 6.7.2).
@@ -105,11 +105,11 @@ impl Warc {
             if exchange.is_cut {
                 fields.push(("WARC-Truncated", "length".to_owned()));
             }
-            fields.extend(path.map(|path| (PATH, path.to_owned())));
+            fields.extend(path.map(|path| (PATH_FIELD, path.to_owned())));
             block.extend_from_slice(format!("Content-Length: {}\r\n\r\n", bytes.len()).as_bytes());
             block.extend_from_slice(bytes);
         }
-        let id = self.put(&Record {
+        let id = self.write_record(&WarcRecord {
             kind: if before.is_some() {
                 "revisit"
             } else {
@@ -128,10 +128,10 @@ impl Warc {
     }
 
     /// Writes the request of an exchange and returns its id.
-    fn request(&mut self, exchange: &Exchange) -> anyhow::Result<String> {
-        let (host, target) = authority(&exchange.url);
+    fn write_request(&mut self, exchange: &DocumentExchange) -> anyhow::Result<String> {
+        let (host, target) = split_authority(&exchange.url);
         let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        self.put(&Record {
+        self.write_record(&WarcRecord {
             kind: "request",
             date: &exchange.at,
             content_type: "application/http;msgtype=request",
@@ -141,35 +141,35 @@ impl Warc {
     }
 
     /// Writes a file of the export.
-    pub(crate) fn resource(&mut self, path: &str, bytes: &[u8]) -> anyhow::Result<()> {
+    pub(crate) fn write_resource(&mut self, path: &str, bytes: &[u8]) -> anyhow::Result<()> {
         let made_at = self.made_at.clone();
-        let record = Record {
+        let record = WarcRecord {
             kind: "resource",
             date: &made_at,
             content_type: "application/toml",
             fields: vec![
-                (PATH, path.to_owned()),
+                (PATH_FIELD, path.to_owned()),
                 ("WARC-Target-URI", format!("urn:wayleave:{path}")),
-                ("WARC-Payload-Digest", digest(bytes)),
+                ("WARC-Payload-Digest", warc_digest(bytes)),
             ],
             block: bytes,
         };
-        self.put(&record).map(drop)
+        self.write_record(&record).map(drop)
     }
 
     /// Returns the digest of all records so far.
-    pub(crate) fn records_sha256(&self) -> Digest {
+    pub(crate) fn records_sha256(&self) -> Sha256Digest {
         self.hasher.clone().finish().into()
     }
 
     /// Writes the manifest as the last record.
     pub(crate) fn finish(mut self, path: &str, manifest: &[u8]) -> anyhow::Result<()> {
-        self.line(path, manifest, None)?;
+        self.write_line(path, manifest, None)?;
         Ok(self.file.flush()?)
     }
 
     /// Writes a record and returns its id.
-    fn put(&mut self, record: &Record<'_>) -> anyhow::Result<String> {
+    fn write_record(&mut self, record: &WarcRecord<'_>) -> anyhow::Result<String> {
         let id = record.id(self.records);
         let bytes = record.bytes(&id);
         self.records += 1;
@@ -187,7 +187,7 @@ impl Warc {
 }
 
 /// Splits a URL into its authority and the request target.
-fn authority(url: &str) -> (&str, &str) {
+fn split_authority(url: &str) -> (&str, &str) {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.find('/')
         .map_or((rest, "/"), |at| (&rest[..at], &rest[at..]))

@@ -1,0 +1,169 @@
+//! The limit on connections to the admin listener. A new connection is always admitted and evicts an old one if necessary, so
+//! that health checks and metrics answer no matter how many connections others hold open.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::identity::per_client::client_network;
+
+/// The most connections at a time. They share the process's file descriptors with the clients' connections.
+pub(super) const MAX_CONNECTIONS: usize = 1024;
+/// The most connections of one client, whose next one evicts one of its own: many more than a browser or a scraper needs.
+const MAX_PER_CLIENT: usize = 256;
+
+/// All connections to the listener.
+#[derive(Debug, Default)]
+pub(super) struct ConnectionLimit {
+    open: Mutex<Vec<Arc<ConnectionState>>>,
+    /// The number of connections and requests so far. It orders them without reading a clock.
+    event_count: AtomicU64,
+}
+
+/// A connection that was admitted; dropping it makes room for another.
+#[derive(Debug)]
+pub(super) struct AdmittedConnection {
+    limit: Arc<ConnectionLimit>,
+    pub(super) state: Arc<ConnectionState>,
+}
+
+/// The state of a connection that decides whether it is evicted.
+#[derive(Debug)]
+pub(super) struct ConnectionState {
+    client: IpAddr,
+    is_operator: AtomicBool,
+    /// The number of its last event: its start or its newest request.
+    active_at: AtomicU64,
+    evicted: CancellationToken,
+}
+
+impl ConnectionLimit {
+    /// Admits a connection, and evicts another if there are too many.
+    pub(super) fn admit(self: &Arc<Self>, client: IpAddr) -> AdmittedConnection {
+        let client = client_network(client);
+        let seat = Arc::new(ConnectionState {
+            client,
+            is_operator: AtomicBool::new(false),
+            active_at: AtomicU64::new(self.next_event()),
+            evicted: CancellationToken::new(),
+        });
+        let mut taken = self.lock();
+        let is_own = |seat: &ConnectionState| seat.client == client;
+        if taken.iter().filter(|seat| is_own(seat)).count() >= MAX_PER_CLIENT {
+            evict(&mut taken, is_own);
+        } else if taken.len() >= MAX_CONNECTIONS {
+            evict(&mut taken, |_| true);
+        }
+        taken.push(Arc::clone(&seat));
+        AdmittedConnection {
+            limit: Arc::clone(self),
+            state: seat,
+        }
+    }
+
+    fn next_event(&self) -> u64 {
+        self.event_count.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<ConnectionState>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Evicts one of the connections that `may_go`: the one idle for longest, but one of an operator only if there is no other.
+fn evict(taken: &mut Vec<Arc<ConnectionState>>, may_go: impl Fn(&ConnectionState) -> bool) {
+    let candidates = taken.iter().enumerate().filter(|(_, seat)| may_go(seat));
+    let worth = |seat: &ConnectionState| {
+        let is_operators = seat.is_operator.load(Ordering::Relaxed);
+        (is_operators, seat.active_at.load(Ordering::Relaxed))
+    };
+    if let Some((index, _)) = candidates.min_by_key(|(_, seat)| worth(seat)) {
+        taken.swap_remove(index).evicted.cancel();
+    }
+}
+
+impl AdmittedConnection {
+    /// Records that the connection sent a request.
+    pub(super) fn touch(&self) {
+        let event = self.limit.next_event();
+        self.state.active_at.store(event, Ordering::Relaxed);
+    }
+
+    /// Waits until the connection is evicted.
+    pub(super) async fn evicted(&self) {
+        self.state.evicted.cancelled().await;
+    }
+}
+
+impl Drop for AdmittedConnection {
+    fn drop(&mut self) {
+        let mut taken = self.limit.lock();
+        if let Some(index) = taken.iter().position(|seat| Arc::ptr_eq(seat, &self.state)) {
+            taken.swap_remove(index);
+        }
+    }
+}
+
+impl ConnectionState {
+    /// Records that a request passed the guard for a path that is not public.
+    pub(super) fn mark_operator(&self) {
+        self.is_operator.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
+    }
+
+    fn is_evicted(place: &AdmittedConnection) -> bool {
+        place.state.evicted.is_cancelled()
+    }
+
+    #[test]
+    fn an_address_makes_room_for_itself() {
+        let places = Arc::new(ConnectionLimit::default());
+        let other = places.admit(address(2));
+        let own: Vec<_> = (0..=MAX_PER_CLIENT)
+            .map(|_| places.admit(address(1)))
+            .collect();
+        assert!(is_evicted(&own[0]) && !is_evicted(&own[1]) && !is_evicted(&other));
+        own[1].touch();
+        own[2].state.mark_operator();
+        let _more = [(); 2].map(|()| places.admit(address(1)));
+        let gone: Vec<_> = own.iter().map(is_evicted).collect();
+        assert_eq!(gone[..6], [true, false, false, true, true, false]);
+        drop(own);
+        assert_eq!(places.lock().len(), 3);
+    }
+
+    #[test]
+    fn all_addresses_of_an_ipv6_network_are_one_client() {
+        let places = Arc::new(ConnectionLimit::default());
+        let numbered = |number: u16| IpAddr::from([0x2001, 0xdb8, 0, 7, 0, 0, 0, number]);
+        let neighbour = places.admit([0x2001, 0xdb8, 0, 8, 0, 0, 0, 1].into());
+        let all: Vec<_> = (0..=MAX_PER_CLIENT as u16)
+            .map(|number| places.admit(numbered(number)))
+            .collect();
+        assert!(is_evicted(&all[0]) && !is_evicted(&all[1]) && !is_evicted(&neighbour));
+        assert_eq!(places.lock().len(), MAX_PER_CLIENT + 1);
+    }
+
+    #[test]
+    fn of_many_addresses_the_longest_silent_one_goes() {
+        let places = Arc::new(ConnectionLimit::default());
+        let mut all = Vec::new();
+        for client in 0..MAX_CONNECTIONS {
+            all.push(places.admit(address((client % 8) as u8)));
+        }
+        all[0].state.mark_operator();
+        let _newest = places.admit(address(9));
+        assert_eq!(places.lock().len(), MAX_CONNECTIONS);
+        assert!(!is_evicted(&all[0]) && is_evicted(&all[1]) && !is_evicted(&all[2]));
+    }
+}

@@ -1,0 +1,52 @@
+//! Finds and loads the configuration file for a command.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+use super::terminal::{UNUSABLE, print_errors};
+use crate::config::{Config, ConfigMistake, parent_dir};
+
+/// The file that is used without `--config`, if it exists in the working directory.
+const DEFAULT_CONFIG_FILE: &str = "config.toml";
+
+/// Returns the configuration, and the file that it was loaded from. Without a file these are the defaults, with paths below the
+/// working directory.
+///
+/// # Errors
+///
+/// Prints every mistake, one a line, and returns the exit status.
+pub(super) fn load_config(file: Option<&Path>) -> Result<(Config, Option<&Path>), ExitCode> {
+    let default = Path::new(DEFAULT_CONFIG_FILE);
+    // If it is unknown whether the file exists, loading it fails: better than to ignore a file that may well exist.
+    let is_there = || !matches!(default.try_exists(), Ok(false));
+    let Some(file) = file.or_else(|| is_there().then_some(default)) else {
+        return Ok((Config::built_in(), None));
+    };
+    match Config::load(file) {
+        Ok(config) => Ok((config, Some(file))),
+        Err(mistakes) => {
+            let lines: String = mistakes.iter().map(mistake_line).collect();
+            print_errors(&lines);
+            Err(ExitCode::from(UNUSABLE))
+        }
+    }
+}
+
+/// Returns the directory of the configuration file without loading it, because files that it names may not exist yet.
+///
+/// # Errors
+///
+/// If `file` cannot be found.
+pub(super) fn config_dir(file: Option<&Path>) -> anyhow::Result<PathBuf> {
+    if let Some(file) = file {
+        fs::metadata(file).with_context(|| format!("reading {}", file.display()))?;
+    }
+    Ok(parent_dir(file.unwrap_or(Path::new(DEFAULT_CONFIG_FILE))))
+}
+
+fn mistake_line(mistake: &ConfigMistake) -> String {
+    format!("{mistake}\n")
+}

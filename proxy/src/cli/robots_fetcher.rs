@@ -1,0 +1,55 @@
+//! Fetches robots.txt and other documents for the command line, exactly as the proxy does.
+
+use tokio::runtime::{Builder, Runtime};
+use wayleave_robots_txt::lifecycle::{FetchRequest, FetchedAnswer, Resource};
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::robots_cache::{DocumentFetcher, HttpFetcher};
+use crate::server::wiring;
+
+/// Fetches one file at a time, and blocks until it is there.
+pub(super) struct RobotsFetcher {
+    runtime: Runtime,
+    fetch: HttpFetcher,
+    clock: Clock,
+}
+
+impl RobotsFetcher {
+    /// # Errors
+    ///
+    /// As [`wiring::robots_fetch`].
+    pub(super) fn new(config: &Config) -> anyhow::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let (fetch, clock) = runtime.block_on(async {
+            let clock = Clock::start();
+            anyhow::Ok((wiring::robots_fetch_for_check(config, clock)?, clock))
+        })?;
+        Ok(Self {
+            runtime,
+            fetch,
+            clock,
+        })
+    }
+
+    pub(super) fn fetch(&self, resource: impl Into<Resource>) -> FetchedAnswer {
+        let request = FetchRequest {
+            resource: resource.into(),
+            validators: None,
+        };
+        let fetched = self.runtime.block_on(self.fetch.fetch(request, None));
+        FetchedAnswer {
+            fetched_at: self.clock.now(),
+            outcome: fetched.outcome,
+        }
+    }
+}
+
+/// Describes why an answer cannot be used.
+pub(super) fn failure_text(facts: &FetchedAnswer) -> String {
+    match (facts.outcome.cause(), facts.outcome.status()) {
+        (Some(cause), _) => cause,
+        (None, Some(status)) => format!("HTTP {status}"),
+        (None, None) => "no answer".to_owned(),
+    }
+}

@@ -1,0 +1,402 @@
+//! Reads tables key by key and collects every mistake, where a derived `Deserialize` would stop at the first.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::ops::Range;
+
+use toml::de::DeTable;
+
+use super::keys::{EffectiveKeys, KeySpec};
+use super::mistake::ConfigMistake;
+use super::show::Show;
+use super::value::{ParseResult, ValueNode, kind_name, nearest, non_empty_list, one_of};
+
+/// The text of a configuration file, and the keys and mistakes found in it so far.
+#[derive(Debug)]
+pub(crate) struct ConfigReader<'t> {
+    file: &'t str,
+    text: &'t str,
+    keys: RefCell<EffectiveKeys>,
+    mistakes: RefCell<Vec<ConfigMistake>>,
+}
+
+impl<'t> ConfigReader<'t> {
+    pub(crate) fn new(file: &'t str, text: &'t str) -> Self {
+        Self {
+            file,
+            text,
+            keys: RefCell::default(),
+            mistakes: RefCell::default(),
+        }
+    }
+
+    /// Parses the text, passes its root table to `read`, and returns the result together with all keys.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake, in the order of lines, if there is any.
+    pub(crate) fn read<T>(
+        self,
+        read: impl FnOnce(&mut Section<'_>) -> T,
+    ) -> Result<(T, EffectiveKeys), Vec<ConfigMistake>> {
+        let (table, errors) = DeTable::parse_recoverable(self.text);
+        for error in &errors {
+            let at = error.span().map_or(0, |span| span.start);
+            self.report(at, self.nearest_key(at), error.message());
+        }
+        let root = TableLocation {
+            path: String::new(),
+            header: String::new(),
+            span: 0..0,
+            table_index: self.keys.borrow_mut().begin_table(String::new(), false),
+        };
+        let value = Section::new(&self, root, Some(table.get_ref())).read(read);
+        let mut mistakes = self.mistakes.into_inner();
+        // If a line is not valid TOML, only its first error helps. Mistakes in the values that the parser recovered from that line
+        // would mislead.
+        let of_values = mistakes.split_off(errors.len());
+        let mut unreadable = HashSet::new();
+        mistakes.retain(|mistake| unreadable.insert(mistake.line()));
+        mistakes.extend(
+            of_values
+                .into_iter()
+                .filter(|m| !unreadable.contains(&m.line())),
+        );
+        mistakes.sort_by_key(ConfigMistake::line);
+        if mistakes.is_empty() {
+            Ok((value, self.keys.into_inner()))
+        } else {
+            Err(mistakes)
+        }
+    }
+
+    fn report(&self, at: usize, key: String, message: impl Into<String>) {
+        let line = 1 + self.text[..at.min(self.text.len())].matches('\n').count();
+        let mistake = ConfigMistake::in_line(self.file, line, key, message);
+        self.mistakes.borrow_mut().push(mistake);
+    }
+
+    /// Returns the key that an offset in invalid TOML most likely belongs to.
+    fn nearest_key(&self, at: usize) -> String {
+        let at = at.min(self.text.len());
+        let start = self.text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+        let line = self.text[start..].lines().next().unwrap_or_default();
+        let bare = |text: &str| {
+            let is_key =
+                |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '"' | '*');
+            Some(text.trim().to_owned()).filter(|key| !key.is_empty() && key.chars().all(is_key))
+        };
+        let header = |line: &str| {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            line.starts_with('[')
+                .then(|| line.trim_matches(['[', ']']).to_owned())
+                .and_then(|name| bare(&name))
+        };
+        let key = line.split_once('=').and_then(|(key, _)| bare(key));
+        let section = self.text[..start].lines().rev().find_map(header);
+        match (section, key.or_else(|| header(line))) {
+            (Some(section), Some(key)) if header(line).is_none() => format!("{section}.{key}"),
+            (_, Some(key)) => key,
+            (Some(section), None) => section,
+            (None, None) => String::new(),
+        }
+    }
+}
+
+/// One table of the file; an absent one reads like an empty one.
+///
+/// Keys become known by being read; [`Section::read`] reports all others as unknown.
+#[derive(Debug)]
+pub(crate) struct Section<'t> {
+    reader: &'t ConfigReader<'t>,
+    location: TableLocation,
+    table: Option<&'t DeTable<'t>>,
+    known_keys: Vec<&'static str>,
+}
+
+/// The position of a table.
+#[derive(Debug)]
+struct TableLocation {
+    /// The name in mistakes, such as `[[crawler]] 1.match`.
+    path: String,
+    /// The name in headers, such as `crawler.match`.
+    header: String,
+    /// The bytes of the text.
+    span: Range<usize>,
+    /// The index in [`Keys`].
+    table_index: usize,
+}
+
+impl<'t> Section<'t> {
+    fn new(
+        reader: &'t ConfigReader<'t>,
+        location: TableLocation,
+        table: Option<&'t DeTable<'t>>,
+    ) -> Self {
+        Self {
+            reader,
+            location,
+            table,
+            known_keys: Vec::new(),
+        }
+    }
+
+    /// Lets `read` take the keys it knows, then reports the others as unknown.
+    fn read<T>(mut self, read: impl FnOnce(&mut Self) -> T) -> T {
+        let value = read(&mut self);
+        for (key, _) in self.table.into_iter().flatten() {
+            let name: &str = key.get_ref();
+            if !self.known_keys.contains(&name) {
+                let message = match nearest(name, self.known_keys.iter().copied()) {
+                    Some(near) => format!("unknown key; did you mean \"{near}\"?"),
+                    None => format!("unknown key; there are {}", self.known_keys.join(", ")),
+                };
+                let path = self.full_key(name);
+                self.reader.report(key.span().start, path, message);
+            }
+        }
+        value
+    }
+
+    fn full_key(&self, key: &str) -> String {
+        join(&self.location.path, key)
+    }
+
+    fn node(&mut self, key: &'static str) -> Option<&'t ValueNode<'t>> {
+        self.known_keys.push(key);
+        self.table.and_then(|table| table.get(key))
+    }
+
+    /// Returns the value of `key`, or none if it is absent or wrong.
+    fn parse_key<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl FnOnce(&'t ValueNode<'t>) -> ParseResult<T>,
+    ) -> Option<T> {
+        match parse(self.node(key)?) {
+            Ok(value) => Some(value),
+            Err(faults) => {
+                for fault in faults {
+                    let path = format!("{}{}", self.full_key(key), fault.within);
+                    self.reader.report(fault.at, path, fault.message);
+                }
+                None
+            }
+        }
+    }
+
+    fn record(&self, key: KeySpec, value: toml::Value) {
+        let mut keys = self.reader.keys.borrow_mut();
+        keys.add(self.location.table_index, key, value);
+    }
+
+    /// Returns the value of `key`, or `default` if it is absent or wrong.
+    pub(crate) fn key<T: Show>(
+        &mut self,
+        key: impl Into<KeySpec>,
+        default: T,
+        parse: impl FnOnce(&'t ValueNode<'t>) -> ParseResult<T>,
+    ) -> T {
+        let key = key.into();
+        let value = self.parse_key(key.name, parse).unwrap_or(default);
+        self.record(key, value.show());
+        value
+    }
+
+    /// Returns the meaning of the word that `key` holds, or `default` if it is absent or wrong.
+    pub(crate) fn word<T: Copy + PartialEq>(
+        &mut self,
+        key: impl Into<KeySpec>,
+        default: T,
+        meanings: &[(&str, T)],
+    ) -> T {
+        let key = key.into();
+        let value = self
+            .parse_key(key.name, one_of(meanings))
+            .unwrap_or(default);
+        let mut words = meanings.iter().filter(|(_, meaning)| *meaning == value);
+        self.record(key, words.next().map_or("", |(word, _)| word).into());
+        value
+    }
+
+    /// Returns the value of `key`, or none if it is absent or wrong.
+    pub(crate) fn optional<T: Show>(
+        &mut self,
+        key: impl Into<KeySpec>,
+        parse: impl FnOnce(&'t ValueNode<'t>) -> ParseResult<T>,
+    ) -> Option<T> {
+        let key = key.into();
+        let value = self.parse_key(key.name, parse);
+        if let Some(value) = &value {
+            self.record(key, value.show());
+        }
+        value
+    }
+
+    /// Returns the items of the array `key`, which must not be empty if it is there.
+    pub(crate) fn items<T: Show>(
+        &mut self,
+        key: impl Into<KeySpec>,
+        item: impl Fn(&'t ValueNode<'t>) -> ParseResult<T>,
+    ) -> Vec<T> {
+        self.optional(key, non_empty_list(item)).unwrap_or_default()
+    }
+
+    /// Returns the value of `key`, and reports it if it is missing.
+    pub(crate) fn required<T: Show>(
+        &mut self,
+        key: impl Into<KeySpec>,
+        parse: impl FnOnce(&'t ValueNode<'t>) -> ParseResult<T>,
+    ) -> Option<T> {
+        let key = key.into();
+        let value = self.optional(key, parse);
+        if value.is_none() && self.is_valid(key.name) {
+            self.report(key.name, "is missing");
+        }
+        value
+    }
+
+    /// Reads the table `key` with `read`.
+    pub(crate) fn section<T>(
+        &mut self,
+        key: impl Into<KeySpec>,
+        read: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let key = key.into();
+        let path = self.full_key(key.name);
+        let (at, table) = match self.node(key.name) {
+            None => (self.location.span.clone(), None),
+            Some(node) => (node.span(), self.as_table(node, &path)),
+        };
+        let name = join(&self.location.header, key.name);
+        let keys = self.begin_table(format!("[{name}]"), key.needs_restart);
+        let place = TableLocation {
+            path,
+            header: name,
+            span: at,
+            table_index: keys,
+        };
+        Section::new(self.reader, place, table).read(read)
+    }
+
+    /// Reads the tables `[[key]]` in their order, each with `read`.
+    pub(crate) fn tables<T>(
+        &mut self,
+        key: &'static str,
+        mut read: impl FnMut(&mut Self) -> T,
+    ) -> Vec<T> {
+        let Some(node) = self.node(key) else {
+            return Vec::new();
+        };
+        let Some(items) = node.get_ref().as_array() else {
+            let message = format!("expected tables [[{key}]], found {}", kind_name(node));
+            self.report(key, message);
+            return Vec::new();
+        };
+        let name = join(&self.location.header, key);
+        let read_one = |(index, node): (usize, &'t ValueNode<'t>)| {
+            let path = format!("[[{}]] {}", self.full_key(key), index + 1);
+            let table = self.as_table(node, &path);
+            let place = TableLocation {
+                path,
+                header: name.clone(),
+                span: node.span(),
+                table_index: self.begin_table(format!("[[{name}]]"), false),
+            };
+            Section::new(self.reader, place, table).read(&mut read)
+        };
+        items.iter().enumerate().map(read_one).collect()
+    }
+
+    fn begin_table(&self, header: String, needs_restart: bool) -> usize {
+        let mut keys = self.reader.keys.borrow_mut();
+        keys.begin_table(header, needs_restart)
+    }
+
+    fn as_table(&self, node: &'t ValueNode<'t>, path: &str) -> Option<&'t DeTable<'t>> {
+        let table = node.get_ref().as_table();
+        if table.is_none() {
+            let message = format!("expected a table, found {}", kind_name(node));
+            let at = node.span().start;
+            self.reader.report(at, path.to_owned(), message);
+        }
+        table
+    }
+
+    /// Reads every entry of a table with arbitrary keys, such as host names.
+    pub(crate) fn entries<T: Show>(
+        &mut self,
+        key: &'static str,
+        mut parse: impl FnMut(&str, &'t ValueNode<'t>) -> ParseResult<T>,
+    ) -> Vec<T> {
+        let path = self.full_key(key);
+        let shown = self.begin_table(format!("[{}]", join(&self.location.header, key)), false);
+        let Some(node) = self.node(key) else {
+            return Vec::new();
+        };
+        let Some(table) = node.get_ref().as_table() else {
+            let message = format!("expected a table, found {}", kind_name(node));
+            self.report(key, message);
+            return Vec::new();
+        };
+        let mut values = Vec::new();
+        for (name, node) in table {
+            match parse(name.get_ref(), node) {
+                Ok(value) => {
+                    let mut keys = self.reader.keys.borrow_mut();
+                    keys.add_entry(shown, name.get_ref(), value.show());
+                    values.push(value);
+                }
+                Err(faults) => {
+                    for fault in faults {
+                        let path = format!("{path}.{:?}{}", name.get_ref(), fault.within);
+                        self.reader.report(fault.at, path, fault.message);
+                    }
+                }
+            }
+        }
+        values
+    }
+
+    /// Returns whether `key` is present in this table.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.table.is_some_and(|table| table.contains_key(key))
+    }
+
+    /// Returns whether no mistake was found in `key` so far, so that it makes sense to compare it with other keys.
+    pub(crate) fn is_valid(&self, key: &str) -> bool {
+        let path = self.full_key(key);
+        let within = |mistake: &ConfigMistake| {
+            mistake
+                .key()
+                .strip_prefix(&path)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        !self.reader.mistakes.borrow().iter().any(within)
+    }
+
+    /// Reports a mistake in `key`, at its line or, if it is absent, at the line of its table.
+    pub(crate) fn report(&self, key: &str, message: impl Into<String>) {
+        let at = self
+            .table
+            .and_then(|table| table.get_key_value(key))
+            .map_or(self.location.span.start, |(key, _)| key.span().start);
+        self.reader.report(at, self.full_key(key), message);
+    }
+
+    /// Reports a mistake in this table as a whole.
+    pub(crate) fn report_table(&self, message: impl Into<String>) {
+        self.reader.report(
+            self.location.span.start,
+            self.location.path.clone(),
+            message,
+        );
+    }
+}
+
+fn join(parent: &str, key: &str) -> String {
+    match parent {
+        "" => key.to_owned(),
+        _ => format!("{parent}.{key}"),
+    }
+}

@@ -1,0 +1,347 @@
+//! Resolves the request target, `Host` and the tunnel to a target: the origin and the path that
+//! will be sent.
+
+use wayleave_robots_txt::{Origin, Scheme, Target};
+
+use super::refusal::Refusal;
+use super::request::ClientConnection;
+use super::request::RequestView;
+use crate::http::proxy_status::ProxyErrorType;
+use crate::http::request_target::{self, RequestTarget, TargetError};
+
+/// What a request is for.
+#[derive(Clone, Debug)]
+pub(crate) struct ResolvedTarget {
+    /// What is judged.
+    pub(crate) target: Target,
+    pub(crate) scope: TargetScope,
+}
+
+/// How much of an origin a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TargetScope {
+    /// The target's path.
+    Path,
+    /// `/robots.txt`, to read it: always allowed (RFC 9309 section 2.2.2).
+    RobotsTxt,
+    /// The server as a whole: `OPTIONS` with the target `*` (RFC 9112 section 3.2.4). It is judged as the origin's root.
+    Server,
+    /// Every path: nobody will see which.
+    EveryPath,
+    /// Whatever it is, on purpose.
+    Bypass,
+}
+
+impl TargetScope {
+    /// Everything but a path, in kebab case.
+    pub(crate) const ALL: [(&'static str, Self); 4] = [
+        ("robots-txt", Self::RobotsTxt),
+        ("server", Self::Server),
+        ("every-path", Self::EveryPath),
+        ("bypass", Self::Bypass),
+    ];
+
+    /// How it is written; none for a path.
+    pub(crate) fn log_word(self) -> Option<&'static str> {
+        let mut all = Self::ALL.iter();
+        all.find(|(_, scope)| *scope == self).map(|(word, _)| *word)
+    }
+}
+
+impl ResolvedTarget {
+    /// The path that is sent.
+    pub(crate) fn path(&self) -> &str {
+        match self.scope {
+            TargetScope::Server => "*",
+            TargetScope::Path
+            | TargetScope::RobotsTxt
+            | TargetScope::EveryPath
+            | TargetScope::Bypass => self.target.path().as_str(),
+        }
+    }
+
+    /// A tunnel to an origin into which nobody looks.
+    pub(crate) fn blind(origin: Origin, scope: TargetScope) -> Result<Self, Refusal> {
+        let target = Target::new(origin, "/").map_err(|error| refusal(error.into()))?;
+        Ok(Self { target, scope })
+    }
+
+    /// Whether what is asked for is not seen.
+    pub(crate) fn is_blind(&self) -> bool {
+        matches!(self.scope, TargetScope::EveryPath | TargetScope::Bypass)
+    }
+}
+
+/// A request, and the way it came.
+#[derive(Clone, Copy)]
+pub(crate) struct IncomingRequest<'a> {
+    pub(crate) connection: &'a ClientConnection,
+    pub(crate) request: &'a RequestView<'a>,
+    /// A `CONNECT` to this origin: how much of what is asked for inside is decided without being seen.
+    pub(crate) blind: Option<(&'a Origin, TargetScope)>,
+}
+
+impl<'a> IncomingRequest<'a> {
+    /// A request that is decided about by itself.
+    pub(crate) fn new(connection: &'a ClientConnection, request: &'a RequestView<'a>) -> Self {
+        Self {
+            connection,
+            request,
+            blind: None,
+        }
+    }
+
+    /// What it is for.
+    ///
+    /// # Errors
+    ///
+    /// Returns the refusal of a request that is malformed or contradicts itself.
+    pub(crate) fn resolve(self) -> Result<ResolvedTarget, Refusal> {
+        if let Some(objection) = &self.request.objection {
+            return Err(Refusal::clone(objection));
+        }
+        match self.blind {
+            Some((origin, scope)) => ResolvedTarget::blind(origin.clone(), scope),
+            None => resolve(self.connection, self.request),
+        }
+    }
+
+    /// Whether it comes by a tunnel, or asks for one.
+    pub(crate) fn is_by_tunnel(self) -> bool {
+        self.connection.tunnel.is_some() || self.blind.is_some()
+    }
+
+    /// The target as it is recorded: as received if it was not understood.
+    pub(crate) fn display_target(self, resolved: Option<&ResolvedTarget>) -> String {
+        match (self.blind, resolved) {
+            (_, None) => request_target::without_credentials(&self.request.target),
+            (Some((origin, _)), _) => format!("{}:{}", origin.host(), origin.port()),
+            (None, Some(resolved)) => resolved.target.to_string(),
+        }
+    }
+}
+
+/// The target of a request.
+///
+/// Without a tunnel only the absolute form names an origin (RFC 9112 section 3.2.2), and a
+/// differing `Host` counts for nothing. Inside a tunnel the origin is the tunnel's; whatever else
+/// names another one is refused, so that nobody reaches one origin by another's name.
+///
+/// # Errors
+///
+/// Returns the refusal if there is no target, or if the request contradicts its tunnel.
+pub(crate) fn resolve(
+    connection: &ClientConnection,
+    request: &RequestView<'_>,
+) -> Result<ResolvedTarget, Refusal> {
+    let named = RequestTarget {
+        method: request.method,
+        target: &request.target,
+        scheme: request.scheme,
+        authority: request.authority,
+    };
+    let target = match &connection.tunnel {
+        None => named.resolve(),
+        Some(tunnel) => match &tunnel.foreign_server_name {
+            Some(name) => return Err(foreign_server_name(name, &tunnel.origin)),
+            None => named.resolve_in_tunnel(&tunnel.origin),
+        },
+    };
+    let target = target.map_err(refusal)?;
+    if !request.other_paths.iter().all(|path| is_for(path, &target)) {
+        let details =
+            "a field by which servers serve its path names another than the request target";
+        return Err(Refusal::malformed(details));
+    }
+    let scope = if named.is_server_wide_options() {
+        TargetScope::Server
+    } else if request.only_reads && target.path().as_str() == "/robots.txt" {
+        TargetScope::RobotsTxt
+    } else {
+        TargetScope::Path
+    };
+    Ok(ResolvedTarget { target, scope })
+}
+
+/// Whether a path, or a URL, is the same as the target.
+fn is_for(path: &[u8], target: &Target) -> bool {
+    let named = str::from_utf8(path).map(|path| match path.starts_with('/') {
+        true => Target::new(target.origin().clone(), path),
+        false => Target::parse(path),
+    });
+    named.is_ok_and(|named| named.as_ref() == Ok(target))
+}
+
+/// The origin that a `CONNECT` asks a tunnel to. Its scheme shows with the first byte inside.
+///
+/// # Errors
+///
+/// Returns the refusal if the authority is malformed or has no port (RFC 9110 section 9.3.6).
+pub(crate) fn resolve_connect(authority: &str, scheme: Scheme) -> Result<Origin, Refusal> {
+    request_target::connect_origin(authority, scheme).map_err(refusal)
+}
+
+/// Whether a TLS handshake with this server name is with `origin`'s host.
+pub(crate) fn names_host_of(server_name: &str, origin: &Origin) -> bool {
+    let host = origin.host().trim_start_matches('[').trim_end_matches(']');
+    server_name.trim_end_matches('.').eq_ignore_ascii_case(host)
+}
+
+/// The refusal of a TLS handshake with another host than the tunnel's.
+pub(crate) fn foreign_server_name(name: &str, origin: &Origin) -> Refusal {
+    misdirected(format!(
+        "the TLS handshake named {name}, but the tunnel is to {origin}"
+    ))
+}
+
+/// The refusal of TLS in a tunnel that was asked for, and judged, as one for plain HTTP.
+pub(crate) fn unexpected_tls_in_tunnel(origin: &Origin) -> Refusal {
+    misdirected(format!("TLS in a tunnel to {origin}"))
+}
+
+fn misdirected(details: String) -> Refusal {
+    Refusal::new(
+        421,
+        "Misdirected request",
+        ProxyErrorType::HttpRequestError,
+        "misdirected",
+        details,
+    )
+}
+
+fn refusal(unresolved: TargetError) -> Refusal {
+    match unresolved {
+        TargetError::Malformed(details) => Refusal::malformed(details),
+        TargetError::Misdirected(details) => misdirected(details),
+        TargetError::Scheme(details) => Refusal::new(
+            501,
+            "Scheme not supported",
+            ProxyErrorType::HttpRequestError,
+            "unsupported-scheme",
+            details,
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::request::ConnectTunnel;
+
+    fn request<'a>(target: &'a str, authority: Option<&'a str>) -> RequestView<'a> {
+        RequestView {
+            method: "GET",
+            target: target.into(),
+            scheme: None,
+            authority,
+            user_agent: b"",
+            credentials: None,
+            via: None,
+            only_reads: true,
+            other_paths: Vec::new(),
+            objection: None,
+        }
+    }
+
+    fn plain() -> ClientConnection {
+        ClientConnection {
+            client: [127, 0, 0, 1].into(),
+            peer: None,
+            certificate: None,
+            proof: None,
+            tunnel: None,
+        }
+    }
+
+    fn tunnelled(foreign_server_name: Option<&str>) -> ClientConnection {
+        let origin = resolve_connect("shop.test:443", Scheme::Https).unwrap();
+        let foreign_server_name = foreign_server_name.map(str::to_owned);
+        ClientConnection {
+            tunnel: Some(ConnectTunnel {
+                origin,
+                foreign_server_name,
+                via: None,
+            }),
+            ..plain()
+        }
+    }
+
+    fn resolved(
+        connection: &ClientConnection,
+        target: &str,
+        authority: Option<&str>,
+    ) -> Result<String, u16> {
+        resolve(connection, &request(target, authority))
+            .map(|resolved| resolved.target.to_string())
+            .map_err(|refusal| refusal.status)
+    }
+
+    #[test]
+    fn the_absolute_form_decides_and_host_does_not() {
+        let target = resolved(&plain(), "http://Shop.test:80/a?b", Some("other.test"));
+        assert_eq!(target.as_deref(), Ok("http://shop.test/a?b"));
+    }
+
+    #[test]
+    fn what_names_no_origin_is_malformed() {
+        assert_eq!(resolved(&plain(), "/a", Some("shop.test")), Err(400));
+        assert_eq!(resolved(&plain(), "*", Some("shop.test")), Err(400));
+        assert_eq!(resolved(&plain(), "shop.test:80", None), Err(501));
+    }
+
+    #[test]
+    fn other_schemes_are_not_implemented() {
+        assert_eq!(resolved(&plain(), "gopher://shop.test/a", None), Err(501));
+    }
+
+    #[test]
+    fn a_tunnel_fixes_the_origin() {
+        let tunnel = tunnelled(None);
+        for authority in ["shop.test", "SHOP.test:443"] {
+            let target = resolved(&tunnel, "/a", Some(authority));
+            assert_eq!(target.as_deref(), Ok("https://shop.test/a"), "{authority}");
+        }
+        assert_eq!(
+            resolved(&tunnel, "https://shop.test/a", None).as_deref(),
+            Ok("https://shop.test/a")
+        );
+        assert_eq!(resolved(&tunnel, "/a", Some("other.test")), Err(421));
+        assert_eq!(resolved(&tunnel, "/a", Some("shop.test:8443")), Err(421));
+        assert_eq!(
+            resolved(&tunnel, "https://other.test/a", Some("shop.test")),
+            Err(421)
+        );
+        assert_eq!(
+            resolved(&tunnel, "http://shop.test/a", Some("shop.test")),
+            Err(421)
+        );
+    }
+
+    #[test]
+    fn options_may_be_for_the_whole_server() {
+        let sent = |connection: &ClientConnection, target: &str| {
+            let request = RequestView {
+                method: "OPTIONS",
+                ..request(target, None)
+            };
+            resolve(connection, &request)
+                .map(|resolved| resolved.path().to_owned())
+                .ok()
+        };
+        assert_eq!(sent(&plain(), "http://shop.test").as_deref(), Some("*"));
+        assert_eq!(sent(&plain(), "http://shop.test/").as_deref(), Some("/"));
+        assert_eq!(sent(&plain(), "*"), None);
+        assert_eq!(sent(&tunnelled(None), "*").as_deref(), Some("*"));
+        for path in ["/public://x", "/://", "/?http://x"] {
+            assert_eq!(sent(&tunnelled(None), path).as_deref(), Some(path));
+        }
+    }
+
+    #[test]
+    fn a_foreign_server_name_is_misdirected() {
+        assert_eq!(
+            resolved(&tunnelled(Some("other.test")), "/a", Some("shop.test")),
+            Err(421)
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! Compresses rotated files with gzip, which every tool for logs reads (`zcat`, `zgrep`).
+//!
+//! A file keeps its old name until its compressed form is completely on disk. If the process ends in between, nothing is lost,
+//! and compression starts again at the next rotation.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::super::files::{compressed_name, is_compressed, log_directory, rotated_files};
+use super::resume;
+
+/// The compressing thread, while there is one.
+#[derive(Debug, Default)]
+pub(super) struct CompressionThread(Option<JoinHandle<()>>);
+
+impl CompressionThread {
+    /// Starts to compress the rotated files of the log at `path` that are older than file `current`. Does nothing if the thread
+    /// is still running. Only files that end in a signed head may be compressed, since nothing can be appended afterwards; all
+    /// older than `current` do.
+    pub(super) fn start(&mut self, path: &Path, current: u64) {
+        if self.0.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return;
+        }
+        let path = path.to_owned();
+        let thread = thread::Builder::new().name("decisions-gzip".to_owned());
+        let started = thread.spawn(move || compress_all(&path, current));
+        self.0 = started
+            .inspect_err(|error| tracing::warn!(%error, "the decision log is not compressed"))
+            .ok();
+    }
+
+    /// Waits for the thread to end.
+    #[cfg(test)]
+    pub(super) fn join(self) {
+        self.0.map(JoinHandle::join).transpose().unwrap();
+    }
+}
+
+/// Compresses the rotated files of the log at `path` that are older than file `current`.
+pub(super) fn compress_all(path: &Path, current: u64) {
+    for file in rotated_files(path).unwrap_or_default() {
+        if resume::file_number(&file).is_none_or(|number| number >= current) {
+            continue;
+        }
+        if let Err(error) = compress(&file) {
+            tracing::warn!(%error, file = %file.display(), "a decision log could not be compressed");
+        }
+    }
+}
+
+/// Replaces a file by its compressed form, unless it is compressed already, or locked: being exported or deleted.
+fn compress(path: &Path) -> io::Result<()> {
+    let from = File::open(path)?;
+    if is_compressed(&from) || from.try_lock().is_err() {
+        return Ok(());
+    }
+    let part = partial_name(path);
+    let written = write_compressed(&from, &part);
+    if written.is_err() {
+        // On a full disk, the incomplete file would only take up space.
+        let _ = fs::remove_file(&part);
+    }
+    written?;
+    // The directory is synced before the original is deleted, so that a power failure cannot take both.
+    fs::rename(&part, compressed_name(path))?;
+    File::open(log_directory(path))?.sync_all()?;
+    fs::remove_file(path)
+}
+
+/// Returns the name of a compressed file until it is complete.
+pub(super) fn partial_name(path: &Path) -> PathBuf {
+    let mut name = compressed_name(path).into_os_string();
+    name.push(".part");
+    name.into()
+}
+
+/// Writes the compressed form of a file, with its permissions and modification time.
+fn write_compressed(mut from: &File, to: &Path) -> io::Result<()> {
+    let found = from.metadata()?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(found.permissions().mode() & 0o777)
+        .open(to)?;
+    let mut gzip = GzEncoder::new(BufWriter::new(file), Compression::default());
+    io::copy(&mut from, &mut gzip)?;
+    let mut whole = gzip.finish()?;
+    whole.flush()?;
+    let file = whole.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.set_modified(found.modified()?)?;
+    file.sync_all()
+}

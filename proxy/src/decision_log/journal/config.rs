@@ -1,0 +1,26 @@
+//! The part of `[log]` that concerns the decision log.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The location, rotation and retention of the decision log; part of `[log]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JournalConfig {
+    /// The current file. Rotated ones are next to it, with a time in their names.
+    pub(crate) path: PathBuf,
+    /// The size at which a file is rotated.
+    pub(crate) max_size_bytes: u64,
+    /// The age at which a file is rotated.
+    pub(crate) max_age: Duration,
+    /// The time after which rotated files are deleted.
+    pub(crate) keep: Duration,
+    /// The maximum size of all files together; the oldest are deleted to stay below it.
+    pub(crate) max_total_bytes: Option<u64>,
+    /// Whether rotated files are compressed.
+    pub(crate) compresses: bool,
+    /// The file with the key that signs heads; created if it is missing.
+    pub(crate) key: PathBuf,
+    /// The state directory, which holds a copy of the log's head out of the reach of those who can write only to the log's
+    /// directory.
+    pub(crate) state_dir: PathBuf,
+}

@@ -1,0 +1,364 @@
+//! The decision log: JSON lines in a file that is rotated by size and age, each linked to the one before.
+//!
+//! ```text
+//!  batch      the lines of one write
+//!  resume     continues a chain that an earlier process, or a failed write, left
+//!  head_files the last signed head, next to the log and below state.dir
+//!  open_file  the file that lines are appended to
+//!  config     location, rotation and retention
+//!  retention  deletes rotated files
+//!  compress   compresses rotated files, in a thread of its own
+//! ```
+
+mod batch;
+mod compress;
+mod config;
+pub(crate) mod head_files;
+mod open_file;
+pub(crate) mod resume;
+mod retention;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io::{self, Write};
+use std::mem;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use self::batch::{LineBatch, LogChanges};
+use self::compress::CompressionThread;
+pub(crate) use self::config::JournalConfig;
+use self::head_files::HeadFiles;
+use self::open_file::OpenFile;
+use self::resume::{ChainState, ResumableLog, ResumedChain};
+use self::retention::ExpiredFile;
+use super::files::unused_name;
+use crate::clock::system_time;
+use crate::decision_log::chain::event::{EventKind, LogEvent, STOP_PREFIX};
+use crate::signing::{Jwk, SigningKey};
+use crate::telemetry::digest::Sha256Digest;
+
+/// The amount of buffered lines, in bytes, at which they are written.
+const FLUSH_BYTES: usize = 256 * 1024;
+/// The interval at which the head is signed and saved under load: doing so costs as much as writing hundreds of lines.
+const SIGN_INTERVAL: Duration = Duration::from_millis(100);
+/// The time after which a failed rotation is tried again.
+const ROTATE_RETRY: Duration = Duration::from_mins(1);
+
+/// The log's current file, and the lines buffered for it.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    config: JournalConfig,
+    key: SigningKey,
+    heads: HeadFiles,
+    /// Whether the key is older than this log: it existed, and no head shows what it signed.
+    has_earlier_key: bool,
+    /// The number of alterations found and not yet counted.
+    altered: u64,
+    /// The earliest time for the next rotation, after one that failed.
+    rotate_after: Option<Instant>,
+    /// Serialised objects, each with a line feed, not linked yet.
+    buffer: Vec<u8>,
+    /// The open file; `None` after a failure, so that it is opened again.
+    open_file: Option<OpenFile>,
+    /// The chain after the last line that this process knows.
+    state: Option<ChainState>,
+    /// The time at which this process last saved a head for the file.
+    signed_at: Option<Instant>,
+    /// Whether there are lines that the saved head does not cover.
+    is_unsigned: bool,
+    /// Events of the log itself that are not written yet.
+    events: Vec<EventKind>,
+    /// The number of lost decisions that the log does not mention yet.
+    lost: u64,
+    /// Whether a file was begun, so that rotated files are to be deleted or compressed once it has a line.
+    needs_cleanup: bool,
+    /// Files to delete, as the log says, or will with its next lines.
+    expired: Vec<ExpiredFile>,
+    compression: CompressionThread,
+}
+
+/// The settings of a journal, and its public key.
+#[derive(Debug)]
+pub(crate) struct LogDescription {
+    pub(crate) config: JournalConfig,
+    /// The public half of the key.
+    pub(crate) key: Jwk,
+}
+
+/// The decisions that could not be written, and the error.
+#[derive(Debug)]
+pub(crate) struct LostLines {
+    pub(super) lines: u64,
+    pub(super) error: anyhow::Error,
+}
+
+impl Journal {
+    /// Opens the log's current file, to be continued, and reads or creates its key.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if one of them cannot be opened or made.
+    pub(crate) fn open(options: JournalConfig) -> anyhow::Result<Self> {
+        let open = OpenFile::new(&options.path)
+            .with_context(|| format!("opening the decision log {}", options.path.display()))?;
+        let heads = HeadFiles::for_log(&options);
+        let is_known = options.key.exists();
+        let key = SigningKey::read_or_create(&options.key).context("evidence.key")?;
+        // Only a key in the state directory is known to belong to this log: one from elsewhere may have signed other logs.
+        let is_of_here = options.key.parent() == Some(options.state_dir.as_path());
+        if !is_known && !heads.exists() {
+            heads
+                .save_first(&ChainState::new().signed_head(&key))
+                .context("keeping the log's head")?;
+        }
+        Ok(Self {
+            has_earlier_key: is_known && is_of_here && !heads.has_any_copy(),
+            altered: 0,
+            key,
+            heads,
+            config: options,
+            rotate_after: None,
+            buffer: Vec::with_capacity(FLUSH_BYTES),
+            open_file: Some(open),
+            state: None,
+            signed_at: None,
+            is_unsigned: false,
+            events: Vec::new(),
+            lost: 0,
+            needs_cleanup: false,
+            expired: Vec::new(),
+            compression: CompressionThread::default(),
+        })
+    }
+
+    /// Returns the journal's settings and public key.
+    pub(super) fn describe(&self) -> LogDescription {
+        LogDescription {
+            config: self.config.clone(),
+            key: self.key.jwk(),
+        }
+    }
+
+    /// Continues where `before` ended, if that wrote to the same file, so that the file need not be read again.
+    pub(super) fn continue_from(&mut self, before: &mut Self) {
+        if before.config.path == self.config.path {
+            self.state = before.state.take();
+            self.altered += before.altered;
+            self.lost = before.lost;
+            self.events.splice(0..0, mem::take(&mut before.events));
+            self.expired = mem::take(&mut before.expired);
+            self.compression = mem::take(&mut before.compression);
+        }
+    }
+
+    /// Buffers a decision's line, to which the digest of its configuration is added.
+    pub(crate) fn push(&mut self, line: &[u8], config_sha256: Option<Sha256Digest>) {
+        // Spliced in as text: parsing and writing the line again would cost more than everything else.
+        let open = line.strip_suffix(b"}\n").unwrap_or(line);
+        self.buffer.extend_from_slice(open);
+        if let Some(digest) = config_sha256 {
+            self.buffer.extend_from_slice(b",\"config_sha256\":\"");
+            self.buffer.extend_from_slice(&digest.hex());
+            self.buffer.push(b'"');
+        }
+        self.buffer.extend_from_slice(b"}\n");
+    }
+
+    /// Buffers an event.
+    pub(crate) fn push_event(&mut self, what: EventKind) {
+        let event = LogEvent::new(what, system_time());
+        self.buffer.extend_from_slice(&event.to_json());
+        self.buffer.push(b'\n');
+    }
+
+    /// Adds decisions that were lost before they reached the journal.
+    pub(super) fn add_lost(&mut self, decisions: u64) {
+        self.lost += decisions;
+    }
+
+    /// Returns the number of alterations found since the last call.
+    pub(super) fn take_altered(&mut self) -> u64 {
+        mem::take(&mut self.altered)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.buffer.len() >= FLUSH_BYTES
+    }
+
+    /// Writes the buffered lines, after rotating the file if that is due. Returns whether there were any.
+    ///
+    /// # Errors
+    ///
+    /// Returns the number of decisions that could not be written, which are lost.
+    pub(crate) fn flush(&mut self) -> Result<bool, LostLines> {
+        if self.buffer.is_empty() {
+            return Ok(false);
+        }
+        self.rotate();
+        let written = self.write();
+        let lost = written.map_err(|(lines, error)| LostLines {
+            lines,
+            error: anyhow::Error::new(error).context(self.config.path.display().to_string()),
+        });
+        // Not tried again: the queue behind would grow, and the log says how many decisions are missing.
+        self.buffer.clear();
+        if let Err(lost) = &lost {
+            self.lost += lost.lines;
+            self.open_file = None;
+        }
+        lost.map(|()| true)
+    }
+
+    /// Signs and saves a head, if there are lines that the saved one does not cover.
+    pub(crate) fn save_head(&mut self) {
+        if let Some(known) = self.state.as_ref().filter(|_| self.is_unsigned) {
+            self.heads.save(&known.signed_head(&self.key));
+            self.signed_at = Some(Instant::now());
+            self.is_unsigned = false;
+        }
+    }
+
+    /// Rotates a file that is due. If that fails, the file is continued: too large is better than incomplete.
+    fn rotate(&mut self) {
+        let (max_size_bytes, max_age) = (self.config.max_size_bytes, self.config.max_age);
+        let is_due = |open: &OpenFile| open.is_due(max_size_bytes, max_age);
+        let may = self.rotate_after.is_none_or(|at| at <= Instant::now());
+        if !may || !self.open_file.as_ref().is_some_and(is_due) {
+            return;
+        }
+        let path = &self.config.path;
+        match fs::rename(path, unused_name(path)) {
+            Ok(()) => {
+                // It gets its final head when the next file is begun.
+                self.open_file = None;
+                self.rotate_after = None;
+            }
+            Err(error) => {
+                tracing::warn!(%error, file = %path.display(), "the decision log cannot be rotated and keeps growing");
+                self.rotate_after = Some(Instant::now() + ROTATE_RETRY);
+            }
+        }
+    }
+
+    /// Writes the buffered lines.
+    ///
+    /// # Errors
+    ///
+    /// Returns how many decisions are not in the file, and the cause.
+    fn write(&mut self) -> Result<(), (u64, io::Error)> {
+        // Taken out of `self`, so that an error on the way leaves no open file behind and it is opened again.
+        let taken = self.take_open_file();
+        let mut open = taken.map_err(|error| (batch::count_decisions(&self.buffer), error))?;
+        let known = self.state.get_or_insert_with(ChainState::new);
+        let news = LogChanges {
+            events: &self.events,
+            lost: self.lost,
+            latest_at: known.latest_at,
+        };
+        let batch = LineBatch::new(&known.chain, news, &self.buffer);
+        let written = open.file.write_all(&batch.bytes);
+        // A full disk may accept a part.
+        let (whole, is_all) = match &written {
+            Ok(()) => (batch.bytes.len(), true),
+            Err(_) => open.truncate_to_whole_lines(&batch.bytes),
+        };
+        *known = ChainState {
+            chain: batch.chain_until(whole, &known.chain),
+            bytes: open.add_bytes(whole),
+            latest_at: batch.at,
+            is_stopped: batch.ends_in_line(STOP_PREFIX, whole),
+            is_complete: is_all,
+        };
+        // Events that are not in the file are kept for the next write.
+        let is_told = whole >= batch.event_bytes;
+        if is_told {
+            self.events.clear();
+            self.lost = 0;
+        }
+        self.is_unsigned = open.is_regular;
+        self.open_file = Some(open);
+        if self
+            .signed_at
+            .is_none_or(|at| at.elapsed() >= SIGN_INTERVAL)
+        {
+            self.save_head();
+        }
+        self.clean_up(is_told);
+        written.map_err(|error| (batch::count_decisions(&batch.bytes[whole..]), error))
+    }
+
+    /// Takes the file to write to, whose contents are known. Opens it and reads what is new in it, if necessary.
+    fn take_open_file(&mut self) -> io::Result<OpenFile> {
+        let known = self.state.as_ref();
+        self.open_file
+            .take_if(|open| !open.refresh(known.map(|known| known.bytes)));
+        let path = &self.config.path;
+        if let Some(open) = self.open_file.take_if(|open| open.is_started) {
+            return Ok(open);
+        }
+        let mut open = match self.open_file.take() {
+            Some(open) => open,
+            None => OpenFile::new(path)?,
+        };
+        if open.is_regular {
+            let log = ResumableLog {
+                path,
+                heads: &self.heads,
+                key: &self.key,
+                has_earlier_key: self.has_earlier_key,
+            };
+            let ResumedChain {
+                state: known,
+                events,
+                altered,
+            } = log.resume(self.state.clone())?;
+            if altered > 0 {
+                tracing::error!(
+                    file = %path.display(),
+                    "the decision log was altered by somebody else; it says so, and evidence verify names the place"
+                );
+            }
+            self.altered += altered;
+            // `resume` may have renamed the file that was open.
+            open = OpenFile::new(path)?;
+            self.state = Some(known);
+            self.events.splice(0..0, events);
+            self.announce_deletions();
+            // The saved head is of another file, or there is none.
+            self.signed_at = None;
+        }
+        open.is_started = true;
+        Ok(open)
+    }
+
+    /// Adds events for the files that will be deleted. They must precede the deletions: a log without files whose deletion it
+    /// does not mention counts as altered.
+    fn announce_deletions(&mut self) {
+        self.needs_cleanup = true;
+        if self.expired.is_empty() {
+            self.expired = retention::expired_files(&self.config);
+            let numbers = self.expired.iter().filter_map(|file| file.number);
+            self.events
+                .extend(numbers.map(|file| EventKind::Deleted { file }));
+        }
+    }
+
+    /// Deletes expired files and starts compressing the rest. The files are deleted even if the events about them could not be
+    /// written, because the disk may be full of them; the events are then written later.
+    fn clean_up(&mut self, is_told: bool) {
+        for outworn in mem::take(&mut self.expired) {
+            outworn.delete();
+        }
+        let known = self
+            .state
+            .as_ref()
+            .filter(|_| is_told && self.needs_cleanup);
+        if let Some(known) = known.filter(|_| self.config.compresses) {
+            self.compression.start(&self.config.path, known.chain.file);
+        }
+        self.needs_cleanup &= !is_told;
+    }
+}

@@ -1,0 +1,359 @@
+//! Continues a chain that an earlier process, or a failed write, left: from the last signed head and the contents of the files.
+//!
+//! The head so far is stored next to the log and below `state.dir`. It is rewritten whenever the queue is empty, and every 100
+//! ms under load, and says how many lines of which file were signed. A process that was killed may have written more: such
+//! lines are kept, and a `recovered` event says that they were not signed. Lines after those that this process wrote, or that a
+//! process signed as it shut down, cannot be ours: an `altered` event says that somebody else wrote them. The same event
+//! reports signed lines that are missing or changed.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::SystemTime;
+
+use super::super::files::{decompressed, is_compressed, rotated_files, unused_name};
+use super::head_files::HeadFiles;
+use crate::clock::system_time;
+use crate::decision_log::chain::event::{EventKind, LogEvent};
+use crate::decision_log::chain::head::is_signed_by;
+use crate::decision_log::chain::link::previous_digest;
+use crate::decision_log::chain::{HashChain, MerkleTree};
+use crate::signing::SigningKey;
+use crate::telemetry::digest::Sha256Digest;
+
+/// The chain after a known line, and the size of its last file up to there.
+#[derive(Clone, Debug)]
+pub(super) struct ChainState {
+    pub(super) chain: HashChain,
+    pub(super) bytes: u64,
+    /// The time of the latest line.
+    pub(super) latest_at: SystemTime,
+    /// Whether the last line says that the process shut down.
+    pub(super) is_stopped: bool,
+    /// Whether the process that wrote these lines wrote nothing after them.
+    pub(super) is_complete: bool,
+}
+
+impl ChainState {
+    pub(super) fn new() -> Self {
+        Self {
+            chain: HashChain::new(),
+            bytes: 0,
+            latest_at: SystemTime::UNIX_EPOCH,
+            is_stopped: false,
+            is_complete: false,
+        }
+    }
+
+    fn start_of_file(file: u64) -> Self {
+        let chain = HashChain {
+            file,
+            ..HashChain::new()
+        };
+        Self {
+            chain,
+            ..Self::new()
+        }
+    }
+
+    fn next_file(&self) -> Self {
+        Self {
+            chain: self.chain.next_file(),
+            bytes: 0,
+            is_stopped: false,
+            ..*self
+        }
+    }
+
+    /// Returns the signed head of a file that is still being written.
+    pub(super) fn signed_head(&self, key: &SigningKey) -> Vec<u8> {
+        self.chain
+            .current_head(key, self.latest_at, self.bytes, self.is_stopped)
+    }
+
+    /// Returns the event for signed lines that are missing or changed or, with `foreign_lines`, for that many appended by
+    /// somebody else.
+    fn altered_event(&self, foreign_lines: Option<u64>) -> EventKind {
+        EventKind::Altered {
+            file: self.chain.file,
+            lines: self.chain.tree.lines(),
+            expected_sha256: self.chain.last,
+            foreign_lines,
+        }
+    }
+}
+
+/// The chain to continue, and the events to write first.
+#[derive(Debug)]
+pub(super) struct ResumedChain {
+    pub(super) state: ChainState,
+    pub(super) events: Vec<EventKind>,
+    /// The number of alterations found, including those whose events are already written.
+    pub(super) altered: u64,
+}
+
+impl ResumedChain {
+    fn new(state: ChainState, events: Vec<EventKind>) -> Self {
+        let altered = events.iter().filter(|what| is_altered(what)).count() as u64;
+        Self {
+            state,
+            events,
+            altered,
+        }
+    }
+}
+
+fn is_altered(what: &EventKind) -> bool {
+    matches!(what, EventKind::Altered { .. })
+}
+
+/// Returns the state that the newest head shows, if it was signed with this key.
+fn signed_before(heads: &HeadFiles, key: &SigningKey) -> Option<ChainState> {
+    let line = heads.newest_signed_by(key)?;
+    let LogEvent {
+        kind: EventKind::Head(head),
+        at,
+    } = LogEvent::parse(&line)?
+    else {
+        return None;
+    };
+    let tree: MerkleTree = head.tree()?;
+    let (bytes, last, file) = (head.bytes?, previous_digest(&line)?, head.file);
+    Some(ChainState {
+        chain: HashChain { file, last, tree },
+        bytes,
+        latest_at: at,
+        is_stopped: head.stopped,
+        is_complete: head.stopped,
+    })
+}
+
+/// Returns the number of a file from its first line; `None` if it is not a file of a chain.
+pub(crate) fn file_number(path: &Path) -> Option<u64> {
+    let mut first = Vec::new();
+    let file = File::open(path).ok()?;
+    // The first line of a chain is short; the bound keeps foreign files without line feeds from being read whole.
+    let begin = decompressed(&file).take(4096);
+    BufReader::new(begin).read_until(b'\n', &mut first).ok()?;
+    match LogEvent::parse(first.strip_suffix(b"\n")?)?.kind {
+        EventKind::File { file, .. } => Some(file),
+        _ => None,
+    }
+}
+
+/// A log that is to be continued.
+pub(super) struct ResumableLog<'a> {
+    pub(super) path: &'a Path,
+    pub(super) heads: &'a HeadFiles,
+    pub(super) key: &'a SigningKey,
+    /// Whether the key is older than this log as far as its heads show: then there was another log, which is gone.
+    pub(super) has_earlier_key: bool,
+}
+
+impl ResumableLog<'_> {
+    /// Finds out how to continue the log. `own` is the state that this process left, if it has written to the log.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a file cannot be read, put aside or ended.
+    pub(super) fn resume(&self, own: Option<ChainState>) -> io::Result<ResumedChain> {
+        let path = self.path;
+        let known = own.or_else(|| signed_before(self.heads, self.key));
+        if let Some(file) = file_number(path) {
+            return self.resume_file(file, known);
+        }
+        if fs::metadata(path).is_ok_and(|found| found.len() > 0) {
+            // The file is of a version without a chain, or not a log at all.
+            fs::rename(path, unused_name(path))?;
+        }
+        self.begin_next_file(known)
+    }
+
+    /// Continues an existing file.
+    fn resume_file(&self, file: u64, known: Option<ChainState>) -> io::Result<ResumedChain> {
+        if let Some(known) = known.as_ref().filter(|known| known.chain.file == file)
+            && let Some(read) = FileTail::after_known(self.path, known, self.key)?
+        {
+            let told = read.events(known);
+            return Ok(ResumedChain::new(read.state, told));
+        }
+        let start = ChainState::start_of_file(file);
+        let read = FileTail::read_on(self.path, start.clone(), self.key)?;
+        // A process may have ended after it began this file and before it saved the file's first head.
+        let is_next = match &known {
+            Some(known) => known.chain.file + 1 == file && !known.is_complete,
+            None => file == 1 && !self.heads.exists(),
+        };
+        let told = if is_next {
+            read.events(&start)
+        } else {
+            vec![known.unwrap_or(start).altered_event(None)]
+        };
+        Ok(ResumedChain::new(read.state, told))
+    }
+
+    /// Begins a new file. The last one has been rotated; if it does not end in a head yet, one is added.
+    fn begin_next_file(&self, known: Option<ChainState>) -> io::Result<ResumedChain> {
+        let has_head = known.is_some();
+        let aside = rotated_files(self.path)?.into_iter();
+        let mut aside: Vec<_> = aside
+            .filter_map(|path| Some((file_number(&path)?, path)))
+            .collect();
+        aside.sort();
+        let known = match (known, aside.last()) {
+            (Some(known), _) => known,
+            (None, Some((file, _))) => ChainState::start_of_file(*file),
+            (None, None) => ChainState::new(),
+        };
+        if known.chain.tree.lines() == 0 && (has_head || aside.is_empty()) {
+            let is_lost = !has_head && (self.has_earlier_key || self.heads.exists());
+            let told = is_lost.then(|| known.altered_event(None));
+            return Ok(ResumedChain::new(known, told.into_iter().collect()));
+        }
+        let mut last = aside.into_iter().rev();
+        match last.find(|(file, _)| *file == known.chain.file) {
+            Some((_, last)) => self.finish_file(&last, &known),
+            None => Ok(ResumedChain::new(
+                known.next_file(),
+                vec![known.altered_event(None)],
+            )),
+        }
+    }
+
+    /// Makes sure that a rotated file ends in a head.
+    fn finish_file(&self, path: &Path, known: &ChainState) -> io::Result<ResumedChain> {
+        if is_compressed(&File::open(path)?) {
+            // Nothing can be appended to it. It was not compressed by wayleave, which begins the next file first.
+            return Ok(ResumedChain::new(
+                known.next_file(),
+                vec![known.altered_event(None)],
+            ));
+        }
+        let (mut read, told) = match FileTail::after_known(path, known, self.key)? {
+            // Its final head, which is signed with our key, also covers the lines after the saved head.
+            Some(read) if read.is_ended => (read, Vec::new()),
+            Some(read) => {
+                let told = read.events(known);
+                (read, told)
+            }
+            None => {
+                let start = ChainState::start_of_file(known.chain.file);
+                let read = FileTail::read_on(path, start, self.key)?;
+                (read, vec![known.altered_event(None)])
+            }
+        };
+        if read.is_ended {
+            return Ok(ResumedChain::new(read.state.next_file(), told));
+        }
+        let altered = told.iter().filter(|what| is_altered(what)).count() as u64;
+        // The events go into the file that they are about, because it may be exported without the next one.
+        let mut lines = Vec::new();
+        for what in told {
+            let object = LogEvent::new(what, system_time()).to_json();
+            lines.extend_from_slice(&read.state.chain.append(&object));
+            lines.push(b'\n');
+        }
+        let head = read.state.chain.final_head(self.key, system_time());
+        read.state.chain.push_line(&head);
+        lines.extend_from_slice(&head);
+        lines.push(b'\n');
+        let mut file = OpenOptions::new().append(true).open(path)?;
+        file.write_all(&lines)?;
+        Ok(ResumedChain {
+            state: read.state.next_file(),
+            events: Vec::new(),
+            altered,
+        })
+    }
+}
+
+/// Returns whether the known part of a file still ends in the known last line.
+fn ends_in_known_line(file: &mut File, known: &ChainState) -> io::Result<bool> {
+    if known.bytes == 0 {
+        return Ok(true);
+    }
+    // Only the last line is hashed. Lines are rarely longer than this, so the file is hardly ever read twice.
+    let mut length = 64 * 1024;
+    loop {
+        let from = known.bytes.saturating_sub(length);
+        let mut part = Vec::new();
+        file.seek(SeekFrom::Start(from))?;
+        file.take(known.bytes - from).read_to_end(&mut part)?;
+        let Some(lines) = part.strip_suffix(b"\n") else {
+            return Ok(false);
+        };
+        match memchr::memrchr(b'\n', lines) {
+            Some(end) => return Ok(Sha256Digest::of(&lines[end + 1..]) == known.chain.last),
+            None if from == 0 => return Ok(Sha256Digest::of(lines) == known.chain.last),
+            None => length *= 8,
+        }
+    }
+}
+
+/// The lines of a file after a known one.
+struct FileTail {
+    state: ChainState,
+    lines: u64,
+    torn: Option<Sha256Digest>,
+    /// Whether the last line is the head that ends the file, signed with our key.
+    is_ended: bool,
+}
+
+impl FileTail {
+    /// Reads the lines after the known ones; `None` if the last known line is no longer at its place.
+    fn after_known(path: &Path, known: &ChainState, key: &SigningKey) -> io::Result<Option<Self>> {
+        let mut file = File::open(path)?;
+        if file.metadata()?.len() < known.bytes || !ends_in_known_line(&mut file, known)? {
+            return Ok(None);
+        }
+        Self::read_on(path, known.clone(), key).map(Some)
+    }
+
+    /// Reads from the known state to the end of the file, and terminates a torn last line.
+    fn read_on(path: &Path, known: ChainState, key: &SigningKey) -> io::Result<Self> {
+        let mut file = OpenOptions::new().read(true).append(true).open(path)?;
+        file.seek(SeekFrom::Start(known.bytes))?;
+        let mut read = Self {
+            state: known,
+            lines: 0,
+            torn: None,
+            is_ended: false,
+        };
+        let mut lines = BufReader::new(&file);
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line)? > 0 {
+            let whole = line.strip_suffix(b"\n");
+            let bytes = whole.unwrap_or(&line);
+            read.torn = whole.is_none().then(|| Sha256Digest::of(bytes));
+            read.state.chain.push_line(bytes);
+            read.state.bytes += bytes.len() as u64 + 1;
+            read.state.is_stopped = false;
+            read.lines += 1;
+            read.is_ended = LogEvent::parse_head(bytes).is_some_and(|head| {
+                let is_ours = head.key == key.public_base64() && is_signed_by(bytes, &head.key);
+                head.next.is_some() && is_ours
+            });
+            line.clear();
+        }
+        if read.torn.is_some() {
+            file.write_all(b"\n")?;
+        }
+        Ok(read)
+    }
+
+    /// Returns the event to write about the lines after the `known` ones.
+    fn events(&self, known: &ChainState) -> Vec<EventKind> {
+        if self.lines == 0 {
+            return Vec::new();
+        }
+        let told = if known.is_complete {
+            known.altered_event(Some(self.lines))
+        } else {
+            EventKind::Recovered {
+                unsigned_lines: self.lines,
+                torn_sha256: self.torn,
+            }
+        };
+        vec![told]
+    }
+}

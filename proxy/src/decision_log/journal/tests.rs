@@ -1,0 +1,697 @@
+//! Tests that the log remains complete and linked whatever happens to files and processes.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use super::super::files::{
+    compressed_name, decompressed, find_decision, find_line, is_compressed, open_log_files,
+    rotated_files,
+};
+use super::super::record::{DecisionId, DecisionRecord, EncodedDecision};
+use super::super::tests::decision;
+use super::*;
+use crate::decision_log::chain::event::EVENT_PREFIX;
+use crate::decision_log::chain::head::is_signed_by;
+use crate::decision_log::chain::link::{NO_PREVIOUS, previous_digest};
+use crate::decision_log::chain::{HashChain, MerkleTree};
+
+fn options(dir: &Path) -> JournalConfig {
+    JournalConfig {
+        path: dir.join("log/decisions.jsonl"),
+        max_size_bytes: 1000,
+        max_age: Duration::from_secs(86_400),
+        keep: Duration::from_secs(86_400),
+        max_total_bytes: None,
+        compresses: false,
+        key: dir.join("evidence.key"),
+        state_dir: dir.to_owned(),
+    }
+}
+
+fn head_path(path: &Path) -> PathBuf {
+    path.with_extension("jsonl.head")
+}
+
+/// Returns the path of the copy of the head.
+fn copy_path(dir: &Path) -> PathBuf {
+    let entries = fs::read_dir(dir).unwrap().flatten();
+    let mut heads = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|it| it == "head"));
+    heads.next().unwrap()
+}
+
+fn names(path: &Path) -> Vec<PathBuf> {
+    open_log_files(path)
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect()
+}
+
+/// Returns the number of decisions in a file.
+fn lines(path: &Path) -> usize {
+    let mut text = String::new();
+    let file = File::open(path).unwrap();
+    io::Read::read_to_string(&mut decompressed(&file), &mut text).unwrap();
+    let decisions = text.lines().filter(|line| line.starts_with("{\"id\""));
+    decisions.count()
+}
+
+fn push(journal: &mut Journal, decision: &DecisionRecord) {
+    journal.push(
+        &EncodedDecision::new(decision).line,
+        Some(Sha256Digest::of(b"")),
+    );
+}
+
+#[test]
+fn full_file_is_rotated_without_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    for _ in 0..10 {
+        push(&mut journal, &decision());
+        journal.flush().unwrap();
+    }
+    let files = names(&journal.config.path);
+    assert!(files.len() > 2, "{files:?}");
+    assert_eq!(files.iter().map(|file| lines(file)).sum::<usize>(), 10);
+}
+
+#[test]
+fn old_file_is_rotated_and_oldest_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = JournalConfig {
+        max_age: Duration::ZERO,
+        keep: Duration::ZERO,
+        ..options(dir.path())
+    };
+    let mut journal = Journal::open(options).unwrap();
+    for _ in 0..3 {
+        push(&mut journal, &decision());
+        journal.flush().unwrap();
+    }
+    assert_eq!(names(&journal.config.path), [journal.config.path.clone()]);
+    assert_eq!(lines(&journal.config.path), 1);
+}
+
+#[test]
+fn decision_is_found_in_any_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    let written: Vec<_> = (0..10).map(|_| decision()).collect();
+    for decision in &written {
+        push(&mut journal, decision);
+        journal.flush().unwrap();
+    }
+    for decision in written {
+        let found = find_decision(&journal.config.path, decision.id).expect("it was written");
+        assert_eq!(found.id, decision.id);
+    }
+    assert!(find_decision(&journal.config.path, DecisionId::new()).is_none());
+}
+
+#[test]
+fn new_journal_continues_after_last_line_of_old_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut before = Journal::open(options(dir.path())).unwrap();
+    before.config.max_size_bytes = 1 << 20;
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    write_one(&mut before);
+    journal.continue_from(&mut before);
+    write_one(&mut journal);
+    assert_eq!(checked(&journal.config.path), []);
+    assert_eq!(lines(&journal.config.path), 2);
+}
+
+#[test]
+fn incomplete_line_does_not_spoil_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(dir.path());
+    fs::create_dir_all(options.path.parent().unwrap()).unwrap();
+    fs::write(&options.path, "{\"id\":\"0193").unwrap();
+    let mut journal = Journal::open(options).unwrap();
+    let written = decision();
+    push(&mut journal, &written);
+    journal.flush().unwrap();
+    assert_eq!(lines(&journal.config.path), 1);
+    assert!(find_decision(&journal.config.path, written.id).is_some());
+}
+
+#[test]
+fn deleted_file_is_created_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    fs::remove_file(&journal.config.path).unwrap();
+    push(&mut journal, &decision());
+    journal.flush().unwrap();
+    assert_eq!(lines(&journal.config.path), 1);
+}
+
+#[test]
+fn emptied_file_is_continued() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    for _ in 0..2 {
+        push(&mut journal, &decision());
+        journal.flush().unwrap();
+        let log = OpenOptions::new().write(true).open(&journal.config.path);
+        log.unwrap().set_len(0).unwrap();
+    }
+    push(&mut journal, &decision());
+    journal.flush().unwrap();
+    assert_eq!(lines(&journal.config.path), 1);
+    let open = journal.open_file.as_mut().unwrap();
+    let bytes = open.file.metadata().unwrap().len();
+    open.truncate_to_whole_lines(b"");
+    assert_eq!(open.file.metadata().unwrap().len(), bytes);
+}
+
+#[test]
+fn file_grows_if_rotation_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    let elsewhere = dir.path().join("elsewhere");
+    push(&mut journal, &decision());
+    journal.flush().unwrap();
+    // The open file can still be written to, but there is none at this path that could be renamed.
+    let path = mem::replace(&mut journal.config.path, elsewhere);
+    journal.config.max_size_bytes = 1;
+    for _ in 0..3 {
+        push(&mut journal, &decision());
+        journal.flush().unwrap();
+    }
+    assert_eq!(lines(&path), 4);
+}
+
+#[test]
+fn file_of_earlier_run_is_continued() {
+    let dir = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        let mut journal = Journal::open(options(dir.path())).unwrap();
+        push(&mut journal, &decision());
+        journal.flush().unwrap();
+    }
+    assert_eq!(lines(&options(dir.path()).path), 2);
+}
+
+/// Checks all links and heads of a log, and returns its events in order.
+fn checked(path: &Path) -> Vec<EventKind> {
+    let mut chain = HashChain::new();
+    let mut told = Vec::new();
+    let mut is_first = true;
+    for (_, file) in open_log_files(path) {
+        let mut text = Vec::new();
+        let file = file.unwrap();
+        io::Read::read_to_end(&mut decompressed(&file), &mut text).unwrap();
+        let lines = text.split_inclusive(|byte| *byte == b'\n');
+        for line in lines.map(|line| line.strip_suffix(b"\n").unwrap()) {
+            let shown = String::from_utf8_lossy(line);
+            let event = LogEvent::parse(line).map(|event| event.kind);
+            let before = previous_digest(line);
+            assert!(!is_first || before == Some(NO_PREVIOUS), "{shown}");
+            is_first = false;
+            if let Some(EventKind::File { file, .. }) = &event {
+                assert_eq!(*file, chain.file, "{shown}");
+            }
+            // A torn line has no link; the next line contains its digest.
+            if before.is_some() {
+                assert_eq!(before, Some(chain.last), "{shown}");
+            }
+            if let Some(EventKind::Head(head)) = &event {
+                assert!(is_signed_by(line, &head.key), "{shown}");
+                assert_eq!(head.root_sha256, chain.tree.root(), "{shown}");
+                assert_eq!(head.next, Some(chain.file + 1), "{shown}");
+            }
+            chain.push_line(line);
+            match event {
+                Some(EventKind::Head(_)) => chain = chain.next_file(),
+                event => told.extend(event),
+            }
+        }
+    }
+    let mut head = fs::read(head_path(path)).unwrap();
+    head.truncate(head.trim_ascii_end().len());
+    assert_eq!(previous_digest(&head), Some(chain.last));
+    let Some(EventKind::Head(kept)) = LogEvent::parse(&head).map(|event| event.kind) else {
+        panic!("{}", String::from_utf8_lossy(&head));
+    };
+    assert_eq!(
+        kept.tree().as_ref().map(MerkleTree::root),
+        Some(chain.tree.root())
+    );
+    told.retain(|what| !matches!(what, EventKind::File { .. }));
+    told
+}
+
+fn write_one(journal: &mut Journal) {
+    push(journal, &decision());
+    journal.flush().unwrap();
+}
+
+/// Writes a log with some rotated files, and closes it.
+fn written(dir: &Path) -> PathBuf {
+    let mut journal = Journal::open(options(dir)).unwrap();
+    for _ in 0..5 {
+        write_one(&mut journal);
+    }
+    journal.save_head();
+    assert!(names(&journal.config.path).len() > 1);
+    journal.config.path
+}
+
+#[test]
+fn chain_continues_over_processes_and_files() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path());
+    let path = written(dir.path());
+    assert_eq!(checked(&path), []);
+    let all: usize = names(&path).iter().map(|file| lines(file)).sum();
+    assert_eq!(all, 10);
+}
+
+#[test]
+fn torn_line_is_recorded_by_its_digest() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let mut log = OpenOptions::new().append(true).open(&path).unwrap();
+    log.write_all(b"{\"id\":\"0193").unwrap();
+    write_one(&mut Journal::open(options(dir.path())).unwrap());
+    let torn = EventKind::Recovered {
+        unsigned_lines: 1,
+        torn_sha256: Some(Sha256Digest::of(b"{\"id\":\"0193")),
+    };
+    assert_eq!(checked(&path), [torn]);
+}
+
+#[test]
+fn unsigned_lines_are_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let head = fs::read(head_path(&path)).unwrap();
+    let mut before = Journal::open(options(dir.path())).unwrap();
+    before.config.max_size_bytes = 1 << 20;
+    write_one(&mut before);
+    write_one(&mut before);
+    // As if the process had been killed before it signed the two lines.
+    fs::write(head_path(&path), &head).unwrap();
+    fs::write(copy_path(dir.path()), &head).unwrap();
+    write_one(&mut Journal::open(options(dir.path())).unwrap());
+    let told = checked(&path);
+    let is_recovered = |what: &EventKind| {
+        matches!(
+            what,
+            EventKind::Recovered {
+                torn_sha256: None,
+                ..
+            }
+        )
+    };
+    assert!(told.iter().all(is_recovered) && told.len() == 1, "{told:?}");
+}
+
+#[test]
+fn interrupted_rotation_is_completed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    fs::rename(&path, unused_name(&path)).unwrap();
+    let path = written(dir.path());
+    assert_eq!(checked(&path), []);
+}
+
+#[test]
+fn missing_signed_line_is_reported() {
+    type Change = fn(&Path);
+    let changes: [(&str, Change); 4] = [
+        ("cut", |path| {
+            let log = OpenOptions::new().write(true).open(path).unwrap();
+            log.set_len(log.metadata().unwrap().len() - 10).unwrap();
+        }),
+        ("changed", |path| {
+            let text = fs::read_to_string(path).unwrap();
+            let at = text.rfind("\"took_us\":2").unwrap();
+            let mut text = text.into_bytes();
+            text[at + 10] = b'3';
+            fs::write(path, text).unwrap();
+        }),
+        ("deleted", |path| fs::remove_file(path).unwrap()),
+        ("deleted with its head", |path| {
+            fs::remove_file(path).unwrap();
+            fs::remove_file(head_path(path)).unwrap();
+        }),
+    ];
+    for (name, change) in changes {
+        let dir = tempfile::tempdir().unwrap();
+        let path = written(dir.path());
+        change(&path);
+        write_one(&mut Journal::open(options(dir.path())).unwrap());
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("{\"event\":\"altered\""), "{name}: {text}");
+    }
+}
+
+#[test]
+fn lost_decisions_are_reported_in_a_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    journal.add_lost(3);
+    write_one(&mut journal);
+    let path = journal.config.path;
+    assert_eq!(checked(&path), [EventKind::Lost { decisions: 3 }]);
+}
+
+#[test]
+fn clock_set_back_is_reported_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    journal.config.max_size_bytes = 1 << 20;
+    write_one(&mut journal);
+    // A step as small as this is an ordinary correction.
+    journal.state.as_mut().unwrap().latest_at = system_time() + Duration::from_millis(1_500);
+    write_one(&mut journal);
+    let later = system_time() + Duration::from_secs(3600);
+    journal.state.as_mut().unwrap().latest_at = later;
+    write_one(&mut journal);
+    write_one(&mut journal);
+    journal.save_head();
+    let told = checked(&journal.config.path);
+    let [EventKind::ClockSetBack { from }] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!(
+        from.duration_since(later).unwrap_or_default(),
+        Duration::ZERO
+    );
+}
+
+#[test]
+fn log_without_chain_is_rotated() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = options(dir.path()).path;
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let old = decision();
+    fs::write(&path, EncodedDecision::new(&old).line).unwrap();
+    write_one(&mut Journal::open(options(dir.path())).unwrap());
+    assert!(fs::read(&path).unwrap().starts_with(EVENT_PREFIX));
+    assert!(find_decision(&path, old.id).is_some());
+}
+
+/// Returns the size of all files together.
+fn total(path: &Path) -> u64 {
+    let files = names(path).into_iter();
+    files.map(|file| fs::metadata(file).unwrap().len()).sum()
+}
+
+fn bounded(dir: &Path) -> Journal {
+    let options = JournalConfig {
+        max_size_bytes: 4000,
+        max_total_bytes: Some(16_000),
+        ..options(dir)
+    };
+    Journal::open(options).unwrap()
+}
+
+/// Returns the numbers of the files whose deletion the log mentions.
+fn deleted(path: &Path) -> Vec<u64> {
+    let mut deleted = Vec::new();
+    for (_, file) in open_log_files(path) {
+        find_line(&file.unwrap(), |line| {
+            if let Some(EventKind::Deleted { file }) =
+                LogEvent::parse(line.unwrap()).map(|it| it.kind)
+            {
+                deleted.push(file);
+            }
+            None::<()>
+        })
+        .unwrap();
+    }
+    deleted
+}
+
+/// Returns the lowest file number. It may not be that of the first name: a file that is rotated in the same millisecond as one
+/// that was deleted gets its name.
+fn oldest(path: &Path) -> u64 {
+    let numbers = names(path)
+        .into_iter()
+        .filter_map(|name| resume::file_number(&name));
+    numbers.min().unwrap()
+}
+
+#[test]
+fn oldest_files_are_deleted_and_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = bounded(dir.path());
+    for _ in 0..60 {
+        write_one(&mut journal);
+        // The last line of a file may exceed its size.
+        let total = total(&journal.config.path);
+        assert!(total <= 16_000 + 4 * 2000, "{total}");
+    }
+    let path = &journal.config.path;
+    let oldest = oldest(path);
+    let last = resume::file_number(path).unwrap();
+    assert!(oldest > 2 && last - oldest >= 2, "{oldest} to {last}");
+    let told = deleted(path);
+    assert_eq!(told.last(), Some(&(oldest - 1)), "{told:?}");
+}
+
+#[test]
+fn file_being_exported_and_younger_ones_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = bounded(dir.path());
+    let path = journal.config.path.clone();
+    while names(&path).len() < 3 {
+        write_one(&mut journal);
+    }
+    let pinned = names(&path)[0].clone();
+    let open = File::open(&pinned).unwrap();
+    open.lock_shared().unwrap();
+    for _ in 0..40 {
+        write_one(&mut journal);
+    }
+    assert!(names(&path).contains(&pinned));
+    assert!(deleted(&path).is_empty());
+    journal.save_head();
+    assert_eq!(checked(&path), []);
+    drop(open);
+    while oldest(&path) == 1 {
+        write_one(&mut journal);
+    }
+    assert!(total(&path) <= 16_000 + 4 * 2000);
+}
+
+#[test]
+fn kill_between_event_and_deletion_leaves_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = bounded(dir.path());
+    let path = journal.config.path.clone();
+    while deleted(&path).is_empty() {
+        write_one(&mut journal);
+    }
+    // As if the process had been killed before the deletion.
+    let first = path.with_file_name("decisions.20200101T000000.000Z.jsonl");
+    let number = deleted(&path)[0];
+    let line = LogEvent::new(
+        EventKind::File {
+            file: number,
+            program: String::new(),
+        },
+        system_time(),
+    );
+    fs::write(&first, [&line.to_json()[..], b"\n"].concat()).unwrap();
+    let last = resume::file_number(&path);
+    while resume::file_number(&path) == last {
+        write_one(&mut journal);
+    }
+    assert!(!first.exists(), "the next beginning of a file deletes it");
+}
+
+fn compressing(dir: &Path) -> Journal {
+    let options = JournalConfig {
+        compresses: true,
+        ..options(dir)
+    };
+    Journal::open(options).unwrap()
+}
+
+/// Waits for the compressing thread, if there is one.
+fn finish(journal: &mut Journal) {
+    mem::take(&mut journal.compression).join();
+}
+
+#[test]
+fn compressed_files_keep_chain_and_are_searched() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = compressing(dir.path());
+    let path = journal.config.path.clone();
+    let mut written = Vec::new();
+    for _ in 0..12 {
+        let decision = decision();
+        written.push(decision.id);
+        push(&mut journal, &decision);
+        journal.flush().unwrap();
+        finish(&mut journal);
+    }
+    let rotated = rotated_files(&path).unwrap();
+    assert!(rotated.len() > 3, "{rotated:?}");
+    for file in &rotated {
+        assert!(is_compressed(&File::open(file).unwrap()), "{file:?}");
+        assert!(file.extension().is_some_and(|it| it == "gz"), "{file:?}");
+        let age = fs::metadata(file).unwrap().modified().unwrap();
+        assert!(age <= system_time());
+    }
+    journal.save_head();
+    assert_eq!(checked(&path), []);
+    for id in written {
+        assert!(find_decision(&path, id).is_some());
+    }
+}
+
+#[test]
+fn kill_while_compressing_neither_loses_nor_repeats_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let plain: Vec<_> = rotated_files(&path).unwrap();
+    let whole = fs::read(&plain[0]).unwrap();
+    // Killed while compressing, before the file was renamed.
+    let part = compress::partial_name(&plain[0]);
+    fs::write(&part, [0x1f, 0x8b, 8]).unwrap();
+    assert_eq!(rotated_files(&path).unwrap(), plain);
+    // Killed before the original was deleted.
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&whole).unwrap();
+    fs::write(compressed_name(&plain[1]), gzip.finish().unwrap()).unwrap();
+    assert_eq!(rotated_files(&path).unwrap(), plain);
+    assert_eq!(checked(&path), []);
+    let mut journal = compressing(dir.path());
+    for _ in 0..3 {
+        write_one(&mut journal);
+        finish(&mut journal);
+    }
+    journal.save_head();
+    assert_eq!(checked(&path), []);
+    assert!(!part.exists() && !plain.iter().any(|file| file.exists()));
+    let mut text = Vec::new();
+    let file = File::open(compressed_name(&plain[0])).unwrap();
+    io::Read::read_to_end(&mut decompressed(&file), &mut text).unwrap();
+    assert!(text == whole);
+}
+
+#[test]
+fn full_disk_defers_compression() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let plain = rotated_files(&path).unwrap();
+    let part = compress::partial_name(&plain[0]);
+    std::os::unix::fs::symlink("/dev/full", &part).unwrap();
+    let newest = resume::file_number(&path).unwrap();
+    compress::compress_all(&path, newest);
+    let is_plain = |file: &PathBuf| file.exists() && !compressed_name(file).exists();
+    assert!(is_plain(&plain[0]) && !is_plain(&plain[1]), "{plain:?}");
+    assert!(
+        fs::symlink_metadata(&part).is_err(),
+        "nothing is in the way"
+    );
+    assert_eq!(checked(&path), []);
+    compress::compress_all(&path, newest);
+    assert!(!plain[0].exists() && compressed_name(&plain[0]).exists());
+    assert_eq!(checked(&path), []);
+}
+
+#[test]
+fn compression_keeps_age_and_skips_locked_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let plain = rotated_files(&path).unwrap();
+    let reader = File::open(&plain[0]).unwrap();
+    let age = system_time() - Duration::from_hours(100);
+    reader.set_modified(age).unwrap();
+    let newest = resume::file_number(&path).unwrap();
+    reader.lock_shared().unwrap();
+    compress::compress_all(&path, newest);
+    assert!(plain[0].exists() && !plain[1].exists(), "{plain:?}");
+    reader.unlock().unwrap();
+    compress::compress_all(&path, newest);
+    let compressed = fs::metadata(compressed_name(&plain[0])).unwrap();
+    assert_eq!(compressed.modified().unwrap(), age);
+}
+
+#[test]
+fn file_without_final_head_is_not_compressed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let last = unused_name(&path);
+    fs::rename(&path, &last).unwrap();
+    compress::compress_all(&path, resume::file_number(&last).unwrap());
+    assert!(last.exists(), "it has no head yet");
+    write_one(&mut Journal::open(options(dir.path())).unwrap());
+    assert_eq!(checked(&path), []);
+}
+
+#[test]
+fn head_of_another_key_is_ignored() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let other = SigningKey::create(&dir.path().join("other.key")).unwrap();
+    let mut newer = ChainState::new();
+    newer.chain.file = 999;
+    let head = fs::read(head_path(&path)).unwrap();
+    fs::write(head_path(&path), newer.signed_head(&other)).unwrap();
+    let last = resume::file_number(&path).unwrap();
+    assert_eq!(
+        HeadFiles::for_log(&options(dir.path())).newest().unwrap(),
+        head.trim_ascii_end()
+    );
+    written(dir.path());
+    assert_eq!(checked(&path), []);
+    assert!(resume::file_number(&path).is_some_and(|number| number <= last + 5));
+    // A final head of another key does not end a file, either.
+    let aside = unused_name(&path);
+    fs::rename(&path, &aside).unwrap();
+    let end = newer.chain.final_head(&other, system_time());
+    let mut log = OpenOptions::new().append(true).open(&aside).unwrap();
+    log.write_all(&[&end[..], b"\n"].concat()).unwrap();
+    written(dir.path());
+    let text = fs::read_to_string(&aside).unwrap();
+    let ends = LogEvent::parse_head(text.lines().next_back().unwrap().as_bytes());
+    let key = SigningKey::read(&dir.path().join("evidence.key")).unwrap();
+    assert_eq!(ends.map(|head| head.key), Some(key.public_base64()));
+    assert!(text.contains("{\"event\":\"recovered\""), "{text}");
+}
+
+#[test]
+fn log_of_another_key_counts_as_altered() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    write_one(&mut journal);
+    journal.save_head();
+    drop(journal);
+    fs::remove_file(dir.path().join("evidence.key")).unwrap();
+    let mut journal = Journal::open(JournalConfig {
+        max_size_bytes: 1 << 20,
+        ..options(dir.path())
+    })
+    .unwrap();
+    write_one(&mut journal);
+    assert_eq!(journal.take_altered(), 1);
+    let text = fs::read_to_string(&journal.config.path).unwrap();
+    assert!(text.contains("{\"event\":\"altered\""), "{text}");
+}
+
+#[test]
+fn oldest_file_is_deleted_first_whatever_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = bounded(dir.path());
+    let path = journal.config.path.clone();
+    while names(&path).len() < 3 {
+        write_one(&mut journal);
+    }
+    // As if the clock had been wrong when it was rotated.
+    let late = path.with_file_name("decisions.20990101T000000.000Z.jsonl");
+    fs::rename(&names(&path)[0], &late).unwrap();
+    assert_eq!(resume::file_number(&late), Some(1));
+    while deleted(&path).is_empty() {
+        write_one(&mut journal);
+    }
+    assert_eq!(deleted(&path)[0], 1);
+    assert!(!late.exists());
+}

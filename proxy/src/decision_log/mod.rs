@@ -1,0 +1,338 @@
+//! The decision log: one record of every exchange, in memory and in a file.
+//!
+//! ```text
+//!  mod ─┬─ decision_event  decisions as events of the program's log
+//!       ├─ live            new decisions for watchers
+//!       ├─ recent          the last decisions, in memory
+//!       ├─ top             the most frequent hosts, crawlers, reasons or rules
+//!       ├─ writer          the thread that writes the log
+//!       │    └─ journal      its files: a hash chain, rotated by size and age
+//!       ├─ query           filters of decisions
+//!       ├─ past            decisions of a time range, from the files
+//!       ├─ report          statistics over a time range, from the files
+//!       ├─ files           finds the log's files and reads their lines
+//!       └─ record          the record of one decision
+//!            └─ client_address  the client's address: whole, its network, or a keyed digest
+//! ```
+//!
+//! An exchange never waits for the log. If the writer cannot keep up, decisions are dropped and counted.
+
+pub(crate) mod chain;
+mod client_address;
+mod decision_event;
+mod files;
+mod journal;
+mod live;
+mod past;
+mod query;
+mod recent;
+mod record;
+mod report;
+mod top;
+mod use_preference;
+mod writer;
+
+use std::fmt;
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+
+pub(crate) use self::client_address::{ClientForm, ClientMask, LoggedClient};
+pub(crate) use self::files::{decompressed, is_compressed, rotated_files};
+pub(crate) use self::journal::head_files::HeadFiles;
+pub(crate) use self::journal::resume::file_number;
+pub(crate) use self::journal::{Journal, JournalConfig, LogDescription};
+use self::live::LiveFeed;
+pub(crate) use self::live::{DecisionWatch, WatchedBatch};
+pub(crate) use self::past::{NewestDecisions, TimeRange};
+pub(crate) use self::query::DecisionQuery;
+use self::recent::RecentDecisions;
+use self::record::EncodedDecision;
+pub(crate) use self::record::{
+    DecisionId, DecisionRecord, FindingRecord, LogWord, MAX_USER_AGENT_BYTES, RuleRecord,
+};
+pub(crate) use self::report::{LogReport, ReportRow};
+pub(crate) use self::top::{RankBy, RankedName};
+pub(crate) use self::use_preference::{DocumentRecord, UsePreference};
+use self::writer::DecisionWriter;
+pub(crate) use crate::decision_log::chain::event::ConfigRevision;
+use crate::telemetry::logging::LogHandle;
+use crate::telemetry::metrics::Metrics;
+
+/// Records the decision of every exchange.
+pub(crate) struct DecisionLog {
+    recent: RecentDecisions,
+    live: LiveFeed,
+    writer: DecisionWriter,
+    /// The journal's settings and public key; `None` if no file is written.
+    log: ArcSwapOption<LogDescription>,
+    /// The program's log, in which decisions are events.
+    events: LogHandle,
+    client_mask: ArcSwap<ClientMask>,
+}
+
+impl DecisionLog {
+    /// Starts the thread that writes to `journal`, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the thread cannot be started.
+    pub(crate) fn start(
+        (journal, clients): (Option<Journal>, ClientMask),
+        configuration: ConfigRevision,
+        events: LogHandle,
+        metrics: Arc<Metrics>,
+    ) -> anyhow::Result<Self> {
+        Ok(Self {
+            client_mask: ArcSwap::from_pointee(clients),
+            recent: RecentDecisions::new(),
+            live: LiveFeed::new(),
+            log: ArcSwapOption::new(log_file(journal.as_ref())),
+            events,
+            writer: DecisionWriter::start(journal, configuration, metrics)?,
+        })
+    }
+
+    /// Replaces the journal and the form of clients' addresses. Must be called before `configuration` takes effect.
+    pub(crate) fn replace_journal(
+        &self,
+        (journal, clients): (Option<Journal>, ClientMask),
+        configuration: ConfigRevision,
+    ) {
+        // The form of addresses first: decisions in the new file should already have the new one.
+        self.client_mask.store(Arc::new(clients));
+        self.log.store(log_file(journal.as_ref()));
+        self.writer.replace(journal, configuration);
+    }
+
+    /// Returns the journal's settings and public key, if a journal is written.
+    pub(crate) fn log_file(&self) -> Option<Arc<LogDescription>> {
+        self.log.load_full()
+    }
+
+    /// Returns whether decisions are being lost at present.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.writer.is_failing()
+    }
+
+    /// Returns a client in the form in which it is logged; the API and traces use the same.
+    pub(crate) fn mask_client(&self, client: impl Into<LoggedClient>) -> LoggedClient {
+        self.client_mask.load().apply(client.into())
+    }
+
+    /// Records one decision.
+    pub(crate) fn record(&self, mut decision: DecisionRecord) {
+        // Before anything is kept: neither memory, file nor log may hold more of the address than configured.
+        decision.client = self.mask_client(decision.client);
+        decision_event::log_decision(&self.events, &decision);
+        let recorded = EncodedDecision::new(&decision);
+        self.recent.push(&recorded);
+        self.writer.enqueue(recorded);
+    }
+
+    /// Finds a decision in memory or, if it is not recent, in the log's files.
+    pub(crate) async fn look_up(&self, id: DecisionId) -> Option<Arc<DecisionRecord>> {
+        // The id in a response is looked up at once by those who debug a crawler, so memory is tried before the files.
+        if let Some(recent) = self.recent.find(id) {
+            return Some(recent);
+        }
+        let log = self.log.load_full()?;
+        let searching =
+            tokio::task::spawn_blocking(move || files::find_decision(&log.config.path, id));
+        searching.await.ok().flatten().map(Arc::new)
+    }
+
+    /// Returns at most `limit` recent decisions that match `query`, the newest first.
+    pub(crate) fn list_recent(
+        &self,
+        query: &DecisionQuery,
+        limit: usize,
+    ) -> Vec<Arc<DecisionRecord>> {
+        let taken = self
+            .recent
+            .iter()
+            .filter(|decision| query.matches(decision));
+        taken.take(limit).collect()
+    }
+
+    /// Returns at most `limit` decisions of a time range that match `query` from the log's files, the newest first; `None`
+    /// without a log.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a file of the log cannot be read.
+    pub(crate) async fn list_past(
+        &self,
+        span: TimeRange,
+        query: DecisionQuery,
+        limit: usize,
+    ) -> io::Result<Option<NewestDecisions>> {
+        let Some(log) = self.log.load_full() else {
+            return Ok(None);
+        };
+        let reading = tokio::task::spawn_blocking(move || {
+            past::newest(&log.config.path, span, &query, limit)
+        });
+        let newest = reading.await.map_err(io::Error::other)??;
+        Ok(Some(newest))
+    }
+
+    /// Passes the decisions of a time range that match `query`, with their lines and in the order of the log, to `take`, and
+    /// `None` after the last. Runs on a thread that may block. Returns whether there is a log.
+    pub(crate) fn stream_past(
+        &self,
+        span: TimeRange,
+        query: DecisionQuery,
+        mut take: impl FnMut(Option<(&DecisionRecord, &[u8])>) -> ControlFlow<()> + Send + 'static,
+    ) -> bool {
+        let Some(log) = self.log.load_full() else {
+            return false;
+        };
+        tokio::task::spawn_blocking(move || {
+            let each = |decision: DecisionRecord, line: &[u8]| take(Some((&decision, line)));
+            if let Err(error) = past::for_each(&log.config.path, span, &query, each) {
+                tracing::warn!(%error, "the decision log cannot be read");
+            }
+            // The result only says whether more is wanted.
+            let _ = take(None);
+        });
+        true
+    }
+
+    /// Returns the `limit` most frequent hosts, crawlers, reasons or rules of the recent decisions that match `query`.
+    pub(crate) fn top(&self, by: RankBy, query: &DecisionQuery, limit: usize) -> Vec<RankedName> {
+        let taken = self
+            .recent
+            .iter()
+            .filter(|decision| query.matches(decision));
+        top::top(by, taken, limit)
+    }
+
+    /// Watches further decisions.
+    pub(crate) fn watch(&self) -> DecisionWatch {
+        self.live.watch(&self.recent)
+    }
+
+    /// Sends new decisions to watchers; never returns.
+    pub(crate) async fn publish_live(&self) {
+        self.live.run(&self.recent).await;
+    }
+
+    /// Writes all decisions recorded so far and ends the thread.
+    pub(crate) fn close(&self) {
+        self.writer.close();
+    }
+}
+
+fn log_file(journal: Option<&Journal>) -> Option<Arc<LogDescription>> {
+    journal.map(|journal| Arc::new(journal.describe()))
+}
+
+impl fmt::Debug for DecisionLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decisions").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::telemetry::digest::Sha256Digest;
+
+    pub(super) fn decision() -> DecisionRecord {
+        DecisionRecord {
+            id: DecisionId::new(),
+            at: SystemTime::UNIX_EPOCH + Duration::from_micros(1_800_000_000_000_001),
+            outcome: "refused".into(),
+            reason: "rule".into(),
+            status: 403,
+            crawler: "news".into(),
+            identity: "known".into(),
+            proven_by: None,
+            user_agent: None,
+            user_agent_cut: false,
+            certificate: None,
+            tokens: vec!["ExampleBot".to_owned()],
+            client: IpAddr::from([127, 0, 0, 1]).into(),
+            body_bytes: None,
+            peer: None,
+            method: "GET".to_owned(),
+            url: "https://[::1]:8443/a".to_owned(),
+            origin: Some("https://[::1]:8443".to_owned()),
+            scope: None,
+            username: None,
+            robots_delay_us: None,
+            trace_id: None,
+            policy: None,
+            preferences: Vec::new(),
+            documents: Vec::new(),
+            reached_origin: None,
+            finding: Some(FindingRecord {
+                verdict: "disallow".into(),
+                basis: "rule".into(),
+                dialect: "rfc9309".into(),
+                line: Some(2),
+                rule: Some("Disallow: /a".to_owned()),
+                robots_access: Some("successful".into()),
+                robots_status: None,
+                robots_cut: false,
+                robots_sha256: Some(Sha256Digest::of(b"abc")),
+                robots_fetched_at: Some(SystemTime::UNIX_EPOCH),
+            }),
+            would_be: None,
+            oddities: Vec::new(),
+            signature: None,
+            mode: "enforce".into(),
+            configuration: 1,
+            details: None,
+            decided_us: 1,
+            waited_us: 0,
+            took_us: 2,
+        }
+    }
+
+    #[test]
+    fn decision_survives_serialisation() {
+        let written = serde_json::to_value(decision()).unwrap();
+        assert_eq!(written["at"], "2027-01-15T08:00:00.000001Z");
+        assert_eq!(written["line"], 2);
+        let read: DecisionRecord = serde_json::from_value(written.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), written);
+        let mut bare = decision();
+        bare.finding = None;
+        let written = serde_json::to_value(bare).unwrap();
+        assert_eq!(written.get("verdict"), None);
+        let read: DecisionRecord = serde_json::from_value(written).unwrap();
+        assert!(read.finding.is_none());
+    }
+
+    #[test]
+    fn query_finds_text() {
+        let query = |text: &str| DecisionQuery {
+            text: Some(text.to_owned()),
+            ..DecisionQuery::default()
+        };
+        for text in ["8443/A", "disallow: /a", "examplebot", "127.0.0", ""] {
+            assert!(query(text).matches(&decision()), "{text}");
+        }
+        assert!(!query("shop").matches(&decision()));
+    }
+
+    #[test]
+    fn query_matches_host_without_port() {
+        let query = |host: &str| DecisionQuery {
+            host: Some(host.to_owned()),
+            ..DecisionQuery::default()
+        };
+        assert!(query("[::1]").matches(&decision()));
+        assert!(!query("::1").matches(&decision()));
+        let mut named = decision();
+        named.origin = Some("http://shop.test:8080".to_owned());
+        assert!(query("Shop.test").matches(&named));
+    }
+}

@@ -1,0 +1,99 @@
+//! Decisions of a time range, read from the log's files.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::SystemTime;
+
+use super::files::{LogLine, find_line, open_log_files};
+use super::query::DecisionQuery;
+use super::record::DecisionRecord;
+use crate::decision_log::chain::event;
+
+/// A time range, both ends included; an end that is `None` is open.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TimeRange {
+    pub(crate) since: Option<SystemTime>,
+    pub(crate) until: Option<SystemTime>,
+}
+
+impl TimeRange {
+    fn contains(&self, at: SystemTime) -> bool {
+        self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at <= until)
+    }
+}
+
+/// The newest decisions of a time range that match a query, the newest first.
+#[derive(Debug, Default)]
+pub(crate) struct NewestDecisions {
+    pub(crate) decisions: Vec<DecisionRecord>,
+    /// Whether there are older ones.
+    pub(crate) is_truncated: bool,
+}
+
+/// Returns the newest decisions of the log at `path`, at most `limit`.
+///
+/// # Errors
+///
+/// Returns an error if one of its files cannot be read.
+pub(super) fn newest(
+    path: &Path,
+    span: TimeRange,
+    query: &DecisionQuery,
+    limit: usize,
+) -> io::Result<NewestDecisions> {
+    let mut found = VecDeque::new();
+    let mut is_cut = false;
+    for_each(path, span, query, |decision, _| {
+        found.push_back(decision);
+        if found.len() > limit {
+            found.pop_front();
+            is_cut = true;
+        }
+        ControlFlow::Continue(())
+    })?;
+    let decisions = found.into_iter().rev().collect();
+    Ok(NewestDecisions {
+        decisions,
+        is_truncated: is_cut,
+    })
+}
+
+/// Passes the decisions of a time range that match `query`, with their lines and in the order of the log at `path`, to `take`
+/// until it breaks.
+///
+/// # Errors
+///
+/// Returns an error if one of the log's files cannot be read.
+pub(super) fn for_each(
+    path: &Path,
+    span: TimeRange,
+    query: &DecisionQuery,
+    mut take: impl FnMut(DecisionRecord, &[u8]) -> ControlFlow<()>,
+) -> io::Result<()> {
+    for (_, file) in open_log_files(path) {
+        let file = file?;
+        // A file that was last written before the range has no decision of it.
+        let written_at = file.metadata().and_then(|found| found.modified());
+        let ends_before = |since| written_at.as_ref().is_ok_and(|at| *at < since);
+        if span.since.is_some_and(ends_before) {
+            continue;
+        }
+        let wanted = |line: LogLine<'_>| {
+            let line = line
+                .ok()
+                .filter(|line| !line.starts_with(event::EVENT_PREFIX))?;
+            let decision: DecisionRecord = serde_json::from_slice(line).ok()?;
+            let is_wanted = span.contains(decision.at) && query.matches(&decision);
+            match is_wanted.then(|| take(decision, line))? {
+                ControlFlow::Continue(()) => None,
+                ControlFlow::Break(()) => Some(()),
+            }
+        };
+        if find_line(&file, wanted)?.is_some() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}

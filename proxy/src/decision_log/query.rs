@@ -1,0 +1,56 @@
+//! Filters of decisions.
+
+use super::record::DecisionRecord;
+
+/// A filter of decisions. A member that is `None` matches every decision; words are compared ignoring ASCII case.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DecisionQuery {
+    pub(crate) crawler: Option<String>,
+    pub(crate) outcome: Option<String>,
+    pub(crate) reason: Option<String>,
+    pub(crate) host: Option<String>,
+    /// Text that the URL, the rule, the reason, the details, the id, the client or a token must contain, ignoring ASCII case.
+    pub(crate) text: Option<String>,
+}
+
+impl DecisionQuery {
+    /// Returns whether `decision` matches.
+    pub(crate) fn matches(&self, decision: &DecisionRecord) -> bool {
+        let is = |wanted: &Option<String>, value: &str| {
+            wanted
+                .as_deref()
+                .is_none_or(|wanted| wanted.eq_ignore_ascii_case(value))
+        };
+        is(&self.crawler, &decision.crawler)
+            && is(&self.outcome, &decision.outcome)
+            && is(&self.reason, &decision.reason)
+            && is(&self.host, decision.host().unwrap_or_default())
+            && self
+                .text
+                .as_deref()
+                .is_none_or(|text| mentions(decision, text))
+    }
+}
+
+fn mentions(decision: &DecisionRecord, text: &str) -> bool {
+    let contains = |value: &str| {
+        let mut parts = value.as_bytes().windows(text.len().max(1));
+        text.is_empty() || parts.any(|part| part.eq_ignore_ascii_case(text.as_bytes()))
+    };
+    let rule = decision
+        .finding
+        .as_ref()
+        .and_then(|found| found.rule.as_deref());
+    let policy = decision.policy.as_ref();
+    let said = policy
+        .into_iter()
+        .flat_map(|policy| [&policy.reason, &policy.owner]);
+    contains(&decision.url)
+        || contains(&decision.reason)
+        || decision.details.as_deref().is_some_and(contains)
+        || said.flatten().any(|text| contains(text))
+        || rule.is_some_and(contains)
+        || decision.tokens.iter().any(|token| contains(token))
+        || contains(&decision.client.to_string())
+        || contains(&decision.id.to_string())
+}

@@ -1,0 +1,295 @@
+//! The record of one exchange.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::client_address::LoggedClient;
+use super::use_preference::{DocumentRecord, UsePreference};
+use crate::clock::rfc3339;
+use crate::telemetry::digest::Sha256Digest;
+use crate::telemetry::harmless::escape_json;
+
+/// The longest `User-Agent` that is recorded. Real ones are shorter.
+pub(crate) const MAX_USER_AGENT_BYTES: usize = 512;
+
+/// A word: a constant of this program, or a string read from a log.
+pub(crate) type LogWord = Cow<'static, str>;
+
+/// The id of a decision in the response, the log and the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct DecisionId(Uuid);
+
+impl DecisionId {
+    /// Makes a UUID of version 7, so that ids sort by time (RFC 9562 section 5.7).
+    pub(crate) fn new() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl fmt::Display for DecisionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.simple().fmt(f)
+    }
+}
+
+impl FromStr for DecisionId {
+    type Err = uuid::Error;
+
+    /// Parses 32 hexadecimal digits with or without hyphens.
+    fn from_str(text: &str) -> Result<Self, uuid::Error> {
+        Uuid::try_parse(text).map(Self)
+    }
+}
+
+impl Serialize for DecisionId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for DecisionId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// One exchange: the crawler, the request, the decision with its reason, and the outcome.
+///
+/// This is a line of the decision log and an object of the API. Members that do not apply are left out.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Decision)]
+pub(crate) struct DecisionRecord {
+    #[schema(value_type = String, pattern = "^[0-9a-f]{32}$")]
+    pub(crate) id: DecisionId,
+    /// The time at which the request's head had been read.
+    #[serde(
+        serialize_with = "rfc3339::serialize",
+        deserialize_with = "rfc3339::deserialize"
+    )]
+    #[schema(value_type = String, format = DateTime)]
+    pub(crate) at: SystemTime,
+    /// `forwarded`, `refused`, `failed`, `tunnelled` or `observed`.
+    #[schema(value_type = String)]
+    pub(crate) outcome: LogWord,
+    /// The reason, a word of a closed set: the metric's label and the problem's `reason`.
+    #[schema(value_type = String)]
+    pub(crate) reason: LogWord,
+    /// The status code of the response to the client.
+    pub(crate) status: u16,
+    /// The crawler's configured name, or `asserted`.
+    #[schema(value_type = String)]
+    pub(crate) crawler: LogWord,
+    /// `known` to the configuration, or `asserted` by the client alone.
+    #[schema(value_type = String)]
+    pub(crate) identity: LogWord,
+    /// The proof of a known crawler's identity: `certificate`, `password` or `address`. Left out if there is none but the
+    /// User-Agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) proven_by: Option<LogWord>,
+    /// The name in the client's certificate, if it presented one: its first URI, DNS name or common name, else its SHA-256.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate: Option<String>,
+    /// The product tokens that were matched against robots.txt, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tokens: Vec<String>,
+    /// The `User-Agent` of the request, cut off at 512 bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) user_agent: Option<String>,
+    /// Present if it was cut off. The crawler was recognised by all of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub(crate) user_agent_cut: bool,
+    /// The client's address, its network, or a digest, as `log.client_address` says.
+    #[schema(value_type = String)]
+    pub(crate) client: LoggedClient,
+    /// The load balancer that passed on the client's address by the PROXY protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) peer: Option<IpAddr>,
+    pub(crate) method: String,
+    /// The target if it could be parsed, else the request target as received.
+    pub(crate) url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) origin: Option<String>,
+    /// The scope of the request if it is not a path: `robots-txt` (robots.txt itself), `server`, `every-path` or `bypass`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) scope: Option<LogWord>,
+    /// The user name, if its password was right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) username: Option<String>,
+    /// The delay between requests that robots.txt asks for, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) robots_delay_us: Option<u64>,
+    /// The trace id of the client's `traceparent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) trace_id: Option<String>,
+    /// The organisation's rule that matched, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<RuleRecord>,
+    /// The verdict of robots.txt, if it was consulted.
+    #[serde(flatten)]
+    pub(crate) finding: Option<FindingRecord>,
+    /// The site's usage preference for each of the crawler's purposes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) preferences: Vec<UsePreference>,
+    /// The documents other than robots.txt that were consulted for usage preferences, whatever they state.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) documents: Vec<DocumentRecord>,
+    /// Whether a refused request had reached the origin. Its response was withheld then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reached_origin: Option<bool>,
+    /// The status code of a refusal that was only observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) would_be: Option<u16>,
+    /// The number of bytes of the origin's response body that the client was sent, as encoded by the origin. Left out if no
+    /// request was sent to an origin, and for tunnels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) body_bytes: Option<u64>,
+    /// The repairs to the origin's response: the kinds of `wayleave_origin_oddities_total`. A response with `incomplete-close`
+    /// may be incomplete.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub(crate) oddities: Vec<LogWord>,
+    /// `signed` with the crawler's key, or `tunnel` if it could not be, because the tunnel is not intercepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) signature: Option<LogWord>,
+    /// `enforce` or `observe`.
+    #[schema(value_type = String)]
+    pub(crate) mode: LogWord,
+    /// The number of the configuration that decided, counted from 1 at the start of the process.
+    pub(crate) configuration: u64,
+    /// A sentence that explains why the request was refused or failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) details: Option<String>,
+    /// The time from a parsed target to the decision, in microseconds.
+    pub(crate) decided_us: u64,
+    /// The time spent waiting for a slot at the origin, in microseconds.
+    #[serde(default)]
+    pub(crate) waited_us: u64,
+    /// The time from the request's head to the end of its response, in microseconds.
+    pub(crate) took_us: u64,
+}
+
+/// The initial capacity for a line, which most lines fit.
+const TYPICAL_LINE_BYTES: usize = 1024;
+
+/// A decision encoded as its line of the log, once for memory and file.
+#[derive(Debug)]
+pub(super) struct EncodedDecision {
+    pub(super) id: DecisionId,
+    /// The number of the configuration that decided.
+    pub(super) configuration: u64,
+    pub(super) line: Vec<u8>,
+}
+
+impl EncodedDecision {
+    pub(super) fn new(decision: &DecisionRecord) -> Self {
+        let mut line = Vec::with_capacity(TYPICAL_LINE_BYTES);
+        serde_json::to_writer(&mut line, decision).expect("strings and numbers serialise");
+        // Escaped before it is hashed, because the line is shown as it is: by `cat`, by the page, in exports.
+        let mut line = escape_json(line);
+        line.push(b'\n');
+        Self {
+            id: decision.id,
+            configuration: decision.configuration,
+            line,
+        }
+    }
+}
+
+/// A rule of the organisation that matched.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Policy)]
+pub(crate) struct RuleRecord {
+    /// The number of the `[[rule]]` in the configuration, from 1.
+    pub(crate) number: usize,
+    /// `refuse` or `allow`.
+    #[schema(value_type = String)]
+    pub(crate) action: LogWord,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+}
+
+/// The verdict of an origin's robots.txt about one request, and the copy that it is from.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Finding)]
+pub(crate) struct FindingRecord {
+    /// `allow` or `disallow`.
+    #[schema(value_type = String, required = false)]
+    pub(crate) verdict: LogWord,
+    /// The basis of the verdict.
+    #[schema(value_type = String, required = false)]
+    pub(crate) basis: LogWord,
+    /// The dialect by which robots.txt was read.
+    #[schema(value_type = String, required = false)]
+    pub(crate) dialect: LogWord,
+    /// The deciding rule's line, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) line: Option<u32>,
+    /// The deciding rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rule: Option<String>,
+    /// The result of fetching robots.txt: `successful`, `unavailable`, `redirect-lost`, `unreachable`, `long-unreachable`,
+    /// `lapsed` or `long-lapsed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) robots_access: Option<LogWord>,
+    /// The status code of the response to that fetch, where it decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) robots_status: Option<u16>,
+    /// Present if the file is longer than what is read of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub(crate) robots_cut: bool,
+    /// The SHA-256 of the copy that decided, if it had rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) robots_sha256: Option<Sha256Digest>,
+    /// The time at which the copy that decided was fetched or last revalidated.
+    #[serde(
+        default,
+        serialize_with = "rfc3339::serialize_some",
+        deserialize_with = "rfc3339::deserialize_some",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub(crate) robots_fetched_at: Option<SystemTime>,
+}
+
+impl DecisionRecord {
+    /// Returns whether the request failed before anything was sent, because the origin's name could not be resolved and so its
+    /// robots.txt could not be fetched.
+    pub(crate) fn failed_before_sending(&self) -> bool {
+        let is_disallowed = |finding: &FindingRecord| finding.verdict == "disallow";
+        self.outcome == "failed"
+            && self.mode != "observe"
+            && self.finding.as_ref().is_some_and(is_disallowed)
+    }
+
+    /// Returns the host of the origin, if there is one.
+    pub(crate) fn host(&self) -> Option<&str> {
+        host(self.origin.as_deref()?)
+    }
+}
+
+/// Returns the host of an origin: `[::1]` for `https://[::1]:8443`.
+pub(super) fn host(origin: &str) -> Option<&str> {
+    let authority = origin.split_once("://")?.1;
+    // The colons of an IPv6 literal are not the one before the port.
+    let after_literal = authority.find(']').map_or(0, |end| end + 1);
+    let port = authority[after_literal..].find(':');
+    Some(port.map_or(authority, |at| &authority[..after_literal + at]))
+}

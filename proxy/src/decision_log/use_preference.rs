@@ -1,0 +1,111 @@
+//! Usage preferences as they appear in the log, the API and refusals.
+
+use std::borrow::Cow;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use wayleave_robots_txt::excerpt;
+use wayleave_robots_txt::preferences::{PreferenceJudgement, PurposePreference};
+
+use crate::clock::rfc3339;
+use crate::telemetry::digest::Sha256Digest;
+
+/// The site's preference about one of the crawler's purposes.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct UsePreference {
+    /// `search`, `ai-input`, `train-ai`, `archive`, `tdm` or `other`.
+    #[schema(value_type = String)]
+    pub(crate) purpose: Cow<'static, str>,
+    /// `allow`, `refuse` or `unstated`.
+    #[schema(value_type = String)]
+    pub(crate) preference: Cow<'static, str>,
+    /// The family of the statement that decides, such as `content-usage`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) source: Option<Cow<'static, str>>,
+    /// The place of the statement, such as `robots.txt:17`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) carrier: Option<String>,
+    /// The statement as written; its beginning with an ellipsis if it is long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) statement: Option<String>,
+    /// The clause of the specification that it is read by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) clause: Option<String>,
+    /// The policy or licence that it refers to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<String>,
+    /// The stage at which it is known: `before` the request is sent, or with the `head` or the beginning of the `body` of the
+    /// response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) stage: Option<Cow<'static, str>>,
+    /// The document that contains the statement, unless that is the origin's robots.txt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) document: Option<Box<DocumentRecord>>,
+}
+
+/// A document other than robots.txt, as it was when it decided.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[schema(as = DocumentSeen)]
+pub(crate) struct DocumentRecord {
+    /// The URL that was fetched.
+    pub(crate) url: String,
+    /// Its SHA-256, if it could be fetched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) sha256: Option<Sha256Digest>,
+    /// The time at which it was fetched or last revalidated.
+    #[serde(
+        default,
+        serialize_with = "rfc3339::serialize_some",
+        deserialize_with = "rfc3339::deserialize_some",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub(crate) fetched_at: Option<SystemTime>,
+    /// Present if it is longer than what is read of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub(crate) cut: bool,
+}
+
+impl UsePreference {
+    /// Returns whether both state the same preference for the same purpose by the same statement.
+    pub(crate) fn agrees_with(&self, other: &Self) -> bool {
+        let what = |it: &Self| (it.purpose.clone(), it.preference.clone(), it.source.clone());
+        what(self) == what(other)
+            && self.statement == other.statement
+            && self.carrier == other.carrier
+    }
+
+    /// Returns the preference for the purpose that decides.
+    pub(crate) fn deciding(judgement: &PreferenceJudgement) -> Option<Self> {
+        let mut each = judgement.by_purpose.iter();
+        let deciding = each.find(|say| Some(say.purpose) == judgement.purpose)?;
+        let stage = Some(judgement.stage.as_str().into());
+        Some(Self {
+            stage,
+            ..deciding.into()
+        })
+    }
+}
+
+impl From<&PurposePreference> for UsePreference {
+    fn from(say: &PurposePreference) -> Self {
+        let statement = say.statement.as_ref();
+        let policy = statement.and_then(|it| it.policy.as_deref());
+        Self {
+            purpose: say.purpose.as_str().into(),
+            preference: say.preference.as_str().into(),
+            source: statement.map(|it| it.source.as_str().into()),
+            carrier: statement.map(|it| it.carrier.to_string()),
+            statement: statement.map(|it| it.text.clone()),
+            clause: statement.map(|it| it.clause.to_owned()),
+            policy: policy.map(|it| excerpt(it).into_owned()),
+            stage: statement.map(|it| it.stage.as_str().into()),
+            document: None,
+        }
+    }
+}

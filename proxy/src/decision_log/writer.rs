@@ -1,0 +1,348 @@
+//! The thread that writes decisions to the log.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::journal::{Journal, LostLines};
+use super::record::EncodedDecision;
+use crate::decision_log::chain::event::{ConfigRevision, EventKind};
+use crate::telemetry::digest::Sha256Digest;
+use crate::telemetry::metrics::Metrics;
+
+/// The most decisions in the queue: some seconds at full speed. Further ones are dropped and counted.
+const MAX_QUEUED: usize = 65_536;
+/// The memory for them: 1 KiB for each. A single URL may be as long as a request's head, 64 KiB.
+const MAX_QUEUED_BYTES: usize = MAX_QUEUED * 1024;
+/// The interval at which the thread empties the queue under load. It is woken only when idle: waking it for each decision would
+/// cost an exchange more than everything else here.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The journal and configuration that the thread is to use next.
+struct WriterUpdate {
+    /// The new journal, if decisions are to be written.
+    journal: Option<Journal>,
+    configuration: ConfigRevision,
+}
+
+type PendingUpdates = Arc<Mutex<VecDeque<WriterUpdate>>>;
+
+/// The sending side of the thread's queue.
+pub(super) struct DecisionWriter {
+    queue: SyncSender<EncodedDecision>,
+    queued_bytes: Arc<AtomicUsize>,
+    /// The number of dropped decisions that the log does not mention yet.
+    dropped: Arc<AtomicU64>,
+    /// Whether decisions are being lost at present.
+    is_failing: Arc<AtomicBool>,
+    updates: PendingUpdates,
+    closing: Arc<AtomicBool>,
+    is_idle: Arc<AtomicBool>,
+    thread: Thread,
+    handle: Mutex<Option<JoinHandle<()>>>,
+    metrics: Arc<Metrics>,
+}
+
+impl DecisionWriter {
+    pub(super) fn start(
+        journal: Option<Journal>,
+        configuration: ConfigRevision,
+        metrics: Arc<Metrics>,
+    ) -> anyhow::Result<Self> {
+        let next_journal = PendingUpdates::default();
+        let (left_out, is_failing) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+        let (waiting, received) = sync_channel(MAX_QUEUED);
+        let closing = Arc::new(AtomicBool::new(false));
+        let is_idle = Arc::new(AtomicBool::new(false));
+        let waiting_bytes = Arc::new(AtomicUsize::new(0));
+        let desk = WriterThread {
+            received,
+            queued_bytes: Arc::clone(&waiting_bytes),
+            dropped: Arc::clone(&left_out),
+            journal,
+            configurations: HashMap::new(),
+            updates: Arc::clone(&next_journal),
+            closing: Arc::clone(&closing),
+            is_idle: Arc::clone(&is_idle),
+            metrics: Arc::clone(&metrics),
+            is_failing: Arc::clone(&is_failing),
+        };
+        let working = thread::Builder::new()
+            .name("decisions".to_owned())
+            .spawn(move || desk.run(configuration))
+            .context("starting the thread that writes decisions")?;
+        Ok(Self {
+            queue: waiting,
+            queued_bytes: waiting_bytes,
+            dropped: left_out,
+            is_failing,
+            updates: next_journal,
+            closing,
+            is_idle,
+            thread: working.thread().clone(),
+            handle: Mutex::new(Some(working)),
+            metrics,
+        })
+    }
+
+    /// Queues a decision, or counts it as dropped. Never blocks.
+    pub(super) fn enqueue(&self, recorded: EncodedDecision) {
+        let bytes = queued_size(&recorded);
+        // Reserved before sending: the thread may receive the decision and subtract its size at once.
+        let before = self.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes > MAX_QUEUED_BYTES || self.queue.try_send(recorded).is_err() {
+            self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.is_failing.store(true, Ordering::Relaxed);
+            self.metrics.decisions_dropped(1);
+        }
+        // The load keeps the cache line shared under load; only one of several writers swaps and wakes the thread.
+        if self.is_idle.load(Ordering::SeqCst) && self.is_idle.swap(false, Ordering::SeqCst) {
+            self.thread.unpark();
+        }
+    }
+
+    /// Returns whether decisions are being lost at present.
+    pub(super) fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
+    }
+
+    /// Replaces the journal. Further decisions may be made by `configuration`.
+    pub(super) fn replace(&self, journal: Option<Journal>, configuration: ConfigRevision) {
+        lock(&self.updates).push_back(WriterUpdate {
+            journal,
+            configuration,
+        });
+        self.thread.unpark();
+    }
+
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        self.thread.unpark();
+        if let Some(thread) = lock(&self.handle).take() {
+            // A panic of the thread has been reported by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Returns the approximate memory that a queued decision takes.
+fn queued_size(recorded: &EncodedDecision) -> usize {
+    recorded.line.capacity()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for DecisionWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").finish_non_exhaustive()
+    }
+}
+
+/// The state of the thread.
+struct WriterThread {
+    received: Receiver<EncodedDecision>,
+    queued_bytes: Arc<AtomicUsize>,
+    dropped: Arc<AtomicU64>,
+    journal: Option<Journal>,
+    /// The digests of configurations, by number.
+    configurations: HashMap<u64, Sha256Digest>,
+    updates: PendingUpdates,
+    closing: Arc<AtomicBool>,
+    is_idle: Arc<AtomicBool>,
+    metrics: Arc<Metrics>,
+    is_failing: Arc<AtomicBool>,
+}
+
+impl WriterThread {
+    fn run(mut self, configuration: ConfigRevision) {
+        self.remember_revision(&configuration);
+        self.write_event(EventKind::Start(configuration));
+        let mut first = None;
+        loop {
+            // Read before the queue, so that everything queued before `close` is written.
+            let is_last = self.closing.load(Ordering::SeqCst);
+            self.apply_updates();
+            let had_work = self.write_queued(first.take());
+            if is_last {
+                self.write_event(EventKind::Stop {});
+                return;
+            }
+            if had_work {
+                thread::park_timeout(POLL_INTERVAL);
+                continue;
+            }
+            self.sign_head();
+            self.is_idle.store(true, Ordering::SeqCst);
+            // A decision that was queued just before has not woken the thread, so the queue is checked once more before
+            // parking.
+            first = self.receive();
+            if first.is_none() && !self.closing.load(Ordering::SeqCst) {
+                thread::park();
+            }
+            self.is_idle.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Applies all pending updates.
+    fn apply_updates(&mut self) {
+        loop {
+            let next = lock(&self.updates).pop_front();
+            match next {
+                Some(next) => self.apply_update(next),
+                None => return,
+            }
+        }
+    }
+
+    /// Replaces the journal and notes the configuration.
+    fn apply_update(&mut self, next: WriterUpdate) {
+        self.remember_revision(&next.configuration);
+        // If the new journal writes to another log, this one's last lines would remain unsigned.
+        self.sign_head();
+        let before = std::mem::replace(&mut self.journal, next.journal);
+        if let (Some(mut before), Some(journal)) = (before, &mut self.journal) {
+            journal.continue_from(&mut before);
+        }
+        self.write_event(EventKind::Reload(next.configuration));
+    }
+
+    fn remember_revision(&mut self, configuration: &ConfigRevision) {
+        let ConfigRevision {
+            configuration,
+            config_sha256,
+            ..
+        } = *configuration;
+        self.configurations.insert(configuration, config_sha256);
+    }
+
+    /// Writes an event to the log at once.
+    fn write_event(&mut self, what: EventKind) {
+        if let Some(journal) = &mut self.journal {
+            journal.push_event(what);
+            self.flush();
+            self.sign_head();
+        }
+    }
+
+    fn sign_head(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.save_head();
+        }
+    }
+
+    fn receive(&self) -> Option<EncodedDecision> {
+        let recorded = self.received.try_recv().ok()?;
+        self.queued_bytes
+            .fetch_sub(queued_size(&recorded), Ordering::Relaxed);
+        Some(recorded)
+    }
+
+    /// Writes `first` and everything in the queue. Returns whether there was anything.
+    fn write_queued(&mut self, first: Option<EncodedDecision>) -> bool {
+        let mut had_work = false;
+        let mut next = first.or_else(|| self.receive());
+        while let Some(recorded) = next {
+            had_work = true;
+            let number = recorded.configuration;
+            // The decision was made after a reload whose update has not been applied yet. Earlier decisions belong to the journal
+            // before it.
+            if !self.configurations.contains_key(&number) {
+                self.flush();
+                self.apply_updates();
+            }
+            if let Some(journal) = &mut self.journal {
+                let config_sha256 = self.configurations.get(&number).copied();
+                journal.push(&recorded.line, config_sha256);
+                if journal.is_full() {
+                    self.flush();
+                }
+            }
+            next = self.receive();
+        }
+        self.flush();
+        had_work
+    }
+
+    fn flush(&mut self) {
+        let Some(journal) = &mut self.journal else {
+            return;
+        };
+        // Only a journal can mention lost decisions, so the count is not reset without one.
+        journal.add_lost(self.dropped.swap(0, Ordering::Relaxed));
+        let was_failing = self.is_failing.load(Ordering::Relaxed);
+        let flushed = journal.flush();
+        self.metrics.decision_log_altered(journal.take_altered());
+        match flushed {
+            Ok(true) if was_failing => {
+                tracing::info!("the decision log is writable again");
+                self.is_failing.store(false, Ordering::Relaxed);
+            }
+            Ok(_) => {}
+            Err(LostLines { lines, error }) => {
+                self.metrics.decisions_dropped(lines);
+                if !was_failing {
+                    tracing::error!(
+                        error = format!("{error:#}"),
+                        "the decision log cannot be written"
+                    );
+                }
+                self.is_failing.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::decision;
+    use super::*;
+
+    #[test]
+    fn queue_is_bounded_in_bytes() {
+        let (waiting, received) = sync_channel(MAX_QUEUED);
+        let metrics = Arc::new(Metrics::new().unwrap());
+        // No thread empties its queue.
+        let writer = DecisionWriter {
+            queue: waiting,
+            queued_bytes: Arc::default(),
+            dropped: Arc::default(),
+            is_failing: Arc::default(),
+            updates: PendingUpdates::default(),
+            closing: Arc::default(),
+            is_idle: Arc::default(),
+            thread: thread::current(),
+            handle: Mutex::new(None),
+            metrics: Arc::clone(&metrics),
+        };
+        let mut long = decision();
+        long.url = format!("http://shop.test/{}", "a".repeat(60_000));
+        for _ in 0..2000 {
+            writer.enqueue(EncodedDecision::new(&long));
+        }
+        let kept: usize = received
+            .try_iter()
+            .map(|recorded| queued_size(&recorded))
+            .sum();
+        assert!(
+            kept <= MAX_QUEUED_BYTES && kept > MAX_QUEUED_BYTES / 2,
+            "{kept}"
+        );
+        let (_, text) = metrics.text().unwrap();
+        let dropped = text
+            .lines()
+            .find(|line| line.starts_with("wayleave_decisions_dropped_total "));
+        assert!(
+            dropped.is_some_and(|line| !line.ends_with(" 0")),
+            "{dropped:?}"
+        );
+    }
+}

@@ -1,0 +1,227 @@
+//! An uninspected tunnel: its server name is checked, then bytes are copied in both directions.
+
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use rustls::server::Acceptor;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+use wayleave_robots_txt::Origin;
+
+use super::server::DownstreamServer;
+use crate::decide::target;
+use crate::exchange::error_response;
+use crate::exchange::tunnel::PendingBlindTunnel;
+use crate::http::transport::BufferedStream;
+use crate::upstream;
+
+/// The most bytes read at once.
+const CHUNK_BYTES: usize = 16 * 1024;
+/// The longest ClientHello that is read. One with post-quantum keys and a ticket takes about 2 KiB.
+const MAX_HELLO_BYTES: usize = 32 * 1024;
+/// The fatal alert `unrecognized_name` (RFC 6066 section 3).
+const UNRECOGNIZED_NAME: &[u8] = &[0x15, 3, 3, 0, 2, 2, 112];
+
+/// Relays TLS whose server name belongs to the tunnel's origin, and refuses any other. At least one byte has been buffered.
+pub(super) async fn relay_tls(
+    server: &DownstreamServer,
+    mut incoming: BufferedStream,
+    origin: &Origin,
+    blind: Box<PendingBlindTunnel<'_>>,
+) {
+    let patience = server.settings().options.header_timeout;
+    let hello = tokio::select! {
+        hello = timeout(patience, server_name(&mut incoming)) => hello,
+        () = server.exchanges.shutdown.cancelled() => return blind.cut_off(),
+    };
+    let Ok(Ok(server_name)) = hello else { return };
+    let is_foreign = |name: &String| !target::names_host_of(name, origin);
+    let refusal = match server_name.filter(is_foreign) {
+        Some(name) => target::foreign_server_name(&name, origin),
+        None if blind.is_for_tls() => return relay(server, incoming, blind).await,
+        None => target::unexpected_tls_in_tunnel(origin),
+    };
+    blind.refuse(refusal);
+    // The client may be gone already, which changes nothing.
+    let _ = incoming.stream.write_all(UNRECOGNIZED_NAME).await;
+    error_response::close_gracefully(incoming.stream).await;
+}
+
+/// Relays bytes in both directions, without looking at them, until the tunnel ends or its permission is revoked.
+pub(super) async fn relay(
+    server: &DownstreamServer,
+    incoming: BufferedStream,
+    blind: Box<PendingBlindTunnel<'_>>,
+) {
+    let Some((mut to_origin, open)) = blind.open() else {
+        return;
+    };
+    let patience = server.settings().options.idle_timeout;
+    // Returning drops both connections, however the tunnel ended.
+    let passed = tokio::select! {
+        passed = relay_both_ways(incoming, &mut to_origin, patience) => passed,
+        () = open.until_revoked() => Ok(()),
+    };
+    // A reset by the client must reach the origin as a reset: a clean close would make a cut-off upload look complete
+    // (RFC 9113 section 8.5).
+    if passed.is_err_and(|error| is_connection_loss(error.kind())) {
+        upstream::reset_on_drop(&to_origin);
+    }
+}
+
+fn is_connection_loss(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+}
+
+/// Returns the server name of the ClientHello that the stream begins with. All bytes read stay in the buffer.
+async fn server_name(incoming: &mut BufferedStream) -> io::Result<Option<String>> {
+    let BufferedStream {
+        stream,
+        buffered: ahead,
+    } = incoming;
+    let mut acceptor = Acceptor::default();
+    let mut taken = 0;
+    loop {
+        while taken < ahead.len() {
+            match acceptor.read_tls(&mut &ahead[taken..])? {
+                0 => return Err(ErrorKind::InvalidData.into()),
+                read => taken += read,
+            }
+        }
+        match acceptor.accept() {
+            Ok(Some(accepted)) => {
+                return Ok(accepted.client_hello().server_name().map(str::to_owned));
+            }
+            Ok(None) if ahead.len() < MAX_HELLO_BYTES => {}
+            Ok(None) => return Err(ErrorKind::InvalidData.into()),
+            Err((error, _)) => return Err(io::Error::other(error)),
+        }
+        if stream.read_buf(ahead).await? == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+/// Copies bytes until both sides have closed, one fails, or neither direction moves for `patience`.
+async fn relay_both_ways(
+    client: BufferedStream,
+    origin: impl AsyncRead + AsyncWrite,
+    patience: Duration,
+) -> io::Result<()> {
+    let moved = AtomicU64::new(0);
+    let (mut from_client, mut to_client) = tokio::io::split(client.stream);
+    let (mut from_origin, mut to_origin) = tokio::io::split(origin);
+    let up = async {
+        to_origin.write_all(&client.buffered).await?;
+        relay_direction(&mut from_client, &mut to_origin, &moved, patience).await
+    };
+    let down = relay_direction(&mut from_origin, &mut to_client, &moved, patience);
+    tokio::try_join!(up, down).map(|_| ())
+}
+
+/// Copies one direction up to its end, then closes the writing side, too.
+async fn relay_direction(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    moved: &AtomicU64,
+    patience: Duration,
+) -> io::Result<()> {
+    let mut part = BytesMut::with_capacity(CHUNK_BYTES);
+    loop {
+        let before = moved.load(Ordering::Relaxed);
+        match timeout(patience, read_chunk(from, to, &mut part)).await {
+            Ok(Ok(0)) => return to.shutdown().await,
+            Ok(read) => read?,
+            // Silence counts only if the other direction was silent as well.
+            Err(_) if moved.load(Ordering::Relaxed) != before => continue,
+            Err(silence) => return Err(silence.into()),
+        };
+        moved.fetch_add(1, Ordering::Relaxed);
+        let passing = async {
+            to.write_all(&part).await?;
+            to.flush().await
+        };
+        timeout(patience, passing).await??;
+        part.clear();
+    }
+}
+
+/// Reads the next chunk from one side, or fails when the other side does: a peer that only receives can only be noticed to be
+/// gone by polling its writing side.
+async fn read_chunk(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    part: &mut BytesMut,
+) -> io::Result<usize> {
+    let broken = poll_fn(|cx| match Pin::new(&mut *to).poll_flush(cx) {
+        Poll::Ready(Err(error)) => Poll::Ready(error),
+        _ => Poll::Pending,
+    });
+    tokio::select! {
+        read = from.read_buf(part) => read,
+        error = broken => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::http::transport::Transport;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    /// Starts a tunnel and returns its task and both ends.
+    async fn tunnel() -> (
+        tokio::task::JoinHandle<io::Result<()>>,
+        tokio::io::DuplexStream,
+        TcpStream,
+    ) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        #[expect(clippy::disallowed_methods, reason = "an origin of this test")]
+        let to_origin = TcpStream::connect(address).await.unwrap();
+        let (origin, _) = listener.accept().await.unwrap();
+        let (near, client) = tokio::io::duplex(1024);
+        let ahead = BytesMut::from(&b"ahead,"[..]);
+        let stream = Box::new(Transport::new(near, 1));
+        let client_side = BufferedStream {
+            stream,
+            buffered: ahead,
+        };
+        let passing = tokio::spawn(relay_both_ways(client_side, to_origin, PATIENCE));
+        (passing, client, origin)
+    }
+
+    #[tokio::test]
+    async fn each_direction_closes_on_its_own() {
+        let (passing, mut client, mut origin) = tunnel().await;
+        client.write_all(b"hello").await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut heard = Vec::new();
+        origin.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard, b"ahead,hello");
+        origin.write_all(b"later").await.unwrap();
+        drop(origin);
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        assert_eq!(answer, b"later");
+        passing.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn silence_in_both_directions_ends_the_tunnel() {
+        let (passing, _client, mut origin) = tunnel().await;
+        let mut ahead = [0; 6];
+        origin.read_exact(&mut ahead).await.unwrap();
+        tokio::time::pause();
+        let ended = passing.await.unwrap();
+        assert_eq!(ended.unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+}

@@ -1,0 +1,196 @@
+//! HTTP/1 on a downstream connection: one request after another.
+
+use std::future::poll_fn;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::time::timeout;
+
+use super::server::DownstreamServer;
+use crate::decide::refusal::{self, Refusal};
+use crate::decide::request::ClientConnection;
+use crate::exchange::tunnel::TunnelPermit;
+use crate::exchange::{ConnectionReuse, error_response};
+use crate::http::client::Downstream;
+use crate::http::http1::{BodyFraming, RequestHead};
+use crate::http::received::ReceivedHead;
+use crate::http::transport::{BoxedStream, BufferedStream};
+use crate::tls;
+
+/// The time that an idle connection stays open after the stop. Closing it at once would reset it under a request that is
+/// already in flight, which clients do not expect on a new connection.
+const LATE_REQUEST_WINDOW: Duration = Duration::from_millis(250);
+/// The size of the first read of a request; most heads are shorter.
+const FIRST_READ_BYTES: usize = 4096;
+const CONNECTION_ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
+
+/// The way an HTTP/1 connection ended.
+pub(super) enum Http1Outcome<'a> {
+    Closed,
+    /// The connection is a tunnel now, and its client has been told so with a 200.
+    Tunnel {
+        incoming: BufferedStream,
+        permit: TunnelPermit<'a>,
+    },
+}
+
+/// Serves requests until the connection ends or becomes a tunnel.
+pub(super) async fn serve<'a>(
+    server: &'a DownstreamServer,
+    mut incoming: BufferedStream,
+    connection: &ClientConnection,
+) -> Http1Outcome<'a> {
+    loop {
+        let head = tokio::select! {
+            // A head that has arrived is served even if the stop comes at the same moment.
+            biased;
+            head = read_head(server, &mut incoming) => head,
+            () = late_requests_over(server) => return Http1Outcome::Closed,
+        };
+        let received = match head {
+            Ok(head) => ReceivedHead::Http1(head),
+            Err(None) => return Http1Outcome::Closed,
+            Err(Some(refusal)) => {
+                let exchanges = &server.exchanges;
+                let refusing = exchanges.refuse_connection(incoming.stream, connection, refusal);
+                // Boxed, like all that happens at most once in a connection: an idle connection's future stays small.
+                Box::pin(refusing).await;
+                return Http1Outcome::Closed;
+            }
+        };
+        if received.method() == "CONNECT" {
+            return Box::pin(connect(server, incoming, connection, &received)).await;
+        }
+        // An exchange's future is kilobytes, and most connections are idle most of the time: only busy ones hold that memory.
+        match Box::pin(exchange(server, incoming, connection, &received)).await {
+            Some(next) => incoming = next,
+            None => return Http1Outcome::Closed,
+        }
+    }
+}
+
+/// Waits for the stop, and then until no request that was sent before it can still be in flight.
+async fn late_requests_over(server: &DownstreamServer) {
+    server.stopping.cancelled().await;
+    tokio::time::sleep(LATE_REQUEST_WINDOW).await;
+}
+
+/// Reads the next request's head.
+///
+/// # Errors
+///
+/// Returns the refusal of what arrived instead, or `None` if nothing did.
+async fn read_head(
+    server: &DownstreamServer,
+    incoming: &mut BufferedStream,
+) -> Result<RequestHead, Option<Refusal>> {
+    let BufferedStream {
+        stream,
+        buffered: ahead,
+    } = incoming;
+    let settings = server.settings();
+    let options = &settings.options;
+    if ahead.is_empty() {
+        // Nearly every request waits here. pingora's timers are shared between waiters; each of tokio's takes a lock.
+        let reading = poll_fn(|context| poll_first_read(stream, ahead, context));
+        match pingora_timeout::timeout(options.idle_timeout, reading).await {
+            Ok(Ok(())) if !ahead.is_empty() => {}
+            _ => return Err(None),
+        }
+    }
+    if ahead.first() == Some(&tls::HANDSHAKE_RECORD) {
+        return Err(Some(refusal::unexpected_tls()));
+    }
+    let mut reading = pin!(RequestHead::read(stream, ahead));
+    // The whole head is usually there at the first poll, which saves reading the clock and arming a timer.
+    let read = match futures_util::poll!(&mut reading) {
+        Poll::Ready(read) => Ok(read),
+        Poll::Pending => timeout(options.header_timeout, reading).await,
+    };
+    match read {
+        Ok(Ok(head)) => Ok(head),
+        Ok(Err(error)) => Err(refusal::head_refusal(error)),
+        Err(_) => Err(Some(refusal::head_timeout())),
+    }
+}
+
+/// Reads into the stack first and allocates only for bytes that arrived: an idle connection holds no buffer.
+fn poll_first_read(
+    stream: &mut BoxedStream,
+    ahead: &mut BytesMut,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    let mut room = [MaybeUninit::uninit(); FIRST_READ_BYTES];
+    let mut read = ReadBuf::uninit(&mut room);
+    ready!(Pin::new(stream).poll_read(context, &mut read))?;
+    ahead.extend_from_slice(read.filled());
+    Poll::Ready(Ok(()))
+}
+
+/// Serves a CONNECT: decides it, and confirms the tunnel to the client.
+async fn connect<'a>(
+    server: &'a DownstreamServer,
+    incoming: BufferedStream,
+    connection: &ClientConnection,
+    received: &ReceivedHead,
+) -> Http1Outcome<'a> {
+    let patience = server.settings().options.idle_timeout;
+    let nothing = BodyFraming::Length(0);
+    let client = Downstream::http1(incoming, nothing, false, patience);
+    let mut client = client.with_half_close_policy(received.half_close_policy());
+    let judging = server.exchanges.connect(connection, received, &mut client);
+    let permit = match judging.await {
+        Ok(permit) => permit,
+        Err(exchange) => {
+            server.exchanges.turn_away(client, *exchange).await;
+            return Http1Outcome::Closed;
+        }
+    };
+    let Some(mut incoming) = client.into_connection() else {
+        return Http1Outcome::Closed;
+    };
+    match confirm_tunnel(&mut incoming.stream).await {
+        Ok(()) => Http1Outcome::Tunnel { incoming, permit },
+        Err(_) => Http1Outcome::Closed,
+    }
+}
+
+async fn confirm_tunnel(stream: &mut BoxedStream) -> io::Result<()> {
+    stream.write_all(CONNECTION_ESTABLISHED).await?;
+    stream.flush().await
+}
+
+/// Serves one request. Returns the connection if another request may follow.
+async fn exchange(
+    server: &DownstreamServer,
+    incoming: BufferedStream,
+    connection: &ClientConnection,
+    received: &ReceivedHead,
+) -> Option<BufferedStream> {
+    let ReceivedHead::Http1(head) = received else {
+        return None;
+    };
+    let settings = server.settings();
+    let may_go_on = !server.stopping.is_cancelled() && settings.permits_connection(connection);
+    let keeps_alive = head.keeps_alive() && may_go_on;
+    let patience = settings.options.idle_timeout;
+    let client = Downstream::http1(incoming, head.framing(), keeps_alive, patience);
+    let mut client = client.with_half_close_policy(received.half_close_policy());
+    match server
+        .exchanges
+        .exchange(connection, received, &mut client)
+        .await
+    {
+        ConnectionReuse::Whole if client.is_reusable() => client.into_connection(),
+        ConnectionReuse::Whole | ConnectionReuse::Closed => {
+            error_response::close_gracefully(client.into_stream()?).await;
+            None
+        }
+        ConnectionReuse::CutOff => None,
+    }
+}

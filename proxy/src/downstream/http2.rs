@@ -1,0 +1,182 @@
+//! HTTP/2 on a downstream connection: each stream is served in its own task.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::server::SendResponse;
+use pingora_core::protocols::http::v2::server as http2;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::server::DownstreamServer;
+use crate::decide::request::ClientConnection;
+use crate::http::client::Downstream;
+use crate::http::flushes::{FlushSignal, FlushTracking};
+use crate::http::received::ReceivedHead;
+use crate::http::transport::BoxedStream;
+
+/// The exchanges of one HTTP/2 connection that may run at once: twice the streams that it may have open. A stream that was
+/// reset by its client no longer counts as open, but its exchange still takes a moment to end (CVE-2023-44487, rapid reset).
+const MAX_EXCHANGES: usize = 200;
+/// The most bytes of a response that are buffered for one stream. Without it the client would set the bound: it chooses the
+/// number of streams and the size of their windows.
+const SEND_BUFFER_BYTES: usize = 64 * 1024;
+
+/// The connection window of a client that is not inside a tunnel; each stream's is 64 KiB. It is less than the sum of all
+/// streams' windows, which bounds the memory, and yet enough that one stalled origin does not hold up the other streams.
+const PROXIED_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// A request on its own stream.
+pub(super) struct Http2Request {
+    pub(super) request: http::Request<RecvStream>,
+    pub(super) respond: SendResponse<Bytes>,
+    pub(super) connection: Arc<ClientConnection>,
+    /// The flush counter of the client's connection.
+    pub(super) flushes: Arc<FlushSignal>,
+    /// Its share of the connection's `MAX_EXCHANGES`.
+    pub(super) exchange_permit: OwnedSemaphorePermit,
+}
+
+/// Accepts streams until the connection ends; `take` spawns a task for each.
+pub(super) async fn serve(
+    server: &Arc<DownstreamServer>,
+    stream: BoxedStream,
+    connection: ClientConnection,
+    take: fn(&Arc<DownstreamServer>, Http2Request),
+) {
+    let Some(mut streams) = Http2Streams::handshake(server, stream, connection).await else {
+        return;
+    };
+    loop {
+        let idle_timeout = server.settings().options.idle_timeout;
+        let accepted = tokio::select! {
+            accepted = timeout(idle_timeout, streams.http2.accept()) => accepted,
+            () = server.stopping.cancelled(), if !streams.is_shutting_down => {
+                streams.shut_down();
+                continue;
+            }
+        };
+        match accepted {
+            Ok(Some(Ok((request, respond)))) => {
+                if !server.settings().permits_connection(&streams.connection) {
+                    streams.shut_down();
+                }
+                if let Some(asked) = streams.admit(request, respond) {
+                    take(server, asked);
+                }
+            }
+            Ok(None | Some(Err(_))) => return,
+            // Idle counts only while no exchange runs.
+            Err(_) if streams.exchange_permits.available_permits() < MAX_EXCHANGES => {}
+            Err(_) if streams.is_shutting_down => return,
+            Err(_) => streams.shut_down(),
+        }
+    }
+}
+
+/// One connection, and the exchanges on its streams.
+struct Http2Streams {
+    http2: h2::server::Connection<FlushTracking<BoxedStream>, Bytes>,
+    connection: Arc<ClientConnection>,
+    flushes: Arc<FlushSignal>,
+    /// A permit for each exchange that may still begin.
+    exchange_permits: Arc<Semaphore>,
+    /// Whether GOAWAY was sent: no further streams are accepted.
+    is_shutting_down: bool,
+}
+
+impl Http2Streams {
+    /// Exchanges the connection prefaces. Returns `None` if the client does not speak HTTP/2, or takes too long.
+    async fn handshake(
+        server: &DownstreamServer,
+        stream: BoxedStream,
+        connection: ClientConnection,
+    ) -> Option<Self> {
+        let patience = server.settings().options.header_timeout;
+        let options = http2_options(connection.tunnel.is_some());
+        let (stream, flushes) = FlushTracking::new(stream);
+        let begun = timeout(patience, options.handshake(stream)).await;
+        let http2 = begun
+            .ok()?
+            .inspect_err(|error| tracing::debug!(%error, "no HTTP/2"));
+        Some(Self {
+            http2: http2.ok()?,
+            connection: Arc::new(connection),
+            flushes,
+            exchange_permits: Arc::new(Semaphore::new(MAX_EXCHANGES)),
+            is_shutting_down: false,
+        })
+    }
+
+    /// Admits a stream, or resets it if too many exchanges are running.
+    fn admit(
+        &mut self,
+        request: http::Request<RecvStream>,
+        mut respond: SendResponse<Bytes>,
+    ) -> Option<Http2Request> {
+        match Arc::clone(&self.exchange_permits).try_acquire_owned() {
+            Ok(open) => Some(Http2Request {
+                request,
+                respond,
+                connection: Arc::clone(&self.connection),
+                flushes: Arc::clone(&self.flushes),
+                exchange_permit: open,
+            }),
+            Err(_) => {
+                respond.send_reset(h2::Reason::REFUSED_STREAM);
+                None
+            }
+        }
+    }
+
+    /// Sends GOAWAY; exchanges that are running continue.
+    fn shut_down(&mut self) {
+        if !self.is_shutting_down {
+            self.http2.graceful_shutdown();
+            self.is_shutting_down = true;
+        }
+    }
+}
+
+/// Spawns the task that serves a request.
+pub(super) fn exchange(server: &Arc<DownstreamServer>, asked: Http2Request) {
+    let (spawner, server) = (server, Arc::clone(server));
+    // An exchange's future is kilobytes: boxed, it is not copied when the runtime moves its task.
+    spawner.spawn(Box::pin(async move {
+        let Http2Request {
+            request,
+            respond,
+            connection,
+            flushes,
+            exchange_permit: open,
+        } = asked;
+        let (head, body) = request.into_parts();
+        let has_body = !body.is_end_stream();
+        let received = match connection.tunnel {
+            Some(_) => ReceivedHead::from_http2(head, has_body),
+            None => ReceivedHead::from_proxied_http2(head, has_body),
+        };
+        let mut client = Downstream::http2(
+            body,
+            respond,
+            flushes,
+            server.settings().options.idle_timeout,
+        );
+        // If the response is not complete, dropping the client resets its stream.
+        server
+            .exchanges
+            .exchange(&connection, &received, &mut client)
+            .await;
+        drop(open);
+    }));
+}
+
+fn http2_options(is_in_tunnel: bool) -> http2::H2Options {
+    let mut options = http2::default_h2_options();
+    options.max_send_buffer_size(SEND_BUFFER_BYTES);
+    if !is_in_tunnel {
+        options.initial_connection_window_size(PROXIED_WINDOW_BYTES);
+    }
+    options
+}

@@ -1,0 +1,221 @@
+//! Limits on downstream connections: in total, and per client.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::decide::refusal::Refusal;
+use crate::http::proxy_status::ProxyErrorType;
+use crate::identity::per_client::{ClientCountGuard, ClientCounts};
+
+/// The connections beyond the limits that are answered with a 503 at once; further ones are closed without an answer.
+const MAX_CONCURRENT_REJECTIONS: usize = 1024;
+
+/// The limits, as read from the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ConnectionLimitsConfig {
+    /// The connections in total; further ones are answered with 503.
+    pub(crate) connections: usize,
+    /// The connections of one client address (IPv6: of one /64); 0 means no limit.
+    pub(crate) per_client: usize,
+}
+
+/// Counts connections, and grants each a permit while the limits allow it.
+#[derive(Debug)]
+pub(crate) struct ConnectionLimits {
+    total: Arc<Semaphore>,
+    rejections: Arc<Semaphore>,
+    /// 0 means no limit.
+    max_per_client: usize,
+    /// Empty if there is no limit per client.
+    per_client: Arc<ClientCounts>,
+}
+
+/// A connection's share of the limits, which is returned when dropped.
+#[derive(Debug)]
+pub(crate) struct ConnectionPermit {
+    _permit: OwnedSemaphorePermit,
+    _counted: Option<ClientCountGuard>,
+}
+
+/// The limit that is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LimitReached {
+    Total,
+    PerClient,
+}
+
+impl LimitReached {
+    /// Returns the answer to a connection that exceeds the limit.
+    pub(super) fn refusal(self) -> Refusal {
+        let error = ProxyErrorType::ConnectionLimitReached;
+        let details = match self {
+            Self::Total => "proxy.max_connections connections are open",
+            Self::PerClient => {
+                "proxy.max_connections_per_client connections of this client are open"
+            }
+        };
+        Refusal {
+            retry_after: Some(Duration::from_secs(1)),
+            closes: true,
+            ..Refusal::new(503, error.reason_phrase(), error, error.as_str(), details)
+        }
+    }
+}
+
+impl ConnectionLimits {
+    pub(crate) fn new(options: ConnectionLimitsConfig) -> Self {
+        Self {
+            total: Arc::new(Semaphore::new(options.connections)),
+            rejections: Arc::new(Semaphore::new(MAX_CONCURRENT_REJECTIONS)),
+            max_per_client: options.per_client,
+            per_client: Arc::default(),
+        }
+    }
+
+    /// Grants a permit for a connection of `client`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the limit that is reached.
+    pub(crate) fn acquire(&self, client: IpAddr) -> Result<ConnectionPermit, LimitReached> {
+        // First, so that a client over its limit does not take a place from the others, not even for a moment.
+        let counted = self.count_for_client(client)?;
+        Ok(ConnectionPermit {
+            _permit: self.acquire_total()?,
+            _counted: counted,
+        })
+    }
+
+    /// Grants a permit for a connection whose client is not known yet.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the total is reached.
+    pub(crate) fn acquire_for_unknown_client(&self) -> Result<ConnectionPermit, LimitReached> {
+        Ok(ConnectionPermit {
+            _permit: self.acquire_total()?,
+            _counted: None,
+        })
+    }
+
+    /// Counts a permit for `client`, now that the client is known.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if that client's limit is reached; the permit is returned then.
+    pub(crate) fn assign_client(
+        &self,
+        slot: ConnectionPermit,
+        client: IpAddr,
+    ) -> Result<ConnectionPermit, LimitReached> {
+        Ok(ConnectionPermit {
+            _counted: self.count_for_client(client)?,
+            ..slot
+        })
+    }
+
+    fn acquire_total(&self) -> Result<OwnedSemaphorePermit, LimitReached> {
+        let place = Arc::clone(&self.total).try_acquire_owned();
+        place.map_err(|_| LimitReached::Total)
+    }
+
+    fn count_for_client(&self, client: IpAddr) -> Result<Option<ClientCountGuard>, LimitReached> {
+        match self.max_per_client {
+            0 => Ok(None),
+            most => self
+                .per_client
+                .count(client, most)
+                .ok_or(LimitReached::PerClient)
+                .map(Some),
+        }
+    }
+
+    /// Grants a permit to answer a connection that exceeds the limits, unless too many are being answered.
+    pub(crate) fn acquire_rejection(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.rejections).try_acquire_owned().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at_most(connections: usize, per_client: usize) -> ConnectionLimitsConfig {
+        ConnectionLimitsConfig {
+            connections,
+            per_client,
+        }
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn each_client_has_its_own_limit() {
+        let limits = ConnectionLimits::new(at_most(10, 2));
+        let (one, other) = (address("192.0.2.1"), address("192.0.2.2"));
+        let first = limits.acquire(one).unwrap();
+        let _second = limits.acquire(one).unwrap();
+        assert_eq!(limits.acquire(one).unwrap_err(), LimitReached::PerClient);
+        let _third = limits.acquire(other).unwrap();
+        drop(first);
+        let _fourth = limits.acquire(one).unwrap();
+        assert_eq!(limits.acquire(one).unwrap_err(), LimitReached::PerClient);
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_are_one_client() {
+        let limits = ConnectionLimits::new(at_most(10, 1));
+        let _first = limits.acquire(address("2001:db8::1")).unwrap();
+        assert_eq!(
+            limits.acquire(address("2001:db8::2")).unwrap_err(),
+            LimitReached::PerClient
+        );
+        assert!(limits.acquire(address("2001:db8:0:1::1")).is_ok());
+    }
+
+    #[test]
+    fn a_connection_beyond_the_total_counts_for_no_client() {
+        let limits = ConnectionLimits::new(at_most(1, 1));
+        let (one, other) = (address("192.0.2.1"), address("192.0.2.2"));
+        let first = limits.acquire(one).unwrap();
+        assert_eq!(limits.acquire(other).unwrap_err(), LimitReached::Total);
+        drop(first);
+        assert!(limits.acquire(other).is_ok());
+        assert!(limits.per_client.is_empty());
+    }
+
+    #[test]
+    fn a_client_that_is_assigned_later_is_counted() {
+        let limits = ConnectionLimits::new(at_most(2, 1));
+        let client = address("192.0.2.1");
+        let first = limits
+            .assign_client(limits.acquire_for_unknown_client().unwrap(), client)
+            .unwrap();
+        let second = limits.acquire_for_unknown_client().unwrap();
+        assert_eq!(
+            limits.acquire_for_unknown_client().unwrap_err(),
+            LimitReached::Total
+        );
+        assert_eq!(
+            limits.assign_client(second, client).unwrap_err(),
+            LimitReached::PerClient
+        );
+        let third = limits.acquire_for_unknown_client().unwrap();
+        drop(first);
+        assert!(limits.assign_client(third, client).is_ok());
+        assert!(limits.per_client.is_empty());
+    }
+
+    #[test]
+    fn without_a_limit_no_client_is_counted() {
+        let limits = ConnectionLimits::new(at_most(10, 0));
+        let taken: Vec<_> = (0..10).map(|_| limits.acquire(address("::1"))).collect();
+        assert!(taken.iter().all(Result::is_ok));
+        assert!(limits.per_client.is_empty());
+    }
+}

@@ -1,0 +1,254 @@
+//! The listening sockets: inherited from the service manager if it holds one for an address, otherwise bound here.
+//!
+//! A socket that systemd holds (systemd.socket(5)) outlives the process: while one wayleave ends and the next one starts,
+//! connections wait in its queue instead of being refused.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use listenfd::ListenFd;
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+
+/// The connections that may wait to be accepted, unless the system allows fewer (`net.core.somaxconn`, whose default this is).
+/// The packets of further ones are dropped, and their clients retry after a second at the earliest.
+const BACKLOG: i32 = 4096;
+/// The interval at which binding an address in use is retried; clients wait at most this long once it is free.
+const BIND_RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// An address of `proxy.listen`: where clients connect, and whether with TLS. Displays as it is written there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListenAddress {
+    pub(crate) address: SocketAddr,
+    pub(crate) is_tls: bool,
+}
+
+impl ListenAddress {
+    /// Returns the address that a client on this machine connects to: loopback in place of a wildcard, which cannot be dialled.
+    pub(crate) fn dialable(self) -> Self {
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(match address {
+                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        Self { address, ..self }
+    }
+
+    /// Returns the address that suits clients on this machine best: the first one without TLS, otherwise the first one.
+    pub(crate) fn for_local_clients(all: impl Iterator<Item = Self>) -> Option<Self> {
+        all.min_by_key(|listen| listen.is_tls).map(Self::dialable)
+    }
+
+    /// Returns the address as a URL.
+    pub(crate) fn url(self) -> String {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_tls {
+            f.write_str(&self.url())
+        } else {
+            self.address.fmt(f)
+        }
+    }
+}
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let tls = text.strip_prefix("https://");
+        let address = tls.unwrap_or(text).parse().map_err(|_| {
+            format!(
+                "{text:?} is not an IP address with a port, such as \"127.0.0.1:3128\", \"[::1]:3128\" or \
+                 \"https://0.0.0.0:3130\""
+            )
+        })?;
+        Ok(Self {
+            address,
+            is_tls: tls.is_some(),
+        })
+    }
+}
+
+/// A listening socket for clients, bound to its address.
+#[derive(Debug)]
+pub(crate) struct BoundListener {
+    pub(crate) listener: TcpListener,
+    /// The address, with the port that the system chose.
+    pub(crate) listen_address: ListenAddress,
+}
+
+impl BoundListener {
+    fn new(listener: TcpListener, is_tls: bool) -> io::Result<Self> {
+        let address = listener.local_addr()?;
+        Ok(Self {
+            listener,
+            listen_address: ListenAddress { address, is_tls },
+        })
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.listen_address.url()
+    }
+}
+
+/// The listening sockets that this process was started with.
+#[derive(Debug)]
+pub(crate) struct InheritedSockets {
+    sockets: Vec<(SocketAddr, std::net::TcpListener)>,
+}
+
+impl InheritedSockets {
+    /// Takes over the sockets of `LISTEN_FDS`. Call it once, before anything else opens descriptors.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if one of them is not a listening TCP socket.
+    pub(crate) fn from_environment() -> anyhow::Result<Self> {
+        let mut given = ListenFd::from_env();
+        let mut sockets = Vec::with_capacity(given.len());
+        for index in 0..given.len() {
+            let socket = given.take_tcp_listener(index);
+            let socket = socket
+                .with_context(|| format!("inherited socket {index} is not a TCP listener"))?;
+            if let Some(socket) = socket {
+                sockets.push((socket.local_addr()?, socket));
+            }
+        }
+        Ok(Self { sockets })
+    }
+
+    /// Returns whether none were inherited, or all are in use.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sockets.is_empty()
+    }
+
+    /// Returns the inherited listener for the address, or binds a new one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the address cannot be bound.
+    pub(crate) async fn listen(&mut self, listen: ListenAddress) -> anyhow::Result<BoundListener> {
+        let address = listen.address;
+        let listener = match self.remove(address) {
+            Some(socket) => into_tokio(socket),
+            None => bind(address).await,
+        };
+        let bound = listener.and_then(|listener| BoundListener::new(listener, listen.is_tls));
+        bound.with_context(|| format!("listening on {address}"))
+    }
+
+    /// Returns the inherited listener for `address`, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the runtime cannot use it.
+    pub(crate) fn take_listener(
+        &mut self,
+        address: SocketAddr,
+    ) -> anyhow::Result<Option<TcpListener>> {
+        let listener = self.remove(address).map(into_tokio).transpose();
+        listener.with_context(|| format!("listening on {address}"))
+    }
+
+    fn remove(&mut self, address: SocketAddr) -> Option<std::net::TcpListener> {
+        let index = self.sockets.iter().position(|(own, _)| *own == address)?;
+        Some(self.sockets.swap_remove(index).1)
+    }
+
+    /// Checks that every inherited socket is in use.
+    ///
+    /// # Errors
+    ///
+    /// Names the sockets whose address is not in the configuration: their clients would wait forever.
+    pub(crate) fn ensure_all_used(&self) -> anyhow::Result<()> {
+        let unused: Vec<String> = self
+            .sockets
+            .iter()
+            .map(|(address, _)| address.to_string())
+            .collect();
+        ensure!(
+            unused.is_empty(),
+            "inherited sockets that proxy.listen and admin.listen do not name: {}",
+            unused.join(", ")
+        );
+        Ok(())
+    }
+}
+
+fn into_tokio(socket: std::net::TcpListener) -> io::Result<TcpListener> {
+    socket.set_nonblocking(true)?;
+    TcpListener::from_std(socket)
+}
+
+/// Binds a listener with a longer queue than tokio's 128 connections, which a fleet of crawlers that starts at once exceeds.
+async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address).await?;
+    SockRef::from(&listener).listen(BACKLOG)?;
+    Ok(listener)
+}
+
+/// Binds `address`, and retries for `patience` while another process still uses it.
+///
+/// # Errors
+///
+/// Returns an error if the address cannot be bound in that time.
+pub(crate) async fn bind_when_free(
+    address: SocketAddr,
+    patience: Duration,
+) -> anyhow::Result<TcpListener> {
+    let until = Instant::now() + patience;
+    loop {
+        match bind(address).await {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
+                tokio::time::sleep(BIND_RETRY_INTERVAL).await;
+            }
+            bound => return bound.with_context(|| format!("listening on {address}")),
+        }
+    }
+}
+
+/// Accepts the next connection, and logs an error as long as that fails. Cancelling it loses no connection.
+pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) => {
+                // Usually the process is out of descriptors: an immediate retry would fail again, in a busy loop.
+                tracing::error!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn hundreds_of_connections_wait_to_be_accepted() {
+        let mut inherited = InheritedSockets {
+            sockets: Vec::new(),
+        };
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let bound = inherited.listen(listen).await.unwrap();
+        #[expect(clippy::disallowed_methods, reason = "clients")]
+        let connecting = (0..300).map(|_| TcpStream::connect(bound.listen_address.address));
+        let connected = futures_util::future::try_join_all(connecting);
+        // Connections beyond the queue would not be established at all.
+        let connected = tokio::time::timeout(Duration::from_secs(10), connected).await;
+        assert_eq!(connected.unwrap().unwrap().len(), 300);
+    }
+}

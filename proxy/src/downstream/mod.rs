@@ -1,0 +1,31 @@
+//! Downstream connections: from accepted sockets to requests.
+//!
+//! ```text
+//!  accept ── listeners, limits                    sockets, and how many connections they may hold
+//!     │  └─── proxy_protocol, tls_termination     the client behind a load balancer; TLS to the proxy itself
+//!     │
+//!  proxied_http2                                  HTTP/2 to the proxy itself: requests and tunnels, multiplexed
+//!     │
+//!  inside ── tunnel ── blind_tunnel               the protocol inside a tunnel
+//!     │
+//!  http1, http2                                   requests in sequence; requests multiplexed
+//!
+//!  server                                         state that all connections share
+//! ```
+
+mod accept;
+mod blind_tunnel;
+mod http1;
+mod http2;
+mod inside;
+pub(crate) mod limits;
+pub(crate) mod listeners;
+mod proxied_http2;
+mod proxy_protocol;
+mod server;
+mod tls_termination;
+mod tunnel;
+
+pub(crate) use self::accept::ConnectionAcceptor;
+pub(crate) use self::limits::ConnectionLimits;
+pub(crate) use self::server::DownstreamServer;

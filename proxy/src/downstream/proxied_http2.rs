@@ -1,0 +1,80 @@
+//! HTTP/2 with the proxy itself: each stream is a request to any origin (RFC 9113 section 8.3.1), or a tunnel (section 8.5).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use http::{Method, Response};
+
+use super::http2::{self, Http2Request};
+use super::inside;
+use super::server::DownstreamServer;
+use crate::decide::request::ClientConnection;
+use crate::http::client::Downstream;
+use crate::http::connect_stream::ConnectStream;
+use crate::http::received::ReceivedHead;
+use crate::http::transport::{BoxedStream, Transport};
+
+/// Serves a connection whose TLS ends at this proxy.
+pub(super) async fn serve(
+    server: &Arc<DownstreamServer>,
+    stream: BoxedStream,
+    connection: ClientConnection,
+) {
+    http2::serve(server, stream, connection, spawn_stream).await;
+}
+
+/// Spawns the task of one stream: an exchange, or a tunnel for CONNECT.
+fn spawn_stream(server: &Arc<DownstreamServer>, asked: Http2Request) {
+    if asked.request.method() != Method::CONNECT {
+        return http2::exchange(server, asked);
+    }
+    let serving = Arc::clone(server);
+    server.spawn(Box::pin(async move { serve_tunnel(&serving, asked).await }));
+}
+
+/// Decides a CONNECT, and serves the protocol inside the tunnel.
+async fn serve_tunnel(server: &Arc<DownstreamServer>, asked: Http2Request) {
+    let Http2Request {
+        request,
+        respond,
+        connection,
+        flushes,
+        exchange_permit: open,
+    } = asked;
+    let (head, body) = request.into_parts();
+    // DATA frames of a CONNECT are the tunnel's bytes, not a request body.
+    let received = ReceivedHead::from_proxied_http2(head, false);
+    let settings = server.settings();
+    let mut client = Downstream::http2(body, respond, flushes, settings.options.idle_timeout);
+    let exchanges = &server.exchanges;
+    // On HTTP/1 a tunnel takes a whole connection, so it counts as one here, too.
+    let slot = match server.limits.acquire(connection.client) {
+        Ok(slot) => slot,
+        Err(reached) => {
+            let refused = exchanges.refused(&connection, Some(&received), reached.refusal());
+            return exchanges.turn_away(client, refused).await;
+        }
+    };
+    let permit = match exchanges.connect(&connection, &received, &mut client).await {
+        Ok(permit) => permit,
+        Err(refused) => return exchanges.turn_away(client, *refused).await,
+    };
+    let Some((received, respond)) = client.into_http2_halves() else {
+        return;
+    };
+    if let Some(stream) = open_tunnel(received, respond) {
+        let outside = ClientConnection::clone(&connection);
+        inside::serve(server, stream.into(), outside, permit).await;
+    }
+    drop((slot, open));
+}
+
+/// Answers the CONNECT with 200 and returns the tunnel's stream, or `None` if the client is gone.
+fn open_tunnel(received: h2::RecvStream, mut respond: SendResponse<Bytes>) -> Option<BoxedStream> {
+    let sent = respond.send_response(Response::new(()), false).ok()?;
+    // The id only has to differ from those of sockets, which are descriptors and so never negative.
+    let id = -i32::try_from(sent.stream_id().as_u32()).unwrap_or(i32::MAX);
+    let stream = ConnectStream::new(received, sent);
+    Some(Box::new(Transport::new(stream, id)))
+}

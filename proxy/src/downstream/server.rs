@@ -1,0 +1,36 @@
+//! The state that all downstream connections share.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::limits::ConnectionLimits;
+use crate::decide::settings::Settings;
+use crate::exchange::ExchangeServices;
+use crate::tls::intercept::TlsInterceptor;
+
+/// Everything that serving a connection needs, and the tasks in which connections are served.
+#[derive(Debug)]
+pub(crate) struct DownstreamServer {
+    pub(crate) exchanges: Arc<ExchangeServices>,
+    pub(crate) interceptor: TlsInterceptor,
+    pub(crate) limits: ConnectionLimits,
+    pub(crate) tasks: TaskTracker,
+    /// Cancelled when the process begins to stop: no new connections, and none is kept alive.
+    pub(crate) stopping: CancellationToken,
+    /// Cancelled when every task must end at once.
+    pub(crate) terminated: CancellationToken,
+}
+
+impl DownstreamServer {
+    /// Spawns `task`, which runs until it is done or the server is terminated.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let ended = self.terminated.clone();
+        self.tasks.spawn(ended.run_until_cancelled_owned(task));
+    }
+
+    pub(super) fn settings(&self) -> Arc<Settings> {
+        self.exchanges.decider.settings()
+    }
+}

@@ -1,0 +1,223 @@
+//! A tunnel, from its opening to the protocol inside: TLS that is intercepted or relayed uninspected, or plain HTTP.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use wayleave_robots_txt::{Origin, Scheme};
+
+use super::server::DownstreamServer;
+use super::tls_termination::TlsTransport;
+use super::{blind_tunnel, tls_termination};
+use crate::decide::request::{ClientConnection, ConnectTunnel};
+use crate::decide::target;
+use crate::exchange::tunnel::TunnelPermit;
+use crate::http::connect_stream::ConnectStream;
+use crate::http::transport::{BoxedStream, BufferedStream, Transport};
+use crate::tls::{self, intercept};
+
+/// The HTTP connection inside a tunnel.
+#[derive(Debug)]
+pub(crate) struct TunneledHttp {
+    pub(crate) incoming: BufferedStream,
+    pub(crate) connection: ClientConnection,
+    pub(crate) is_http2: bool,
+}
+
+/// Detects the protocol inside a tunnel that has been confirmed to its client. Returns `None` if the bytes were relayed
+/// uninspected, or if the client is gone or speaks no known protocol.
+pub(super) async fn negotiate(
+    server: &DownstreamServer,
+    mut incoming: BufferedStream,
+    outside: &ClientConnection,
+    permit: TunnelPermit<'_>,
+) -> Option<TunneledHttp> {
+    let TunnelPermit {
+        origin, via, blind, ..
+    } = permit;
+    if blind.as_ref().is_some_and(|blind| blind.is_bypass()) {
+        blind_tunnel::relay(server, incoming, blind?).await;
+        return None;
+    }
+    while incoming.buffered.is_empty() {
+        let patience = server.settings().options.header_timeout;
+        let reading = incoming.stream.read_buf(&mut incoming.buffered);
+        let read = tokio::select! {
+            read = timeout(patience, reading) => read,
+            () = server.exchanges.shutdown.cancelled() => {
+                if let Some(blind) = blind {
+                    blind.cut_off();
+                }
+                return None;
+            }
+        };
+        if read.ok()?.ok()? == 0 {
+            return None;
+        }
+    }
+    if incoming.buffered[0] == tls::HANDSHAKE_RECORD {
+        if let Some(blind) = blind {
+            blind_tunnel::relay_tls(server, incoming, &origin, blind).await;
+            return None;
+        }
+        return terminate_tls(server, incoming, outside, (origin, via)).await;
+    }
+    let origin = Origin::from_authority(
+        Scheme::Http,
+        &format!("{}:{}", origin.host(), origin.port()),
+    );
+    let tunnel = ConnectTunnel {
+        origin: origin.ok()?,
+        foreign_server_name: None,
+        via,
+    };
+    let connection = ClientConnection {
+        tunnel: Some(tunnel),
+        ..outside.clone()
+    };
+    Some(TunneledHttp {
+        incoming,
+        connection,
+        is_http2: false,
+    })
+}
+
+/// Intercepts TLS: runs the handshake with a certificate for the origin's host.
+async fn terminate_tls(
+    server: &DownstreamServer,
+    incoming: BufferedStream,
+    outside: &ClientConnection,
+    (origin, via): (Origin, Option<Arc<[u8]>>),
+) -> Option<TunneledHttp> {
+    let config = server_config(server, &origin)?;
+    let patience = server.settings().options.header_timeout;
+    let accepted = timeout(patience, accept_tls(config, incoming)).await.ok()?;
+    let inside = match accepted {
+        Ok(inside) => inside,
+        Err(error) => {
+            log_failed_handshake(server, outside.client, &origin, &error);
+            return None;
+        }
+    };
+    let server_name = inside.server_name;
+    let foreign_server_name = server_name.filter(|name| !target::names_host_of(name, &origin));
+    let tunnel = ConnectTunnel {
+        origin,
+        foreign_server_name,
+        via,
+    };
+    Some(TunneledHttp {
+        incoming: inside.stream.into(),
+        connection: ClientConnection {
+            tunnel: Some(tunnel),
+            ..outside.clone()
+        },
+        is_http2: inside.is_http2,
+    })
+}
+
+/// The stream inside intercepted TLS, and what the handshake established.
+struct AcceptedTls {
+    stream: BoxedStream,
+    is_http2: bool,
+    server_name: Option<String>,
+}
+
+/// Runs the TLS handshake inside a tunnel, whatever transport the tunnel was opened on.
+async fn accept_tls(
+    config: Arc<ServerConfig>,
+    incoming: BufferedStream,
+) -> io::Result<AcceptedTls> {
+    let BufferedStream {
+        stream,
+        buffered: ahead,
+    } = incoming;
+    match tunnel_transport(stream) {
+        Ok(TunnelTransport::Tcp(tcp)) => accept_tls_on(config, *tcp, ahead).await,
+        Ok(TunnelTransport::Tls(tls)) => accept_tls_on(config, *tls, ahead).await,
+        Ok(TunnelTransport::Http2(stream)) => accept_tls_on(config, *stream, ahead).await,
+        Err(error) => Err(error),
+    }
+}
+
+/// The transport that a tunnel was opened on: a connection, TLS to the proxy, or an HTTP/2 stream inside that.
+enum TunnelTransport {
+    Tcp(Box<Transport<TcpStream>>),
+    Tls(Box<TlsTransport>),
+    Http2(Box<Transport<ConnectStream>>),
+}
+
+fn tunnel_transport(stream: BoxedStream) -> io::Result<TunnelTransport> {
+    let other = match stream.into_any().downcast() {
+        Ok(tcp) => return Ok(TunnelTransport::Tcp(tcp)),
+        Err(other) => other,
+    };
+    let other = match other.downcast() {
+        Ok(tls) => return Ok(TunnelTransport::Tls(tls)),
+        Err(other) => other,
+    };
+    match other.downcast() {
+        Ok(stream) => Ok(TunnelTransport::Http2(stream)),
+        Err(_) => Err(io::Error::other("a tunnel was opened inside a tunnel")),
+    }
+}
+
+async fn accept_tls_on<S>(
+    config: Arc<ServerConfig>,
+    stream: Transport<S>,
+    ahead: BytesMut,
+) -> io::Result<AcceptedTls>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
+{
+    let tls = tls_termination::accept(TlsAcceptor::from(config), stream, ahead).await?;
+    let session = tls.inner().get_ref().1;
+    Ok(AcceptedTls {
+        is_http2: session.alpn_protocol() == Some(b"h2"),
+        server_name: session.server_name().map(str::to_owned),
+        stream: Box::new(tls),
+    })
+}
+
+/// Returns the TLS configuration with a certificate for the origin's host, or `None` if none can be issued.
+fn server_config(server: &DownstreamServer, origin: &Origin) -> Option<Arc<ServerConfig>> {
+    let host = origin.host().trim_start_matches('[').trim_end_matches(']');
+    let exchanges = &server.exchanges;
+    let now = exchanges.decider.robots.clock().now();
+    match server.interceptor.server_config(host, now) {
+        Ok((config, leaf)) => {
+            exchanges.metrics.leaf_certificate(leaf.as_str());
+            Some(config)
+        }
+        Err(error) => {
+            exchanges.metrics.leaf_certificate("failed");
+            tracing::warn!(%origin, error = format!("{error:#}"), "no certificate for this host");
+            None
+        }
+    }
+}
+
+fn log_failed_handshake(
+    server: &DownstreamServer,
+    client: std::net::IpAddr,
+    origin: &Origin,
+    error: &io::Error,
+) {
+    let client = server.exchanges.decisions.mask_client(client);
+    if intercept::is_untrusted_ca(error) {
+        server.exchanges.metrics.leaf_certificate("untrusted");
+        tracing::warn!(
+            %client,
+            %origin,
+            "the client does not trust wayleave's CA: give it the certificate that \
+             `wayleave ca show` prints (`wayleave env --client …` says how)"
+        );
+    } else {
+        tracing::info!(%client, %origin, %error, "the TLS handshake inside a tunnel failed");
+    }
+}

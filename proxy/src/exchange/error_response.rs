@@ -1,0 +1,311 @@
+//! Refusals as responses: status, Proxy-Status, problem details and Retry-After.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::ConnectionReuse;
+use crate::clock::system_time;
+use crate::decide::refusal::{Refusal, RefusalBasis};
+use crate::decide::settings::ConnectionSettings;
+use crate::decision_log::{DecisionId, UsePreference};
+use crate::http::client::{
+    ClientGone, Downstream, DownstreamReader, DownstreamResponse, ResponseField, response_field,
+};
+use crate::http::http1::{BodyFraming, Trailers};
+use crate::http::proxy_status;
+use crate::http::received::ReceivedHead;
+use crate::http::transport::BoxedStream;
+use crate::telemetry::harmless::escape_json;
+
+/// How long and how far a client's body is read before a refusal, so that the answer is not lost in
+/// a reset and the connection serves on; beyond that it closes.
+const DRAINED: Duration = Duration::from_secs(2);
+const DRAINED_BYTES: usize = 1024 * 1024;
+/// How long a client that was refused may take to read why.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// The bytes of most problems; a longer one grows.
+const USUAL_PROBLEM: usize = 512;
+
+/// Who answers, and by which decision.
+#[derive(Clone, Copy)]
+pub(super) struct AnswerOrigin<'a> {
+    /// The proxy's pseudonym.
+    pub(super) name: &'a str,
+    id: DecisionId,
+    /// Whether the head says so, too.
+    in_head: bool,
+}
+
+impl<'a> AnswerOrigin<'a> {
+    pub(super) fn new(options: &'a ConnectionSettings, id: DecisionId) -> Self {
+        Self {
+            name: &options.name,
+            id,
+            in_head: options.decision_id,
+        }
+    }
+
+    /// The field that names the decision, if there is to be one.
+    pub(super) fn field(self) -> Option<ResponseField<'static>> {
+        self.in_head
+            .then(|| response_field("Wayleave-Decision", self.id.to_string()))
+    }
+}
+
+/// A problem (RFC 9457) with our members.
+#[derive(Serialize)]
+struct ProblemDetails<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    decision_id: DecisionId,
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    robots_url: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<&'a str>,
+    #[serde(flatten)]
+    preference: Option<&'a UsePreference>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u64>,
+}
+
+/// Answers a refused or failed request, whose body may still come; tells what may follow it.
+pub(super) async fn answer(
+    by: AnswerOrigin<'_>,
+    received: &ReceivedHead,
+    client: &mut Downstream,
+    refusal: &Refusal,
+) -> ConnectionReuse {
+    // A body that waits to be asked for is not.
+    let is_withheld = received.expects_continue() && !client.reader.is_done();
+    if refusal.closes || is_withheld || !drain(&mut client.reader).await {
+        client.writer.close_after_response();
+    }
+    let is_head = received.method() == "HEAD";
+    match refuse(client, by, refusal, is_head).await {
+        Ok(()) if refusal.closes => ConnectionReuse::Closed,
+        Ok(()) => ConnectionReuse::Whole,
+        Err(ClientGone) => ConnectionReuse::CutOff,
+    }
+}
+
+/// Answers a refused request.
+pub(super) async fn refuse(
+    client: &mut Downstream,
+    by: AnswerOrigin<'_>,
+    refusal: &Refusal,
+    is_head: bool,
+) -> Result<(), ClientGone> {
+    let body = Bytes::from(problem(by.id, refusal));
+    let response = DownstreamResponse {
+        status: refusal.status,
+        reason: refusal.phrase.as_bytes(),
+        framing: BodyFraming::Length(if is_head { 0 } else { body.len() as u64 }),
+        fields: fields(by, refusal, body.len()),
+    };
+    client.writer.send_head(&response).await?;
+    if !is_head {
+        client.writer.send_chunk(body, true).await?;
+    }
+    client.writer.finish(&Trailers::new()).await
+}
+
+/// Reads the rest of a body, if that is short and comes soon; whether it ended.
+pub(crate) async fn drain(body: &mut DownstreamReader) -> bool {
+    body.is_done() || timeout(DRAINED, read(body)).await == Ok(true)
+}
+
+async fn read(body: &mut DownstreamReader) -> bool {
+    let mut left = DRAINED_BYTES;
+    while let Ok(Some(part)) = body.next_chunk().await {
+        match left.checked_sub(part.len()) {
+            Some(less) => left = less,
+            None => return false,
+        }
+    }
+    body.is_done()
+}
+
+fn fields<'a>(by: AnswerOrigin<'a>, refusal: &Refusal, length: usize) -> Vec<ResponseField<'a>> {
+    let name = by.name;
+    let status =
+        proxy_status::field_value(name, refusal.error, refusal.next_hop(), &refusal.details);
+    let mut fields = vec![
+        response_field("Date", httpdate::fmt_http_date(system_time())),
+        response_field("Server", name),
+        response_field("Content-Type", "application/problem+json"),
+        response_field("Content-Length", length.to_string()),
+        response_field("Cache-Control", "no-store"),
+        response_field("Proxy-Status", status),
+    ];
+    if let Some(blocked_by) = &refusal.blocked_by {
+        fields.push(response_field(
+            "Link",
+            format!("<{blocked_by}>; rel=\"blocked-by\""),
+        ));
+    }
+    if refusal.status == 407 {
+        let challenge = format!("Basic realm=\"{name}\", charset=\"UTF-8\"");
+        fields.push(response_field("Proxy-Authenticate", challenge));
+    }
+    fields.extend(by.field());
+    if let Some(retry_after) = refusal.retry_after {
+        fields.push(response_field(
+            "Retry-After",
+            whole_seconds(retry_after).to_string(),
+        ));
+    }
+    fields
+}
+
+/// Lets the client read what was written before the connection goes: closing at once while bytes
+/// of it wait unread would reset the connection, and the answer with it.
+pub(crate) async fn close_gracefully(mut stream: BoxedStream) {
+    let farewell = async {
+        stream.flush().await?;
+        AsyncWriteExt::shutdown(&mut stream).await?;
+        let mut rest = [0; 4096];
+        while stream.read(&mut rest).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    // However it ends, the connection closes now.
+    let _ = timeout(FAREWELL, farewell).await;
+}
+
+fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {
+    let (rule, preference) = match refusal.statement.as_deref() {
+        Some(RefusalBasis::Rule(rule)) => (Some(rule), None),
+        Some(RefusalBasis::Preference(preference)) => (None, Some(preference)),
+        Some(RefusalBasis::ParentProxy(_)) | None => (None, None),
+    };
+    let problem = ProblemDetails {
+        r#type: format!("urn:wayleave:problem:{}", refusal.reason),
+        title: refusal.phrase,
+        status: refusal.status,
+        detail: &refusal.details,
+        decision_id: id,
+        reason: refusal.reason,
+        robots_url: refusal.robots_url.as_deref(),
+        line: rule.map(|rule| rule.line),
+        rule: rule.map(|rule| &*rule.text),
+        preference,
+        retry_after: refusal.retry_after.map(whole_seconds),
+    };
+    let mut body = Vec::with_capacity(USUAL_PROBLEM);
+    serde_json::to_writer(&mut body, &problem).expect("strings and numbers serialise");
+    let mut body = escape_json(body);
+    body.push(b'\n');
+    body
+}
+
+/// `Retry-After` in whole seconds (RFC 9110 section 10.2.3), never too early.
+fn whole_seconds(duration: Duration) -> u64 {
+    (duration.as_secs() + u64::from(duration.subsec_nanos() > 0)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+
+    use super::*;
+    use crate::http::http1::RequestHead;
+    use crate::http::proxy_status::ProxyErrorType;
+    use crate::http::transport::Transport;
+
+    fn by() -> AnswerOrigin<'static> {
+        AnswerOrigin {
+            name: "wayleave",
+            id: DecisionId::new(),
+            in_head: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn says_why_in_every_place() {
+        let refusal = Refusal {
+            retry_after: Some(Duration::from_millis(1500)),
+            ..Refusal::new(
+                503,
+                "Robots.txt unreachable",
+                ProxyErrorType::DestinationUnavailable,
+                "unreachable",
+                "no answer",
+            )
+        };
+        let (near, mut far) = tokio::io::duplex(4096);
+        let stream: BoxedStream = Box::new(Transport::new(near, 1));
+        let framing = BodyFraming::Length(0);
+        let mut client = Downstream::http1(stream.into(), framing, false, DRAINED);
+        refuse(&mut client, by(), &refusal, false).await.unwrap();
+        drop(client);
+        let mut text = String::new();
+        far.read_to_string(&mut text).await.unwrap();
+        for expected in [
+            "HTTP/1.1 503 Robots.txt unreachable\r\n",
+            "Content-Type: application/problem+json\r\n",
+            "Proxy-Status: wayleave; error=destination_unavailable; details=\"no answer\"\r\n",
+            "Retry-After: 2\r\n",
+            "Connection: close\r\n",
+            "\"reason\":\"unreachable\"",
+            "\"retry_after\":2",
+        ] {
+            assert!(text.contains(expected), "{expected} in {text}");
+        }
+    }
+
+    /// What a client hears that is refused before it sent its body, and after how long.
+    async fn refused(fields: &str) -> (String, Duration) {
+        refused_by(&Refusal::looped(), fields).await
+    }
+
+    async fn refused_by(refusal: &Refusal, fields: &str) -> (String, Duration) {
+        let head = format!("POST http://shop.test/ HTTP/1.1\r\nHost: shop.test\r\n{fields}\r\n");
+        let head = RequestHead::read(&mut head.as_bytes(), &mut BytesMut::new()).await;
+        let received = ReceivedHead::Http1(head.unwrap());
+        let (near, mut far) = tokio::io::duplex(4096);
+        let patience = Duration::from_secs(60);
+        let stream: BoxedStream = Box::new(Transport::new(near, 1));
+        let mut client = Downstream::http1(stream.into(), received.framing(), true, patience);
+        let started = tokio::time::Instant::now();
+        answer(by(), &received, &mut client, refusal).await;
+        let took = started.elapsed();
+        drop(client);
+        let mut text = String::new();
+        far.read_to_string(&mut text).await.unwrap();
+        (text, took)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_says_whether_the_connection_ends() {
+        for (refusal, closes) in [
+            (Refusal::malformed("no request"), true),
+            (Refusal::looped(), false),
+        ] {
+            let (text, _) = refused_by(&refusal, "").await;
+            let says = text.contains("\r\nConnection: close\r\n");
+            assert_eq!(says, closes, "{text}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_waits_to_be_asked_for_is_not_waited_for() {
+        let (text, took) = refused("Expect: 100-continue\r\nContent-Length: 5\r\n").await;
+        assert!(text.contains("\r\nConnection: close\r\n"), "{text}");
+        assert!(took.is_zero(), "{took:?}");
+        let (text, took) = refused("Content-Length: 5\r\n").await;
+        assert!(text.contains("\r\nConnection: close\r\n"), "{text}");
+        assert!(!took.is_zero());
+        let (text, took) = refused("Expect: 100-continue\r\nContent-Length: 0\r\n").await;
+        assert!(!text.contains("\r\nConnection: close\r\n"), "{text}");
+        assert!(took.is_zero(), "{took:?}");
+    }
+}

@@ -1,0 +1,493 @@
+//! Header fields on the way through: hop-by-hop fields are removed, our own are added
+//! (RFC 9110 section 7.6).
+
+use std::borrow::Cow;
+
+use bytes::BytesMut;
+use http::{Request, Uri};
+use url::Url;
+use wayleave_robots_txt::Target;
+
+use crate::clock::system_time;
+use crate::decide::target::ResolvedTarget;
+use crate::http::client::{DownstreamResponse, ResponseField, response_field};
+use crate::http::field_pairs::{FieldPair, first, is_listed_in_connection, is_named, values};
+use crate::http::http1::{BodyFraming, has_content, write_fields};
+use crate::http::received::{HttpVersion, ReceivedHead};
+use crate::signing::{
+    self, MessageSigner, MessageToSign, SIGNATURE_FIELDS, SignatureFields, SignatureRequest,
+    SigningKey,
+};
+use crate::upstream::{TargetForm, UpstreamHead};
+
+/// A request as it goes on: the target's own path and authority, no field meant for the hop behind
+/// us, and our `Via`.
+#[derive(Debug)]
+pub(crate) struct UpstreamRequest<'a> {
+    method: &'a str,
+    path: &'a str,
+    target: &'a Target,
+    framing: BodyFraming,
+    is_websocket: bool,
+    fields: Vec<ResponseField<'a>>,
+}
+
+impl<'a> UpstreamRequest<'a> {
+    /// `name` is the proxy's pseudonym.
+    pub(crate) fn new(
+        received: &'a ReceivedHead,
+        resolved: &'a ResolvedTarget,
+        name: &str,
+        is_websocket: bool,
+    ) -> Self {
+        let all = received.fields();
+        let kept = end_to_end(&all)
+            .filter(|(field, _)| !is_named(field, "host") && !is_named(field, "cookie"));
+        let framing = received.framing();
+        let forwards_left = received.max_forwards().map(|left| left.saturating_sub(1));
+        let onward = |(field, value): FieldPair<'a>| {
+            let value = match forwards_left {
+                Some(left) if is_named(field, "max-forwards") => {
+                    left.to_string().into_bytes().into()
+                }
+                _ => upstream_value(field, value, framing),
+            };
+            (Cow::Borrowed(field), value)
+        };
+        let mut fields: Vec<_> = kept.map(onward).collect();
+        if let Some(cookies) = one_cookie_field(&all) {
+            fields.push((Cow::Borrowed(b"Cookie"), cookies));
+        }
+        if first(&all, "te").is_some_and(|te| te.eq_ignore_ascii_case(b"trailers")) {
+            fields.push((Cow::Borrowed(b"TE"), Cow::Borrowed(b"trailers")));
+        }
+        fields.push(via(received.version(), name));
+        Self {
+            method: received.method(),
+            path: resolved.path(),
+            target: &resolved.target,
+            framing,
+            is_websocket,
+            fields,
+        }
+    }
+
+    pub(crate) fn framing(&self) -> BodyFraming {
+        self.framing
+    }
+
+    /// Whether nothing may follow on an HTTP/1 connection: content that its origin does not read would be the next request there,
+    /// which nobody judged (RFC 9112 section 11.2), and its answer somebody else's. That goes for every method: handlers that
+    /// read no content of a POST are as common as those of a GET.
+    pub(crate) fn ends_connection(&self) -> bool {
+        self.framing != BodyFraming::Length(0)
+    }
+
+    /// The head for HTTP/1.1. What is `signed` stands instead of the fields of the client's signature, which it holds too.
+    pub(crate) fn http1(&self, form: &TargetForm, signed: Option<&SignatureFields>) -> BytesMut {
+        let authority = self.target.origin().authority();
+        let mut head = BytesMut::with_capacity(512);
+        head.extend_from_slice(self.method.as_bytes());
+        head.extend_from_slice(b" ");
+        if form.parent().is_some() {
+            head.extend_from_slice(self.target.origin().to_string().as_bytes());
+        }
+        // The server as a whole is spelt by leaving the path out (RFC 9112 section 3.2.4).
+        if form.parent().is_none() || self.path != "*" {
+            head.extend_from_slice(self.path.as_bytes());
+        }
+        head.extend_from_slice(b" HTTP/1.1\r\n");
+        write_fields(&mut head, [(&b"Host"[..], authority.as_bytes())]);
+        write_fields(&mut head, self.signature_and_other_fields(signed));
+        if let Some(parent) = form.parent() {
+            parent.write_authorization(&mut head);
+        }
+        if self.framing == BodyFraming::Chunked {
+            head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+        }
+        if self.ends_connection() {
+            head.extend_from_slice(b"Connection: close\r\n");
+        }
+        if self.is_websocket {
+            head.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n");
+        }
+        head.extend_from_slice(b"\r\n");
+        head
+    }
+
+    /// The same for HTTP/2: the authority is not a field (RFC 9113 section 8.3.1).
+    pub(crate) fn http2(
+        &self,
+        signed: Option<&SignatureFields>,
+    ) -> Result<Request<()>, http::Error> {
+        let uri = format!("{}{}", self.target.origin(), self.path);
+        let head = Request::builder()
+            .method(self.method)
+            .uri(uri.parse::<Uri>()?)
+            .version(http::Version::HTTP_2);
+        self.signature_and_other_fields(signed)
+            .fold(head, |head, (field, value)| head.header(field, value))
+            .body(())
+    }
+
+    fn signature_and_other_fields<'s>(
+        &'s self,
+        signed: Option<&'s SignatureFields>,
+    ) -> impl Iterator<Item = FieldPair<'s>> {
+        let is_replaced = move |field: &[u8]| signed.is_some() && is_of_signature(field);
+        let fields = self.fields.iter();
+        let fields = fields.map(|(field, value)| (&**field, &**value));
+        let signed = signed.into_iter();
+        let signed = signed.flat_map(|values| SIGNATURE_FIELDS.iter().zip(values));
+        let signed = signed.map(|(field, value)| (field.as_bytes(), value.as_bytes()));
+        fields
+            .filter(move |(field, _)| !is_replaced(field))
+            .chain(signed)
+    }
+
+    /// The same without what the client signed in the name of another than `own`, and how many signatures that were.
+    pub(super) fn without_foreign_signatures(mut self, own: &Url) -> (Self, u64) {
+        let fields: Vec<_> = self
+            .fields
+            .iter()
+            .map(|(field, value)| (&**field, &**value))
+            .collect();
+        let Some((left, removed)) = signing::without_foreign_signatures(&fields, own) else {
+            return (self, 0);
+        };
+        self.fields.retain(|(field, _)| !is_of_signature(field));
+        for (field, value) in SIGNATURE_FIELDS.iter().zip(left) {
+            let value = value.map(|value| Cow::Owned(value.into_bytes()));
+            self.fields
+                .extend(value.map(|value| (Cow::Borrowed(field.as_bytes()), value)));
+        }
+        (self, removed)
+    }
+
+    /// Signs it as `signer` does with `key`, as was `asked`, if that can be done.
+    pub(super) fn signed(
+        &self,
+        signer: &MessageSigner,
+        key: &SigningKey,
+        asked: Option<&SignatureRequest>,
+    ) -> Option<SignatureFields> {
+        let origin = self.target.origin();
+        let fields: Vec<_> = self
+            .fields
+            .iter()
+            .map(|(field, value)| (&**field, &**value))
+            .collect();
+        let message = MessageToSign {
+            method: self.method,
+            scheme: origin.scheme().as_str(),
+            authority: &origin.authority(),
+            path: self.path,
+            fields: &fields,
+        };
+        signer.sign(key, asked, &message)
+    }
+}
+
+/// The origin's response to `received` as its client gets it. An HTTP/1.1 client gets a body of unknown length in chunks, an
+/// HTTP/1.0 client until the connection closes.
+pub(super) fn response<'a>(
+    head: &'a UpstreamHead,
+    received: &ReceivedHead,
+    name: &str,
+) -> DownstreamResponse<'a> {
+    let all = head.fields();
+    let length = head.content_length();
+    let is_upgrade = head.status() == 101;
+    let framing = match length {
+        _ if is_upgrade => BodyFraming::UntilClose,
+        _ if !has_content(head.status(), received.method()) => BodyFraming::Length(0),
+        Some(length) => BodyFraming::Length(length),
+        None if received.version() == HttpVersion::Http10 => BodyFraming::UntilClose,
+        None => BodyFraming::Chunked,
+    };
+    let mut fields = response_fields(&all, length.filter(|_| is_length_field(head.status())));
+    let version = match head {
+        UpstreamHead::Http1(head) if head.is_http_1_0() => HttpVersion::Http10,
+        UpstreamHead::Http1(_) => HttpVersion::Http11,
+        UpstreamHead::Http2(_) => HttpVersion::Http2,
+    };
+    if first(&all, "date").is_none() {
+        // When it was received (RFC 9110 section 6.6.1).
+        fields.push(response_field(
+            "Date",
+            httpdate::fmt_http_date(system_time()),
+        ));
+    }
+    fields.push(via(version, name));
+    DownstreamResponse {
+        status: head.status(),
+        reason: head.reason(),
+        framing,
+        fields,
+    }
+}
+
+/// An interim response, which says nothing about a body.
+pub(super) fn interim(head: &UpstreamHead) -> DownstreamResponse<'_> {
+    DownstreamResponse {
+        status: head.status(),
+        reason: head.reason(),
+        framing: BodyFraming::Length(0),
+        fields: response_fields(&head.fields(), None),
+    }
+}
+
+/// A field's value as it goes on: a length in the one spelling that is read as the same number everywhere, without zeros before it.
+fn upstream_value<'a>(field: &[u8], value: &'a [u8], framing: BodyFraming) -> Cow<'a, [u8]> {
+    match framing {
+        BodyFraming::Length(length) if is_named(field, "content-length") => {
+            Cow::Owned(length.to_string().into_bytes())
+        }
+        _ => Cow::Borrowed(value),
+    }
+}
+
+/// The proxies that the message has come by, in order, this one last.
+pub(super) fn passed_proxies(received: &ReceivedHead, name: &str) -> Vec<u8> {
+    let (all, ours) = (received.fields(), received.version().via_entry(name));
+    let theirs = values(&all, "via");
+    let passed: Vec<_> = theirs.chain([ours.as_bytes()]).collect();
+    passed.join(&b", "[..])
+}
+
+/// That the message went through this proxy, `name`, which got it in `version`.
+fn via<'a>(version: HttpVersion, name: &str) -> ResponseField<'a> {
+    response_field("Via", version.via_entry(name))
+}
+
+/// Whether a response may tell a length: those that never have content must not (RFC 9110 section 8.6).
+fn is_length_field(status: u16) -> bool {
+    !matches!(status, 100..=199 | 204)
+}
+
+/// A response's fields for its client: with the one length that holds, wherever and however often it was told.
+fn response_fields<'a>(all: &[FieldPair<'a>], length: Option<u64>) -> Vec<ResponseField<'a>> {
+    let mut length = length;
+    // An origin's other endpoints are not the proxy's (RFC 7838 section 2.4).
+    let kept =
+        end_to_end(all).filter(|(field, _)| !is_named(field, "alt-svc") && !is_own_field(field));
+    kept.filter_map(|(field, value)| {
+        let value = if is_named(field, "content-length") {
+            Cow::Owned(length.take()?.to_string().into_bytes())
+        } else {
+            Cow::Borrowed(value)
+        };
+        Some((Cow::Borrowed(field), value))
+    })
+    .collect()
+}
+
+/// Whether this exchange authenticates its client for all that follows on the origin's connection, as NTLM and Negotiate do
+/// (RFC 4559 section 6): that connection must not serve another one.
+pub(crate) fn authenticates_connection(received: &ReceivedHead, head: &UpstreamHead) -> bool {
+    let names_scheme = |value: &[u8]| {
+        let scheme = value.split(|&byte| byte == b' ').next().unwrap_or_default();
+        scheme.eq_ignore_ascii_case(b"ntlm") || scheme.eq_ignore_ascii_case(b"negotiate")
+    };
+    let any = |fields: &[FieldPair<'_>], name: &str| values(fields, name).any(names_scheme);
+    let asks = received.field("authorization").is_some();
+    asks && any(&received.fields(), "authorization") || any(&head.fields(), "www-authenticate")
+}
+
+fn is_of_signature(field: &[u8]) -> bool {
+    SIGNATURE_FIELDS.iter().any(|name| is_named(field, name))
+}
+
+/// The fields that are not for one hop only: not the fixed ones, not `Proxy-*`, not those that
+/// `Connection` lists.
+fn end_to_end<'a>(fields: &[FieldPair<'a>]) -> impl Iterator<Item = FieldPair<'a>> {
+    // What nearly every message lists is not a field, or is dropped anyway.
+    let lists = values(fields, "connection")
+        .any(|value| !is_named(value, "keep-alive") && !is_named(value, "close"));
+    let is_kept = move |&(field, _): &FieldPair<'a>| {
+        !(is_hop_by_hop(field) || lists && is_listed_in_connection(fields, field))
+    };
+    fields.iter().copied().filter(is_kept)
+}
+
+/// Whether a field is one of those that nobody but this proxy says something by.
+pub(super) fn is_own_field(field: &[u8]) -> bool {
+    field
+        .get(..9)
+        .is_some_and(|start| is_named(start, "wayleave-"))
+}
+
+fn is_hop_by_hop(field: &[u8]) -> bool {
+    const FIXED: &[&str] = &[
+        "connection",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+        "keep-alive",
+        "http2-settings",
+    ];
+    FIXED.iter().any(|fixed| is_named(field, fixed))
+        || field
+            .get(..6)
+            .is_some_and(|start| is_named(start, "proxy-"))
+}
+
+/// HTTP/2 may split `Cookie` into many fields; HTTP/1.1 has one (RFC 9113 section 8.2.3).
+fn one_cookie_field<'a>(fields: &[FieldPair<'a>]) -> Option<Cow<'a, [u8]>> {
+    let cookies: Vec<&[u8]> = values(fields, "cookie").collect();
+    match cookies[..] {
+        [] => None,
+        [one] => Some(Cow::Borrowed(one)),
+        _ => Some(Cow::Owned(cookies.join(&b"; "[..]))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+
+    use super::*;
+    use crate::decide::target::TargetScope;
+    use crate::exchange::websocket;
+    use crate::http::field_pairs::passed_through;
+    use crate::http::http1::{RequestHead, ResponseHead};
+
+    async fn received(fields: &str) -> ReceivedHead {
+        let bytes = format!("GET http://other.test/ HTTP/1.1\r\nHost: other.test\r\n{fields}\r\n");
+        let head = RequestHead::read(&mut bytes.as_bytes(), &mut BytesMut::new()).await;
+        ReceivedHead::Http1(head.unwrap())
+    }
+
+    async fn onward(fields: &str) -> String {
+        let resolved = ResolvedTarget {
+            target: Target::parse("http://shop.test:8080/a?b").unwrap(),
+            scope: TargetScope::Path,
+        };
+        let received = received(fields).await;
+        let is_websocket = websocket::is_asked_for(&received);
+        let request = UpstreamRequest::new(&received, &resolved, "wayleave", is_websocket);
+        String::from_utf8(request.http1(&TargetForm::Origin, None).to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_target_names_path_and_host() {
+        assert_eq!(
+            onward("X-Kept: 1\r\n").await,
+            "GET /a?b HTTP/1.1\r\nHost: shop.test:8080\r\nX-Kept: 1\r\nVia: 1.1 wayleave\r\n\r\n"
+        );
+    }
+
+    #[tokio::test]
+    async fn fields_of_the_hop_behind_us_end_here() {
+        let head = onward(
+            "Connection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nProxy-Authorization: Basic x\r\n\
+             Proxy-Connection: keep-alive\r\nTE: gzip\r\nUpgrade: h2c\r\nHTTP2-Settings: AAAA\r\n",
+        );
+        assert_eq!(
+            head.await,
+            "GET /a?b HTTP/1.1\r\nHost: shop.test:8080\r\nVia: 1.1 wayleave\r\n\r\n"
+        );
+    }
+
+    #[tokio::test]
+    async fn connection_cannot_take_away_what_a_response_needs() {
+        let head = answer("Connection: content-length, X\r\nX: y\r\nContent-Length: 7\r\n").await;
+        let received = received("").await;
+        let onward = response(&head, &received, "wayleave");
+        let names: Vec<_> = onward.fields.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, [&b"Content-Length"[..], b"Date", b"Via"]);
+    }
+
+    #[tokio::test]
+    async fn content_ends_the_connection_and_no_content_does_not() {
+        for (fields, kept, ends) in [
+            ("", "", false),
+            ("Content-Length: 0\r\n", "Content-Length: 0\r\n", false),
+            ("Content-Length: 005\r\n", "Content-Length: 5\r\n", true),
+            (
+                "Transfer-Encoding: chunked\r\n",
+                "Transfer-Encoding: chunked\r\n",
+                true,
+            ),
+        ] {
+            let head = onward(fields).await;
+            assert!(head.contains(kept), "{head}");
+            assert_eq!(head.contains("Connection: close\r\n"), ends, "{head}");
+        }
+    }
+
+    #[tokio::test]
+    async fn websocket_is_the_one_upgrade_that_passes() {
+        let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
+        let handshake =
+            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        let head = onward(&[upgrade, handshake].concat()).await;
+        assert!(head.contains(upgrade), "{head}");
+        let head = onward(upgrade).await;
+        assert!(!head.contains("Upgrade"), "{head}");
+    }
+
+    #[tokio::test]
+    async fn nothing_stands_beside_close_in_connection() {
+        // Python's http.server reads the first Connection only, and closes only if that is `close`.
+        let head = onward("Connection: TE\r\nTE: trailers\r\nContent-Length: 1\r\n").await;
+        let connection = head.lines().filter(|line| line.starts_with("Connection"));
+        assert_eq!(connection.collect::<Vec<_>>(), ["Connection: close"]);
+    }
+
+    #[tokio::test]
+    async fn a_response_keeps_its_date_or_gets_one() {
+        let received = received("").await;
+        let dates = |head: &UpstreamHead| -> Vec<Vec<u8>> {
+            let fields = response(head, &received, "wayleave").fields;
+            let dates = fields.iter().filter(|(name, _)| is_named(name, "date"));
+            dates.map(|(_, value)| value.to_vec()).collect()
+        };
+        let told = answer("date: Sun, 06 Nov 1994 08:49:37 GMT\r\n").await;
+        assert_eq!(dates(&told), [b"Sun, 06 Nov 1994 08:49:37 GMT"]);
+        let [date] = &dates(&answer("").await)[..] else {
+            panic!("one date")
+        };
+        let date = httpdate::parse_http_date(str::from_utf8(date).unwrap()).unwrap();
+        let ago = system_time().duration_since(date).unwrap();
+        assert!(ago.as_secs() < 60, "{ago:?}");
+    }
+
+    #[tokio::test]
+    async fn split_cookies_are_joined() {
+        let head = onward("Cookie: a=b\r\nCookie: c=d\r\n").await;
+        assert!(head.contains("Cookie: a=b; c=d\r\n"), "{head}");
+        assert_eq!(head.matches("Cookie").count(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_loop_shows_in_via() {
+        let received = received("Via: 1.0 fred, 1.1 Wayleave (x)\r\n").await;
+        assert!(passed_through(&received.fields(), "wayleave"));
+        assert!(!passed_through(&received.fields(), "fre"));
+    }
+
+    async fn answer(fields: &str) -> UpstreamHead {
+        let bytes = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
+        let head = ResponseHead::read(&mut bytes.as_bytes(), &mut BytesMut::new()).await;
+        UpstreamHead::Http1(head.unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_body_of_unknown_length_comes_in_chunks() {
+        let head = answer("Keep-Alive: timeout=5\r\nAlt-Svc: h3\r\nX: y\r\n").await;
+        let received = received("").await;
+        let onward = response(&head, &received, "wayleave");
+        assert_eq!(onward.framing, BodyFraming::Chunked);
+        let names: Vec<_> = onward.fields.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, [&b"X"[..], b"Date", b"Via"]);
+    }
+
+    #[tokio::test]
+    async fn a_body_of_known_length_keeps_it() {
+        let head = answer("Content-Length: 7\r\n").await;
+        let received = received("").await;
+        let onward = response(&head, &received, "wayleave");
+        assert_eq!(onward.framing, BodyFraming::Length(7));
+    }
+}

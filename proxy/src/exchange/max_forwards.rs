@@ -1,0 +1,76 @@
+//! Requests that end here: `Max-Forwards: 0` of OPTIONS and TRACE (RFC 9110 section 7.6.2).
+
+use bytes::{Bytes, BytesMut};
+
+use super::{ConnectionReuse, error_response};
+use crate::clock::system_time;
+use crate::decide::refusal::Refusal;
+use crate::http::client::{ClientGone, Downstream, DownstreamResponse, response_field};
+use crate::http::field_pairs::is_named;
+use crate::http::http1::{BodyFraming, Trailers, write_fields};
+use crate::http::proxy_status::ProxyErrorType;
+use crate::http::received::ReceivedHead;
+
+/// What becomes of the request: it is not forwarded.
+pub(crate) fn refusal() -> Refusal {
+    let error = ProxyErrorType::HttpRequestDenied;
+    let details = "Max-Forwards: 0 ends the request here";
+    Refusal::new(200, "OK", error, "max-forwards", details)
+}
+
+/// Answers a request here; tells what may follow it.
+pub(super) async fn answer(
+    received: &ReceivedHead,
+    client: &mut Downstream,
+    name: &str,
+) -> ConnectionReuse {
+    match respond(received, client, name).await {
+        Ok(()) => ConnectionReuse::Whole,
+        Err(ClientGone) => ConnectionReuse::CutOff,
+    }
+}
+
+/// Answers as the request's last recipient: OPTIONS with nothing, TRACE with the request but for its secrets (RFC 9110
+/// sections 9.3.7 and 9.3.8).
+async fn respond(
+    received: &ReceivedHead,
+    client: &mut Downstream,
+    name: &str,
+) -> Result<(), ClientGone> {
+    if !error_response::drain(&mut client.reader).await {
+        client.writer.close_after_response();
+    }
+    let mut fields = vec![
+        response_field("Date", httpdate::fmt_http_date(system_time())),
+        response_field("Server", name),
+    ];
+    let mut body = Bytes::new();
+    if received.method() == "TRACE" {
+        body = trace_body(received);
+        fields.push(response_field("Content-Type", "message/http"));
+    }
+    fields.push(response_field("Content-Length", body.len().to_string()));
+    let response = DownstreamResponse {
+        status: 200,
+        reason: b"OK",
+        framing: BodyFraming::Length(body.len() as u64),
+        fields,
+    };
+    client.writer.send_head(&response).await?;
+    if !body.is_empty() {
+        client.writer.send_chunk(body, true).await?;
+    }
+    client.writer.finish(&Trailers::new()).await
+}
+
+fn trace_body(received: &ReceivedHead) -> Bytes {
+    const SECRETS: &[&str] = &["authorization", "proxy-authorization", "cookie"];
+    let version = received.version().as_str();
+    let line = format!("TRACE {} HTTP/{version}\r\n", received.target());
+    let mut message = BytesMut::from(line.as_bytes());
+    let fields = received.fields().into_iter();
+    let told = fields.filter(|(field, _)| !SECRETS.iter().any(|secret| is_named(field, secret)));
+    write_fields(&mut message, told);
+    message.extend_from_slice(b"\r\n");
+    message.freeze()
+}

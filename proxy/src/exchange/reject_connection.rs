@@ -1,0 +1,59 @@
+//! Answers a client whose connection ends here: a refused `CONNECT`, a head that cannot be read, one connection too many.
+
+use super::error_response::AnswerOrigin;
+use super::outcome::ExchangeOutcome;
+use super::record::EndedExchange;
+use super::tunnel::undecided_record;
+use super::{ExchangeServices, error_response};
+use crate::decide::refusal::Refusal;
+use crate::decide::request::{ClientConnection, RequestView};
+use crate::http::client::Downstream;
+use crate::http::http1::BodyFraming;
+use crate::http::received::ReceivedHead;
+use crate::http::transport::BoxedStream;
+
+impl ExchangeServices {
+    /// Refuses a connection by which no request came that could be read.
+    pub(crate) async fn refuse_connection(
+        &self,
+        stream: BoxedStream,
+        connection: &ClientConnection,
+        refusal: Refusal,
+    ) {
+        let patience = self.decider.settings().options.idle_timeout;
+        let nothing = BodyFraming::Length(0);
+        let client = Downstream::http1(stream.into(), nothing, false, patience);
+        let refused = self.refused(connection, None, refusal);
+        self.turn_away(client, refused).await;
+    }
+
+    /// What becomes of a connection, or of what was received by it, that is refused whatever it asks for. It is not recorded yet.
+    pub(crate) fn refused(
+        &self,
+        connection: &ClientConnection,
+        received: Option<&ReceivedHead>,
+        refusal: Refusal,
+    ) -> EndedExchange {
+        let settings = self.decider.settings();
+        let request =
+            received.map(|received| RequestView::from_received(received, &settings.options.name));
+        let known = undecided_record(&settings, connection, request.as_ref());
+        let begun = self.begin(connection, received);
+        self.end(begun, known, ExchangeOutcome::Refuse(refusal))
+    }
+
+    /// Answers `exchange`, which was refused or failed, and records it.
+    pub(crate) async fn turn_away(&self, mut client: Downstream, exchange: EndedExchange) {
+        let settings = self.decider.settings();
+        let id = exchange.id;
+        let outcome = self.record_ended(exchange);
+        let Some(refusal) = outcome.refusal() else {
+            return;
+        };
+        let by = AnswerOrigin::new(&settings.options, id);
+        let answered = error_response::refuse(&mut client, by, refusal, false).await;
+        if let (Ok(()), Some(stream)) = (answered, client.into_stream()) {
+            error_response::close_gracefully(stream).await;
+        }
+    }
+}

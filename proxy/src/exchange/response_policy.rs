@@ -1,0 +1,263 @@
+//! What an answer says about its use: it is labelled with all that is said, or withheld.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
+
+use wayleave_robots_txt::excerpt;
+use wayleave_robots_txt::preferences::{Preference, PreferenceSource, Purpose, UsageDuty};
+
+use super::page::PageBuffer;
+use crate::decide::documents::DocumentSource;
+use crate::decide::permit::Permit;
+use crate::decide::preference::PreferenceDecision;
+use crate::decide::refusal::Refusal;
+use crate::decide::rules;
+use crate::decide::settings::PreferencesConfig;
+use crate::decide::target::TargetScope;
+use crate::http::client::{ResponseField, response_field};
+use crate::http::field_pairs::{FieldPair, first};
+use crate::http::http1::has_content;
+use crate::http::received::ReceivedHead;
+use crate::upstream::UpstreamHead;
+
+/// A copy of the content is still good.
+const NOT_MODIFIED: u16 = 304;
+
+/// Judges the answer to one request of a crawler with purposes.
+pub(super) struct ResponseLabeller<'a> {
+    /// What was said before the origin was asked.
+    preferences_before: &'a PreferenceDecision,
+    documents: DocumentSource<'a>,
+    permit: &'a Permit,
+    method: &'a str,
+    /// What was said, the answer included.
+    judged: Mutex<Option<PreferenceDecision>>,
+}
+
+/// What becomes of an answer whose head is there.
+pub(super) enum LabelStep {
+    /// It is handed on, with these fields besides its own.
+    Relay(Vec<ResponseField<'static>>),
+    /// Its beginning may say more.
+    ReadPage(PageBuffer),
+}
+
+impl<'a> ResponseLabeller<'a> {
+    /// Of the answer to a request that may be sent; `said`: about its use, so far. `documents`: where licences come from that
+    /// the answer names.
+    pub(super) fn new(
+        preferences_before: &'a PreferenceDecision,
+        documents: DocumentSource<'a>,
+        permit: &'a Permit,
+        method: &'a str,
+    ) -> Self {
+        Self {
+            preferences_before,
+            documents,
+            permit,
+            method,
+            judged: Mutex::default(),
+        }
+    }
+
+    /// What was said, the answer included; nothing if there was none.
+    pub(super) fn into_preferences(self) -> Option<PreferenceDecision> {
+        self.judged
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Judges by the head.
+    ///
+    /// # Errors
+    ///
+    /// The refusal, if the answer is to be withheld: it has content, and its use is refused.
+    pub(super) async fn judge(&self, head: &UpstreamHead) -> Result<LabelStep, Box<Refusal>> {
+        let status = head.status();
+        if status == 101 {
+            return Ok(LabelStep::Relay(Vec::new()));
+        }
+        let fields = head.fields();
+        let said = self.with_headers(status, &fields).await;
+        let reading = &self.preferences().reading;
+        let limit = self.preferences().meta_scan_bytes;
+        let has_page = limit > 0 && self.has_page(status, &fields) && said.needs_page(reading);
+        let is_final = said.is_final_refusal();
+        match self.conclude(said, status) {
+            Err(refusal) if is_final || !has_page => Err(refusal),
+            _ if has_page => Ok(LabelStep::ReadPage(PageBuffer::new(&fields, limit))),
+            judged => judged.map(LabelStep::Relay),
+        }
+    }
+
+    /// What is said, the head included, and the licences that it names where it is about content.
+    async fn with_headers(&self, status: u16, fields: &[FieldPair<'_>]) -> PreferenceDecision {
+        let said = {
+            let texts: Vec<_> = fields
+                .iter()
+                .map(|(name, value)| (text(name), text(value)))
+                .collect();
+            let texts = texts.iter().map(|(name, value)| (&**name, &**value));
+            let reading = &self.preferences().reading;
+            self.preferences_before
+                .with_headers(reading, status, &texts)
+        };
+        if is_judged(status) || status == NOT_MODIFIED {
+            said.with_licences(&self.documents).await
+        } else {
+            said
+        }
+    }
+
+    fn preferences(&self) -> &'a PreferencesConfig {
+        &self.documents.settings.preferences
+    }
+
+    /// Judges by the beginning of the page, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::judge`].
+    pub(super) async fn judge_page(
+        &self,
+        page: &PageBuffer,
+    ) -> Result<Vec<ResponseField<'static>>, Box<Refusal>> {
+        let judged = self
+            .judged
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let said = judged.unwrap_or_else(|| self.preferences_before.clone());
+        let reading = &self.preferences().reading;
+        let (text, parser) = (page.text().into_owned(), self.documents.robots.parser());
+        let said = said.with_page(reading, text, parser).await;
+        let said = said.with_licences(&self.documents).await;
+        self.conclude(said, 200)
+    }
+
+    /// Whether the answer has content that is the beginning of what was asked for.
+    fn has_page(&self, status: u16, fields: &[FieldPair<'_>]) -> bool {
+        let begins = || {
+            let range = first(fields, "content-range").unwrap_or_default();
+            range.trim_ascii_start().starts_with(b"bytes 0-")
+        };
+        is_judged(status) && has_content(status, self.method) && (status != 206 || begins())
+    }
+
+    /// What is said, as fields or as a refusal.
+    fn conclude(
+        &self,
+        said: PreferenceDecision,
+        status: u16,
+    ) -> Result<Vec<ResponseField<'static>>, Box<Refusal>> {
+        let refusal = said.refusal(&self.permit.resolved);
+        let is_withheld = self.preferences().withholds && !said.is_only_observed();
+        let refusal = refusal.filter(|_| is_withheld && is_judged(status));
+        let labels = labels(&said, self.permit);
+        *self.judged.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
+        match refusal {
+            Some(refusal) => Err(Box::new(refusal)),
+            None => Ok(labels),
+        }
+    }
+}
+
+/// Whether an answer is content whose use can be refused. Of others the status itself is what is handed on: an error, a redirect, or
+/// that a copy is still good.
+pub(super) fn is_judged(status: u16) -> bool {
+    matches!(status, 200..=299)
+}
+
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+/// `Wayleave-Preferences` and, where there are any, `Wayleave-Duties`: dictionaries (RFC 9651).
+fn labels(said: &PreferenceDecision, permit: &Permit) -> Vec<ResponseField<'static>> {
+    let by_rule = by_rule(permit);
+    let each = said.judgement.by_purpose.iter();
+    let each = each.map(|say| {
+        let source = say.statement.as_ref().map(|it| it.source);
+        let (preference, source) = by_rule.unwrap_or((say.preference, source));
+        member(say.purpose, preference, source)
+    });
+    let mut fields = vec![preferences(each)];
+    let duties: Vec<String> = said.duties.iter().map(duty).collect();
+    if !duties.is_empty() {
+        fields.push(response_field("Wayleave-Duties", duties.join(", ")));
+    }
+    fields
+}
+
+/// The label of what goes on to a crawler with purposes although the site was not asked about its use: by a `[[rule]]` of one's own, or
+/// because a refusal is only observed.
+pub(super) fn label_without_statements(
+    permit: &Permit,
+    received: &ReceivedHead,
+) -> Option<ResponseField<'static>> {
+    let is_content = matches!(
+        permit.resolved.scope,
+        TargetScope::Path | TargetScope::Server
+    );
+    if !is_content || !received.is_plain_read() {
+        return None;
+    }
+    let (preference, source) = match (by_rule(permit), &permit.observed) {
+        (Some(settled), _) => settled,
+        (None, Some(refusal)) => {
+            let source = refusal
+                .robots_url
+                .is_some()
+                .then_some(PreferenceSource::Disallow);
+            (Preference::Refuse, source)
+        }
+        (None, None) => return None,
+    };
+    let each = permit.purposes.iter();
+    let each = each.map(|purpose| member(purpose, preference, source));
+    Some(preferences(each))
+}
+
+/// What a `[[rule]]` of one's own settles, whatever the site says; its refusal is only observed.
+fn by_rule(permit: &Permit) -> Option<(Preference, Option<PreferenceSource>)> {
+    let observed = permit.observed.as_ref().map(|refusal| refusal.reason);
+    let preference = match observed {
+        _ if permit.reason == rules::EXCEPTION => Preference::Allow,
+        Some(rules::REFUSAL) => Preference::Refuse,
+        _ => return None,
+    };
+    Some((preference, Some(PreferenceSource::Rule)))
+}
+
+/// `Wayleave-Preferences`, of its members.
+fn preferences(each: impl Iterator<Item = String>) -> ResponseField<'static> {
+    let each: Vec<_> = each.collect();
+    response_field("Wayleave-Preferences", each.join(", "))
+}
+
+/// `search=allow;from="content-signal"`
+fn member(purpose: Purpose, preference: Preference, source: Option<PreferenceSource>) -> String {
+    let mut text = format!("{purpose}={}", preference.as_str());
+    if let Some(source) = source {
+        // Writing to a string does not fail.
+        let _ = write!(text, ";from=\"{source}\"");
+    }
+    text
+}
+
+/// `nofollow`, `max-snippet=50`, or with a value that is no number a string.
+fn duty(duty: &UsageDuty) -> String {
+    match &duty.value {
+        None => duty.name.to_owned(),
+        Some(value) => {
+            let number = value.parse::<u32>().ok();
+            if let Some(number) = number.filter(|number| *number < 1_000_000_000) {
+                return format!("{}={number}", duty.name);
+            }
+            let plain = |c: &char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
+            let value: String = excerpt(value).chars().filter(plain).collect();
+            format!("{}=\"{value}\"", duty.name)
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What the steps of an exchange are done with.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::decide::Decider;
+use crate::decision_log::DecisionLog;
+use crate::pacing::Pacer;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::traces::Traces;
+
+/// Everything that a request meets on its way.
+pub(crate) struct ExchangeServices {
+    pub(crate) decider: Arc<Decider>,
+    pub(crate) politeness: Pacer,
+    pub(crate) decisions: Arc<DecisionLog>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) traces: Option<Arc<Traces>>,
+    pub(crate) shutdown: ExchangeShutdown,
+}
+
+/// The end of all exchanges that are under way.
+#[derive(Default)]
+pub(crate) struct ExchangeShutdown {
+    cut: CancellationToken,
+    under_way: TaskTracker,
+}
+
+impl ExchangeShutdown {
+    /// Keeps the end waiting until what is begun is recorded.
+    pub(super) fn track(&self) -> TaskTrackerToken {
+        self.under_way.token()
+    }
+
+    /// Waits until exchanges are cut.
+    pub(crate) async fn cancelled(&self) {
+        self.cut.cancelled().await;
+    }
+
+    /// What `work` comes to, unless it is cut.
+    pub(super) async fn unless_cancelled<T>(
+        &self,
+        work: Pin<&mut impl Future<Output = T>>,
+    ) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.cancelled() => None,
+        }
+    }
+
+    /// Cuts all exchanges, and waits until each is recorded.
+    pub(crate) async fn cancel_all(&self) {
+        self.cut.cancel();
+        self.under_way.close();
+        self.under_way.wait().await;
+    }
+}
+
+impl fmt::Debug for ExchangeServices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exchanges")
+            .field("decider", &self.decider)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,77 @@
+//! The slots that a node holds, and how long it can rely on them.
+
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use super::engine::SlotRequest;
+use crate::clock::system_time;
+
+/// The time for which a node relies on a slot, counted from before the engine was asked. The engine's lease is longer: the
+/// difference covers the call and clocks that run at different speeds.
+const CONFIRMED_FOR: Duration = Duration::from_secs(12);
+
+/// A reading of both clocks. The monotonic one stops while the machine is suspended, and the calendar can be set back, so the
+/// longer of the two elapsed times counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClockReading {
+    monotonic: Instant,
+    calendar: SystemTime,
+}
+
+impl ClockReading {
+    pub(super) fn now() -> Self {
+        Self {
+            monotonic: Instant::now(),
+            calendar: system_time(),
+        }
+    }
+
+    /// Returns whether an answer to a question asked at this time can still be relied on.
+    pub(super) fn is_recent(self) -> bool {
+        self.was_recent_at(Self::now())
+    }
+
+    /// Returns the same for a later time than this one, instead of the present.
+    pub(super) fn was_recent_at(self, now: Self) -> bool {
+        let counted = now.monotonic.saturating_duration_since(self.monotonic);
+        let shown = now
+            .calendar
+            .duration_since(self.calendar)
+            .unwrap_or_default();
+        counted.max(shown) < CONFIRMED_FOR
+    }
+}
+
+/// A slot that was granted and not released yet.
+#[derive(Debug)]
+pub(super) struct HeldSlot {
+    pub(super) request: SlotRequest,
+    /// The time before the last call in which the engine confirmed the slot without a gap.
+    pub(super) confirmed_at: ClockReading,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_slept_or_was_set_back_is_not_sure_for_longer() {
+        let asked = ClockReading::now();
+        let after = |counted: u64, shown: i64| {
+            let by = Duration::from_secs(shown.unsigned_abs());
+            asked.was_recent_at(ClockReading {
+                monotonic: asked.monotonic + Duration::from_secs(counted),
+                calendar: match shown {
+                    0.. => asked.calendar + by,
+                    _ => asked.calendar - by,
+                },
+            })
+        };
+        assert!(after(0, 0) && after(11, 11));
+        assert!(!after(12, 12));
+        assert!(!after(1, 20), "it slept");
+        assert!(!after(20, -3600), "its calendar was set back");
+        assert!(after(11, -3600));
+    }
+}

@@ -1,0 +1,130 @@
+//! Turns while the engine is away and soon after, by nodes over the engine in memory.
+
+use super::super::engine::EngineFailure;
+use super::super::memory::MemoryEngine;
+use super::super::state::FleetState;
+use super::super::watch::RETURN_WINDOW;
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn queue() -> QueueId {
+    QueueId {
+        origin: "https://shop.test".to_owned(),
+        name: "slots".to_owned(),
+    }
+}
+
+async fn turn(fleet: &Fleet) -> Result<Option<FleetSlot>, NoSlot> {
+    fleet
+        .wait_for_slot(queue, 6, Duration::ZERO, Instant::now())
+        .await
+}
+
+/// Takes all that a node may have at a time.
+async fn all(fleet: &Fleet) -> Vec<FleetSlot> {
+    let mut held = Vec::new();
+    while let Ok(taken) = turn(fleet).await {
+        held.extend(taken);
+    }
+    held
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_without_their_engine_share_alike_until_all_have_found_it_again() {
+    let memory = MemoryEngine::new("");
+    let nodes = [
+        memory.join("a").await,
+        memory.join("b").await,
+        memory.join("c").await,
+    ];
+    sleep(3 * SECOND).await;
+    assert_eq!(
+        all(&nodes[0]).await.len(),
+        6,
+        "the engine knows who has none"
+    );
+    memory.fail(Some(EngineFailure::Connection("gone".to_owned())));
+    let mut held = Vec::new();
+    for node in &nodes {
+        held.push(all(node).await);
+        assert_eq!(held.last().map(Vec::len), Some(2));
+    }
+    // It comes back and knows nothing of them, and not everybody finds it at once.
+    memory.fail(None);
+    sleep(3 * SECOND).await;
+    drop(held.pop());
+    assert_eq!(all(&nodes[2]).await.len(), 2);
+    assert_eq!(all(&nodes[0]).await.len(), 0);
+    sleep(RETURN_WINDOW).await;
+    drop(held);
+    sleep(SECOND).await;
+    assert_eq!(all(&nodes[0]).await.len(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_without_their_engine_share_no_more_than_there_is_but_one_each() {
+    for count in [4_usize, 7] {
+        let memory = MemoryEngine::new("");
+        let mut nodes = Vec::new();
+        for number in 0..count {
+            nodes.push(memory.join(&number.to_string()).await);
+        }
+        sleep(3 * SECOND).await;
+        memory.fail(Some(EngineFailure::Connection("gone".to_owned())));
+        for node in &nodes {
+            assert_eq!(all(node).await.len(), 1, "6 among {count}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_finds_the_engine_first_shares_with_those_who_have_not() {
+    let memory = MemoryEngine::new("");
+    let nodes = [memory.join("a").await, memory.join("b").await];
+    sleep(3 * SECOND).await;
+    memory.fail(Some(EngineFailure::Connection("gone".to_owned())));
+    let mut held = Vec::new();
+    for node in &nodes {
+        held.push(all(node).await);
+        assert_eq!(held.last().map(Vec::len), Some(3));
+    }
+    // Meanwhile the engine takes them for gone.
+    sleep(10 * SECOND).await;
+    memory.fail(None);
+    let is_back = |node: &&Fleet| node.status().state == FleetState::Up;
+    let first = loop {
+        if let Some(first) = nodes.iter().find(is_back) {
+            break first;
+        }
+        sleep(Duration::from_millis(1)).await;
+    };
+    assert_eq!(first.status().members.len(), 1);
+    assert_eq!(all(first).await.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_goes_on_alone_waits_first_for_those_who_have_not_noticed() {
+    let memory = MemoryEngine::new("");
+    let home = |options| super::super::handle::FleetSettings {
+        on_loss: OnLoss::Home,
+        ..options
+    };
+    let fleet = memory.join_with("a", home).await;
+    let turn = async |patience| {
+        let latest = Instant::now() + patience;
+        fleet.wait_for_slot(queue, 1, SECOND, latest).await
+    };
+    let quiet = SECOND + LOSS_NOTICED_WITHIN;
+    // As long the second time as the first.
+    for _ in 0..2 {
+        sleep(2 * RETURN_WINDOW).await;
+        memory.fail(Some(EngineFailure::Connection("gone".to_owned())));
+        let gone_at = Instant::now();
+        let hurried = turn(Duration::ZERO).await;
+        assert_eq!(hurried.err(), Some(NoSlot::NotInTime(quiet)));
+        drop(turn(2 * quiet).await.expect("it goes on"));
+        assert!(gone_at.elapsed() >= quiet, "{:?}", gone_at.elapsed());
+        memory.fail(None);
+    }
+}

@@ -1,0 +1,121 @@
+//! The reading half of a downstream exchange: the request's body, and pipelined bytes after it.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use h2::RecvStream;
+use pingora_timeout::timeout;
+use tokio::io::{AsyncReadExt, ReadHalf};
+
+use crate::http::field_pairs::to_trailers;
+use crate::http::http1::{BodyError, BodyFraming, BodyReader, MAX_FIELDS, Trailers};
+use crate::http::transport::BoxedStream;
+
+/// The most bytes of following requests that are read while one is served.
+const MAX_PIPELINED_BYTES: usize = 64 * 1024;
+
+/// The longest silence on an upgraded connection.
+const UPGRADED_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+
+/// The request's body, and anything that the client sends after it.
+pub(crate) enum DownstreamReader {
+    Http1 {
+        stream: ReadHalf<BoxedStream>,
+        ahead: BytesMut,
+        body: BodyReader,
+        patience: Duration,
+    },
+    Http2 {
+        stream: RecvStream,
+        patience: Duration,
+    },
+}
+
+impl DownstreamReader {
+    pub(crate) fn is_done(&self) -> bool {
+        match self {
+            Self::Http1 { body, .. } => body.is_done(),
+            Self::Http2 { stream, .. } => stream.is_end_stream(),
+        }
+    }
+
+    /// Returns the next chunk of the body; `None` at its end. A read that is cancelled loses nothing.
+    pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
+        match self {
+            Self::Http1 {
+                stream,
+                ahead,
+                body,
+                patience,
+            } => match timeout(*patience, body.next_chunk(stream, ahead)).await {
+                Ok(part) => part,
+                Err(_) => Err(BodyError::Timeout),
+            },
+            Self::Http2 { stream, patience } => loop {
+                let part = timeout(*patience, stream.data()).await;
+                let Some(part) = part.map_err(|_| BodyError::Timeout)? else {
+                    return Ok(None);
+                };
+                let part = part.map_err(io::Error::other)?;
+                // This fails for a stream that ended, which needs no window.
+                let _ = stream.flow_control().release_capacity(part.len());
+                if !part.is_empty() {
+                    return Ok(Some(part));
+                }
+            },
+        }
+    }
+
+    /// Passes all further bytes through unchanged, as after a 101.
+    pub(crate) fn switch_to_raw(&mut self) {
+        if let Self::Http1 { body, patience, .. } = self {
+            *body = BodyReader::strict(BodyFraming::UntilClose);
+            *patience = UPGRADED_TIMEOUT;
+        }
+    }
+
+    /// Returns the trailers; valid once the body is done.
+    pub(crate) async fn trailers(&mut self) -> Result<Trailers, BodyError> {
+        match self {
+            Self::Http1 { body, .. } => Ok(body.take_trailers()),
+            Self::Http2 { stream, patience } => {
+                let trailers = timeout(*patience, stream.trailers()).await;
+                let trailers = trailers.map_err(|_| BodyError::Timeout)?;
+                match trailers.map_err(io::Error::other)? {
+                    Some(trailers) if trailers.len() > MAX_FIELDS => {
+                        Err(BodyError::Malformed("more than 100 trailers"))
+                    }
+                    trailers => Ok(trailers.as_ref().map_or_else(Vec::new, to_trailers)),
+                }
+            }
+        }
+    }
+
+    /// Waits until the client's connection breaks. A client that closed its sending side may still read. Pipelined
+    /// requests are kept for later.
+    pub(crate) async fn wait_until_broken(&mut self) {
+        if self.wait_until_closed().await.is_ok() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until the client closes its sending side.
+    ///
+    /// # Errors
+    ///
+    /// If the connection breaks.
+    pub(super) async fn wait_until_closed(&mut self) -> io::Result<()> {
+        if let Self::Http1 { stream, ahead, .. } = self {
+            // The read that notices the end also receives pipelined requests. Past the limit it stops, and
+            // backpressure stops the client.
+            while ahead.len() < MAX_PIPELINED_BYTES {
+                ahead.reserve(1024);
+                if stream.read_buf(ahead).await? == 0 {
+                    return Ok(());
+                }
+            }
+        }
+        std::future::pending().await
+    }
+}

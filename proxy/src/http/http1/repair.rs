@@ -1,0 +1,195 @@
+//! Repairs heads and trailers of origins where RFC 9112 lets a proxy do so.
+
+use bytes::{Bytes, BytesMut};
+use memchr::{memchr, memchr_iter};
+
+use super::oddities::{Oddities, Oddity};
+
+/// The first line of a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SectionStart {
+    StartLine,
+    FirstField,
+}
+
+/// The line endings that a section may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LineEndings {
+    CrlfOnly,
+    /// CRLF, or LF alone (RFC 9112 section 2.2).
+    CrlfOrLf,
+}
+
+/// Returns the end of the first empty line, if there is one. The first `scanned` bytes were searched before.
+pub(super) fn section_end(
+    ahead: &[u8],
+    scanned: usize,
+    lines: LineEndings,
+) -> Result<Option<usize>, &'static str> {
+    for at in memchr_iter(b'\n', &ahead[scanned..]) {
+        let end = scanned + at;
+        let line = match (ahead[..end].strip_suffix(b"\r"), lines) {
+            (Some(line), _) => line,
+            (None, LineEndings::CrlfOrLf) => &ahead[..end],
+            (None, LineEndings::CrlfOnly) => return Err("a line ends without CR"),
+        };
+        // Only the line before can contribute this LF, so the line is empty.
+        if line.is_empty() || line.ends_with(b"\n") {
+            return Ok(Some(end + 1));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns a section, which ends in an empty line, with each line ended by CRLF (RFC 9112 section 2.2), folded fields
+/// joined to one line (section 5.2) and no whitespace before a colon (section 5.1), and which of these repairs it
+/// needed.
+///
+/// # Errors
+///
+/// If the first field begins with whitespace, which section 2.2 says to reject.
+pub(super) fn repair(
+    section: Bytes,
+    begins: SectionStart,
+) -> Result<(Bytes, Oddities), &'static str> {
+    let fields = match begins {
+        SectionStart::StartLine => memchr(b'\n', &section).map_or(section.len(), |end| end + 1),
+        SectionStart::FirstField => 0,
+    };
+    if is_continuation(&section[fields..]) {
+        return Err("whitespace before the first field");
+    }
+    // Nearly every response is well-formed; only the others are copied.
+    let oddities = find_oddities(&section, fields);
+    if oddities.is_empty() {
+        return Ok((section, oddities));
+    }
+    let mut mended = BytesMut::with_capacity(section.len() + 16);
+    for line in split_lines(&section[..fields]) {
+        mended.extend_from_slice(line);
+        mended.extend_from_slice(b"\r\n");
+    }
+    for line in split_lines(&section[fields..]) {
+        push_repaired_line(&mut mended, line);
+    }
+    Ok((mended.freeze(), oddities))
+}
+
+fn find_oddities(section: &[u8], fields: usize) -> Oddities {
+    let mut found = Oddities::default();
+    if memchr_iter(b'\n', section).any(|at| at == 0 || section[at - 1] != b'\r') {
+        found.insert(Oddity::BareLf);
+    }
+    for line in split_lines(&section[fields..]) {
+        if is_continuation(line) {
+            found.insert(Oddity::FoldedField);
+        } else if memchr(b':', line).is_some_and(|colon| ends_in_whitespace(&line[..colon])) {
+            found.insert(Oddity::SpaceBeforeColon);
+        }
+    }
+    found
+}
+
+/// Returns the lines without their endings.
+fn split_lines(section: &[u8]) -> impl Iterator<Item = &[u8]> {
+    section.split_inclusive(|&byte| byte == b'\n').map(|line| {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        line.strip_suffix(b"\r").unwrap_or(line)
+    })
+}
+
+fn push_repaired_line(mended: &mut BytesMut, line: &[u8]) {
+    if is_continuation(line) {
+        // A fold becomes one space (RFC 9112 section 5.2).
+        let before = mended.strip_suffix(b"\r\n").unwrap_or(mended);
+        mended.truncate(before.trim_ascii_end().len());
+        mended.extend_from_slice(b" ");
+        mended.extend_from_slice(line.trim_ascii());
+    } else if let Some(colon) = memchr(b':', line) {
+        mended.extend_from_slice(trim_trailing_whitespace(&line[..colon]));
+        mended.extend_from_slice(&line[colon..]);
+    } else {
+        // Not a field: httparse will reject the line.
+        mended.extend_from_slice(line);
+    }
+    mended.extend_from_slice(b"\r\n");
+}
+
+fn is_continuation(line: &[u8]) -> bool {
+    matches!(line.first(), Some(b' ' | b'\t'))
+}
+
+fn ends_in_whitespace(name: &[u8]) -> bool {
+    matches!(name.last(), Some(b' ' | b'\t'))
+}
+
+fn trim_trailing_whitespace(mut name: &[u8]) -> &[u8] {
+    while let [rest @ .., b' ' | b'\t'] = name {
+        name = rest;
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mended(section: &'static str) -> Result<(String, Vec<&'static str>), &'static str> {
+        let (bytes, found) = repair(section.as_bytes().into(), SectionStart::StartLine)?;
+        let found = found.iter().map(Oddity::as_str).collect();
+        Ok((String::from_utf8(bytes.to_vec()).unwrap(), found))
+    }
+
+    #[test]
+    fn well_formed_section_is_unchanged() {
+        let head = "HTTP/1.1 200 OK\r\nX: a : b\r\nY:\r\n\r\n";
+        assert_eq!(mended(head), Ok((head.to_owned(), vec![])));
+    }
+
+    #[test]
+    fn lines_folds_and_colons_are_repaired() {
+        for (head, expected, found) in [
+            ("H\nX: a\r\n\n", "H\r\nX: a\r\n\r\n", vec!["bare-lf"]),
+            (
+                "H\r\nX: a \r\n\t b\r\n\r\n",
+                "H\r\nX: a b\r\n\r\n",
+                vec!["folded-field"],
+            ),
+            (
+                "H\r\nX: a\r\n \r\n\r\n",
+                "H\r\nX: a \r\n\r\n",
+                vec!["folded-field"],
+            ),
+            (
+                "H\r\nX:\r\n a\r\n\r\n",
+                "H\r\nX: a\r\n\r\n",
+                vec!["folded-field"],
+            ),
+            (
+                "H\r\nX \t: a\r\n\r\n",
+                "H\r\nX: a\r\n\r\n",
+                vec!["space-before-colon"],
+            ),
+            (
+                "H\nX : a\n b\n\n",
+                "H\r\nX: a b\r\n\r\n",
+                vec!["space-before-colon", "folded-field", "bare-lf"],
+            ),
+        ] {
+            assert_eq!(mended(head), Ok((expected.to_owned(), found)), "{head:?}");
+        }
+    }
+
+    #[test]
+    fn unrepairable_section_is_left_to_the_parser() {
+        for head in [
+            "H\r\nX: a\rb\r\n\r\n",
+            "H\r\nX a: b\r\n\r\n",
+            "H\r\nnonsense \r\n\r\n",
+        ] {
+            assert_eq!(mended(head), Ok((head.to_owned(), vec![])), "{head:?}");
+        }
+        assert!(mended("H\r\n X: a\r\n\r\n").is_err());
+        assert!(repair("\tX: a\r\n\r\n".into(), SectionStart::FirstField).is_err());
+    }
+}

@@ -1,0 +1,327 @@
+//! Back-off after 429 and 503: of an origin, of one of its pages, or of one client's requests to it.
+//!
+//! A 429 is about the rate of our requests, so the whole origin gets a rest. A 503 may concern one page only: then
+//! just
+//! that page rests, and a client that gets a 503 for a second page rests too. The whole origin rests once another
+//! client
+//! gets a 503 for another page, or anyone gets one for robots.txt.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use wayleave_robots_txt::{Origin, Target};
+
+use super::back_off_scope::{BackOffScope, PageAndClient};
+use super::turnstile::lock;
+use crate::fleet::back_off;
+
+/// The number of origins at which those whose rest is over are removed.
+const SWEEP_THRESHOLD: usize = 4096;
+/// The time after a rest during which the next 503 still counts as a repetition.
+const REMEMBERED_FOR: Duration = Duration::from_secs(60);
+/// The maximum number of 503 answers remembered per origin; the ones whose rest ends first make room.
+const MAX_PARTS: usize = 32;
+
+/// All rests under way, by origin.
+#[derive(Default)]
+pub(super) struct BackOffs {
+    by_origin: Mutex<HashMap<Origin, OriginBackOff>>,
+    /// The number of origins. It is zero most of the time, and then a request needs no lock.
+    count: AtomicUsize,
+}
+
+/// The rests of one origin.
+#[derive(Default)]
+struct OriginBackOff {
+    whole: Option<BackOff>,
+    parts: Vec<(PageAndClient, BackOff)>,
+}
+
+#[derive(Clone, Copy)]
+struct BackOff {
+    until: Instant,
+    /// Another node got the answer, so an answer to a request that this node sent earlier does not end it.
+    is_from_fleet: bool,
+    /// The number of such answers in a row.
+    refusals: u32,
+}
+
+impl BackOff {
+    fn is_remembered(&self, now: Instant) -> bool {
+        now < self.until + REMEMBERED_FOR
+    }
+
+    /// Returns whether a later answer with another status ends the rest.
+    fn ends_with_answer(&self, now: Instant) -> bool {
+        !self.is_from_fleet || self.until <= now
+    }
+}
+
+impl OriginBackOff {
+    /// Returns the end of the rest for `part`'s page and client.
+    fn until(&self, part: PageAndClient, now: Instant) -> Option<Instant> {
+        let mut until = self.whole.map(|rest| rest.until);
+        let (mut of_client, mut pages) = (None, 0);
+        for (other, rest) in &self.parts {
+            if other.path == part.path {
+                until = until.max(Some(rest.until));
+            }
+            if other.client == part.client && rest.is_remembered(now) {
+                // One 503 may be the page's fault; with two pages refused, the client as a whole has to rest.
+                of_client = of_client.max(Some(rest.until));
+                pages += 1;
+            }
+        }
+        match pages {
+            0 | 1 => until,
+            _ => until.max(of_client),
+        }
+    }
+
+    /// Lets the whole origin rest after such an answer.
+    fn begin_whole(&mut self, answer: (u16, Option<Duration>), least: u32, longest: Duration) {
+        let before = self.whole.map_or(least, |rest| rest.refusals.max(least));
+        if let Some(rest) = back_off_after(answer, before, longest) {
+            self.whole = Some(rest);
+        }
+    }
+
+    /// Lets a page rest after a 503.
+    fn begin_part(
+        &mut self,
+        part: PageAndClient,
+        retry_after: Option<Duration>,
+        longest: Duration,
+    ) {
+        let of_client = self.parts.iter().filter(|(it, _)| it.client == part.client);
+        let others = of_client.filter(|(it, _)| it.path != part.path).count();
+        let known = self.parts.iter().find(|(it, _)| *it == part);
+        let before = known.map_or(0, |(_, rest)| rest.refusals);
+        let before = before.saturating_add(u32::try_from(others).unwrap_or(u32::MAX));
+        if let Some(rest) = back_off_after((503, retry_after), before, longest) {
+            self.insert_part(part, rest);
+        }
+    }
+
+    fn insert_part(&mut self, part: PageAndClient, rest: BackOff) {
+        self.parts.retain(|(it, _)| *it != part);
+        if self.parts.len() >= MAX_PARTS {
+            self.parts.sort_by_key(|(_, rest)| rest.until);
+            self.parts.remove(0);
+        }
+        self.parts.push((part, rest));
+    }
+
+    /// Returns whether another client got a 503 for another page.
+    fn is_refused_elsewhere(&self, part: PageAndClient) -> bool {
+        let mut others = self.parts.iter().map(|(other, _)| other);
+        others.any(|other| other.client != part.client && other.path != part.path)
+    }
+
+    /// Removes the rests that an answer with another status ends, and returns them.
+    fn end_answered(&mut self, part: PageAndClient, now: Instant) -> Vec<BackOffScope> {
+        let mut ended = Vec::new();
+        if self.whole.is_some_and(|rest| rest.ends_with_answer(now)) {
+            self.whole = None;
+            ended.push(BackOffScope::Whole);
+        }
+        self.parts.retain(|(it, rest)| {
+            let ends = it.path == part.path && rest.ends_with_answer(now);
+            if ends {
+                ended.push(BackOffScope::Part(*it));
+            }
+            !ends
+        });
+        ended
+    }
+
+    fn drop_expired(&mut self, now: Instant) {
+        self.parts.retain(|(_, rest)| rest.is_remembered(now));
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        let is_rested = self.whole.is_none_or(|rest| rest.until <= now);
+        is_rested && self.parts.is_empty()
+    }
+}
+
+impl BackOffs {
+    /// Returns until when `client` must leave `target` alone.
+    pub(super) fn until(&self, target: &Target, client: IpAddr) -> Option<Instant> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let by_origin = lock(&self.by_origin);
+        let of_origin = by_origin.get(target.origin())?;
+        let now = Instant::now();
+        let until = of_origin.until(PageAndClient::of(target, client), now)?;
+        (until > now).then_some(until)
+    }
+
+    /// Records an answer. Returns each scope whose rest began or ended. [`back_off::asked`] says how long a rest is.
+    pub(super) fn record_answer(
+        &self,
+        (target, client): (&Target, IpAddr),
+        (status, retry_after): (u16, Option<Duration>),
+        longest: Duration,
+    ) -> Vec<BackOffScope> {
+        let is_refusal = matches!(status, 429 | 503);
+        if !is_refusal && self.count.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let (part, now) = (PageAndClient::of(target, client), Instant::now());
+        let mut by_origin = lock(&self.by_origin);
+        drop_expired(&mut by_origin, now);
+        let origin = target.origin();
+        let news = match status {
+            429 | 503 => {
+                let of_origin = by_origin.entry(origin.clone()).or_default();
+                of_origin.drop_expired(now);
+                let is_robots_txt = target.path().as_str() == "/robots.txt";
+                if status == 429 || is_robots_txt {
+                    of_origin.begin_whole((status, retry_after), 0, longest);
+                    vec![BackOffScope::Whole]
+                } else if of_origin.is_refused_elsewhere(part) {
+                    of_origin.begin_part(part, retry_after, longest);
+                    of_origin.begin_whole((status, retry_after), 1, longest);
+                    vec![BackOffScope::Part(part), BackOffScope::Whole]
+                } else {
+                    of_origin.begin_part(part, retry_after, longest);
+                    vec![BackOffScope::Part(part)]
+                }
+            }
+            _ => match by_origin.get_mut(origin) {
+                Some(of_origin) => of_origin.end_answered(part, now),
+                None => Vec::new(),
+            },
+        };
+        // An origin without rests must not count: `count` keeps the usual request off the lock.
+        if by_origin
+            .get(origin)
+            .is_some_and(|it| it.whole.is_none() && it.parts.is_empty())
+        {
+            by_origin.remove(origin);
+        }
+        self.count.store(by_origin.len(), Ordering::Relaxed);
+        news
+    }
+
+    /// Starts a rest that another node reported for `resting` of `origin`.
+    pub(super) fn begin(&self, origin: &Origin, resting: BackOffScope, rest: Duration) {
+        let now = Instant::now();
+        let mut by_origin = lock(&self.by_origin);
+        drop_expired(&mut by_origin, now);
+        let of_origin = by_origin.entry(origin.clone()).or_default();
+        let known = match resting {
+            BackOffScope::Whole => of_origin.whole,
+            BackOffScope::Part(part) => {
+                let mut parts = of_origin.parts.iter();
+                parts.find(|(it, _)| *it == part).map(|(_, rest)| *rest)
+            }
+        };
+        let until = now + rest;
+        let rest = BackOff {
+            // Several nodes may report the same rest: the longest applies.
+            until: known.map_or(until, |known| known.until.max(until)),
+            is_from_fleet: true,
+            refusals: known.map_or(1, |known| known.refusals),
+        };
+        match resting {
+            BackOffScope::Whole => of_origin.whole = Some(rest),
+            BackOffScope::Part(part) => of_origin.insert_part(part, rest),
+        }
+        self.count.store(by_origin.len(), Ordering::Relaxed);
+    }
+
+    /// Ends a rest because another node reported its end.
+    pub(super) fn end(&self, origin: &Origin, resting: BackOffScope) {
+        let mut by_origin = lock(&self.by_origin);
+        if let Some(of_origin) = by_origin.get_mut(origin) {
+            match resting {
+                BackOffScope::Whole => of_origin.whole = None,
+                BackOffScope::Part(part) => of_origin.parts.retain(|(it, _)| *it != part),
+            }
+            if of_origin.whole.is_none() && of_origin.parts.is_empty() {
+                by_origin.remove(origin);
+            }
+        }
+        self.count.store(by_origin.len(), Ordering::Relaxed);
+    }
+}
+
+/// Returns the rest that an answer asks for after this many refusals in a row.
+fn back_off_after(
+    (status, retry_after): (u16, Option<Duration>),
+    before: u32,
+    longest: Duration,
+) -> Option<BackOff> {
+    let rest = back_off::requested_rest((status, retry_after, before), longest)?;
+    Some(BackOff {
+        until: Instant::now() + rest,
+        is_from_fleet: false,
+        refusals: before.saturating_add(1),
+    })
+}
+
+fn drop_expired(by_origin: &mut HashMap<Origin, OriginBackOff>, now: Instant) {
+    if by_origin.len() >= SWEEP_THRESHOLD {
+        by_origin.retain(|_, of_origin| {
+            of_origin.drop_expired(now);
+            !of_origin.is_over(now)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn late_answers_do_not_end_rests_from_other_nodes() {
+        let shop = Target::parse("http://shop.test/a").unwrap();
+        let asker = (&shop, IpAddr::from([192, 0, 2, 1]));
+        let part = PageAndClient::of(&shop, asker.1);
+        let until = |rests: &BackOffs| rests.until(asker.0, asker.1);
+        for resting in [BackOffScope::Whole, BackOffScope::Part(part)] {
+            for was_asked_too in [false, true] {
+                let rests = BackOffs::default();
+                let status = if resting == BackOffScope::Whole {
+                    429
+                } else {
+                    503
+                };
+                if was_asked_too {
+                    assert_eq!(
+                        rests.record_answer(asker, (status, None), MINUTE),
+                        [resting]
+                    );
+                }
+                rests.begin(shop.origin(), resting, MINUTE);
+                let before = until(&rests);
+                assert!(before.is_some());
+                assert_eq!(
+                    rests.record_answer(asker, (200, None), MINUTE),
+                    [],
+                    "sent before"
+                );
+                assert_eq!(until(&rests), before);
+                tokio::time::advance(MINUTE).await;
+                assert_eq!(rests.record_answer(asker, (200, None), MINUTE), [resting]);
+            }
+            // What this node alone was asked for ends with the first answer that asks for none.
+            let rests = BackOffs::default();
+            rests.record_answer(asker, (429, Some(MINUTE)), MINUTE);
+            assert_eq!(
+                rests.record_answer(asker, (200, None), MINUTE),
+                [BackOffScope::Whole]
+            );
+            assert_eq!(until(&rests), None);
+        }
+    }
+}

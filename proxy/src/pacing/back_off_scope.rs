@@ -1,0 +1,83 @@
+//! The scope of a rest, and its name in the fleet.
+
+use std::net::IpAddr;
+
+use ring::digest::{SHA256, digest};
+use wayleave_robots_txt::{Origin, Target};
+
+use crate::identity::per_client::client_network;
+
+/// The part of an origin that rests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BackOffScope {
+    Whole,
+    Part(PageAndClient),
+}
+
+/// A page, and a client that got a 503 for it, as digests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PageAndClient {
+    pub(super) client: u64,
+    pub(super) path: u64,
+}
+
+impl PageAndClient {
+    pub(super) fn of(target: &Target, client: IpAddr) -> Self {
+        let path = short_digest(target.path().as_str().as_bytes());
+        let client = match client_network(client) {
+            IpAddr::V4(address) => short_digest(&address.octets()),
+            IpAddr::V6(address) => short_digest(&address.octets()),
+        };
+        Self { client, path }
+    }
+}
+
+impl BackOffScope {
+    /// Returns the name used in the fleet: the origin, with a fragment for a part of it.
+    pub(super) fn name(self, origin: &Origin) -> String {
+        match self {
+            Self::Whole => origin.to_string(),
+            Self::Part(PageAndClient { client, path }) => {
+                format!("{origin}#{client:016x}{path:016x}")
+            }
+        }
+    }
+
+    /// Parses a name used in the fleet.
+    pub(super) fn parse_name(name: &str) -> Option<(Origin, Self)> {
+        let Some((origin, part)) = name.split_once('#') else {
+            return Some((Origin::parse(name).ok()?, Self::Whole));
+        };
+        let (client, path) = part.split_at_checked(16)?;
+        let part = PageAndClient {
+            client: u64::from_str_radix(client, 16).ok()?,
+            path: u64::from_str_radix(path, 16).ok()?,
+        };
+        Some((Origin::parse(origin).ok()?, Self::Part(part)))
+    }
+}
+
+fn short_digest(bytes: &[u8]) -> u64 {
+    let digest = digest(&SHA256, bytes);
+    let first = digest.as_ref().first_chunk().copied();
+    u64::from_be_bytes(first.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scope_names_round_trip() {
+        let target = Target::parse("https://shop.test:8443/a?b").unwrap();
+        let part = PageAndClient::of(&target, [192, 0, 2, 1].into());
+        for resting in [BackOffScope::Whole, BackOffScope::Part(part)] {
+            let name = resting.name(target.origin());
+            let read = BackOffScope::parse_name(&name);
+            assert_eq!(read, Some((target.origin().clone(), resting)), "{name}");
+        }
+        for name in ["", "shop.test", "https://shop.test#", "https://shop.test#x"] {
+            assert_eq!(BackOffScope::parse_name(name), None, "{name}");
+        }
+    }
+}

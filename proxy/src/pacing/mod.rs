@@ -1,0 +1,693 @@
+//! Pacing: Crawl-delay across all connections and clients, back-off for origins that ask for it, and a limit on
+//! concurrent requests.
+//!
+//! A Crawl-delay is the time between an origin's answer to one request and the sending of the next. It is shared by
+//! everyone who keeps the same pace: a configured crawler by its product token, all others by the group of robots.txt
+//! that
+//! applies to them, whatever they call themselves. It counts from the answer because that is the latest instant at
+//! which
+//! the origin can have received the request: whatever the network does, two requests never arrive closer together
+//! than the
+//! delay. With a burst of one, GCRA (the generic cell rate algorithm) is one instant per key: the next at which a
+//! request
+//! conforms. A limiter library such as governor gives one rate to all of its keys and counts from the start of a
+//! request;
+//! here each origin names its own delay.
+//!
+//! Requests to an origin with a delay follow one another. Clients that wait for the same origin take turns, by IPv4
+//! address
+//! or IPv6 /64, and the requests of one client keep their order of arrival.
+
+mod back_off;
+mod back_off_scope;
+mod queue;
+mod too_soon;
+mod turnstile;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use wayleave_robots_txt::Target;
+
+use self::back_off::BackOffs;
+use self::back_off_scope::BackOffScope;
+use self::queue::{ConcurrencySlot, ConcurrencySlots, PaceQueues, QueuePlace, QueueRequest};
+pub(crate) use self::too_soon::{TooSoon, TooSoonCause};
+use crate::fleet::engine::PacingResponse;
+use crate::fleet::{Fleet, FleetEvent};
+use crate::identity::per_client::client_network;
+
+/// The effect of a Crawl-delay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CrawlDelayMode {
+    /// None, and origins that ask for a rest get none.
+    Ignore,
+    /// A request waits for its slot.
+    Wait,
+    /// A request that comes too soon is refused.
+    #[default]
+    Reject,
+}
+
+impl CrawlDelayMode {
+    /// Returns the spelling used in the configuration.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ignore => "ignore",
+            Self::Wait => "wait",
+            Self::Reject => "reject",
+        }
+    }
+}
+
+/// The section `[politeness]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacingConfig {
+    /// The effect of a Crawl-delay. Default: reject.
+    pub crawl_delay: CrawlDelayMode,
+    /// The longest time that a request waits for its slot. Default: 30 s.
+    pub max_wait: Duration,
+    /// The delay for origins that name none. Default: none.
+    pub default_delay: Duration,
+    /// The longest delay or rest that an origin can ask for. Default: 5 min.
+    pub max_delay: Duration,
+    /// The maximum number of concurrent requests of one crawler, or of one group of robots.txt, to one origin; 0: no
+    /// limit.
+    pub max_concurrent_per_origin: usize,
+}
+
+impl Default for PacingConfig {
+    fn default() -> Self {
+        Self {
+            crawl_delay: CrawlDelayMode::default(),
+            max_wait: Duration::from_secs(30),
+            default_delay: Duration::ZERO,
+            max_delay: Duration::from_mins(5),
+            max_concurrent_per_origin: 0,
+        }
+    }
+}
+
+impl PacingConfig {
+    /// Returns the same configuration without waiting: observing must not change when requests are sent.
+    pub(crate) fn without_waiting(self) -> Self {
+        let crawl_delay = match self.crawl_delay {
+            CrawlDelayMode::Wait => CrawlDelayMode::Reject,
+            other => other,
+        };
+        Self {
+            crawl_delay,
+            ..self
+        }
+    }
+
+    /// Returns the delay between requests to an origin whose robots.txt asks for `asked`.
+    pub(crate) fn delay(&self, asked: Option<Duration>) -> Duration {
+        match self.crawl_delay {
+            CrawlDelayMode::Ignore => Duration::ZERO,
+            _ => asked.unwrap_or(self.default_delay).min(self.max_delay),
+        }
+    }
+
+    /// Returns whether a pace has to be found for requests to an origin that asks for `asked`.
+    pub(crate) fn needs_pace(&self, asked: Option<Duration>) -> bool {
+        self.max_concurrent_per_origin > 0 || !self.delay(asked).is_zero()
+    }
+
+    /// Returns the request for a slot, with its deadline counted from now.
+    fn queue_request<'a>(&self, visit: PacedRequest<'a>) -> QueueRequest<'a> {
+        let patience = match self.crawl_delay {
+            CrawlDelayMode::Wait => self.max_wait,
+            _ => Duration::ZERO,
+        };
+        QueueRequest {
+            origin: visit.target.origin(),
+            client: client_network(visit.client),
+            pace: visit.pace,
+            latest: Instant::now() + patience,
+        }
+    }
+}
+
+/// A request that is about to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PacedRequest<'a> {
+    pub(crate) target: &'a Target,
+    /// The address of the client that waits for it.
+    pub(crate) client: IpAddr,
+    /// The pace that it keeps: a product token or the key of a group.
+    pub(crate) pace: &'a str,
+}
+
+/// The slots of every pace at every origin.
+#[derive(Default)]
+pub(crate) struct Pacer {
+    pace_queues: PaceQueues,
+    concurrency_slots: ConcurrencySlots,
+    back_offs: Arc<BackOffs>,
+    fleet: Fleet,
+}
+
+impl Pacer {
+    /// Returns the pacer of one node of `fleet`. Needs a tokio runtime.
+    pub(crate) fn in_fleet(fleet: &Fleet) -> Self {
+        let back_offs = Arc::<BackOffs>::default();
+        tokio::spawn(follow_fleet(Arc::downgrade(&back_offs), fleet.subscribe()));
+        Self {
+            back_offs,
+            fleet: fleet.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Waits for a slot if `options` allow it, or returns one that is free now.
+    ///
+    /// # Errors
+    ///
+    /// If the slot is too far off; the error says when to come again.
+    pub(crate) async fn wait_for_slot(
+        &self,
+        options: &PacingConfig,
+        visit: PacedRequest<'_>,
+        delay: Duration,
+    ) -> Result<PacingSlot<'_>, TooSoon> {
+        let wanted = options.queue_request(visit);
+        // The delay comes first: a concurrency slot held while waiting for it would block others.
+        let place = if delay.is_zero() {
+            None
+        } else {
+            Some(
+                self.pace_queues
+                    .wait_for_place(wanted, delay, &self.fleet)
+                    .await?,
+            )
+        };
+        let heeds_rest = options.crawl_delay != CrawlDelayMode::Ignore;
+        let rests = heeds_rest.then_some(&*self.back_offs);
+        loop {
+            Self::wait_for_back_off(rests, visit, wanted.latest).await?;
+            let slots = options.max_concurrent_per_origin;
+            let slot = self
+                .concurrency_slots
+                .acquire(wanted, slots, &self.fleet)
+                .await?;
+            // Another request's answer may have asked for a rest while this one waited for its slot.
+            if rests.is_none_or(|rests| rests.until(visit.target, visit.client).is_none()) {
+                return Ok(PacingSlot {
+                    client: visit.client,
+                    queue_place: place,
+                    concurrency_slot: slot,
+                    pacer: heeds_rest.then_some(self),
+                    max_back_off: options.max_delay,
+                });
+            }
+        }
+    }
+
+    /// Waits for a concurrency slot only: for robots.txt, which may always be fetched. Its answer may still start a
+    /// rest.
+    ///
+    /// # Errors
+    ///
+    /// If no slot is free in time; the error says when to come again.
+    pub(crate) async fn wait_for_concurrency_slot(
+        &self,
+        options: &PacingConfig,
+        visit: PacedRequest<'_>,
+    ) -> Result<PacingSlot<'_>, TooSoon> {
+        let (wanted, slots) = (
+            options.queue_request(visit),
+            options.max_concurrent_per_origin,
+        );
+        let slot = self
+            .concurrency_slots
+            .acquire(wanted, slots, &self.fleet)
+            .await?;
+        let heeds_rest = options.crawl_delay != CrawlDelayMode::Ignore;
+        Ok(PacingSlot {
+            client: visit.client,
+            queue_place: None,
+            concurrency_slot: slot,
+            pacer: heeds_rest.then_some(self),
+            max_back_off: options.max_delay,
+        })
+    }
+
+    /// Waits until the origin's rest is over, even if it is extended meanwhile.
+    async fn wait_for_back_off(
+        rests: Option<&BackOffs>,
+        visit: PacedRequest<'_>,
+        latest: Instant,
+    ) -> Result<(), TooSoon> {
+        let until = |rests: &BackOffs| rests.until(visit.target, visit.client);
+        while let Some(rest) = rests.and_then(until) {
+            if rest > latest {
+                return Err(TooSoon {
+                    cause: TooSoonCause::OriginBacksOff,
+                    retry_after: rest - Instant::now(),
+                });
+            }
+            tokio::time::sleep_until(rest).await;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Pacer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Politeness").finish_non_exhaustive()
+    }
+}
+
+/// A request's slot. The next request's delay begins when the origin has answered, or when this is dropped.
+pub(crate) struct PacingSlot<'a> {
+    client: IpAddr,
+    queue_place: Option<QueuePlace>,
+    concurrency_slot: Option<ConcurrencySlot>,
+    /// The pacer that records a rest the origin asks for; `None` if that is ignored.
+    pacer: Option<&'a Pacer>,
+    max_back_off: Duration,
+}
+
+impl PacingSlot<'_> {
+    /// Returns why the slot is no longer valid, if so. To be asked right before the request is sent.
+    pub(crate) fn lost(&self) -> Option<TooSoon> {
+        let of_place = self
+            .queue_place
+            .as_ref()
+            .is_some_and(QueuePlace::may_have_expired);
+        let of_slot = self
+            .concurrency_slot
+            .as_ref()
+            .is_some_and(ConcurrencySlot::may_have_expired);
+        (of_place || of_slot).then_some(TooSoon {
+            cause: TooSoonCause::SlotLost,
+            retry_after: queue::ENGINE_RETRY,
+        })
+    }
+
+    /// Lets the next request's delay start now: the origin received this request's head long enough ago.
+    pub(crate) fn release_queue(&self) {
+        if let Some(place) = &self.queue_place {
+            place.release();
+        }
+    }
+
+    /// Returns whether a concurrency limit applies.
+    pub(crate) fn has_concurrency_slot(&self) -> bool {
+        self.concurrency_slot.is_some()
+    }
+
+    /// Records the origin's answer: the delay counts from now, and a 429 or 503 starts a rest.
+    pub(crate) fn record_answer(
+        &self,
+        target: &Target,
+        status: u16,
+        retry_after: Option<Duration>,
+    ) {
+        self.release_queue();
+        let Some(Pacer {
+            back_offs: rests,
+            fleet,
+            ..
+        }) = self.pacer
+        else {
+            return;
+        };
+        let (asked, answer) = ((target, self.client), (status, retry_after));
+        for resting in rests.record_answer(asked, answer, self.max_back_off) {
+            let origin = target.origin();
+            let answer = PacingResponse {
+                origin: resting.name(origin),
+                status,
+                retry_after,
+                max_rest: self.max_back_off,
+            };
+            let (rests, origin) = (Arc::clone(rests), origin.clone());
+            fleet.report_response(answer, move |rest| rests.begin(&origin, resting, rest));
+        }
+    }
+}
+
+/// Applies the rests that other nodes of the fleet report.
+async fn follow_fleet(rests: Weak<BackOffs>, mut events: mpsc::UnboundedReceiver<FleetEvent>) {
+    while let Some(event) = events.recv().await {
+        // Held weakly, so that this task ends with the pacer.
+        let Some(rests) = rests.upgrade() else {
+            return;
+        };
+        match event {
+            FleetEvent::RestStarted(name, rest) => {
+                if let Some((origin, resting)) = BackOffScope::parse_name(&name) {
+                    rests.begin(&origin, resting, rest);
+                }
+            }
+            FleetEvent::RestEnded(name) => {
+                if let Some((origin, resting)) = BackOffScope::parse_name(&name) {
+                    rests.end(&origin, resting);
+                }
+            }
+            FleetEvent::Changed(_)
+            | FleetEvent::Superseded(..)
+            | FleetEvent::Forgotten(_)
+            | FleetEvent::NotesLost(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::fleet::memory::MemoryEngine;
+
+    fn target() -> Target {
+        Target::parse("http://shop.test/").unwrap()
+    }
+
+    /// Of one client.
+    fn visit<'a>(target: &'a Target, pace: &'a str) -> PacedRequest<'a> {
+        PacedRequest {
+            target,
+            client: [192, 0, 2, 1].into(),
+            pace,
+        }
+    }
+
+    fn options(crawl_delay: CrawlDelayMode) -> PacingConfig {
+        PacingConfig {
+            crawl_delay,
+            ..PacingConfig::default()
+        }
+    }
+
+    const DELAY: Duration = Duration::from_secs(2);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_suspended_node_loses_its_slot() {
+        let memory = MemoryEngine::new("");
+        let joined = async |name| Pacer::in_fleet(&memory.join(name).await);
+        let (one, other) = (joined("one").await, joined("other").await);
+        let limits = PacingConfig {
+            max_concurrent_per_origin: 1,
+            ..options(CrawlDelayMode::Wait)
+        };
+        for delay in [DELAY, Duration::ZERO] {
+            let turn = one
+                .wait_for_slot(&limits, visit(&target(), "a"), delay)
+                .await
+                .unwrap();
+            // As long as it is kept, however long its connection takes, it lasts.
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            assert_eq!(turn.lost(), None);
+            // All of it stands still, and then all is due at once.
+            tokio::time::advance(Duration::from_secs(20)).await;
+            let ended = turn.lost().map(|soon| soon.cause);
+            assert_eq!(ended, Some(TooSoonCause::SlotLost));
+            // What the engine says afterwards is no news of the time between.
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            assert_eq!(turn.lost().map(|soon| soon.cause), ended);
+            drop(turn);
+            let next = other
+                .wait_for_slot(&limits, visit(&target(), "a"), delay)
+                .await
+                .unwrap();
+            assert_eq!(next.lost(), None);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_too_soon_gets_the_exact_retry_after() {
+        let politeness = Pacer::default();
+        let reject = options(CrawlDelayMode::Reject);
+        let first = politeness
+            .wait_for_slot(&reject, visit(&target(), "a"), DELAY)
+            .await
+            .unwrap();
+        let under_way = politeness
+            .wait_for_slot(&reject, visit(&target(), "a"), DELAY)
+            .await;
+        assert_eq!(under_way.err().map(|soon| soon.retry_after), Some(DELAY));
+        tokio::time::advance(Duration::from_secs(5)).await;
+        first.record_answer(&target(), 200, None);
+        drop(first);
+        tokio::time::advance(Duration::from_millis(500)).await;
+        let soon = politeness
+            .wait_for_slot(&reject, visit(&target(), "a"), DELAY)
+            .await;
+        let soon = soon.err().unwrap();
+        assert_eq!(soon.cause, TooSoonCause::CrawlDelay);
+        assert_eq!(soon.retry_after, Duration::from_millis(1500));
+        assert!(
+            politeness
+                .wait_for_slot(&reject, visit(&target(), "b"), DELAY)
+                .await
+                .is_ok()
+        );
+        tokio::time::advance(Duration::from_millis(1500)).await;
+        assert!(
+            politeness
+                .wait_for_slot(&reject, visit(&target(), "a"), DELAY)
+                .await
+                .is_ok()
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_requests_keep_order_and_deadline() {
+        let politeness = Arc::new(Pacer::default());
+        let wait = PacingConfig {
+            max_wait: Duration::from_secs(7),
+            ..options(CrawlDelayMode::Wait)
+        };
+        let started = Instant::now();
+        let asking = (0..6).map(|_| {
+            let politeness = Arc::clone(&politeness);
+            tokio::spawn(async move {
+                let turn = politeness
+                    .wait_for_slot(&wait, visit(&target(), "a"), DELAY)
+                    .await;
+                let at = started.elapsed().as_secs();
+                turn.map(|turn| turn.record_answer(&target(), 200, None))
+                    .map(|()| at)
+            })
+        });
+        let mut turns = Vec::new();
+        for asked in asking.collect::<Vec<_>>() {
+            turns.push(asked.await.unwrap().map_err(|soon| soon.cause));
+        }
+        let late = Err(TooSoonCause::CrawlDelay);
+        assert_eq!(turns, [Ok(0), Ok(2), Ok(4), Ok(6), late, late]);
+    }
+
+    /// Of a client of this number for a page of `shop.test`.
+    async fn rests_for(politeness: &Pacer, client: u8, path: &str) -> bool {
+        let target = Target::parse(&format!("http://shop.test{path}")).unwrap();
+        let visit = PacedRequest {
+            client: [192, 0, 2, client].into(),
+            ..visit(&target, "a")
+        };
+        let reject = options(CrawlDelayMode::Reject);
+        let turn = politeness
+            .wait_for_slot(&reject, visit, Duration::ZERO)
+            .await;
+        turn.is_err_and(|soon| soon.cause == TooSoonCause::OriginBacksOff)
+    }
+
+    async fn get_503(politeness: &Pacer, client: u8, path: &str) {
+        let target = Target::parse(&format!("http://shop.test{path}")).unwrap();
+        let visit = PacedRequest {
+            client: [192, 0, 2, client].into(),
+            ..visit(&target, "a")
+        };
+        let reject = options(CrawlDelayMode::Reject);
+        let turn = politeness
+            .wait_for_slot(&reject, visit, Duration::ZERO)
+            .await;
+        let retry_after = Some(Duration::from_secs(100));
+        turn.unwrap().record_answer(&target, 503, retry_after);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_503_rests_page_then_client_then_origin_fleet_wide() {
+        let memory = MemoryEngine::new("");
+        let joined = async |name| Pacer::in_fleet(&memory.join(name).await);
+        let (one, other) = (joined("one").await, joined("other").await);
+        let told = || tokio::time::sleep(Duration::from_secs(3));
+        get_503(&one, 1, "/down").await;
+        told().await;
+        for node in [&one, &other] {
+            assert!(rests_for(node, 2, "/down").await);
+            assert!(!rests_for(node, 1, "/a").await);
+        }
+        get_503(&other, 1, "/worse").await;
+        told().await;
+        for node in [&one, &other] {
+            assert!(rests_for(node, 1, "/a").await);
+            assert!(!rests_for(node, 2, "/a").await);
+        }
+        get_503(&one, 2, "/b").await;
+        told().await;
+        for node in [&one, &other] {
+            assert!(rests_for(node, 3, "/c").await);
+        }
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        for node in [&one, &other] {
+            assert!(!rests_for(node, 3, "/c").await);
+            assert!(!rests_for(node, 1, "/down").await);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_origin_rests_for_every_crawler() {
+        let politeness = Pacer::default();
+        let reject = options(CrawlDelayMode::Reject);
+        let shop = target();
+        let turn = |token| politeness.wait_for_slot(&reject, visit(&shop, token), Duration::ZERO);
+        let hour = Some(Duration::from_secs(3600));
+        turn("a").await.unwrap().record_answer(&target(), 429, hour);
+        let soon = turn("b").await.err().unwrap();
+        assert_eq!(
+            (soon.cause, soon.retry_after),
+            (TooSoonCause::OriginBacksOff, reject.max_delay)
+        );
+        tokio::time::advance(reject.max_delay).await;
+        turn("b").await.unwrap().record_answer(&target(), 200, None);
+        turn("a").await.unwrap().record_answer(&target(), 429, None);
+        let robots_txt = politeness
+            .wait_for_concurrency_slot(&reject, visit(&shop, "a"))
+            .await;
+        robots_txt.unwrap().record_answer(&target(), 200, None);
+        for (status, rest) in [
+            (429, Some(1)),
+            (429, Some(2)),
+            (429, Some(4)),
+            (200, None),
+            (503, None),
+            (503, Some(1)),
+        ] {
+            turn("b")
+                .await
+                .unwrap()
+                .record_answer(&target(), status, None);
+            let soon = turn("a").await.err();
+            assert_eq!(
+                soon.map(|soon| soon.retry_after.as_secs()),
+                rest,
+                "{status}"
+            );
+            tokio::time::advance(Duration::from_secs(rest.unwrap_or_default())).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_includes_rests_that_begin_meanwhile() {
+        let politeness = Arc::new(Pacer::default());
+        let one = PacingConfig {
+            max_concurrent_per_origin: 1,
+            ..options(CrawlDelayMode::Wait)
+        };
+        let shop = target();
+        let started = Instant::now();
+        let under_way = politeness
+            .wait_for_slot(&one, visit(&shop, "a"), Duration::ZERO)
+            .await
+            .unwrap();
+        let others = (0..2).map(|_| {
+            let politeness = Arc::clone(&politeness);
+            tokio::spawn(async move {
+                let turn = politeness
+                    .wait_for_slot(&one, visit(&target(), "a"), Duration::ZERO)
+                    .await;
+                turn.map(|_| started.elapsed().as_secs())
+            })
+        });
+        let others: Vec<_> = others.collect();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let rest = |seconds| Some(Duration::from_secs(seconds));
+        under_way.record_answer(&shop, 503, rest(4));
+        drop(under_way);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        politeness.back_offs.record_answer(
+            (&shop, [192, 0, 2, 1].into()),
+            (429, rest(8)),
+            one.max_delay,
+        );
+        for other in others {
+            assert_eq!(other.await.unwrap().map_err(|soon| soon.cause), Ok(10));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn concurrency_is_limited_per_pace() {
+        let politeness = Pacer::default();
+        let two = PacingConfig {
+            max_concurrent_per_origin: 2,
+            ..options(CrawlDelayMode::Ignore)
+        };
+        let shop = target();
+        let turn = |pace| politeness.wait_for_slot(&two, visit(&shop, pace), Duration::ZERO);
+        let (first, _second) = (turn("a").await.unwrap(), turn("A").await.unwrap());
+        let soon = turn("a").await.err().unwrap();
+        assert_eq!(soon.cause, TooSoonCause::Concurrency);
+        assert!(turn("b").await.is_ok());
+        drop(first);
+        assert!(turn("a").await.is_ok());
+    }
+
+    fn numbered(number: usize) -> Target {
+        Target::parse(&format!("http://shop{number}.test/")).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn among_thousands_no_pending_delay_is_forgotten() {
+        let politeness = Pacer::default();
+        let options = options(CrawlDelayMode::Reject);
+        let turn = |number: usize| {
+            let (politeness, options) = (&politeness, &options);
+            async move {
+                let origin = numbered(number);
+                let turn =
+                    politeness.wait_for_slot(options, visit(&origin, "NewsBot"), 100 * DELAY);
+                turn.await.map(drop)
+            }
+        };
+        for number in 0..3000 {
+            turn(number).await.unwrap();
+        }
+        for number in [0, 1, 1023, 1024, 2999] {
+            let too_soon = turn(number).await.unwrap_err();
+            assert_eq!(too_soon.retry_after, 100 * DELAY, "{number}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn among_thousands_no_rest_is_forgotten() {
+        let politeness = Pacer::default();
+        let options = options(CrawlDelayMode::Reject);
+        let rest = Duration::from_secs(60);
+        for number in 0..5000 {
+            let origin = numbered(number);
+            let turn =
+                politeness.wait_for_slot(&options, visit(&origin, "NewsBot"), Duration::ZERO);
+            turn.await.unwrap().record_answer(&origin, 429, Some(rest));
+        }
+        for number in [0, 1, 4095, 4096, 4999] {
+            let origin = numbered(number);
+            let turn =
+                politeness.wait_for_slot(&options, visit(&origin, "NewsBot"), Duration::ZERO);
+            let too_soon = turn.await.map(drop).unwrap_err();
+            assert_eq!(
+                (too_soon.cause, too_soon.retry_after),
+                (TooSoonCause::OriginBacksOff, rest),
+                "{number}"
+            );
+        }
+    }
+}

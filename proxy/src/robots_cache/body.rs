@@ -1,0 +1,179 @@
+//! Reads and decodes the body of a robots.txt, up to the size limit.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, header};
+use wayleave_robots_txt::lifecycle::{FetchError, FetchErrorKind, FetchedBody};
+
+use super::fetch_memory::{FetchMemory, MemoryReservation, UNRESERVED_BYTES};
+use crate::http::content_coding::{ContentCoding, ContentDecoder};
+use crate::http::http1::oddities::Oddity;
+use crate::telemetry::digest::Sha256Digest;
+use crate::upstream::UpstreamReader;
+
+/// The maximum ratio of a body's coded length to its decoded limit: some codings decode to nothing, without end.
+const MAX_CODED_FACTOR: usize = 8;
+
+/// The number of bytes decoded at a time. In gzip they expand to 66 KB at most, which is all that is held unreserved.
+const DECODE_STEP: usize = 64;
+
+/// Returns the content codings of a body with these fields. Only gzip was asked for, but some servers always use one
+/// coding.
+///
+/// # Errors
+///
+/// If a coding cannot be decoded.
+pub(super) fn codings(headers: &HeaderMap) -> Result<Vec<ContentCoding>, FetchError> {
+    let values = headers.get_all(header::CONTENT_ENCODING).iter();
+    ContentCoding::parse_list(values.map(|value| value.to_str().unwrap_or("?"))).map_err(failure)
+}
+
+/// Reads at most `limit` bytes of the decoded body, and marks it as cut if there were more. Never holds more than
+/// that and
+/// the decoder's window; if that is much, it waits for a reservation in `room`.
+///
+/// Many servers end a body by closing the TLS connection without a close_notify alert, so that it looks truncated
+/// (RFC 9112
+/// section 9.8). Such a body is accepted if it ends with a complete line, and counted as an oddity.
+///
+/// # Errors
+///
+/// If the body breaks off or cannot be decoded before the limit is reached, or if data follows the end of the coding.
+pub(super) async fn read(
+    reader: &mut UpstreamReader,
+    codings: &[ContentCoding],
+    limit: usize,
+    room: &FetchMemory,
+) -> Result<(FetchedBody, Option<MemoryReservation>), FetchError> {
+    let coded_limit = limit.saturating_mul(MAX_CODED_FACTOR);
+    // One byte beyond the limit tells a longer body from one that just fits.
+    let decoders = (!codings.is_empty())
+        .then(|| ContentDecoder::new(codings, limit.saturating_add(1), coded_limit))
+        .transpose();
+    let mut incoming = IncomingBody {
+        decoders: decoders.map_err(|error| failure(error.to_string()))?,
+        chunk: Bytes::new(),
+        remaining: coded_limit,
+        bytes: Vec::new(),
+        limit,
+        reader,
+    };
+    let place = read_all(&mut incoming, codings, room).await;
+    let place = place.map_err(|error| failure(error.to_string()))?;
+    let IncomingBody { mut bytes, .. } = incoming;
+    let is_cut = bytes.len() > limit;
+    bytes.truncate(limit);
+    let body = FetchedBody {
+        digest: Some(Arc::new(Sha256Digest::of(&bytes).0)),
+        bytes: bytes.into(),
+        is_cut,
+    };
+    let mut oddities = reader.oddities().iter();
+    if oddities.any(|oddity| oddity == Oddity::IncompleteClose) {
+        check_ending(&body, codings)?;
+    }
+    Ok((body, place))
+}
+
+/// Reads up to one byte more than the limit, with a reservation if the body is long.
+async fn read_all(
+    incoming: &mut IncomingBody<'_>,
+    codings: &[ContentCoding],
+    room: &FetchMemory,
+) -> io::Result<Option<MemoryReservation>> {
+    let (limit, one_more) = (incoming.limit, incoming.limit.saturating_add(1));
+    // A long file's bytes, and about as much again for what is parsed of it.
+    let mut needed = limit.saturating_mul(2);
+    let windows: usize = codings.iter().map(|it| it.window_bytes()).sum();
+    if codings.len() > 1 || windows > UNRESERVED_BYTES {
+        // Windows this large are allocated with the first byte, so the reservation comes before it.
+        needed = needed.saturating_add(windows);
+        if codings.len() > 1 {
+            // With chained codings, the output of one is buffered as the input of the next.
+            needed = needed.saturating_add(incoming.remaining);
+        }
+    } else if incoming.read(UNRESERVED_BYTES.min(one_more)).await? {
+        return Ok(None);
+    }
+    let place = room.reserve(needed).await?;
+    room.read_reserved(incoming.read(one_more)).await?;
+    Ok(Some(place))
+}
+
+/// A body as it arrives.
+struct IncomingBody<'r> {
+    reader: &'r mut UpstreamReader,
+    /// The decoders; `None` for a body without content coding.
+    decoders: Option<ContentDecoder>,
+    /// Received bytes that are not decoded yet.
+    chunk: Bytes,
+    /// The number of coded bytes that may still arrive.
+    remaining: usize,
+    bytes: Vec<u8>,
+    limit: usize,
+}
+
+impl IncomingBody<'_> {
+    /// Reads until `enough` decoded bytes are there. Returns whether the body ended before that.
+    async fn read(&mut self, enough: usize) -> io::Result<bool> {
+        while self.bytes.len() < enough {
+            if self.chunk.is_empty() && !self.next_chunk().await? {
+                self.decoders
+                    .as_mut()
+                    .map_or(Ok(()), ContentDecoder::finish)?;
+                return Ok(true);
+            }
+            let step = self.chunk.split_to(self.chunk.len().min(DECODE_STEP));
+            self.decode(&step)?;
+        }
+        Ok(false)
+    }
+
+    async fn next_chunk(&mut self) -> io::Result<bool> {
+        let part = self.reader.next_chunk().await;
+        let Some(part) = part.map_err(|error| io::Error::other(error.details))? else {
+            return Ok(false);
+        };
+        // One byte beyond the limit is enough: only one chunk too many is ever received.
+        if self.remaining == 0 {
+            let detail = "the body is longer than any robots.txt is read";
+            return Err(io::Error::other(detail));
+        }
+        self.remaining = self.remaining.saturating_sub(part.len());
+        self.chunk = part;
+        Ok(true)
+    }
+
+    fn decode(&mut self, coded: &[u8]) -> io::Result<()> {
+        let Some(decoders) = &mut self.decoders else {
+            self.bytes.extend_from_slice(coded);
+            return Ok(());
+        };
+        let (bytes, written) = decoders.decode(coded);
+        self.bytes.extend_from_slice(&bytes);
+        // Beyond the limit, the error may only say that the output does not fit.
+        if self.bytes.len() <= self.limit {
+            written?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks that a body whose connection may have cut it off is complete.
+fn check_ending(body: &FetchedBody, codings: &[ContentCoding]) -> Result<(), FetchError> {
+    // A content coding marks its own end, so a truncated body has failed to decode already.
+    if codings.is_empty() && !body.bytes.ends_with(b"\n") && !body.bytes.ends_with(b"\r") {
+        let detail = "the connection ended in the middle of a line".to_owned();
+        return Err(failure(detail));
+    }
+    Ok(())
+}
+
+fn failure(detail: String) -> FetchError {
+    FetchError {
+        kind: FetchErrorKind::Body,
+        detail,
+    }
+}

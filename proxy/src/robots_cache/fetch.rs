@@ -1,0 +1,360 @@
+//! Fetches robots.txt and the documents next to it, following redirects, within one deadline.
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use http::{HeaderMap, header};
+use tokio::time::timeout;
+use url::Url;
+use wayleave_robots_txt::Target;
+use wayleave_robots_txt::lifecycle::{
+    FetchEnding, FetchError, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult,
+    FetchedResponse, RedirectHop, ResponseFields, Snapshot,
+};
+
+use super::body;
+use super::fetch_memory::{FetchMemory, MemoryReservation};
+use super::fields;
+use super::redirect::{ChosenBy, RedirectGate, RedirectRequest};
+use crate::clock::Clock;
+use crate::signing::KeySigner;
+use crate::telemetry::traces::Traces;
+use crate::upstream::{Upstream, UpstreamReader};
+
+/// The maximum length of a `Location` that is followed.
+const MAX_LOCATION_BYTES: usize = 8 * 1024;
+
+/// The identity under which a document is fetched.
+#[derive(Clone, Debug, Default)]
+pub struct FetchIdentity {
+    /// The `User-Agent`, if not the usual one.
+    pub user_agent: Option<Arc<str>>,
+    /// The key that signs the request, if any.
+    pub(crate) signed_by: Option<KeySigner>,
+    /// The address that it is sent from, if not the default.
+    pub source: Option<IpAddr>,
+    /// The proxies that the causing request passed through.
+    pub(crate) via: Option<Arc<[u8]>>,
+    /// Who chose the host.
+    pub(crate) chosen: ChosenBy,
+    /// Whether no request waits for this fetch.
+    pub(crate) is_refetch: bool,
+}
+
+impl FetchIdentity {
+    /// Returns the view of a snapshot that applies to this identity.
+    pub(super) fn view_of(&self, snapshot: &Arc<Snapshot>) -> Arc<Snapshot> {
+        match self.signed_by {
+            Some(_) => snapshot.for_signed_requests(),
+            None => Arc::clone(snapshot),
+        }
+    }
+}
+
+/// Fetches robots.txt files: over HTTP, or from a script in tests.
+pub trait DocumentFetcher: Send + Sync + 'static {
+    /// Fetches one document, as `fetch_as`. Always ends, and in bounded time.
+    fn fetch(
+        &self,
+        request: FetchRequest,
+        fetch_as: Option<&FetchIdentity>,
+    ) -> impl Future<Output = FetchedDocument> + Send;
+}
+
+/// The result of a fetch.
+#[derive(Debug)]
+pub struct FetchedDocument {
+    /// The outcome, from the first request to the last redirect's answer.
+    pub outcome: FetchOutcome,
+    /// The memory reserved for its body, to be released once the body is counted as an entry.
+    pub(super) reservation: Option<MemoryReservation>,
+}
+
+impl From<FetchOutcome> for FetchedDocument {
+    fn from(outcome: FetchOutcome) -> Self {
+        Self {
+            outcome,
+            reservation: None,
+        }
+    }
+}
+
+/// The configuration of fetches; part of `[robots]` and `[upstream]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchConfig {
+    /// The `User-Agent` of fetches that no crawler gives another one. Default: `wayleave/` and the version.
+    pub user_agent: String,
+    /// The timeout of a fetch, from the first look-up to the last byte, including all redirects. Default: 10 s.
+    pub timeout: Duration,
+    /// The maximum number of redirects; after one more, the file counts as unavailable. Default: 5 (RFC 9309,
+    /// 2.3.1.2).
+    pub max_redirects: usize,
+    /// The maximum number of bytes read of a body, after decoding. Default: 500 KiB (RFC 9309, 2.5).
+    pub max_size: usize,
+    /// The maximum number of bytes that long files hold while they are fetched. Default: 32 MiB, their share of 256
+    /// MiB.
+    pub memory: usize,
+}
+
+impl Default for FetchConfig {
+    fn default() -> Self {
+        Self {
+            user_agent: concat!("wayleave/", env!("CARGO_PKG_VERSION")).to_owned(),
+            timeout: Duration::from_secs(10),
+            max_redirects: 5,
+            max_size: 500 * 1024,
+            memory: 32 << 20,
+        }
+    }
+}
+
+/// Fetches over HTTP/1.1, or HTTP/2 where that is all an origin speaks, on a new connection each time: an origin is
+/// asked
+/// once a day. Afterwards the connection is left to the request that waits for the answer.
+pub struct HttpFetcher {
+    pub(super) upstream: Arc<Upstream>,
+    pub(super) options: FetchConfig,
+    pub(super) gate: OnceLock<RedirectGate>,
+    pub(super) clock: Clock,
+    traces: Option<Arc<Traces>>,
+    pub(super) memory: FetchMemory,
+    /// Whether requests of some crawlers are signed.
+    pub(super) signs: bool,
+}
+
+impl std::fmt::Debug for HttpFetcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpFetch")
+            .field("options", &self.options)
+            .field("signs", &self.signs)
+            .field("upstream", &self.upstream)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The state of a fetch that follows redirects.
+struct FetchProgress {
+    redirects: Vec<RedirectHop>,
+    uri: String,
+    /// Who chose the host of `uri`.
+    chosen: ChosenBy,
+    reservation: Option<MemoryReservation>,
+}
+
+impl HttpFetcher {
+    /// Returns a fetcher that uses `upstream`.
+    pub(crate) fn new(upstream: Arc<Upstream>, options: FetchConfig, clock: Clock) -> Self {
+        Self {
+            upstream,
+            // A long file may arrive slowly, but others that wait for memory give up after the timeout: a tenth of it
+            // must do.
+            memory: FetchMemory::new(options.memory, options.timeout / 10),
+            options,
+            gate: OnceLock::new(),
+            clock,
+            traces: None,
+            signs: false,
+        }
+    }
+
+    /// Returns the same fetcher, which also exports each fetch as a span.
+    pub(crate) fn with_traces(mut self, traces: Option<Arc<Traces>>) -> Self {
+        self.traces = traces;
+        self
+    }
+
+    /// Returns the same fetcher for a proxy that signs requests of some crawlers.
+    pub(crate) fn with_signing(mut self, signs: bool) -> Self {
+        self.signs = signs;
+        self
+    }
+
+    /// Returns whether it uses this upstream.
+    #[cfg(test)]
+    pub(crate) fn uses(&self, upstream: &Arc<Upstream>) -> bool {
+        Arc::ptr_eq(&self.upstream, upstream)
+    }
+
+    /// Checks redirects with `gate` from now on.
+    pub(crate) fn set_redirect_gate(&self, gate: RedirectGate) {
+        // There is one gate for the life of the process.
+        let _ = self.gate.set(gate);
+    }
+
+    async fn fetch_final(
+        &self,
+        request: &FetchRequest,
+        fetch_as: Option<&FetchIdentity>,
+        way: &mut FetchProgress,
+    ) -> Result<FetchEnding, FetchError> {
+        loop {
+            let target = Target::parse(&way.uri).map_err(|e| bad_redirect(e.to_string()))?;
+            // Validators belong to the URL that sent them: after a redirect they would be those of another resource.
+            let validators = request
+                .validators
+                .as_ref()
+                .filter(|validators| validators.uri == way.uri);
+            let asking = self.request(&target, validators, fetch_as, way.chosen);
+            // Only a robots.txt where the crawler itself went needs no check: every other host was named by somebody
+            // else.
+            let is_crawlers = way.chosen == ChosenBy::Crawler && request.resource.is_robots_txt();
+            let mut exchange = if is_crawlers {
+                asking.await?
+            } else {
+                let redirect = RedirectRequest {
+                    target: target.clone(),
+                    kind: request.resource.kind(),
+                    is_same_origin: target.origin() == request.resource.origin(),
+                    is_first: way.redirects.is_empty(),
+                };
+                self.request_guarded(redirect, asking).await?
+            };
+            // If this is a redirect, the next host is this server's choice.
+            way.chosen = way.chosen.for_next_host(exchange.is_public);
+            let status = exchange.status;
+            if !is_redirect(status) {
+                let is_conditional = validators.is_some();
+                let kept = ResponseFields {
+                    asks_for_signature: exchange.asks_for_signature,
+                    ..fields::read(&exchange.fields, self.clock.now())
+                };
+                let received = (&exchange.fields, &mut exchange.reader);
+                let ended = self.read_response(status, kept, received, is_conditional);
+                let (ending, place) = ended.await?;
+                way.reservation = place;
+                exchange.finish(&self.upstream);
+                return Ok(ending);
+            }
+            // RFC 9309, 2.3.1.2: after five redirects the file may be assumed to be unavailable.
+            if way.redirects.len() >= self.options.max_redirects {
+                return Ok(FetchEnding::RedirectLost(status));
+            }
+            let next = redirect_target(&way.uri, &exchange.fields)?;
+            exchange.finish(&self.upstream);
+            let uri = std::mem::replace(&mut way.uri, next.into());
+            way.redirects.push(RedirectHop { uri, status });
+        }
+    }
+
+    /// Reads the parts of a final response that count.
+    async fn read_response(
+        &self,
+        status: u16,
+        kept: ResponseFields,
+        (fields, reader): (&HeaderMap, &mut UpstreamReader),
+        is_conditional: bool,
+    ) -> Result<(FetchEnding, Option<MemoryReservation>), FetchError> {
+        if status == 304 && is_conditional {
+            return Ok((FetchEnding::NotModified(kept), None));
+        }
+        // The body of another response has no meaning in a robots.txt fetch (RFC 9309, 2.3.1).
+        let (mut body, mut place) = Default::default();
+        if FetchResult::of_status(status) == FetchResult::Successful {
+            let codings = body::codings(fields)?;
+            (body, place) =
+                body::read(reader, &codings, self.options.max_size, &self.memory).await?;
+        }
+        let response = FetchedResponse {
+            status,
+            fields: kept,
+            body,
+        };
+        Ok((FetchEnding::Response(response), place))
+    }
+}
+
+impl DocumentFetcher for HttpFetcher {
+    async fn fetch(
+        &self,
+        request: FetchRequest,
+        fetch_as: Option<&FetchIdentity>,
+    ) -> FetchedDocument {
+        let started_at = self.clock.now();
+        // Outside the future, so that a timeout still reports how far the fetch got.
+        let mut way = FetchProgress {
+            redirects: Vec::new(),
+            uri: request.resource.uri(),
+            chosen: fetch_as.map_or_else(ChosenBy::default, |by| by.chosen),
+            reservation: None,
+        };
+        let follow = self.fetch_final(&request, fetch_as, &mut way);
+        let ending = match timeout(self.options.timeout, follow).await {
+            Ok(ending) => ending.unwrap_or_else(FetchEnding::Failed),
+            Err(_) => FetchEnding::Failed(FetchError {
+                kind: FetchErrorKind::Timeout,
+                detail: format!(
+                    "not complete within {}",
+                    humantime::format_duration(self.options.timeout)
+                ),
+            }),
+        };
+        let outcome = FetchOutcome {
+            redirects: way.redirects,
+            uri: way.uri,
+            ending,
+        };
+        if let Some(traces) = &self.traces {
+            let uri = request.resource.uri();
+            traces.record_robots_fetch(&uri, started_at, self.clock.now(), &outcome);
+        }
+        FetchedDocument {
+            outcome,
+            reservation: way.reservation,
+        }
+    }
+}
+
+/// A fetcher that can be replaced. A fetch that has begun keeps the one that it began with.
+impl<F: DocumentFetcher> DocumentFetcher for Arc<ArcSwap<F>> {
+    async fn fetch(
+        &self,
+        request: FetchRequest,
+        fetch_as: Option<&FetchIdentity>,
+    ) -> FetchedDocument {
+        let current = self.load_full();
+        current.fetch(request, fetch_as).await
+    }
+}
+
+/// Returns whether a status is a redirect to follow (RFC 9110, 15.4): 300 leaves the choice to people, 305 is
+/// deprecated
+/// and 306 unused.
+fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
+}
+
+fn redirect_target(from: &str, headers: &HeaderMap) -> Result<Url, FetchError> {
+    let from = Url::parse(from).map_err(|error| bad_redirect(error.to_string()))?;
+    let mut locations = headers.get_all(header::LOCATION).iter();
+    let (Some(location), None) = (locations.next(), locations.next()) else {
+        return Err(bad_redirect("there is not exactly one Location field"));
+    };
+    let location = std::str::from_utf8(location.as_bytes())
+        .map_err(|_| bad_redirect("the Location is not text"))?;
+    if location.len() > MAX_LOCATION_BYTES {
+        return Err(bad_redirect("the Location is too long"));
+    }
+    let mut target = from
+        .join(location)
+        .map_err(|error| bad_redirect(format!("Location: {error}")))?;
+    if !matches!(target.scheme(), "http" | "https") {
+        let scheme = target.scheme();
+        return Err(bad_redirect(format!("Location with scheme {scheme}")));
+    }
+    // The origin must not make us send credentials to a host of its choice.
+    target.set_fragment(None);
+    // Neither call fails for a URL with a host, which http and https URLs have.
+    let _ = target.set_username("");
+    let _ = target.set_password(None);
+    Ok(target)
+}
+
+fn bad_redirect(detail: impl Into<String>) -> FetchError {
+    FetchError {
+        kind: FetchErrorKind::BadRedirect,
+        detail: detail.into(),
+    }
+}

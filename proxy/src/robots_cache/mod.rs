@@ -1,0 +1,520 @@
+//! The cache of every origin's robots.txt, and of the documents next to it that express preferences on the use of
+//! content.
+//!
+//! A [`RobotsCache`] is a handle. Both kinds of document are a [`Resource`] with the same lifecycle. The current
+//! state of each
+//! is a [`Snapshot`] behind an atomic pointer in one concurrent map (`snapshots`), so that reads neither lock nor
+//! wait. Whatever
+//! is missing or too old is requested from one task (`refresh`), which owns the lifecycle of all entries, starts at
+//! most one
+//! fetch per document however many requests wait for it, and publishes the result. Entries are also saved in the
+//! store on
+//! disk, and read from there when a document that was evicted (`eviction`), or known before a restart, is requested
+//! again.
+
+mod body;
+mod eviction;
+mod fetch;
+mod fetch_memory;
+mod fields;
+mod fleet_entries;
+mod fleet_lookups;
+mod learning;
+mod listing;
+mod memory_shares;
+mod queue;
+mod record;
+mod redirect;
+mod refetch_identities;
+mod refresh;
+mod request;
+mod requester;
+mod snapshots;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+#[cfg(doc)]
+use wayleave_robots_txt::lifecycle::RefreshScheduler;
+use wayleave_robots_txt::lifecycle::{
+    CacheEntry, LifetimeSettings, Resource, Snapshot, SnapshotState,
+};
+use wayleave_robots_txt::{AccessResult, Origin, PreferenceDocument};
+
+use crate::clock::Clock;
+use crate::fleet::Fleet;
+use crate::parser_pool::ParserPool;
+use crate::telemetry::metrics::{Metrics, RobotsLookup};
+pub use fetch::{DocumentFetcher, FetchConfig, FetchIdentity, FetchedDocument, HttpFetcher};
+use fleet_entries::FleetEntries;
+pub use listing::EntryQuery;
+use listing::{DiskEntries, EntryLister};
+pub(crate) use memory_shares::MemoryShares;
+pub use queue::FetchLimits;
+pub(crate) use redirect::{ChosenBy, RedirectExchange, RedirectGate, RedirectRequest};
+use refresh::{CacheEvent, RefreshServices, RefreshSettings, RefreshTask};
+pub use requester::Requester;
+use snapshots::SnapshotMap;
+pub(crate) use store::is_panic_caught;
+pub use store::{DocumentVersion, RobotsStore, RobotsStoreConfig, StoreError};
+
+/// The number of messages to the refresh task that are queued before senders wait.
+const EVENT_CAPACITY: usize = 4096;
+/// The extra time that a request waits beyond the fetch timeout, so that it learns why the fetch failed.
+const WAIT_MARGIN: Duration = Duration::from_secs(1);
+
+/// The configuration of the cache; part of `[robots]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RobotsCacheConfig {
+    /// The time that answers may be used.
+    pub lifetimes: LifetimeSettings,
+    /// The limits on concurrent fetches.
+    pub fetch_limits: FetchLimits,
+    /// The time that a request waits for robots.txt; also the timeout of a fetch. Default: 10 s.
+    pub fetch_timeout: Duration,
+    /// The memory limit of entries, in bytes. Default: 256 MiB; the proxy sets their share of `robots.memory`.
+    pub memory: usize,
+}
+
+impl Default for RobotsCacheConfig {
+    fn default() -> Self {
+        Self {
+            lifetimes: LifetimeSettings::default(),
+            fetch_limits: FetchLimits::default(),
+            fetch_timeout: FetchConfig::default().timeout,
+            memory: 256 << 20,
+        }
+    }
+}
+
+impl RobotsCacheConfig {
+    fn refresh_settings(&self) -> RefreshSettings {
+        RefreshSettings {
+            lifetimes: self.lifetimes.clone(),
+            fetch_timeout: self.fetch_timeout,
+            memory_bytes: self.memory,
+        }
+    }
+}
+
+/// A handle to the cache. Cheap to clone; the task behind it ends when the last clone is dropped.
+#[derive(Clone)]
+pub struct RobotsCache {
+    published: Arc<SnapshotMap>,
+    store: RobotsStore,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    fleet_entries: FleetEntries,
+    events: mpsc::Sender<CacheEvent>,
+    /// In milliseconds.
+    wait_timeout_ms: Arc<AtomicU64>,
+    disk_entries: Arc<DiskEntries>,
+}
+
+impl fmt::Debug for RobotsCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Robots")
+            .field("entries", &self.published.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A cached document, and the moment at which it was found usable.
+#[derive(Clone, Debug)]
+pub struct CachedDocument {
+    /// The state of the document.
+    pub snapshot: Arc<Snapshot>,
+    /// The moment of the check.
+    pub checked_at: SystemTime,
+}
+
+impl CachedDocument {
+    /// Returns the rules of robots.txt at that moment.
+    pub fn access(&self) -> &AccessResult {
+        self.snapshot.access(self.checked_at)
+    }
+
+    /// Returns the document next to robots.txt at that moment, if there is one.
+    pub fn document(&self) -> Option<&Arc<PreferenceDocument>> {
+        self.snapshot.document(self.checked_at)
+    }
+}
+
+/// The error of a robots.txt that was not fetched in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FetchPending {
+    /// The time until it may be there.
+    pub retry_after: Duration,
+}
+
+impl fmt::Display for FetchPending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("robots.txt has not been fetched in time")
+    }
+}
+
+impl std::error::Error for FetchPending {}
+
+/// Everything known of one document, for operators.
+#[derive(Clone, Debug)]
+pub struct CacheInspection {
+    /// The snapshot in memory, if there is one.
+    pub snapshot: Option<Arc<Snapshot>>,
+    /// The stored entry: the last answer with its body, and the failures since.
+    pub entry: CacheEntry,
+    /// All versions, oldest first, the last answer included.
+    pub history: Vec<DocumentVersion>,
+    /// Whether a fetch is in progress.
+    pub is_fetching: bool,
+}
+
+impl RobotsCache {
+    /// Starts the task that keeps what `fetch` returns. It ends after the last handle is dropped, or by
+    /// [`close`](Self::close).
+    pub fn start<F: DocumentFetcher>(
+        fetch: F,
+        store: RobotsStore,
+        options: &RobotsCacheConfig,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> (Self, JoinHandle<()>) {
+        let around = (clock, metrics, Fleet::default());
+        Self::start_in_fleet(fetch, store, options, around)
+    }
+
+    /// As [`start`](Self::start), for a node of a fleet.
+    pub fn start_in_fleet<F: DocumentFetcher>(
+        fetch: F,
+        store: RobotsStore,
+        options: &RobotsCacheConfig,
+        (clock, metrics, fleet): (Clock, Arc<Metrics>, Fleet),
+    ) -> (Self, JoinHandle<()>) {
+        store.set_lifetimes(options.lifetimes.clone());
+        let shared = FleetEntries {
+            fleet,
+            clock,
+            parser: ParserPool::new(),
+        };
+        let published = Arc::new(SnapshotMap::new());
+        let (events, heard) = mpsc::channel(EVENT_CAPACITY);
+        let around = RefreshServices {
+            published: published.clone(),
+            store: store.clone(),
+            clock,
+            metrics: metrics.clone(),
+            fleet_entries: shared.clone(),
+        };
+        let refresh = RefreshTask::new(
+            fetch,
+            around,
+            heard,
+            options.refresh_settings(),
+            options.fetch_limits,
+        );
+        let robots = Self {
+            published,
+            store,
+            clock,
+            metrics,
+            fleet_entries: shared,
+            events,
+            wait_timeout_ms: Arc::default(),
+            disk_entries: Arc::new(DiskEntries::new(options.lifetimes.clone())),
+        };
+        robots.set_wait_timeout(options);
+        (robots, tokio::spawn(refresh.run()))
+    }
+
+    /// Returns a document, such as an origin's robots.txt. Returns at once if the cached copy may be used; otherwise
+    /// waits for a
+    /// fetch, a little longer than one may take at most. While that fetch has to wait in the queue, a copy that was
+    /// valid so far
+    /// is returned. Dropping the future does not cancel a fetch that has begun.
+    ///
+    /// # Errors
+    ///
+    /// If the fetch has not ended in time, such as when too many are in progress.
+    pub async fn find(
+        &self,
+        resource: impl Into<Resource>,
+    ) -> Result<CachedDocument, FetchPending> {
+        self.find_for(resource, Requester::default()).await
+    }
+
+    /// As [`find`](Self::find), for a certain requester. The result of a fetch is shared by all.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    pub async fn find_for(
+        &self,
+        resource: impl Into<Resource>,
+        behalf: Requester<'_>,
+    ) -> Result<CachedDocument, FetchPending> {
+        let resource = resource.into();
+        if let Some(known) = self.look_up(&resource, Some(behalf)) {
+            return Ok(known);
+        }
+        let mut brought = self.request_fetch(&resource, behalf).await?;
+        if !behalf.can_use(&brought.snapshot) {
+            // The answer came from an unsigned fetch that was in progress already.
+            brought = self.request_fetch(&resource, behalf).await?;
+        }
+        if behalf.can_use(&brought.snapshot) {
+            Ok(brought)
+        } else {
+            Err(self.pending())
+        }
+    }
+
+    async fn request_fetch(
+        &self,
+        resource: &Resource,
+        behalf: Requester<'_>,
+    ) -> Result<CachedDocument, FetchPending> {
+        let wanted = |reply| CacheEvent::Demand(resource.clone(), behalf.demand(), reply);
+        let snapshot = behalf.view_of(self.ask_with_timeout(wanted).await?);
+        let at = self.clock.now();
+        Ok(CachedDocument {
+            snapshot,
+            checked_at: at,
+        })
+    }
+
+    /// Returns the cached copy of a document if it may be used now. Never waits.
+    pub fn cached(&self, resource: impl Into<Resource>) -> Option<CachedDocument> {
+        self.look_up(&resource.into(), None)
+    }
+
+    /// As [`cached`](Self::cached), for a certain requester.
+    pub fn cached_for(
+        &self,
+        resource: impl Into<Resource>,
+        behalf: Requester<'_>,
+    ) -> Option<CachedDocument> {
+        self.look_up(&resource.into(), Some(behalf))
+    }
+
+    fn look_up(
+        &self,
+        resource: &Resource,
+        behalf: Option<Requester<'_>>,
+    ) -> Option<CachedDocument> {
+        let at = self.clock.now();
+        let signs = behalf.is_some_and(|behalf| behalf.signed_by.is_some());
+        let found = self.published.find_usable(resource, signs, at)?;
+        if found.is_overdue {
+            let fetch_as = behalf.map(Requester::identity);
+            let overdue = CacheEvent::Overdue(resource.clone(), fetch_as);
+            // A full channel must not delay a request: the next reader reports it again.
+            if self.events.try_send(overdue).is_err() {
+                self.published.clear_overdue_report(resource);
+            }
+        }
+        if resource.is_robots_txt() {
+            self.metrics.robots_lookup(RobotsLookup::Hit);
+        }
+        let snapshot = found.snapshot;
+        Some(CachedDocument {
+            snapshot,
+            checked_at: at,
+        })
+    }
+
+    /// Runs `decide`, and counts the memory that it adds to the rules of `origin`, above all indexes.
+    pub fn with_recount<T>(
+        &self,
+        origin: &Origin,
+        known: &CachedDocument,
+        decide: impl FnOnce() -> T,
+    ) -> T {
+        let before = known.snapshot.heap_bytes();
+        let decided = decide();
+        if known.snapshot.heap_bytes() > before && self.published.recount(&origin.into()) {
+            // If the channel is full, one of the messages in it leads to the same check.
+            let _ = self.events.try_send(CacheEvent::MemoryGrew);
+        }
+        decided
+    }
+
+    /// Fetches a document now, and returns the result.
+    ///
+    /// # Errors
+    ///
+    /// If the fetch has not ended in time. It continues.
+    pub async fn refresh(
+        &self,
+        resource: impl Into<Resource>,
+    ) -> Result<Arc<Snapshot>, FetchPending> {
+        let resource = resource.into();
+        let refresh = |reply| CacheEvent::Refresh(resource, reply);
+        self.ask_with_timeout(refresh).await
+    }
+
+    /// Forgets a document, in memory and in the store. Returns whether there was anything. Its history is kept.
+    pub async fn forget(&self, resource: impl Into<Resource>) -> bool {
+        let resource = resource.into();
+        let was_kept = self.store.load(&resource).await.is_some();
+        // Before the local entry: a node that fetches it from now on shares the result with all.
+        self.fleet_entries.forget(&resource).await;
+        let forget = |reply| CacheEvent::Forget(resource, reply);
+        let was_at_hand = self.ask(forget).await.unwrap_or(false);
+        was_kept || was_at_hand
+    }
+
+    /// Returns the stored documents next to an origin's robots.txt, in the order of their URLs.
+    pub async fn related_documents(&self, origin: &Origin) -> Vec<Resource> {
+        self.store.related_documents(origin).await
+    }
+
+    /// Returns everything known of a document, in memory and in the store. Does not count as a use.
+    pub async fn inspect(&self, resource: impl Into<Resource>) -> Option<CacheInspection> {
+        let resource = resource.into();
+        let snapshot = self.published.snapshot(&resource);
+        let entry = self.store.load(&resource).await;
+        if snapshot.is_none() && entry.is_none() {
+            return None;
+        }
+        let history = self.store.history(&resource).await;
+        let is_fetching = |reply| CacheEvent::IsFetching(resource, reply);
+        Some(CacheInspection {
+            snapshot,
+            entry: entry.unwrap_or_default(),
+            history,
+            is_fetching: self.ask(is_fetching).await.unwrap_or(false),
+        })
+    }
+
+    /// Returns the known origins that match `listing`, in the order of their text, with their snapshots; without the
+    /// rules of
+    /// those that are only on disk. May read all entries. Blocks.
+    pub fn list(&self, listing: &EntryQuery) -> Vec<(Origin, Arc<Snapshot>)> {
+        self.lister().list(listing, self.clock.now())
+    }
+
+    /// Counts the stored entries in each state, in the order of [`State::ALL`]; if the store has failed or has not
+    /// counted
+    /// them yet, the entries in memory. Takes the same time however many are stored. Blocks.
+    pub fn count_by_state(&self) -> [(SnapshotState, usize); 4] {
+        self.lister().count_by_state(self.clock.now())
+    }
+
+    fn lister(&self) -> EntryLister<'_> {
+        EntryLister {
+            published: &self.published,
+            store: &self.store,
+            disk_entries: &self.disk_entries,
+        }
+    }
+
+    /// Updates the metrics about entries, as [`count_by_state`](Self::count_by_state) does. Blocks.
+    pub fn update_metrics(&self) {
+        for (state, count) in self.count_by_state() {
+            self.metrics.robots_entries(state.as_str(), count);
+        }
+        self.metrics.robots_cache_bytes(self.memory_bytes());
+    }
+
+    /// Returns the size of all entries in memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.published.bytes()
+    }
+
+    /// Applies another configuration, except for its limits on fetches. Existing entries are used no longer than it
+    /// says; see
+    /// [`Cache::change_lifetimes`]. If crawlers have changed, identities recorded for refetches are dropped.
+    pub async fn reconfigure(&self, options: &RobotsCacheConfig, are_crawlers_others: bool) {
+        self.set_wait_timeout(options);
+        if self.disk_entries.lifetimes() != options.lifetimes {
+            self.disk_entries.set_lifetimes(options.lifetimes.clone());
+            // Counting waits for the running transaction, and that for the disk.
+            let (store, lifetimes) = (self.store.clone(), options.lifetimes.clone());
+            // It is cancelled only when the process ends.
+            let _ = tokio::task::spawn_blocking(move || store.set_lifetimes(lifetimes)).await;
+        }
+        let reconfigure =
+            |reply| CacheEvent::Reconfigure(options.refresh_settings(), are_crawlers_others, reply);
+        // If the task has ended, there are no entries left to apply it to.
+        let _ = self.ask(reconfigure).await;
+    }
+
+    /// Returns the settings in effect, of this handle and of the task.
+    #[cfg(test)]
+    pub(crate) async fn settings_in_effect(&self) -> impl fmt::Debug + PartialEq + use<> {
+        let terms = self.ask(CacheEvent::Settings).await;
+        (
+            terms,
+            self.pending(),
+            self.disk_entries.lifetimes(),
+            self.store.memory(),
+        )
+    }
+
+    fn set_wait_timeout(&self, options: &RobotsCacheConfig) {
+        let patience = (options.fetch_timeout + WAIT_MARGIN).as_millis();
+        let patience = u64::try_from(patience).unwrap_or(u64::MAX);
+        self.wait_timeout_ms.store(patience, Ordering::Relaxed);
+    }
+
+    /// Returns the fleet that entries are shared with.
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet_entries.fleet
+    }
+
+    /// Returns the parser for documents from origins.
+    pub(crate) fn parser(&self) -> &ParserPool {
+        &self.fleet_entries.parser
+    }
+
+    /// Returns the store of entries.
+    pub fn store(&self) -> &RobotsStore {
+        &self.store
+    }
+
+    /// Returns the clock by which snapshots are judged.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Saves everything on disk and ends the task. Nothing new is learned afterwards.
+    pub async fn close(&self) {
+        // If the task has ended already, the store saves the rest when it is dropped.
+        let _ = self.ask(CacheEvent::Close).await;
+    }
+
+    async fn ask_with_timeout(
+        &self,
+        event: impl FnOnce(oneshot::Sender<Arc<Snapshot>>) -> CacheEvent,
+    ) -> Result<Arc<Snapshot>, FetchPending> {
+        let pending = self.pending();
+        let answer = tokio::time::timeout(pending.retry_after, self.ask(event)).await;
+        answer.ok().flatten().ok_or(pending)
+    }
+
+    fn pending(&self) -> FetchPending {
+        FetchPending {
+            retry_after: Duration::from_millis(self.wait_timeout_ms.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Sends a message to the refresh task and returns its reply; `None` if the task has ended.
+    fn ask<T>(
+        &self,
+        event: impl FnOnce(oneshot::Sender<T>) -> CacheEvent,
+    ) -> impl Future<Output = Option<T>> {
+        let (reply, answer) = oneshot::channel();
+        let event = event(reply);
+        async move {
+            self.events.send(event).await.ok()?;
+            answer.await.ok()
+        }
+    }
+}

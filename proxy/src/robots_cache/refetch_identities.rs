@@ -1,0 +1,53 @@
+//! The identities under which files are fetched again when no request waits for them.
+
+use std::collections::HashMap;
+
+use wayleave_robots_txt::lifecycle::Resource;
+
+use super::fetch::FetchIdentity;
+
+/// For each file in memory, the crawler with a key or an address of its own that last caused it to be fetched. The
+/// file is
+/// fetched again with that signature and from that address: an origin that admits only this crawler would answer
+/// anyone else
+/// that there is no robots.txt.
+#[derive(Default)]
+pub(super) struct RefetchIdentities(HashMap<Resource, FetchIdentity>);
+
+impl RefetchIdentities {
+    /// Records the identity that caused a fetch.
+    pub(super) fn note(&mut self, resource: &Resource, fetch_as: &FetchIdentity) {
+        if fetch_as.signed_by.is_none() && fetch_as.source.is_none() {
+            self.0.remove(resource);
+            return;
+        }
+        let fetch_as = FetchIdentity {
+            signed_by: fetch_as.signed_by.clone(),
+            source: fetch_as.source,
+            ..Self::anonymous()
+        };
+        self.0.insert(resource.clone(), fetch_as);
+    }
+
+    pub(super) fn identity_for(&self, resource: &Resource) -> FetchIdentity {
+        let known = self.0.get(resource).cloned();
+        known.unwrap_or_else(Self::anonymous)
+    }
+
+    /// Forgets the identity for a file that is no longer in memory.
+    pub(super) fn forget(&mut self, resource: &Resource) {
+        self.0.remove(resource);
+    }
+
+    /// Forgets all identities: keys and addresses may have changed.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn anonymous() -> FetchIdentity {
+        FetchIdentity {
+            is_refetch: true,
+            ..FetchIdentity::default()
+        }
+    }
+}

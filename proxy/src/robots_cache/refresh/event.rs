@@ -1,0 +1,40 @@
+//! The messages to the refresh task.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use wayleave_robots_txt::lifecycle::{Resource, Snapshot};
+
+use super::services::RefreshSettings;
+use crate::robots_cache::fetch::FetchIdentity;
+use crate::robots_cache::queue::FairnessKey;
+
+/// A message from a cache handle to the task.
+pub(crate) enum CacheEvent {
+    /// A request cannot go on without this document.
+    Demand(Resource, FetchDemand, oneshot::Sender<Arc<Snapshot>>),
+    /// A request used the cached copy, but another attempt to reach the origin is due; with the identity to fetch as,
+    /// if any.
+    Overdue(Resource, Option<FetchIdentity>),
+    /// The rules of an entry take more memory than when it was published.
+    MemoryGrew,
+    /// An operator wants the document fetched now.
+    Refresh(Resource, oneshot::Sender<Arc<Snapshot>>),
+    /// An operator wants the document forgotten. The reply says whether it was in memory.
+    Forget(Resource, oneshot::Sender<bool>),
+    /// Asks whether a fetch is in progress.
+    IsFetching(Resource, oneshot::Sender<bool>),
+    /// The configuration was reloaded; the flag says whether crawlers or their keys changed.
+    Reconfigure(RefreshSettings, bool, oneshot::Sender<()>),
+    /// Asks for the settings in effect.
+    #[cfg(test)]
+    Settings(oneshot::Sender<RefreshSettings>),
+    /// The last message. It is answered once everything learned is on disk.
+    Close(oneshot::Sender<()>),
+}
+
+/// A waiting request's share and identity.
+pub(crate) struct FetchDemand {
+    pub(crate) key: FairnessKey,
+    pub(crate) identity: FetchIdentity,
+}

@@ -1,0 +1,163 @@
+//! Running fetches, each in its own task, which also parses the result: files may be long, and the refresh task has
+//! every
+//! origin to look after.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::Instant;
+use wayleave_robots_txt::DocumentKind;
+use wayleave_robots_txt::lifecycle::{
+    FetchErrorKind, FetchOutcome, LifetimeSettings, ParsedEntry, Resource, Snapshot,
+};
+
+use super::services::RefreshServices;
+use crate::clock::Clock;
+use crate::robots_cache::fetch::{DocumentFetcher, FetchedDocument};
+use crate::robots_cache::fetch_memory::MemoryReservation;
+use crate::robots_cache::fleet_entries::{ClaimDecision, FetchLease, FetchPurpose, FleetEntries};
+use crate::robots_cache::learning;
+use crate::robots_cache::queue::FetchJob;
+use crate::telemetry::metrics::Metrics;
+
+/// The running fetches.
+pub(super) struct FetchTasks<F> {
+    fetcher: Arc<F>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    fleet_entries: FleetEntries,
+    tasks: JoinSet<LearnedEntry>,
+    jobs: HashMap<Id, FetchJob>,
+}
+
+/// The result of a fetch, or the fleet's entry.
+pub(super) struct LearnedEntry {
+    pub(super) learned: ParsedEntry,
+    pub(super) reservation: Option<MemoryReservation>,
+    /// The fleet's version of it; 0 for none.
+    pub(super) version: u64,
+    /// The lease, if the result has to be reported to the fleet.
+    pub(super) lease: Option<FetchLease>,
+}
+
+impl From<ParsedEntry> for LearnedEntry {
+    fn from(learned: ParsedEntry) -> Self {
+        Self {
+            learned,
+            reservation: None,
+            version: 0,
+            lease: None,
+        }
+    }
+}
+
+impl<F: DocumentFetcher> FetchTasks<F> {
+    pub(super) fn new(fetch: F, around: &RefreshServices) -> Self {
+        Self {
+            fetcher: Arc::new(fetch),
+            clock: around.clock,
+            metrics: around.metrics.clone(),
+            fleet_entries: around.fleet_entries.clone(),
+            tasks: JoinSet::new(),
+            jobs: HashMap::new(),
+        }
+    }
+
+    /// Starts a task that claims the document in the fleet, and fetches it if no other node does. Until it ends,
+    /// `known` applies.
+    pub(super) fn start(
+        &mut self,
+        job: FetchJob,
+        purpose: FetchPurpose,
+        known: Option<Arc<Snapshot>>,
+        (lifetimes, timeout): (LifetimeSettings, Duration),
+    ) {
+        let (resource, own) = (job.resource.clone(), job.entry.clone());
+        let mut fetch_as = job.identity.clone();
+        let answer = own.answer.as_ref();
+        // The entry is an answer to an unsigned request, so an unsigned refetch can only confirm or replace it.
+        fetch_as.is_refetch &= !answer.is_some_and(|facts| facts.outcome.asks_for_signature());
+        let (fetch, clock) = (self.fetcher.clone(), self.clock);
+        let (metrics, shared) = (self.metrics.clone(), self.fleet_entries.clone());
+        let task = self.tasks.spawn(async move {
+            let terms = (&lifetimes, timeout);
+            let lease = match shared
+                .claim(&resource, own, (purpose, &fetch_as), terms)
+                .await
+            {
+                ClaimDecision::Fetch(lease) => lease,
+                ClaimDecision::Known(learned, version, lease) => {
+                    return LearnedEntry {
+                        version,
+                        lease,
+                        ..learned.into()
+                    };
+                }
+            };
+            let started = Instant::now();
+            let request = lease.before.request(&resource);
+            let FetchedDocument {
+                outcome,
+                reservation: place,
+            } = fetch.fetch(request, Some(&fetch_as)).await;
+            report(&metrics, &resource, &outcome, started.elapsed());
+            let before = (lease.before.clone(), known);
+            let (kind, parser) = (resource.kind(), &shared.parser);
+            let learned =
+                learning::learn_from_fetch(parser, kind, before, outcome, clock.now(), lifetimes);
+            LearnedEntry {
+                learned: learned.await,
+                reservation: place,
+                version: lease.token,
+                lease: Some(lease),
+            }
+        });
+        // Outside the task, so that a panic does not lose it.
+        self.jobs.insert(task.id(), job);
+    }
+
+    /// Waits for the next fetch to end; `None` if none is running. A fetch that panics ends too, or its origin would
+    /// wait
+    /// forever. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<(FetchJob, Result<LearnedEntry, FetchOutcome>)> {
+        let ended = self.tasks.join_next_with_id().await?;
+        let (id, brought) = match ended {
+            Ok((id, brought)) => (id, Ok(brought)),
+            Err(error) => (error.id(), Err(error)),
+        };
+        let job = self.jobs.remove(&id)?;
+        let brought = brought.map_err(|error| {
+            let outcome = outcome_of_panic(&job.resource, &error);
+            report(&self.metrics, &job.resource, &outcome, Duration::ZERO);
+            outcome
+        });
+        Some((job, brought))
+    }
+}
+
+fn report(metrics: &Metrics, resource: &Resource, outcome: &FetchOutcome, took: Duration) {
+    let result = outcome.result().as_str();
+    match resource.kind() {
+        DocumentKind::RobotsTxt => metrics.robots_fetch(result, took),
+        kind => metrics.preference_fetch(kind, result),
+    }
+    tracing::debug!(
+        %resource,
+        result,
+        status = outcome.status(),
+        error = outcome.cause(),
+        ?took,
+        "fetched"
+    );
+}
+
+fn outcome_of_panic(resource: &Resource, error: &JoinError) -> FetchOutcome {
+    tracing::error!(%resource, %error, "a fetch failed unexpectedly");
+    FetchOutcome::failed(
+        resource.uri(),
+        FetchErrorKind::Internal,
+        "the fetch failed unexpectedly",
+    )
+}

@@ -1,0 +1,444 @@
+//! The one task that owns the cache. It receives demands for documents, reads them from the store or starts fetches,
+//! and
+//! publishes the results.
+
+mod event;
+mod fetches;
+mod fleet_events;
+mod services;
+mod store_reads;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::{mpsc, oneshot};
+use wayleave_robots_txt::lifecycle::{
+    FetchOutcome, LifetimeSettings, ParsedEntry, RefreshScheduler, Resource, Snapshot,
+    SnapshotState, Usability,
+};
+
+pub(super) use self::event::{CacheEvent, FetchDemand};
+use self::fetches::{FetchTasks, LearnedEntry};
+pub(super) use self::services::{RefreshServices, RefreshSettings};
+use self::store_reads::StoreReads;
+use super::eviction::EvictionOrder;
+use super::fetch::{DocumentFetcher, FetchIdentity};
+use super::fleet_entries::FetchPurpose;
+use super::fleet_lookups::FleetLookups;
+use super::queue::{FairnessKey, FetchJob, FetchLimits, FetchQueue, NextFetch};
+use super::refetch_identities::RefetchIdentities;
+use crate::fleet;
+use crate::telemetry::metrics::RobotsLookup;
+
+/// The longest sleep between searches for due entries: the system clock may be set meanwhile.
+const MAX_SLEEP: Duration = Duration::from_secs(60);
+
+/// The state of the task.
+pub(super) struct RefreshTask<F> {
+    cache: RefreshScheduler,
+    queue: FetchQueue,
+    eviction: EvictionOrder,
+    services: RefreshServices,
+    events: mpsc::Receiver<CacheEvent>,
+    store_reads: StoreReads,
+    fetches: FetchTasks<F>,
+    fetch_timeout: Duration,
+    fleet_events: mpsc::UnboundedReceiver<fleet::FleetEvent>,
+    fleet_lookups: FleetLookups,
+    waiting: HashMap<Resource, Vec<oneshot::Sender<Arc<Snapshot>>>>,
+    /// Documents that are read or fetched for an operator, even if the cached copy may be used.
+    forced: HashSet<Resource>,
+    /// Documents that are being read from the store, and who waits for them.
+    demands: HashMap<Resource, GatheredDemand>,
+    refetch_identities: RefetchIdentities,
+    /// Documents that joined the queue in this iteration, or were found in it.
+    newly_queued: Vec<Resource>,
+}
+
+/// The requesters of a document that is being read from the store, and the identity of the first.
+#[derive(Default)]
+struct GatheredDemand {
+    keys: HashSet<FairnessKey>,
+    identity: FetchIdentity,
+}
+
+impl<F: DocumentFetcher> RefreshTask<F> {
+    pub(super) fn new(
+        fetch: F,
+        services: RefreshServices,
+        events: mpsc::Receiver<CacheEvent>,
+        terms: RefreshSettings,
+        bounds: FetchLimits,
+    ) -> Self {
+        let fleet_events = services.fleet_entries.fleet.subscribe();
+        Self {
+            cache: RefreshScheduler::new(terms.lifetimes),
+            queue: FetchQueue::new(bounds),
+            eviction: EvictionOrder::new(terms.memory_bytes),
+            store_reads: StoreReads::new(
+                services.store.clone(),
+                services.published.clone(),
+                services.fleet_entries.parser.clone(),
+            ),
+            fetches: FetchTasks::new(fetch, &services),
+            services,
+            events,
+            fetch_timeout: terms.fetch_timeout,
+            fleet_events,
+            fleet_lookups: FleetLookups::default(),
+            waiting: HashMap::new(),
+            forced: HashSet::new(),
+            demands: HashMap::new(),
+            refetch_identities: RefetchIdentities::default(),
+            newly_queued: Vec::new(),
+        }
+    }
+
+    /// Runs until the last handle is dropped or [`Event::Close`] arrives.
+    pub(super) async fn run(mut self) {
+        loop {
+            let next_due = self.cache.next_due();
+            let pause = next_due.map_or(MAX_SLEEP, |at| self.services.clock.until(at));
+            tokio::select! {
+                event = self.events.recv() => match event {
+                    Some(CacheEvent::Close(reply)) => {
+                        self.services.store.flush().await;
+                        // The sender may be gone.
+                        let _ = reply.send(());
+                        return;
+                    }
+                    Some(event) => self.handle_event(event),
+                    None => return,
+                },
+                Some(recalled) = self.store_reads.next() => {
+                    for (resource, learned) in recalled {
+                        self.handle_store_read(resource, learned);
+                    }
+                }
+                Some((job, brought)) = self.fetches.next() => self.handle_fetched(job, brought),
+                Some(change) = self.fleet_events.recv() => self.handle_fleet_event(change),
+                Some(followed) = self.fleet_lookups.next() => self.adopt(followed),
+                () = tokio::time::sleep(pause.min(MAX_SLEEP)) => self.refetch_due(),
+            }
+            // In this order: fetches that the event made possible start before stale copies are served.
+            self.store_reads.start();
+            self.start_fetches();
+            self.fleet_lookups
+                .start(&self.services.published, &self.services.fleet_entries);
+            self.serve_stale_to_queued();
+        }
+    }
+
+    fn now(&self) -> SystemTime {
+        self.services.clock.now()
+    }
+
+    fn handle_event(&mut self, event: CacheEvent) {
+        match event {
+            CacheEvent::Demand(resource, wish, reply) => self.handle_demand(resource, wish, reply),
+            CacheEvent::Overdue(resource, fetch_as) => {
+                // The origin may admit only the crawler that sees the file now.
+                if let Some(fetch_as) = fetch_as {
+                    self.refetch_identities.note(&resource, &fetch_as);
+                }
+                let known = self.services.published.snapshot(&resource);
+                if self
+                    .cache
+                    .request_fetch(&resource, known.as_deref(), self.now())
+                {
+                    self.read_from_store(resource);
+                }
+            }
+            CacheEvent::MemoryGrew => self.shrink(),
+            CacheEvent::Refresh(resource, reply) => {
+                self.waiting
+                    .entry(resource.clone())
+                    .or_default()
+                    .push(reply);
+                self.forced.insert(resource.clone());
+                // A fetch that is in progress is recent enough to answer the operator.
+                if self.cache.start_fetch(&resource) {
+                    self.read_from_store(resource);
+                }
+            }
+            CacheEvent::Forget(resource, reply) => {
+                // The sender may be gone, here and below.
+                let _ = reply.send(self.forget(&resource));
+            }
+            CacheEvent::Reconfigure(terms, are_crawlers_others, reply) => {
+                if are_crawlers_others {
+                    self.refetch_identities.clear();
+                }
+                self.reconfigure(terms);
+                let _ = reply.send(());
+            }
+            #[cfg(test)]
+            CacheEvent::Settings(reply) => {
+                let terms = RefreshSettings {
+                    lifetimes: self.cache.lifetimes().clone(),
+                    fetch_timeout: self.fetch_timeout,
+                    memory_bytes: self.eviction.limit(),
+                };
+                let _ = reply.send(terms);
+            }
+            CacheEvent::IsFetching(resource, reply) => {
+                let _ = reply.send(self.cache.is_in_flight(&resource));
+            }
+            // The loop in `run` ends first.
+            CacheEvent::Close(_) => {}
+        }
+    }
+
+    /// Forgets a document. Returns whether it was in memory.
+    fn forget(&mut self, resource: &Resource) -> bool {
+        self.services.store.forget(resource);
+        self.refetch_identities.forget(resource);
+        let withdrawn = self.services.published.remove(resource);
+        if let Some(known) = &withdrawn {
+            self.cache.evict(resource, known);
+        }
+        withdrawn.is_some()
+    }
+
+    fn reconfigure(&mut self, terms: RefreshSettings) {
+        self.fetch_timeout = terms.fetch_timeout;
+        if terms.lifetimes != *self.cache.lifetimes() {
+            self.change_lifetimes(terms.lifetimes);
+        }
+        self.eviction.set_limit(terms.memory_bytes);
+        self.shrink();
+    }
+
+    fn change_lifetimes(&mut self, lifetimes: LifetimeSettings) {
+        let known = self.services.published.select(|_, _| true).into_iter();
+        for (resource, snapshot) in self.cache.change_lifetimes(lifetimes, known) {
+            self.services
+                .published
+                .replace(&resource, &Arc::new(snapshot));
+        }
+    }
+
+    fn shrink(&mut self) {
+        let (cache, refetch_as) = (&mut self.cache, &mut self.refetch_identities);
+        self.eviction
+            .shrink(&self.services.published, |resource, snapshot| {
+                cache.evict(resource, snapshot);
+                refetch_as.forget(resource);
+            });
+    }
+
+    fn handle_demand(
+        &mut self,
+        resource: Resource,
+        wish: FetchDemand,
+        reply: oneshot::Sender<Arc<Snapshot>>,
+    ) {
+        let known = self.services.published.snapshot(&resource);
+        let known = known.map(|known| wish.identity.view_of(&known));
+        let is_first = self
+            .cache
+            .request_fetch(&resource, known.as_deref(), self.now());
+        let lookup = match (known, is_first, self.cache.is_in_flight(&resource)) {
+            (Some(known), false, false) => {
+                // It was published while the message was on its way here.
+                let _ = reply.send(known);
+                self.note_lookup(&resource, RobotsLookup::Hit);
+                return;
+            }
+            (_, true, _) => RobotsLookup::Miss,
+            (_, false, _) => RobotsLookup::Joined,
+        };
+        self.note_lookup(&resource, lookup);
+        self.waiting
+            .entry(resource.clone())
+            .or_default()
+            .push(reply);
+        if is_first {
+            self.read_from_store(resource.clone());
+            self.refetch_identities.note(&resource, &wish.identity);
+            let wishes = self.demands.entry(resource).or_default();
+            wishes.identity = wish.identity;
+            wishes.keys.insert(wish.key);
+        } else if let Some(wishes) = self.demands.get_mut(&resource) {
+            wishes.keys.insert(wish.key);
+        } else if self.queue.join(&resource, &wish.key) {
+            self.newly_queued.push(resource);
+        }
+    }
+
+    fn note_lookup(&self, resource: &Resource, lookup: RobotsLookup) {
+        if resource.is_robots_txt() {
+            self.services.metrics.robots_lookup(lookup);
+        }
+    }
+
+    /// Reads the stored entry of a document, to revalidate it or to use it.
+    fn read_from_store(&mut self, resource: Resource) {
+        let fetch_as = self.refetch_identities.identity_for(&resource);
+        let wishes = self.demands.entry(resource.clone()).or_default();
+        wishes.identity = fetch_as;
+        self.store_reads.add(resource);
+    }
+
+    fn handle_store_read(&mut self, resource: Resource, learned: Option<ParsedEntry>) {
+        let wishes = self.demands.remove(&resource).unwrap_or_default();
+        let is_forced = self.forced.contains(&resource);
+        let is_published = self.services.published.snapshot(&resource).is_some();
+        // Another node may have a newer entry than this node's store.
+        let is_current = !self.services.fleet_entries.fleet.is_reachable();
+        if let (Some(learned), false, true) = (&learned, is_published, is_current) {
+            // A copy that needs no fetch answers everyone who waits, and no job is queued.
+            let snapshot = Arc::new(self.cache.restore(&resource, learned));
+            self.publish(&resource, &snapshot);
+            let usable = wishes.identity.view_of(&snapshot).usability(self.now());
+            if usable != Usability::AfterRefetch && !is_forced {
+                self.reply_to_waiting(&resource, &snapshot);
+            }
+            if usable == Usability::Immediate && !is_forced {
+                self.cache.cancel_fetch(&resource);
+                return;
+            }
+        }
+        let mut askers = wishes.keys;
+        // Wayleave itself wants it: a refresh before the copy expires.
+        if askers.is_empty() {
+            askers.insert(FairnessKey::default());
+        }
+        self.newly_queued.push(resource.clone());
+        let job = FetchJob {
+            resource,
+            entry: learned
+                .map(|learned| learned.entry().clone())
+                .unwrap_or_default(),
+            identity: wishes.identity,
+        };
+        self.queue.push(job, askers);
+    }
+
+    fn start_fetches(&mut self) {
+        loop {
+            let waiting = &self.waiting;
+            let is_abandoned = |resource: &Resource| {
+                let replies = waiting.get(resource);
+                // A refresh that no request ever waited for is not abandoned.
+                replies.is_some_and(|replies| replies.iter().all(oneshot::Sender::is_closed))
+            };
+            match self.queue.next(is_abandoned) {
+                Some(NextFetch::Start(job)) => self.start_fetch(job),
+                Some(NextFetch::Abandon(resource)) => self.abandon(&resource),
+                None => return,
+            }
+        }
+    }
+
+    fn start_fetch(&mut self, job: FetchJob) {
+        let purpose = self.purpose(&job.resource);
+        let known = self.services.published.snapshot(&job.resource);
+        let terms = (self.cache.lifetimes().clone(), self.fetch_timeout);
+        self.fetches.start(job, purpose, known, terms);
+    }
+
+    fn purpose(&self, resource: &Resource) -> FetchPurpose {
+        let mut waiting = self.waiting.get(resource).into_iter().flatten();
+        if self.forced.contains(resource) {
+            FetchPurpose::Forced
+        } else if waiting.any(|reply| !reply.is_closed()) {
+            FetchPurpose::Requested
+        } else {
+            FetchPurpose::RefreshAhead
+        }
+    }
+
+    /// Gives up a fetch that nobody waits for any more. The next demand starts over.
+    fn abandon(&mut self, resource: &Resource) {
+        self.waiting.remove(resource);
+        self.forced.remove(resource);
+        let known = self.services.published.snapshot(resource);
+        self.cache.fetch_abandoned(resource, known.as_deref());
+        self.services.published.clear_overdue_report(resource);
+    }
+
+    /// Serves a copy that was valid so far to requests whose fetch has to wait in the queue.
+    fn serve_stale_to_queued(&mut self) {
+        for resource in std::mem::take(&mut self.newly_queued) {
+            if !self.queue.is_waiting(&resource) || self.forced.contains(&resource) {
+                continue;
+            }
+            let known = self.services.published.snapshot(&resource);
+            if let Some(known) =
+                known.filter(|known| known.state(self.now()) != SnapshotState::Unreachable)
+            {
+                self.reply_to_waiting(&resource, &known);
+            }
+        }
+    }
+
+    fn handle_fetched(&mut self, job: FetchJob, brought: Result<LearnedEntry, FetchOutcome>) {
+        let FetchJob {
+            resource, entry, ..
+        } = job;
+        self.queue.finished(&resource);
+        self.forced.remove(&resource);
+        let known = self.services.published.snapshot(&resource);
+        // A panic counts as a failed fetch, so that the usual back-off applies.
+        let brought = brought.unwrap_or_else(|outcome| {
+            let before = (&entry, known.as_deref());
+            let lifetimes = self.cache.lifetimes();
+            ParsedEntry::after_fetch(resource.kind(), before, outcome, self.now(), lifetimes).into()
+        });
+        let LearnedEntry {
+            learned,
+            reservation: place,
+            version,
+            lease,
+        } = brought;
+        let snapshot = self
+            .cache
+            .fetch_finished(&resource, &learned, known.as_deref());
+        let learned = learned.into_entry();
+        if let Some(lease) = lease {
+            let shared = &self.services.fleet_entries;
+            shared.report(&resource, &learned, &snapshot, lease);
+        }
+        if learned != entry {
+            self.services.store.save(&resource, Arc::new(learned));
+        }
+        let snapshot = Arc::new(snapshot);
+        self.publish(&resource, &snapshot);
+        // After publishing, which may have created the map entry that holds it.
+        self.services.published.set_version(&resource, version);
+        // From here on the body is counted as an entry, and by the store.
+        drop(place);
+        self.reply_to_waiting(&resource, &snapshot);
+    }
+
+    fn publish(&mut self, resource: &Resource, snapshot: &Arc<Snapshot>) {
+        if self.services.published.publish(resource, snapshot) {
+            self.eviction.insert(&self.services.published, resource);
+        }
+        self.services.metrics.snapshot_swap();
+        self.shrink();
+    }
+
+    fn reply_to_waiting(&mut self, resource: &Resource, snapshot: &Arc<Snapshot>) {
+        for reply in self.waiting.remove(resource).into_iter().flatten() {
+            // The receiver may be gone.
+            let _ = reply.send(snapshot.clone());
+        }
+    }
+
+    fn refetch_due(&mut self) {
+        let published = &self.services.published;
+        let due = self.cache.take_due(self.services.clock.now(), |resource| {
+            published.snapshot_and_use(resource)
+        });
+        for resource in due.forgotten {
+            published.remove(&resource);
+            self.refetch_identities.forget(&resource);
+        }
+        for resource in due.refetch {
+            self.read_from_store(resource);
+        }
+    }
+}

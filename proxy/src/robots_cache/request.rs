@@ -1,0 +1,365 @@
+//! One request of a fetch: a new connection, the request, and the head of the response.
+
+use std::fmt::Display;
+
+use bytes::BytesMut;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use wayleave_robots_txt::Target;
+use wayleave_robots_txt::lifecycle::{CacheValidators, FetchError, FetchErrorKind};
+
+use super::fetch::{FetchIdentity, HttpFetcher};
+use super::fields;
+use super::redirect::{ChosenBy, RedirectAnswer, RedirectRequest};
+use crate::http::field_pairs::to_pairs;
+use crate::http::http1::{BodyFraming, write_fields};
+use crate::http::proxy_status::ProxyErrorType;
+use crate::http::received::HttpVersion;
+use crate::signing::{
+    KeySigner, MessageToSign, SIGNATURE_FIELDS, SignatureFields, SignatureRequest as Wish,
+};
+use crate::upstream::egress::{EgressError, ParentProxy};
+use crate::upstream::error::UpstreamError;
+use crate::upstream::{
+    self, ConnectionLease, Destination, FtpRequest, TargetForm, Upstream, UpstreamConnection,
+    UpstreamHead, UpstreamReader, UpstreamSession, UpstreamWriter,
+};
+
+/// A response whose body has not been read yet.
+pub(super) struct FetchExchange {
+    pub(super) status: u16,
+    pub(super) fields: HeaderMap,
+    pub(super) reader: UpstreamReader,
+    /// Whether it may come from a public address.
+    pub(super) is_public: bool,
+    /// Whether it rejects an unsigned request and asks for a signature.
+    pub(super) asks_for_signature: bool,
+    writer: UpstreamWriter,
+    lease: ConnectionLease,
+}
+
+impl FetchExchange {
+    /// Counts the repairs, and leaves the connection to the requests that wait for this robots.txt or arrive soon.
+    pub(super) fn finish(self, upstream: &Upstream) {
+        upstream.count_oddities(self.reader.oddities());
+        if self.reader.has_ended() {
+            upstream.release(&self.lease, self.writer, self.reader);
+        }
+    }
+}
+
+impl HttpFetcher {
+    /// Sends a request for `target` and reads the head of the response. `chosen` says who chose the host.
+    pub(super) async fn request(
+        &self,
+        target: &Target,
+        validators: Option<&CacheValidators>,
+        fetch_as: Option<&FetchIdentity>,
+        chosen: ChosenBy,
+    ) -> Result<FetchExchange, FetchError> {
+        let destination = Destination {
+            origin: target.origin(),
+            source: fetch_as.and_then(|by| by.source),
+            // The per-client limit of connections is for requests; fetches have limits of their own.
+            client: None,
+        };
+        let mut asked = DocumentRequest {
+            target,
+            validators,
+            user_agent: fetch_as
+                .and_then(|by| by.user_agent.as_deref())
+                .unwrap_or(&self.options.user_agent),
+            signed_by: fetch_as.and_then(|by| by.signed_by.as_ref()),
+            via: via(fetch_as, self.upstream.pseudonym()),
+            requested_signature: None,
+        };
+        let mut exchange = self.send(&asked, destination, chosen).await?;
+        asked.requested_signature = asked.signature_requested_by(&exchange);
+        if asked.requested_signature.is_some() {
+            // The first response is left unread, so its connection cannot be used again.
+            return self.send(&asked, destination, chosen).await;
+        }
+        exchange.asks_for_signature = asked.is_refused_unsigned(&exchange);
+        // The origin may answer a signed request differently. Until a crawler that signs comes by, the earlier answer
+        // applies.
+        if self.signs && fetch_as.is_some_and(|by| by.is_refetch) && exchange.asks_for_signature {
+            return Err(failure(
+                FetchErrorKind::Http,
+                format!(
+                    "status {} asks for a signature, and this fetch is no crawler's",
+                    exchange.status
+                ),
+            ));
+        }
+        Ok(exchange)
+    }
+
+    async fn send(
+        &self,
+        asked: &DocumentRequest<'_>,
+        destination: Destination<'_>,
+        chosen: ChosenBy,
+    ) -> Result<FetchExchange, FetchError> {
+        let (session, is_public) = self.connect(destination, &asked.via, chosen).await?;
+        let patience = self.upstream.response_timeout();
+        let started = match session.connection {
+            UpstreamConnection::Http1(stream) => {
+                let head = asked.http1(&session.target_form)?;
+                upstream::start_http1(stream, &head, BodyFraming::Length(0), patience).await
+            }
+            UpstreamConnection::Ftp(control) => {
+                let asked = FtpRequest {
+                    path: asked.target.path().as_str(),
+                    is_head: false,
+                    range: None,
+                    prefers_text: true,
+                    credentials: None,
+                };
+                upstream::start_ftp(*control, &asked, patience).await
+            }
+            UpstreamConnection::Http2(stream) => {
+                let head = asked.http2()?;
+                upstream::start_http2(stream, head, BodyFraming::Length(0), patience).await
+            }
+        };
+        let parent = session.lease.parent.as_deref();
+        let (writer, mut reader) =
+            started.map_err(|fault| http_failure(fault.through_parent(parent)))?;
+        let head = reader.final_head("GET").await;
+        let head = head.map_err(|fault| http_failure(fault.through_parent(parent)))?;
+        if let Some(parent) = session.target_form.parent()
+            && upstream::may_be_own_response(&head)
+        {
+            return Err(possibly_from_parent(parent, head.status()));
+        }
+        Ok(FetchExchange {
+            status: head.status(),
+            fields: header_map(&head),
+            reader,
+            is_public,
+            asks_for_signature: false,
+            writer,
+            lease: session.lease,
+        })
+    }
+
+    /// Sends the request if the redirect passes the check.
+    pub(super) async fn request_guarded(
+        &self,
+        redirect: RedirectRequest,
+        asking: impl Future<Output = Result<FetchExchange, FetchError>> + Send,
+    ) -> Result<FetchExchange, FetchError> {
+        let Some(gate) = self.gate.get() else {
+            return asking.await;
+        };
+        let mut exchange = None;
+        let asking = async {
+            let exchange = exchange.insert(asking.await?);
+            let now = self.clock.now();
+            let retry_at = fields::read(&exchange.fields, now).retry_at;
+            Ok(RedirectAnswer {
+                status: exchange.status,
+                retry_after: retry_at.map(|at| at.duration_since(now).unwrap_or_default()),
+            })
+        };
+        gate(redirect, Box::pin(asking)).await?;
+        exchange.ok_or_else(|| failure(FetchErrorKind::Internal, "it was not asked"))
+    }
+
+    /// Opens a new connection to `destination`, and returns whether it may lead to a public address. The connection
+    /// is new
+    /// because the rest of an earlier response on a pooled one could be read as the origin's robots.txt.
+    async fn connect(
+        &self,
+        mut destination: Destination<'_>,
+        via: &[u8],
+        chosen: ChosenBy,
+    ) -> Result<(UpstreamSession, bool), FetchError> {
+        let deadline = self.upstream.connect_deadline();
+        let mut route = self.upstream.route(destination, deadline).await;
+        if let Err(EgressError::NoSourceForFamily { .. }) = route {
+            // An origin that this source address cannot reach is reachable for others: let the crawler's own request
+            // fail, not the
+            // robots.txt of all.
+            destination.source = None;
+            route = self.upstream.route(destination, deadline).await;
+        }
+        let mut route = route.map_err(|error| egress_failure(&error, chosen))?;
+        // Checked on the resolved addresses: a public name may resolve to an internal one.
+        if chosen == ChosenBy::Public {
+            let detail = "a public origin names a host at an internal address";
+            let internal = || failure(FetchErrorKind::RedirectProhibited, detail);
+            route = route.public_only().ok_or_else(internal)?;
+        }
+        let session = self
+            .upstream
+            .connect_unshared(destination, &route, via, deadline)
+            .await;
+        Ok((session.map_err(connect_failure)?, route.is_public()))
+    }
+}
+
+/// The parameters of a request.
+struct DocumentRequest<'a> {
+    target: &'a Target,
+    validators: Option<&'a CacheValidators>,
+    user_agent: &'a str,
+    signed_by: Option<&'a KeySigner>,
+    /// The `Via` field for parent proxies, so that one that leads back to us is noticed.
+    via: Vec<u8>,
+    /// The signature that the origin asked for in its answer to the same request.
+    requested_signature: Option<Wish>,
+}
+
+impl DocumentRequest<'_> {
+    /// Returns whether the answer to an unsigned request asks for a signature.
+    fn is_refused_unsigned(&self, exchange: &FetchExchange) -> bool {
+        self.signed_by.is_none()
+            && matches!(exchange.status, 401 | 403)
+            && Wish::from_fields(&to_pairs(&exchange.fields)).is_some()
+    }
+
+    /// Returns the signature that an answer asks for, if the request lacked it and it can be given. The request is
+    /// then sent
+    /// again.
+    fn signature_requested_by(&self, exchange: &FetchExchange) -> Option<Wish> {
+        let signed_by = self.signed_by?;
+        if !matches!(exchange.status, 401 | 403) {
+            return None;
+        }
+        let request = self.request(self.target.path().as_str()).ok()?;
+        let was_signed = request.headers().contains_key(SIGNATURE_FIELDS[0]);
+        let wish = Wish::from_fields(&to_pairs(&exchange.fields))?;
+        // The same signature would be rejected again.
+        if was_signed && !wish.has_nonce() {
+            return None;
+        }
+        signed_by.remember(self.target.origin(), &wish);
+        Some(wish)
+    }
+
+    fn http1(&self, form: &TargetForm) -> Result<BytesMut, FetchError> {
+        let request = self.request(self.target.path().as_str())?;
+        let line = match form {
+            TargetForm::Origin => format!("GET {} HTTP/1.1\r\n", self.target.path()),
+            TargetForm::Absolute(_) => format!("GET {} HTTP/1.1\r\n", self.target),
+        };
+        let mut head = BytesMut::from(line.as_bytes());
+        let authority = self.target.origin().authority();
+        // First, as RFC 9110, 7.2 recommends.
+        write_fields(&mut head, [(&b"host"[..], authority.as_bytes())]);
+        write_fields(&mut head, to_pairs(request.headers()));
+        if let Some(parent) = form.parent() {
+            write_fields(&mut head, [(&b"Via"[..], &*self.via)]);
+            parent.write_authorization(&mut head);
+        }
+        head.extend_from_slice(b"\r\n");
+        Ok(head)
+    }
+
+    fn http2(&self) -> Result<Request<()>, FetchError> {
+        self.request(&self.target.to_string())
+    }
+
+    fn request(&self, uri: &str) -> Result<Request<()>, FetchError> {
+        let mut request = Request::get(uri)
+            .header(header::USER_AGENT, self.user_agent)
+            .header(header::ACCEPT, "text/plain, */*;q=0.5")
+            // gzip is enough for text. Other codings are decoded if a server uses them unasked.
+            .header(header::ACCEPT_ENCODING, "gzip");
+        if let Some(etag) = self.validators.and_then(|v| v.etag.as_deref()) {
+            request = request.header(header::IF_NONE_MATCH, etag);
+        }
+        if let Some(date) = self.validators.and_then(|v| v.last_modified.as_deref()) {
+            request = request.header(header::IF_MODIFIED_SINCE, date);
+        }
+        let request = request.body(());
+        let mut request = request.map_err(|error| failure(FetchErrorKind::Internal, error))?;
+        for (field, value) in SIGNATURE_FIELDS
+            .iter()
+            .zip(self.signature(request.headers()).into_iter().flatten())
+        {
+            let value = HeaderValue::from_str(&value);
+            let value = value.map_err(|error| failure(FetchErrorKind::Internal, error))?;
+            let field = HeaderName::from_bytes(field.as_bytes());
+            let field = field.map_err(|error| failure(FetchErrorKind::Internal, error))?;
+            request.headers_mut().insert(field, value);
+        }
+        Ok(request)
+    }
+
+    fn signature(&self, fields: &HeaderMap) -> Option<SignatureFields> {
+        let origin = self.target.origin();
+        let message = MessageToSign {
+            method: "GET",
+            scheme: origin.scheme().as_str(),
+            authority: &origin.authority(),
+            path: self.target.path().as_str(),
+            fields: &to_pairs(fields),
+        };
+        self.signed_by?
+            .sign(origin, self.requested_signature.as_ref(), &message)
+    }
+}
+
+/// Returns the `Via` value: the proxies of the causing request, and this one, called `name`, last.
+fn via(fetch_as: Option<&FetchIdentity>, name: &str) -> Vec<u8> {
+    let before = fetch_as.and_then(|by| by.via.as_deref());
+    let ours = HttpVersion::Http11.via_entry(name);
+    let all: Vec<_> = before.into_iter().chain([ours.as_bytes()]).collect();
+    all.join(&b", "[..])
+}
+
+fn header_map(head: &UpstreamHead) -> HeaderMap {
+    let fields = head.fields().into_iter().filter_map(|(name, value)| {
+        let name = HeaderName::from_bytes(name).ok()?;
+        Some((name, HeaderValue::from_bytes(value).ok()?))
+    });
+    fields.collect()
+}
+
+fn egress_failure(error: &EgressError, chosen: ChosenBy) -> FetchError {
+    let is_redirected = chosen != ChosenBy::Crawler;
+    let kind = match error {
+        error if error.is_prohibited() && is_redirected => FetchErrorKind::RedirectProhibited,
+        error if error.is_prohibited() => FetchErrorKind::Prohibited,
+        EgressError::ParentUnreachable { .. } => FetchErrorKind::Proxy,
+        EgressError::DnsTimeout => FetchErrorKind::DnsTimeout,
+        // The origin exists even if it redirects to a name that does not.
+        error if error.is_no_such_name() && !is_redirected => FetchErrorKind::NoSuchName,
+        EgressError::Dns { .. } | EgressError::DnsFailed { .. } => FetchErrorKind::Dns,
+        EgressError::Prohibited { .. } | EgressError::InternalName => FetchErrorKind::Prohibited,
+        EgressError::NoSourceForFamily { .. } => FetchErrorKind::Connect,
+    };
+    failure(kind, error)
+}
+
+fn connect_failure(fault: UpstreamError) -> FetchError {
+    let kind = match fault.error_type {
+        _ if fault.next_hop.is_some() => FetchErrorKind::Proxy,
+        ProxyErrorType::ConnectionTimeout => FetchErrorKind::ConnectTimeout,
+        ProxyErrorType::TlsCertificateError
+        | ProxyErrorType::TlsAlertReceived
+        | ProxyErrorType::TlsProtocolError => FetchErrorKind::Tls,
+        ProxyErrorType::HttpProtocolError => FetchErrorKind::Http,
+        _ => FetchErrorKind::Connect,
+    };
+    failure(kind, fault.details)
+}
+
+/// Fails a response that may be the parent proxy's own. An origin may send the same status, but as an answer it would
+/// allow
+/// everything on the parent's word alone.
+fn possibly_from_parent(parent: &ParentProxy, status: u16) -> FetchError {
+    let parent = parent.authority();
+    let detail = format!("the answer {status} may be that of the parent proxy {parent} itself");
+    failure(FetchErrorKind::Proxy, detail)
+}
+
+fn http_failure(fault: UpstreamError) -> FetchError {
+    failure(FetchErrorKind::Http, fault.details)
+}
+
+fn failure(kind: FetchErrorKind, detail: impl Display) -> FetchError {
+    let detail = detail.to_string();
+    FetchError { kind, detail }
+}

@@ -1,0 +1,370 @@
+//! The snapshots that requests read: a concurrent map with an atomic pointer for each document.
+//!
+//! The map is papaya's: its readers never lock, and never wait for writers or for its growth, which is spread over
+//! later
+//! writes. dashmap and scc lock a shard or bucket for a read, which the writer of another origin may hold.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::SystemTime;
+
+use arc_swap::ArcSwapOption;
+use wayleave_robots_txt::lifecycle::{Resource, Snapshot, SnapshotState, Usability};
+
+/// The cost of an entry besides a long host name and its rules: its place in the map, its snapshot, its timer and its
+/// place
+/// in the eviction order. The bench `robots` measured 240 bytes; since then each of the four gained a pointer.
+const OVERHEAD_BYTES: usize = 280;
+/// The highest use count: enough to tell popular entries from the rest.
+const MAX_USES: u8 = 3;
+
+/// The map of all snapshots in memory.
+pub(super) struct SnapshotMap {
+    slots: papaya::HashMap<Resource, MapEntry, foldhash::fast::RandomState>,
+    bytes: AtomicUsize,
+    /// The part of `bytes` that belongs to entries in the small queue of `eviction`.
+    small_bytes: AtomicUsize,
+}
+
+/// The entry of one document.
+struct MapEntry {
+    /// The snapshot; `None` once removed. papaya frees in batches, so a removed entry may live on for long.
+    snapshot: ArcSwapOption<Snapshot>,
+    /// The fleet's newest version that this node has used; 0 for none.
+    version: AtomicU64,
+    /// The size that `bytes` includes, as a [`Counted`].
+    size: AtomicU32,
+    /// The number of recent uses, for `eviction`.
+    uses: AtomicU8,
+    /// Whether it was used since it was published.
+    is_used: AtomicBool,
+    /// Whether a reader has reported since that another fetch is due.
+    is_overdue_reported: AtomicBool,
+}
+
+/// A snapshot that may be used.
+pub(super) struct UsableSnapshot {
+    pub(super) snapshot: Arc<Snapshot>,
+    /// Whether another attempt to reach the origin is due and this reader is the first to notice.
+    pub(super) is_overdue: bool,
+}
+
+/// The size that an entry is counted with, and in the top bit whether it is in the small queue. Both share one word
+/// so that a
+/// change of one knows the other's value at that moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct EntrySize(u32);
+
+impl EntrySize {
+    const SMALL: u32 = 1 << 31;
+    /// The value of a removed entry. No entry in the map is this small.
+    const REMOVED: Self = Self(0);
+
+    fn bytes(self) -> usize {
+        (self.0 & !Self::SMALL) as usize
+    }
+
+    fn small_bytes(self) -> usize {
+        match self.0 & Self::SMALL {
+            0 => 0,
+            _ => self.bytes(),
+        }
+    }
+
+    /// Returns the same with another size, at most what fits.
+    fn with_bytes(self, bytes: usize) -> Self {
+        let most = Self::SMALL - 1;
+        let bytes = u32::try_from(bytes).map_or(most, |bytes| bytes.min(most));
+        Self(self.0 & Self::SMALL | bytes)
+    }
+}
+
+impl SnapshotMap {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: papaya::HashMap::with_hasher(foldhash::fast::RandomState::default()),
+            bytes: AtomicUsize::new(0),
+            small_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Returns the snapshot of `resource` if it may be used at `now` by somebody who `signs` requests or not. Never
+    /// blocks.
+    pub(super) fn find_usable(
+        &self,
+        resource: &Resource,
+        signs: bool,
+        now: SystemTime,
+    ) -> Option<UsableSnapshot> {
+        let slots = self.slots.pin();
+        let slot = slots.get(resource)?;
+        let mut snapshot = slot.snapshot.load_full()?;
+        if signs {
+            snapshot = snapshot.for_signed_requests();
+        }
+        let usable = snapshot.usability(now);
+        if usable == Usability::AfterRefetch {
+            return None;
+        }
+        slot.note_use();
+        let is_overdue = usable == Usability::ImmediateAndRefetch
+            && !slot.is_overdue_reported.swap(true, Ordering::Relaxed);
+        Some(UsableSnapshot {
+            snapshot,
+            is_overdue,
+        })
+    }
+
+    /// Makes the next reader report again that a fetch is due.
+    pub(super) fn clear_overdue_report(&self, resource: &Resource) {
+        if let Some(slot) = self.slots.pin().get(resource) {
+            slot.is_overdue_reported.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Publishes a snapshot; readers that hold the earlier one keep it. Returns whether the document is new.
+    pub(super) fn publish(&self, resource: &Resource, snapshot: &Arc<Snapshot>) -> bool {
+        let bytes = entry_bytes(resource, snapshot);
+        let slots = self.slots.pin();
+        let Some(slot) = slots.get(resource) else {
+            let counted = EntrySize::REMOVED.with_bytes(bytes);
+            slots.insert(resource.clone(), MapEntry::new(snapshot, counted));
+            self.adjust_totals(EntrySize::REMOVED, counted);
+            return true;
+        };
+        slot.snapshot.store(Some(snapshot.clone()));
+        slot.is_used.store(false, Ordering::Relaxed);
+        slot.is_overdue_reported.store(false, Ordering::Relaxed);
+        self.resize(slot, |counted| counted.with_bytes(bytes));
+        false
+    }
+
+    /// Replaces a snapshot by one with the same content: use and report flags remain.
+    pub(super) fn replace(&self, resource: &Resource, snapshot: &Arc<Snapshot>) {
+        if let Some(slot) = self.slots.pin().get(resource) {
+            slot.snapshot.store(Some(snapshot.clone()));
+        }
+    }
+
+    /// Removes an entry and returns its snapshot.
+    pub(super) fn remove(&self, resource: &Resource) -> Option<Arc<Snapshot>> {
+        let slots = self.slots.pin();
+        let slot = slots.remove(resource)?;
+        self.resize(slot, |_| EntrySize::REMOVED);
+        // Not left to papaya, which frees removed entries in batches, perhaps much later.
+        slot.snapshot.swap(None)
+    }
+
+    /// Updates the size of an entry after decisions added to it: the indexes of large groups, which may take more
+    /// memory than
+    /// the rules themselves. Returns whether it grew.
+    pub(super) fn recount(&self, resource: &Resource) -> bool {
+        let slots = self.slots.pin();
+        let Some(slot) = slots.get(resource) else {
+            return false;
+        };
+        let Some(snapshot) = slot.snapshot.load_full() else {
+            return false;
+        };
+        let order = Ordering::Relaxed;
+        let before = EntrySize(slot.size.load(order));
+        let after = before.with_bytes(entry_bytes(resource, &snapshot));
+        if before == EntrySize::REMOVED || after.bytes() <= before.bytes() {
+            return false;
+        }
+        // Added before the entry says so: a concurrent removal subtracts whatever the entry says.
+        self.adjust_totals(before, after);
+        let counted = &slot.size;
+        let is_counted = counted.compare_exchange(before.0, after.0, order, order);
+        if is_counted.is_err() {
+            // It was published again or removed meanwhile, or another reader was first.
+            self.adjust_totals(after, before);
+        }
+        is_counted.is_ok()
+    }
+
+    fn resize(&self, slot: &MapEntry, change: impl Fn(EntrySize) -> EntrySize) {
+        let order = Ordering::Relaxed;
+        let change_word = |word| change(EntrySize(word)).0;
+        // Atomically, because readers recount concurrently.
+        let before = EntrySize(slot.size.update(order, order, change_word));
+        self.adjust_totals(before, change(before));
+    }
+
+    fn adjust_totals(&self, before: EntrySize, after: EntrySize) {
+        for (sum, before, after) in [
+            (&self.bytes, before.bytes(), after.bytes()),
+            (&self.small_bytes, before.small_bytes(), after.small_bytes()),
+        ] {
+            sum.fetch_add(after, Ordering::Relaxed);
+            sum.fetch_sub(before, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the size of all entries in the small queue.
+    pub(super) fn small_bytes(&self) -> usize {
+        self.small_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns the size of all entries.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Returns the snapshot of a document, usable or not. Does not count as a use.
+    pub(super) fn snapshot(&self, resource: &Resource) -> Option<Arc<Snapshot>> {
+        self.slots.pin().get(resource)?.snapshot.load_full()
+    }
+
+    /// Returns the fleet's newest version that this node has used; 0 for none.
+    pub(super) fn version(&self, resource: &Resource) -> u64 {
+        let slots = self.slots.pin();
+        let slot = slots.get(resource);
+        slot.map_or(0, |slot| slot.version.load(Ordering::Relaxed))
+    }
+
+    /// Records which of the fleet's versions was published.
+    pub(super) fn set_version(&self, resource: &Resource, version: u64) {
+        if let Some(slot) = self.slots.pin().get(resource) {
+            slot.version.fetch_max(version, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the snapshot, and whether it was used since it was published.
+    pub(super) fn snapshot_and_use(&self, resource: &Resource) -> Option<(Arc<Snapshot>, bool)> {
+        let slots = self.slots.pin();
+        let slot = slots.get(resource)?;
+        let is_used = slot.is_used.load(Ordering::Relaxed);
+        Some((slot.snapshot.load_full()?, is_used))
+    }
+
+    /// Returns the number of recent uses.
+    pub(super) fn uses(&self, resource: &Resource) -> Option<u8> {
+        let slots = self.slots.pin();
+        Some(slots.get(resource)?.uses.load(Ordering::Relaxed))
+    }
+
+    /// Sets the number of recent uses.
+    pub(super) fn set_uses(&self, resource: &Resource, uses: u8) {
+        if let Some(slot) = self.slots.pin().get(resource) {
+            slot.uses.store(uses, Ordering::Relaxed);
+        }
+    }
+
+    /// Records whether an entry is in the small queue.
+    pub(super) fn set_small(&self, resource: &Resource, is_small: bool) {
+        if let Some(slot) = self.slots.pin().get(resource) {
+            self.resize(slot, |EntrySize(word)| {
+                if is_small {
+                    EntrySize(word | EntrySize::SMALL)
+                } else {
+                    EntrySize(word & !EntrySize::SMALL)
+                }
+            });
+        }
+    }
+
+    /// Returns all entries that match, in no particular order.
+    pub(super) fn select(
+        &self,
+        is_asked_for: impl Fn(&Resource, &Snapshot) -> bool,
+    ) -> Vec<(Resource, Arc<Snapshot>)> {
+        let slots = self.slots.pin();
+        let all = slots.iter();
+        all.filter_map(|(resource, slot)| Some((resource, slot.snapshot.load_full()?)))
+            .filter(|(resource, snapshot)| is_asked_for(resource, snapshot))
+            .map(|(resource, snapshot)| (resource.clone(), snapshot))
+            .collect()
+    }
+
+    /// Counts the robots.txt files in each state at `now`.
+    pub(super) fn count_by_state(&self, now: SystemTime) -> [(SnapshotState, usize); 4] {
+        let mut counts = SnapshotState::ALL.map(|state| (state, 0));
+        let slots = self.slots.pin();
+        for (_, slot) in slots.iter().filter(|(it, _)| it.is_robots_txt()) {
+            let snapshot = slot.snapshot.load();
+            let found = snapshot.as_ref().map(|snapshot| snapshot.state(now));
+            for (state, count) in &mut counts {
+                *count += usize::from(Some(*state) == found);
+            }
+        }
+        counts
+    }
+}
+
+/// Returns the size of an entry.
+#[inline]
+fn entry_bytes(resource: &Resource, snapshot: &Snapshot) -> usize {
+    OVERHEAD_BYTES + resource.heap_bytes() + snapshot.heap_bytes()
+}
+
+impl MapEntry {
+    fn new(snapshot: &Arc<Snapshot>, counted: EntrySize) -> Self {
+        Self {
+            snapshot: ArcSwapOption::new(Some(snapshot.clone())),
+            version: AtomicU64::new(0),
+            size: AtomicU32::new(counted.0),
+            uses: AtomicU8::new(0),
+            is_used: AtomicBool::new(false),
+            is_overdue_reported: AtomicBool::new(false),
+        }
+    }
+
+    /// Counts a use. Reads before it writes, so that readers of a popular origin share its cache line; a count lost
+    /// between two
+    /// threads does no harm.
+    fn note_use(&self) {
+        let uses = self.uses.load(Ordering::Relaxed);
+        if uses < MAX_USES {
+            self.uses.store(uses + 1, Ordering::Relaxed);
+        }
+        if !self.is_used.load(Ordering::Relaxed) {
+            self.is_used.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wayleave_robots_txt::lifecycle::{CacheEntry, ParsedEntry, RefreshScheduler};
+
+    use super::*;
+
+    fn resource(uri: &str) -> Resource {
+        Resource::parse(uri).expect("a resource")
+    }
+
+    fn snapshot(resource: &Resource) -> Arc<Snapshot> {
+        let learned = ParsedEntry::from(CacheEntry::default());
+        Arc::new(RefreshScheduler::default().restore(resource, &learned))
+    }
+
+    #[test]
+    fn removed_snapshots_are_freed_at_once() {
+        let published = SnapshotMap::new();
+        for n in 0..100 {
+            let resource = resource(&format!("https://host{n}.test"));
+            let snapshot = snapshot(&resource);
+            let seen = Arc::downgrade(&snapshot);
+            published.publish(&resource, &snapshot);
+            drop(snapshot);
+            assert!(seen.upgrade().is_some() && published.remove(&resource).is_some());
+            assert!(seen.upgrade().is_none(), "the map still holds the {n}th");
+        }
+    }
+
+    #[test]
+    fn fleet_versions_never_decrease() {
+        let (published, resource) = (SnapshotMap::new(), resource("https://shop.test"));
+        published.publish(&resource, &snapshot(&resource));
+        for (version, expected) in [(5, 5), (3, 5), (0, 5), (6, 6)] {
+            published.set_version(&resource, version);
+            assert_eq!(published.version(&resource), expected);
+        }
+    }
+}

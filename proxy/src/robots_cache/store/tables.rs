@@ -1,0 +1,215 @@
+//! The store's tables, and the reads from them.
+
+use std::ops::{Bound, RangeInclusive};
+use std::sync::Arc;
+
+use redb::{
+    Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, TableDefinition, WriteTransaction,
+};
+use wayleave_robots_txt::Origin;
+use wayleave_robots_txt::lifecycle::{CacheEntry, Resource};
+
+use super::failure::StoreFailure;
+use super::sealed::{seal, unpack, unseal};
+use crate::robots_cache::record::{EntryRecord, VersionRecord};
+
+/// The SHA-256 of a body.
+pub(super) type BodyDigest = [u8; 32];
+
+pub(super) const HEAD: TableDefinition<'_, &str, u64> = TableDefinition::new("head");
+/// Resource → sealed entry.
+pub(super) const ENTRIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("entries");
+/// Digest → compressed body.
+pub(super) const BODIES: TableDefinition<'_, &BodyDigest, &[u8]> = TableDefinition::new("packed");
+/// Digest and scope → number of versions in the scope that have this body.
+pub(super) const REFERENCES: TableDefinition<'_, (&BodyDigest, &str), u64> =
+    TableDefinition::new("scoped references");
+/// Resource and time first seen → sealed version.
+pub(super) const VERSIONS: TableDefinition<'_, (&str, u64), &[u8]> =
+    TableDefinition::new("versions");
+/// Scope, rank, time last seen, resource, time first seen: in the order of eviction.
+pub(super) const ORDER: TableDefinition<'_, OrderKey<'static>, ()> = TableDefinition::new("order");
+/// Scope → bytes on disk that its rows cost.
+pub(super) const SPENT: TableDefinition<'_, &str, u64> = TableDefinition::new("spent");
+
+pub(super) type OrderKey<'a> = (&'a str, u8, u64, &'a str, u64);
+
+/// The limits on what is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RetentionLimits {
+    /// Versions (except the newest of each document) and entries last seen before these times are dropped. In
+    /// milliseconds.
+    pub(super) versions_not_before: u64,
+    pub(super) entries_not_before: u64,
+    /// The maximum number of versions of one document.
+    pub(super) max_versions: usize,
+    /// The maximum cost on disk of all rows, and of one registered domain's.
+    pub(super) max_bytes: u64,
+    pub(super) max_domain_bytes: u64,
+}
+
+/// A read of one entry.
+pub(super) enum LoadedEntry {
+    Missing,
+    Entry(Box<CacheEntry>),
+    /// The entry was changed on disk, or its body was, which has this digest.
+    Damaged(Option<BodyDigest>),
+}
+
+pub(super) fn begin(database: &Database) -> Result<WriteTransaction, StoreFailure> {
+    let mut write = database.begin_write()?;
+    // After a crash the file then opens without a full scan, however large it is.
+    write.set_quick_repair(true);
+    Ok(write)
+}
+
+pub(super) fn versions_range(key: &str) -> RangeInclusive<(&str, u64)> {
+    (key, 0)..=(key, u64::MAX)
+}
+
+/// Decodes a sealed record; `None` if it was changed.
+pub(super) fn decode<T: serde::de::DeserializeOwned>(key: &str, sealed: &[u8]) -> Option<T> {
+    postcard::from_bytes(unseal(key, sealed)?).ok()
+}
+
+/// Encodes and seals a record.
+pub(super) fn encode<T: serde::Serialize>(key: &str, record: &T) -> Result<Vec<u8>, StoreFailure> {
+    Ok(seal(key, postcard::to_stdvec(record)?))
+}
+
+/// Reads the entries of these documents, in their order.
+pub(super) fn load_entries(
+    database: &Database,
+    resources: &[Resource],
+) -> Result<Vec<LoadedEntry>, StoreFailure> {
+    let read = database.begin_read()?;
+    let table = read.open_table(ENTRIES)?;
+    let load = |resource: &Resource| -> Result<LoadedEntry, StoreFailure> {
+        let key = resource.to_string();
+        match table.get(key.as_str())? {
+            None => Ok(LoadedEntry::Missing),
+            Some(sealed) => load_entry(&read, resource, decode(&key, sealed.value())),
+        }
+    };
+    resources.iter().map(load).collect()
+}
+
+fn load_entry(
+    read: &ReadTransaction,
+    resource: &Resource,
+    record: Option<EntryRecord>,
+) -> Result<LoadedEntry, StoreFailure> {
+    let Some(record) = record else {
+        return Ok(LoadedEntry::Damaged(None));
+    };
+    let bytes = match record.body() {
+        None => None,
+        Some(body) => match body_bytes(read, &body.digest)? {
+            Some(Ok(bytes)) => Some(bytes),
+            Some(Err(DamagedBody)) | None => return Ok(LoadedEntry::Damaged(Some(body.digest))),
+        },
+    };
+    Ok(LoadedEntry::Entry(Box::new(
+        record.into_entry(resource, bytes),
+    )))
+}
+
+/// Reads all versions of a document, oldest first, each with the time when it was first seen.
+pub(super) fn load_versions(
+    database: &Database,
+    resource: &Resource,
+) -> Result<Vec<(u64, VersionRecord)>, StoreFailure> {
+    let key = resource.to_string();
+    let versions = database.begin_read()?.open_table(VERSIONS)?;
+    let mut found = Vec::new();
+    for row in versions.range(versions_range(&key))? {
+        let (row_key, value) = row?;
+        if let Some(record) = decode(&key, value.value()) {
+            found.push((row_key.value().1, record));
+        }
+    }
+    Ok(found)
+}
+
+/// Reads which documents next to an origin's robots.txt have an entry: their keys are the origin's, continued by a
+/// path.
+pub(super) fn related_documents(
+    database: &Database,
+    origin: &Origin,
+) -> Result<Vec<Resource>, StoreFailure> {
+    let entries = database.begin_read()?.open_table(ENTRIES)?;
+    let begin = format!("{origin}/");
+    let mut found = Vec::new();
+    for row in entries.range(begin.as_str()..)? {
+        let (key, _) = row?;
+        if !key.value().starts_with(&begin) {
+            break;
+        }
+        found.extend(Resource::parse(key.value()).ok());
+    }
+    Ok(found)
+}
+
+/// A body that does not have the digest it is stored under.
+pub(super) struct DamagedBody;
+
+type CheckedBody = Result<Arc<[u8]>, DamagedBody>;
+
+/// Reads a body.
+pub(super) fn load_body(
+    database: &Database,
+    digest: &BodyDigest,
+) -> Result<Option<CheckedBody>, StoreFailure> {
+    body_bytes(&database.begin_read()?, digest)
+}
+
+fn body_bytes(
+    read: &ReadTransaction,
+    digest: &BodyDigest,
+) -> Result<Option<CheckedBody>, StoreFailure> {
+    let bodies = read.open_table(BODIES)?;
+    let packed = bodies.get(digest)?;
+    Ok(packed.map(|packed| unpack(packed.value(), digest).ok_or(DamagedBody)))
+}
+
+/// The table of entries, at one moment.
+pub(super) type EntriesTable = ReadOnlyTable<&'static str, &'static [u8]>;
+
+/// Opens the table of entries as it is now.
+pub(super) fn open_entries(database: &Database) -> Result<EntriesTable, StoreFailure> {
+    Ok(database.begin_read()?.open_table(ENTRIES)?)
+}
+
+#[cfg(test)]
+thread_local! {
+    /// The number of entries that this thread has read in [`walk`].
+    pub(crate) static WALKED_ENTRIES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Calls `take` with each document after `after`, in the order of their text, and with its entry without the body,
+/// until it
+/// returns `false`.
+pub(super) fn walk(
+    database: &Database,
+    after: Option<&str>,
+    mut take: impl FnMut(&str, &dyn Fn() -> Option<(Resource, CacheEntry)>) -> bool,
+) -> Result<(), StoreFailure> {
+    let entries = database.begin_read()?.open_table(ENTRIES)?;
+    let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+    for row in entries.range::<&str>((start, Bound::Unbounded))? {
+        #[cfg(test)]
+        WALKED_ENTRIES.set(WALKED_ENTRIES.get() + 1);
+        let (key, sealed) = row?;
+        let key = key.value();
+        let entry = || {
+            let record: EntryRecord = decode(key, sealed.value())?;
+            let resource = Resource::parse(key).ok()?;
+            let entry = record.into_entry(&resource, None);
+            Some((resource, entry))
+        };
+        if !take(key, &entry) {
+            break;
+        }
+    }
+    Ok(())
+}

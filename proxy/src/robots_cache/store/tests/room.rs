@@ -1,0 +1,274 @@
+//! The size of the file, the order of eviction, and the conversion of a format without limits.
+
+use redb::{Database, TableDefinition};
+
+use super::super::writer::RobotsStoreConfig;
+use super::*;
+use crate::robots_cache::record::{EntryRecord, VersionRecord};
+use crate::robots_cache::tests::unique::unique;
+
+const SMALL: RobotsStoreConfig = RobotsStoreConfig {
+    history_age: Duration::from_secs(365 * 24 * 60 * 60),
+    history_length: 64,
+    idle_after: Duration::from_secs(91 * 24 * 60 * 60),
+    max_size: 9 << 20,
+    memory: 4 << 20,
+};
+
+fn length(dir: &Path) -> u64 {
+    std::fs::metadata(dir.join(FILE_NAME)).unwrap().len()
+}
+
+fn registered(n: usize) -> Origin {
+    Origin::parse(&format!("https://domain{n}.test")).unwrap()
+}
+
+/// Fifteen times what may be kept, in sizes that leave gaps.
+#[tokio::test]
+async fn a_flood_stays_below_max_size_and_keeps_the_newest() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open_at(dir.path(), at(0), SMALL).unwrap();
+    let mut written = 0;
+    for n in 0..900 {
+        let body = unique(n, 1000 + 97_003 * n % 400_000);
+        written += body.len() as u64;
+        let now = first() + Duration::from_secs(n as u64);
+        store.save(registered(n), entry(response(200, &body), now));
+        if n % 5 == 0 {
+            store.flush().await;
+            assert!(
+                length(dir.path()) <= SMALL.max_size,
+                "{n}: {}",
+                length(dir.path())
+            );
+        }
+    }
+    store.flush().await;
+    assert!(written > 15 * SMALL.max_size);
+    assert_eq!(store.fault(), None);
+    assert_eq!(store.set_aside_file(), None);
+    for n in 0..900 {
+        let kept = store.load(&registered(n)).await;
+        assert!(
+            kept.is_none() || n > 800,
+            "{n} should have gone before others"
+        );
+        assert!(kept.is_some() || n < 896, "{n} should be there");
+    }
+    drop(store);
+    assert!(length(dir.path()) <= SMALL.max_size);
+    assert!(
+        open_at(dir.path(), at(0), SMALL)
+            .unwrap()
+            .load(&registered(899))
+            .await
+            .is_some()
+    );
+}
+
+#[tokio::test]
+async fn superseded_versions_are_evicted_before_entries() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open_at(dir.path(), at(0), SMALL).unwrap();
+    // The oldest of all, whose only version is current.
+    store.save(registered(0), entry(response(200, RULES), at(0)));
+    for version in 0..19 {
+        for n in 1..9 {
+            let body = unique(100 * n + version, 50_000);
+            store.save(registered(n), entry(response(200, &body), at(n as u32)));
+        }
+        store.flush().await;
+    }
+    assert!(
+        store.history(&registered(8)).await.len() > 10,
+        "there is room for it"
+    );
+    for n in 9..50 {
+        let body = unique(1000 + n, 100_000);
+        store.save(registered(n), entry(response(200, &body), at(20)));
+        store.flush().await;
+    }
+    let oldest = store.history(&registered(1)).await.len();
+    let newest = store.history(&registered(8)).await.len();
+    assert_eq!(oldest, 1, "the oldest history went");
+    assert!(newest > 1, "and not more than had to: {newest}");
+    for n in 0..50 {
+        assert!(store.load(&registered(n)).await.is_some(), "{n}");
+    }
+}
+
+#[tokio::test]
+async fn subdomains_of_one_domain_evict_nobody_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open_at(dir.path(), at(0), SMALL).unwrap();
+    let old = registered(1);
+    store.save(&old, entry(response(200, RULES), at(0)));
+    let sub_domain = |n: usize| Origin::parse(&format!("https://s{n}.evil.test")).unwrap();
+    for n in 0..200 {
+        store.save(
+            sub_domain(n),
+            entry(response(200, &unique(n, 50_000)), at(5)),
+        );
+        store.flush().await;
+    }
+    store.flush().await;
+    assert!(store.load(&old).await.is_some(), "older than all of them");
+    let mut kept = 0;
+    for n in 0..200 {
+        kept += usize::from(store.load(&sub_domain(n)).await.is_some());
+    }
+    assert!((3..20).contains(&kept), "{kept} of a share of an eighth");
+}
+
+#[tokio::test]
+async fn an_oversized_file_shrinks_when_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).unwrap();
+    for n in 0..300 {
+        let now = first() + Duration::from_secs(n as u64);
+        store.save(
+            registered(n),
+            entry(response(200, &unique(n, 100_000)), now),
+        );
+        store.flush().await;
+    }
+    drop(store);
+    assert!(length(dir.path()) > 2 * SMALL.max_size);
+    let store = open_at(dir.path(), at(0), SMALL).unwrap();
+    assert!(
+        length(dir.path()) <= SMALL.max_size,
+        "{}",
+        length(dir.path())
+    );
+    assert!(store.load(&registered(0)).await.is_none());
+    assert!(store.load(&registered(299)).await.is_some());
+}
+
+#[tokio::test]
+async fn bodies_are_compressed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).unwrap();
+    for n in 0..20 {
+        let line = format!("Disallow: /some/directory/{n}\n");
+        let body = format!("User-agent: *\n{}", line.repeat(20_000));
+        store.save(registered(n), entry(response(200, body.as_bytes()), at(0)));
+    }
+    drop(store);
+    assert!(
+        length(dir.path()) < 3 << 20,
+        "of {} MB",
+        20_000 * 28 * 20 / 1_000_000
+    );
+}
+
+#[tokio::test]
+async fn history_of_forgotten_documents_expires() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open_at(dir.path(), at(0), RobotsStoreConfig::default()).unwrap();
+    store.save(registered(1), entry(response(200, RULES), at(0)));
+    store.flush().await;
+    store.forget(registered(1));
+    drop(store);
+    let store = open_at(dir.path(), at(400), RobotsStoreConfig::default()).unwrap();
+    store.save(registered(2), entry(response(404, b""), at(400)));
+    store.flush().await;
+    assert_eq!(store.history(&registered(1)).await, []);
+    assert_eq!(store.body(digest(RULES)).await, None);
+}
+
+/// Writes a file in format 1.
+fn write_first_format(path: &Path, entries: &[(Origin, CacheEntry)]) {
+    let database = Database::create(path).unwrap();
+    let write = database.begin_write().unwrap();
+    {
+        let table = |name| TableDefinition::<'_, &str, &[u8]>::new(name);
+        let head = TableDefinition::<'_, &str, u64>::new("head");
+        let bodies = TableDefinition::<'_, &[u8; 32], &[u8]>::new("bodies");
+        let references = TableDefinition::<'_, &[u8; 32], u64>::new("references");
+        let versions = TableDefinition::<'_, (&str, u64), &[u8]>::new("versions");
+        write.open_table(head).unwrap().insert("format", 1).unwrap();
+        write.open_table(references).unwrap();
+        let mut kept = write.open_table(table("entries")).unwrap();
+        let mut bodies = write.open_table(bodies).unwrap();
+        let mut versions = write.open_table(versions).unwrap();
+        for (origin, entry) in entries {
+            let (key, record) = (origin.to_string(), EntryRecord::new(&origin.into(), entry));
+            let encoded = postcard::to_stdvec(&record).unwrap();
+            kept.insert(key.as_str(), encoded.as_slice()).unwrap();
+            let Some((seen_at, version)) = record.version() else {
+                continue;
+            };
+            let before = VersionRecord {
+                last_seen_at: seen_at - 2,
+                status: 404,
+                body: None,
+            };
+            for (first, version) in [(seen_at - 5, &before), (seen_at, &version)] {
+                let encoded = postcard::to_stdvec(version).unwrap();
+                versions
+                    .insert((key.as_str(), first), encoded.as_slice())
+                    .unwrap();
+            }
+            if let Some(body) = version.body {
+                let bytes = entry.answer.as_ref().unwrap().outcome.body().unwrap();
+                bodies.insert(&body.digest, &*bytes.bytes).unwrap();
+            }
+        }
+    }
+    write.commit().unwrap();
+}
+
+#[tokio::test]
+async fn format_1_is_converted() {
+    let dir = tempfile::tempdir().unwrap();
+    let entries: Vec<_> = every_kind_of_entry()
+        .into_iter()
+        .enumerate()
+        .map(|(n, entry)| (registered(n), entry))
+        .collect();
+    write_first_format(&dir.path().join(FILE_NAME), &entries);
+    for _ in 0..2 {
+        let store = open(dir.path()).unwrap();
+        assert_eq!(store.set_aside_file(), None);
+        for (origin, entry) in &entries {
+            assert_eq!(store.load(origin).await.as_ref(), Some(entry), "{origin}");
+            let statuses: Vec<_> = store
+                .history(origin)
+                .await
+                .iter()
+                .map(|said| said.status)
+                .collect();
+            let is_answered = entry.answer.is_some();
+            assert_eq!(statuses.first(), is_answered.then_some(&404), "{origin}");
+        }
+    }
+}
+
+/// Prints what docs/operating.md says about the disk:
+/// `cargo test -p wayleave --lib -- --ignored --nocapture bytes_of_an_origin`.
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn bytes_of_an_origin() {
+    const COUNT: u64 = 10_000;
+    for (what, body) in [
+        ("without a robots.txt", None),
+        ("with 5 KB of one", Some(5000)),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open_at(dir.path(), at(0), RobotsStoreConfig::default()).unwrap();
+        let before = length(dir.path());
+        for n in 0..COUNT as usize {
+            let said = match body {
+                None => response(404, b""),
+                Some(length) => response(200, &unique(n, length)),
+            };
+            store.save(registered(n), entry(said, first()));
+            if n % 1000 == 999 {
+                store.flush().await;
+            }
+        }
+        drop(store);
+        let bytes = (length(dir.path()) - before) / COUNT;
+        println!("{what}: {bytes} bytes an origin");
+    }
+}

@@ -1,0 +1,123 @@
+//! Requesters: their turns, their departure, and the identities of fetches.
+
+use tokio::time::Instant;
+
+use super::super::*;
+use super::handle::{
+    Answer, DAY, HOUR, ScriptedFetch, name_tarpits, of, origin, settle, start, started,
+};
+use wayleave_robots_txt::lifecycle::FetchErrorKind;
+
+const ONE_AT_A_TIME: FetchLimits = FetchLimits {
+    total: 1,
+    per_host: 1,
+    reserved: 0,
+};
+
+#[tokio::test(start_paused = true)]
+async fn joining_during_a_store_read_adds_a_turn() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let naming = name_tarpits(&fetch, &robots, 0..3000);
+    settle().await;
+    let shop = origin("shop");
+    let asked = Instant::now();
+    // The second asks before the store has answered the first, which has many documents before it.
+    let (first, second) = tokio::join!(
+        robots.find_for(&shop, of("attacker", 1)),
+        robots.find_for(&shop, of("news", 2)),
+    );
+    assert!(first.is_ok() && second.is_ok());
+    assert!(asked.elapsed() < Duration::from_millis(10));
+    drop(naming);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operators_fetch_is_used_like_any_other() {
+    let fetch = ScriptedFetch::default();
+    let (robots, _) = start(&fetch, ONE_AT_A_TIME);
+    let shop = origin("shop");
+    robots.refresh(&shop).await.unwrap();
+    tokio::time::sleep(2 * DAY).await;
+    let naming = name_tarpits(&fetch, &robots, 0..1);
+    settle().await;
+    let asked = Instant::now();
+    assert!(robots.find_for(&shop, of("news", 2)).await.is_ok());
+    assert!(
+        asked.elapsed() < Duration::from_secs(1),
+        "a good copy serves"
+    );
+    assert_eq!(fetch.fetches(), 2, "its turn has not come");
+    naming.join_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_attempt_is_repeated_for_the_next_reader() {
+    let fetch = ScriptedFetch::default();
+    let (robots, _) = start(&fetch, ONE_AT_A_TIME);
+    let shop = origin("shop");
+    robots.find(&shop).await.unwrap();
+    tokio::time::sleep(2 * DAY).await;
+    fetch.answer(&shop, Answer::Fails(FetchErrorKind::Connect));
+    robots.find(&shop).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    let naming = name_tarpits(&fetch, &robots, 0..1);
+    settle().await;
+    assert!(robots.cached(&shop).is_some(), "another attempt is due");
+    settle().await;
+    // An operator asks for it too, and leaves before its turn.
+    let left = tokio::time::timeout(Duration::from_secs(1), robots.refresh(&shop)).await;
+    assert!(left.is_err());
+    naming.join_all().await;
+    settle().await;
+    assert_eq!(fetch.fetches(), 3, "nobody waits for it");
+    assert!(robots.cached(&shop).is_some());
+    settle().await;
+    assert_eq!(fetch.fetches(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_panicking_fetch_lengthens_the_back_off() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let bad = origin("bad");
+    fetch.answer(&bad, Answer::Panics);
+    for failures in 1..5 {
+        let snapshot = robots.find(&bad).await.unwrap().snapshot;
+        assert_eq!(snapshot.failures(), failures);
+        let pause = snapshot.retry_after(robots.clock().now()).unwrap();
+        tokio::time::sleep(pause + Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refetch_identities_are_dropped_when_crawlers_change() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    let source = Some([192, 0, 2, 1].into());
+    let behalf = Requester {
+        source,
+        ..Requester::default()
+    };
+    robots.find_for(&shop, behalf).await.unwrap();
+    let use_for_two_days = async || {
+        for _ in 0..48 {
+            tokio::time::sleep(HOUR).await;
+            assert!(robots.cached(&shop).is_some());
+        }
+    };
+    use_for_two_days().await;
+    robots
+        .reconfigure(&RobotsCacheConfig::default(), false)
+        .await;
+    use_for_two_days().await;
+    let before = fetch.sources();
+    assert!(before.len() > 3 && before.iter().all(|it| *it == source));
+    robots
+        .reconfigure(&RobotsCacheConfig::default(), true)
+        .await;
+    use_for_two_days().await;
+    let since = &fetch.sources()[before.len()..];
+    assert!(!since.is_empty() && since.iter().all(Option::is_none));
+}

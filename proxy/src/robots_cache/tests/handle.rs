@@ -1,0 +1,1035 @@
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
+
+use tokio::sync::Notify;
+use wayleave_robots_txt::lifecycle::{
+    FetchEnding, FetchErrorKind, FetchOutcome, FetchRequest, FetchedBody, FetchedResponse,
+    ResponseFields,
+};
+use wayleave_robots_txt::{AccessResult, AccessVerdict, Dialect, ProductToken, decide};
+
+use super::super::*;
+use crate::fleet::memory::MemoryEngine;
+use crate::robots_cache::store::WALKED_ENTRIES;
+
+pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
+pub(super) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Answers from a script: by origin, or 200 with rules.
+#[derive(Clone, Default)]
+pub(super) struct ScriptedFetch {
+    script: Arc<Script>,
+}
+
+#[derive(Default)]
+struct Script {
+    answers: Mutex<HashMap<Origin, Answer>>,
+    fetched: Mutex<Vec<FetchRequest>>,
+    /// The `User-Agent` of each fetch.
+    user_agents: Mutex<Vec<Option<String>>>,
+    /// The source address of each fetch.
+    sources: Mutex<Vec<Option<IpAddr>>>,
+    under_way: AtomicUsize,
+    most_under_way: AtomicUsize,
+    /// While set, every fetch waits here.
+    gate: Mutex<Option<Arc<Notify>>>,
+}
+
+#[derive(Clone)]
+pub(super) enum Answer {
+    Status(u16),
+    Says(String),
+    /// Answers with 304.
+    Confirms,
+    Fails(FetchErrorKind),
+    /// Accepts connections and sends nothing, until the fetch has taken ten seconds.
+    Hangs,
+    Panics,
+}
+
+impl ScriptedFetch {
+    pub(super) fn answer(&self, origin: &Origin, answer: Answer) {
+        let mut answers = self.script.answers.lock().unwrap();
+        answers.insert(origin.clone(), answer);
+    }
+
+    pub(super) fn fetches(&self) -> usize {
+        self.script.fetched.lock().unwrap().len()
+    }
+
+    pub(super) fn sources(&self) -> Vec<Option<IpAddr>> {
+        self.script.sources.lock().unwrap().clone()
+    }
+
+    /// Makes fetches wait until the gate is notified.
+    fn close_gate(&self) -> Arc<Notify> {
+        let gate = Arc::new(Notify::new());
+        *self.script.gate.lock().unwrap() = Some(gate.clone());
+        gate
+    }
+
+    fn open_gate(&self, gate: &Notify) {
+        *self.script.gate.lock().unwrap() = None;
+        gate.notify_waiters();
+    }
+}
+
+impl DocumentFetcher for ScriptedFetch {
+    async fn fetch(
+        &self,
+        request: FetchRequest,
+        fetch_as: Option<&FetchIdentity>,
+    ) -> FetchedDocument {
+        let script = &self.script;
+        let under_way = script.under_way.fetch_add(1, Ordering::SeqCst) + 1;
+        script.most_under_way.fetch_max(under_way, Ordering::SeqCst);
+        let origin = request.resource.origin().clone();
+        script.fetched.lock().unwrap().push(request);
+        let user_agent = fetch_as
+            .and_then(|by| by.user_agent.as_deref())
+            .map(str::to_owned);
+        script.user_agents.lock().unwrap().push(user_agent);
+        let source = fetch_as.and_then(|by| by.source);
+        script.sources.lock().unwrap().push(source);
+        let gate = script.gate.lock().unwrap().clone();
+        if let Some(gate) = gate {
+            gate.notified().await;
+        }
+        script.under_way.fetch_sub(1, Ordering::SeqCst);
+        let answer = script.answers.lock().unwrap().get(&origin).cloned();
+        let uri = origin.robots_txt_uri();
+        let (status, bytes) = match answer.unwrap_or(Answer::Status(200)) {
+            Answer::Panics => panic!("as scripted"),
+            Answer::Confirms => {
+                let ending = FetchEnding::NotModified(ResponseFields::default());
+                let outcome = FetchOutcome {
+                    redirects: Vec::new(),
+                    uri,
+                    ending,
+                };
+                return outcome.into();
+            }
+            Answer::Fails(kind) => return FetchOutcome::failed(uri, kind, "as scripted").into(),
+            Answer::Hangs => {
+                tokio::time::sleep(Duration::from_secs(10)).await;
+                return FetchOutcome::failed(uri, FetchErrorKind::Timeout, "as scripted").into();
+            }
+            Answer::Status(status) => (status, super::http::RULES.into()),
+            Answer::Says(text) => (200, text.into_bytes().into()),
+        };
+        let outcome = FetchOutcome {
+            redirects: Vec::new(),
+            uri,
+            ending: FetchEnding::Response(FetchedResponse {
+                status,
+                fields: ResponseFields::default(),
+                body: FetchedBody {
+                    bytes,
+                    is_cut: false,
+                    digest: None,
+                },
+            }),
+        };
+        outcome.into()
+    }
+}
+
+pub(super) fn origin(name: &str) -> Origin {
+    Origin::parse(&format!("https://{name}.example")).unwrap()
+}
+
+pub(super) fn start(fetch: &ScriptedFetch, bounds: FetchLimits) -> (RobotsCache, Arc<Metrics>) {
+    let metrics = Arc::new(Metrics::new().unwrap());
+    let first = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    let options = RobotsCacheConfig {
+        fetch_limits: bounds,
+        ..RobotsCacheConfig::default()
+    };
+    let clock = Clock::start_at(first);
+    let store = RobotsStore::in_memory(clock, metrics.clone());
+    let (robots, _) = RobotsCache::start(fetch.clone(), store, &options, clock, metrics.clone());
+    (robots, metrics)
+}
+
+/// A node of a fleet.
+async fn joined(fetch: &ScriptedFetch, memory: &MemoryEngine, name: &str) -> RobotsCache {
+    let metrics = Arc::new(Metrics::new().unwrap());
+    let clock = Clock::start_at(SystemTime::UNIX_EPOCH + 20_000 * DAY);
+    let store = RobotsStore::in_memory(clock, metrics.clone());
+    let around = (clock, metrics, memory.join(name).await);
+    RobotsCache::start_in_fleet(fetch.clone(), store, &RobotsCacheConfig::default(), around).0
+}
+
+/// The same with a store in `dir`, and a clock `after` later.
+fn start_in(
+    dir: &std::path::Path,
+    fetch: &ScriptedFetch,
+    after: Duration,
+    memory: usize,
+) -> RobotsCache {
+    let metrics = Arc::new(Metrics::new().unwrap());
+    let clock =
+        Clock::start_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000) + after);
+    let store =
+        RobotsStore::open(dir, RobotsStoreConfig::default(), clock, metrics.clone()).unwrap();
+    let options = RobotsCacheConfig {
+        memory,
+        ..RobotsCacheConfig::default()
+    };
+    RobotsCache::start(fetch.clone(), store, &options, clock, metrics).0
+}
+
+pub(super) fn started(fetch: &ScriptedFetch) -> RobotsCache {
+    start(fetch, FetchLimits::default()).0
+}
+
+fn private(robots: &RobotsCache, snapshot: &Snapshot) -> AccessVerdict {
+    let tokens = [ProductToken::new("ExampleBot").unwrap()];
+    let access = snapshot.access(robots.clock().now());
+    decide(
+        access,
+        Dialect::Rfc9309,
+        &tokens,
+        &wayleave_robots_txt::UrlPath::parse("/private/a").expect("a path"),
+    )
+    .verdict()
+}
+
+/// Lets every runnable task run: with a paused clock, time passes only when all are idle.
+pub(super) async fn settle() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fetched_file_is_fresh_for_a_day() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    assert!(robots.cached(&shop).is_none());
+    let snapshot = robots.find(&shop).await.unwrap().snapshot;
+    assert_eq!(private(&robots, &snapshot), AccessVerdict::Disallow);
+    tokio::time::advance(DAY - HOUR * 12).await;
+    assert!(robots.cached(&shop).is_some());
+    assert_eq!(fetch.fetches(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_in_use_are_refreshed_before_they_expire() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    robots.find(&shop).await.unwrap();
+    for _ in 0..24 * 30 {
+        tokio::time::sleep(HOUR).await;
+        assert!(robots.cached(&shop).is_some(), "after {}", fetch.fetches());
+    }
+    let fetches = fetch.fetches();
+    assert!((31..=45).contains(&fetches), "{fetches} in 30 days");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_requester_sets_the_fetch_user_agent() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    let find_by = async |name: &str| {
+        let behalf = Requester {
+            user_agent: Some(&name.into()),
+            ..Requester::default()
+        };
+        robots.find_for(&shop, behalf).await.is_ok()
+    };
+    let both = tokio::join!(find_by("One/1"), find_by("Two/1"));
+    assert_eq!(both, (true, true));
+    for _ in 0..30 {
+        tokio::time::sleep(HOUR).await;
+        assert!(find_by("Two/1").await);
+    }
+    // It was unused for long, so a request has to wait for the fetch.
+    tokio::time::sleep(2 * DAY).await;
+    assert!(find_by("Two/1").await);
+    robots.refresh(&shop).await.unwrap();
+    let mut user_agents = fetch.script.user_agents.lock().unwrap().clone();
+    // The number of background fetches does not matter.
+    user_agents.dedup();
+    let user_agents: Vec<_> = user_agents.iter().map(Option::as_deref).collect();
+    assert_eq!(user_agents, [Some("One/1"), None, Some("Two/1"), None]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unused_files_are_not_refreshed_and_finally_forgotten() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    robots.find(&shop).await.unwrap();
+    tokio::time::sleep(29 * DAY).await;
+    assert_eq!(fetch.fetches(), 1);
+    let inspected = robots.inspect(&shop).await.unwrap();
+    assert!(inspected.snapshot.is_some());
+    assert!(robots.cached(&shop).is_none(), "too old to go by");
+    tokio::time::sleep(2 * DAY).await;
+    let inspected = robots.inspect(&shop).await.unwrap();
+    assert!(
+        inspected.snapshot.is_none(),
+        "only the store keeps it longer"
+    );
+    assert!(inspected.entry.answer.is_some());
+    assert!(
+        robots
+            .list(&EntryQuery {
+                limit: 10,
+                ..EntryQuery::default()
+            })
+            .is_empty()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_copy_is_used_only_if_the_fetch_fails() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    robots.find(&shop).await.unwrap();
+    tokio::time::sleep(2 * DAY).await;
+    fetch.answer(&shop, Answer::Fails(FetchErrorKind::Connect));
+    let snapshot = robots.find(&shop).await.unwrap().snapshot;
+    assert_eq!(fetch.fetches(), 2);
+    assert_eq!(snapshot.state(robots.clock().now()), SnapshotState::Stale);
+    assert_eq!(private(&robots, &snapshot), AccessVerdict::Disallow);
+
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    let gate = fetch.close_gate();
+    for _ in 0..5 {
+        assert!(
+            robots.cached(&shop).is_some(),
+            "a copy of an unreachable origin waits for nobody"
+        );
+        settle().await;
+    }
+    assert_eq!(fetch.fetches(), 3, "one attempt beside it");
+    fetch.answer(&shop, Answer::Status(404));
+    fetch.open_gate(&gate);
+    settle().await;
+    let snapshot = robots.cached(&shop).expect("published").snapshot;
+    assert_eq!(private(&robots, &snapshot), AccessVerdict::Allow);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unreachable_origins_are_refused_and_retried() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    fetch.answer(&shop, Answer::Status(503));
+    for _ in 0..10 {
+        let snapshot = robots.find(&shop).await.unwrap().snapshot;
+        assert_eq!(private(&robots, &snapshot), AccessVerdict::Disallow);
+        let retry_after = snapshot.retry_after(robots.clock().now()).unwrap();
+        assert!(retry_after <= Duration::from_secs(66), "{retry_after:?}");
+    }
+    assert_eq!(fetch.fetches(), 1);
+    fetch.answer(&shop, Answer::Status(200));
+    tokio::time::sleep(Duration::from_secs(67)).await;
+    let snapshot = robots.find(&shop).await.unwrap().snapshot;
+    assert!(matches!(
+        snapshot.access(robots.clock().now()),
+        AccessResult::Successful(_)
+    ));
+    assert_eq!(fetch.fetches(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_fetch_answers_everyone_who_waits() {
+    let fetch = ScriptedFetch::default();
+    let (robots, metrics) = start(&fetch, FetchLimits::default());
+    let shop = origin("shop");
+    let gate = fetch.close_gate();
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..100 {
+        let (robots, shop) = (robots.clone(), shop.clone());
+        waiting.spawn(async move { robots.find(&shop).await.is_ok() });
+    }
+    settle().await;
+    fetch.open_gate(&gate);
+    assert!(waiting.join_all().await.into_iter().all(|found| found));
+    assert_eq!(fetch.fetches(), 1);
+    robots.find(&shop).await.unwrap();
+    let (_, text) = metrics.text().unwrap();
+    for line in [
+        "wayleave_robots_lookups_total{result=\"miss\"} 1",
+        "wayleave_robots_lookups_total{result=\"joined\"} 99",
+        "wayleave_robots_lookups_total{result=\"hit\"} 1",
+        "wayleave_robots_fetches_total{result=\"successful\"} 1",
+        "wayleave_snapshot_swaps_total 1",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaving_does_not_cancel_the_fetch() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    let gate = fetch.close_gate();
+    let left = tokio::time::timeout(Duration::from_millis(50), robots.find(&shop)).await;
+    assert!(left.is_err());
+    fetch.open_gate(&gate);
+    settle().await;
+    assert!(robots.cached(&shop).is_some());
+    assert_eq!(fetch.fetches(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_times_out() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let _gate = fetch.close_gate();
+    let started = tokio::time::Instant::now();
+    let pending = robots.find(&origin("shop")).await;
+    assert!(pending.is_err_and(|pending| pending.retry_after > Duration::ZERO));
+    assert_eq!(started.elapsed(), Duration::from_secs(11));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panicking_fetch_fails_only_its_origin() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    fetch.answer(&origin("bad"), Answer::Panics);
+    let snapshot = robots.find(&origin("bad")).await.unwrap().snapshot;
+    assert_eq!(snapshot.error_kind(), Some(FetchErrorKind::Internal));
+    assert_eq!(private(&robots, &snapshot), AccessVerdict::Disallow);
+    assert!(robots.find(&origin("good")).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_hundred_new_origins_at_once_are_all_answered() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let gate = fetch.close_gate();
+    let mut waiting = tokio::task::JoinSet::new();
+    for n in 0..500 {
+        let robots = robots.clone();
+        waiting.spawn(async move { robots.find(&origin(&format!("host{n}"))).await.is_ok() });
+    }
+    settle().await;
+    assert_eq!(fetch.fetches(), 224, "the bound for unknown origins");
+    fetch.open_gate(&gate);
+    assert!(waiting.join_all().await.into_iter().all(|found| found));
+    assert_eq!(fetch.fetches(), 500);
+    assert!(fetch.script.most_under_way.load(Ordering::SeqCst) <= 256);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_new_origins_does_not_delay_known_ones() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    robots.find(&shop).await.unwrap();
+    tokio::time::sleep(2 * DAY).await;
+    let gate = fetch.close_gate();
+    let mut storm = tokio::task::JoinSet::new();
+    for n in 0..10_000 {
+        let robots = robots.clone();
+        storm.spawn(async move { robots.find(&origin(&format!("storm{n}"))).await.is_ok() });
+    }
+    settle().await;
+    let known = tokio::spawn({
+        let (robots, shop) = (robots.clone(), shop.clone());
+        async move { robots.find(&shop).await.is_ok() }
+    });
+    settle().await;
+    let fetched = fetch.script.fetched.lock().unwrap().clone();
+    assert_eq!(
+        fetched.last().map(|request| request.resource.origin()),
+        Some(&shop)
+    );
+    fetch.open_gate(&gate);
+    assert!(known.await.unwrap());
+    assert!(storm.join_all().await.into_iter().all(|found| found));
+}
+
+/// `a` has rules, `b` has none, `c` is unreachable.
+async fn three_known() -> (ScriptedFetch, RobotsCache, Arc<Metrics>) {
+    let fetch = ScriptedFetch::default();
+    let (robots, metrics) = start(&fetch, FetchLimits::default());
+    fetch.answer(&origin("b"), Answer::Status(404));
+    fetch.answer(&origin("c"), Answer::Status(500));
+    for name in ["c", "a", "b"] {
+        robots.find(&origin(name)).await.unwrap();
+    }
+    (fetch, robots, metrics)
+}
+
+#[tokio::test(start_paused = true)]
+async fn entries_are_listed_by_query() {
+    let (_, robots, _) = three_known().await;
+    let names = |listing: EntryQuery| -> Vec<Origin> {
+        let found = robots.list(&listing);
+        found.into_iter().map(|(origin, _)| origin).collect()
+    };
+    let limit = 10;
+    let all = names(EntryQuery {
+        limit,
+        ..EntryQuery::default()
+    });
+    assert_eq!(all, [origin("a"), origin("b"), origin("c")]);
+    let page = names(EntryQuery {
+        limit: 1,
+        after: Some(origin("a")),
+        ..EntryQuery::default()
+    });
+    assert_eq!(page, [origin("b")]);
+    let unreachable = EntryQuery {
+        limit,
+        state: Some(SnapshotState::Unreachable),
+        ..EntryQuery::default()
+    };
+    assert_eq!(names(unreachable), [origin("c")]);
+    let query = "//b.".to_owned();
+    assert_eq!(
+        names(EntryQuery {
+            limit,
+            query,
+            ..EntryQuery::default()
+        }),
+        [origin("b")]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn operators_inspect_refresh_and_forget() {
+    let (fetch, robots, metrics) = three_known().await;
+    let inspected = robots.inspect(&origin("c")).await.unwrap();
+    assert_eq!(
+        inspected
+            .entry
+            .failures
+            .as_ref()
+            .map(|failing| failing.count),
+        Some(1)
+    );
+    assert!(!inspected.is_fetching);
+    assert!(robots.inspect(&origin("d")).await.is_none());
+
+    fetch.answer(&origin("c"), Answer::Status(200));
+    let refreshed = robots.refresh(&origin("c")).await.unwrap();
+    assert_eq!(refreshed.state(robots.clock().now()), SnapshotState::Fresh);
+    assert!(robots.forget(&origin("a")).await && !robots.forget(&origin("a")).await);
+    assert!(robots.cached(origin("a")).is_none());
+
+    robots.update_metrics();
+    let (_, text) = metrics.text().unwrap();
+    for (state, count) in [
+        ("fresh", 1),
+        ("unavailable", 1),
+        ("stale", 0),
+        ("unreachable", 0),
+    ] {
+        let line = format!("wayleave_robots_entries{{state=\"{state}\"}} {count}");
+        assert!(text.contains(&line), "{line}\n{text}");
+    }
+}
+
+/// Counts the entries in each state by reading all of them.
+fn looked_up(robots: &RobotsCache) -> [(SnapshotState, usize); 4] {
+    SnapshotState::ALL.map(|state| {
+        let listing = EntryQuery {
+            state: Some(state),
+            limit: 100,
+            ..EntryQuery::default()
+        };
+        (state, robots.list(&listing).len())
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn gathering_metrics_reads_no_entries() {
+    let (_, robots, metrics) = three_known().await;
+    robots.store().flush().await;
+    let before = WALKED_ENTRIES.get();
+    robots.update_metrics();
+    assert!(metrics.text().unwrap().1.contains("{state=\"fresh\"} 1"));
+    assert_eq!(WALKED_ENTRIES.get() - before, 0, "entries looked at");
+    looked_up(&robots);
+    assert!(
+        WALKED_ENTRIES.get() > before,
+        "looks at entries are seen here"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_follow_fetches_and_time() {
+    let (fetch, robots, _) = three_known().await;
+    assert_eq!(
+        robots.count_by_state().map(|(_, count)| count),
+        [1, 0, 1, 1]
+    );
+    let mut seen = HashSet::new();
+    for turn in 0..400 {
+        match turn {
+            20 => fetch.answer(&origin("a"), Answer::Status(500)),
+            30 => fetch.answer(&origin("c"), Answer::Status(200)),
+            _ => {}
+        }
+        if turn < 60 && turn % 10 == 0 {
+            robots
+                .refresh(&origin(["a", "b", "c"][turn / 10 % 3]))
+                .await
+                .unwrap();
+        }
+        let counted = robots.count_by_state();
+        assert_eq!(counted, looked_up(&robots), "turn {turn}");
+        seen.insert(counted.map(|(_, count)| count));
+        // The end of a state is counted an hour late at most.
+        tokio::time::advance(7 * HOUR + Duration::from_secs(90)).await;
+        settle().await;
+    }
+    assert!(seen.len() > 4, "{seen:?}");
+    assert!(
+        seen.contains(&[0; 4]),
+        "in the end they are of no use: {seen:?}"
+    );
+}
+
+/// Prints how long counts take with a million origins, and how long the initial walk takes.
+#[tokio::test]
+#[ignore = "takes minutes"]
+async fn a_million_are_counted_as_fast_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (clock, metrics) = (Clock::start(), Arc::new(Metrics::new().unwrap()));
+    let store = || {
+        let options = RobotsStoreConfig::default();
+        RobotsStore::open(dir.path(), options, clock, metrics.clone()).unwrap()
+    };
+    let filled = store();
+    for n in 0..1_000_000 {
+        let origin = Origin::parse(&format!("https://host{n}.test")).unwrap();
+        let outcome = FetchOutcome {
+            redirects: Vec::new(),
+            uri: origin.robots_txt_uri(),
+            ending: FetchEnding::RedirectLost(302),
+        };
+        filled.save(
+            &origin,
+            Arc::new(CacheEntry::default().after_fetch(outcome, clock.now())),
+        );
+        if n % 10_000 == 0 {
+            filled.flush().await;
+        }
+    }
+    filled.flush().await;
+    drop(filled);
+    let started = std::time::Instant::now();
+    let fetch = ScriptedFetch::default();
+    let (robots, _task) = RobotsCache::start(
+        fetch,
+        store(),
+        &RobotsCacheConfig::default(),
+        clock,
+        metrics.clone(),
+    );
+    while robots.count_by_state().map(|(_, count)| count) != [0, 0, 1_000_000, 0] {}
+    println!("counted once in {:?}", started.elapsed());
+    for _ in 0..3 {
+        let started = std::time::Instant::now();
+        robots.update_metrics();
+        println!("figures in {:?}", started.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_start_from_disk_and_follow_new_lifetimes() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Clock::start_at(SystemTime::UNIX_EPOCH + 20_000 * DAY);
+    let open = || {
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let store = RobotsStore::open(
+            dir.path(),
+            RobotsStoreConfig::default(),
+            clock,
+            metrics.clone(),
+        );
+        (store.unwrap(), metrics)
+    };
+    let fetch = ScriptedFetch::default();
+    let mut options = RobotsCacheConfig::default();
+    let (store, metrics) = open();
+    let (robots, task) = RobotsCache::start(fetch.clone(), store, &options, clock, metrics);
+    for name in ["a", "b", "c"] {
+        robots.find(&origin(name)).await.unwrap();
+    }
+    end(robots).await;
+    task.await.unwrap();
+
+    let (store, metrics) = open();
+    let (robots, _task) = RobotsCache::start(fetch, store, &options, clock, metrics);
+    let counts = || robots.count_by_state().map(|(_, count)| count);
+    assert_eq!(counts(), [3, 0, 0, 0]);
+    tokio::time::advance(2 * HOUR).await;
+    assert_eq!(counts(), [3, 0, 0, 0]);
+    options.lifetimes.max_age = HOUR;
+    robots.reconfigure(&options, false).await;
+    assert_eq!(counts(), [0, 3, 0, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_task_ends_with_the_last_handle() {
+    let metrics = Arc::new(Metrics::new().unwrap());
+    let clock = Clock::start();
+    let fetch = ScriptedFetch::default();
+    let store = RobotsStore::in_memory(clock, metrics.clone());
+    let (robots, task) =
+        RobotsCache::start(fetch, store, &RobotsCacheConfig::default(), clock, metrics);
+    let other = robots.clone();
+    drop(robots);
+    other.find(&origin("shop")).await.unwrap();
+    drop(other);
+    task.await.unwrap();
+}
+
+/// Ends `robots` so that its store can be opened again.
+async fn end(robots: RobotsCache) {
+    robots.close().await;
+    drop(robots);
+    settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_forgets_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let fetch = ScriptedFetch::default();
+    let memory = RobotsCacheConfig::default().memory;
+    let robots = start_in(dir.path(), &fetch, Duration::ZERO, memory);
+    fetch.answer(&origin("down"), Answer::Fails(FetchErrorKind::Timeout));
+    robots.find(&origin("shop")).await.unwrap();
+    robots.find(&origin("down")).await.unwrap();
+    end(robots).await;
+    assert_eq!(fetch.fetches(), 2);
+
+    let robots = start_in(dir.path(), &fetch, Duration::from_secs(20), memory);
+    assert!(robots.cached(origin("shop")).is_none(), "read when wanted");
+    let shop = robots.find(&origin("shop")).await.unwrap().snapshot;
+    assert_eq!(private(&robots, &shop), AccessVerdict::Disallow);
+    let down = robots.find(&origin("down")).await.unwrap().snapshot;
+    assert_eq!(down.failures(), 1);
+    assert_eq!(fetch.fetches(), 2, "what is fresh is not fetched again");
+    end(robots).await;
+
+    for days in [14, 28] {
+        let robots = start_in(dir.path(), &fetch, days * DAY, memory);
+        robots.find(&origin("down")).await.unwrap();
+        end(robots).await;
+    }
+    let robots = start_in(dir.path(), &fetch, 30 * DAY, memory);
+    let down = robots.find(&origin("down")).await.unwrap().snapshot;
+    assert_eq!(down.failures(), 4);
+    let now = robots.clock().now();
+    assert!(
+        matches!(down.access(now), AccessResult::LongUnreachable),
+        "seen unreachable for 30 days"
+    );
+    fetch.answer(&origin("shop"), Answer::Fails(FetchErrorKind::Connect));
+    let shop = robots.find(&origin("shop")).await.unwrap().snapshot;
+    assert_eq!(shop.failures(), 1);
+    assert_eq!(private(&robots, &shop), AccessVerdict::Disallow);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_failures_a_month_apart_do_not_open_an_origin() {
+    let dir = tempfile::tempdir().unwrap();
+    let fetch = ScriptedFetch::default();
+    fetch.answer(&origin("down"), Answer::Fails(FetchErrorKind::Timeout));
+    for after in [Duration::ZERO, 31 * DAY] {
+        let robots = start_in(
+            dir.path(),
+            &fetch,
+            after,
+            RobotsCacheConfig::default().memory,
+        );
+        let down = robots.find(&origin("down")).await.unwrap().snapshot;
+        assert_eq!(
+            private(&robots, &down),
+            AccessVerdict::Disallow,
+            "{after:?}"
+        );
+        assert_eq!(down.failures(), 1);
+        end(robots).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn evicted_entries_come_back_from_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let fetch = ScriptedFetch::default();
+    let memory = 100_000;
+    let robots = start_in(dir.path(), &fetch, Duration::ZERO, memory);
+    for n in 0..1000 {
+        robots.find(&origin(&format!("host{n}"))).await.unwrap();
+    }
+    let in_memory = robots.published.len();
+    assert!((50..500).contains(&in_memory), "{in_memory}");
+    for n in 0..1000 {
+        let snapshot = robots
+            .find(&origin(&format!("host{n}")))
+            .await
+            .unwrap()
+            .snapshot;
+        assert_eq!(private(&robots, &snapshot), AccessVerdict::Disallow);
+    }
+    assert_eq!(fetch.fetches(), 1000, "none was fetched twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inspection_includes_the_history() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    robots.find(&shop).await.unwrap();
+    fetch.answer(&shop, Answer::Status(404));
+    tokio::time::sleep(HOUR).await;
+    robots.refresh(&shop).await.unwrap();
+    let inspected = robots.inspect(&shop).await.unwrap();
+    let statuses: Vec<_> = inspected
+        .history
+        .iter()
+        .map(|version| version.status)
+        .collect();
+    assert_eq!(statuses, [200, 404]);
+    let digest = inspected.history[0].digest.unwrap();
+    let body = robots.store().body(digest).await;
+    assert_eq!(body.as_deref(), Some(super::http::RULES));
+}
+
+#[tokio::test(start_paused = true)]
+async fn entries_that_decisions_enlarge_are_evicted() {
+    const MEMORY: usize = 30_000;
+    let (dir, fetch, shop) = (
+        tempfile::tempdir().unwrap(),
+        ScriptedFetch::default(),
+        origin("shop"),
+    );
+    let rules = (0..1_000).map(|n| format!("Disallow: /{n}\n"));
+    let file = format!("User-agent: *\n{}", rules.collect::<String>());
+    fetch.answer(&shop, Answer::Says(file));
+    let robots = start_in(dir.path(), &fetch, Duration::ZERO, MEMORY);
+    let known = robots.find(&shop).await.unwrap();
+    settle().await;
+    assert!(robots.memory_bytes() > 0, "it fits");
+    robots.with_recount(&shop, &known, || private(&robots, &known.snapshot));
+    assert!(robots.memory_bytes() > MEMORY, "and has an index now");
+    settle().await;
+    assert_eq!(robots.memory_bytes(), 0);
+    assert!(robots.cached(&shop).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revalidated_copy_is_fresh_again() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    robots.find(&shop).await.unwrap();
+    fetch.answer(&shop, Answer::Confirms);
+    tokio::time::advance(DAY + HOUR).await;
+    for _ in 0..3 {
+        let known = robots.find(&shop).await.unwrap();
+        assert_eq!(private(&robots, &known.snapshot), AccessVerdict::Disallow);
+        settle().await;
+    }
+    assert_eq!(fetch.fetches(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn usability_counts_from_the_last_confirmation() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    robots.find(&shop).await.unwrap();
+    fetch.answer(&shop, Answer::Confirms);
+    for _ in 0..2 {
+        tokio::time::advance(10 * DAY).await;
+        robots.find(&shop).await.unwrap();
+    }
+    fetch.answer(&shop, Answer::Status(503));
+    tokio::time::advance(29 * DAY).await;
+    let known = robots.find(&shop).await.unwrap();
+    assert!(
+        matches!(known.access(), AccessResult::Successful(_)),
+        "{known:?}"
+    );
+    assert_eq!(private(&robots, &known.snapshot), AccessVerdict::Disallow);
+}
+
+pub(super) fn of(crawler: &str, client: u8) -> Requester<'_> {
+    Requester {
+        crawler,
+        client: Some([192, 0, 2, client].into()),
+        ..Requester::default()
+    }
+}
+
+/// Makes one client request this many origins that do not answer, from the `first` on, and wait for all of them.
+pub(super) fn name_tarpits(
+    fetch: &ScriptedFetch,
+    robots: &RobotsCache,
+    tarpits: std::ops::Range<usize>,
+) -> tokio::task::JoinSet<bool> {
+    let mut naming = tokio::task::JoinSet::new();
+    for n in tarpits {
+        let (robots, tarpit) = (robots.clone(), origin(&format!("tarpit{n}")));
+        fetch.answer(&tarpit, Answer::Hangs);
+        naming.spawn(async move { robots.find_for(&tarpit, of("attacker", 1)).await.is_ok() });
+    }
+    naming
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_clients_tarpits_delay_nobody_else() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    for n in 0..60 {
+        robots.find(&origin(&format!("known{n}"))).await.unwrap();
+    }
+    tokio::time::sleep(2 * DAY).await;
+    let mut naming = vec![name_tarpits(&fetch, &robots, 0..3000)];
+    for second in 0..60 {
+        let first = 3000 + 31 * second;
+        naming.push(name_tarpits(&fetch, &robots, first..first + 31));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let asked = tokio::time::Instant::now();
+        for (name, behalf) in [
+            ("new", of("news", 2)),
+            ("beside", of("news", 1)),
+            ("same", of("attacker", 3)),
+            ("known", of("news", 2)),
+        ] {
+            let shop = origin(&format!("{name}{second}"));
+            let known = robots.find_for(&shop, behalf).await.unwrap();
+            assert!(
+                matches!(known.access(), AccessResult::Successful(_)),
+                "{shop}"
+            );
+        }
+        assert!(asked.elapsed() < Duration::from_millis(10), "{second}");
+    }
+    let known = fetch.script.fetched.lock().unwrap();
+    let refetched = known
+        .iter()
+        .filter(|request| request.resource.origin().host().starts_with("known"));
+    assert_eq!(refetched.count(), 120, "each twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn abandoned_documents_are_not_fetched() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let naming = name_tarpits(&fetch, &robots, 0..3000);
+    settle().await;
+    assert_eq!(fetch.fetches(), 224);
+    drop(naming);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(fetch.fetches(), 224, "all of them left");
+    fetch.answer(&origin("tarpit2999"), Answer::Status(200));
+    assert!(
+        robots.find(&origin("tarpit2999")).await.is_ok(),
+        "it can be wanted again"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_valid_copy_is_served_while_its_refetch_is_queued() {
+    let fetch = ScriptedFetch::default();
+    let one = FetchLimits {
+        total: 1,
+        per_host: 1,
+        reserved: 0,
+    };
+    let (robots, _) = start(&fetch, one);
+    let (good, none) = (origin("good"), origin("none"));
+    fetch.answer(&none, Answer::Status(404));
+    for known in [&good, &none] {
+        robots.find(known).await.unwrap();
+    }
+    tokio::time::sleep(2 * DAY).await;
+    let naming = name_tarpits(&fetch, &robots, 0..1);
+    settle().await;
+    let asked = tokio::time::Instant::now();
+    for _ in 0..3 {
+        let known = robots.find_for(&good, of("news", 2)).await.unwrap();
+        assert_eq!(private(&robots, &known.snapshot), AccessVerdict::Disallow);
+        let known = robots.find_for(&none, of("news", 2)).await.unwrap();
+        assert!(matches!(
+            known.access(),
+            AccessResult::Unavailable { status: 404 }
+        ));
+    }
+    assert!(asked.elapsed() < Duration::from_secs(1), "nobody waited");
+    assert_eq!(fetch.fetches(), 3, "the copies' turn has not come");
+    naming.join_all().await;
+    settle().await;
+    assert_eq!(fetch.fetches(), 5, "it came, though nobody waits any more");
+    assert!(robots.cached(&good).is_some() && robots.cached(&none).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn operators_wait_for_the_fetch_despite_a_copy() {
+    let fetch = ScriptedFetch::default();
+    let one = FetchLimits {
+        total: 1,
+        per_host: 1,
+        reserved: 0,
+    };
+    let (robots, _) = start(&fetch, one);
+    let shop = origin("shop");
+    robots.find(&shop).await.unwrap();
+    let naming = name_tarpits(&fetch, &robots, 0..1);
+    settle().await;
+    fetch.answer(&shop, Answer::Status(404));
+    let snapshot = robots.refresh(&shop).await.unwrap();
+    assert_eq!(private(&robots, &snapshot), AccessVerdict::Allow);
+    naming.join_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_document_comes_on_the_earliest_of_its_turns() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let naming = name_tarpits(&fetch, &robots, 0..3000);
+    let shop = origin("tarpit2999");
+    fetch.answer(&shop, Answer::Status(200));
+    settle().await;
+    let asked = tokio::time::Instant::now();
+    assert!(robots.find_for(&shop, of("news", 2)).await.is_ok());
+    assert!(asked.elapsed() < Duration::from_millis(10));
+    drop(naming);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_after_losing_the_lease_is_not_used() {
+    let memory = MemoryEngine::new("");
+    let (late, fetch) = (ScriptedFetch::default(), ScriptedFetch::default());
+    let one = joined(&late, &memory, "one").await;
+    let other = joined(&fetch, &memory, "other").await;
+    let shop = origin("shop");
+    late.answer(&shop, Answer::Says("User-agent: *\nDisallow:\n".to_owned()));
+    let gate = late.close_gate();
+    let wants = tokio::spawn({
+        let (one, shop) = (one.clone(), shop.clone());
+        async move { one.find(&shop).await.map(drop) }
+    });
+    settle().await;
+    assert_eq!(late.fetches(), 1);
+    // The second node waits while the first holds the lease.
+    drop(other.find(&shop).await);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let found = other.cached(&shop).unwrap().snapshot;
+    assert_eq!(private(&other, &found), AccessVerdict::Disallow);
+    late.open_gate(&gate);
+    drop(wants.await);
+    settle().await;
+    let known = one.cached(&shop).unwrap().snapshot;
+    assert_eq!(private(&one, &known), AccessVerdict::Disallow);
+    assert_eq!([late.fetches(), fetch.fetches()], [1, 1]);
+}

@@ -1,0 +1,45 @@
+//! Archives every configuration that was in effect under its SHA-256, so that each decision can be reproduced with its own.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::telemetry::digest::Sha256Digest;
+
+/// The folder of the archive in the state directory.
+const DIR: &str = "configurations";
+
+/// Returns the path of the configuration with this digest.
+pub(crate) fn path(state_dir: &Path, digest: Sha256Digest) -> PathBuf {
+    state_dir.join(DIR).join(format!("{digest}.toml"))
+}
+
+/// Stores a configuration unless it is stored already, and returns its digest.
+///
+/// # Errors
+///
+/// Returns an error if it cannot be written.
+pub(crate) fn store(state_dir: &Path, text: &[u8]) -> anyhow::Result<Sha256Digest> {
+    let digest = Sha256Digest::of(text);
+    let path = path(state_dir, digest);
+    // Compared as a whole, so that a file which was cut short or edited is replaced.
+    if fs::read(&path).is_ok_and(|kept| kept == text) {
+        return Ok(digest);
+    }
+    let write = || {
+        let dir = path.parent().unwrap_or(state_dir);
+        DirBuilder::new().recursive(true).mode(0o750).create(dir)?;
+        let part = path.with_extension("part");
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(true).mode(0o640);
+        let mut file = options.open(&part)?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        fs::rename(&part, &path)
+    };
+    write().with_context(|| format!("keeping the configuration in {}", path.display()))?;
+    Ok(digest)
+}

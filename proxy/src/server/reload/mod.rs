@@ -1,0 +1,452 @@
+//! Reloads the configuration: on SIGHUP, when the file changes, and on `POST /v1/reload`.
+//!
+//! The settings for requests are rebuilt as one value that replaces the previous one; an exchange keeps the value it began
+//! with. A file that has a mistake, or names something that cannot be opened, changes nothing. Keys that are fixed for the
+//! process (listeners, connection limits, the directories of the state and the CA) do not change; the answer names those that
+//! need a restart, and everything else in the file takes effect.
+//!
+//! The certificate files that the configuration names are watched, too: when they change, the configuration is reloaded.
+//!
+//! After a change on disk, the file is loaded only if it looks complete: its writer has closed it, it is not empty, and it
+//! has not lost all of its rules or crawlers. A reload that an operator requests, by signal or API, skips that check.
+
+mod completeness;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use self::completeness::find_incompleteness;
+use self::watch::{FileEvent, FileWatch};
+use crate::admin::{
+    ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
+};
+use crate::clock::system_time;
+use crate::config::{Config, ConfigMistake};
+use crate::decision_log::{ClientMask, ConfigRevision, Journal};
+use crate::exchange::ExchangeServices;
+use crate::robots_cache::HttpFetcher;
+use crate::server::wiring::{self, OutboundClients, OutboundConfig};
+use crate::telemetry::digest::Sha256Digest;
+use crate::telemetry::logging::LogHandle;
+
+/// The reload requests that may wait; one read of the file answers each.
+const MAX_QUEUED_REQUESTS: usize = 64;
+/// The delay between a change and the reload: editors and orchestrators replace a file in several steps.
+const SETTLE_DELAY: Duration = Duration::from_millis(100);
+
+/// A reason to read the file again.
+#[derive(Debug)]
+enum ReloadEvent {
+    Signal,
+    /// The file changed on disk.
+    FileEvent(FileEvent),
+    Operator(ReloadReply),
+}
+
+/// The cause of a reload. Only an operator's is trusted to be complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReloadCause {
+    Change,
+    Signal,
+    Operator,
+}
+
+impl ReloadCause {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Change => "the file changed",
+            Self::Signal => "SIGHUP",
+            Self::Operator => "POST /v1/reload",
+        }
+    }
+}
+
+/// Requests reloads on SIGHUP.
+#[derive(Clone, Debug)]
+pub(crate) struct ReloadTrigger(mpsc::Sender<ReloadEvent>);
+
+impl ReloadTrigger {
+    /// Requests a reload because of SIGHUP.
+    pub(crate) fn hangup(&self) {
+        // If the queue is full, the file will be read anyway.
+        let _ = self.0.try_send(ReloadEvent::Signal);
+    }
+}
+
+/// The parts of the proxy that a reload changes.
+pub(crate) struct ReloadedParts {
+    pub(crate) exchanges: Arc<ExchangeServices>,
+    /// The client that fetches robots.txt files.
+    pub(crate) fetch: Arc<ArcSwap<HttpFetcher>>,
+    pub(crate) log: LogHandle,
+    /// The addresses on which this process listens.
+    pub(crate) own_listeners: Vec<SocketAddr>,
+}
+
+/// The task that reloads the file.
+struct ConfigReloader {
+    file: PathBuf,
+    last_text: Option<Vec<u8>>,
+    started_with: Config,
+    /// The configuration in effect.
+    running: Config,
+    /// The configuration that the present outbound clients were built from.
+    outbound_config: OutboundConfig,
+    parts: ReloadedParts,
+    requests: mpsc::Receiver<ReloadEvent>,
+    status: Arc<ArcSwap<ConfigStatus>>,
+    /// Watches the file until it is dropped.
+    watch: Option<FileWatch>,
+    referenced_files: ReferencedFiles,
+}
+
+/// A reload, of which everything that can fail has succeeded.
+struct PreparedReload {
+    config: Config,
+    needs_restart: Vec<String>,
+    /// `None` if the outbound clients do not change.
+    outbound: Option<OutboundClients>,
+    journal: (Option<Journal>, ClientMask),
+    configuration: ConfigRevision,
+}
+
+/// Starts the task that reloads `file`, of which `config` was read at the start. Without a file, every request to reload is
+/// refused.
+pub(crate) fn start(
+    file: Option<&Path>,
+    config: &Config,
+    parts: ReloadedParts,
+) -> (ReloadHandle, ReloadTrigger) {
+    let (sender, wishes) = mpsc::channel(MAX_QUEUED_REQUESTS);
+    let (asking, asked) = mpsc::channel(MAX_QUEUED_REQUESTS);
+    parts.exchanges.metrics.config_reloaded(Some(system_time()));
+    let status = status(config, file, &parts);
+    let reload = ReloadHandle::new(asking, Arc::clone(&status));
+    let signals = ReloadTrigger(sender);
+    tokio::spawn(forward_requests(asked, signals.0.clone()));
+    let Some(file) = file else {
+        tokio::spawn(refuse_all(wishes));
+        return (reload, signals);
+    };
+    let watch = watch(file, &signals);
+    let heard = (signals.clone(), wishes);
+    let reader = ConfigReloader::new((file.to_owned(), watch), config, parts, heard, status);
+    tokio::spawn(reader.run());
+    (reload, signals)
+}
+
+/// Returns the status that the API shows at the start.
+fn status(
+    config: &Config,
+    file: Option<&Path>,
+    parts: &ReloadedParts,
+) -> Arc<ArcSwap<ConfigStatus>> {
+    Arc::new(ArcSwap::from_pointee(ConfigStatus {
+        configuration: 1,
+        file: file.map(|file| file.display().to_string()),
+        read_at: parts.exchanges.decider.robots.clock().now(),
+        last_attempt: None,
+        needs_restart: Vec::new(),
+        toml: config.public_toml(config),
+    }))
+}
+
+fn watch(file: &Path, signals: &ReloadTrigger) -> Option<FileWatch> {
+    let changes = signals.0.clone();
+    let watch = FileWatch::start(file, move |seen| {
+        // If the queue is full, the file will be read anyway.
+        let _ = changes.try_send(ReloadEvent::FileEvent(seen));
+    });
+    watch.inspect_err(warn_unwatched).ok()
+}
+
+/// The files that the configuration refers to and that change independently of it, such as certificates.
+struct ReferencedFiles {
+    files: Vec<PathBuf>,
+    /// The digest of each file when it was last read, or `None` if it could not be read.
+    digests: Vec<Option<Sha256Digest>>,
+    watches: Vec<FileWatch>,
+    signals: ReloadTrigger,
+}
+
+impl ReferencedFiles {
+    fn new(config: &Config, signals: ReloadTrigger) -> Self {
+        let files = config.watched_files();
+        Self {
+            digests: digests_of(&files),
+            watches: files
+                .iter()
+                .filter_map(|file| watch(file, &signals))
+                .collect(),
+            files,
+            signals,
+        }
+    }
+
+    /// Watches the files that `config` refers to instead, if they are others.
+    fn update(&mut self, config: &Config) {
+        if config.watched_files() != self.files {
+            *self = Self::new(config, self.signals.clone());
+        }
+    }
+
+    /// Returns whether any content has changed since the previous call.
+    fn have_changed(&mut self) -> bool {
+        for watch in &mut self.watches {
+            if let Err(error) = watch.follow_links() {
+                warn_unwatched(&error.into());
+            }
+        }
+        let seen = digests_of(&self.files);
+        let differs = seen != self.digests;
+        self.digests = seen;
+        differs
+    }
+}
+
+fn digests_of(files: &[PathBuf]) -> Vec<Option<Sha256Digest>> {
+    let read = files.iter().map(|file| std::fs::read(file).ok());
+    read.map(|read| read.map(|bytes| Sha256Digest::of(&bytes)))
+        .collect()
+}
+
+fn warn_unwatched(error: &anyhow::Error) {
+    let error = format!("{error:#}");
+    tracing::warn!(
+        error,
+        "changes to a file of the configuration go unnoticed: send SIGHUP"
+    );
+}
+
+/// Forwards operators' requests until either side is closed.
+async fn forward_requests(
+    mut asked: mpsc::Receiver<ReloadReply>,
+    wishes: mpsc::Sender<ReloadEvent>,
+) {
+    while let Some(reply) = asked.recv().await {
+        if wishes.send(ReloadEvent::Operator(reply)).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn refuse_all(mut wishes: mpsc::Receiver<ReloadEvent>) {
+    while let Some(wish) = wishes.recv().await {
+        let refusal = "there is no configuration file to reload: the built-in defaults are in use";
+        tracing::warn!("{refusal}");
+        if let ReloadEvent::Operator(reply) = wish {
+            // The operator may have disconnected.
+            let _ = reply.send(Err(vec![refusal.to_owned()]));
+        }
+    }
+}
+
+impl ConfigReloader {
+    /// Creates the task for `parts` that were built from `config`.
+    fn new(
+        (file, watch): (PathBuf, Option<FileWatch>),
+        config: &Config,
+        parts: ReloadedParts,
+        (signals, requests): (ReloadTrigger, mpsc::Receiver<ReloadEvent>),
+        status: Arc<ArcSwap<ConfigStatus>>,
+    ) -> Self {
+        Self {
+            last_text: std::fs::read(&file).ok(),
+            file,
+            started_with: config.clone(),
+            running: config.clone(),
+            outbound_config: OutboundConfig::new(config, &parts.own_listeners),
+            parts,
+            requests,
+            status,
+            watch,
+            referenced_files: ReferencedFiles::new(config, signals),
+        }
+    }
+
+    async fn run(mut self) {
+        // One replacement of a file is several events: it is read once, after the first of them has settled.
+        let mut settled_at: Option<Instant> = None;
+        loop {
+            let settled = async {
+                match settled_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                wish = self.requests.recv() => match wish {
+                    None => return,
+                    Some(ReloadEvent::Signal) => {
+                        // The mistakes are in the log.
+                        let _ = self.reload(ReloadCause::Signal).await;
+                    }
+                    Some(ReloadEvent::FileEvent(FileEvent::Complete)) => {
+                        settled_at.get_or_insert_with(|| Instant::now() + SETTLE_DELAY);
+                    }
+                    Some(ReloadEvent::FileEvent(FileEvent::Writing)) => settled_at = None,
+                    Some(ReloadEvent::Operator(reply)) => {
+                        let answer = self.reload(ReloadCause::Operator).await;
+                        // The operator may have disconnected.
+                        let _ = reply.send(answer);
+                    }
+                },
+                () = settled => {
+                    settled_at = None;
+                    self.follow_links();
+                    // Not short-circuited below: the digests must be up to date whatever the reason for the reload.
+                    let have_others = self.referenced_files.have_changed();
+                    if have_others || tokio::fs::read(&self.file).await.ok() != self.last_text {
+                        // The mistakes are in the log.
+                        let _ = self.reload(ReloadCause::Change).await;
+                    }
+                }
+            }
+        }
+    }
+
+    fn follow_links(&mut self) {
+        if let Some(Err(error)) = self.watch.as_mut().map(FileWatch::follow_links) {
+            warn_unwatched(&error.into());
+        }
+    }
+
+    async fn reload(&mut self, cause: ReloadCause) -> ReloadResult {
+        // Before the file is read: a link that is swapped meanwhile is then noticed.
+        self.follow_links();
+        let read = tokio::fs::read(&self.file).await;
+        self.last_text = read.as_ref().ok().cloned();
+        let prepared = self.prepare(read).await.and_then(|prepared| {
+            let text = self.last_text.as_deref().unwrap_or_default();
+            match find_incompleteness(text, &self.running, &prepared.config) {
+                Some(doubt) if cause == ReloadCause::Change => Err(vec![doubt]),
+                _ => Ok(prepared),
+            }
+        });
+        let cause = cause.as_str();
+        match prepared {
+            Ok(prepared) => Ok(self.apply(prepared, cause).await),
+            Err(mistakes) => {
+                self.parts.exchanges.metrics.config_reloaded(None);
+                self.note(cause, mistakes.clone(), |_| {});
+                for mistake in &mistakes {
+                    tracing::error!(cause, mistake, "the configuration is unchanged");
+                }
+                Err(mistakes)
+            }
+        }
+    }
+
+    /// Records the attempt, and what it changed, in the status that the API shows.
+    fn note(&self, cause: &str, mistakes: Vec<String>, change: impl FnOnce(&mut ConfigStatus)) {
+        let at = self.parts.exchanges.decider.robots.clock().now();
+        let mut status = ConfigStatus::clone(&self.status.load());
+        status.last_attempt = Some(ReloadAttempt {
+            at,
+            cause: cause.to_owned(),
+            mistakes,
+        });
+        change(&mut status);
+        self.status.store(Arc::new(status));
+    }
+
+    /// Does everything that can fail, without any effect on the running proxy.
+    async fn prepare(&self, read: io::Result<Vec<u8>>) -> Result<PreparedReload, Vec<String>> {
+        let file = self.file.clone();
+        let (started_with, running_ways) =
+            (self.started_with.clone(), self.outbound_config.clone());
+        let clock = self.parts.exchanges.decider.robots.clock();
+        let metrics = Arc::clone(&self.parts.exchanges.metrics);
+        let own = self.parts.own_listeners.clone();
+        let number = self.parts.exchanges.decider.settings().configuration + 1;
+        let preparing = tokio::task::spawn_blocking(move || {
+            let config = Config::load_again(&file, read, &started_with);
+            let config = config.map_err(|mistakes| to_messages(&mistakes))?;
+            let fault = |error: anyhow::Error| vec![format!("{}: {error:#}", file.display())];
+            let options = OutboundConfig::new(&config, &own);
+            let ways = (options != running_ways)
+                .then(|| wiring::outbound_clients(options, clock, &metrics));
+            Ok(PreparedReload {
+                outbound: ways.transpose().map_err(fault)?,
+                journal: wiring::open_journal(&config).map_err(fault)?,
+                configuration: wiring::archive_config(&config, &started_with, number)
+                    .map_err(fault)?,
+                needs_restart: config.needs_restart(&started_with),
+                config,
+            })
+        });
+        let prepared = preparing.await;
+        prepared.unwrap_or_else(|error| Err(vec![format!("reading the file failed: {error}")]))
+    }
+
+    /// Replaces the configuration in effect. Nothing here can fail.
+    async fn apply(&mut self, prepared: PreparedReload, cause: &str) -> Reloaded {
+        let config = prepared.config;
+        let exchanges = &self.parts.exchanges;
+        let decider = &exchanges.decider;
+        let before = decider.settings();
+        let mut upstream = Arc::clone(&before.upstream);
+        if let Some(ways) = prepared.outbound {
+            upstream = ways.upstream;
+            self.outbound_config = ways.config;
+            ways.fetch.set_redirect_gate(exchanges.gate());
+            let fetch = ways.fetch.with_traces(exchanges.traces.clone());
+            self.parts.fetch.store(Arc::new(fetch));
+        }
+        let options = wiring::robots_cache_config(&config);
+        let are_crawlers_others =
+            config.crawlers != self.running.crawlers || config.signing != self.running.signing;
+        decider
+            .robots
+            .reconfigure(&options, are_crawlers_others)
+            .await;
+        decider
+            .robots
+            .store()
+            .set_memory(config.robots_store.memory);
+        // As with other servers, a reload also reopens a log file that was moved away.
+        let decisions = &exchanges.decisions;
+        decisions.replace_journal(prepared.journal, prepared.configuration);
+        self.parts.log.set_format(config.log.format);
+        self.parts.log.set_decisions(config.log.events);
+        for crawler in &config.crawlers.crawlers {
+            exchanges.metrics.start_crawler_series(&crawler.name);
+        }
+        let now = decider.robots.clock().now();
+        let settings = wiring::build_settings(&config, Some(&before), upstream, now);
+        let configuration = settings.configuration;
+        decider.replace_settings(settings);
+        exchanges.metrics.config_reloaded(Some(system_time()));
+        self.note(cause, Vec::new(), |status| {
+            status.configuration = configuration;
+            status.read_at = now;
+            status.needs_restart.clone_from(&prepared.needs_restart);
+            status.toml = config.public_toml(&self.started_with);
+        });
+        tracing::info!(cause, configuration, "the configuration was reloaded");
+        self.referenced_files.update(&config);
+        self.running = config;
+        if !prepared.needs_restart.is_empty() {
+            let keys = prepared.needs_restart.join(", ");
+            tracing::warn!(keys, "these changes take effect only after a restart");
+        }
+        Reloaded {
+            configuration,
+            needs_restart: prepared.needs_restart,
+        }
+    }
+}
+
+fn to_messages(mistakes: &[ConfigMistake]) -> Vec<String> {
+    mistakes.iter().map(ToString::to_string).collect()
+}

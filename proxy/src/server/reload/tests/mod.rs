@@ -1,0 +1,357 @@
+//! A reload leads to the same state as a start with the new file, whatever it changes.
+
+mod rows;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+use self::rows::{KeyRow, ROWS};
+use super::*;
+use crate::clock::Clock;
+use crate::config::DEFAULT_FILE;
+use crate::decide::settings::Settings;
+use crate::fleet::Fleet;
+use crate::robots_cache::RobotsStore;
+use crate::server::process;
+use crate::signing::SigningKey;
+use crate::telemetry::line_writer::LineWriterGuard;
+use crate::telemetry::logging;
+use crate::telemetry::metrics::Metrics;
+
+/// Values by key.
+type KeyValues = BTreeMap<&'static str, &'static str>;
+
+/// A proxy without listeners, in its own directory.
+struct ReloadableProxy {
+    reader: ConfigReloader,
+    refresh: JoinHandle<()>,
+    dir: TempDir,
+    _writing: LineWriterGuard,
+}
+
+impl ReloadableProxy {
+    fn start(text: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("config.toml");
+        fs::write(&file, text).expect("the directory can be written");
+        let config = Config::load(&file).expect("nothing is wrong with it");
+        let (log, writing) = logging::start_discarding(config.log.format);
+        log.set_decisions(config.log.events);
+        let metrics = Arc::new(Metrics::new().expect("they are sound"));
+        let clock = Clock::start();
+        let store = RobotsStore::open(
+            &config.state.dir,
+            config.robots_store,
+            clock,
+            Arc::clone(&metrics),
+        );
+        let robots = (store.expect("it is new"), clock, Fleet::default());
+        let decisions = process::record(&config, &log, &metrics).expect("they can be written");
+        let built = process::build(&config, &metrics, &Arc::new(decisions), &[], robots);
+        let (exchanges, fetch, refresh) = built.expect("nothing is missing");
+        let parts = ReloadedParts {
+            exchanges: Arc::new(exchanges),
+            fetch,
+            log,
+            own_listeners: Vec::new(),
+        };
+        let (signals, wishes) = mpsc::channel(MAX_QUEUED_REQUESTS);
+        let status = status(&config, Some(&file), &parts);
+        let reader = ConfigReloader::new(
+            (file, None),
+            &config,
+            parts,
+            (ReloadTrigger(signals), wishes),
+            status,
+        );
+        Self {
+            reader,
+            refresh,
+            dir,
+            _writing: writing,
+        }
+    }
+
+    /// Reloads, and returns which keys need a restart.
+    async fn reload(&mut self, text: &str) -> Vec<String> {
+        fs::write(&self.reader.file, text).expect("the directory can be written");
+        let reloaded = self.reader.reload(ReloadCause::Operator).await;
+        reloaded.expect("nothing is wrong with it").needs_restart
+    }
+
+    /// Returns everything that depends on the configuration, of what was built from it.
+    async fn built(&self) -> String {
+        let parts = &self.reader.parts;
+        let decider = &parts.exchanges.decider;
+        let settings = decider.settings();
+        let fetch = parts.fetch.load();
+        assert!(fetch.uses(&settings.upstream), "they are ways of one time");
+        let decisions = &parts.exchanges.decisions;
+        let journal = decisions.log_file().map(|log| log.config.clone());
+        let client = decisions.mask_client(std::net::IpAddr::from([192, 0, 2, 7]));
+        let client = std::mem::discriminant(&client);
+        let log = (parts.log.format(), parts.log.has_decisions());
+        let robots = decider.robots.settings_in_effect().await;
+        let all = format!(
+            "{}\n{:#?}\n{fetch:#?}\n{robots:#?}\n{journal:#?}\n{client:?} {log:?}",
+            shown(&settings),
+            self.reader.outbound_config
+        );
+        all.replace(&self.dir.path().display().to_string(), "DIR")
+    }
+
+    async fn stop(self) {
+        let exchanges = &self.reader.parts.exchanges;
+        exchanges.decisions.close();
+        exchanges.decider.robots.close().await;
+        self.refresh.await.expect("it ends");
+    }
+}
+
+/// Returns all settings but their number.
+fn shown(settings: &Settings) -> String {
+    let Settings {
+        configuration: _,
+        options,
+        https,
+        crawlers,
+        rules,
+        preferences,
+        politeness,
+        upstream,
+        signer,
+        on_failure,
+        entrance,
+    } = settings;
+    let named: Vec<_> = crawlers.all().collect();
+    let accounts = named.iter().filter_map(|crawler| crawler.account.as_ref());
+    let hashes: Vec<_> = accounts.map(|account| &account.password_hash).collect();
+    let others = (crawlers.require_crawler, crawlers.dialect, crawlers.mode);
+    let rules: Vec<_> = rules.all().collect();
+    let files = entrance.as_ref().map(|entrance| entrance.files());
+    format!(
+        "{options:#?}\n{https:#?}\n{named:#?}\n{hashes:#?}\n{others:?}\n{rules:#?}\n{preferences:#?}\n{politeness:#?}\n\
+         {upstream:#?}\n{signer:#?}\n{on_failure:?}\n{entrance:#?}\n{files:?}"
+    )
+}
+
+/// Writes the files that rows refer to.
+fn files() -> TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    let write = |name: &str, text: &str| {
+        fs::write(dir.path().join(name), text).expect("the directory can be written");
+    };
+    let key = rcgen::KeyPair::generate().expect("ring makes keys");
+    for name in ["a", "b"] {
+        let params = rcgen::CertificateParams::new(vec![format!("{name}.test")]);
+        let certificate = params.and_then(|params| params.self_signed(&key));
+        let certificate = certificate.expect("the parameters are plain");
+        write(&format!("{name}.pem"), &certificate.pem());
+    }
+    write("a.key", &key.serialize_pem());
+    write("copy.key", &key.serialize_pem());
+    for name in ["news.pem", "next.pem"] {
+        SigningKey::read_or_create(&dir.path().join(name)).expect("a key is made");
+    }
+    dir
+}
+
+/// Returns a configuration file with these keys, a crawler and a rule.
+fn written(keys: &KeyValues, files: &Path) -> String {
+    let mut all = KeyValues::from([
+        ("crawler.name", "\"news\""),
+        ("crawler.tokens", "[\"NewsBot\"]"),
+        ("rule.action", "\"refuse\""),
+        ("rule.hosts", "[\"*.a.test\"]"),
+    ]);
+    all.extend(keys);
+    let of = |table: &str| {
+        let lines = all.iter().filter_map(|(key, value)| {
+            let key = key.strip_prefix(table)?.strip_prefix('.')?;
+            Some(format!("{key} = {value}\n"))
+        });
+        lines.collect::<String>()
+    };
+    let plain = all.iter().filter(|(key, _)| {
+        let section = key.split('.').next();
+        section != Some("crawler") && section != Some("rule")
+    });
+    let plain: String = plain
+        .map(|(key, value)| format!("{key} = {value}\n"))
+        .collect();
+    let text = format!(
+        "{plain}[[crawler]]\n{}[[rule]]\n{}",
+        of("crawler"),
+        of("rule")
+    );
+    text.replace("FILES", &files.display().to_string())
+}
+
+/// Returns all keys, as the reader lists them when one is misspelt.
+fn declared() -> BTreeSet<String> {
+    let shipped: toml::Table = DEFAULT_FILE.parse().expect("it is TOML");
+    let sections = shipped
+        .keys()
+        .map(|name| format!("[{name}]\nzzzzzzzz = 1\n"));
+    let mut text: String = sections.collect();
+    text += "[[crawler]]\nzzzzzzzz = 1\nmatch = { zzzzzzzz = 1 }\n[[rule]]\nzzzzzzzz = 1\n";
+    let mistakes = Config::from_toml("t.toml", &text).expect_err("no such keys");
+    let mut found = BTreeSet::new();
+    for mistake in mistakes.iter().map(ToString::to_string) {
+        let Some((place, known)) = mistake.split_once(".zzzzzzzz: unknown key; there are ") else {
+            continue;
+        };
+        let section = place.rsplit(' ').next().expect("one at least");
+        let section = match section.strip_prefix("1") {
+            Some(rest) if place.contains("[[crawler]]") => format!("crawler{rest}"),
+            Some(rest) => format!("rule{rest}"),
+            None => section.to_owned(),
+        };
+        let tables = ["crawler.match"];
+        let keys = known.split(", ").map(|key| format!("{section}.{key}"));
+        found.extend(keys.filter(|key| !tables.contains(&&**key)));
+    }
+    found
+}
+
+#[track_caller]
+fn assert_same(reloaded: &str, expected: &str, what: &str) {
+    let mut lines = reloaded.lines().zip(expected.lines());
+    let different = lines.find(|(reloaded, expected)| reloaded != expected);
+    assert_eq!(
+        different, None,
+        "{what}: after a reload, and as it should be"
+    );
+    assert_eq!(reloaded.len(), expected.len(), "{what}");
+}
+
+fn keys_of(row: &KeyRow) -> KeyValues {
+    row.with.iter().copied().collect()
+}
+
+#[test]
+fn every_key_has_a_row() {
+    let rows: BTreeSet<_> = ROWS.iter().map(|row| row.key.to_owned()).collect();
+    assert_eq!(rows, declared());
+}
+
+/// A key that needs a restart is named and changes nothing; every other key has the effect that it has at a start.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_reloaded_key_has_the_effect_of_a_restart() {
+    let files = files();
+    for row in ROWS {
+        let before = keys_of(row);
+        let old = written(&before, files.path());
+        let mut running = ReloadableProxy::start(&old);
+        let at_start = running.built().await;
+        for value in row.values {
+            let key = row.key;
+            let mut after = before.clone();
+            after.insert(key, value);
+            let new = written(&after, files.path());
+            let needs_restart = running.reload(&new).await;
+            let reloaded = running.built().await;
+            if needs_restart.is_empty() {
+                let fresh = ReloadableProxy::start(&new);
+                let expected = fresh.built().await;
+                fresh.stop().await;
+                assert_ne!(at_start, expected, "{key} = {value} is not looked at");
+                assert_same(&reloaded, &expected, &format!("{key} = {value}"));
+            } else {
+                let section = key.split('.').next().unwrap_or_default();
+                let names = [key.to_owned(), format!("[{section}]")];
+                assert!(
+                    names.contains(&needs_restart[0]),
+                    "{key}: {needs_restart:?}"
+                );
+                assert_same(&reloaded, &at_start, &format!("{key} = {value}"));
+            }
+        }
+        running.stop().await;
+    }
+}
+
+/// Pseudo-random numbers that are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, sides: usize) -> usize {
+        let mut hasher = DefaultHasher::new();
+        self.0.hash(&mut hasher);
+        self.0 = hasher.finish();
+        usize::try_from(self.0 % sides as u64).unwrap_or_default()
+    }
+}
+
+/// Returns a valid file with a random choice of keys and values, sometimes few and sometimes many.
+fn next_file(
+    dice: &mut Dice,
+    alive: &[&KeyRow],
+    set: &mut [Option<usize>],
+    files: &Path,
+) -> String {
+    let before = set.to_vec();
+    loop {
+        set.copy_from_slice(&before);
+        let rate = [2, 40][dice.below(2)];
+        let mut keys = KeyValues::new();
+        for (row, set) in alive.iter().zip(&mut *set) {
+            if dice.below(rate) == 0 {
+                *set = (dice.below(3) == 0).then(|| dice.below(row.values.len()));
+            }
+            let Some(value) = *set else {
+                continue;
+            };
+            for (key, value) in row.with {
+                keys.entry(key).or_insert(value);
+            }
+            keys.insert(row.key, row.values[value]);
+        }
+        let text = written(&keys, files);
+        if Config::from_toml("t.toml", &text).is_ok() {
+            return text;
+        }
+    }
+}
+
+/// Runs `WAYLEAVE_RELOADS` reloads, 20 by default, starting from the seed `WAYLEAVE_SEED`:
+/// `WAYLEAVE_RELOADS=1000 cargo test -p wayleave --lib -- random_configurations`.
+#[tokio::test(flavor = "multi_thread")]
+async fn random_configurations_reload_to_the_state_of_a_fresh_start() {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    let (count, seed) = (
+        number("WAYLEAVE_RELOADS").unwrap_or(20),
+        number("WAYLEAVE_SEED"),
+    );
+    let files = files();
+    let defaults = Config::default();
+    let is_alive = |row: &&KeyRow| {
+        let mut keys = keys_of(row);
+        keys.insert(row.key, row.values[0]);
+        let config = Config::from_toml("t.toml", &written(&keys, files.path()));
+        config
+            .expect("nothing is wrong with it")
+            .needs_restart(&defaults)
+            .is_empty()
+    };
+    let alive: Vec<_> = ROWS.iter().filter(is_alive).collect();
+    let mut dice = Dice(seed.unwrap_or(1));
+    let mut set = vec![None; alive.len()];
+    let mut next = || next_file(&mut dice, &alive, &mut set, files.path());
+    let mut running = ReloadableProxy::start(&next());
+    for n in 0..count {
+        let text = next();
+        assert_eq!(running.reload(&text).await, [""; 0]);
+        let fresh = ReloadableProxy::start(&text);
+        let (reloaded, expected) = (running.built().await, fresh.built().await);
+        assert_same(&reloaded, &expected, &format!("the {n}th:\n{text}"));
+        fresh.stop().await;
+    }
+    running.stop().await;
+}

@@ -1,0 +1,165 @@
+//! Watches the configuration file, and reports a change only once the writer has closed or replaced it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+
+/// A change of the file on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileEvent {
+    /// Its writer has closed it, or another file has replaced it.
+    Complete,
+    /// It is being written, and incomplete until it is closed.
+    Writing,
+}
+
+/// A watch on the directory of the file, since editors and orchestrators replace the file rather than write to it, and on
+/// the directory that links in its path lead to.
+pub(super) struct FileWatch {
+    file: PathBuf,
+    dir: PathBuf,
+    linked_dir: Option<PathBuf>,
+    watcher: RecommendedWatcher,
+}
+
+impl FileWatch {
+    /// Starts to report changes of `file`, until the watch is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a directory cannot be watched.
+    pub(super) fn start(
+        file: &Path,
+        report: impl Fn(FileEvent) + Send + 'static,
+    ) -> anyhow::Result<Self> {
+        let file = std::path::absolute(file)?;
+        let dir = file.parent().context("the file is in no directory")?;
+        let mut watched = WatchedPath::new(file.clone());
+        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            if let Some(seen) = event.ok().and_then(|event| watched.classify(&event)) {
+                report(seen);
+            }
+        })?;
+        let mut watch = Self {
+            dir: dir.to_owned(),
+            linked_dir: None,
+            file,
+            watcher,
+        };
+        watch
+            .watcher
+            .watch(&watch.dir, RecursiveMode::NonRecursive)?;
+        watch.follow_links()?;
+        Ok(watch)
+    }
+
+    /// Watches the directory that links lead to now. Call it before each read, so that the file read is the one watched.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the directory cannot be watched.
+    pub(super) fn follow_links(&mut self) -> notify::Result<()> {
+        let real = self.file.canonicalize().ok();
+        let real = real.as_deref().and_then(Path::parent);
+        // inotify has one watch per directory, whatever the path: removing the second would remove the first.
+        let is_other = |dir: &&Path| self.dir.canonicalize().is_ok_and(|own| own != *dir);
+        let linked_dir = real.filter(is_other).map(Path::to_owned);
+        if linked_dir == self.linked_dir {
+            return Ok(());
+        }
+        if let Some(dir) = self.linked_dir.take() {
+            // It may be gone, and its watch with it.
+            let _ = self.watcher.unwatch(&dir);
+        }
+        if let Some(dir) = &linked_dir {
+            self.watcher.watch(dir, RecursiveMode::NonRecursive)?;
+        }
+        self.linked_dir = linked_dir;
+        Ok(())
+    }
+}
+
+/// The file's path, and the path it resolves to.
+struct WatchedPath {
+    file: PathBuf,
+    target: Option<PathBuf>,
+}
+
+impl WatchedPath {
+    fn new(file: PathBuf) -> Self {
+        let target = file.canonicalize().ok();
+        Self { file, target }
+    }
+
+    /// Returns the change that `event` means for the file, if any.
+    fn classify(&mut self, event: &Event) -> Option<FileEvent> {
+        let is_put_in_place = event.kind == MOVED_INTO_PLACE;
+        if let Some(path) = event.paths.iter().find(|path| self.is_file(path)) {
+            let leads_elsewhere = self.has_new_target();
+            match event.kind {
+                EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
+                    Some(FileEvent::Complete)
+                }
+                EventKind::Modify(ModifyKind::Data(_)) if !leads_elsewhere => {
+                    Some(FileEvent::Writing)
+                }
+                // A new file is still empty, and a write follows; a new link leads to a file that exists.
+                EventKind::Create(_) => path.is_symlink().then_some(FileEvent::Complete),
+                // Any event may be the first after a link was swapped, even our own reading of the file.
+                _ => (is_put_in_place || leads_elsewhere).then_some(FileEvent::Complete),
+            }
+        } else {
+            // It may be a link in the file's path: Kubernetes swaps one for each new ConfigMap, and `ln -sfn` recreates it.
+            let may_be_link = is_put_in_place || event.kind.is_create();
+            (may_be_link && self.has_new_target()).then_some(FileEvent::Complete)
+        }
+    }
+
+    /// Returns whether `path` is the file, or the path that it resolves to.
+    fn is_file(&self, path: &PathBuf) -> bool {
+        *path == self.file || self.target.as_ref() == Some(path)
+    }
+
+    fn has_new_target(&mut self) -> bool {
+        let leads_to = self.file.canonicalize().ok();
+        let differs = leads_to != self.target;
+        self.target = leads_to;
+        differs
+    }
+}
+
+/// The event of a file that was renamed to a watched name, which it may have replaced.
+const MOVED_INTO_PLACE: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::To));
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// The event of our own read may arrive after a link was swapped.
+    #[test]
+    fn any_event_after_a_link_swap_reports_it_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap();
+        for version in ["..1", "..2"] {
+            fs::create_dir(real.join(version)).unwrap();
+            fs::write(real.join(version).join("config.toml"), "").unwrap();
+        }
+        let (data, file) = (real.join("..data"), real.join("config.toml"));
+        symlink("..1", &data).unwrap();
+        symlink("..data/config.toml", &file).unwrap();
+        let mut watched = WatchedPath::new(file);
+        let opened = EventKind::Access(AccessKind::Open(AccessMode::Any));
+        let opened = Event::new(opened).add_path(real.join("..1/config.toml"));
+        assert_eq!(watched.classify(&opened), None);
+        fs::remove_file(&data).unwrap();
+        symlink("..2", &data).unwrap();
+        assert_eq!(watched.classify(&opened), Some(FileEvent::Complete));
+        let swapped = Event::new(MOVED_INTO_PLACE).add_path(data);
+        assert_eq!(watched.classify(&swapped), None);
+    }
+}

@@ -1,0 +1,319 @@
+//! Builds the parts of the proxy from the configuration: at the start, and at each reload.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use rustls::{ClientConfig, RootCertStore};
+
+use crate::clock::Clock;
+use crate::config::{self, Config};
+use crate::decide::settings::Settings;
+use crate::decision_log::chain::event::program_version;
+use crate::decision_log::{ClientMask, ConfigRevision, Journal};
+use crate::fleet::redis::{self, RedisAddress, RedisEngine};
+use crate::fleet::{self, Fleet, OnLoss};
+use crate::identity::Crawlers;
+use crate::robots_cache::{self, FetchConfig, HttpFetcher};
+use crate::rules::PolicyRules;
+use crate::server::config_archive;
+use crate::signing::{self, MessageSigner};
+use crate::telemetry::digest::Sha256Digest;
+use crate::telemetry::metrics::Metrics;
+use crate::tls;
+use crate::tls::pem_file::PemFile;
+use crate::upstream::egress::{self, Egress};
+use crate::upstream::{self, Upstream};
+
+/// A random number of this process, so that nodes that start together do not refresh the same robots.txt together.
+static PROCESS_SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(()));
+
+/// The TLS sessions with origins that are kept for resumption.
+const MAX_TLS_SESSIONS: usize = 10_000;
+
+/// The warning about the check that is not possible through a parent proxy.
+pub(crate) const UNCHECKED_PARENT_WARNING: &str = "upstream.proxy looks names up: that they lead to no internal address is not checked here, only \
+    names that are internal by spelling and internal addresses in URLs are refused";
+
+/// The part of the configuration that outbound clients are built from. A reload rebuilds them only if any of it changed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OutboundConfig {
+    egress: egress::EgressSettings,
+    origin: upstream::UpstreamSettings,
+    extra_roots: Vec<PemFile>,
+    fetch: FetchConfig,
+    /// Whether the requests of some crawlers are signed.
+    signs: bool,
+}
+
+impl OutboundConfig {
+    /// Takes the part of `config`. No outbound connection may lead to `own_listeners`.
+    pub(crate) fn new(config: &Config, own_listeners: &[SocketAddr]) -> Self {
+        Self {
+            egress: egress::EgressSettings {
+                own_listeners: own_listeners.to_vec(),
+                ..config.upstream.egress.clone()
+            },
+            origin: upstream::UpstreamSettings {
+                pseudonym: config.proxy.connections.name.clone(),
+                ..config.upstream.connections.clone()
+            },
+            extra_roots: config.upstream.extra_roots.clone(),
+            fetch: config.robots.fetch.clone(),
+            // The keys are not part of it: they are in `Settings`, and a new key needs no new connections.
+            signs: config.signing.options.mode != signing::SigningMode::Off,
+        }
+    }
+}
+
+/// The clients that connect to origins: for requests, and for robots.txt files.
+pub(crate) struct OutboundClients {
+    pub(crate) config: OutboundConfig,
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) fetch: HttpFetcher,
+}
+
+/// Builds the clients that connect to origins. Must be called within a tokio runtime.
+///
+/// # Errors
+///
+/// Returns an error if the system's DNS configuration is needed and cannot be read, or if a root cannot be trusted.
+pub(crate) fn outbound_clients(
+    options: OutboundConfig,
+    clock: Clock,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<OutboundClients> {
+    if let Some(parent) = &options.egress.parent {
+        tracing::warn!(proxy = %parent.authority(), "{UNCHECKED_PARENT_WARNING}");
+    }
+    let upstream = Arc::new(upstream(&options, metrics)?);
+    let fetch = HttpFetcher::new(Arc::clone(&upstream), options.fetch.clone(), clock);
+    Ok(OutboundClients {
+        fetch: fetch.with_signing(options.signs),
+        upstream,
+        config: options,
+    })
+}
+
+/// Builds the client that fetches robots.txt for `wayleave check` as the proxy would.
+///
+/// # Errors
+///
+/// As [`ways`].
+pub(crate) fn robots_fetch_for_check(config: &Config, clock: Clock) -> anyhow::Result<HttpFetcher> {
+    let options = OutboundConfig::new(config, &[]);
+    let upstream = upstream(&options, &Arc::new(Metrics::new()?))?;
+    Ok(HttpFetcher::new(Arc::new(upstream), options.fetch, clock))
+}
+
+fn upstream(options: &OutboundConfig, metrics: &Arc<Metrics>) -> anyhow::Result<Upstream> {
+    let tls = upstream_tls_config(&options.extra_roots)?;
+    let egress = Egress::new(options.egress.clone());
+    let egress = egress.context("reading the system's DNS configuration")?;
+    let (options, metrics) = (options.origin.clone(), Arc::clone(metrics));
+    Ok(Upstream::new(options, egress, &tls, metrics))
+}
+
+/// Returns a TLS configuration that verifies origins by the system's roots and `extra_roots`.
+///
+/// # Errors
+///
+/// Returns an error if a root cannot be trusted.
+pub(crate) fn upstream_tls_config(extra_roots: &[PemFile]) -> anyhow::Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    let system = rustls_native_certs::load_native_certs();
+    // One unreadable root must not keep the proxy from starting: only its origins fail to verify.
+    for error in &system.errors {
+        tracing::warn!(%error, "a system root certificate could not be read");
+    }
+    let (added, _) = roots.add_parsable_certificates(system.certs);
+    if added == 0 {
+        tracing::warn!("the system has no root certificates (Debian: install ca-certificates)");
+    }
+    for certificate in extra_roots.iter().flat_map(|file| &file.certificates) {
+        roots
+            .add(certificate.clone())
+            .context("adding a certificate of upstream.extra_roots")?;
+    }
+    let provider = tls::provider();
+    let mut tls = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.resumption = rustls::client::Resumption::in_memory_sessions(MAX_TLS_SESSIONS);
+    Ok(tls)
+}
+
+/// Returns the robots.txt cache's configuration, with this process's own spread of lifetimes.
+pub(crate) fn robots_cache_config(config: &Config) -> robots_cache::RobotsCacheConfig {
+    let mut options = config.robots.cache.clone();
+    options.lifetimes.jitter_seed = *PROCESS_SEED;
+    options
+}
+
+/// Joins the fleet of `[store]`, or returns an empty one if there is none.
+///
+/// # Errors
+///
+/// Returns an error if a file that `[store]` names cannot be read, or if the engine is reachable but rejects this node.
+pub(crate) async fn join_fleet(config: &Config, metrics: &Arc<Metrics>) -> anyhow::Result<Fleet> {
+    let store = &config.fleet;
+    let Some(engine) = redis_engine(store, config)? else {
+        return Ok(Fleet::default());
+    };
+    let secret = store.key_file.as_deref().map(read_key).transpose()?;
+    let options = fleet::FleetSettings {
+        node: engine.node().to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        on_loss: store.on_loss,
+        retention: store.keep,
+        key: secret.map(|secret| fleet::FleetKey::new(&secret, &store.prefix)),
+    };
+    let joined = Fleet::join(Box::new(engine), options, Arc::clone(metrics)).await;
+    joined.context("[store]: joining the fleet")
+}
+
+/// Returns the engine of `[store]`, not connected yet.
+///
+/// Each node fetches robots.txt for all, so nodes must agree on how: the engine compares these settings of `[robots]`.
+///
+/// # Errors
+///
+/// As [`fleet`].
+pub(crate) fn redis_engine(
+    store: &config::StoreConfig,
+    config: &Config,
+) -> anyhow::Result<Option<RedisEngine>> {
+    let Some(urls) = store.urls.clone() else {
+        return Ok(None);
+    };
+    let read = |key: &str, path: &Option<PathBuf>| {
+        let read = path.as_ref().map(|path| {
+            let read = std::fs::read(path);
+            read.with_context(|| format!("store.{key}: reading {}", path.display()))
+        });
+        read.transpose()
+    };
+    let password = read("password_file", &store.password_file)?;
+    let address = RedisAddress {
+        urls,
+        is_cluster: store.is_cluster,
+        password: password.map(|text| String::from_utf8_lossy(&text).trim().to_owned()),
+        ca: read("ca_file", &store.ca_file)?,
+    };
+    let options = redis::RedisSettings {
+        address,
+        prefix: store.prefix.clone(),
+        partitions: store.partitions,
+        timeout: store.timeout,
+        node: store.node.clone().unwrap_or_else(node_name),
+        shared_settings: format!(
+            "dialect {}, max_size {}, max_redirects {}",
+            config.robots.dialect.as_str(),
+            config.robots.fetch.max_size,
+            config.robots.fetch.max_redirects
+        ),
+        home_window: match store.on_loss {
+            OnLoss::Refuse => Duration::ZERO,
+            OnLoss::Home => fleet::RETURN_WINDOW,
+        },
+    };
+    Ok(Some(RedisEngine::new(options).context("store.url")?))
+}
+
+/// Returns a name for this node: the host's name, and a part that no other process has.
+fn node_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}-{:08x}", host.trim(), *PROCESS_SEED as u32)
+}
+
+fn read_key(path: &Path) -> anyhow::Result<[u8; 32]> {
+    let read = std::fs::read(path);
+    let bytes = read.with_context(|| format!("store.key_file: reading {}", path.display()))?;
+    if let Ok(key) = <[u8; 32]>::try_from(bytes.as_slice()) {
+        return Ok(key);
+    }
+    let digits = str::from_utf8(&bytes).ok().map(str::trim);
+    let key = digits
+        .and_then(Sha256Digest::from_hex)
+        .map(|digest| digest.0);
+    key.with_context(|| {
+        format!(
+            "store.key_file: {} is neither 32 bytes nor 64 hexadecimal digits",
+            path.display()
+        )
+    })
+}
+
+/// Opens the decision log's file, if one is configured, and prepares how client addresses are recorded in it.
+///
+/// # Errors
+///
+/// Returns an error if the file cannot be opened, or if the key that hides addresses cannot be read or created.
+pub(crate) fn open_journal(config: &Config) -> anyhow::Result<(Option<Journal>, ClientMask)> {
+    let log = &config.log;
+    let options = log.decisions.clone();
+    let key = config.state.dir.join("client-address.key");
+    let clients = ClientMask::new(log.client_address, &key).context("log.client_address")?;
+    Ok((options.map(Journal::open).transpose()?, clients))
+}
+
+/// Archives, without its secrets, the configuration that is in effect from now on in a process that `started_with` another,
+/// and returns the digest by which the decision log refers to it.
+///
+/// # Errors
+///
+/// Returns an error if it cannot be written.
+pub(crate) fn archive_config(
+    config: &Config,
+    started_with: &Config,
+    number: u64,
+) -> anyhow::Result<ConfigRevision> {
+    let text = config.public_toml(started_with);
+    Ok(ConfigRevision {
+        program: program_version(),
+        configuration: number,
+        config_sha256: config_archive::store(&started_with.state.dir, text.as_bytes())?,
+    })
+}
+
+/// Builds the settings for all further requests, to replace those in effect `before`. Logs the rules that have expired.
+pub(crate) fn build_settings(
+    config: &Config,
+    before: Option<&Settings>,
+    upstream: Arc<Upstream>,
+    now: SystemTime,
+) -> Settings {
+    let rules = PolicyRules::new(config.rules.clone());
+    for expired in rules.count(now).1 {
+        tracing::warn!(rule = %expired, "this rule has expired and has no effect");
+    }
+    // An unchanged TLS endpoint keeps its sessions: clients can resume them.
+    let entrance = config.proxy.tls.as_ref().map(|entrance| {
+        let kept = before.and_then(|before| before.entrance.as_ref());
+        Arc::clone(kept.filter(|kept| *kept == entrance).unwrap_or(entrance))
+    });
+    Settings {
+        configuration: before.map_or(1, |before| before.configuration + 1),
+        options: config.proxy.connections.clone(),
+        https: config.https.interception.clone(),
+        crawlers: Crawlers::replacing(
+            before.map(|before| &before.crawlers),
+            config.crawlers.clone(),
+        )
+        .with_tls(entrance.clone()),
+        rules,
+        preferences: config.preferences.clone(),
+        politeness: config.politeness,
+        upstream,
+        entrance,
+        signer: Arc::new(MessageSigner::new(
+            config.signing.options.clone(),
+            config.signing.keys.clone(),
+        )),
+        on_failure: config.log.on_failure,
+    }
+}

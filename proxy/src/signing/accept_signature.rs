@@ -1,0 +1,156 @@
+//! Parses `Accept-Signature`, by which an origin requests a signature (RFC 9421 section 5).
+
+use sfv::{Dictionary, FieldType as _, InnerList, Item, ListEntry, Parser};
+
+use super::existing::joined_lines;
+use super::settings::{ALGORITHM, TAG};
+use crate::http::field_pairs::FieldPair;
+
+/// The field's name, in lower case.
+const ACCEPT_SIGNATURE: &str = "accept-signature";
+
+/// The limits of a request for a signature: the most components, and the most bytes of them, because it is kept for each origin.
+const MAX_COMPONENTS: usize = 16;
+const MAX_BYTES: usize = 2048;
+
+/// A signature that an origin requests and that this profile can give.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct SignatureRequest {
+    pub(super) label: String,
+    /// The components to cover in addition to those of the profile.
+    pub(super) components: Vec<Item>,
+    /// The nonce, valid for one signature.
+    pub(super) nonce: Option<String>,
+    pub(super) keyid: Option<String>,
+}
+
+impl SignatureRequest {
+    /// Returns the first requested signature that matches this profile.
+    pub(crate) fn from_fields(fields: &[FieldPair<'_>]) -> Option<Self> {
+        let text = joined_lines(fields, ACCEPT_SIGNATURE)?;
+        let members = Parser::new(&text).parse::<Dictionary>().ok()?;
+        members.iter().find_map(|(label, entry)| match entry {
+            ListEntry::InnerList(list) => Self::parse(label.as_str(), list),
+            ListEntry::Item(_) => None,
+        })
+    }
+
+    fn parse(label: &str, list: &InnerList) -> Option<Self> {
+        let parameter = |name: &str| {
+            let value = list.params.get(name)?.as_string()?;
+            Some(value.as_str().to_owned())
+        };
+        let is_or_absent = |name: &str, expected: &str| match list.params.get(name) {
+            None => true,
+            Some(value) => value
+                .as_string()
+                .is_some_and(|value| value.as_str() == expected),
+        };
+        let is_given = is_or_absent("tag", TAG) && is_or_absent("alg", ALGORITHM);
+        let asked = is_given.then(|| {
+            Some(Self {
+                label: label.to_owned(),
+                components: without_repetitions(&list.items)?,
+                nonce: parameter("nonce"),
+                keyid: parameter("keyid"),
+            })
+        });
+        asked
+            .flatten()
+            .filter(|asked| asked.stored_bytes() <= MAX_BYTES)
+    }
+
+    /// Returns the size of what is kept.
+    fn stored_bytes(&self) -> usize {
+        let components = self.components.iter().map(|item| item.serialize().len());
+        let parameters = [&self.nonce, &self.keyid].into_iter().flatten();
+        self.label.len() + components.sum::<usize>() + parameters.map(String::len).sum::<usize>()
+    }
+
+    /// Returns whether it has a nonce, so that even a request that was signed has to be signed again.
+    pub(crate) fn has_nonce(&self) -> bool {
+        self.nonce.is_some()
+    }
+
+    /// Returns the part that applies to later requests as well.
+    pub(crate) fn without_nonce(self) -> Self {
+        Self {
+            nonce: None,
+            ..self
+        }
+    }
+}
+
+/// Returns the components without repetitions, unless there are too many.
+fn without_repetitions(items: &[Item]) -> Option<Vec<Item>> {
+    let mut components: Vec<Item> = Vec::new();
+    for item in items {
+        if components.contains(item) {
+            continue;
+        }
+        if components.len() == MAX_COMPONENTS {
+            return None;
+        }
+        components.push(item.clone());
+    }
+    Some(components)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(value: &str) -> Option<SignatureRequest> {
+        SignatureRequest::from_fields(&[(b"Accept-Signature", value.as_bytes())])
+    }
+
+    #[test]
+    fn the_first_of_this_profile_is_taken() {
+        let value = r#"a=("@method");tag="other", b=();alg="rsa-pss-sha512", c=1,
+            d=("@authority" "accept");created;nonce="n";keyid="k";tag="web-bot-auth""#;
+        let asked = asked(&value.replace('\n', "")).unwrap();
+        assert_eq!(asked.label, "d");
+        assert_eq!(asked.components.len(), 2);
+        assert_eq!(asked.nonce.as_deref(), Some("n"));
+        assert_eq!(asked.keyid.as_deref(), Some("k"));
+        assert!(asked.has_nonce() && !asked.without_nonce().has_nonce());
+    }
+
+    #[test]
+    fn what_is_asked_for_is_kept_once_and_within_bounds() {
+        let list = |components: &[String]| format!("sig1=({})", components.join(" "));
+        let named =
+            |count: usize| -> Vec<String> { (0..count).map(|n| format!("\"x-{n}\"")).collect() };
+        let repeated = asked(&list(&vec!["\"@authority\"".to_owned(); 60_000])).unwrap();
+        assert_eq!(repeated.components.len(), 1);
+        let most = asked(&list(&named(MAX_COMPONENTS))).unwrap();
+        assert_eq!(most.components.len(), MAX_COMPONENTS);
+        assert_eq!(asked(&list(&named(MAX_COMPONENTS + 1))), None);
+        let long = "n".repeat(MAX_BYTES + 1);
+        for value in [
+            format!("sig1=();nonce=\"{long}\""),
+            format!("sig1=();keyid=\"{long}\""),
+            format!("sig1=(\"{long}\")"),
+            format!("{long}=()"),
+        ] {
+            assert_eq!(asked(&value), None, "{}", &value[..10]);
+        }
+        let next = format!("a=();nonce=\"{long}\", b=()");
+        assert_eq!(asked(&next).unwrap().label, "b", "the next may be given");
+    }
+
+    #[test]
+    fn what_is_not_asked_for_properly_is_not() {
+        for value in [
+            "",
+            "sig1",
+            "sig1=1",
+            "sig1=(",
+            r#"sig1=();tag="other""#,
+            "sig1=();tag=1",
+        ] {
+            assert_eq!(asked(value), None, "{value}");
+        }
+        assert_eq!(SignatureRequest::from_fields(&[]), None);
+    }
+}

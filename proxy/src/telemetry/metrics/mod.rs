@@ -1,0 +1,467 @@
+//! All metrics, with their names, labels and help texts.
+//!
+//! A host, a URL or a User-Agent is never a label: labels come from closed sets (configured
+//! crawlers, outcomes, reasons), so a crawl of the whole web adds no series.
+
+mod connections;
+mod constructors;
+mod fleet;
+mod organisation;
+mod preferences;
+mod reasons;
+mod robots;
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use prometheus::core::Collector;
+use prometheus::proto::MetricFamily;
+use prometheus::{
+    Encoder, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+    TextEncoder,
+};
+use wayleave_robots_txt::DocumentKind;
+use wayleave_robots_txt::preferences::PreferenceJudgement;
+
+use self::connections::ConnectionMetrics;
+use self::constructors::{
+    REQUEST_SECONDS, counter, counters, counters_by_result, histogram, histograms, register,
+};
+pub use self::fleet::FleetMetrics;
+use self::organisation::OrganisationMetrics;
+pub(crate) use self::reasons::ASSERTED;
+use self::reasons::Reasons;
+pub use self::robots::RobotsLookup;
+use self::robots::RobotsMetrics;
+use crate::http::http1::oddities::Oddities;
+
+/// Buckets from half a microsecond (robots.txt is cached) to ten seconds (robots.txt is fetched first).
+const DECISION_SECONDS: &[f64] = &[
+    5e-7, 1e-6, 2.5e-6, 5e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0,
+];
+
+/// The metrics of the process, served at `/metrics`.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests: IntCounterVec,
+    request_duration: HistogramVec,
+    decision_duration: Histogram,
+    robots: RobotsMetrics,
+    fleet: FleetMetrics,
+    connections: ConnectionMetrics,
+    preferences: IntCounterVec,
+    organisation: OrganisationMetrics,
+    panics: IntCounter,
+    spans: IntCounterVec,
+    signatures: IntCounterVec,
+}
+
+impl Metrics {
+    /// Returns the metrics of the fleet.
+    pub fn fleet(&self) -> &FleetMetrics {
+        &self.fleet
+    }
+
+    /// Registers all metrics, at zero.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if two metrics have the same name, which is a bug.
+    pub fn new() -> anyhow::Result<Self> {
+        let registry = Registry::new();
+        let metrics = Self {
+            requests: counters(
+                &registry,
+                "requests_total",
+                REQUESTS,
+                &["crawler", "outcome", "reason"],
+            )?,
+            request_duration: histograms(
+                &registry,
+                "request_duration_seconds",
+                REQUEST_DURATION,
+                "outcome",
+                REQUEST_SECONDS,
+            )?,
+            decision_duration: histogram(
+                &registry,
+                "decision_duration_seconds",
+                DECISION_DURATION,
+                DECISION_SECONDS,
+            )?,
+            robots: RobotsMetrics::new(&registry)?,
+            fleet: FleetMetrics::new(&registry)?,
+            connections: ConnectionMetrics::new(&registry)?,
+            preferences: preferences::register(&registry)?,
+            organisation: OrganisationMetrics::new(&registry)?,
+            panics: counter(&registry, "panics_total", PANICS)?,
+            spans: counters_by_result(&registry, "spans_total", SPANS)?,
+            signatures: counters_by_result(&registry, "signatures_total", SIGNATURES)?,
+            registry,
+        };
+        metrics.register_process()?;
+        metrics.start_at_zero();
+        Ok(metrics)
+    }
+
+    fn register_process(&self) -> anyhow::Result<()> {
+        let opts = Opts::new("build_info", "The running version; always 1.")
+            .namespace("wayleave")
+            .const_label("version", env!("CARGO_PKG_VERSION"));
+        register(&self.registry, IntGauge::with_opts(opts)?)?.set(1);
+        #[cfg(target_os = "linux")]
+        self.registry
+            .register(Box::new(
+                // Reads /proc when metrics are gathered.
+                prometheus::process_collector::ProcessCollector::for_self(),
+            ))
+            .context("registering the process metrics")?;
+        Ok(())
+    }
+
+    /// Creates the series of closed label sets, so that a rate over their first event is right.
+    fn start_at_zero(&self) {
+        preferences::start_at_zero(&self.preferences);
+        for result in ["sent", "failed", "dropped"] {
+            self.spans.with_label_values(&[result]);
+        }
+        for result in ["signed", "asked", "unanswerable", "foreign", "tunnel"] {
+            self.signatures.with_label_values(&[result]);
+        }
+        for outcome in reasons::OUTCOMES {
+            self.request_duration.with_label_values(&[outcome]);
+        }
+        self.start_requests(ASSERTED, reasons::OF_CRAWLERS);
+        self.start_requests(ASSERTED, reasons::OF_NOBODY);
+    }
+
+    fn start_requests(&self, crawler: &str, reasons: &Reasons) {
+        for (reason, outcomes) in reasons {
+            for outcome in *outcomes {
+                self.requests.with_label_values(&[crawler, outcome, reason]);
+            }
+        }
+    }
+
+    /// Counts one finished exchange.
+    pub(crate) fn request_finished(
+        &self,
+        crawler: &str,
+        outcome: &str,
+        reason: &str,
+        took: Duration,
+    ) {
+        debug_assert!(
+            reasons::is_known(outcome, reason),
+            "{outcome}, {reason}: its series would not exist from the start"
+        );
+        self.requests
+            .with_label_values(&[crawler, outcome, reason])
+            .inc();
+        self.request_duration
+            .with_label_values(&[outcome])
+            .observe(took.as_secs_f64());
+    }
+
+    /// Returns the number of finished exchanges by crawler, outcome and reason.
+    pub(crate) fn requests(&self) -> Vec<([String; 3], u64)> {
+        let families = Collector::collect(&self.requests);
+        let series = families.iter().flat_map(MetricFamily::get_metric);
+        series
+            .map(|series| {
+                let label = |name: &str| {
+                    let mut labels = series.get_label().iter();
+                    let label = labels.find(|label| label.name() == name);
+                    label.map_or_else(String::new, |label| label.value().to_owned())
+                };
+                let total = series.get_counter().get_value();
+                // The counter is an integer that the protocol carries as a float, exact up to 2^53.
+                (["crawler", "outcome", "reason"].map(label), total as u64)
+            })
+            .collect()
+    }
+
+    /// Returns the number of open client connections.
+    pub(crate) fn open_client_connections(&self) -> u64 {
+        u64::try_from(self.connections.clients.get()).unwrap_or_default()
+    }
+
+    /// Records how long a decision took.
+    pub(crate) fn decision(&self, took: Duration) {
+        self.decision_duration.observe(took.as_secs_f64());
+    }
+
+    /// Counts one fetch of robots.txt; `result` is `successful`, `unavailable`, `unreachable` or `redirect_lost`.
+    pub(crate) fn robots_fetch(&self, result: &str, took: Duration) {
+        self.robots.fetches.with_label_values(&[result]).inc();
+        self.robots.fetch_duration.observe(took.as_secs_f64());
+    }
+
+    /// Counts one fetch of a document other than robots.txt.
+    pub(crate) fn preference_fetch(&self, kind: DocumentKind, result: &str) {
+        let labels = [kind.as_str(), result];
+        let fetches = &self.robots.document_fetches;
+        fetches.with_label_values(&labels).inc();
+    }
+
+    /// Counts one look-up of an origin's robots.txt.
+    pub(crate) fn robots_lookup(&self, lookup: RobotsLookup) {
+        self.robots.lookups[lookup as usize].inc();
+    }
+
+    /// Sets how many origins are in `state`: `fresh`, `stale`, `unavailable` or `unreachable`.
+    pub(crate) fn robots_entries(&self, state: &str, count: usize) {
+        self.robots
+            .entries
+            .with_label_values(&[state])
+            .set(count.try_into().unwrap_or(i64::MAX));
+    }
+
+    /// Sets the memory held by entries, in bytes.
+    pub(crate) fn robots_cache_bytes(&self, bytes: usize) {
+        self.robots
+            .cache_bytes
+            .set(bytes.try_into().unwrap_or(i64::MAX));
+    }
+
+    /// Counts one origin's new snapshot.
+    pub(crate) fn snapshot_swap(&self) {
+        self.robots.snapshot_swaps.inc();
+    }
+
+    /// Counts a failed operation of the store: `open`, `read`, `write` or `checksum`.
+    pub(crate) fn store_error(&self, operation: &str) {
+        self.robots
+            .store_errors
+            .with_label_values(&[operation])
+            .inc();
+    }
+
+    /// Sets whether there is a parent proxy.
+    pub(crate) fn upstream_proxy(&self, is_there: bool) {
+        self.connections.upstream_proxy.set(is_there.into());
+    }
+
+    /// Counts a client's connection as open until the guard is dropped.
+    pub(crate) fn client_connection(&self) -> OpenConnection {
+        OpenConnection::of(&self.connections.clients)
+    }
+
+    /// Sets the maximum number of client connections.
+    pub(crate) fn client_connections_limit(&self, limit: usize) {
+        let limit = limit.try_into().unwrap_or(i64::MAX);
+        self.connections.clients_limit.set(limit);
+    }
+
+    /// Counts a connection to an origin as serving a request until the guard is dropped.
+    pub(crate) fn upstream_connection(&self, reused: bool) -> OpenConnection {
+        OpenConnection::of(if reused {
+            &self.connections.upstream_reused
+        } else {
+            &self.connections.upstream_new
+        })
+    }
+
+    /// Counts the repairs to an origin's response.
+    pub(crate) fn origin_oddities(&self, oddities: Oddities) {
+        for oddity in oddities.iter() {
+            let counters = &self.connections.origin_oddities;
+            counters.with_label_values(&[oddity.as_str()]).inc();
+        }
+    }
+
+    /// Counts interim responses that were not forwarded.
+    pub(crate) fn dropped_interim(&self, count: u64) {
+        self.connections.dropped_interim.inc_by(count);
+    }
+
+    /// Counts the usage preference for each purpose.
+    pub(crate) fn preferences(&self, judgement: &PreferenceJudgement) {
+        for say in &judgement.by_purpose {
+            preferences::count(&self.preferences, say);
+        }
+    }
+
+    /// Counts a leaf certificate: `hit`, `minted`, `failed`, or `untrusted` by the client.
+    pub(crate) fn leaf_certificate(&self, result: &str) {
+        let certificates = &self.connections.leaf_certificates;
+        certificates.with_label_values(&[result]).inc();
+    }
+
+    /// Counts a TLS handshake with the proxy itself: `completed`, `certificate` if the client's was refused, `failed`,
+    /// `untrusted` by the client, `timeout`, or `plain` if the client did not begin one.
+    pub(crate) fn client_handshake(&self, result: &str) {
+        let handshakes = &self.connections.client_handshakes;
+        handshakes.with_label_values(&[result]).inc();
+    }
+
+    /// Sets how many of the organisation's rules are active, and how many have expired.
+    pub(crate) fn rules(&self, active: usize, expired: usize) {
+        for (state, count) in [("active", active), ("expired", expired)] {
+            self.organisation
+                .rules
+                .with_label_values(&[state])
+                .set(count.try_into().unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Sets when the interception CA's certificate expires.
+    pub(crate) fn ca_expiry(&self, at: SystemTime) {
+        self.organisation.ca_expiry.set(unix_seconds(at));
+    }
+
+    /// Sets when the next exception expires, if there is one.
+    pub(crate) fn exception_expiry(&self, at: Option<SystemTime>) {
+        let seconds = at.map_or(0, unix_seconds);
+        self.organisation.exception_expiry.set(seconds);
+    }
+
+    /// Creates the series of a configured crawler, so that a rate over its first event is right. They are kept when the crawler
+    /// is removed from the configuration, as counters must be.
+    pub(crate) fn start_crawler_series(&self, crawler: &str) {
+        self.start_requests(crawler, reasons::OF_CRAWLERS);
+        self.organisation
+            .user_agent_mismatches
+            .with_label_values(&[crawler]);
+    }
+
+    /// Counts a request of a known crawler whose `User-Agent` contains none of its tokens.
+    pub(crate) fn user_agent_mismatch(&self, crawler: &str) {
+        self.organisation
+            .user_agent_mismatches
+            .with_label_values(&[crawler])
+            .inc();
+    }
+
+    /// Returns the number of requests of a known crawler whose `User-Agent` contained none of its tokens.
+    pub(crate) fn user_agent_mismatches(&self, crawler: &str) -> u64 {
+        let counters = &self.organisation.user_agent_mismatches;
+        counters.with_label_values(&[crawler]).get()
+    }
+
+    /// Records a reload of the configuration, with its time if it succeeded.
+    pub(crate) fn config_reloaded(&self, at: Option<SystemTime>) {
+        let gauges = &self.organisation;
+        gauges.reload_successful.set(i64::from(at.is_some()));
+        if let Some(at) = at {
+            gauges.reload_success_at.set(unix_seconds(at));
+        }
+    }
+
+    /// Records how long a request waited for a slot.
+    pub(crate) fn crawl_delay_wait(&self, waited: Duration) {
+        let waits = &self.organisation.crawl_delay_waits;
+        waits.observe(waited.as_secs_f64());
+    }
+
+    /// Counts decisions that are missing in the log.
+    pub(crate) fn decisions_dropped(&self, count: u64) {
+        self.organisation.decisions_dropped.inc_by(count);
+    }
+
+    /// Counts alterations found in the decision log.
+    pub(crate) fn decision_log_altered(&self, times: u64) {
+        self.organisation.decision_log_altered.inc_by(times);
+    }
+
+    /// Counts signatures: requests that were `signed`, or sent again because the origin `asked`; requests for signatures that
+    /// were `unanswerable`; clients' own signatures, which were `foreign` and removed; and each `tunnel`, which cannot be
+    /// signed.
+    pub(crate) fn signatures(&self, result: &str, count: u64) {
+        self.signatures.with_label_values(&[result]).inc_by(count);
+    }
+
+    /// Counts a task that ended in a panic.
+    pub(crate) fn panic(&self) {
+        self.panics.inc();
+    }
+
+    /// Counts spans: `sent`, `failed`, or `dropped` because the queue was full.
+    pub(crate) fn spans(&self, result: &str, count: usize) {
+        let count = count.try_into().unwrap_or(u64::MAX);
+        self.spans.with_label_values(&[result]).inc_by(count);
+    }
+
+    /// Returns the content type and all metrics in Prometheus' text format.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a metric cannot be encoded.
+    pub fn text(&self) -> anyhow::Result<(String, String)> {
+        let encoder = TextEncoder::new();
+        let mut text = Vec::new();
+        encoder.encode(&self.registry.gather(), &mut text)?;
+        Ok((encoder.format_type().to_owned(), String::from_utf8(text)?))
+    }
+}
+
+/// Returns whole seconds since 1970, Prometheus' form of a time; 0 for anything earlier.
+fn unix_seconds(at: SystemTime) -> i64 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    })
+}
+
+/// Counts a connection as open until it is dropped.
+#[derive(Debug)]
+pub(crate) struct OpenConnection(IntGauge);
+
+impl OpenConnection {
+    fn of(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+const REQUESTS: &str = "Finished exchanges, by outcome and reason.";
+const REQUEST_DURATION: &str = "Time from a request's head to the end of its response.";
+const DECISION_DURATION: &str =
+    "Time to decide about a known target, waiting for robots.txt included.";
+const SPANS: &str = "Spans of traces, by whether they reached the collector.";
+const SIGNATURES: &str =
+    "Signatures on requests of crawlers with a key, and what kept them from being signed.";
+const PANICS: &str = "Tasks that panicked: each is a bug to report.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closed_series_exist_before_first_event() {
+        let (_, text) = Metrics::new().unwrap().text().unwrap();
+        assert!(
+            text.contains("wayleave_robots_lookups_total{result=\"joined\"} 0"),
+            "{text}"
+        );
+        assert!(text.contains("wayleave_build_info{version="), "{text}");
+    }
+
+    #[test]
+    fn connection_is_counted_while_open() {
+        let metrics = Metrics::new().unwrap();
+        let open = metrics.client_connection();
+        assert!(
+            metrics
+                .text()
+                .unwrap()
+                .1
+                .contains("wayleave_client_connections 1")
+        );
+        drop(open);
+        assert!(
+            metrics
+                .text()
+                .unwrap()
+                .1
+                .contains("wayleave_client_connections 0")
+        );
+    }
+}

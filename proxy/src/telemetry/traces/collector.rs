@@ -1,0 +1,109 @@
+//! The HTTP client for the collector. Its address is not checked like that of an origin: the operator chose it, and it may be
+//! internal.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::header::HOST;
+use http::{HeaderValue, Request, Response, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use opentelemetry_http::{HttpClient, HttpError};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+/// The timeout of one request, from name resolution to the last byte.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest response that is read. Collectors send far shorter ones.
+const MAX_RESPONSE_BYTES: usize = 64 * 1024;
+
+/// An HTTP/1.1 client that opens a connection for each request: there is one every few seconds.
+#[derive(Clone)]
+pub(super) struct CollectorClient {
+    tls: TlsConnector,
+    /// The runtime for requests: the library calls from a thread of its own, outside of any.
+    runtime: Handle,
+}
+
+impl std::fmt::Debug for CollectorClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Collector").finish_non_exhaustive()
+    }
+}
+
+impl CollectorClient {
+    pub(super) fn new(tls: &ClientConfig) -> Self {
+        let mut tls = tls.clone();
+        // Only HTTP/1.1 is spoken here, whatever the configuration offers elsewhere.
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Self {
+            tls: TlsConnector::from(Arc::new(tls)),
+            runtime: Handle::current(),
+        }
+    }
+
+    async fn send(self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let uri = request.uri().clone();
+        let host = uri.host().ok_or("the endpoint has no host")?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let is_https = uri.scheme_str() == Some("https");
+        let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the operator's own collector, wherever it is"
+        )]
+        let tcp = TcpStream::connect((host, port)).await?;
+        tcp.set_nodelay(true)?;
+        if !is_https {
+            return exchange(tcp, request, &uri).await;
+        }
+        let name = ServerName::try_from(host.to_owned())?;
+        exchange(self.tls.connect(name, tcp).await?, request, &uri).await
+    }
+}
+
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    request: Request<Bytes>,
+    uri: &Uri,
+) -> Result<Response<Bytes>, HttpError> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let asking = async {
+        let (mut head, body) = request.into_parts();
+        let authority = uri.authority().ok_or("the endpoint has no authority")?;
+        head.headers
+            .insert(HOST, HeaderValue::from_str(authority.as_str())?);
+        // hyper sends the URI as given, and the origin form is what servers expect (RFC 9112 section 3.2.1).
+        if let Some(path) = uri.path_and_query() {
+            head.uri = path.as_str().parse()?;
+        }
+        let request = Request::from_parts(head, Full::new(body));
+        let (head, body) = sender.send_request(request).await?.into_parts();
+        let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await?;
+        Ok(Response::from_parts(head, body.to_bytes()))
+    };
+    let moving = tokio::spawn(connection);
+    let answer = asking.await;
+    // The response is complete, and there is no further request for this connection.
+    moving.abort();
+    answer
+}
+
+#[async_trait]
+impl HttpClient for CollectorClient {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let collector = self.clone();
+        let asking = async move { timeout(REQUEST_TIMEOUT, collector.send(request)).await };
+        let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+        self.runtime.spawn(asking).await?.map_err(late)?
+    }
+}

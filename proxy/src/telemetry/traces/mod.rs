@@ -1,0 +1,268 @@
+//! Traces: spans of exchanges and of fetches of robots.txt, for a collector that speaks OTLP over HTTP.
+//!
+//! ```text
+//!  mod ─┬─ attributes   the attributes of spans, by OpenTelemetry's names
+//!       └─ export       the bounded queue to the collector
+//!            └─ collector   the HTTP client for the collector
+//! ```
+//!
+//! Spans are made from the decision after an exchange has ended, so no exchange carries one along, and tracing costs nothing
+//! without a collector. A client's `traceparent` becomes the parent of the spans, and is forwarded unchanged.
+
+mod attributes;
+mod collector;
+mod export;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context as _;
+use opentelemetry::propagation::{Extractor, TextMapPropagator};
+use opentelemetry::trace::{
+    Span as _, SpanBuilder, SpanKind, Status, TraceContextExt, Tracer, TracerProvider,
+};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider,
+};
+use rustls::ClientConfig;
+use url::Url;
+use wayleave_robots_txt::lifecycle::FetchOutcome;
+
+use self::collector::CollectorClient;
+use self::export::{
+    CountingExporter, MAX_BATCH_SPANS, MAX_QUEUED_SPANS, SpanQueue, attribute_bytes,
+};
+use crate::decision_log::DecisionRecord;
+use crate::telemetry::metrics::Metrics;
+
+/// The time for sending the last spans when the process ends.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
+/// The shortest wait for a slot that gets a span. A free slot takes microseconds.
+const NOTABLE_WAIT_US: u64 = 1000;
+
+/// `[traces]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceConfig {
+    /// The collector, to which `/v1/traces` is added. `None`: no traces.
+    pub otlp_endpoint: Option<Url>,
+    /// The share of exchanges that are traced, from 0 to 1, unless the client's `traceparent` decides.
+    pub sample_ratio: f64,
+}
+
+/// The trace of a client's `traceparent`, if it sent one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ParentTrace(Context);
+
+impl ParentTrace {
+    /// Returns the trace that the header fields of a request name (W3C Trace Context).
+    pub(crate) fn from_fields(fields: &[(&[u8], &[u8])]) -> Self {
+        let none = Context::new();
+        let propagator = TraceContextPropagator::new();
+        Self(propagator.extract_with_context(&none, &RequestFields(fields)))
+    }
+
+    /// Returns the trace id, if the request names a trace.
+    pub(crate) fn trace_id(&self) -> Option<String> {
+        let span = self.0.span();
+        let context = span.span_context();
+        context.is_valid().then(|| context.trace_id().to_string())
+    }
+}
+
+/// Creates spans and queues them for the collector.
+#[derive(Debug)]
+pub(crate) struct Traces {
+    provider: SdkTracerProvider,
+    tracer: SdkTracer,
+    queue: Arc<SpanQueue>,
+}
+
+/// The parts of one span.
+struct SpanParts {
+    name: String,
+    kind: SpanKind,
+    from: SystemTime,
+    to: SystemTime,
+    attributes: Vec<KeyValue>,
+    /// The value of `error.type`, if it failed.
+    error: Option<String>,
+}
+
+impl Traces {
+    /// Starts sending to the collector in `options`; returns `None` if there is none. `tls` holds the trusted certificates.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the endpoint can never work.
+    pub(crate) fn start(
+        options: &TraceConfig,
+        tls: &ClientConfig,
+        metrics: &Arc<Metrics>,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(endpoint) = &options.otlp_endpoint else {
+            return Ok(None);
+        };
+        let address = format!("{}/v1/traces", endpoint.as_str().trim_end_matches('/'));
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(CollectorClient::new(tls))
+            .with_endpoint(address)
+            .build()
+            .context("traces.otlp_endpoint")?;
+        let queue = Arc::new(SpanQueue::new(Arc::clone(metrics)));
+        let batches = BatchConfigBuilder::default()
+            .with_max_queue_size(MAX_QUEUED_SPANS)
+            .with_max_export_batch_size(MAX_BATCH_SPANS)
+            .build();
+        let processor =
+            BatchSpanProcessor::builder(CountingExporter::new(exporter, Arc::clone(&queue)))
+                .with_batch_config(batches)
+                .build();
+        let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+        let resource = Resource::builder().with_service_name("wayleave");
+        let sampler = Sampler::TraceIdRatioBased(options.sample_ratio);
+        let provider = SdkTracerProvider::builder()
+            .with_resource(resource.with_attribute(version).build())
+            .with_sampler(Sampler::ParentBased(Box::new(sampler)))
+            .with_span_processor(processor)
+            .build();
+        Ok(Some(Self {
+            tracer: provider.tracer("wayleave"),
+            provider,
+            queue,
+        }))
+    }
+
+    /// Records the spans of an exchange that has ended. `decided_after` is the time from its head until deciding began, if it
+    /// did.
+    pub(crate) fn record_exchange(
+        &self,
+        parent: &ParentTrace,
+        decision: &DecisionRecord,
+        decided_after: Option<Duration>,
+    ) {
+        let at = |micros: u64| decision.at + Duration::from_micros(micros);
+        let is_fault = decision.outcome == "failed" || decision.status >= 500;
+        let piece = |kind, name: &str, from, to| SpanParts {
+            name: name.to_owned(),
+            kind,
+            from,
+            to,
+            attributes: Vec::new(),
+            error: None,
+        };
+        let method = attributes::method(decision);
+        let mut whole = piece(SpanKind::Server, method, decision.at, at(decision.took_us));
+        whole.error = is_fault.then(|| decision.reason.clone().into_owned());
+        let Some(inside) = self.record_span(&parent.0, whole, || {
+            attributes::exchange_attributes(decision)
+        }) else {
+            return;
+        };
+        let Some(decided_after) = decided_after else {
+            return;
+        };
+        let asked = u64::try_from(decided_after.as_micros()).unwrap_or(u64::MAX);
+        let decided = asked.saturating_add(decision.decided_us);
+        let consult = piece(SpanKind::Internal, "consult", at(asked), at(decided));
+        self.record_span(&inside, consult, || {
+            attributes::verdict_attributes(decision)
+        });
+        let turn = decided.saturating_add(decision.waited_us);
+        if decision.waited_us >= NOTABLE_WAIT_US {
+            let wait = piece(SpanKind::Internal, "wait", at(decided), at(turn));
+            self.record_span(&inside, wait, Vec::new);
+        }
+        if attributes::was_sent_upstream(decision) {
+            // A span must not end before it begins, should the parts not add up.
+            let ended = decision.took_us.max(turn);
+            let mut onward = piece(SpanKind::Client, method, at(turn), at(ended));
+            onward.error = attributes::upstream_error(decision);
+            self.record_span(&inside, onward, || {
+                attributes::upstream_attributes(decision)
+            });
+        }
+    }
+
+    /// Records the span of a fetch of robots.txt. It has no parent: several exchanges may wait for the fetch, or none.
+    pub(crate) fn record_robots_fetch(
+        &self,
+        uri: &str,
+        from: SystemTime,
+        to: SystemTime,
+        outcome: &FetchOutcome,
+    ) {
+        let piece = SpanParts {
+            name: "GET".to_owned(),
+            kind: SpanKind::Client,
+            from,
+            to,
+            attributes: Vec::new(),
+            error: attributes::fetch_error(outcome),
+        };
+        self.record_span(&Context::new(), piece, || {
+            attributes::fetch_attributes(uri, outcome)
+        });
+    }
+
+    /// Records a span and returns the context for its children; `None` if the trace is not sampled, or the queue is full.
+    fn record_span(
+        &self,
+        parent: &Context,
+        piece: SpanParts,
+        attributes: impl FnOnce() -> Vec<KeyValue>,
+    ) -> Option<Context> {
+        let builder = SpanBuilder::from_name(piece.name)
+            .with_kind(piece.kind)
+            .with_start_time(piece.from);
+        let mut span = self.tracer.build_with_context(builder, parent);
+        // Attributes are computed only for sampled traces.
+        if !span.is_recording() {
+            return None;
+        }
+        let mut all = piece.attributes;
+        all.extend(attributes());
+        let is_error = piece.error.is_some();
+        all.extend(piece.error.map(|it| KeyValue::new("error.type", it)));
+        if !self.queue.admit(attribute_bytes(&all)) {
+            return None;
+        }
+        span.set_attributes(all);
+        if is_error {
+            span.set_status(Status::error(""));
+        }
+        span.end_with_timestamp(piece.to);
+        Some(parent.with_remote_span_context(span.span_context().clone()))
+    }
+
+    /// Sends the queued spans, for at most [`FAREWELL`].
+    pub(crate) async fn stop(&self) {
+        let provider = self.provider.clone();
+        // On a thread of its own: shutting down blocks, and the exporter's requests run on this runtime.
+        let stopping =
+            tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(SHUTDOWN_TIMEOUT));
+        if !matches!(stopping.await, Ok(Ok(()))) {
+            tracing::warn!("the last traces could not be sent");
+        }
+    }
+}
+
+/// The header fields of a request, for OpenTelemetry's propagator.
+struct RequestFields<'a>(&'a [(&'a [u8], &'a [u8])]);
+
+impl Extractor for RequestFields<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        let mut fields = self.0.iter();
+        let (_, value) = fields.find(|(name, _)| name.eq_ignore_ascii_case(key.as_bytes()))?;
+        str::from_utf8(value).ok()
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        let names = self.0.iter().map(|(name, _)| str::from_utf8(name));
+        names.flatten().collect()
+    }
+}

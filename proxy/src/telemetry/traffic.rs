@@ -1,0 +1,188 @@
+//! Recent traffic: requests over time, by crawler, outcome and reason.
+//!
+//! The request counter is read every two seconds, so this costs a request nothing. The differences are kept for half an hour,
+//! without those that are zero.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::sync::broadcast;
+use tokio::time::MissedTickBehavior;
+use utoipa::ToSchema;
+
+use crate::clock::Clock;
+use crate::telemetry::metrics::Metrics;
+
+/// The time between two points of the chart.
+pub(crate) const STEP: Duration = Duration::from_secs(2);
+/// Half an hour of points.
+const MAX_POINTS: usize = 900;
+/// The number of points by which a watcher may lag before it misses some.
+const MAX_LAG_POINTS: usize = 4;
+
+/// Recent points, and the watchers that new ones are sent to.
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    points: Mutex<VecDeque<Arc<TrafficPoint>>>,
+    /// The time at which each crawler's last request was counted.
+    seen_at: Mutex<HashMap<String, SystemTime>>,
+    watchers: broadcast::Sender<Bytes>,
+}
+
+/// The requests that ended within one step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Point)]
+pub(crate) struct TrafficPoint {
+    /// The end of the step, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+    pub(crate) counts: Vec<TrafficCount>,
+}
+
+/// The number of requests, at least one, that share all labels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Count)]
+pub(crate) struct TrafficCount {
+    pub(crate) crawler: String,
+    pub(crate) outcome: String,
+    pub(crate) reason: String,
+    pub(crate) requests: u64,
+}
+
+impl Traffic {
+    pub(crate) fn new() -> Self {
+        Self {
+            points: Mutex::default(),
+            seen_at: Mutex::default(),
+            watchers: broadcast::Sender::new(MAX_LAG_POINTS),
+        }
+    }
+
+    /// Returns the recent points, the oldest first. A step without requests has a point, too.
+    pub(crate) fn points(&self) -> Vec<Arc<TrafficPoint>> {
+        let points = self.points.lock().unwrap_or_else(PoisonError::into_inner);
+        points.iter().cloned().collect()
+    }
+
+    /// Returns when a request of the crawler last ended, to within two seconds; `None` if none has since the start.
+    pub(crate) fn last_request_at(&self, crawler: &str) -> Option<SystemTime> {
+        let seen_at = self.seen_at.lock().unwrap_or_else(PoisonError::into_inner);
+        seen_at.get(crawler).copied()
+    }
+
+    /// Subscribes to further points, as server-sent events.
+    pub(crate) fn watch(&self) -> broadcast::Receiver<Bytes> {
+        self.watchers.subscribe()
+    }
+
+    /// Makes a point every [`STEP`]; never returns.
+    pub(crate) async fn run(&self, metrics: &Metrics, clock: Clock) {
+        let mut steps = tokio::time::interval(STEP);
+        // After a suspension there is one point for the whole time, not a burst of empty ones.
+        steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut before = RequestTotals::default();
+        loop {
+            steps.tick().await;
+            let counts = before.counts_since_last(metrics.requests());
+            self.add(clock.now(), counts);
+        }
+    }
+
+    fn note_seen(&self, at: SystemTime, counts: &[TrafficCount]) {
+        let mut seen_at = self.seen_at.lock().unwrap_or_else(PoisonError::into_inner);
+        for count in counts {
+            seen_at.insert(count.crawler.clone(), at);
+        }
+    }
+
+    fn add(&self, at: SystemTime, counts: Vec<TrafficCount>) {
+        self.note_seen(at, &counts);
+        let since = at
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let at_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        let point = Arc::new(TrafficPoint { at_ms, counts });
+        if self.watchers.receiver_count() > 0 {
+            let data = serde_json::to_string(&*point).expect("strings and numbers serialise");
+            // Fails if the last watcher has just gone.
+            let _ = self
+                .watchers
+                .send(format!("event: traffic\ndata: {data}\n\n").into());
+        }
+        let mut points = self.points.lock().unwrap_or_else(PoisonError::into_inner);
+        if points.len() == MAX_POINTS {
+            points.pop_front();
+        }
+        points.push_back(point);
+    }
+}
+
+/// Crawler, outcome and reason.
+type RequestLabels = [String; 3];
+
+/// The counter's values when it was last read.
+#[derive(Debug, Default)]
+struct RequestTotals(HashMap<RequestLabels, u64>);
+
+impl RequestTotals {
+    /// Returns the requests since the counter was last read, in the order of the labels.
+    fn counts_since_last(&mut self, now: Vec<(RequestLabels, u64)>) -> Vec<TrafficCount> {
+        let mut counts = Vec::new();
+        for (labels, total) in now {
+            let known = self.0.entry(labels.clone()).or_default();
+            let requests = total.saturating_sub(*known);
+            *known = total;
+            if requests > 0 {
+                let [crawler, outcome, reason] = labels;
+                counts.push(TrafficCount {
+                    crawler,
+                    outcome,
+                    reason,
+                    requests,
+                });
+            }
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn point_counts_requests_of_its_step() {
+        let metrics = Metrics::new().unwrap();
+        let traffic = Traffic::new();
+        let count = |outcome| metrics.request_finished("news", outcome, "rule", Duration::ZERO);
+        let mut watched = traffic.watch();
+        let counting = async {
+            let empty = watched.recv().await.unwrap();
+            assert!(empty.ends_with(b"\"counts\":[]}\n\n"), "{empty:?}");
+            count("refused");
+            count("refused");
+            watched.recv().await.unwrap();
+            count("forwarded");
+            watched.recv().await.unwrap();
+        };
+        tokio::select! {
+            () = traffic.run(&metrics, Clock::start()) => unreachable!("it runs for ever"),
+            () = counting => {}
+        }
+        let points = traffic.points();
+        let told: Vec<Vec<_>> = points
+            .iter()
+            .map(|point| {
+                point
+                    .counts
+                    .iter()
+                    .map(|c| (c.outcome.as_str(), c.requests))
+                    .collect()
+            })
+            .collect();
+        assert_eq!(told, [vec![], vec![("refused", 2)], vec![("forwarded", 1)]]);
+        assert_eq!(points[2].at_ms - points[1].at_ms, 2000);
+    }
+}

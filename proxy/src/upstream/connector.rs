@@ -1,0 +1,358 @@
+//! Opening of connections to origins, for requests, robots.txt fetches and tunnels alike.
+//!
+//! A forward proxy needs addresses that are checked and raced (RFC 8305), one TLS configuration for all origins so
+//! that sessions resume, and errors that name what failed. docs/design.md explains why pingora's connectors are not
+//! used.
+
+use std::io;
+use std::sync::Arc;
+
+use pingora_core::protocols::UniqueID;
+use quick_cache::sync::Cache;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use wayleave_robots_txt::{Origin, Scheme};
+
+use super::describe;
+use super::destination::Destination;
+use super::egress::{
+    DialError, Egress, EgressError, ParentProtocol, ParentProxy, Route, RouteRequester,
+};
+use super::error::UpstreamError;
+use super::ftp::FtpConnection;
+use super::http2::{FlowWindow, Http2Connection};
+use super::link::{UpstreamLink, over_tcp, over_tls};
+use super::parent_tunnel;
+use super::request_form::{TargetForm, VersionPreference};
+use crate::http::proxy_status::ProxyErrorType;
+use crate::http::received::HttpVersion;
+use crate::http::transport::{BoxedStream, upstream_stream};
+use crate::tls;
+
+/// The number of origins remembered not to negotiate a protocol. Each of them saves a handshake per connection.
+const ORIGINS_WITHOUT_ALPN: usize = 10_000;
+
+/// Opens connections through egress.
+pub(super) struct UpstreamConnector {
+    egress: Egress,
+    offering_http1: TlsConnector,
+    offering_http2: TlsConnector,
+    /// Origins that negotiate no protocol, whatever they are offered.
+    without_alpn: Cache<Origin, ()>,
+    /// A `Via` entry of ours alone, for tunnels through parent proxies that several requests share.
+    via: Vec<u8>,
+}
+
+/// A new connection, by its protocol.
+pub(super) enum OpenedConnection {
+    Http1(BoxedStream),
+    Ftp(Box<FtpConnection>),
+    /// HTTP/1, although HTTP/2 was offered.
+    Http1Fallback(BoxedStream),
+    Http2(Http2Connection),
+}
+
+/// The parameters of a connection that depend on its use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConnectOptions<'a> {
+    pub(super) preference: VersionPreference,
+    pub(super) window: FlowWindow,
+    /// For parent proxies: the proxies that the request passed, this one last. `None` for a shared connection.
+    pub(super) via: Option<&'a [u8]>,
+}
+
+/// The protocols offered to an origin (ALPN, RFC 7301).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AlpnOffer {
+    Http1,
+    /// HTTP/2, and HTTP/1.1 as an alternative.
+    Http2,
+}
+
+impl UpstreamConnector {
+    /// Opens connections through `egress`, and checks origins' certificates as `tls` says. The protocols that `tls`
+    /// offers are replaced.
+    pub(super) fn new(egress: Egress, tls: &ClientConfig, name: &str) -> Self {
+        Self {
+            egress,
+            via: HttpVersion::Http11.via_entry(name).into_bytes(),
+            offering_http1: tls::connector_offering(tls, &[b"http/1.1"]),
+            offering_http2: tls::connector_offering(tls, &[b"h2", b"http/1.1"]),
+            without_alpn: Cache::new(ORIGINS_WITHOUT_ALPN),
+        }
+    }
+
+    /// Returns the route to `destination`, if it is found before the deadline.
+    ///
+    /// # Errors
+    ///
+    /// As [`Egress::route`].
+    pub(super) async fn route(
+        &self,
+        destination: Destination<'_>,
+        deadline: Instant,
+    ) -> Result<Route, EgressError> {
+        let Destination {
+            origin,
+            source,
+            client,
+        } = destination;
+        let asker = RouteRequester { source, client };
+        let finding = self.egress.route(origin.host(), origin.port(), asker);
+        timeout_at(deadline, finding)
+            .await
+            .unwrap_or(Err(EgressError::DnsTimeout))
+    }
+
+    /// Returns the proxy through which `origin` is reached, if there is one.
+    pub(super) fn parent_for(&self, origin: &Origin) -> Option<&Arc<ParentProxy>> {
+        self.egress.parent_for(origin.host())
+    }
+
+    /// Opens a connection to `origin` by `route`. If there is a parent proxy, it opens a tunnel through it and sends
+    /// it `via`.
+    ///
+    /// # Errors
+    ///
+    /// If no address accepts a connection before the deadline, or the parent refuses the tunnel.
+    pub(super) async fn dial(
+        &self,
+        origin: &Origin,
+        route: &Route,
+        via: &[u8],
+        deadline: Instant,
+    ) -> Result<UpstreamLink, UpstreamError> {
+        let link = self.dial_next_hop(origin, route, deadline).await?;
+        let Some(parent) = route.parent() else {
+            return Ok(link);
+        };
+        let tunnelling = parent_tunnel::open_tunnel(link, parent, origin, via);
+        let tunnel = timeout_at(deadline, tunnelling).await;
+        tunnel.unwrap_or_else(|_| Err(connect_timed_out(origin)))
+    }
+
+    /// Opens a connection to the next hop of `route`: `origin`, or the parent proxy.
+    async fn dial_next_hop(
+        &self,
+        origin: &Origin,
+        route: &Route,
+        deadline: Instant,
+    ) -> Result<UpstreamLink, UpstreamError> {
+        let tcp = dial_tcp(origin, route, deadline).await?;
+        // Any TLS with the origin itself comes later, inside the tunnel.
+        let Some(parent) = route
+            .parent()
+            .filter(|it| it.protocol == ParentProtocol::Https)
+        else {
+            return Ok(over_tcp(tcp));
+        };
+        let name = server_name(&parent.host)?;
+        let agreed = timeout_at(deadline, self.offering_http1.connect(name, tcp)).await;
+        let agreed = agreed.map_err(|_| connect_timed_out(origin))?;
+        Ok(over_tls(agreed.map_err(|error| tls_error(&error))?))
+    }
+
+    /// Opens a connection to `origin` by `route` for HTTP, or for FTP.
+    ///
+    /// # Errors
+    ///
+    /// Returns what failed: the connection, TLS or HTTP/2, or the deadline.
+    pub(super) async fn open(
+        &self,
+        origin: &Origin,
+        terms: ConnectOptions<'_>,
+        route: &Route,
+        deadline: Instant,
+    ) -> Result<OpenedConnection, UpstreamError> {
+        if origin.scheme() != Scheme::Https {
+            return self.open_plain(origin, terms, route, deadline).await;
+        }
+        // Most origins choose HTTP/2 if it is offered, so HTTP/1.1 has to be offered alone.
+        let mut offer = match terms.preference {
+            VersionPreference::OnlyHttp1
+            | VersionPreference::Upgrade
+            | VersionPreference::Http1 => AlpnOffer::Http1,
+            VersionPreference::Http2 => AlpnOffer::Http2,
+        };
+        let mut agreed = self.handshake(origin, offer, route, deadline).await;
+        if terms.preference == VersionPreference::Http1 && !self.is_settled(origin, &agreed) {
+            // Closed first: some servers accept one connection at a time.
+            drop(agreed);
+            offer = AlpnOffer::Http2;
+            agreed = self.handshake(origin, offer, route, deadline).await;
+        }
+        let tls = agreed.map_err(HandshakeFailure::into_error)?;
+        let id = tls.get_ref().0.id();
+        let protocol = tls.get_ref().1.alpn_protocol();
+        if offer == AlpnOffer::Http1 {
+            return Ok(OpenedConnection::Http1(upstream_stream(tls, id)));
+        }
+        if protocol != Some(b"h2") {
+            // Remembered, so that the next HTTP/1.1 connection needs no second handshake.
+            if protocol.is_none() {
+                self.without_alpn.insert(origin.clone(), ());
+            }
+            return Ok(OpenedConnection::Http1Fallback(upstream_stream(tls, id)));
+        }
+        let opening = Http2Connection::open(upstream_stream(tls, id), terms.window);
+        let opened = timeout_at(deadline, opening).await;
+        let opened = opened
+            .map_err(|_| connect_timed_out(origin))?
+            .map_err(|error| {
+                UpstreamError::new(ProxyErrorType::HttpProtocolError, describe::http2(&error))
+            });
+        Ok(OpenedConnection::Http2(opened?))
+    }
+
+    /// Like [`Self::open`], without TLS.
+    async fn open_plain(
+        &self,
+        origin: &Origin,
+        terms: ConnectOptions<'_>,
+        route: &Route,
+        deadline: Instant,
+    ) -> Result<OpenedConnection, UpstreamError> {
+        let link = match TargetForm::choose(route.parent(), origin, terms.preference) {
+            // The parent gets the request itself, so no tunnel is opened.
+            TargetForm::Absolute(_) => self.dial_next_hop(origin, route, deadline).await?,
+            TargetForm::Origin if origin.scheme() == Scheme::Ftp => {
+                return self.open_ftp(route, origin, deadline).await;
+            }
+            TargetForm::Origin => {
+                let via = terms.via.unwrap_or(&self.via);
+                self.dial(origin, route, via, deadline).await?
+            }
+        };
+        Ok(OpenedConnection::Http1(Box::new(link)))
+    }
+
+    async fn open_ftp(
+        &self,
+        route: &Route,
+        origin: &Origin,
+        deadline: Instant,
+    ) -> Result<OpenedConnection, UpstreamError> {
+        if route.parent().is_some() {
+            let details = "FTP goes through HTTP proxies only".to_owned();
+            return Err(UpstreamError::new(
+                ProxyErrorType::ProxyConfigurationError,
+                details,
+            ));
+        }
+        Ok(OpenedConnection::Ftp(Box::new(FtpConnection {
+            tcp: dial_tcp(origin, route, deadline).await?,
+            data_route: self.egress.data_route(route),
+        })))
+    }
+
+    async fn handshake(
+        &self,
+        origin: &Origin,
+        offer: AlpnOffer,
+        route: &Route,
+        deadline: Instant,
+    ) -> Result<TlsStream<UpstreamLink>, HandshakeFailure> {
+        let name = server_name(origin.host())?;
+        let link = self.dial(origin, route, &self.via, deadline).await?;
+        let connector = match offer {
+            AlpnOffer::Http1 => &self.offering_http1,
+            AlpnOffer::Http2 => &self.offering_http2,
+        };
+        let agreed = timeout_at(deadline, connector.connect(name, link)).await;
+        agreed
+            .map_err(|_| connect_timed_out(origin))?
+            .map_err(HandshakeFailure::Tls)
+    }
+
+    /// Returns whether the result of offering HTTP/1.1 alone is final. A server that supports none of the offered
+    /// protocols ought to refuse (RFC 7301 section 3.2). Many continue as if nothing had been offered instead, and
+    /// would answer in HTTP/2 or with an error.
+    fn is_settled(
+        &self,
+        origin: &Origin,
+        agreed: &Result<TlsStream<UpstreamLink>, HandshakeFailure>,
+    ) -> bool {
+        match agreed {
+            Ok(tls) => {
+                tls.get_ref().1.alpn_protocol().is_some() || self.without_alpn.get(origin).is_some()
+            }
+            Err(HandshakeFailure::Tls(error)) => {
+                !tls::rustls_error(error).is_some_and(tls::is_alpn_refusal)
+            }
+            Err(HandshakeFailure::Other(_)) => true,
+        }
+    }
+}
+
+/// A reason why there is no TLS with an origin.
+enum HandshakeFailure {
+    Tls(io::Error),
+    Other(UpstreamError),
+}
+
+impl HandshakeFailure {
+    fn into_error(self) -> UpstreamError {
+        match self {
+            Self::Tls(error) => tls_error(&error),
+            Self::Other(fault) => fault,
+        }
+    }
+}
+
+impl From<UpstreamError> for HandshakeFailure {
+    fn from(fault: UpstreamError) -> Self {
+        Self::Other(fault)
+    }
+}
+
+async fn dial_tcp(
+    origin: &Origin,
+    route: &Route,
+    deadline: Instant,
+) -> Result<TcpStream, UpstreamError> {
+    let dialled = timeout_at(deadline, route.dial()).await;
+    let dialled = dialled.map_err(|_| connect_timed_out(origin))?;
+    dialled.map_err(|failed| dial_error(&failed))
+}
+
+fn server_name(host: &str) -> Result<ServerName<'static>, UpstreamError> {
+    // rustls expects IPv6 addresses without brackets.
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    ServerName::try_from(host.to_owned()).map_err(|_| {
+        let details = format!("{host} cannot be a name in a certificate");
+        UpstreamError::new(ProxyErrorType::TlsCertificateError, details)
+    })
+}
+
+fn connect_timed_out(origin: &Origin) -> UpstreamError {
+    let details = format!("no connection to {origin} within upstream.connect_timeout");
+    UpstreamError::new(ProxyErrorType::ConnectionTimeout, details)
+}
+
+fn dial_error(DialError { address, error }: &DialError) -> UpstreamError {
+    let kind = match error.kind() {
+        io::ErrorKind::ConnectionRefused => ProxyErrorType::ConnectionRefused,
+        io::ErrorKind::TimedOut => ProxyErrorType::ConnectionTimeout,
+        io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::AddrNotAvailable => ProxyErrorType::DestinationIpUnroutable,
+        _ => ProxyErrorType::ConnectionTerminated,
+    };
+    UpstreamError::new(kind, describe::failed_connect(*address, error))
+}
+
+fn tls_error(error: &io::Error) -> UpstreamError {
+    let kind = match tls::rustls_error(error) {
+        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
+            ProxyErrorType::TlsCertificateError
+        }
+        Some(rustls::Error::AlertReceived(_)) => ProxyErrorType::TlsAlertReceived,
+        Some(_) => ProxyErrorType::TlsProtocolError,
+        None => ProxyErrorType::ConnectionTerminated,
+    };
+    UpstreamError::new(kind, describe::failed_handshake(error))
+}

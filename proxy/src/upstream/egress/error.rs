@@ -1,0 +1,105 @@
+//! Errors of egress.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+pub(super) const NXDOMAIN: &str = "NXDOMAIN";
+pub(super) const NO_ADDRESSES: &str = "NOERROR";
+pub(super) const NOT_A_NAME: &str = "not a name that DNS can hold";
+
+/// A reason why there is no address to dial for a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EgressError {
+    /// Every address of the host is internal and not permitted by `allow_private`, or is this proxy's own.
+    Prohibited {
+        /// The first of them.
+        address: IpAddr,
+        /// The kind of address, in a word or two.
+        why: &'static str,
+    },
+    /// DNS answered that there is no address.
+    Dns {
+        /// The response code as DNS names it (`NXDOMAIN`, `SERVFAIL`, …; `NOERROR` if the name has no addresses).
+        rcode: String,
+    },
+    /// DNS could not be asked, or its answer is unusable.
+    DnsFailed {
+        /// The obstacle.
+        why: &'static str,
+    },
+    /// DNS did not answer in time.
+    DnsTimeout,
+    /// The host has no address of the same family as the source address.
+    NoSourceForFamily {
+        /// The address to dial from.
+        source: IpAddr,
+    },
+    /// The name looks internal, and a parent proxy would look it up.
+    InternalName,
+    /// The parent proxy cannot be reached.
+    ParentUnreachable {
+        /// Its host and port.
+        parent: String,
+        /// The reason.
+        error: Box<Self>,
+    },
+}
+
+impl EgressError {
+    /// Returns whether the host may not be dialled, even if nothing else were wrong.
+    pub(crate) fn is_prohibited(&self) -> bool {
+        matches!(self, Self::Prohibited { .. } | Self::InternalName)
+    }
+
+    /// Returns whether the name does not exist, so that a retry is pointless until it is registered.
+    pub fn is_no_such_name(&self) -> bool {
+        matches!(self, Self::Dns { rcode } if rcode == NXDOMAIN || rcode == NOT_A_NAME)
+    }
+}
+
+impl fmt::Display for EgressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Prohibited { address, why } => write!(f, "{address} may not be dialled: {why}"),
+            Self::Dns { rcode } if rcode == NXDOMAIN => f.write_str("no such host"),
+            Self::Dns { rcode } if rcode == NO_ADDRESSES => {
+                f.write_str("the host has no addresses")
+            }
+            Self::Dns { rcode } if rcode == NOT_A_NAME => write!(f, "the host is {NOT_A_NAME}"),
+            Self::Dns { rcode } => write!(f, "the DNS servers answered {rcode}"),
+            Self::DnsFailed { why } => write!(f, "asking DNS: {why}"),
+            Self::DnsTimeout => f.write_str("the DNS servers did not answer in time"),
+            Self::NoSourceForFamily { source } => {
+                let family = if source.is_ipv4() { "IPv4" } else { "IPv6" };
+                write!(
+                    f,
+                    "the source address is {source}, and the host has no {family} address"
+                )
+            }
+            Self::InternalName => f.write_str(
+                "the name is an internal one, and a parent proxy would look it up: see upstream.proxy_bypass",
+            ),
+            Self::ParentUnreachable { error, .. } => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for EgressError {}
+
+/// A reason why no address accepted a connection.
+#[derive(Debug)]
+pub struct DialError {
+    /// The address that failed last, if there was one.
+    pub address: Option<SocketAddr>,
+    /// The error of that address.
+    pub error: io::Error,
+}
+
+impl From<io::Error> for DialError {
+    fn from(error: io::Error) -> Self {
+        let address = None;
+        Self { address, error }
+    }
+}

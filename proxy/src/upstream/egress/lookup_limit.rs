@@ -1,0 +1,72 @@
+//! A limit on concurrent DNS lookups for each client, so that a client with many lookups delays only itself.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+
+use crate::identity::per_client::client_network;
+
+/// The most concurrent lookups for one client. Even if each takes 20 ms, this allows 1,600 a second.
+pub(super) const MAX_LOOKUPS_PER_CLIENT: usize = 32;
+
+/// The lookups in progress and waiting, by client.
+#[derive(Debug, Default)]
+pub(super) struct LookupLimiter(Mutex<HashMap<IpAddr, Arc<Semaphore>>>);
+
+/// A permit for one lookup, until it is dropped.
+#[derive(Debug)]
+pub(super) struct LookupPermit<'a> {
+    limiter: &'a LookupLimiter,
+    client: IpAddr,
+    semaphore: Option<Arc<Semaphore>>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl LookupLimiter {
+    /// Waits until `client` may start another lookup.
+    pub(super) async fn acquire(&self, client: IpAddr) -> Result<LookupPermit<'_>, AcquireError> {
+        // By /64 for IPv6, where one host has as many addresses as it likes.
+        let client = client_network(client);
+        let places = self.semaphore_of(client);
+        // Made before the wait, so that a cancelled wait removes its entry, too.
+        let mut turn = LookupPermit {
+            limiter: self,
+            client,
+            semaphore: Some(Arc::clone(&places)),
+            permit: None,
+        };
+        turn.permit = Some(places.acquire_owned().await?);
+        Ok(turn)
+    }
+
+    fn semaphore_of(&self, client: IpAddr) -> Arc<Semaphore> {
+        let mut all = self.lock();
+        let places = all.entry(client);
+        Arc::clone(places.or_insert_with(|| Arc::new(Semaphore::new(MAX_LOOKUPS_PER_CLIENT))))
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Arc<Semaphore>>> {
+        // No code that may panic leaves the map inconsistent.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for LookupPermit<'_> {
+    fn drop(&mut self) {
+        let mut all = self.limiter.lock();
+        drop((self.permit.take(), self.semaphore.take()));
+        if all
+            .get(&self.client)
+            .is_some_and(|places| Arc::strong_count(places) == 1)
+        {
+            all.remove(&self.client);
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! HTTP/2 with an origin: connections and their streams.
+//!
+//! Messages are read and written with h2 itself, because pingora's session accepts heads of 16 MiB and drops interim
+//! responses.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{Reason, RecvStream, SendStream};
+use http::{HeaderMap, Request};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::http::http1::oddities::{Oddities, Oddity};
+use crate::http::http1::{MAX_FIELDS, MAX_HEAD_BYTES, agreed_content_length};
+use crate::http::proxy_status::ProxyErrorType;
+use crate::http::transport::BoxedStream;
+use crate::upstream::describe;
+use crate::upstream::error::UpstreamError;
+
+/// The most streams that one connection carries at a time.
+const MAX_STREAMS: usize = 100;
+/// The longest frame that an origin may send, in bytes: bodies then arrive in fewer of them.
+const MAX_FRAME_BYTES: u32 = 64 * 1024;
+/// The time that an unused connection has to send GOAWAY: its origin may read nothing.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The bytes that an origin may send before they are read. They occupy memory until then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FlowWindow {
+    stream: u32,
+    connection: u32,
+}
+
+impl FlowWindow {
+    /// For pages of several clients: 2.5 MB/s each at a round trip of 100 ms. The connection's window is the sum of
+    /// those of its streams, so that clients that do not read delay no others.
+    pub(super) const SHARED: Self = Self::with_stream_window(256 * 1024);
+    const fn with_stream_window(stream: u32) -> Self {
+        Self {
+            stream,
+            connection: stream * MAX_STREAMS as u32,
+        }
+    }
+
+    /// For one short response.
+    pub(super) const SMALL: Self = Self {
+        stream: 64 * 1024,
+        connection: 64 * 1024,
+    };
+}
+
+/// A shared connection. It closes once neither it nor a stream of it is in use.
+#[derive(Clone)]
+pub(super) struct Http2Connection {
+    requests: SendRequest<Bytes>,
+    /// One permit for each stream.
+    stream_permits: Arc<Semaphore>,
+    _open: Arc<DropGuard>,
+}
+
+impl Http2Connection {
+    /// Opens HTTP/2 on `stream`. Heads and trailers are limited as in HTTP/1, since HPACK turns kilobytes into
+    /// megabytes.
+    pub(super) async fn open(stream: BoxedStream, window: FlowWindow) -> Result<Self, h2::Error> {
+        let (requests, connection) = h2::client::Builder::new()
+            .enable_push(false)
+            .initial_max_send_streams(MAX_STREAMS)
+            // This limits streams that the origin opens, and push is off.
+            .max_concurrent_streams(1)
+            .max_frame_size(MAX_FRAME_BYTES)
+            .max_header_list_size(MAX_HEAD_BYTES as u32)
+            .initial_window_size(window.stream)
+            .initial_connection_window_size(window.connection)
+            .handshake(stream)
+            .await?;
+        let is_left = CancellationToken::new();
+        let open = Arc::new(is_left.clone().drop_guard());
+        tokio::spawn(async move {
+            let left = async {
+                is_left.cancelled().await;
+                tokio::time::sleep(CLOSE_TIMEOUT).await;
+            };
+            tokio::select! {
+                // Errors of the connection are reported to its streams.
+                _ = connection => {}
+                () = left => {}
+            }
+        });
+        Ok(Self {
+            requests,
+            stream_permits: Arc::new(Semaphore::new(MAX_STREAMS)),
+            _open: open,
+        })
+    }
+
+    /// Opens a stream, unless the connection is closed or has as many as it may.
+    pub(super) fn open_stream(&self) -> Option<Http2Stream> {
+        let allowed = self.requests.current_max_send_streams();
+        // h2 would hold the request back until another stream ends.
+        if self.active_streams() >= allowed || self.is_closed() {
+            return None;
+        }
+        let place = Arc::clone(&self.stream_permits).try_acquire_owned().ok()?;
+        Some(Http2Stream {
+            response: None,
+            body: None,
+            oddities: Oddities::default(),
+            connection: self.clone(),
+            _permit: place,
+        })
+    }
+
+    /// Returns whether the origin closed the connection or sent GOAWAY: then it accepts no more streams.
+    pub(super) fn is_closed(&self) -> bool {
+        let ready = self.requests.clone().ready().now_or_never();
+        matches!(ready, Some(Err(_)))
+    }
+
+    /// Returns the number of open streams.
+    pub(super) fn active_streams(&self) -> usize {
+        MAX_STREAMS - self.stream_permits.available_permits()
+    }
+}
+
+impl fmt::Debug for Http2Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http2Connection")
+            .field("streams", &self.active_streams())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A stream. Dropping it frees its permit, however the exchange ended.
+pub(crate) struct Http2Stream {
+    /// Present from the request to the final head.
+    response: Option<ResponseFuture>,
+    /// Present from the final head on.
+    body: Option<RecvStream>,
+    oddities: Oddities,
+    connection: Http2Connection,
+    // Dropped last: the stream has ended before another can use its permit.
+    _permit: OwnedSemaphorePermit,
+}
+
+/// A response's head over HTTP/2, with the length that its fields agree on.
+#[derive(Debug)]
+pub(crate) struct Http2Head {
+    pub(crate) status: u16,
+    pub(crate) fields: HeaderMap,
+    pub(crate) length: Option<u64>,
+}
+
+impl Http2Stream {
+    /// Returns the connection of this stream.
+    pub(super) fn connection(&self) -> Http2Connection {
+        self.connection.clone()
+    }
+
+    /// Sends a request's head. With `ends` nothing follows it.
+    pub(super) async fn send_head(
+        &mut self,
+        head: Request<()>,
+        ends: bool,
+    ) -> Result<SendStream<Bytes>, UpstreamError> {
+        let requests = self.connection.requests.clone();
+        let mut requests = requests
+            .ready()
+            .await
+            .map_err(|error| stream_error(&error))?;
+        let sent = requests.send_request(head, ends);
+        let (answer, writer) = sent.map_err(|error| stream_error(&error))?;
+        self.response = Some(answer);
+        Ok(writer)
+    }
+
+    /// Returns the next head: an interim one, or the final one. A read that is cancelled loses nothing.
+    pub(super) async fn next_head(&mut self) -> Result<Http2Head, UpstreamError> {
+        let answer = self.response.as_mut().expect("the final head is read once");
+        let (head, body) = match poll_fn(|cx| answer.poll_informational(cx)).await {
+            Some(interim) => (
+                interim
+                    .map_err(|error| stream_error(&error))?
+                    .into_parts()
+                    .0,
+                None,
+            ),
+            None => {
+                let (head, body) = answer
+                    .await
+                    .map_err(|error| stream_error(&error))?
+                    .into_parts();
+                (head, Some(body))
+            }
+        };
+        // h2 limits the size of a head, but not its number of fields.
+        if head.headers.len() > MAX_FIELDS {
+            return Err(head_too_large());
+        }
+        let (length, mut oddities) = content_length(&head.headers)?;
+        if head.status.as_u16() >= 600 {
+            oddities.insert(Oddity::StatusOutOfRange);
+        }
+        self.oddities = self.oddities.union(oddities);
+        if body.is_some() {
+            self.body = body;
+            self.response = None;
+        }
+        Ok(Http2Head {
+            status: head.status.as_u16(),
+            fields: head.headers,
+            length,
+        })
+    }
+
+    /// Returns the next chunk of the body; `None` at its end.
+    pub(super) async fn next_chunk(&mut self) -> Result<Option<Bytes>, UpstreamError> {
+        let Some(body) = &mut self.body else {
+            return Ok(None);
+        };
+        loop {
+            let Some(part) = body.data().await else {
+                return Ok(None);
+            };
+            let part = part.map_err(|error| stream_error(&error))?;
+            // This fails for a stream that ended, which needs no window.
+            let _ = body.flow_control().release_capacity(part.len());
+            if !part.is_empty() {
+                return Ok(Some(part));
+            }
+        }
+    }
+
+    /// Returns whether the response is known to have ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.body.as_ref().is_some_and(RecvStream::is_end_stream)
+    }
+
+    /// Returns the trailers.
+    pub(super) async fn trailers(&mut self) -> Result<Option<HeaderMap>, UpstreamError> {
+        let Some(body) = &mut self.body else {
+            return Ok(None);
+        };
+        match read_trailers(body).await {
+            Ok(Some(trailers)) if trailers.len() > MAX_FIELDS => Err(head_too_large()),
+            Ok(trailers) => Ok(trailers),
+            // The response is complete, and its origin wants no more of the request (RFC 9113 section 8.1).
+            Err(error) if error.is_remote() && error.reason() == Some(Reason::NO_ERROR) => Ok(None),
+            Err(error) => Err(stream_error(&error)),
+        }
+    }
+
+    /// Returns what was repaired so far.
+    pub(super) fn oddities(&self) -> Oddities {
+        self.oddities
+    }
+}
+
+/// Returns the trailers. h2 yields them only after all DATA was read, even without content: an empty frame may end it
+/// (RFC 9113 section 8.1). Content that the head excluded is dropped, with anything after it.
+async fn read_trailers(body: &mut RecvStream) -> Result<Option<HeaderMap>, h2::Error> {
+    while let Some(part) = body.data().await {
+        if !part?.is_empty() {
+            return Ok(None);
+        }
+    }
+    body.trailers().await
+}
+
+fn content_length(fields: &HeaderMap) -> Result<(Option<u64>, Oddities), UpstreamError> {
+    let values = fields.get_all(http::header::CONTENT_LENGTH).iter();
+    agreed_content_length(values.map(http::HeaderValue::as_bytes)).map_err(|details| {
+        UpstreamError::new(
+            ProxyErrorType::HttpProtocolError,
+            format!("the response: {details}"),
+        )
+    })
+}
+
+fn head_too_large() -> UpstreamError {
+    let details = "the response: more than 64 KiB or 100 fields in its head or trailers";
+    UpstreamError::new(
+        ProxyErrorType::HttpResponseHeaderSectionSize,
+        details.to_owned(),
+    )
+}
+
+/// Converts an error of a stream or its connection. A stream that the origin did not begin to serve may be retried
+/// (RFC 9113 section 8.7), and so may one on a kept connection that turns out to be dead.
+pub(super) fn stream_error(error: &h2::Error) -> UpstreamError {
+    if error.is_library() && is_header_list_too_large(error) {
+        return head_too_large();
+    }
+    let details = describe::http2(error);
+    let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM)
+        || error.is_go_away() && error.reason() == Some(Reason::NO_ERROR);
+    if error.is_io() {
+        UpstreamError::stale(ProxyErrorType::ConnectionTerminated, details)
+    } else if error.is_remote() && is_refused {
+        UpstreamError::stale(ProxyErrorType::HttpProtocolError, details)
+    } else {
+        UpstreamError::new(ProxyErrorType::HttpProtocolError, details)
+    }
+}
+
+/// Returns whether the head was too large. h2 resets a stream whose head exceeds the limit, and closes a connection
+/// at four times that, which only its message says.
+fn is_header_list_too_large(error: &h2::Error) -> bool {
+    error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM)
+        || error.is_go_away() && error.to_string().contains("header_list_way_too_large")
+}

@@ -1,0 +1,32 @@
+//! The stream under a connection to an origin: TCP, or TCP or TLS to a parent proxy.
+
+use std::os::fd::AsRawFd;
+
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
+
+use crate::http::transport::Transport;
+
+/// A byte stream to an origin, or to a parent proxy that will lead to the origin.
+pub(crate) type UpstreamLink = Transport<Either<TcpStream, Box<TlsStream<TcpStream>>>>;
+
+pub(super) fn over_tcp(tcp: TcpStream) -> UpstreamLink {
+    let descriptor = tcp.as_raw_fd();
+    Transport::new(Either::Left(tcp), descriptor).ungathered()
+}
+
+pub(super) fn over_tls(tls: TlsStream<TcpStream>) -> UpstreamLink {
+    let descriptor = tls.as_raw_fd();
+    Transport::new(Either::Right(Box::new(tls)), descriptor).ungathered()
+}
+
+/// Makes the connection end with a reset instead of a FIN once it is dropped, so that the peer sees it was cut off.
+pub(crate) fn reset_on_drop(link: &UpstreamLink) {
+    let tcp = match link.inner() {
+        Either::Left(tcp) => tcp,
+        Either::Right(tls) => tls.get_ref().0,
+    };
+    // If it cannot be set, the connection is gone already.
+    let _ = tcp.set_zero_linger();
+}

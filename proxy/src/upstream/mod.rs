@@ -1,0 +1,397 @@
+//! Connections to origins, and HTTP on them.
+//!
+//! `egress` finds a route of checked addresses, `connect` dials it, and nothing else does. `pool` keeps connections;
+//! `http2` and `session` exchange messages on them. A connection belongs to an origin, not to an address, so a later
+//! request for the same origin needs no DNS.
+
+mod connector;
+mod describe;
+mod destination;
+pub mod egress;
+pub(crate) mod error;
+mod ftp;
+mod http2;
+mod link;
+mod parent_tunnel;
+mod pool;
+mod request_form;
+mod session;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use tokio::time::Instant;
+use wayleave_robots_txt::{Origin, Scheme};
+
+use self::connector::{ConnectOptions, OpenedConnection, UpstreamConnector};
+pub(crate) use self::destination::Destination;
+use self::egress::{Egress, EgressError, ParentProxy, Route};
+use self::error::UpstreamError;
+pub(crate) use self::ftp::{ByteRange as FtpRange, FtpConnection, FtpRequest, start as start_ftp};
+use self::http2::{FlowWindow, Http2Stream};
+pub(crate) use self::link::{UpstreamLink, reset_on_drop};
+pub(crate) use self::parent_tunnel::{may_be_own_response, own_response_error};
+use self::pool::{ConnectionPool, PoolKey, PooledConnection, PooledProtocol};
+pub(crate) use self::request_form::{TargetForm, VersionPreference};
+pub(crate) use self::session::{
+    MAX_INTERIM, UpstreamHead, UpstreamReader, UpstreamWriter, endless_interim_responses,
+    start_http1, start_http2,
+};
+use crate::http::http1::oddities::Oddities;
+use crate::http::proxy_status::ProxyErrorType;
+use crate::http::transport::BoxedStream;
+use crate::telemetry::metrics::{Metrics, OpenConnection};
+
+/// The part of `[upstream]` in effect here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UpstreamSettings {
+    /// For DNS, TCP and TLS together.
+    pub(crate) connect_timeout: Duration,
+    /// For the response's first byte, and between bytes.
+    pub(crate) response_timeout: Duration,
+    /// Our pseudonym in `Via`, which parent proxies get.
+    pub(crate) pseudonym: String,
+    /// The most idle connections that are kept, over all origins.
+    pub(crate) idle_connections: usize,
+}
+
+/// A connection, or a stream of one, for one request.
+pub(crate) struct UpstreamSession {
+    pub(crate) connection: UpstreamConnection,
+    pub(crate) lease: ConnectionLease,
+    /// The form of request targets on this connection.
+    pub(crate) target_form: TargetForm,
+}
+
+/// A connection, by its protocol.
+pub(crate) enum UpstreamConnection {
+    Http1(BoxedStream),
+    Http2(Box<Http2Stream>),
+    /// A control connection, which serves one request.
+    Ftp(Box<FtpConnection>),
+}
+
+/// A connection's properties while it serves a request.
+pub(crate) struct ConnectionLease {
+    /// Whether earlier requests used the connection: then it may have died unnoticed.
+    pub(crate) is_reused: bool,
+    /// The parent proxy that the connection goes through.
+    pub(crate) parent: Option<Arc<ParentProxy>>,
+    key: PoolKey,
+    _open: OpenConnection,
+}
+
+/// Opens and keeps connections to origins.
+pub(crate) struct Upstream {
+    settings: UpstreamSettings,
+    connector: UpstreamConnector,
+    pool: Arc<ConnectionPool>,
+    metrics: Arc<Metrics>,
+}
+
+impl Upstream {
+    /// Makes connections through `egress`, and checks origins' certificates as `tls` says.
+    pub(crate) fn new(
+        settings: UpstreamSettings,
+        egress: Egress,
+        tls: &ClientConfig,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        metrics.upstream_proxy(egress.has_parent());
+        Self {
+            connector: UpstreamConnector::new(egress, tls, &settings.pseudonym),
+            pool: ConnectionPool::new(settings.idle_connections),
+            settings,
+            metrics,
+        }
+    }
+
+    /// Takes an idle connection to `destination` from the pool, or a stream of a shared one.
+    pub(crate) fn reuse(
+        &self,
+        destination: Destination<'_>,
+        preference: VersionPreference,
+    ) -> Option<UpstreamSession> {
+        let any_http1 = || {
+            let kept = self.take_http1(destination, PooledProtocol::Http1);
+            kept.or_else(|| self.take_http1(destination, PooledProtocol::Http1Fallback))
+        };
+        match preference {
+            VersionPreference::OnlyHttp1 => any_http1(),
+            // Upgrade is hop-by-hop, so a parent that forwards requests drops it (RFC 9110 section 7.8).
+            VersionPreference::Upgrade if self.is_forwarded_by_parent(destination.origin) => {
+                self.take_http1(destination, PooledProtocol::Http1ThroughTunnel)
+            }
+            VersionPreference::Upgrade => any_http1(),
+            VersionPreference::Http1 => any_http1().or_else(|| self.share_http2(destination)),
+            VersionPreference::Http2 => {
+                // Ordinary HTTP/1 connections are not used: the origin may support HTTP/2.
+                let shared = self.share_http2(destination);
+                shared.or_else(|| self.take_http1(destination, PooledProtocol::Http1Fallback))
+            }
+        }
+    }
+
+    fn take_http1(
+        &self,
+        destination: Destination<'_>,
+        speaks: PooledProtocol,
+    ) -> Option<UpstreamSession> {
+        let key = self.pool.key(destination, speaks);
+        let stream = self.pool.take(key)?;
+        let form = match speaks {
+            PooledProtocol::Http1ThroughTunnel => TargetForm::Origin,
+            _ => self.target_form(destination.origin, VersionPreference::OnlyHttp1),
+        };
+        Some(self.new_session(
+            UpstreamConnection::Http1(stream),
+            destination.origin,
+            (key, form),
+            true,
+        ))
+    }
+
+    fn share_http2(&self, destination: Destination<'_>) -> Option<UpstreamSession> {
+        // HTTP/2 is only negotiated inside TLS, so there is no need to look.
+        if destination.origin.scheme() != Scheme::Https {
+            return None;
+        }
+        let key = self.pool.key(destination, PooledProtocol::Http2);
+        let stream = Box::new(self.pool.share(key)?);
+        let held = (key, TargetForm::Origin);
+        Some(self.new_session(
+            UpstreamConnection::Http2(stream),
+            destination.origin,
+            held,
+            true,
+        ))
+    }
+
+    /// Opens a connection to `destination`. If it uses HTTP/2, other requests may share it.
+    ///
+    /// # Errors
+    ///
+    /// Returns what failed: the name, the address, the connection or TLS.
+    pub(crate) async fn connect(
+        &self,
+        destination: Destination<'_>,
+        preference: VersionPreference,
+    ) -> Result<UpstreamSession, UpstreamError> {
+        let deadline = self.connect_deadline();
+        let route = self.route(destination, deadline).await?;
+        let terms = ConnectOptions {
+            preference,
+            window: FlowWindow::SHARED,
+            via: None,
+        };
+        let session = self.open(destination, terms, &route, deadline).await?;
+        if let UpstreamConnection::Http2(stream) = &session.connection {
+            // In the pool from the start, so that concurrent requests share it.
+            let connection = PooledConnection::Http2(stream.connection());
+            self.pool.keep(session.lease.key, connection);
+        }
+        Ok(session)
+    }
+
+    /// Opens a connection to `destination` by `route` for one short response, which no other request shares. It uses
+    /// HTTP/1.1 if the origin does, because then it can serve others once it is released. `via` names the proxies
+    /// that the request behind it has passed.
+    ///
+    /// # Errors
+    ///
+    /// Returns what failed: the connection or TLS.
+    pub(crate) async fn connect_unshared(
+        &self,
+        destination: Destination<'_>,
+        route: &Route,
+        via: &[u8],
+        deadline: Instant,
+    ) -> Result<UpstreamSession, UpstreamError> {
+        let terms = ConnectOptions {
+            preference: VersionPreference::Http1,
+            window: FlowWindow::SMALL,
+            via: Some(via),
+        };
+        self.open(destination, terms, route, deadline).await
+    }
+
+    /// Opens a connection to `destination` for a tunnel that passed the proxies in `via`, and returns it with the
+    /// guard that counts it.
+    ///
+    /// # Errors
+    ///
+    /// Returns what failed: the name, the address or the connection.
+    pub(crate) async fn dial_tunnel(
+        &self,
+        destination: Destination<'_>,
+        via: &[u8],
+    ) -> Result<(UpstreamLink, OpenConnection), UpstreamError> {
+        let deadline = self.connect_deadline();
+        let route = self.route(destination, deadline).await?;
+        let dialling = self
+            .connector
+            .dial(destination.origin, &route, via, deadline);
+        let dialled = dialling.await;
+        let link = dialled.map_err(|fault| fault.through_parent(route.parent().map(|it| &**it)))?;
+        Ok((link, self.metrics.upstream_connection(false)))
+    }
+
+    /// Returns the time by which a connection attempt that starts now must succeed.
+    pub(crate) fn connect_deadline(&self) -> Instant {
+        Instant::now() + self.settings.connect_timeout
+    }
+
+    /// Returns the route to `destination`, if it is found before the deadline.
+    ///
+    /// # Errors
+    ///
+    /// As [`Egress::route`].
+    pub(crate) async fn route(
+        &self,
+        destination: Destination<'_>,
+        deadline: Instant,
+    ) -> Result<Route, EgressError> {
+        self.connector.route(destination, deadline).await
+    }
+
+    async fn open(
+        &self,
+        destination: Destination<'_>,
+        terms: ConnectOptions<'_>,
+        route: &Route,
+        deadline: Instant,
+    ) -> Result<UpstreamSession, UpstreamError> {
+        let origin = destination.origin;
+        let opened = self.connector.open(origin, terms, route, deadline);
+        let opened = opened.await;
+        let opened =
+            opened.map_err(|fault| fault.through_parent(route.parent().map(|it| &**it)))?;
+        let form = self.target_form(origin, terms.preference);
+        let (connection, speaks) = match opened {
+            OpenedConnection::Http1(stream)
+                if terms.preference == VersionPreference::Upgrade
+                    && self.is_forwarded_by_parent(origin) =>
+            {
+                (
+                    UpstreamConnection::Http1(stream),
+                    PooledProtocol::Http1ThroughTunnel,
+                )
+            }
+            OpenedConnection::Http1(stream) => {
+                (UpstreamConnection::Http1(stream), PooledProtocol::Http1)
+            }
+            OpenedConnection::Ftp(control) => {
+                (UpstreamConnection::Ftp(control), PooledProtocol::Http1)
+            }
+            OpenedConnection::Http1Fallback(stream) => (
+                UpstreamConnection::Http1(stream),
+                PooledProtocol::Http1Fallback,
+            ),
+            OpenedConnection::Http2(connection) => {
+                let stream = connection
+                    .open_stream()
+                    .ok_or_else(|| no_stream_error(origin))?;
+                (
+                    UpstreamConnection::Http2(Box::new(stream)),
+                    PooledProtocol::Http2,
+                )
+            }
+        };
+        let held = (self.pool.key(destination, speaks), form);
+        Ok(self.new_session(connection, origin, held, false))
+    }
+
+    /// Counts what was repaired in a response.
+    pub(crate) fn count_oddities(&self, oddities: Oddities) {
+        self.metrics.origin_oddities(oddities);
+    }
+
+    /// Counts interim responses that were not forwarded to their client.
+    pub(crate) fn count_dropped_interim(&self, count: u64) {
+        self.metrics.dropped_interim(count);
+    }
+
+    /// Returns our pseudonym.
+    pub(crate) fn pseudonym(&self) -> &str {
+        &self.settings.pseudonym
+    }
+
+    /// Returns how long an origin may take to send, or to accept, the next byte.
+    pub(crate) fn response_timeout(&self) -> Duration {
+        self.settings.response_timeout
+    }
+
+    /// Returns an HTTP/1 connection to the pool after its response was read to the end, if it can serve again. HTTP/2
+    /// streams need no release.
+    pub(crate) fn release(
+        &self,
+        lease: &ConnectionLease,
+        writer: UpstreamWriter,
+        reader: UpstreamReader,
+    ) {
+        let UpstreamWriter::Http1 { stream: write, .. } = writer else {
+            return;
+        };
+        // Another reader might end a repaired message elsewhere, and take the rest for the next response.
+        let is_clear = reader.oddities().is_framing_certain();
+        let UpstreamReader::Http1 {
+            stream,
+            ahead,
+            keeps_alive,
+            ..
+        } = reader
+        else {
+            return;
+        };
+        // Bytes after a response belong to no request: response splitting (RFC 9112 section 11.1).
+        if keeps_alive && is_clear && ahead.is_empty() {
+            self.pool
+                .keep(lease.key, PooledConnection::Http1(stream.unsplit(write)));
+        }
+    }
+
+    /// Returns whether a parent proxy forwards requests to `origin` in plain HTTP, instead of opening a tunnel.
+    fn is_forwarded_by_parent(&self, origin: &Origin) -> bool {
+        let form = self.target_form(origin, VersionPreference::OnlyHttp1);
+        matches!(form, TargetForm::Absolute(_))
+    }
+
+    fn target_form(&self, origin: &Origin, preference: VersionPreference) -> TargetForm {
+        TargetForm::choose(self.connector.parent_for(origin), origin, preference)
+    }
+
+    fn new_session(
+        &self,
+        connection: UpstreamConnection,
+        origin: &Origin,
+        (key, form): (PoolKey, TargetForm),
+        is_reused: bool,
+    ) -> UpstreamSession {
+        let _open = self.metrics.upstream_connection(is_reused);
+        UpstreamSession {
+            connection,
+            lease: ConnectionLease {
+                is_reused,
+                parent: self.connector.parent_for(origin).cloned(),
+                key,
+                _open,
+            },
+            target_form: form,
+        }
+    }
+}
+
+fn no_stream_error(origin: &Origin) -> UpstreamError {
+    let details = format!("HTTP/2 with {origin}: the origin accepts no streams");
+    UpstreamError::new(ProxyErrorType::HttpProtocolError, details)
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream")
+            .field("options", &self.settings)
+            .finish_non_exhaustive()
+    }
+}

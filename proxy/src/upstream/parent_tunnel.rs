@@ -1,0 +1,202 @@
+//! Tunnels through a parent proxy, by CONNECT or SOCKS5, and the responses that the parent itself made.
+
+use std::io;
+
+use bytes::BytesMut;
+use tokio::io::AsyncWriteExt;
+use tokio_socks::tcp::Socks5Stream;
+use tokio_socks::{Error as SocksError, TargetAddr};
+use wayleave_robots_txt::Origin;
+
+use super::egress::{ParentProtocol, ParentProxy, parse_literal};
+use super::error::UpstreamError;
+use super::link::UpstreamLink;
+use super::session::{MAX_INTERIM, UpstreamHead, endless_interim_responses};
+use crate::http::field_pairs::{FieldPair, first, values};
+use crate::http::http1::{HeadError, ResponseHead, write_fields};
+use crate::http::proxy_status::ProxyErrorType;
+
+/// The most characters of a parent's message that are repeated.
+const MAX_QUOTED_CHARS: usize = 100;
+/// The parameter of `Proxy-Status` that reports a loop (RFC 9209 section 2.3.32).
+const LOOP_DETECTED: &[u8] = b"error=proxy_loop_detected";
+
+/// Turns a connection to `parent` into one to `origin`. `via` names the proxies that the tunnel passed, us last, so
+/// that any of them notices if the parent leads back to it (RFC 9110 section 7.6.3).
+///
+/// # Errors
+///
+/// Returns the parent's refusal, or that it closed the connection.
+pub(super) async fn open_tunnel(
+    link: UpstreamLink,
+    parent: &ParentProxy,
+    origin: &Origin,
+    via: &[u8],
+) -> Result<UpstreamLink, UpstreamError> {
+    match parent.protocol {
+        ParentProtocol::Http | ParentProtocol::Https => {
+            tunnel_by_connect(link, parent, origin, via).await
+        }
+        ParentProtocol::Socks5 => tunnel_by_socks5(link, parent, origin).await,
+    }
+}
+
+async fn tunnel_by_connect(
+    mut link: UpstreamLink,
+    parent: &ParentProxy,
+    origin: &Origin,
+    via: &[u8],
+) -> Result<UpstreamLink, UpstreamError> {
+    let authority = format!("{}:{}", origin.host(), origin.port());
+    let mut head = BytesMut::from(format!("CONNECT {authority} HTTP/1.1\r\n").as_bytes());
+    write_fields(
+        &mut head,
+        [(&b"Host"[..], authority.as_bytes()), (b"Via", via)],
+    );
+    parent.write_authorization(&mut head);
+    head.extend_from_slice(b"\r\n");
+    let sending = async {
+        link.write_all(&head).await?;
+        link.flush().await
+    };
+    sending.await.map_err(|error| connection_broke(&error))?;
+    let mut ahead = BytesMut::new();
+    for _ in 0..MAX_INTERIM {
+        let head = ResponseHead::read(&mut link, &mut ahead).await;
+        let head = head.map_err(|error| head_error(&error))?;
+        match head.status() {
+            100..=199 => {}
+            // Bytes after the head are the origin's.
+            200..=299 => return Ok(link.with_buffered(ahead.freeze())),
+            status if any_contains(head.fields().values("proxy-status"), LOOP_DETECTED) => {
+                return Err(loop_detected(status, head.reason()));
+            }
+            status => return Err(refused(status, head.reason())),
+        }
+    }
+    Err(endless_interim_responses())
+}
+
+async fn tunnel_by_socks5(
+    link: UpstreamLink,
+    parent: &ParentProxy,
+    origin: &Origin,
+) -> Result<UpstreamLink, UpstreamError> {
+    let (host, port) = (origin.host(), origin.port());
+    let target = match parse_literal(host) {
+        Some(address) => TargetAddr::Ip((address, port).into()),
+        // The parent looks the name up.
+        None => TargetAddr::Domain(host.into(), port),
+    };
+    let connecting = match &parent.credentials {
+        None => Socks5Stream::connect_with_socket(link, target).await,
+        Some((user, password)) => {
+            Socks5Stream::connect_with_password_and_socket(link, target, user, password).await
+        }
+    };
+    let connected = connecting.map_err(|error| socks_error(&error))?;
+    Ok(connected.into_inner())
+}
+
+/// Returns an error if a response to a request in absolute-form was made by the parent itself. Such a response is not
+/// the origin's, and its client has nothing to do with our credentials at the parent.
+pub(crate) fn own_response_error(head: &UpstreamHead) -> Option<UpstreamError> {
+    let (status, fields) = (head.status(), head.fields());
+    // Only a proxy asks for proxy authentication; an origin answers 401.
+    let is_own = status == 407 || status >= 300 && is_from_nearest_squid(&fields);
+    is_own.then(|| refused(status, head.reason()))
+}
+
+/// Returns whether a response to a request in absolute-form may be the parent's own. An origin may answer the same
+/// way, but where the difference would allow everything, the response is not taken for the origin's.
+pub(crate) fn may_be_own_response(head: &UpstreamHead) -> bool {
+    let (status, fields) = (head.status(), head.fields());
+    // Proxies refuse requests with 403 and others, but hardly with 404 or 410, which are common at origins.
+    let is_doubtful = (400..=499).contains(&status) && !matches!(status, 404 | 410);
+    is_doubtful
+        || any_contains(values(&fields, "proxy-status"), b"error=")
+        || first(&fields, "proxy-authenticate").is_some()
+        || is_from_nearest_squid(&fields)
+}
+
+/// Returns whether one of these values of `Proxy-Status` contains `words`.
+fn any_contains<'a>(mut statuses: impl Iterator<Item = &'a [u8]>, words: &[u8]) -> bool {
+    statuses.any(|value| value.windows(words.len()).any(|part| part == words))
+}
+
+/// Returns whether the response is an error of the nearest Squid, which marks its errors. Those of a Squid in front
+/// of the origin have passed two proxies.
+fn is_from_nearest_squid(fields: &[FieldPair<'_>]) -> bool {
+    let via = values(fields, "via");
+    let passed: usize = via
+        .map(|value| value.split(|&byte| byte == b',').count())
+        .sum();
+    passed <= 1 && first(fields, "x-squid-error").is_some()
+}
+
+fn refused(status: u16, reason: &[u8]) -> UpstreamError {
+    let (kind, meaning) = match status {
+        407 => (
+            ProxyErrorType::ProxyConfigurationError,
+            ": it does not accept our credentials",
+        ),
+        504 => (ProxyErrorType::ConnectionTimeout, ""),
+        500..=599 => (ProxyErrorType::ConnectionTerminated, ""),
+        _ => (ProxyErrorType::ConnectionRefused, ""),
+    };
+    UpstreamError::new(kind, format!("{}{meaning}", quote_status(status, reason)))
+}
+
+/// Makes the error for a tunnel that would lead back to a proxy that it passed.
+fn loop_detected(status: u16, reason: &[u8]) -> UpstreamError {
+    UpstreamError::new(
+        ProxyErrorType::ProxyLoopDetected,
+        quote_status(status, reason),
+    )
+}
+
+fn quote_status(status: u16, reason: &[u8]) -> String {
+    let reason = String::from_utf8_lossy(reason);
+    let reason: String = reason.chars().take(MAX_QUOTED_CHARS).collect();
+    format!("it answered {status} {reason}")
+}
+
+fn head_error(error: &HeadError) -> UpstreamError {
+    match error {
+        HeadError::Closed => UpstreamError::new(
+            ProxyErrorType::ConnectionTerminated,
+            "it closed the connection instead of answering".to_owned(),
+        ),
+        HeadError::Broken(error) => connection_broke(error),
+        _ => UpstreamError::new(
+            ProxyErrorType::HttpProtocolError,
+            "its answer to CONNECT is not HTTP/1".to_owned(),
+        ),
+    }
+}
+
+fn connection_broke(error: &io::Error) -> UpstreamError {
+    UpstreamError::new(
+        ProxyErrorType::ConnectionTerminated,
+        format!("the connection broke: {error}"),
+    )
+}
+
+fn socks_error(error: &SocksError) -> UpstreamError {
+    let kind = match error {
+        SocksError::PasswordAuthFailure(_)
+        | SocksError::NoAcceptableAuthMethods
+        | SocksError::UnknownAuthMethod
+        | SocksError::InvalidAuthValues(_) => ProxyErrorType::ProxyConfigurationError,
+        SocksError::ConnectionRefused | SocksError::ConnectionNotAllowedByRuleset => {
+            ProxyErrorType::ConnectionRefused
+        }
+        SocksError::NetworkUnreachable | SocksError::HostUnreachable => {
+            ProxyErrorType::DestinationIpUnroutable
+        }
+        SocksError::TtlExpired => ProxyErrorType::ConnectionTimeout,
+        SocksError::Io(_) => ProxyErrorType::ConnectionTerminated,
+        _ => ProxyErrorType::HttpProtocolError,
+    };
+    UpstreamError::new(kind, format!("SOCKS5: {error}"))
+}

@@ -1,0 +1,349 @@
+//! Idle connections to origins, in one pool for all requests.
+//!
+//! One lock around plain maps: an operation takes a few hundred nanoseconds, no task watches a connection, and none
+//! needs a system call. A connection that its origin closed is noticed when it is taken, or by [`Pool::sweep`] every
+//! second.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::io::AsyncReadExt;
+use tokio::time::Instant;
+
+use super::destination::Destination;
+use super::http2::{Http2Connection, Http2Stream};
+use crate::http::transport::BoxedStream;
+
+/// The time for which an idle connection is kept. Most servers close theirs after 60 to 75 seconds; closing earlier
+/// avoids the race of sending into a closing connection.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
+
+/// The longest time that a connection closed by its origin may remain in the pool.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A limited number of connections, each kept for [`IDLE_TIMEOUT`].
+pub(super) struct ConnectionPool {
+    /// Seeded at random, so that nobody can choose two origins whose keys collide.
+    hasher: RandomState,
+    limit: usize,
+    entries: Mutex<PoolEntries>,
+}
+
+/// The protocol of a connection, and the alternative that it had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum PooledProtocol {
+    Http1,
+    /// HTTP/1, although HTTP/2 was offered. Kept apart, so that requests that prefer HTTP/2 do not use it for long if
+    /// the origin supports HTTP/2 after all.
+    Http1Fallback,
+    /// HTTP/1 through a parent proxy's tunnel, to an origin for which the parent otherwise forwards requests.
+    Http1ThroughTunnel,
+    Http2,
+}
+
+/// A hash of an origin, the source address of the connection, and its protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PoolKey(u64);
+
+/// A connection in the pool.
+pub(super) enum PooledConnection {
+    /// Taken out by one request at a time.
+    Http1(BoxedStream),
+    /// Shared by several requests; it remains in the pool while they use it.
+    Http2(Http2Connection),
+}
+
+#[derive(Default)]
+struct PoolEntries {
+    /// Keyed by a number that only grows, so the first was idle longest.
+    by_age: BTreeMap<u64, PoolEntry>,
+    ages: HashMap<PoolKey, Vec<u64>>,
+    next_age: u64,
+}
+
+struct PoolEntry {
+    key: PoolKey,
+    unused_since: Instant,
+    connection: PooledConnection,
+}
+
+impl ConnectionPool {
+    /// Makes a pool for up to `limit` connections, which is swept for as long as it exists. Must be called within a
+    /// tokio runtime.
+    pub(super) fn new(limit: usize) -> Arc<Self> {
+        let pool = Arc::new(Self {
+            hasher: RandomState::new(),
+            limit,
+            entries: Mutex::default(),
+        });
+        let swept = Arc::downgrade(&pool);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(SWEEP_INTERVAL).await;
+                match swept.upgrade() {
+                    Some(pool) => pool.sweep(),
+                    None => return,
+                }
+            }
+        });
+        pool
+    }
+
+    /// Returns the key of connections to `destination`.
+    pub(super) fn key(&self, destination: Destination<'_>, speaks: PooledProtocol) -> PoolKey {
+        let Destination { origin, source, .. } = destination;
+        PoolKey(self.hasher.hash_one((origin, source, speaks)))
+    }
+
+    /// Keeps a connection for the next request with this key. If the pool is full, the connection idle longest is
+    /// closed.
+    pub(super) fn keep(&self, key: PoolKey, kept: PooledConnection) {
+        let mut places = self.lock();
+        places.keep(key, kept);
+        // Closing is a system call: the connection is dropped after the lock.
+        let _evicted = if places.by_age.len() > self.limit {
+            places.take_oldest()
+        } else {
+            None
+        };
+        drop(places);
+    }
+
+    /// Takes the HTTP/1 connection kept last for `key` that is still open and received nothing while idle.
+    pub(super) fn take(&self, key: PoolKey) -> Option<BoxedStream> {
+        loop {
+            let kept = self.lock().take_newest(key)?;
+            if let PooledConnection::Http1(mut stream) = kept
+                && is_idle(&mut stream)
+            {
+                return Some(stream);
+            }
+        }
+    }
+
+    /// Opens a stream on an HTTP/2 connection kept for `key`.
+    pub(super) fn share(&self, key: PoolKey) -> Option<Http2Stream> {
+        self.lock().share(key)
+    }
+
+    /// Closes connections that their origin closed, and those idle for too long.
+    fn sweep(&self) {
+        let mut places = self.lock();
+        let bad = |_: &u64, place: &mut PoolEntry| !place.is_usable();
+        let closed: BTreeMap<u64, PoolEntry> = places.by_age.extract_if(.., bad).collect();
+        for (age, place) in &closed {
+            places.unindex(place.key, *age);
+        }
+        // Closing takes system calls, so it happens without the lock.
+        drop(places);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PoolEntries> {
+        // No code that may panic leaves the maps inconsistent.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PoolEntries {
+    fn keep(&mut self, key: PoolKey, kept: PooledConnection) {
+        let age = self.next_age;
+        self.next_age += 1;
+        self.ages.entry(key).or_default().push(age);
+        let unused_since = Instant::now();
+        let place = PoolEntry {
+            key,
+            unused_since,
+            connection: kept,
+        };
+        self.by_age.insert(age, place);
+    }
+
+    fn take_newest(&mut self, key: PoolKey) -> Option<PooledConnection> {
+        let age = *self.ages.get(&key)?.last()?;
+        self.take(key, age)
+    }
+
+    fn take_oldest(&mut self) -> Option<PooledConnection> {
+        let (&age, place) = self.by_age.first_key_value()?;
+        self.take(place.key, age)
+    }
+
+    fn share(&mut self, key: PoolKey) -> Option<Http2Stream> {
+        let shared = |age: &u64| match &self.by_age.get(age)?.connection {
+            PooledConnection::Http2(connection) => Some((*age, connection.open_stream()?)),
+            PooledConnection::Http1(_) => None,
+        };
+        let (age, stream) = self.ages.get(&key)?.iter().find_map(shared)?;
+        // Used last, so evicted last.
+        let kept = self.take(key, age)?;
+        self.keep(key, kept);
+        Some(stream)
+    }
+
+    fn take(&mut self, key: PoolKey, age: u64) -> Option<PooledConnection> {
+        self.unindex(key, age);
+        self.by_age.remove(&age).map(|place| place.connection)
+    }
+
+    fn unindex(&mut self, key: PoolKey, age: u64) {
+        if let Entry::Occupied(mut ages) = self.ages.entry(key) {
+            ages.get_mut().retain(|other| *other != age);
+            if ages.get().is_empty() {
+                ages.remove();
+            }
+        }
+    }
+}
+
+impl PoolEntry {
+    fn is_usable(&mut self) -> bool {
+        let is_open = match &mut self.connection {
+            PooledConnection::Http1(stream) => is_idle(stream),
+            PooledConnection::Http2(connection) => {
+                // The idle time begins when the last stream ends.
+                if connection.active_streams() > 0 {
+                    self.unused_since = Instant::now();
+                }
+                !connection.is_closed()
+            }
+        };
+        is_open && self.unused_since.elapsed() < IDLE_TIMEOUT
+    }
+}
+
+/// Returns whether the origin neither closed the connection nor sent anything unrequested.
+fn is_idle(stream: &mut BoxedStream) -> bool {
+    // A FIN, an error and unrequested bytes all make the read ready.
+    stream.read(&mut [0; 1]).now_or_never().is_none()
+}
+
+impl fmt::Debug for ConnectionPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("limit", &self.limit)
+            .field("kept", &self.lock().by_age.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tokio::io::{AsyncWriteExt, DuplexStream};
+
+    use super::super::http2::FlowWindow;
+    use super::*;
+    use crate::http::transport::Transport;
+
+    fn connection(id: i32) -> (BoxedStream, DuplexStream) {
+        let (near, far) = tokio::io::duplex(64);
+        (Box::new(Transport::new(near, id)), far)
+    }
+
+    const KEYS: [PoolKey; 3] = [PoolKey(7), PoolKey(8), PoolKey(9)];
+
+    fn keep(pool: &ConnectionPool, key: PoolKey, stream: BoxedStream) {
+        pool.keep(key, PooledConnection::Http1(stream));
+    }
+
+    fn taken(pool: &ConnectionPool, key: PoolKey) -> Option<i32> {
+        pool.take(key).map(|stream| stream.id())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn newest_connection_of_the_key_is_taken_first() {
+        let pool = ConnectionPool::new(10);
+        let ((one, _far_one), (two, _far_two)) = (connection(1), connection(2));
+        keep(&pool, KEYS[0], one);
+        keep(&pool, KEYS[0], two);
+        assert_eq!(taken(&pool, KEYS[1]), None);
+        assert_eq!(taken(&pool, KEYS[0]), Some(2));
+        assert_eq!(taken(&pool, KEYS[0]), Some(1));
+        assert_eq!(taken(&pool, KEYS[0]), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_idle_longest_is_evicted() {
+        let pool = ConnectionPool::new(2);
+        let mut far = Vec::new();
+        for (id, key) in [(1, KEYS[0]), (2, KEYS[1]), (3, KEYS[2])] {
+            let (near, end) = connection(id);
+            far.push(end);
+            keep(&pool, key, near);
+        }
+        assert_eq!(far[0].read(&mut [0; 1]).await.unwrap(), 0, "closed");
+        assert_eq!(taken(&pool, KEYS[0]), None);
+        assert_eq!(taken(&pool, KEYS[1]), Some(2));
+        assert_eq!(taken(&pool, KEYS[2]), Some(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn closed_or_chatty_connections_are_not_reused() {
+        let pool = ConnectionPool::new(10);
+        let ((closed, far_closed), (chatty, mut far_chatty)) = (connection(1), connection(2));
+        keep(&pool, KEYS[0], closed);
+        keep(&pool, KEYS[0], chatty);
+        drop(far_closed);
+        far_chatty.write_all(b"unasked").await.unwrap();
+        assert_eq!(taken(&pool, KEYS[0]), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_connections_expire() {
+        let pool = ConnectionPool::new(10);
+        let ((old, mut far_old), (new, _far_new)) = (connection(1), connection(2));
+        keep(&pool, KEYS[0], old);
+        tokio::time::advance(IDLE_TIMEOUT / 2).await;
+        keep(&pool, KEYS[1], new);
+        tokio::time::advance(IDLE_TIMEOUT / 2).await;
+        pool.sweep();
+        assert_eq!(far_old.read(&mut [0; 1]).await.unwrap(), 0, "closed");
+        assert_eq!(taken(&pool, KEYS[0]), None);
+        assert_eq!(taken(&pool, KEYS[1]), Some(2));
+    }
+
+    /// Opens an HTTP/2 connection, and returns it with the origin's side.
+    async fn http2() -> (Http2Connection, h2::server::Connection<DuplexStream, Bytes>) {
+        let (near, far) = tokio::io::duplex(1024);
+        let stream: BoxedStream = Box::new(Transport::new(near, 1));
+        let opening = Http2Connection::open(stream, FlowWindow::SMALL);
+        let (near, far) = tokio::join!(opening, h2::server::handshake(far));
+        (near.unwrap(), far.unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn http_2_connection_is_shared_and_kept_while_used() {
+        let pool = ConnectionPool::new(10);
+        let (connection, mut origin) = http2().await;
+        pool.keep(KEYS[0], PooledConnection::Http2(connection));
+        let first = pool.share(KEYS[0]).expect("kept");
+        assert!(pool.share(KEYS[0]).is_some());
+        assert!(pool.share(KEYS[1]).is_none());
+        let served = tokio::spawn(async move { origin.accept().await.is_none() });
+        tokio::time::sleep(2 * IDLE_TIMEOUT).await;
+        assert!(pool.share(KEYS[0]).is_some());
+        drop(first);
+        tokio::time::sleep(IDLE_TIMEOUT + 2 * SWEEP_INTERVAL).await;
+        assert!(pool.share(KEYS[0]).is_none());
+        assert!(served.await.unwrap(), "it is told and closed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_http_2_connection_that_is_going_away_is_not_shared() {
+        let pool = ConnectionPool::new(10);
+        let (connection, mut origin) = http2().await;
+        pool.keep(KEYS[0], PooledConnection::Http2(connection));
+        let stream = pool.share(KEYS[0]).expect("kept");
+        origin.graceful_shutdown();
+        tokio::spawn(async move { while origin.accept().await.is_some() {} });
+        while pool.share(KEYS[0]).is_some() {
+            tokio::task::yield_now().await;
+        }
+        drop(stream);
+    }
+}

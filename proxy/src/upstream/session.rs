@@ -1,0 +1,333 @@
+//! One request on a connection to an origin. Writing and reading are independent, so that both can be in progress at
+//! the same time.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use h2::SendStream;
+use http::Request;
+use pingora_core::protocols::http::v2::write_body;
+use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
+
+use super::http2::{self, Http2Head, Http2Stream};
+use crate::http::field_pairs::{to_header_map, to_pairs, to_trailers};
+use crate::http::http1::oddities::Oddities;
+use crate::http::http1::{BodyFraming, BodyReader, BodyWriter, HeadError, ResponseHead, Trailers};
+use crate::http::proxy_status::ProxyErrorType;
+use crate::http::transport::BoxedStream;
+use crate::upstream::describe;
+use crate::upstream::error::{STOPPED_READING, UpstreamError};
+
+/// The most interim responses before the final one. Each of them restarts the timeout.
+pub(crate) const MAX_INTERIM: usize = 100;
+
+/// The writing half of an exchange with an origin.
+pub(crate) enum UpstreamWriter {
+    Http1 {
+        stream: WriteHalf<BoxedStream>,
+        body: BodyWriter,
+    },
+    Http2(SendStream<Bytes>),
+}
+
+impl UpstreamWriter {
+    /// Sends a chunk of the body, which is not empty.
+    pub(crate) async fn send_chunk(
+        &mut self,
+        part: Bytes,
+        patience: Duration,
+    ) -> Result<(), UpstreamError> {
+        match self {
+            Self::Http1 { stream, body } => {
+                let sending = async {
+                    // Flushed at once: the client may wait for the origin to react to this chunk.
+                    body.write(stream, &part).await?;
+                    stream.flush().await
+                };
+                within(patience, sending).await
+            }
+            Self::Http2(stream) => Ok(write_body(stream, part, false, Some(patience)).await?),
+        }
+    }
+
+    /// Ends the body.
+    pub(crate) async fn finish(
+        &mut self,
+        trailers: &Trailers,
+        patience: Duration,
+    ) -> Result<(), UpstreamError> {
+        match self {
+            Self::Http1 { stream, body } => within(patience, body.finish(stream, trailers)).await,
+            Self::Http2(stream) if trailers.is_empty() => {
+                Ok(write_body(stream, Bytes::new(), true, Some(patience)).await?)
+            }
+            Self::Http2(stream) => {
+                let sent = stream.send_trailers(to_header_map(trailers));
+                sent.map_err(|error| http2::stream_error(&error))
+            }
+        }
+    }
+
+    /// Passes all further bytes through unchanged, as after a 101.
+    pub(crate) fn switch_to_raw(&mut self) {
+        if let Self::Http1 { body, .. } = self {
+            *body = BodyWriter::new(BodyFraming::UntilClose);
+        }
+    }
+
+    /// Closes the sending side of a connection that changed its protocol.
+    pub(crate) async fn close(&mut self) {
+        if let Self::Http1 { stream, .. } = self {
+            // The origin may have closed already.
+            let _ = stream.shutdown().await;
+        }
+    }
+}
+
+/// The reading half of an exchange with an origin.
+pub(crate) enum UpstreamReader {
+    Http1 {
+        stream: ReadHalf<BoxedStream>,
+        ahead: BytesMut,
+        body: BodyReader,
+        keeps_alive: bool,
+        /// Repairs of heads.
+        oddities: Oddities,
+    },
+    Http2(Box<Http2Stream>),
+}
+
+/// A response's head, in the form of its HTTP version.
+#[derive(Debug)]
+pub(crate) enum UpstreamHead {
+    Http1(ResponseHead),
+    Http2(Box<Http2Head>),
+}
+
+impl UpstreamHead {
+    pub(crate) fn status(&self) -> u16 {
+        match self {
+            Self::Http1(head) => head.status(),
+            Self::Http2(head) => head.status,
+        }
+    }
+
+    pub(crate) fn reason(&self) -> &[u8] {
+        match self {
+            Self::Http1(head) => head.reason(),
+            Self::Http2(_) => b"",
+        }
+    }
+
+    /// Returns the length of the body, if the head states it.
+    pub(crate) fn content_length(&self) -> Option<u64> {
+        match self {
+            Self::Http1(head) => head.content_length(),
+            Self::Http2(head) => head.length,
+        }
+    }
+
+    /// Returns the name and value of every field.
+    pub(crate) fn fields(&self) -> Vec<(&[u8], &[u8])> {
+        match self {
+            Self::Http1(head) => head.fields().iter().collect(),
+            Self::Http2(head) => to_pairs(&head.fields),
+        }
+    }
+}
+
+impl UpstreamReader {
+    /// Returns the next head: an interim one, or the final one. A read that is cancelled loses nothing.
+    pub(crate) async fn next_head(&mut self, method: &str) -> Result<UpstreamHead, UpstreamError> {
+        match self {
+            Self::Http1 {
+                stream,
+                ahead,
+                body,
+                keeps_alive,
+                oddities,
+            } => {
+                let head = ResponseHead::read(stream, ahead)
+                    .await
+                    .map_err(head_error)?;
+                let is_upgrade = head.status() == 101;
+                let framing = if is_upgrade {
+                    BodyFraming::UntilClose
+                } else {
+                    head.framing(method)
+                };
+                *oddities = oddities.union(head.oddities());
+                *keeps_alive = head.keeps_alive(method) && framing != BodyFraming::UntilClose;
+                *body = if is_upgrade {
+                    // No longer HTTP, so nothing in it is repaired.
+                    BodyReader::strict(framing)
+                } else {
+                    BodyReader::repairing(framing)
+                };
+                Ok(UpstreamHead::Http1(head))
+            }
+            Self::Http2(stream) => Ok(UpstreamHead::Http2(Box::new(stream.next_head().await?))),
+        }
+    }
+
+    /// Returns the final head, and skips interim ones before it.
+    pub(crate) async fn final_head(&mut self, method: &str) -> Result<UpstreamHead, UpstreamError> {
+        for _ in 0..MAX_INTERIM {
+            let head = self.next_head(method).await?;
+            match head.status() {
+                101 => {
+                    // The caller sent no Upgrade, so bytes after this 101 belong to no protocol.
+                    let details = "the origin changed the protocol unasked".to_owned();
+                    return Err(UpstreamError::new(
+                        ProxyErrorType::HttpProtocolError,
+                        details,
+                    ));
+                }
+                100..=199 => {}
+                _ => return Ok(head),
+            }
+        }
+        Err(endless_interim_responses())
+    }
+
+    /// Returns the next chunk of the body; `None` at its end.
+    pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, UpstreamError> {
+        match self {
+            Self::Http1 {
+                stream,
+                ahead,
+                body,
+                ..
+            } => Ok(body.next_chunk(stream, ahead).await?),
+            Self::Http2(stream) => stream.next_chunk().await,
+        }
+    }
+
+    /// Returns whether the response is known to have ended: no chunk and no trailers follow.
+    pub(crate) fn has_ended(&self) -> bool {
+        match self {
+            Self::Http1 { body, .. } => body.is_done() && !body.has_trailers(),
+            Self::Http2(stream) => stream.has_ended(),
+        }
+    }
+
+    /// Returns what was repaired so far.
+    pub(crate) fn oddities(&self) -> Oddities {
+        match self {
+            Self::Http1 { body, oddities, .. } => oddities.union(body.oddities()),
+            Self::Http2(stream) => stream.oddities(),
+        }
+    }
+
+    /// Returns the trailers.
+    pub(crate) async fn trailers(&mut self) -> Result<Trailers, UpstreamError> {
+        match self {
+            Self::Http1 { body, .. } => Ok(body.take_trailers()),
+            Self::Http2(stream) => {
+                let trailers = stream.trailers().await?;
+                Ok(trailers.map_or_else(Vec::new, |trailers| to_trailers(&trailers)))
+            }
+        }
+    }
+}
+
+/// Sends a request's head over HTTP/1 and splits the connection.
+pub(crate) async fn start_http1(
+    mut stream: BoxedStream,
+    head: &[u8],
+    framing: BodyFraming,
+    patience: Duration,
+) -> Result<(UpstreamWriter, UpstreamReader), UpstreamError> {
+    let sending = async {
+        stream.write_all(head).await?;
+        stream.flush().await
+    };
+    within(patience, sending).await?;
+    let (stream, writer) = tokio::io::split(stream);
+    let writer = UpstreamWriter::Http1 {
+        stream: writer,
+        body: BodyWriter::new(framing),
+    };
+    let body = BodyReader::strict(BodyFraming::Length(0));
+    let reader = UpstreamReader::Http1 {
+        stream,
+        ahead: BytesMut::new(),
+        body,
+        keeps_alive: false,
+        oddities: Oddities::default(),
+    };
+    Ok((writer, reader))
+}
+
+/// Sends a request's head over HTTP/2 and splits the stream.
+pub(crate) async fn start_http2(
+    mut stream: Box<Http2Stream>,
+    head: Request<()>,
+    framing: BodyFraming,
+    patience: Duration,
+) -> Result<(UpstreamWriter, UpstreamReader), UpstreamError> {
+    let starting = stream.send_head(head, framing == BodyFraming::Length(0));
+    let started = pingora_timeout::timeout(patience, starting).await;
+    let writer = started.unwrap_or_else(|_| Err(write_timed_out()))?;
+    Ok((UpstreamWriter::Http2(writer), UpstreamReader::Http2(stream)))
+}
+
+async fn within(
+    patience: Duration,
+    sending: impl Future<Output = io::Result<()>>,
+) -> Result<(), UpstreamError> {
+    match pingora_timeout::timeout(patience, sending).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(UpstreamError::stale(
+            ProxyErrorType::ConnectionTerminated,
+            format!(
+                "sending the request: {}",
+                describe::broken_connection(&error)
+            ),
+        )),
+        Err(_) => Err(write_timed_out()),
+    }
+}
+
+/// Makes the error for [`MAX_INTERIM`] interim responses without a final one.
+pub(crate) fn endless_interim_responses() -> UpstreamError {
+    let details = "the origin keeps sending interim responses";
+    UpstreamError::new(ProxyErrorType::HttpProtocolError, details.to_owned())
+}
+
+fn write_timed_out() -> UpstreamError {
+    UpstreamError::new(
+        ProxyErrorType::ConnectionWriteTimeout,
+        STOPPED_READING.to_owned(),
+    )
+}
+
+fn head_error(error: HeadError) -> UpstreamError {
+    let (kind, details) = match error {
+        HeadError::Closed => {
+            let details = "the origin closed the connection before it answered";
+            return UpstreamError::stale(ProxyErrorType::ConnectionTerminated, details.to_owned());
+        }
+        HeadError::Broken(error) => (
+            ProxyErrorType::HttpResponseIncomplete,
+            format!(
+                "the response's head: {}",
+                describe::broken_connection(&error)
+            ),
+        ),
+        HeadError::Malformed(details) => (
+            ProxyErrorType::HttpProtocolError,
+            format!("the response: {details}"),
+        ),
+        HeadError::TooLarge(details) => (
+            ProxyErrorType::HttpResponseHeaderSectionSize,
+            format!("the response: {details}"),
+        ),
+        HeadError::UnsupportedVersion => (
+            ProxyErrorType::HttpProtocolError,
+            "the response is not HTTP".to_owned(),
+        ),
+    };
+    UpstreamError::new(kind, details)
+}
