@@ -7,7 +7,7 @@ use crate::harness::wayleave::command;
 use crate::harness::{Origin, Response, Wayleave, Wire};
 
 const TOKEN: &str = "2f0c1d6a0d6b43a8b0c54e3d1f0a9b87";
-/// What `printf %s TOKEN | sha256sum` prints for that.
+/// The output of `printf %s TOKEN | sha256sum`.
 const TOKEN_SHA256: &str = "\"66a86ca606fc451721d2f1011b92cf7524622a06a55739d1e0f0064437f0600d\"";
 
 fn ask(proxy: &Wayleave, method: &str, path: &str, fields: &[(&str, &str)]) -> Response {
@@ -151,7 +151,7 @@ fn foreign_pages_and_foreign_names_get_nothing() {
             ("DELETE", "/v1/robots/http%3A%2F%2Fa.test"),
         ] {
             let status = ask(&proxy, method, path, &fields).status;
-            // What is let in is told that nothing is known of the origin.
+            // A request that passes the guard gets 404, because nothing is known about the origin.
             let expected = if method == "DELETE" && expected == 200 {
                 404
             } else {

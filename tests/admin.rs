@@ -229,7 +229,7 @@ fn no_log_event_can_be_forged() {
     );
 }
 
-/// How long a prober waits for an answer: less than a silent connection may stay, which is 30 s.
+/// The timeout of a prober: less than the 30 s that a silent connection is kept.
 const PROBE: Duration = Duration::from_secs(20);
 
 #[test]
@@ -248,7 +248,7 @@ fn health_and_metrics_answer_however_many_connections_are_idle() {
         .map(|number| {
             let mut wire = Wire::connect(proxy.admin);
             if number % 3 == 0 {
-                // Whoever was evicted meanwhile takes nothing any more.
+                // Connections that were evicted in the meantime take no further requests.
                 let _ = wire.try_send("GET /livez HTTP/1.1\r\nHo");
             }
             wire

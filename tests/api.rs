@@ -97,7 +97,7 @@ fn every_endpoint_is_described() {
     }
 }
 
-/// What is asked for, and how the answer begins that says what is wrong with it.
+/// Wrong requests, and the beginning of the error message for each.
 const MISTAKES: &[(&str, &str)] = &[
     ("/v1/decisions?limit=0", "limit: 0 is not 1 to 8192"),
     (

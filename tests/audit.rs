@@ -121,7 +121,7 @@ fn every_refusal_follows_again_from_the_log_and_the_history() {
     assert!(bases.len() >= 6, "{bases:?}");
 }
 
-/// What `wayleave check` says of the request in a line of the log, by what the origin said then.
+/// The verdict of `wayleave check` on the request in a log line, with the robots.txt of that time.
 fn derive(proxy: &Wayleave, line: &Value) -> Value {
     let id = line["id"].as_str().expect("an id");
     let said = said(proxy, line, id);

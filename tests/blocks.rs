@@ -70,7 +70,7 @@ fn merged(under: Table, over: Table) -> Table {
     all
 }
 
-/// What a document shows later may build on what it showed before.
+/// Blocks of a document may build on earlier ones.
 #[test]
 fn every_configuration_in_the_documents_is_one() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -285,7 +285,7 @@ fn a_client_that_does_not_read_holds_the_origin_back() {
     let mut idle_inside = proxy.tunnel("shop.test:443");
     idle_inside.send(Ask::get("https://shop.test/endless").bytes("/endless"));
     idle_inside.response_head();
-    // What is read here is the measure of how much could have been buffered for the others meanwhile.
+    // The bytes read here show how much could have been buffered for the others in the meantime.
     let mut wire = proxy.connect();
     wire.send(Ask::get("http://shop.test/long").bytes("http://shop.test/long"));
     let mut head = wire.response_head();

@@ -9,7 +9,7 @@ use crate::harness::origin::reply::{Framing, Step};
 use crate::harness::{Certificate, Origin, Reply, Wayleave, eventually};
 use crate::robots::robots_command;
 
-/// What programs say to programs.
+/// Words that belong to programs, not in messages for people.
 const FOREIGN: &[&str] = &[
     "os error",
     "Os {",
@@ -64,7 +64,7 @@ fn expect_told(proxy: &Wayleave, url: &str, words: &str) {
     assert!(event.contains(words), "{words:?} in {event}");
 }
 
-/// The same for a robots.txt, of which the API and the command line tell too.
+/// Expects the description for a robots.txt, also in the API and on the command line.
 #[track_caller]
 fn expect_robots_told(proxy: &Wayleave, origin: &str, words: &str) {
     expect_told(proxy, &format!("{origin}/a"), words);

@@ -33,7 +33,7 @@ const COMMON_NAME: Holder = Holder {
     not_after: None,
 };
 
-/// How soon a connection ends that has lost its ground, long before it would be idle.
+/// The time in which a connection whose certificate is revoked must end, long before the idle timeout.
 const CLOSED: Duration = Duration::from_secs(5);
 
 /// A CA of clients, and a proxy that asks for its certificates.
@@ -71,7 +71,7 @@ fn guard(origin: &Origin, tables: &str, change: impl FnOnce(Settings) -> Setting
 }
 
 impl Guard {
-    /// How a client with this certificate, or none, connects.
+    /// Connects a client with this certificate, or with none.
     fn config(&self, pair: Option<&(String, String)>) -> Arc<ClientConfig> {
         showing(Authority::trusted().pem.as_bytes(), &["http/1.1"], pair)
     }
@@ -415,7 +415,7 @@ fn other_peoples_clients_show_certificates_or_none() {
     }
 }
 
-/// The same command once more.
+/// Copies a command to run it again.
 fn again(command: &std::process::Command) -> std::process::Command {
     let mut same = clean(command.get_program());
     same.args(command.get_args());

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::harness::{Ask, Origin, Reply, Wayleave, Wire, eventually, runtime};
 
-/// How long others were kept waiting, in the order of time.
+/// The waiting times of other clients, in chronological order.
 #[derive(Default)]
 struct Waits(Vec<Duration>);
 
@@ -128,7 +128,7 @@ fn tarpits_of_one_crawler_leave_others_served_within_a_second() {
 }
 
 const GUESSERS: u32 = 300;
-/// Of `secret`, at the cost that config.toml advises.
+/// The hash of `secret`, at the cost that config.toml advises.
 const HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHRzYWx0c2FsdA$6G4RVhNf4sYzxbGJQzsImNwnF3BnniV+nogjylwdjiA";
 const OWNERS: usize = 20;
 

@@ -215,7 +215,7 @@ fn starts_and_reloads_are_marked() {
     }
 }
 
-/// What a browser asks for on behalf of the dashboard, with every variable set to all.
+/// The queries that a browser sends for the dashboard, with every variable set to all.
 fn as_asked(expression: &str) -> String {
     let mut expression = expression.to_owned();
     let variables = ["$job", "$instance", "$crawler"].map(|name| (name, ".*"));
@@ -359,7 +359,7 @@ fn every_query_of_the_dashboard_and_the_rules_has_data() {
     let prometheus = Prometheus::scraping(&proxy);
     for round in 0..3 {
         crawl(&proxy, round);
-        // What it learns, the first hears of.
+        // The first one receives what it learns.
         crawl(&other, 1_000 + round);
     }
     let queries = queries_of_dashboard();

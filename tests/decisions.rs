@@ -357,7 +357,7 @@ fn a_log_that_cannot_be_written_loses_no_request() {
     assert_eq!(get(&proxy, "NewsBot/2", "http://shop.test/").status, 200);
 }
 
-/// Where the decisions of `asked` exchanges have gone: each is a whole line of the log, or counted as missing.
+/// Expects that each of the `asked` exchanges is a complete line of the log, or counted as missing.
 #[track_caller]
 fn all_are_accounted_for(proxy: &Wayleave, file: &str, asked: usize) -> usize {
     let file = proxy.dir.path().join("state").join(file);
@@ -388,7 +388,7 @@ fn a_full_disk_leaves_whole_lines_and_an_exact_count() {
     }
     let written = all_are_accounted_for(&proxy, "decisions.jsonl", urls.len());
     assert!(written < urls.len(), "{written}");
-    // What fits is there, however many lines were written together.
+    // All lines that fit are there, however many were written together.
     let log = proxy.dir.path().join("state/decisions.jsonl");
     let size = std::fs::metadata(log).expect("it is there").len();
     assert!((63 * 1024..=64 * 1024).contains(&size), "{size}");

@@ -45,7 +45,7 @@ fn refusal(proxy: &Wayleave, agent: &str, url: &str) -> Value {
     problem
 }
 
-/// How often an origin was asked for this.
+/// Returns how often this was requested from an origin.
 fn asked(origin: &Origin, url: &str) -> usize {
     let line = format!("GET {url}");
     origin.seen().iter().filter(|seen| **seen == line).count()
@@ -87,7 +87,7 @@ fn a_reservation_is_fetched_once_and_only_for_those_it_can_refuse() {
         assert_eq!(asked(&origin, &url), 0);
     }
     assert_eq!(status(&proxy, CORPUS, "https://site.test/open/1"), 200);
-    // What is neither asked for by its path nor by another spelling of it.
+    // Neither the path nor another spelling of it is requested.
     refusal(&proxy, CORPUS, "https://site.test/open/../1");
     assert_eq!(asked(&origin, &file), 1, "{:?}", origin.seen());
     assert_eq!(status(&proxy, INDEX, "https://site.test/news/1"), 200);
@@ -115,7 +115,7 @@ fn what_cannot_be_had_as_a_reservation_says_nothing() {
             200,
             403,
         ),
-        // What begins as an array may reserve anything.
+        // An array that is cut off may reserve anything.
         (
             "malformed",
             Reply::text(b"[{\"location\": \"/\", \xff"),
@@ -124,7 +124,7 @@ fn what_cannot_be_had_as_a_reservation_says_nothing() {
         ),
         ("silent", Reply::nothing(Step::Close), 200, 403),
         ("long-page", Reply::html(long_page), 200, 403),
-        // What is beyond may reserve.
+        // The part beyond the limit may contain a reservation.
         ("long-array", array(600 * 1024), 403, 403),
         ("array", array(10), 200, 200),
         ("elsewhere", elsewhere, 403, 403),
@@ -254,7 +254,7 @@ fn a_licence_that_cannot_be_had_refuses() {
         assert_eq!(problem["source"], "rsl", "{name}");
         assert_eq!(problem["carrier"], format!("https://{name}.test/licence"));
         assert_eq!(asked(&origin, &url), 0);
-        // Where it may be had later, it is worth to come again.
+        // If the licence may be available later, the crawler should come again.
         let is_temporary = matches!(name, "broken" | "silent" | "internal");
         assert_eq!(
             problem["retry_after"].is_u64(),
@@ -584,7 +584,7 @@ fn licences_that_moved_within_their_origin_wait_for_no_turn() {
     }
 }
 
-/// What `wayleave check` answers for this URL, by the proxy's own configuration.
+/// Returns the answer of `wayleave check` for this URL with the proxy's configuration.
 fn checked(proxy: &Wayleave, purpose: &str, url: &str) -> (i32, Value, String) {
     let mut check = command();
     check.args(["check", "--json", "--strict", "--config", "config.toml"]);

@@ -54,7 +54,7 @@ fn max_forwards_is_counted_down_where_it_counts() {
     for (method, sent, arrives) in [
         ("OPTIONS", "5", "4"),
         ("TRACE", "1", "0"),
-        // Of other methods it is for whoever wants to look at it.
+        // For other methods any recipient may ignore it.
         ("GET", "0", "0"),
         ("OPTIONS", "many", "many"),
     ] {
@@ -103,7 +103,7 @@ fn an_answer_without_content_tells_no_length() {
             ),
         )
         .page("/hints", Reply::raw([interim, page].concat(), Step::Close))
-        // What a 200 would have had (RFC 9110 section 8.6).
+        // The length that a 200 would have had (RFC 9110 section 8.6).
         .page(
             "/same",
             Reply::raw(

@@ -103,7 +103,7 @@ fn deaf(port: u16) -> (TcpListener, Vec<std::net::TcpStream>) {
             .expect("it is registered")
     });
     let address = socket.local_addr().expect("a bound socket has an address");
-    // What fills the queue; whoever comes later waits.
+    // These fill the queue; later ones wait.
     let mut waiting = Vec::new();
     let short = std::time::Duration::from_millis(200);
     while let Ok(stream) = std::net::TcpStream::connect_timeout(&address, short) {

@@ -52,7 +52,7 @@ fn http_2_inside_is_judged_stream_by_stream() {
     );
 }
 
-/// The same POST from an HTTP/1.1 and an HTTP/2 client to origins that speak HTTP/1.1, both, or HTTP/2 only: who asked
+/// Sends the same POST from an HTTP/1.1 and an HTTP/2 client to origins that speak HTTP/1.1, both, or HTTP/2 only: who asked
 /// whom, and the answer.
 fn post_between_all_versions(origin: &Origin, reply: &Reply) -> Vec<(String, Response)> {
     origin

@@ -63,7 +63,7 @@ impl Site {
         (wire, self.accept())
     }
 
-    /// The same, after the client said something and that this was all.
+    /// Opens a tunnel whose client has sent data and ended its side.
     fn half_closed(&self) -> (Wire, TcpStream) {
         let (mut wire, mut origin) = self.open();
         wire.send(frame(DATA, END_STREAM, 1, b"hello"));

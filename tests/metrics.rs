@@ -38,7 +38,7 @@ fn requests(proxy: &Wayleave) -> f64 {
     proxy.metric("wayleave_requests_total", &[])
 }
 
-/// What is in `all` and not in `known`: empty if there is nothing new.
+/// Returns the entries of `all` that are not in `known`.
 fn news(all: &BTreeSet<String>, known: &BTreeSet<String>) -> Vec<String> {
     all.difference(known).cloned().collect()
 }

@@ -63,7 +63,7 @@ fn plain_or_refused(wire: &mut Wire) -> u16 {
     answer.ok().flatten().map_or(0, |answer| answer.status)
 }
 
-/// How many files this process, and so the proxy, may have open besides what the other tests have.
+/// The number of files that this process, and so the proxy, may open in addition to those of other tests.
 fn spare_descriptors() -> usize {
     let (soft, _) = rlimit::Resource::NOFILE.get().expect("Linux tells");
     usize::try_from(soft / 2).unwrap_or(usize::MAX)

@@ -10,7 +10,7 @@ use crate::harness::{Origin, Reply, Wayleave};
 const LIMIT: Duration = Duration::from_secs(900);
 
 const TOKEN: &str = "0f5d3c0ad4b6e1f2a9c8b7d6e5f40312";
-/// What `printf %s TOKEN | sha256sum` prints for that.
+/// The output of `printf %s TOKEN | sha256sum`.
 const TOKEN_SHA256: &str = "\"8bebe8c98c7ba4a63db78dd61ce6e2af08fbd3101104b12c6195b6686b1049a1\"";
 
 fn sites() -> Origin {
@@ -166,7 +166,7 @@ fn the_page_explains_every_reason_as_the_document_does() {
             reasons.replace('`', "")
         );
         assert!(page.lines().any(|line| line == written), "{written}");
-        // What a reason means for one outcome is nothing to who has another.
+        // The meaning of a reason depends on the outcome.
         for outcome in ["forwarded", "tunnelled", "observed", "refused", "failed"] {
             assert!(!meaning.contains(&format!("{outcome}:")), "{row}");
         }

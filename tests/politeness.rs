@@ -46,13 +46,13 @@ fn expect_429(answer: &Response, reason: &str) -> u64 {
         .expect("a number of seconds")
 }
 
-/// When requests for pages arrived at a host.
+/// Returns the arrival times of requests for pages of a host.
 fn arrivals(origin: &Origin, host: &str) -> Vec<Instant> {
     let by = |scheme| arrivals_by(origin, scheme, host);
     [by("http"), by("https")].concat()
 }
 
-/// When requests for pages arrived at an origin.
+/// Returns the arrival times of requests for pages of an origin.
 fn arrivals_by(origin: &Origin, scheme: &str, host: &str) -> Vec<Instant> {
     let requests = origin.requests();
     let pages = requests.iter().filter(|request| {
@@ -281,7 +281,7 @@ fn delays_are_observed_without_waiting() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
             .set("politeness.crawl_delay", "\"wait\"")
-            // Who had to wait would, for longer than the client does.
+            // A request that had to wait would wait for longer than the client does.
             .set("politeness.max_delay", "\"1h\"")
             .set("politeness.max_wait", "\"1h\"")
             .set("proxy.mode", "\"observe\"")

@@ -42,7 +42,7 @@ impl Case {
         text.replace("site.test", &self.host())
     }
 
-    /// What a case says, if it says it.
+    /// An expectation of a case, if it has one.
     fn text(&self, member: &str) -> Option<String> {
         Some(self.at_home(self.said[member].as_str()?))
     }
@@ -154,7 +154,7 @@ impl Case {
         }
         let expected = case["expect"].as_str().unwrap();
         match case["status"].as_u64() {
-            // Who wants to be paid says so itself.
+            // An origin that demands payment answers for itself.
             Some(status) => {
                 assert_eq!(u64::from(answer.status), status, "{case}");
                 assert_eq!(said(&answer), expected, "{case}");
@@ -168,7 +168,7 @@ impl Case {
     }
 }
 
-/// What the label says of all purposes together: one refusal refuses, and all have to be allowed.
+/// The label for all purposes together: one refusal refuses, and all must be allowed.
 fn said(answer: &Response) -> &str {
     let label = answer.header("Wayleave-Preferences").unwrap_or_default();
     let each = label.split(", ").filter_map(|it| it.split_once('='));

@@ -11,7 +11,7 @@ use crate::purposes::{CORPUS, INDEX, PLAIN, STATED, crawler, get};
 /// One JSON object a line, as the README beside the file describes.
 const CASES: &str = include_str!("../policy/tests/cases/preferences.jsonl");
 
-/// What batches answer to some questions.
+/// Returns the answers of a batch.
 fn answers(questions: &[Value]) -> Vec<Value> {
     let input: String = questions.iter().map(|it| format!("{it}\n")).collect();
     lines(&run(&["check", "--batch"], input.as_bytes()))

@@ -33,7 +33,7 @@ fn url(guarded: &Guarded) -> String {
     format!("https://localhost:{}", guarded.tls.port())
 }
 
-/// What Node says to each of its wishes.
+/// Node's result for each request.
 fn node(guarded: &Guarded, pair: [&str; 2], wishes: &[&str]) -> Vec<String> {
     let mut node = clean(program("node"));
     node.arg(project().join("tests/clients/http2_proxy.cjs"));
@@ -63,7 +63,7 @@ fn libcurl(guarded: &Guarded, credentials: &str, urls: &[&str]) -> Vec<String> {
     lines(&mut python)
 }
 
-/// What is asked for, and what comes.
+/// A request and its expected answer.
 const WISHES: [(&str, &str); 10] = [
     ("GET http://shop.test/long", "200 3000000"),
     ("GET http://shop.test/private", "403 rule"),

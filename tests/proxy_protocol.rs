@@ -58,7 +58,7 @@ fn ask(wire: &mut Wire, path: &str) -> Response {
     wire.response()
 }
 
-/// What is asked for behind a header.
+/// The request after a PROXY header.
 fn behind(proxy: &Wayleave, header: &[u8], path: &str) -> Response {
     let mut wire = Wire::connect(address(proxy));
     wire.send([header, &request(path)].concat());

@@ -54,7 +54,7 @@ fn snippet(name: &str) -> Snippet {
         .unwrap_or_else(|| panic!("no file has a snippet `{name}`"))
 }
 
-/// Where a snippet runs: a directory with wayleave-state/, the CA trusted by no one but the snippet.
+/// The directory in which a snippet runs, with wayleave-state/; only the snippet trusts its CA.
 pub struct Stage {
     origin: Origin,
     pub proxy: Wayleave,
@@ -104,7 +104,7 @@ impl Stage {
         std::fs::set_permissions(file, executable).expect("its owner may");
     }
 
-    /// Where a snippet's programs are: `wayleave`, then the Python of the tests, then the system's.
+    /// The `PATH` of a snippet: `wayleave`, then the Python of the tests, then the system's programs.
     fn path(&self) -> OsString {
         let system = std::env::var_os("PATH").unwrap_or_default();
         let python = python().parent().expect("a directory").to_owned();
@@ -260,12 +260,12 @@ fn documents() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// What stands between backticks.
+/// Returns the text between backticks.
 fn inline_code(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// The same, and the lines between fences.
+/// Returns the text between backticks and the lines between fences.
 fn code(text: &str) -> Vec<&str> {
     let mut is_fenced = false;
     let mut code = Vec::new();
@@ -367,7 +367,7 @@ fn every_command_and_option_that_documents_name_exists() {
     assert!(count > 20, "the documents name commands: {count}");
 }
 
-/// What a command says of itself.
+/// Returns the help of a command.
 fn help(names: &[&str]) -> String {
     let mut command = Command::new(BINARY);
     let output = run(command.args(names).arg("--help"), b"", LIMIT);
@@ -507,7 +507,7 @@ fn every_client_has_its_line() {
     }
 }
 
-/// What a client does once its lines have run.
+/// The command of a client after its lines have run.
 fn use_of(client: &str) -> String {
     match client {
         "go" => {

@@ -143,7 +143,7 @@ fn log_of_redirects(proxy: &Wayleave) -> Vec<String> {
     by_wayleave.map(told).collect()
 }
 
-/// Whose robots.txt leads where, and the line of the log about the last redirect.
+/// Redirects of robots.txt, and the line of the log about the last one.
 const LEADS: &[(&str, &str, &str)] = &[
     (
         "a.test",

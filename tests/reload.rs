@@ -55,7 +55,7 @@ fn post(proxy: &Wayleave, path: &str) -> Response {
     wire.response()
 }
 
-/// How often the log says something.
+/// Returns how often a text occurs in the log.
 fn times_said(proxy: &Wayleave, text: &str) -> usize {
     proxy.log().matches(text).count()
 }
@@ -239,7 +239,7 @@ fn a_link_that_is_made_anew_and_a_file_beside_its_link_are_read() {
     holds("d");
     publish("beside.toml", "e");
     holds("e");
-    // Where the link leads is in no directory that was watched before.
+    // The target of the link is in a directory that was not watched before.
     std::fs::create_dir(dir.join("far")).expect("a directory");
     publish("far/real.toml", "f");
     link("far/real.toml", "config.toml");
@@ -490,7 +490,7 @@ fn crawl(proxy: &Wayleave, client: usize, is_over: &AtomicBool) -> usize {
     asked
 }
 
-/// What else the file says is as before: no other key brings new fetchers with it.
+/// The other keys are unchanged: no other key creates new fetchers.
 #[test]
 fn another_user_agent_of_robots_txt_is_used_from_the_reload_on() {
     let origin = sites();

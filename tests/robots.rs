@@ -421,7 +421,7 @@ fn nodes_try_an_origin_again_at_different_times() {
         hosts.iter().map(pause).collect()
     };
     let (one, other) = (pauses(), pauses());
-    // Of one seed they would differ by no more than rounding.
+    // With the same seed they would differ only by rounding.
     let apart = one
         .iter()
         .zip(&other)

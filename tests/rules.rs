@@ -138,7 +138,7 @@ fn the_law_refuses_with_451_and_says_who_blocks() {
     assert_ne!(robots.status, 451, "robots.txt may always be fetched");
 }
 
-/// Of what stands here, only reading it is free: the rest is judged as at any other path.
+/// Only reading robots.txt is exempt from rules: other methods are judged as for any other path.
 #[test]
 fn only_reading_robots_txt_is_free_of_rules() {
     let origin = sites();
@@ -333,7 +333,7 @@ crawlers = ["images"]
     for (agent, url, status) in [
         ("Other/1", "http://gone-7.test/", 451),
         ("NewsBot/1", "https://gone-7.test/a", 451),
-        // Whose name this is stands against it, too, but only that is observed.
+        // The reserved name would refuse it as well, but only that is observed.
         ("Googlebot/2.1", "http://gone-7.test/", 451),
         // The first rule that matches would refuse it anyway; that it is only observed lifts no other.
         ("Other/1", "http://both.test/gone", 451),

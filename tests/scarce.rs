@@ -7,10 +7,10 @@ use crate::harness::client::reset_when_dropped;
 use crate::harness::origin::reply::Step;
 use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
 
-/// What one client alone may have under way.
+/// The number of fetches that one client may have in progress.
 const SHARE: usize = 224;
 
-/// How many tarpits were asked for their robots.txt.
+/// Returns the number of tarpits whose robots.txt was requested.
 fn asked_tarpits(origin: &Origin) -> usize {
     let requests = origin.requests();
     let tarpits = requests

@@ -178,7 +178,7 @@ fn only_connections_of_clients_are_under_way() {
     assert_eq!(busy.wait().code(), Some(0));
 }
 
-/// What the decision log has of exchanges that were cut, and whether `stop` is its last line.
+/// Returns the log lines of exchanges that were cut off, and whether `stop` is the last line.
 #[track_caller]
 fn expect_cut(proxy: &Wayleave, paths: &[&str]) {
     let log = proxy.dir.path().join("state/decisions.jsonl");

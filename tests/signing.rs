@@ -72,7 +72,7 @@ impl Signing {
         value as u64
     }
 
-    /// What the library says of a request, with the keys that the proxy publishes.
+    /// Verifies a request with the library and the keys that the proxy publishes.
     fn verify(&self, request: &Request, url: &str) -> String {
         run_verifier(&json!({
             "method": request.method,
@@ -90,7 +90,7 @@ fn run_verifier(ask: &Value) -> String {
     output_of(&mut verifier, ask.to_string().as_bytes(), LIMIT)
 }
 
-/// What Cloudflare's library says of each request: the thumbprint of its key, or why it has none.
+/// Verifies each request with Cloudflare's library: the thumbprint of its key, or an error.
 fn web_bot_auth(requests: &[(&Request, &str)], keys: &Value) -> Vec<String> {
     let one = |(request, url): &(&Request, &str)| json!({ "method": request.method, "url": url, "headers": request.headers });
     let requests: Vec<_> = requests.iter().map(one).collect();
@@ -237,7 +237,7 @@ fn a_robots_txt_that_asks_for_a_signature_is_fetched_with_one() {
     expect_verified(&signing.verify(&requests[1], url), "wanted");
     let input = requests[1].header("signature-input").unwrap_or_default();
     assert!(input.contains("nonce=\"once\""), "{input}");
-    // Whoever has no key is not asked twice, and 403 means that there is none (RFC 9309 section 2.3.1.3).
+    // Crawlers without a key are not sent again, and 403 means that there is no robots.txt (RFC 9309 section 2.3.1.3).
     let asks = Reply::new(403).header("Accept-Signature", wish);
     signing.origin.site("other.test").unsigned_robots(asks);
     let other = Ask::get("http://other.test/a").agent("OtherBot/1.0");
@@ -491,7 +491,7 @@ fn what_an_origin_answers_others_is_not_gone_by_by_those_who_sign() {
         let ask = Ask::get("http://shop.test/private").agent(agent);
         signing.proxy.exchange(&ask)
     };
-    // Whoever has no key finds no robots.txt (RFC 9309 section 2.3.1.3).
+    // For crawlers without a key there is no robots.txt (RFC 9309 section 2.3.1.3).
     assert_eq!(by("OtherBot/1.0").status, 200);
     assert_eq!(by("OtherBot/1.0").status, 200);
     assert_eq!(by("NewsBot/1.0").json()["reason"], "rule");
@@ -657,7 +657,7 @@ fn keys_change_hands_while_both_are_published() {
     let text = fs::read_to_string(&file).expect("readable");
     fs::write(&file, text.replace("keys/old.pem", "keys/young.pem")).expect("writable");
     reload();
-    // What the old one signed is still verified.
+    // Signatures by the old key are still verified.
     assert_eq!(published(), both);
     let young = signer("/3");
     assert!(young != old && both.contains(&young));

@@ -15,7 +15,7 @@ const HOSTS: u64 = 200;
 const WORKERS: u64 = 6;
 const DEFAULT_SECONDS: u64 = 300;
 
-/// What the process held at one moment.
+/// The resources that the process held at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     memory_kib: u64,

@@ -8,7 +8,7 @@ use crate::harness::{Origin, Response, Wayleave, Wire};
 
 const SECRET: &str = "what nobody may fetch";
 
-/// What stands before `private/page.txt`.
+/// Prefixes of `private/page.txt`.
 #[rustfmt::skip]
 const BEFORE: &[&str] = &[
     "/", "//", "///", "/./", "/.//", "//./", "/x/../", "/x//../", "/x/..//", "/x/.././", "/x/y/../../", "/../", "/../../", "/..//",
@@ -33,7 +33,7 @@ const BEFORE: &[&str] = &[
     "/http:/", "/http://", "/http://a.test/../../../", "//a.test/../", "///a.test/../../", "/C:/", "/C:/../",
 ];
 
-/// What stands for `private` in `/private/page.txt`.
+/// Spellings of `private` in `/private/page.txt`.
 #[rustfmt::skip]
 const FOLDERS: &[&str] = &[
     "%70rivate", "privat%65", "%70%72%69%76%61%74%65", "PRIVATE", "Private", "privat%45", "private.", "private..", "private%2e",
@@ -82,7 +82,7 @@ fn write(root: &Path, name: &str, text: &str) {
 
 const ROBOTS: &str = "User-agent: *\nDisallow: /private\nDisallow: /deep/page.txt\n";
 
-/// What wayleave is told instead of what robots.txt says.
+/// The `[[rule]]` that replaces the line of robots.txt.
 const RULE: &str = r#"
 [[rule]]
 action = "refuse"
@@ -105,7 +105,7 @@ fn document_root(root: &Path) {
     }
 }
 
-/// What a server, or the proxy, answers to a target that is sent as it stands, if anything.
+/// Sends a target unchanged to a server or the proxy, and returns the answer, if there is one.
 fn answer(wire: Wire, host: &str, target: &str) -> Option<Response> {
     answer_to("example", wire, host, target)
 }
@@ -282,7 +282,7 @@ fn table(names: &[&str], rows: &[(String, Vec<bool>)]) -> String {
     list.chain([head]).chain(rows).collect()
 }
 
-/// Where the part of the document begins that this test writes.
+/// The start of the part of the document that this test writes.
 const HEADING: &str = "## What which server serves\n\n";
 
 /// Holds the document to what was found, but for the versions of the servers.

@@ -81,7 +81,7 @@ impl Stage {
     }
 }
 
-/// What a terminal is sent by `wayleave WORDS`, on both of its outputs.
+/// Returns the output of `wayleave WORDS` on a terminal, from both streams.
 fn on_a_terminal(dir: &Path, words: &str, variables: &[(&str, &str)]) -> String {
     let mut script = clean(program("script"));
     script

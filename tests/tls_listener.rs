@@ -9,7 +9,7 @@ use crate::harness::tools::{clean, program, run};
 use crate::harness::wayleave::{BINARY, Settings};
 use crate::harness::{Ask, Origin, Response, Wayleave, Wire, eventually};
 
-/// How long other people's programs may take.
+/// The deadline for other programs.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A proxy with a plain and a TLS listener, whose certificate is for `localhost`.
@@ -72,7 +72,7 @@ impl Guarded {
         self.proxy.metric(name, &[("result", result)])
     }
 
-    /// What curl says: status and body.
+    /// Returns curl's result: status and body.
     pub fn curl(&self, arguments: &[&str]) -> String {
         let roots = self.dir().join("origins.pem");
         let mut command = clean(program("curl"));

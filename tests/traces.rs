@@ -270,7 +270,7 @@ fn a_wait_for_the_turn_shows() {
     assert!(wait.end_time_unix_nano <= onward.start_time_unix_nano);
 }
 
-/// Who began the trace says whether it is sampled; the ratio is for traces that begin here.
+/// The caller that began a trace decides whether it is sampled; the ratio applies to traces that begin here.
 #[test]
 fn the_client_decides_about_its_own_traces() {
     let (origin, collector) = (Origin::start(), collector());

@@ -185,7 +185,7 @@ fn plain_http_inside_a_tunnel_is_judged_request_by_request() {
     origin
         .site("open.test")
         .robots("User-agent: *\nDisallow: /late\n");
-    // What was judged for http is no leave for https.
+    // A verdict for http does not apply to https.
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel("open.test:80").status, 200);
     let roots = Authority::trusted().pem.as_bytes();

@@ -78,7 +78,7 @@ fn a_new_process_takes_over_the_socket_and_no_connection_is_refused() {
             client.join().expect("no request failed");
         }
     });
-    // What the old one had learned was not asked for again.
+    // The new process did not fetch again what the old one had learned.
     let seen = origin.seen();
     let fetched = seen.iter().filter(|line| line.ends_with("/robots.txt"));
     assert_eq!(fetched.count(), 1);
@@ -179,7 +179,7 @@ fn a_tls_listener_is_taken_over_with_its_tunnels_and_a_new_certificate() {
     let first = download.chain[0].clone();
     download.wire.send(Ask::get(slow).bytes(slow));
     download.wire.response_head();
-    // The same by a stream of HTTP/2, inside a tunnel.
+    // Again, as an HTTP/2 stream inside a tunnel.
     let mut streams = tunnel(address);
     streams.send(frame(DATA, 0, 1, &Ask::get(slow).bytes("/slow")));
     assert!(streams.data(1).starts_with(b"HTTP/1.1 200 "));
@@ -193,7 +193,7 @@ fn a_tls_listener_is_taken_over_with_its_tunnels_and_a_new_certificate() {
         let new = scope.spawn(|| Wayleave::replace(inheriting(&socket), &dir, &settings));
         old.signal("TERM");
         crate::harness::eventually("the old one stops", || old.log().contains("stopping"));
-        // Whoever comes now waits in the queue of the socket, for the new one.
+        // New connections now wait in the queue of the socket for the new process.
         let late = scope.spawn(|| {
             let mut late = connect("http/1.1");
             late.wire

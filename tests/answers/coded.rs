@@ -74,7 +74,7 @@ fn every_coding_is_undone_for_reading_only() {
     }
 }
 
-/// What cannot be decoded says nothing: it neither refuses nor permits.
+/// A page that cannot be decoded states nothing: it neither refuses nor permits.
 #[test]
 fn what_cannot_be_decoded_says_nothing() {
     let gzip = coded("gzip", NOINDEX.as_bytes());
@@ -85,7 +85,7 @@ fn what_cannot_be_decoded_says_nothing() {
         ("br", &gzip[..], 200, 403),
         ("zstd", b"", 200, 403),
         ("gzip, gzip, gzip", &gzip[..], 200, 403),
-        // What came before a body was cut off counts.
+        // The part before the body was cut off counts.
         ("gzip", &reserved[..reserved.len() - 8], 200, 200),
         ("gzip", &gzip[..gzip.len() - 8], 403, 403),
     ] {

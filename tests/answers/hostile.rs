@@ -18,7 +18,7 @@ fn html(coding: &str, bytes: &[u8]) -> Reply {
 /// Far below what swells. The decoder for brotli was seen to take 23 MiB by itself.
 const SPARE_KIB: u64 = 32 * 1024;
 
-/// What the proxy's memory grows by while it passes an answer many times.
+/// Returns the growth of the proxy's memory while it passes an answer many times.
 fn growth(proxy: &Wayleave, bytes: &[u8]) -> u64 {
     let before = proxy.memory_kib("VmHWM");
     for _ in 0..8 {

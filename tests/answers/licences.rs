@@ -48,7 +48,7 @@ fn get(proxy: &Wayleave, agent: &str) -> Response {
     purposes::get(proxy, agent, "https://site.test/page")
 }
 
-/// How often a document was asked for.
+/// Returns how often a document was requested.
 fn fetched(origin: &Origin, ending: &str) -> usize {
     let seen = origin.seen();
     seen.iter().filter(|seen| seen.ends_with(ending)).count()
@@ -155,7 +155,7 @@ fn a_named_licence_that_cannot_be_had_withholds_the_answer() {
             assert_eq!(problem["policy"], url);
             assert_eq!(problem["retry_after"].is_u64(), is_temporary, "{problem}");
             assert_eq!(fetched(&origin, "closed.test/l.xml"), 0);
-            // Who only looks on, and who is nobody's, get it.
+            // Observed crawlers and crawlers without purposes get the page.
             assert!(get(&proxy, OBSERVED).text().contains("the page"));
             assert!(get(&proxy, PLAIN).text().contains("the page"));
         }
@@ -214,7 +214,7 @@ fn a_page_has_only_so_many_licences_fetched() {
     assert_eq!(fetched(&origin, ".xml"), 11, "8 and 9 are in the field");
 }
 
-/// What is internal is not for the public to name.
+/// A public page must not name internal hosts.
 #[test]
 fn a_page_has_nothing_internal_fetched() {
     let origin = Origin::start();

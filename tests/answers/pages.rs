@@ -166,7 +166,7 @@ fn a_page_may_allow_what_must_be_allowed() {
         let (_origin, proxy) = site(page(value), "");
         assert_eq!(get(&proxy, STATED).status, status, "{value}");
     }
-    // What stands later takes the place of what stands earlier.
+    // The later statement replaces the earlier one.
     for (field, value, status) in [("1", "0", 200), ("0", "1", 403)] {
         let (_origin, proxy) = site(page(value).header("tdm-reservation", field), "");
         assert_eq!(get(&proxy, CORPUS).status, status, "{field} {value}");
@@ -184,7 +184,7 @@ fn reservations_in_a_field_name_their_policy() {
     assert_eq!(get(&proxy, INDEX).text(), "the page");
 }
 
-/// What cannot be seen in the answer to such a request, or is not the beginning of a page, is not guessed.
+/// If the answer does not contain the beginning of a page, its statements are not guessed.
 #[test]
 fn answers_without_the_beginning_of_a_page_pass_with_their_label() {
     let (origin, proxy) = site(Reply::html(NOINDEX), "");

@@ -55,7 +55,7 @@ fn a_gigabyte_of_html_passes_in_bounded_memory() {
     assert!(grown < 16 * 1024, "{grown} KiB");
 }
 
-/// What the origin says in our name, in a head or in trailers.
+/// Fields that an origin forges in our name, in a head or in trailers.
 fn forged() -> Reply {
     Reply::html("<title>the page</title>")
         .header("Wayleave-Preferences", "search=allow")

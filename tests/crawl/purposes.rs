@@ -10,7 +10,7 @@ use crate::harness::tools::{node_modules, output_of, program, project, python};
 use crate::harness::{Origin, Wayleave};
 use crate::purposes::{CORPUS, INDEX, crawler};
 
-/// What becomes of a crawler's request for the page of a host.
+/// The outcome of a crawler's request for the page of a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Gets {
     ThePage,

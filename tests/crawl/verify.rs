@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::samples::{judge, samples};
 use super::{Ask, Crawl};
 
-/// What reached the origin, but for robots.txt: URL and `User-Agent`.
+/// The requests that reached the origin, except for robots.txt: URL and `User-Agent`.
 type Arrived = BTreeMap<String, String>;
 
 impl Crawl {
@@ -64,7 +64,7 @@ impl Crawl {
         (arrived, robots)
     }
 
-    /// What arrived without being planned (a browser's favicon) must be allowed too, to whoever asked for it.
+    /// Requests that were not planned (a browser's favicon) must be allowed as well for the crawler that sent them.
     #[track_caller]
     fn check_extras(&self, mut arrived: Arrived) {
         for Ask { url, .. } in &self.asks {

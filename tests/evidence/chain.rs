@@ -36,7 +36,7 @@ fn linked(state: &Path) -> Vec<Value> {
     lines
 }
 
-/// What is signed of the file that is written to.
+/// Returns the signed heads of the file that is being written.
 fn head(state: &Path) -> Value {
     let head = std::fs::read_to_string(state.join("decisions.jsonl.head")).expect("a head");
     serde_json::from_str(&head).expect("JSON")

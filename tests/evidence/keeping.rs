@@ -54,7 +54,7 @@ fn export(dir: &Path) -> String {
     expect(&told, 0)
 }
 
-/// What a reader that knows only the document says of an export.
+/// The verdict on an export by a reader that is written from the document alone.
 fn read_by_others(dir: &Path) -> String {
     let key = expect(&evidence(dir, &["key"]), 0);
     let mut command = clean(python());

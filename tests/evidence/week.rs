@@ -57,7 +57,7 @@ fn reload(proxy: &Wayleave, base: &Settings, round: usize) {
     assert_eq!(proxy.admin_ask("POST", "/v1/reload").status, 200);
 }
 
-/// What happens in a week.
+/// The events of a week.
 struct Week {
     requests: usize,
     origins: usize,
@@ -142,7 +142,7 @@ fn comes_out_the_same(week: &Week) {
         "{written} of {requests}"
     );
     timed(dir.path(), &["export", "--since", "30d", "--out", "week"]);
-    // What a killed process had not signed yet is there, too.
+    // Lines that a killed process had not signed yet are there as well.
     let told = timed(dir.path(), &["verify", "week", "--accept-unsigned"]);
     assert!(told.contains(&format!("decisions  {written}: ")), "{told}");
 }

@@ -33,7 +33,7 @@ fn expect_fit(store: &str) {
     assert_eq!(text.matches(" ok\n").count(), 11, "{text}");
 }
 
-/// What fails first, how, and what is said of it.
+/// The first operation that fails, and its message.
 #[track_caller]
 fn expect_unfit(store: &str, verb: &str, said: &str) {
     let (status, text) = check(store);
@@ -170,7 +170,7 @@ fn an_engine_that_is_full_is_told_from_one_that_drops_keys() {
     server.tell(&["config", "set", "maxmemory", "0"]);
     expect_fit(&url(&server));
     server.tell(&["config", "set", "maxmemory", "1"]);
-    // Who joins later goes on with the pace, as those do that are there.
+    // A node that joins later continues with the pace of the others.
     expect_unfit(&url(&server), "settle", full);
     server.tell(&["config", "set", "maxmemory-policy", "allkeys-lru"]);
     let (status, text) = check(&url(&server));

@@ -334,7 +334,7 @@ async fn turns_are_a_delay_apart_and_in_order([a, b, c]: &[Node; 3]) {
                 ..turn.clone()
             },
         );
-        // Who came last asks first, and has to wait all the same.
+        // The node that came last asks first, and must wait all the same.
         if number == 1 {
             let answer = last.take(&last_turn).await.expect("an answer");
             assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");

@@ -163,7 +163,7 @@ fn an_old_record_that_is_put_back_is_not_gone_by_with_a_key() {
             });
             assert_eq!(private(node), 403, "{version}");
         }
-        // What the first one learns now is no older than that.
+        // The entries that the first one learns now are no older than that.
         refresh(&nodes[0], "shop.test");
         let settled = || nodes[0].metric("wayleave_fleet_settled_total", &[]);
         let told = settled();

@@ -27,7 +27,7 @@ fn waiting(settings: Settings) -> Settings {
     settings.set("politeness.crawl_delay", "\"wait\"")
 }
 
-/// What every node answers, engine or not.
+/// Requests that every node answers, with or without the engine.
 fn expect_free(node: &Wayleave) {
     assert_eq!(node.get("http://free.test/").status, 200);
     assert_eq!(node.get("http://free.test/private").status, 403);
@@ -106,7 +106,7 @@ fn a_delay_holds_through_the_failover_of_a_cluster() {
     for node in &nodes {
         eventually("it goes", || goes_slowly(node));
     }
-    // Whoever has the origin's keys.
+    // The server that has the origin's keys.
     let keys = |server: &Server| server.tell(&["keys", "*slow.test*"]);
     let is_primary = |server: &Server| server.tell(&["role"]).starts_with("master");
     let owner = cluster

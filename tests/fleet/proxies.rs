@@ -39,7 +39,7 @@ pub fn robots_fetches(origin: &Origin, host: &str) -> usize {
     fetches.filter(|request| request.host() == host).count()
 }
 
-/// When requests for pages arrived.
+/// Returns the arrival times of requests for pages.
 pub fn arrivals(origin: &Origin, host: &str) -> Vec<Instant> {
     let seen = origin.requests();
     let pages = seen

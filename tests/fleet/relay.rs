@@ -60,7 +60,7 @@ impl Relay {
         lock(&self.state.0).is_cut = false;
     }
 
-    /// What comes back from now on waits here.
+    /// Holds back responses from now on.
     pub fn hold_answers(&self) {
         lock(&self.state.0).holds_answers = true;
     }
@@ -70,7 +70,7 @@ impl Relay {
         self.state.1.notify_all();
     }
 
-    /// How many connections were made.
+    /// Returns the number of connections that were made.
     pub fn accepted(&self) -> usize {
         lock(&self.state.0).accepted
     }

@@ -91,7 +91,7 @@ fn full_size_a_robots_txt_is_fetched_once() {
     fetch_once(500, 5, requests / NODES / 5);
 }
 
-/// Who went to a host, in turn: the number of the node that each path begins with.
+/// Returns the nodes whose requests reached a host, in order; each path begins with the node's number.
 fn goers(origin: &Origin, host: &str) -> Vec<usize> {
     let seen = origin.requests();
     let pages = seen.iter().filter(|request| request.host() == host);
@@ -147,7 +147,7 @@ fn turns(delay: Duration, clients: usize, count: usize) {
     });
     let arrived = arrivals(&origin, "slow.test");
     expect_gaps(&arrived, delay);
-    // What came after the last is no crowd any more.
+    // After the last one the crowd is gone.
     let crowded = &arrived[..count];
     let took = crowded[count - 1] - crowded[0];
     let rate = delay.as_secs_f64() * (count - 1) as f64 / took.as_secs_f64();
@@ -230,7 +230,7 @@ fn full_size_a_delay_holds_through_an_engine_in_trouble() {
     expect_gaps(&arrived, delay);
 }
 
-/// How long each change takes until every node goes by it, from when it was learned.
+/// Returns the time for each change from the node that learns it until all nodes apply it.
 #[test]
 #[ignore = "a minute"]
 fn full_size_a_change_is_soon_seen_by_all() {

@@ -13,7 +13,7 @@ const DELAY: Duration = Duration::from_millis(500);
 /// With `DELAY`.
 const SLOW: &str = "User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n";
 
-/// What the test holds up.
+/// The traffic that the test delays.
 struct Held {
     origin: Origin,
     /// The fetch of a robots.txt.
@@ -80,7 +80,7 @@ impl Held {
         assert_eq!(node.metric("wayleave_fleet_state", &[("state", "up")]), 1.0);
     }
 
-    /// What the engine keeps of a host's turns: fields and values, a line each.
+    /// Returns the turns of a host in the engine: fields and values, one a line.
     fn turns(&self, host: &str) -> String {
         let key = self.server.tell(&["keys", &format!("*:t:*{host}*")]);
         self.server.tell(&["hgetall", key.trim()])

@@ -265,7 +265,7 @@ impl Wire {
         }
     }
 
-    /// The same within `limit`, where others would end the connection later.
+    /// Expects the same within `limit`, for connections that would otherwise end later.
     #[track_caller]
     pub fn expect_close_within(&mut self, limit: Duration) {
         let limited = self.tcp.set_read_timeout(Some(limit));
@@ -302,7 +302,7 @@ impl Wire {
         self.start_tls_with(name, tls::client_config(ca_pem, protocols))
     }
 
-    /// The same with settings of one's own. In what is TLS already, it is TLS inside TLS.
+    /// Starts TLS with custom settings; inside TLS this is TLS in TLS.
     pub fn start_tls_with(self, name: &str, config: Arc<ClientConfig>) -> io::Result<Secured> {
         let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
         let session = ClientConnection::new(config, name).map_err(io::Error::other)?;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-/// What is said about a name.
+/// The answer for a name.
 #[derive(Clone, Debug)]
 pub enum Answer {
     Addresses(Vec<IpAddr>),
@@ -88,7 +88,7 @@ impl Drop for NameServer {
     }
 }
 
-/// Where the question stands in a message.
+/// The offset of the question in a message.
 const QUESTION_AT: usize = 12;
 
 /// The name that a query asks for, and where it ends.

@@ -118,7 +118,7 @@ pub fn open_proxied(listener: SocketAddr) -> Wire {
     begin(secured.wire)
 }
 
-/// The same, with nothing sent yet.
+/// Connects without sending anything.
 #[track_caller]
 pub fn before_preface(proxy: &Wayleave, authority: &str) -> Wire {
     let mut wire = proxy.connect();

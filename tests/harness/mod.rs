@@ -29,7 +29,7 @@ pub use response::Response;
 pub use tls::Certificate;
 pub use wayleave::Wayleave;
 
-/// How long a test waits for anything before it calls it missing. Generous: a loaded machine must not fail a test.
+/// The time that a test waits for anything. Generous, because a loaded machine must not fail a test.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The runtime of all origins and HTTP/2 clients; tests themselves are plain blocking functions.

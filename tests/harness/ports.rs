@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// Below what the system gives to whoever does not choose (`ip_local_port_range`): else another test's listener, or a client's end
 /// of a connection, takes the port before the program does.
 const PORTS: Range<u16> = 10_000..22_000;
-/// Where a node of a Redis cluster talks to others, above its own port.
+/// The distance from the port of a Redis node to its cluster bus port.
 const BUS: u16 = 10_000;
 
 static TRIED: AtomicU16 = AtomicU16::new(0);

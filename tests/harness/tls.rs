@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-/// What is wrong with the TLS of a host.
+/// A fault in the TLS of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Certificate {
     #[default]
@@ -78,7 +78,7 @@ pub fn server_config(host: &str, certificate: Certificate, protocols: &[&str]) -
     config
 }
 
-/// What the certificate of a client says.
+/// The contents of a client's certificate.
 #[derive(Clone, Debug, Default)]
 pub struct Holder {
     pub common_name: Option<&'static str>,
@@ -165,7 +165,7 @@ pub fn client_config(ca_pem: &[u8], protocols: &[&str]) -> Arc<ClientConfig> {
     showing(ca_pem, protocols, None)
 }
 
-/// The same, showing a certificate with its key if it is asked for one.
+/// Connects with a client certificate and its key, in case the server requests one.
 pub fn showing(
     ca_pem: &[u8],
     protocols: &[&str],

@@ -119,13 +119,13 @@ impl Wayleave {
         Self::spawn(Self::serve(command(), &dir, &settings), dir, settings)
     }
 
-    /// The same with another version of the program.
+    /// Starts another version of the program.
     #[track_caller]
     pub fn start_version(program: &Path, dir: TempDir, settings: Settings) -> Self {
         Self::spawn(Self::serve(clean(program), &dir, &settings), dir, settings)
     }
 
-    /// The same, as `start_with` does.
+    /// Starts another version of the program like `start_with`.
     #[track_caller]
     pub fn start_version_with(
         program: &Path,
@@ -180,7 +180,7 @@ impl Wayleave {
         (Self::replace(command, dir, &settings), settings)
     }
 
-    /// The same once more, beside a process that ends.
+    /// Starts a second process with the same configuration while the first one ends.
     #[track_caller]
     pub fn replace(command: Command, dir: &TempDir, settings: &Settings) -> Self {
         let own = tempfile::tempdir().expect("a temporary directory can be made");
@@ -384,7 +384,7 @@ impl Wayleave {
         self.leave()
     }
 
-    /// The same by SIGKILL.
+    /// Ends the process with SIGKILL.
     #[track_caller]
     pub fn kill(mut self) -> (TempDir, Settings) {
         self.signal("KILL");

@@ -53,7 +53,7 @@ fn cases() -> Vec<Case> {
     all
 }
 
-/// What one client makes of an answer, by its URL: status and body, or nothing if it failed.
+/// One client's reading of an answer, by its URL: status and body, or none if it failed.
 type Answers = BTreeMap<String, Option<(u64, String)>>;
 
 fn answers(lines: &str) -> Answers {

@@ -13,7 +13,7 @@ const METHODS: &[&str] = &[
     "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW",
 ];
 
-/// What nobody may fetch.
+/// A path that is disallowed for everybody.
 const HIDDEN: &str = "GET /private/page HTTP/1.1\r\nHost: shop.test\r\nUser-Agent: x\r\n\r\n";
 
 /// `(name, version, fields, content)`; `LENGTH` and `HIDDEN` stand for what they say, `SIZE` for the length in hexadecimal.
@@ -258,7 +258,7 @@ fn hide_from(program: &Program, methods: &[&str]) {
         let next = Ask::get("http://shop.test/next").bytes("http://shop.test/next");
         attacker.send([hiding("GET", &ROWS[0]).as_bytes(), &next].concat());
         assert_eq!(attacker.response().text(), "/a");
-        // Where the first was answered before its content had come, the connection ends.
+        // If the first request was answered before its content arrived, the connection ends.
         if let Ok(Some(next)) = attacker.try_response(false) {
             assert_eq!(next.text(), "/next");
         }

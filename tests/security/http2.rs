@@ -7,7 +7,7 @@ use crate::harness::h2_frames::{
 use crate::harness::origin::reply::Framing;
 use crate::harness::{Ask, Reply, Response, Wayleave};
 
-/// What must come of a request. Nothing of `Refused` reaches the origin.
+/// The expected outcome of a request. Nothing of `Refused` reaches the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expect {
     Refused,
@@ -153,7 +153,7 @@ fn a_body_is_as_long_as_its_length() {
         .filter(|request| request.target == "/a" && request.body().complete)
         .collect();
     assert!(complete.is_empty(), "{complete:?}");
-    // What follows on the origin's connections is not taken for the rest of a body.
+    // The next message on the origin's connection is not taken for the rest of a body.
     assert_eq!(proxy.get("https://old.test/b").status, 200);
 }
 

@@ -141,7 +141,7 @@ fn what_is_opened_is_exactly_what_was_named() {
     );
     let answer = proxy.get(&format!("http://127.0.0.3:{}/a", closed.http.port()));
     answer.expect_refusal(502, None, "destination_ip_prohibited");
-    // The same address in IPv6's clothes is the same address.
+    // An IPv4-mapped IPv6 address is the same address.
     let mapped = format!("http://[::ffff:127.0.0.2]:{}/a", opened.http.port());
     assert_eq!(proxy.get(&mapped).status, 200);
     assert_eq!(closed.connections(), 0);

@@ -21,7 +21,7 @@ use crate::harness::{Origin, Wayleave, Wire};
 /// Bytes on one connection, and what must come of them.
 pub struct Case {
     pub name: &'static str,
-    /// What the client sends; then it ends its side.
+    /// The bytes that the client sends before it ends its side.
     pub bytes: &'static str,
     /// The statuses of all answers until the proxy closes.
     pub statuses: &'static [u16],
@@ -64,7 +64,7 @@ pub fn statuses(wire: &mut Wire) -> Vec<u16> {
     statuses
 }
 
-/// What reached the origin since `before` requests had, robots.txt left out.
+/// Returns the requests that reached the origin after the first `before`, except for robots.txt.
 pub fn reached(origin: &Origin, before: usize) -> Vec<String> {
     let requests = origin.requests();
     let new = requests.iter().skip(before);

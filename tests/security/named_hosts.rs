@@ -11,7 +11,7 @@ fn search() -> String {
     crawler("index", INDEX, "purposes = [\"search\"]")
 }
 
-/// What was fetched of nobody's asking, as the decision log has it.
+/// Returns the fetches in the decision log that no request asked for.
 fn lines_of_wayleave(proxy: &Wayleave) -> Vec<String> {
     let decisions = proxy.admin_get("/v1/decisions?crawler=wayleave").json();
     let decisions = decisions["decisions"].as_array().cloned();

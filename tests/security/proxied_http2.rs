@@ -7,7 +7,7 @@ use crate::harness::{Origin, eventually};
 use crate::security::shop;
 use crate::tls_listener::start;
 
-/// What must come of a request. Nothing of `Refused` reaches an origin.
+/// The expected outcome of a request. Nothing of `Refused` reaches an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expect {
     Refused,

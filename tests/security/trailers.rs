@@ -5,7 +5,7 @@ use crate::harness::{Ask, Origin, Reply, Wayleave};
 
 use super::shop;
 
-/// What does not pass, in either direction.
+/// Fields that do not pass in either direction.
 const STOPPED: &[&str] = &[
     "user-agent",
     "host",
@@ -44,7 +44,7 @@ const STOPPED: &[&str] = &[
     "anything-else",
 ];
 
-/// What passes: fields whose definitions say that they may come here, and those that nothing defines.
+/// Fields that pass: those whose definitions allow them in trailers, and those without a definition.
 const PASSED: &[&str] = &[
     "content-digest",
     "repr-digest",
@@ -56,7 +56,7 @@ const PASSED: &[&str] = &[
     "x-sum",
 ];
 
-/// What HTTP/2 itself refuses anywhere (RFC 9113 section 8.2.2).
+/// Fields that HTTP/2 forbids anywhere (RFC 9113 section 8.2.2).
 const NOT_IN_HTTP_2: &[&str] = &[
     "transfer-encoding",
     "connection",

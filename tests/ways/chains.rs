@@ -10,7 +10,7 @@ use crate::harness::{Ask, Gate, Origin, Reply, Wayleave};
 /// robots.txt need not be known.
 const EXCEPTION: &str = "[[rule]]\naction = \"allow\"\nhosts = [\"*\"]\nowner = \"us\"\nreason = \"test\"\nexpires = 2099-01-01\n";
 
-/// Of "secret", cheap to verify.
+/// The hash of "secret", cheap to verify.
 const HASH: &str =
     "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$vk+JgWgZGbXHtEqPQPhzXbD+QxxkJR5Fq2AXLhDyYaY";
 

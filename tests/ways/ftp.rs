@@ -218,7 +218,7 @@ fn directories_of_real_servers_and_what_is_disallowed_in_them() {
 fn credentials_of_the_url_log_in_and_are_never_written_down() {
     let server = pyftpd(&["noanon"]);
     let proxy = start(server.address);
-    // Who may not log in has no robots.txt that disallows anything.
+    // If the login fails, there is no robots.txt that disallows anything.
     assert_eq!(get(&proxy, "/pub/a%20b.txt").status, 403);
     let by = |url: &str| proxy.exchange(&Ask::get(url).header("Host", "files.test"));
     let url = "ftp://user:p%3Ass%2Fw@files.test/pub/a%20b.txt";
@@ -323,7 +323,7 @@ impl Scripted {
     }
 }
 
-/// What a proper server says until a transfer.
+/// The replies of a correct server before a transfer.
 pub fn proper(command: &str) -> Option<String> {
     let reply = match command.split(' ').next().unwrap_or_default() {
         "hello" => "220 hi",
@@ -385,7 +385,7 @@ fn hostile_servers_end_within_their_bounds() {
 fn data_comes_from_the_servers_own_address_only() {
     let data = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = data.local_addr().expect("it is bound").port();
-    // Who is named listens at the same port, may be dialled, and would hear it.
+    // The named host listens at the same port and may be dialled, so it would notice a connection.
     let elsewhere = TcpListener::bind(("127.0.0.9", port)).expect("the port is free there");
     let pasv = passive_at(data, [127, 0, 0, 9], |mut stream| {
         stream.write_all(b"page").expect("it is read");
@@ -415,7 +415,7 @@ pub fn passive(serve: fn(TcpStream)) -> String {
     passive_at(data, [127, 0, 0, 1], serve)
 }
 
-/// The same on a listener of choice, of which the reply tells another address.
+/// Serves on a given listener, while the reply names another address.
 fn passive_at(data: TcpListener, told: [u8; 4], serve: fn(TcpStream)) -> String {
     let port = data.local_addr().expect("it is bound").port();
     std::thread::spawn(move || {

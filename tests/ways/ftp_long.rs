@@ -10,7 +10,7 @@ use super::programs::Program;
 use crate::harness::{Ask, Origin, Wayleave};
 
 const GIBIBYTE: u64 = 1 << 30;
-/// What a download may take up beside the proxy itself.
+/// The memory that a download may use in addition to the proxy itself.
 const FLAT_KIB: u64 = 32 * 1024;
 
 /// Puts a file of a gibibyte of zeros into a server's tree, which takes no room.

@@ -212,7 +212,7 @@ fn exempt_hosts_go_directly() {
     let literal = format!("http://127.0.0.1:{}/a", origin.http.port());
     assert_eq!(proxy.get(&literal).status, 200);
     drop(proxy);
-    // What it logs of the harness's own look at its port names nothing.
+    // The log line about the harness's own check of the port names no host.
     let logged = squid.read("access.log");
     assert!(
         !logged.contains("GET") && !logged.contains("CONNECT"),

@@ -35,7 +35,7 @@ impl Program {
         Self::start_at(Ipv4Addr::LOCALHOST.into(), make)
     }
 
-    /// The same at an address of choice.
+    /// Starts it at a given address.
     pub fn start_at(ip: IpAddr, make: impl FnOnce(SocketAddr, &Path) -> Command) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let everyone = fs::Permissions::from_mode(0o777);
@@ -79,7 +79,7 @@ fn write(dir: &Path, name: &str, text: &str) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("it is ours");
 }
 
-/// What squid is told besides the usual.
+/// Additional lines of squid's configuration.
 #[derive(Clone, Copy, Default)]
 pub struct Squid {
     /// `user:secret` is asked for.

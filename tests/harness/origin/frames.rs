@@ -10,7 +10,7 @@ use crate::harness::h2_frames::{ACK, HEADERS, PING, SETTINGS, frame};
 /// Kind, flags and payload; the stream is the request's.
 pub type Frame = (u8, u8, Vec<u8>);
 
-/// What a client sends first (RFC 9113 section 3.4).
+/// The client's connection preface (RFC 9113 section 3.4).
 const PREFACE: usize = 24;
 
 pub async fn serve(mut stream: impl Transport, connection: &Connection) -> io::Result<()> {

@@ -22,7 +22,7 @@ use super::{DEADLINE, runtime};
 /// One request as an origin received it.
 #[derive(Debug)]
 pub struct Request {
-    /// When its head had arrived.
+    /// The time at which its head was complete.
     pub at: Instant,
     pub connection: usize,
     /// The client's address.
@@ -42,7 +42,7 @@ pub struct Request {
     pub body: Mutex<Body>,
 }
 
-/// What has arrived of a request's body.
+/// The part of a request's body that has arrived.
 #[derive(Debug, Default, Clone)]
 pub struct Body {
     pub length: u64,
@@ -98,7 +98,7 @@ pub fn host_of(authority: &str) -> String {
     host.to_ascii_lowercase()
 }
 
-/// What an HTTP/1 origin does about the content of requests.
+/// How an HTTP/1 origin treats the content of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Manners {
     #[default]
@@ -109,19 +109,19 @@ pub enum Manners {
     IgnoresContentAndClose,
 }
 
-/// What one host name answers.
+/// The answers of one host name.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
     pub robots: Option<Reply>,
     pub pages: HashMap<String, Reply>,
-    /// What requests without a signature get instead of a page.
+    /// The answer to requests without a signature, instead of a page.
     pub unsigned: Option<Reply>,
-    /// What a request of robots.txt without a signature is answered with.
+    /// The answer to requests for robots.txt without a signature.
     pub unsigned_robots: Option<Reply>,
     pub certificate: Certificate,
-    /// What TLS offers; everything if empty.
+    /// The protocols offered in TLS; all if empty.
     pub protocols: &'static [&'static str],
-    /// What answers every request by HTTP/2, frame by frame, if anything is here.
+    /// The script that answers every HTTP/2 request frame by frame, if there is one.
     pub frames: Vec<frames::Frame>,
     /// Whether TLS goes on with a client that wants none of them, as if the client had not said what it wants.
     pub ignores_alpn: bool,
@@ -157,7 +157,7 @@ impl Site {
     }
 }
 
-/// What arrived so far.
+/// Returns the requests that have arrived so far.
 #[derive(Debug, Default)]
 pub struct Arrived {
     pub connections: usize,

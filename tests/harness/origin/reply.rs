@@ -45,7 +45,7 @@ pub enum Step {
     Echo,
 }
 
-/// How an HTTP/1.1 answer says where its body ends.
+/// The framing of an HTTP/1.1 body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     Length,
@@ -73,7 +73,7 @@ pub fn pattern_byte(offset: u64) -> u8 {
     (offset % 251) as u8
 }
 
-/// Where a patterned body of `length` bytes is cut for sending.
+/// Returns the pieces in which a patterned body of `length` bytes is sent.
 pub fn pattern_pieces(length: u64) -> impl Iterator<Item = (u64, u64)> {
     const PIECE: u64 = 65_536;
     (0..length.div_ceil(PIECE)).map(move |piece| (piece * PIECE, ((piece + 1) * PIECE).min(length)))

@@ -30,7 +30,7 @@ impl Transport for TlsStream<TcpStream> {
     }
 }
 
-/// What is the same for all requests of one connection.
+/// The context that all requests of a connection share.
 #[derive(Clone)]
 pub struct Connection {
     pub number: usize,
