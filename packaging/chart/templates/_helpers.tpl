@@ -14,7 +14,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 
-{{- /* config.toml: what the chart needs, over what the values say. */ -}}
+{{- /* config.toml: the keys that the chart needs override those of the values. */ -}}
 {{- define "wayleave.config" -}}
 {{- $own := dict
   "proxy" (dict "listen" (list "0.0.0.0:3128"))
