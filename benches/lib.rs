@@ -1,1 +1,1 @@
-//! Holds nothing: the package is its benches.
+//! Empty: the package consists of its benches.

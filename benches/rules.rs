@@ -1,6 +1,6 @@
-//! Owned by benches/Cargo.toml: how long the organisation's rules take to find the one for a request, by their number.
+//! The time to find the organisation's rule for a request, by the number of rules.
 //!
-//! `cargo bench -p wayleave-benches --bench rules`. Single-threaded; what matters is how the figures grow from 10 rules to
+//! `cargo bench -p wayleave-benches --bench rules`. Single-threaded; compare how the figures grow from 10 rules to
 //! 10,000. On two cores that were busy with other work (load 14), of 10, 1,000 and 10,000:
 //!
 //! ```text
@@ -20,7 +20,7 @@ use wayleave::rules::{PolicyRule, PolicyRules, RuleQuery};
 use wayleave_robots_txt::Target;
 use wayleave_robots_txt::preferences::PurposeSet;
 
-/// How many rules there are, and which matches the request, if any does.
+/// A case: the number of rules, and which of them matches the request, if any.
 const COUNTS: [usize; 3] = [10, 1_000, 10_000];
 
 fn main() {

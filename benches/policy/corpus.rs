@@ -1,4 +1,4 @@
-//! Real files, and questions about them.
+//! Real robots.txt files, with requests and verdicts.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ pub(crate) struct Corpus {
     pub(crate) questions: Vec<Question>,
 }
 
-/// What Google's parser was asked: a path and query of a file, for one crawler.
+/// A question to Google's parser: a path and query of a file, for one crawler.
 pub(crate) struct Question {
     pub(crate) file: String,
     pub(crate) agent: String,

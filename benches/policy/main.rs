@@ -1,9 +1,9 @@
-//! Owned by benches/Cargo.toml: reading robots.txt and deciding by it, beside four other crates.
+//! Parsing robots.txt and deciding by it, compared with four other crates.
 //!
 //! `cargo bench -p wayleave-benches --bench policy` measures on the sample in `policy/tests/corpus`; with
 //! `WAYLEAVE_CORPUS=DIR` on the files and `google_verdicts.jsonl` there. Single-threaded; absolute numbers depend on the
-//! machine, the ratios less. First come the tables, decisions in random order before all, since so a
-//! proxy is asked; what stands behind `--` chooses among the rest, as with any bench.
+//! machine, the ratios less. The tables come first, with decisions in random order, as a proxy meets
+//! them; an argument after `--` selects among the rest, as with any bench.
 
 mod corpus;
 mod hostile;
@@ -38,7 +38,7 @@ fn main() {
     criterion.final_summary();
 }
 
-/// What is decided about one path by all, as they are asked in earnest.
+/// The decision of each crate about one path, by its usual interface.
 fn decide_all(criterion: &mut Criterion, group: &str, case: &str, body: &str, path: &str) {
     let mut group = criterion.benchmark_group(group);
     let access = successful(body.as_bytes());
@@ -75,7 +75,7 @@ fn decide_all(criterion: &mut Criterion, group: &str, case: &str, body: &str, pa
     group.finish();
 }
 
-/// Rules that start alike, in no order, and a path that none matches.
+/// Rules with a common prefix, in random order, and a path that none matches.
 fn literal_rules(count: usize) -> (String, &'static str) {
     let mut body = format!("User-agent: {NAME}\n");
     for number in 0..count {
@@ -85,7 +85,7 @@ fn literal_rules(count: usize) -> (String, &'static str) {
     (body, "/shop/50021/open?page=2")
 }
 
-/// The rules with stars of a large shop, and a path that none matches.
+/// The rules with wildcards of a large shop, and a path that none matches.
 fn wild_rules() -> (String, &'static str) {
     let mut body = format!("User-agent: {NAME}\n");
     for number in 0..71 {

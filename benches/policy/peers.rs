@@ -1,4 +1,4 @@
-//! What is asked of all, and how the others are asked.
+//! The questions to all crates, and the calls of the others.
 
 use std::hint::black_box;
 
@@ -11,12 +11,12 @@ pub(crate) fn successful(body: &[u8]) -> AccessResult {
     AccessResult::Successful(RobotsTxt::parse(body))
 }
 
-/// robotstxt keeps nothing of what it parses; it judges while it reads.
+/// robotstxt keeps no parsed file; it decides while it reads.
 pub(crate) fn parse_robotstxt(text: &str) {
     robotstxt::parse_robotstxt(text, &mut Ignore);
 }
 
-/// Takes what robotstxt's parser finds.
+/// A handler for robotstxt's parser that ignores everything.
 struct Ignore;
 
 impl RobotsParseHandler for Ignore {

@@ -1,5 +1,5 @@
-//! Decisions as a proxy meets them: each question once, in random order, so that neither the file nor the path is in the
-//! processor's caches because it was just asked about.
+//! Decisions as a proxy makes them: each question once, in random order, so that neither the file nor the path is in the
+//! processor's caches from the question before.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -49,7 +49,7 @@ type Decide = for<'a> fn(
 type Parsed = HashMap<String, AccessResult>;
 type Tokens = HashMap<String, [ProductToken; 1]>;
 
-/// The files, and the names of who asks.
+/// The files, and the crawlers' names.
 fn asked(corpus: &Corpus) -> (Parsed, Tokens) {
     let parsed = each(corpus, file, |question| {
         AccessResult::Successful(RobotsTxt::parse(&corpus.bodies[&question.file]))
@@ -73,7 +73,7 @@ fn wayleave(corpus: &Corpus, decide: Decide) -> [f64; 3] {
     })
 }
 
-/// As a proxy decides for a crawler that trains models, by what robots.txt says.
+/// Decides as the proxy does for a crawler that trains models, by robots.txt alone.
 fn for_a_purpose(corpus: &Corpus) -> [f64; 3] {
     let (parsed, tokens) = asked(corpus);
     let reading = PreferenceSettings::default();
@@ -171,7 +171,7 @@ fn crawler(question: &Question) -> (String, String) {
     (question.file.clone(), question.agent.clone())
 }
 
-/// Something for each key that the questions have.
+/// Returns a value for each key of the questions.
 fn each<K: Hash + Eq, V>(
     corpus: &Corpus,
     key: impl Fn(&Question) -> K,
@@ -184,8 +184,9 @@ fn each<K: Hash + Eq, V>(
     all
 }
 
-/// Median, 99th percentile and worst of single calls, less what the clock takes. Of each question the best pass counts: what
-/// else the machine does adds little, and a question's file and path are cold in each. `prepare` finds what is asked, untimed.
+/// Returns the median, the 99th percentile and the maximum of single calls, without the clock's own time. Of each question
+/// the best pass counts: other work adds little, and a question's file and path are cold in each pass. `prepare` finds the
+/// question, untimed.
 fn quantiles<'a, C: FnOnce()>(corpus: &'a Corpus, prepare: impl Fn(&'a Question) -> C) -> [f64; 3] {
     let nothing = (0..10_000).map(|_| time(|| {}));
     let clock = nothing.fold(f64::INFINITY, f64::min);

@@ -1,6 +1,6 @@
-//! The figures that Criterion has no form for: sums over a corpus, quantiles, bytes of memory, and ratios.
+//! The figures that Criterion cannot show: sums over a corpus, quantiles, bytes of memory, and ratios.
 //!
-//! Decisions are timed one by one, several times each, and the best time counts; parsing is measured in processor time. So
+//! Each decision is timed several times, and the best time counts; parsing is measured in processor time. So
 //! other work on the machine adds little.
 
 use std::collections::HashMap;
@@ -43,10 +43,10 @@ fn print_sizes(corpus: &Corpus) {
     );
 }
 
-/// A parser's name, what it can read, and how.
+/// A parser: its name, the inputs that it can read, and the call.
 type Parser<'a> = (&'a str, &'a [&'a [u8]], fn(&[u8]));
 
-/// The passes take turns, so that all suffer alike from what else the machine does.
+/// The passes take turns, so that other work on the machine affects all parsers alike.
 fn print_parse(corpus: &Corpus) {
     const ROUNDS: usize = 11;
     let bodies: Vec<&[u8]> = corpus.bodies.values().map(Vec::as_slice).collect();
@@ -100,7 +100,7 @@ fn median(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers[numbers.len() / 2]
 }
 
-/// Whether a peer cannot read this at all.
+/// Returns whether a peer cannot read this input.
 fn panics(call: impl FnOnce()) -> bool {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
@@ -109,7 +109,7 @@ fn panics(call: impl FnOnce()) -> bool {
     panicked
 }
 
-/// Megabytes a second of processor time, over passes of a tenth of a second together.
+/// Returns megabytes per second of processor time, over passes of a tenth of a second in total.
 fn speed(bodies: &[&[u8]], parse: fn(&[u8])) -> f64 {
     const ENOUGH: f64 = 1e8;
     let bytes: usize = bodies.iter().map(|body| body.len()).sum();
@@ -124,14 +124,14 @@ fn speed(bodies: &[&[u8]], parse: fn(&[u8])) -> f64 {
     }
 }
 
-/// Nanoseconds that this thread has run, as Linux counts them.
+/// Returns the processor time of this thread in nanoseconds, by Linux's count.
 fn processor_time() -> f64 {
     let counts = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
     let ran = counts.split(' ').next().expect("three numbers");
     ran.parse().expect("a number")
 }
 
-/// The time of each decision on a file already parsed.
+/// Measures the time of each decision on a parsed file.
 fn print_quantiles(corpus: &Corpus) {
     println!(
         "\none decision on a parsed file, ns, and how often wayleave (rfc9309, whole URL) is as fast"
@@ -200,7 +200,7 @@ fn print_peers(corpus: &Corpus, ours: Quantiles) {
     print_fast_robots(corpus, ours);
 }
 
-/// It borrows the text it has parsed, and its matcher borrows that.
+/// It borrows the parsed text, and its matcher borrows it.
 fn print_fast_robots(corpus: &Corpus, ours: Quantiles) {
     let texts: HashMap<&String, String> = corpus
         .bodies
@@ -221,7 +221,7 @@ fn print_fast_robots(corpus: &Corpus, ours: Quantiles) {
     print_row("fast-robots 0.1.5, matcher, path", times, ours);
 }
 
-/// The time of one decision by many rules, none of which matches.
+/// Measures one decision by many rules, none of which matches.
 fn print_by_rules() {
     println!("\none decision by many rules, ns");
     println!(
@@ -242,7 +242,7 @@ fn print_by_rules() {
     }
 }
 
-/// The same of the others, in the order of the heading.
+/// Measures the same for the other crates, in the order of the heading.
 fn peers_by_rules(body: &str, path: &str) -> [f64; 4] {
     const FEW: u32 = 10;
     let old = robotxt_0_6::Robots::from_bytes(body.as_bytes(), NAME);
@@ -260,7 +260,7 @@ fn peers_by_rules(body: &str, path: &str) -> [f64; 4] {
 
 type Quantiles = [f64; 3];
 
-/// Median, 99th percentile and worst.
+/// Returns the median, the 99th percentile and the maximum.
 fn quantiles<'a>(questions: &'a [Question], time: impl FnMut(&'a Question) -> f64) -> Quantiles {
     let mut times: Vec<f64> = questions.iter().map(time).collect();
     times.sort_unstable_by(f64::total_cmp);
@@ -277,7 +277,7 @@ fn print_row(name: &str, [median, high, worst]: Quantiles, ours: Quantiles) {
 
 const CALLS: u32 = 20;
 
-/// Nanoseconds of one call: the best mean of a few short rounds.
+/// Returns the nanoseconds of one call: the best mean of a few short rounds.
 pub(crate) fn time<T>(calls: u32, mut call: impl FnMut() -> T) -> f64 {
     let rounds = (0..8).map(|_| {
         let start = Instant::now();

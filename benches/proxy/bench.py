@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench.py: wayleave beside the proxies that one could use instead.
+"""bench.py: wayleave compared with other proxies.
 
 Starts an origin and the proxies, all on loopback, sends each scenario through each proxy in turns (A B C A B C ...),
 and prints what a request costs. `make bench-proxy` installs and builds what is needed first.
@@ -43,7 +43,7 @@ def main():
         Path(options.out).write_text(text)
     if options.json:
         Path(options.json).write_text(json.dumps(results, indent=1))
-    # Others may fail as they do; the table says so.
+    # Other proxies may fail; the table says so.
     failed = [name for name, runs in results.items() if any(run["failures"] for run in runs.get("wayleave", []))]
     sys.exit(f"wayleave failed: {', '.join(failed)}" if failed else 0)
 
@@ -68,7 +68,7 @@ def raise_file_limit():
 
 
 class Bench:
-    """The origin, the proxies and what was measured of them."""
+    """The origin, the proxies and the measurements."""
 
     def __init__(self, directory, options, stack):
         self.dir = directory
@@ -148,14 +148,14 @@ class Bench:
         return runs
 
     def close_pools(self):
-        """Has the origin close connections that proxies keep, which would soon be more than it may have open."""
+        """Makes the origin close connections that proxies keep, which would soon exceed its limit."""
         old = set(processes.tree(self.origin.pid)) - {self.origin.pid}
         self.origin.send_signal(signal.SIGHUP)
         changed = lambda: (new := set(processes.tree(self.origin.pid)) - {self.origin.pid}) and not new & old
         processes.wait_for(changed, 30, "nginx keeps its worker")
 
     def order(self, entry, name, port, number):
-        """What a generator is to ask for in this round, by the names of bench-load's options."""
+        """A generator's requests in this round, by the names of bench-load's options."""
         order = {
             "seconds": self.options.seconds,
             "port": self.origin_ports[entry.origin],

@@ -1,4 +1,4 @@
-"""What sends the requests: bench-load, made for this bench, and oha, which nobody here wrote, as a cross-check of it."""
+"""The load generators: bench-load, made for this bench, and oha as an independent check."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ OHA = peers.PROJECT / "target/tools/bin/oha"
 
 
 class BenchLoad:
-    """Measures from the moment on which all its connections are warm."""
+    """Measures once all its connections are warm."""
 
     suffix = ""
 
@@ -38,7 +38,7 @@ class BenchLoad:
 
 
 class Oha:
-    """Asks one origin. Its few requests without warmth are within the measurement."""
+    """Uses one origin. The first requests of its connections are part of the measurement."""
 
     suffix = ", by oha"
 
@@ -77,7 +77,7 @@ class Oha:
 
 
 def told(run, cpu, pid):
-    """A run, with what it cost the proxy."""
+    """A run, with the proxy's cost."""
     return {
         **run,
         "cpu_us": cpu / max(run["requests"], 1),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""growth.py: what a request costs, and how much memory a proxy takes, as origins and connections become more.
+"""growth.py: the cost of a request and the memory of a proxy, with more and more origins and connections.
 
 Measures as bench.py does, plain requests of 1 KiB to an origin that sends whole responses, and draws the chart of docs/costs.md.
 """
@@ -22,7 +22,7 @@ import scenarios
 PROXIES = "wayleave,hudsucker,pingora-proxy"
 ORIGINS = (1, 10, 100, 1_000, 10_000, 100_000)
 CONNECTIONS = (1, 10, 100, 1_000, 10_000)
-# At once while origins become more: as many as the other rows have.
+# Concurrent requests while the number of origins grows: as many as in the other rows.
 AT_ONCE = 32
 
 
@@ -96,7 +96,7 @@ def point(running, proxy, grows, count):
 def asked(grows, count):
     if grows == "connections":
         return scenarios.scenario(f"{count} connections", "plain", "whole", connections=count, warm_up=2)
-    # Every origin is asked once before the first measurement, so that the line shows many known ones and not first requests.
+    # Every origin gets a request before the first measurement, so that the line shows known origins, not first requests.
     warm_up = -(-count // AT_ONCE) + 20
     return scenarios.scenario(
         f"{count} origins", "plain hosts", "whole", connections=AT_ONCE, first_warm_up=warm_up, **scenarios.many(count)

@@ -1,4 +1,4 @@
-"""mitmproxy addon: obeys robots.txt by Protego, as one would write it in an afternoon."""
+"""mitmproxy addon: obeys robots.txt with Protego, as one would write it in an afternoon."""
 
 import asyncio
 import ssl
@@ -11,7 +11,7 @@ CONTEXT = ssl._create_unverified_context()
 
 
 class Robots:
-    """Asks each origin once, in a thread, and keeps the rules."""
+    """Fetches each robots.txt once, in a thread, and keeps the rules."""
 
     def __init__(self):
         self.rules = {}

@@ -17,7 +17,7 @@ KINDS = ("whole", "split", "h1", "h2")
 DOMAIN = "bench.test"
 
 ROBOTS_TXT = """\
-# As a shop of middling size has it.
+# Like that of a medium-sized shop.
 User-agent: *
 Disallow: /private/
 Disallow: /cart
@@ -83,7 +83,7 @@ http {{
 
 
 def prepare(directory, ports):
-    """Writes everything that does not change while the bench runs; `ports` has one for each of KINDS."""
+    """Writes all files that do not change while the bench runs; `ports` has one for each of KINDS."""
     www = Path(directory, "www")
     www.mkdir(parents=True, exist_ok=True)
     Path(www, "1k").write_bytes(b"x" * 1024)
@@ -99,7 +99,7 @@ def prepare(directory, ports):
 
 
 def html(size):
-    """A page as a shop has it, which says nothing of its use."""
+    """A page like a shop's, without statements about use."""
     head = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>A shop</title><meta name="viewport" content="width=device-width">'
     item = '<li class="item"><a href="/item/{0}"><img src="/img/{0}.jpg" alt="Item {0}"></a><p>Some words &amp; a price: <b>{0}</b></p></li>\n'
     text = head + "</head><body><ul>\n"
@@ -113,7 +113,7 @@ def html(size):
 def start(directory):
     """Starts nginx."""
     command = ["nginx", "-p", str(directory), "-c", f"{directory}/nginx.conf"]
-    # As root, nginx would give its worker another user, who may not read the directory.
+    # As root, nginx would run its worker as another user, who cannot read the directory.
     return subprocess.Popen([*command, "-g", "user root;"] if os.geteuid() == 0 else command)
 
 

@@ -13,7 +13,7 @@ from origin import DOMAIN
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
-# How many hosts c{} and o{} there are; squid and Traffic Server read names from a file.
+# The numbers of hosts c{} and o{}; squid and Traffic Server read names from a file.
 FRESH_HOSTS = 60_000
 MANY_HOSTS = 100_000
 
@@ -26,15 +26,15 @@ class Peer:
     abilities: frozenset
     # (place) -> (command, environment); writes its configuration into place.dir.
     configure: object
-    # Which program must be there.
+    # The program that must be installed.
     program: str
-    # What it says of its version when asked so, or the version itself.
+    # The command that prints its version, or the version itself.
     version: object = ("--version",)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a proxy lives: its port, its own directory, and the bench's certificates."""
+    """A proxy's port, its own directory, and the bench's certificates."""
 
     port: int
     admin_port: int
@@ -64,7 +64,7 @@ dir = "{place.dir}/state"
 
 
 def wayleave_for(crawler, more=""):
-    """The same for a crawler that it knows, with these keys and more tables."""
+    """The same for a configured crawler, with these keys and more tables."""
 
     def configure(place):
         command, environment = wayleave(place)
@@ -121,7 +121,7 @@ def floor(name):
 
 
 def squid(place):
-    """Without its cache, which would not ask the origin, and with its leaf generator."""
+    """Without its cache, which would answer instead of the origin, and with its leaf generator."""
     certificates = place.dir / "leaves"
     generator = "/usr/lib/squid/security_file_certgen"
     shutil.rmtree(certificates, ignore_errors=True)
@@ -134,7 +134,7 @@ def squid(place):
     )
     user = ""
     if os.geteuid() == 0:
-        # It does not run as root, and must reach what it shall use.
+        # It does not run as root, and needs access to its files.
         user = "cache_effective_user proxy\n"
         subprocess.run(["chown", "-R", "proxy", str(place.dir)], check=True)
     (place.dir / "squid.conf").write_text(
@@ -193,7 +193,7 @@ def traffic_server(place):
         "http.insert_response_via_str INT": "1",
         "diags.logfile.filename STRING": "stderr",
     }
-    # The layout that it was built with names directories of the system; a run root names others.
+    # Its built-in layout names directories of the system; a run root replaces them.
     layout = {"prefix": "/usr", "bindir": "/usr/bin"}
     for key in ("sysconfdir", "localstatedir", "runtimedir", "logdir", "cachedir"):
         (place.dir / key).mkdir()
@@ -204,7 +204,7 @@ def traffic_server(place):
         "ip_allow: [{apply: in, ip_addrs: 127.0.0.1, action: allow, methods: ALL}]\n"
     )
     if os.geteuid() == 0:
-        # It does not run as root, and must reach what it shall use.
+        # It does not run as root, and needs access to its files.
         settings["admin.user_id STRING"] = "nobody"
         subprocess.run(["chown", "-R", "nobody", str(place.dir)], check=True)
     lines = [f"CONFIG proxy.config.{key} {value}\n" for key, value in settings.items()]
@@ -254,7 +254,7 @@ def another_wayleave(name, program):
 
 
 def version(peer):
-    """What the program says of its version."""
+    """The version that the program prints."""
     if isinstance(peer.version, str):
         return peer.version
     said = subprocess.run([peer.program, *peer.version], capture_output=True, text=True)

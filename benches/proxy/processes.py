@@ -1,4 +1,4 @@
-"""What processes cost: their CPU time and memory, read from /proc; and where they listen."""
+"""The CPU time and memory of processes, from /proc, and the ports where they listen."""
 
 import os
 import re
@@ -9,7 +9,7 @@ TICK_US = 1_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 def tree(pid):
-    """The process and all that descend from it."""
+    """The process and all its descendants."""
     parents = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -33,12 +33,12 @@ def cpu_us(pid):
 
 
 def memory_bytes(pid):
-    """The tree's memory: proportional where the kernel tells it, resident otherwise."""
+    """The tree's memory: proportional if the kernel counts it, else resident."""
     return sum(_memory(member) for member in tree(pid))
 
 
 def processor():
-    """What this machine has."""
+    """The machine's hardware."""
     with open("/proc/cpuinfo") as file:
         model = re.search(r"model name\s*: (.*)", file.read())
     return model.group(1) if model else "unknown"
@@ -54,7 +54,7 @@ def wait_for(condition, seconds, what):
 
 
 def _stat(pid):
-    """The fields of /proc/PID/stat behind the command's name."""
+    """The fields of /proc/PID/stat after the command's name."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()

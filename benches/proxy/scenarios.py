@@ -1,4 +1,4 @@
-"""What is measured: each scenario as options of bench-load."""
+"""The scenarios, as options of bench-load."""
 
 from dataclasses import dataclass, field
 
@@ -12,19 +12,19 @@ class Scenario:
     """One row of the table."""
 
     name: str
-    # What a proxy must be able to: "plain", "intercept", "http2", "refuse", "hosts".
+    # The features that a proxy needs: "plain", "intercept", "http2", "refuse", "hosts".
     needs: frozenset
-    # Which of origin.KINDS answers.
+    # The kind of origin, from origin.KINDS.
     origin: str
     load: dict = field(default_factory=dict)
-    # "cpu": as fast as it goes; "rate": latencies at a fixed rate; "idle": memory; "storm": time.
+    # "cpu": as fast as possible; "rate": latencies at a fixed rate; "idle": memory; "storm": time.
     kind: str = "cpu"
 
     def is_fit(self, proxy):
         return self.needs <= proxy.abilities
 
     def opens_many(self):
-        """Whether it leaves so many connections to the origin behind that the next one lacks them."""
+        """Whether it leaves so many connections to the origin that too few are left for the next one."""
         return self.kind == "idle" or self.load.get("fresh", False) or self.load.get("renew_after") == 1
 
 
@@ -33,7 +33,7 @@ def scenario(name, needs, origin, kind="cpu", **load):
 
 
 def plain(name, needs="", kind="cpu", **load):
-    """To both kinds of origin: what a proxy makes of a head whose body comes later is the larger part of some rows."""
+    """For both kinds of origin: in some rows, handling a head whose body comes later is most of the cost."""
     needs = f"plain {needs}"
     return [
         scenario(f"plain {name}, whole responses", needs, "whole", kind, **load),
@@ -50,12 +50,12 @@ def http2(name, origin):
 
 
 def many(count):
-    """Origins in turn, whose names no other scenario asks for."""
+    """Origins in turn, whose names no other scenario uses."""
     return {"host": "o{}." + DOMAIN, "hosts": count}
 
 
 def fresh(count):
-    """Origins that nobody asked for before: each run takes the next `count` numbers."""
+    """New origins: each run takes the next `count` numbers."""
     return {"host": "c{}." + DOMAIN, "hosts": count, "requests": count, "fresh": True, "warm_up": 0}
 
 

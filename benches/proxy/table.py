@@ -1,4 +1,4 @@
-"""What was measured, as Markdown."""
+"""The measurements as Markdown."""
 
 from statistics import median
 
@@ -10,7 +10,7 @@ COLUMNS = {
     "storm": [("seconds", "seconds"), ("cpu_us", "CPU us/request")],
 }
 
-# Latencies at the 99th percentile that want a word, in microseconds; and the word, for peers of which it is known.
+# Latencies at the 99th percentile that need an explanation, in microseconds, and the explanation for each known peer.
 SLOW_US = 20_000
 WHY_SLOW = {
     "hudsucker": "it writes the head and the body of a response apart, to a socket without TCP_NODELAY: the body waits until the client "
@@ -21,7 +21,7 @@ WHY_SLOW = {
 
 
 def render(results, proxies, about):
-    """The whole report: what it was measured on, then one table per scenario."""
+    """The whole report: the machine, then one table for each scenario."""
     parts = list(about)
     for name, runs in results.items():
         parts += ["", f"### {name}", "", *scenario(runs, proxies)]
@@ -29,7 +29,7 @@ def render(results, proxies, about):
 
 
 def scenario(runs, proxies):
-    """One scenario's table: min-median-max, and wayleave's cost in each proxy's."""
+    """One scenario's table: min-median-max, and wayleave's cost divided by each proxy's."""
     able = [proxy for proxy in proxies if runs.get(proxy)]
     if not able:
         return ["no proxy can"]
@@ -48,7 +48,7 @@ def scenario(runs, proxies):
 
 
 def why_slow(proxy, runs):
-    """Why a proxy keeps the last of a hundred waiting so long, if it does."""
+    """The reason for a proxy's high 99th percentile, if it is known."""
     if runs[0]["kind"] != "rate" or median(run["p99_us"] for run in runs) <= SLOW_US:
         return None
     return WHY_SLOW.get(proxy, "nobody has looked why it takes so long")
@@ -66,7 +66,7 @@ def number(value):
 
 
 def ratio(ours, theirs, key):
-    """The median over the rounds of what wayleave needed, in what the other needed in the same round."""
+    """The median over the rounds of wayleave's cost divided by the other's in the same round."""
     if not ours:
         return ""
     pairs = [(one[key], other[key]) for one, other in zip(ours, theirs) if other[key]]

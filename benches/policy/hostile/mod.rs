@@ -1,7 +1,7 @@
-//! Files of 500 KiB and paths of 16 KiB that somebody made to be slow to judge.
+//! Files of 500 KiB and paths of 16 KiB that are made to be slow.
 //!
-//! What counts is the first decision, with all that is put off until then, in any dialect and as the proxy asks. The
-//! others are not asked: some take seconds. A name in the table ends in `*` if the answer was that it is too costly to tell.
+//! The first decision counts, with all work that is deferred until then, in any dialect and as the proxy decides. The
+//! other crates are left out, because some take seconds. A name in the table ends in `*` if the decision was `too-costly`.
 
 mod shapes;
 
@@ -17,10 +17,10 @@ use crate::peers::successful;
 
 use shapes::{Hostile, NAME, known, random};
 
-/// So many random files beside those of known shapes.
+/// The number of random files, in addition to those of known shapes.
 const RANDOM_FILES: u64 = 300;
 
-/// Tries every shape and prints how long its slowest first decision takes, and its slowest later one.
+/// Tries every shape and prints the times of its slowest first and its slowest later decision.
 pub(crate) fn print_worst() {
     println!("\nthe slowest decision on 500 KiB and 16 KiB, microseconds, first and later:");
     println!(
@@ -55,7 +55,7 @@ pub(crate) fn print_worst() {
     println!("  {slow} of {RANDOM_FILES} random files take more than 1,000 in one dialect");
 }
 
-/// Whether the first decision as the proxy asks for it, in any dialect, is that it takes too long.
+/// Returns whether the proxy's first decision, in any dialect, is `too-costly`.
 fn is_too_costly(hostile: &Hostile) -> bool {
     let tokens = [ProductToken::new(&hostile.token).expect("a name")];
     Dialect::ALL.into_iter().any(|dialect| {
@@ -77,8 +77,8 @@ type Judge = for<'a> fn(
     &UrlPath<'_>,
 ) -> wayleave_robots_txt::AccessDecision<'a>;
 
-/// First and later time in the worst single dialect, in `strictest`, and of all spellings in the worst of all; then of
-/// parsing.
+/// Returns the first and later time in the worst single dialect, in `strictest`, and of all spellings in the worst of all;
+/// then of parsing.
 fn all_times(hostile: &Hostile) -> [[f64; 2]; 4] {
     let mut times = [[0.0_f64; 2]; 4];
     times[3] = first_and_best(|| drop(black_box(successful(black_box(&hostile.body)))));
@@ -100,7 +100,7 @@ fn all_times(hostile: &Hostile) -> [[f64; 2]; 4] {
     times
 }
 
-/// Microseconds of the first decision on a file, and of the fastest of some later ones; the best of a few rounds.
+/// Returns the microseconds of the first decision on a file, and of the fastest of some later ones; the best of a few rounds.
 fn first_and_later(hostile: &Hostile, dialect: Dialect, judge: Judge) -> [f64; 2] {
     const ROUNDS: usize = 3;
     let tokens = [ProductToken::new(&hostile.token).expect("a name")];
@@ -116,7 +116,7 @@ fn first_and_later(hostile: &Hostile, dialect: Dialect, judge: Judge) -> [f64; 2
     })
 }
 
-/// Microseconds of the first call, and of the fastest of three more.
+/// Returns the microseconds of the first call, and of the fastest of three more.
 fn first_and_best(mut call: impl FnMut()) -> [f64; 2] {
     let mut time = || {
         let start = Instant::now();

@@ -1,11 +1,11 @@
-//! The shapes of files made to be slow, by what makes them so, and random ones.
+//! The shapes of files that are made to be slow, by their weak point, and random ones.
 
 use wayleave_robots_txt::UrlPath;
 
-/// The name that the rules are for.
+/// The product token of the rules.
 pub(crate) const NAME: &str = "foobot";
 
-/// The most that is read of a file.
+/// The size up to which a file is read.
 const FILE_BYTES: usize = 500 * 1024;
 const PATH_BYTES: usize = 16 * 1024;
 
@@ -22,7 +22,7 @@ impl Hostile {
     }
 }
 
-/// A file with as many lines as fit behind the name.
+/// Returns a file with as many lines as fit after the name.
 fn fill(mut line: impl FnMut(usize) -> String) -> Vec<u8> {
     let mut body = format!("User-agent:{NAME}\n");
     for number in 0.. {
@@ -265,8 +265,8 @@ fn spelt() -> Vec<Hostile> {
     ]
 }
 
-/// What costs most where a decision is bounded by a budget: to index, to compare in vain, to write rules, to choose groups,
-/// and all of it again for every spelling of a path.
+/// Returns the shapes that are slowest within a decision's budget: to index, to compare in vain, to write rules, to choose
+/// groups, and all of it again for every spelling of a path.
 fn mixed() -> Vec<Hostile> {
     let odd = long("a//b/%7eab/./%2fab;ab/../b");
     let agent = format!("User-agent:{NAME}");
@@ -325,8 +325,8 @@ fn mixed() -> Vec<Hostile> {
     shapes
 }
 
-/// What is dear to write or to take apart: escapes, whole and broken, in rules as long as lines may be, and paths of which all
-/// spellings differ.
+/// Returns the shapes that are slow to write or to parse: escapes, valid and broken, in rules of the maximal length, and
+/// paths of which all spellings differ.
 fn dense() -> Vec<Hostile> {
     let mut random = Random(7);
     let escapes = "%7e%7E~";
@@ -374,7 +374,7 @@ fn dense() -> Vec<Hostile> {
     ]
 }
 
-/// What costs most to read: the shortest lines of each kind, and those that readers cut differently.
+/// Returns the shapes that are slowest to parse: the shortest lines of each kind, and lines that parsers split differently.
 fn lines() -> Vec<Hostile> {
     let text = |name: &str, line: &'static str| hostile(name, long("a"), |_| line.to_owned());
     vec![
@@ -389,7 +389,7 @@ fn lines() -> Vec<Hostile> {
     ]
 }
 
-/// What costs most to choose groups by, for a path of which every spelling differs.
+/// Returns the shapes whose groups are slowest to choose, for a path of which every spelling differs.
 fn named() -> Vec<Hostile> {
     let odd = long("a//b/%7eab/./%2fab;ab/../b");
     let cut = long("%7%2");
@@ -433,7 +433,7 @@ fn named() -> Vec<Hostile> {
     ]
 }
 
-/// A file of one random template: stars and parts of a small alphabet, numbers here and there, for a path of the same.
+/// Returns a file of one random template: wildcards and parts of a small alphabet, some numbers, and a path of the same.
 pub(crate) fn random(seed: u64) -> Hostile {
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let alphabet = random.of(&[
@@ -482,7 +482,7 @@ pub(crate) fn random(seed: u64) -> Hostile {
     }
 }
 
-/// The same numbers for the same seed, for ever (xorshift).
+/// A generator that gives the same numbers for the same seed (xorshift).
 struct Random(u64);
 
 impl Random {

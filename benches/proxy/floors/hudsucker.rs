@@ -21,12 +21,12 @@ use rustls_pki_types::pem::PemObject;
 struct Options {
     #[arg(long)]
     listen: SocketAddr,
-    /// The CA that leaves are minted from: certificate and key, PEM.
+    /// The CA that signs leaf certificates: certificate and key, PEM.
     #[arg(long)]
     ca_certificate: PathBuf,
     #[arg(long)]
     ca_key: PathBuf,
-    /// What origins' certificates are checked by, PEM.
+    /// The roots for origins' certificates, PEM.
     #[arg(long)]
     origin_roots: PathBuf,
 }
@@ -71,7 +71,7 @@ type Addresses = std::iter::Once<SocketAddr>;
 type Loopback =
     tower::util::ServiceFn<fn(Name) -> std::future::Ready<Result<Addresses, Infallible>>>;
 
-/// hudsucker's own connector, but for names, which all mean this machine, and trusted roots.
+/// Returns hudsucker's own connector, but every name is this machine, and the roots are the bench's.
 fn connector(
     options: &Options,
 ) -> anyhow::Result<hyper_rustls::HttpsConnector<HttpConnector<Loopback>>> {

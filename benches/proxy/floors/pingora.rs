@@ -30,19 +30,19 @@ use tokio::net::{TcpListener, TcpStream};
 struct Options {
     #[arg(long)]
     listen: SocketAddr,
-    /// The CA that leaves are minted from: certificate and key, PEM.
+    /// The CA that signs leaf certificates: certificate and key, PEM.
     #[arg(long)]
     ca_certificate: PathBuf,
     #[arg(long)]
     ca_key: PathBuf,
-    /// What origins' certificates are checked by, PEM.
+    /// The roots for origins' certificates, PEM.
     #[arg(long)]
     origin_roots: String,
 }
 
 const REFUSED: &[u8] = b"refused\n";
 
-/// Where a request goes: found in its target, or in `Host` inside a tunnel.
+/// The destination of a request, from its target, or from `Host` inside a tunnel.
 #[derive(Default)]
 struct Way {
     authority: String,
@@ -132,7 +132,7 @@ fn way_of(request: &RequestHeader) -> Result<Way> {
     })
 }
 
-/// Server configurations by host, minted once.
+/// The TLS configurations by host, made once.
 struct Leaves {
     issuer: Issuer<'static, KeyPair>,
     key: KeyPair,
@@ -236,7 +236,7 @@ async fn main() -> anyhow::Result<()> {
         let (tcp, _) = listener.accept().await?;
         let server = Arc::clone(&server);
         tokio::spawn(async move {
-            // Clients leave as they like.
+            // Clients may leave at any time.
             drop(server.serve(tcp).await);
         });
     }

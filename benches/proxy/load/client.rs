@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::options::Options;
 
-/// A connection that takes requests.
+/// A connection for requests.
 pub(crate) struct Client {
     sender: Sender,
     /// The authority inside a tunnel; without one each request names its own.
@@ -34,7 +34,7 @@ enum Sender {
 }
 
 impl Client {
-    /// Connects, with a tunnel to `authority` and TLS inside if HTTPS is asked for.
+    /// Connects; for HTTPS with a tunnel to `authority` and TLS inside.
     pub(crate) async fn connect(options: &Options, authority: &str) -> anyhow::Result<Self> {
         let origin = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
         let mut tcp = TcpStream::connect(options.via.unwrap_or(origin)).await?;
@@ -71,7 +71,7 @@ impl Client {
         })
     }
 
-    /// A client that shares the connection: for HTTP/2's streams.
+    /// Returns a client that shares the connection, for HTTP/2's streams.
     pub(crate) fn share(&self) -> Self {
         Self {
             sender: self.sender.clone(),
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// Sends a request and reads the answer to its end; its status and length.
+    /// Sends a request, reads all of the response, and returns its status and length.
     pub(crate) async fn ask(
         &mut self,
         options: &Options,
@@ -133,7 +133,7 @@ where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // How it ends shows in the requests.
+    // An error shows in the requests.
     tokio::spawn(async move { drop(connection.await) });
     Ok(Sender::Http1(Arc::new(tokio::sync::Mutex::new(sender))))
 }
@@ -168,7 +168,7 @@ async fn open_tunnel(tcp: &mut TcpStream, authority: &str, user_agent: &str) -> 
 static TLS_HTTP1: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| tls(b"http/1.1"));
 static TLS_HTTP2: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| tls(b"h2"));
 
-/// Without resumption, as most crawlers' clients connect: every handshake is whole.
+/// Returns a configuration without resumption, as most crawlers' clients have: every handshake is full.
 fn tls(protocol: &[u8]) -> Arc<ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -182,7 +182,7 @@ fn tls(protocol: &[u8]) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// Trusts every proxy's CA: verifying costs the client, which is not measured.
+/// A verifier that trusts every proxy's CA; the client's cost is not measured.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -1,7 +1,7 @@
 //! bench-load: requests through a forward proxy, counted and timed.
 //!
 //! Says `ready` on standard output when its connections are warm, waits for a line on standard
-//! input, so that whoever started it can look at the proxy's processes, then measures and prints
+//! input, so that its caller can look at the proxy's processes, then measures and prints
 //! one line of JSON. All its traffic goes to loopback.
 
 mod client;
@@ -39,6 +39,6 @@ async fn main() -> anyhow::Result<()> {
     }
     let report = Report::new(tally, started.elapsed());
     println!("{}", serde_json::to_string(&report)?);
-    // Connections that are still open need no goodbye.
+    // Open connections need no orderly shutdown.
     std::process::exit(0);
 }

@@ -1,4 +1,4 @@
-//! What to ask for, how often and how long.
+//! The options: the requests, their rate and the duration.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use clap::Parser;
 /// The command line.
 #[derive(Debug, Parser)]
 pub(crate) struct Options {
-    /// The proxy; without it the origin is asked directly.
+    /// The proxy; without it requests go to the origin.
     #[arg(long)]
     pub(crate) via: Option<SocketAddr>,
-    /// Ask by HTTPS: through CONNECT and TLS.
+    /// Use HTTPS: CONNECT and TLS.
     #[arg(long)]
     pub(crate) https: bool,
-    /// Speak HTTP/2 inside TLS.
+    /// Use HTTP/2 inside TLS.
     #[arg(long)]
     pub(crate) http2: bool,
     /// The origins' name; `{}` becomes a number.
@@ -23,7 +23,7 @@ pub(crate) struct Options {
     /// The origins' port.
     #[arg(long)]
     pub(crate) port: u16,
-    /// How many origins are asked in turn.
+    /// The number of origins, used in turn.
     #[arg(long, default_value_t = 1)]
     pub(crate) hosts: usize,
     /// The number of the first origin.
@@ -31,15 +31,15 @@ pub(crate) struct Options {
     pub(crate) first_host: usize,
     #[arg(long, default_value = "/1k")]
     pub(crate) path: String,
-    /// The status that every answer must have.
+    /// The status that every response must have.
     #[arg(long, default_value_t = 200)]
     pub(crate) expect: u16,
     #[arg(long, default_value_t = 32)]
     pub(crate) connections: usize,
-    /// Requests under way on one HTTP/2 connection.
+    /// Concurrent requests on one HTTP/2 connection.
     #[arg(long, default_value_t = 1)]
     pub(crate) streams: usize,
-    /// A new connection after so many requests; 0: never.
+    /// The number of requests on one connection; 0: no limit.
     #[arg(long, default_value_t = 0)]
     pub(crate) renew_after: usize,
     #[arg(long, default_value_t = 3.0)]
@@ -47,10 +47,10 @@ pub(crate) struct Options {
     /// Requests before the measurement, on each connection.
     #[arg(long, default_value_t = 20)]
     pub(crate) warm_up: usize,
-    /// The most requests in the measurement; 0: no bound but time.
+    /// The most requests in the measurement; 0: only the time counts.
     #[arg(long, default_value_t = 0)]
     pub(crate) requests: usize,
-    /// Requests per second over all connections; 0: as many as the answers allow.
+    /// Requests per second over all connections; 0: as many as possible.
     #[arg(long, default_value_t = 0.0)]
     pub(crate) rate: f64,
     #[arg(long, default_value = "BenchBot/1.0")]
@@ -62,13 +62,13 @@ impl Options {
         Duration::from_secs_f64(self.seconds)
     }
 
-    /// The pause between two requests of one connection at a fixed rate.
+    /// Returns the pause between two requests of one connection at a fixed rate.
     pub(crate) fn interval(&self) -> Option<Duration> {
         let connections = u32::try_from(self.connections).unwrap_or(u32::MAX);
         (self.rate > 0.0).then(|| Duration::from_secs_f64(f64::from(connections) / self.rate))
     }
 
-    /// The authority of origin `number`, counted over all.
+    /// Returns the authority of origin `number`, counted over all connections.
     pub(crate) fn authority(&self, number: usize) -> String {
         let number = self.first_host + number % self.hosts;
         let host = self.host.replace("{}", &number.to_string());

@@ -1,4 +1,4 @@
-//! What came of it.
+//! The results.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 /// One worker's counts.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Microseconds of each answered request.
+    /// The latency of each request with a response, in microseconds.
     latencies: Vec<u32>,
     pub(crate) failures: usize,
     pub(crate) first_error: Option<String>,
@@ -36,7 +36,7 @@ impl Tally {
     }
 }
 
-/// The measurement, as it is printed. Latencies in microseconds.
+/// The printed measurement. Latencies in microseconds.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     requests: usize,

@@ -1,4 +1,4 @@
-//! One connection's requests, one after another; and when all of them start and end.
+//! A connection's requests, one after another, and the common start and end.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -14,20 +14,20 @@ use crate::client::Client;
 use crate::options::Options;
 use crate::report::Tally;
 
-/// How long an answer may take. One that takes longer counts as none, or a bench would wait for ever.
+/// The timeout of a response, so that a bench cannot wait forever.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// So many failed requests end a worker: whatever is measured is broken.
+/// The number of failed requests that end a worker, because the proxy is broken then.
 const MAX_FAILURES: usize = 20;
 
-/// Where workers wait until all are warm, and what bounds them then.
+/// The barrier for workers until all are warm, and the limits of the measurement.
 pub(crate) struct Gate {
     workers: usize,
     warm: Semaphore,
     opened: Semaphore,
     started: OnceLock<Instant>,
-    /// Counts the requests that were begun in the measurement.
+    /// The number of requests that were begun in the measurement.
     begun: AtomicUsize,
-    /// Counts the origins that were asked.
+    /// The number of origins used.
     hosts: AtomicUsize,
 }
 
@@ -64,7 +64,7 @@ impl Gate {
     }
 }
 
-/// One connection at a time, and its requests.
+/// A worker with one connection at a time.
 pub(crate) struct Worker {
     number: usize,
     options: Arc<Options>,
@@ -112,7 +112,7 @@ impl Worker {
                     sleep_until(turn.into()).await;
                     begin = Instant::now();
                 } else {
-                    // The answer before came too late: who waits for this one waits since its turn.
+                    // The response before was late: the latency of this one counts from when it was due.
                     begin = turn;
                 }
                 turn += interval;
@@ -125,7 +125,7 @@ impl Worker {
         self.tally
     }
 
-    /// Spreads the connections' turns over the interval.
+    /// Spreads the connections' requests over the interval.
     fn offset(&self) -> Duration {
         let interval = self.options.interval().unwrap_or_default();
         let (number, of) = (self.number as f64, self.options.connections as f64);
@@ -137,7 +137,7 @@ impl Worker {
         self.options.requests == 0 || begun < self.options.requests
     }
 
-    /// Many requests at a time on one connection.
+    /// Sends several requests at a time on one connection.
     async fn ask_in_streams(mut self, started: Instant) -> Tally {
         let mut streams = JoinSet::new();
         let Some((client, authority)) = self.client.take() else {
@@ -158,7 +158,7 @@ impl Worker {
         self.tally
     }
 
-    /// Asks once, on a new connection if it is time for one. Whether it went well.
+    /// Sends one request, on a new connection if one is due. Returns whether it succeeded.
     async fn ask(&mut self, begin: Instant) -> bool {
         let asked = timeout(PATIENCE, self.try_ask()).await;
         match asked.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", PATIENCE.as_secs()))) {

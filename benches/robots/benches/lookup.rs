@@ -1,6 +1,6 @@
 //! Finding a known origin's robots.txt among a million and deciding by it, alone and while a thousand snapshots a
 //! second are swapped. Prints what an origin costs in memory first, and what this machine takes for one load from as
-//! much memory: a look-up of an origin that nobody asked about lately is some three or four of those.
+//! much memory: a look-up of an origin that was not used lately takes three or four of those.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn origins() -> usize {
     asked.and_then(|n| n.parse().ok()).unwrap_or(1_000_000)
 }
 
-/// A handle that knows the origins with these numbers, and what each cost.
+/// Returns a cache with the origins of these numbers, and the memory of each.
 async fn filled(what: &str, dir: &std::path::Path, number: impl Fn(usize) -> usize) -> RobotsCache {
     let clock = Clock::start();
     let metrics = Arc::new(Metrics::new().expect("no two metrics have one name"));
@@ -62,7 +62,7 @@ async fn learn(robots: &RobotsCache, numbers: impl Iterator<Item = usize>) {
     robots.store().flush().await;
 }
 
-/// Swaps about a thousand snapshots a second until told to stop.
+/// Swaps about a thousand snapshots a second until it is stopped.
 fn swap(runtime: &Runtime, robots: &RobotsCache, is_over: &Arc<AtomicBool>) {
     let (robots, is_over) = (robots.clone(), is_over.clone());
     runtime.spawn(async move {
@@ -79,8 +79,8 @@ fn swap(runtime: &Runtime, robots: &RobotsCache, is_over: &Arc<AtomicBool>) {
     });
 }
 
-/// What `iterations` take if all take as long as the median batch. A batch is much shorter than a time slice, so that
-/// what else the machine does falls out.
+/// Returns the time of `iterations` that all take as long as the median batch. A batch is much shorter than a time slice, so
+/// other work on the machine has no effect.
 fn median_of_batches(
     iterations: u64,
     asked: &mut Asked,
@@ -101,7 +101,7 @@ fn median_of_batches(
     spans[spans.len() / 2].mul_f64(iterations as f64 / BATCH as f64)
 }
 
-/// Prints how long look-ups take one by one, the clock's own time included. The batches above tell the mean, in which a
+/// Prints the times of single look-ups, with the clock's own time. The batches above give the mean, in which a
 /// few that wait for memory outweigh the many that do not.
 fn print_each(what: &str, asked: &mut Asked, run: impl Fn(&Origin) -> bool) {
     let mut spans = Vec::with_capacity(asked.origins.len());
@@ -117,7 +117,7 @@ fn print_each(what: &str, asked: &mut Asked, run: impl Fn(&Origin) -> bool) {
     println!("{what}, each alone: median {median:?}, p90 {p90:?}, p99 {p99:?}");
 }
 
-/// Prints how long a load takes that has to wait for the one before, anywhere in so many bytes.
+/// Prints the time of a load that depends on the one before, anywhere in this number of bytes.
 fn print_load(bytes: usize) {
     const LOADS: u32 = 1 << 20;
     let mut lines: Vec<[u32; 16]> = (0..(bytes / 64) as u32).map(|line| [line; 16]).collect();
@@ -138,7 +138,7 @@ fn print_load(bytes: usize) {
 
 const BATCH: usize = 64;
 
-/// The origins that are asked for, over and over.
+/// The origins of the requests, again and again.
 struct Asked {
     origins: Vec<Origin>,
     at: usize,
@@ -183,7 +183,7 @@ fn lookup(criterion: &mut Criterion) {
         let rank = zipf.sample(&mut random) as usize - 1;
         (rank * 7_368_787) % origins()
     });
-    // What crawlers go round in.
+    // The working sets of crawlers.
     let mut random = SmallRng::seed_from_u64(4);
     let mut in_use = |few: usize| {
         let few = origins().min(few);

@@ -1,4 +1,4 @@
-//! A world of origins for the benches: who is asked for, and what is answered, without a network.
+//! Origins for the benches, and their responses, without a network.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,33 +10,33 @@ use wayleave_robots_txt::lifecycle::{
     ResponseFields,
 };
 
-// As in the program itself, but counting.
+// The program's own allocator, but counting.
 #[global_allocator]
 static ALLOCATOR: cap::Cap<mimalloc::MiMalloc> = cap::Cap::new(mimalloc::MiMalloc, usize::MAX);
 
-/// The `n`th origin, in the order of the store's keys. One host in eight is longer than 23 octets, as of real ones.
+/// Returns the `n`th origin, in the order of the store's keys. As in reality, one host in eight is longer than 23 octets.
 ///
 /// # Panics
 ///
-/// Never: every number makes a host name.
+/// Never: every number gives a valid host name.
 pub fn origin(n: usize) -> Origin {
     let domain = if n % 8 == 7 { "example.com" } else { "example" };
     Origin::parse(&format!("https://shop-{n:08}.{domain}")).expect("a host name")
 }
 
-/// What is allocated, in bytes. Other than what the process holds, it is the same on a second run.
+/// Returns the allocated bytes. Unlike the memory of the process, they are the same on a second run.
 pub fn allocated_bytes() -> usize {
     ALLOCATOR.allocated()
 }
 
-/// What the process holds in memory, in bytes.
+/// Returns the resident memory of the process, in bytes.
 pub fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').nth(1).and_then(|n| n.parse().ok());
     pages.unwrap_or(0) * 4096
 }
 
-/// Answers at once, by the origin's number, in the shares that real origins have: four in five with rules, one in
+/// A fetcher that answers at once, by the origin's number, in the shares of real origins: four in five with rules, one in
 /// seven with 404, the others failing.
 #[derive(Clone, Default)]
 pub struct ScriptedFetch {
@@ -50,7 +50,7 @@ impl std::fmt::Debug for ScriptedFetch {
 }
 
 impl ScriptedFetch {
-    /// How many fetches there were.
+    /// Returns the number of fetches.
     pub fn fetched(&self) -> usize {
         self.fetched.load(Ordering::Relaxed)
     }
@@ -63,7 +63,7 @@ impl DocumentFetcher for ScriptedFetch {
     }
 }
 
-/// What the origin answers.
+/// Returns the origin's response.
 pub fn answer(request: &FetchRequest) -> FetchOutcome {
     let uri = request.resource.uri();
     let number: usize = uri
@@ -103,7 +103,7 @@ fn response(status: u16, body: &[u8]) -> FetchEnding {
     })
 }
 
-/// One of a thousand files of a usual size: many origins share theirs with others.
+/// Returns one of a thousand files of usual size; many origins share theirs with others.
 fn rules(number: usize) -> Vec<u8> {
     let kind = number % 1000;
     let mut body = String::from("User-agent: *\n");

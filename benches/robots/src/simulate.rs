@@ -1,5 +1,5 @@
-//! Two days of a crawl over millions of origins, in virtual time: how often robots.txt is at hand, how often it is
-//! fetched, what that costs in memory, and how long a start over the full store takes.
+//! Two days of a crawl over millions of origins, in virtual time: how often robots.txt is in memory, how often it is
+//! fetched, how much memory that takes, and how long a start with the full store takes.
 //!
 //! `simulate [ORIGINS [LOOKUPS [MEMORY_MIB]]]`; popularity is Zipf's with exponent 1.
 
@@ -57,7 +57,7 @@ fn open(dir: &Path, now: SystemTime) -> (RobotsStore, Clock, Arc<Metrics>) {
     (store.expect("its own directory"), clock, metrics)
 }
 
-/// Writes every origin's entry, as if each had been fetched some time during the week before.
+/// Writes every origin's entry, as if each had been fetched some time in the week before.
 async fn fill(dir: &Path, origins: usize) {
     let started = Instant::now();
     let (store, ..) = open(dir, epoch());
@@ -125,7 +125,7 @@ async fn crawl(dir: &Path, size: &Size) {
     robots.close().await;
 }
 
-/// Asks for each; how many were at hand.
+/// Looks each one up, and returns how many were in memory.
 async fn ask(robots: &RobotsCache, asked: &[usize]) -> usize {
     futures_util::stream::iter(asked)
         .map(|n| async move {
