@@ -1,4 +1,4 @@
-"""Writes an OCI layout as `docker save` would, with a health check, of which OCI's format knows nothing.
+"""Writes an OCI layout as `docker save` would, with a health check, which OCI's format does not support.
 
 docker_archive.py LAYOUT NAME:TAG SECONDS ARCHIVE; SECONDS is the date of every file.
 """

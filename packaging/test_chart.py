@@ -30,7 +30,7 @@ CASES = {
     "fleet": {"fleet": {"enabled": True, "url": "redis://redis:6379", "cluster": True}},
     "without": {"networkPolicy": {"enabled": False}, "disruptionBudget": {"enabled": False}, "persistence": {"enabled": False}},
 }
-# No schema of Kubernetes' own.
+# A custom resource, without a schema from Kubernetes.
 FOREIGN = {"ServiceMonitor"}
 
 
@@ -41,7 +41,7 @@ def documents(manifests):
 
 
 def accepted(text, program):
-    """Whether the program takes the rendered configuration; its Secrets are not here."""
+    """Whether the program accepts the rendered configuration; its Secrets do not exist here."""
     with tempfile.TemporaryDirectory() as directory:
         file = pathlib.Path(directory, "config.toml")
         file.write_text(text)
