@@ -75,6 +75,8 @@ function showConnection(isLive) {
   if (shown.textContent !== word) shown.textContent = word;
   live.isConnected = isLive;
   live.onConnection?.(isLive);
+  // Fills the gap since the last stream.
+  if (isLive) loadTraffic();
 }
 
 async function loadTraffic() {
@@ -82,7 +84,9 @@ async function loadTraffic() {
   const traffic = await get("/v1/traffic").catch((error) => showError(error.message));
   if (!traffic) return;
   live.step = traffic.step_seconds;
-  live.points = traffic.points;
+  // The stream may have brought newer points than the answer has.
+  const last = traffic.points.at(-1)?.at_ms ?? 0;
+  live.points = [...traffic.points, ...live.points.filter((point) => point.at_ms > last)];
   live.onPoint?.();
 }
 
@@ -129,7 +133,7 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 // A hidden page sends no requests.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) disconnect();
-  else loadTraffic().then(connect);
+  else connect();
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => live.onPoint?.());
 addEventListener("hashchange", () => route(false));
