@@ -21,23 +21,23 @@ use crate::http::received::ReceivedHead;
 use crate::http::transport::BoxedStream;
 use crate::telemetry::harmless::escape_json;
 
-/// How long and how far a client's body is read before a refusal, so that the answer is not lost in
-/// a reset and the connection serves on; beyond that it closes.
+/// The limits within which a client's body is read before a refusal, so that a reset does not discard the answer and the
+/// connection remains usable. Beyond them it closes.
 const DRAINED: Duration = Duration::from_secs(2);
 const DRAINED_BYTES: usize = 1024 * 1024;
-/// How long a client that was refused may take to read why.
+/// The time that a refused client has to read the answer.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// The bytes of most problems; a longer one grows.
+/// The initial capacity of the problem details in bytes.
 const USUAL_PROBLEM: usize = 512;
 
-/// Who answers, and by which decision.
+/// The proxy's name and the decision, as an answer states them.
 #[derive(Clone, Copy)]
 pub(super) struct AnswerOrigin<'a> {
     /// The proxy's pseudonym.
     pub(super) name: &'a str,
     id: DecisionId,
-    /// Whether the head says so, too.
+    /// Whether the head names the decision, too.
     in_head: bool,
 }
 
@@ -50,14 +50,14 @@ impl<'a> AnswerOrigin<'a> {
         }
     }
 
-    /// The field that names the decision, if there is to be one.
+    /// Returns the field that names the decision, if the settings ask for it.
     pub(super) fn field(self) -> Option<ResponseField<'static>> {
         self.in_head
             .then(|| response_field("Wayleave-Decision", self.id.to_string()))
     }
 }
 
-/// A problem (RFC 9457) with our members.
+/// Problem details (RFC 9457) with wayleave's members.
 #[derive(Serialize)]
 struct ProblemDetails<'a> {
     r#type: String,
@@ -78,7 +78,7 @@ struct ProblemDetails<'a> {
     retry_after: Option<u64>,
 }
 
-/// Answers a refused or failed request, whose body may still come; tells what may follow it.
+/// Answers a refused or failed request, whose body may still be arriving.
 pub(super) async fn answer(
     by: AnswerOrigin<'_>,
     received: &ReceivedHead,
@@ -98,7 +98,7 @@ pub(super) async fn answer(
     }
 }
 
-/// Answers a refused request.
+/// Sends the answer to a refused request.
 pub(super) async fn refuse(
     client: &mut Downstream,
     by: AnswerOrigin<'_>,
@@ -119,7 +119,7 @@ pub(super) async fn refuse(
     client.writer.finish(&Trailers::new()).await
 }
 
-/// Reads the rest of a body, if that is short and comes soon; whether it ended.
+/// Reads the rest of a body if that is short and arrives soon. Returns whether it ended.
 pub(crate) async fn drain(body: &mut DownstreamReader) -> bool {
     body.is_done() || timeout(DRAINED, read(body)).await == Ok(true)
 }
@@ -167,8 +167,8 @@ fn fields<'a>(by: AnswerOrigin<'a>, refusal: &Refusal, length: usize) -> Vec<Res
     fields
 }
 
-/// Lets the client read what was written before the connection goes: closing at once while bytes
-/// of it wait unread would reset the connection, and the answer with it.
+/// Closes a connection after the client has read the answer: closing it at once while received bytes are unread would reset it
+/// and discard the answer.
 pub(crate) async fn close_gracefully(mut stream: BoxedStream) {
     let farewell = async {
         stream.flush().await?;
@@ -207,7 +207,7 @@ fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {
     body
 }
 
-/// `Retry-After` in whole seconds (RFC 9110 section 10.2.3), never too early.
+/// Returns `Retry-After` in whole seconds (RFC 9110 section 10.2.3), rounded up.
 fn whole_seconds(duration: Duration) -> u64 {
     (duration.as_secs() + u64::from(duration.subsec_nanos() > 0)).max(1)
 }
@@ -262,7 +262,7 @@ mod tests {
         }
     }
 
-    /// What a client hears that is refused before it sent its body, and after how long.
+    /// Refuses a request before its body arrives, and returns the answer and the time it took.
     async fn refused(fields: &str) -> (String, Duration) {
         refused_by(&Refusal::looped(), fields).await
     }

@@ -1,4 +1,4 @@
-//! Forwards to the origin: which connection serves the request, when another one is tried, and what the answer means for the next ones.
+//! Forwards to the origin: picks the connection, retries on another one, and applies the response to the crawler's pace.
 
 use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;
@@ -38,11 +38,11 @@ use crate::upstream::{
 /// The status by which an exchange becomes a connection of another protocol.
 pub(super) const SWITCHING_PROTOCOLS: u16 = 101;
 
-/// A request on its way to its origin.
+/// A permitted request on its way to the origin.
 #[derive(Clone, Copy)]
 pub(super) struct PermittedRequest<'a> {
     pub(super) decider: &'a Decider,
-    /// What it was decided by.
+    /// The settings that the decision used.
     pub(super) settings: &'a Settings,
     pub(super) id: DecisionId,
     pub(super) connection: &'a request::ClientConnection,
@@ -53,7 +53,7 @@ pub(super) struct PermittedRequest<'a> {
 }
 
 impl<'a> PermittedRequest<'a> {
-    /// Whose it is, if that is known.
+    /// Returns the crawler if the configuration has it.
     pub(super) fn crawler(self) -> Option<&'a Crawler> {
         self.known.identity.as_ref().and_then(Identity::crawler)
     }
@@ -70,30 +70,30 @@ impl<'a> PermittedRequest<'a> {
         self.crawler().and_then(|it| it.source_address)
     }
 
-    /// Whether refusals are only noted.
+    /// Returns whether refusals are only observed.
     fn is_observe_mode(self) -> bool {
         self.crawler()
             .is_some_and(|it| it.mode == EnforcementMode::Observe)
     }
 }
 
-/// A request as it goes on, and what becomes of its answer.
+/// A request as it is sent, and the handling of its response.
 #[derive(Clone, Copy)]
 pub(super) struct OutgoingExchange<'a> {
     pub(super) permitted: PermittedRequest<'a>,
-    /// Who signs it, if it is signed.
+    /// The identity that signs the request.
     pub(super) signing: Option<SigningIdentity<'a>>,
-    /// Who asks what the response says about its use, if anybody does.
+    /// Judges the response's usage preferences, for a crawler with purposes.
     pub(super) label: Option<&'a ResponseLabeller<'a>>,
-    /// The fields of ours that the response gets, whatever it says itself.
+    /// The proxy's own fields, which replace any of the same name in the response.
     pub(super) own_fields: &'a [ResponseField<'static>],
-    /// Is told when the exchange becomes a connection of another protocol.
+    /// Notified when the exchange becomes a connection of another protocol.
     pub(super) upgraded: &'a Notify,
-    /// Counts the bytes of the body that the client was handed, however that ends.
+    /// Counts the bytes of the body that the client got, however the exchange ends.
     pub(super) relayed_bytes: &'a AtomicU64,
 }
 
-/// A response that reached the client whole.
+/// A response that reached the client completely.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForwardedResponse {
     pub(crate) status: u16,
@@ -104,7 +104,7 @@ pub(crate) struct ForwardedResponse {
 ///
 /// # Errors
 ///
-/// Returns what broke, and whether the client had an answer by then.
+/// Returns the error, and whether the client had a response's head by then.
 pub(super) async fn forward(
     onward: OutgoingExchange<'_>,
     client: &mut Downstream,
@@ -153,7 +153,7 @@ pub(super) async fn forward(
     }
 }
 
-/// A request on one connection.
+/// A request on one upstream connection.
 struct UpstreamAttempt<'a> {
     onward: &'a OutgoingExchange<'a>,
     request: &'a UpstreamRequest<'a>,
@@ -244,7 +244,7 @@ impl UpstreamAttempt<'_> {
         Ok(started?)
     }
 
-    /// Hears the head of a response. Of one that the client gets it says which fields are added.
+    /// Inspects the head of a response. Returns the fields to add if the client is to get it.
     fn inspect_head(
         &self,
         head: &UpstreamHead,
@@ -267,7 +267,7 @@ impl UpstreamAttempt<'_> {
     }
 }
 
-/// Ends a turn with the origin's answer, and what that means for the next ones: Retry-After, 429 and 503.
+/// Ends the slot with the origin's response and applies Retry-After, 429 and 503 to the next ones.
 fn apply_response_to_pacing(turn: &PacingSlot<'_>, target: &Target, head: &UpstreamHead) {
     let status = head.status();
     let retry_after = matches!(status, 429 | 503).then(|| {
@@ -280,7 +280,7 @@ fn apply_response_to_pacing(turn: &PacingSlot<'_>, target: &Target, head: &Upstr
     turn.record_answer(target, status, retry_after.flatten());
 }
 
-/// `Retry-After` is seconds or a date (RFC 9110 section 10.2.3).
+/// Parses `Retry-After`, in seconds or as a date (RFC 9110 section 10.2.3).
 fn read_retry_after(value: &[u8]) -> Option<Duration> {
     let text = str::from_utf8(value).ok()?.trim();
     match text.parse() {
@@ -292,7 +292,7 @@ fn read_retry_after(value: &[u8]) -> Option<Duration> {
     }
 }
 
-/// Lets heads of origins pass, and none that a parent proxy made itself.
+/// Rejects heads that a parent proxy generated itself.
 fn check_parent_status(form: &TargetForm, head: &UpstreamHead) -> Result<(), UpstreamError> {
     let own = form
         .parent()
@@ -300,7 +300,7 @@ fn check_parent_status(form: &TargetForm, head: &UpstreamHead) -> Result<(), Ups
     own.map_or(Ok(()), Err)
 }
 
-/// What of a request an FTP server can be asked.
+/// Returns the part of a request that an FTP server understands.
 fn ftp_request<'a>(received: &'a ReceivedHead, path: &'a str) -> FtpRequest<'a> {
     let accept = received.field("accept").unwrap_or_default();
     FtpRequest {
@@ -312,15 +312,14 @@ fn ftp_request<'a>(received: &'a ReceivedHead, path: &'a str) -> FtpRequest<'a> 
     }
 }
 
-/// A request may be sent twice if it means the same twice (RFC 9110 section 9.2.2) and there is
-/// no body, which would be gone.
+/// Returns whether a request may be sent twice: it is idempotent (RFC 9110 section 9.2.2) and has no body, which would be gone.
 fn may_repeat(received: &ReceivedHead) -> bool {
     const IDEMPOTENT: &[&str] = &["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
     IDEMPOTENT.contains(&received.method()) && received.framing() == BodyFraming::Length(0)
 }
 
-/// HTTP/2 to the origin for HTTP/2 clients, HTTP/1.1 for the others: nothing needs translating.
-/// A path that HTTP/2's URI type would spell anew goes by HTTP/1.1, as it is, and so does an upgrade.
+/// Prefers HTTP/2 for HTTP/2 clients and HTTP/1.1 for the others, so that nothing needs translating. Upgrades, and paths that
+/// HTTP/2's URI type would rewrite, use HTTP/1.1.
 fn preference(sending: PermittedRequest<'_>, is_websocket: bool) -> VersionPreference {
     let (received, resolved) = (sending.received, sending.resolved());
     let path = resolved.path();

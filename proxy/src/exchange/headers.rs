@@ -1,5 +1,4 @@
-//! Header fields on the way through: hop-by-hop fields are removed, our own are added
-//! (RFC 9110 section 7.6).
+//! Header fields of forwarded messages: hop-by-hop fields are removed, the proxy's own are added (RFC 9110 section 7.6).
 
 use std::borrow::Cow;
 
@@ -20,8 +19,7 @@ use crate::signing::{
 };
 use crate::upstream::{TargetForm, UpstreamHead};
 
-/// A request as it goes on: the target's own path and authority, no field meant for the hop behind
-/// us, and our `Via`.
+/// A request as it is sent upstream: the target's own path and authority, no hop-by-hop fields, and the proxy's `Via`.
 #[derive(Debug)]
 pub(crate) struct UpstreamRequest<'a> {
     method: &'a str,
@@ -33,7 +31,7 @@ pub(crate) struct UpstreamRequest<'a> {
 }
 
 impl<'a> UpstreamRequest<'a> {
-    /// `name` is the proxy's pseudonym.
+    /// Creates the request. `name` is the proxy's pseudonym.
     pub(crate) fn new(
         received: &'a ReceivedHead,
         resolved: &'a ResolvedTarget,
@@ -76,14 +74,14 @@ impl<'a> UpstreamRequest<'a> {
         self.framing
     }
 
-    /// Whether nothing may follow on an HTTP/1 connection: content that its origin does not read would be the next request there,
-    /// which nobody judged (RFC 9112 section 11.2), and its answer somebody else's. That goes for every method: handlers that
-    /// read no content of a POST are as common as those of a GET.
+    /// Returns whether no other request may follow on an HTTP/1 connection. Content that the origin does not read would be the
+    /// next request there, which was never judged (RFC 9112 section 11.2), and its response somebody else's. This holds for
+    /// every method: handlers that ignore the content of a POST are as common as those of a GET.
     pub(crate) fn ends_connection(&self) -> bool {
         self.framing != BodyFraming::Length(0)
     }
 
-    /// The head for HTTP/1.1. What is `signed` stands instead of the fields of the client's signature, which it holds too.
+    /// Returns the head for HTTP/1.1. `signed` replaces the fields of the client's signature, which it includes.
     pub(crate) fn http1(&self, form: &TargetForm, signed: Option<&SignatureFields>) -> BytesMut {
         let authority = self.target.origin().authority();
         let mut head = BytesMut::with_capacity(512);
@@ -115,7 +113,7 @@ impl<'a> UpstreamRequest<'a> {
         head
     }
 
-    /// The same for HTTP/2: the authority is not a field (RFC 9113 section 8.3.1).
+    /// Returns the head for HTTP/2, where the authority is not a field (RFC 9113 section 8.3.1).
     pub(crate) fn http2(
         &self,
         signed: Option<&SignatureFields>,
@@ -145,7 +143,7 @@ impl<'a> UpstreamRequest<'a> {
             .chain(signed)
     }
 
-    /// The same without what the client signed in the name of another than `own`, and how many signatures that were.
+    /// Removes the signatures that the client made in another name than `own`, and counts them.
     pub(super) fn without_foreign_signatures(mut self, own: &Url) -> (Self, u64) {
         let fields: Vec<_> = self
             .fields
@@ -164,7 +162,7 @@ impl<'a> UpstreamRequest<'a> {
         (self, removed)
     }
 
-    /// Signs it as `signer` does with `key`, as was `asked`, if that can be done.
+    /// Signs the request with `key` and the components `asked` for, if that is possible.
     pub(super) fn signed(
         &self,
         signer: &MessageSigner,
@@ -188,8 +186,8 @@ impl<'a> UpstreamRequest<'a> {
     }
 }
 
-/// The origin's response to `received` as its client gets it. An HTTP/1.1 client gets a body of unknown length in chunks, an
-/// HTTP/1.0 client until the connection closes.
+/// Returns the origin's response to `received` as the client gets it. An HTTP/1.1 client gets a body of unknown length in
+/// chunks, an HTTP/1.0 client until the connection closes.
 pub(super) fn response<'a>(
     head: &'a UpstreamHead,
     received: &ReceivedHead,
@@ -227,7 +225,7 @@ pub(super) fn response<'a>(
     }
 }
 
-/// An interim response, which says nothing about a body.
+/// Returns an interim response, which has no body.
 pub(super) fn interim(head: &UpstreamHead) -> DownstreamResponse<'_> {
     DownstreamResponse {
         status: head.status(),
@@ -237,7 +235,8 @@ pub(super) fn interim(head: &UpstreamHead) -> DownstreamResponse<'_> {
     }
 }
 
-/// A field's value as it goes on: a length in the one spelling that is read as the same number everywhere, without zeros before it.
+/// Returns a field's value as it is sent upstream. A length is rewritten without leading zeros, so that every parser reads the
+/// same number.
 fn upstream_value<'a>(field: &[u8], value: &'a [u8], framing: BodyFraming) -> Cow<'a, [u8]> {
     match framing {
         BodyFraming::Length(length) if is_named(field, "content-length") => {
@@ -247,7 +246,7 @@ fn upstream_value<'a>(field: &[u8], value: &'a [u8], framing: BodyFraming) -> Co
     }
 }
 
-/// The proxies that the message has come by, in order, this one last.
+/// Returns the proxies that the message has passed, in order, with this one last.
 pub(super) fn passed_proxies(received: &ReceivedHead, name: &str) -> Vec<u8> {
     let (all, ours) = (received.fields(), received.version().via_entry(name));
     let theirs = values(&all, "via");
@@ -255,17 +254,17 @@ pub(super) fn passed_proxies(received: &ReceivedHead, name: &str) -> Vec<u8> {
     passed.join(&b", "[..])
 }
 
-/// That the message went through this proxy, `name`, which got it in `version`.
+/// Returns the `Via` of this proxy, `name`, for a message received in `version`.
 fn via<'a>(version: HttpVersion, name: &str) -> ResponseField<'a> {
     response_field("Via", version.via_entry(name))
 }
 
-/// Whether a response may tell a length: those that never have content must not (RFC 9110 section 8.6).
+/// Returns whether a response may state a length: those that never have content must not (RFC 9110 section 8.6).
 fn is_length_field(status: u16) -> bool {
     !matches!(status, 100..=199 | 204)
 }
 
-/// A response's fields for its client: with the one length that holds, wherever and however often it was told.
+/// Returns a response's fields for the client, with one valid length wherever and however often it was stated.
 fn response_fields<'a>(all: &[FieldPair<'a>], length: Option<u64>) -> Vec<ResponseField<'a>> {
     let mut length = length;
     // An origin's other endpoints are not the proxy's (RFC 7838 section 2.4).
@@ -282,8 +281,8 @@ fn response_fields<'a>(all: &[FieldPair<'a>], length: Option<u64>) -> Vec<Respon
     .collect()
 }
 
-/// Whether this exchange authenticates its client for all that follows on the origin's connection, as NTLM and Negotiate do
-/// (RFC 4559 section 6): that connection must not serve another one.
+/// Returns whether this exchange authenticates its client for everything that follows on the upstream connection, as NTLM and
+/// Negotiate do (RFC 4559 section 6). That connection must not serve another client.
 pub(crate) fn authenticates_connection(received: &ReceivedHead, head: &UpstreamHead) -> bool {
     let names_scheme = |value: &[u8]| {
         let scheme = value.split(|&byte| byte == b' ').next().unwrap_or_default();
@@ -298,8 +297,7 @@ fn is_of_signature(field: &[u8]) -> bool {
     SIGNATURE_FIELDS.iter().any(|name| is_named(field, name))
 }
 
-/// The fields that are not for one hop only: not the fixed ones, not `Proxy-*`, not those that
-/// `Connection` lists.
+/// Returns the end-to-end fields: not the fixed hop-by-hop ones, not `Proxy-*`, not those that `Connection` lists.
 fn end_to_end<'a>(fields: &[FieldPair<'a>]) -> impl Iterator<Item = FieldPair<'a>> {
     // What nearly every message lists is not a field, or is dropped anyway.
     let lists = values(fields, "connection")
@@ -310,7 +308,7 @@ fn end_to_end<'a>(fields: &[FieldPair<'a>]) -> impl Iterator<Item = FieldPair<'a
     fields.iter().copied().filter(is_kept)
 }
 
-/// Whether a field is one of those that nobody but this proxy says something by.
+/// Returns whether only this proxy may set the field.
 pub(super) fn is_own_field(field: &[u8]) -> bool {
     field
         .get(..9)
@@ -332,7 +330,7 @@ fn is_hop_by_hop(field: &[u8]) -> bool {
             .is_some_and(|start| is_named(start, "proxy-"))
 }
 
-/// HTTP/2 may split `Cookie` into many fields; HTTP/1.1 has one (RFC 9113 section 8.2.3).
+/// Joins the `Cookie` fields, which HTTP/2 may split, into HTTP/1.1's one (RFC 9113 section 8.2.3).
 fn one_cookie_field<'a>(fields: &[FieldPair<'a>]) -> Option<Cow<'a, [u8]>> {
     let cookies: Vec<&[u8]> = values(fields, "cookie").collect();
     match cookies[..] {

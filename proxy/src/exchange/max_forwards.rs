@@ -1,4 +1,4 @@
-//! Requests that end here: `Max-Forwards: 0` of OPTIONS and TRACE (RFC 9110 section 7.6.2).
+//! Requests with `Max-Forwards: 0`: OPTIONS and TRACE that end here (RFC 9110 section 7.6.2).
 
 use bytes::{Bytes, BytesMut};
 
@@ -11,14 +11,14 @@ use crate::http::http1::{BodyFraming, Trailers, write_fields};
 use crate::http::proxy_status::ProxyErrorType;
 use crate::http::received::ReceivedHead;
 
-/// What becomes of the request: it is not forwarded.
+/// Returns the refusal that the record shows: the request was not forwarded.
 pub(crate) fn refusal() -> Refusal {
     let error = ProxyErrorType::HttpRequestDenied;
     let details = "Max-Forwards: 0 ends the request here";
     Refusal::new(200, "OK", error, "max-forwards", details)
 }
 
-/// Answers a request here; tells what may follow it.
+/// Answers a request as its final recipient.
 pub(super) async fn answer(
     received: &ReceivedHead,
     client: &mut Downstream,
@@ -30,8 +30,7 @@ pub(super) async fn answer(
     }
 }
 
-/// Answers as the request's last recipient: OPTIONS with nothing, TRACE with the request but for its secrets (RFC 9110
-/// sections 9.3.7 and 9.3.8).
+/// Answers OPTIONS with no content, and TRACE with the request except for its secrets (RFC 9110 sections 9.3.7 and 9.3.8).
 async fn respond(
     received: &ReceivedHead,
     client: &mut Downstream,

@@ -1,4 +1,4 @@
-//! One request, from its head to the record of what became of it: the steps, in their order.
+//! One request, from its head to its record: the steps, in their order.
 //!
 //! ```text
 //!  decide_in_turn                     may it be sent, and when
@@ -51,7 +51,7 @@ use crate::http::client::Downstream;
 use crate::http::received::ReceivedHead;
 
 impl ExchangeServices {
-    /// Takes one request whose head was read.
+    /// Handles one request whose head has been read.
     pub(crate) async fn exchange(
         &self,
         connection: &ClientConnection,
@@ -122,7 +122,7 @@ impl ExchangeServices {
     }
 }
 
-/// Tells the client what it still has to be told; returns what may follow.
+/// Sends the client the answer that it has not had yet.
 async fn reply(
     reply: ReplyKind,
     outcome: &ExchangeOutcome,

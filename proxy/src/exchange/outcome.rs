@@ -1,4 +1,4 @@
-//! What became of a request, and what its client still has to be told.
+//! The outcome of a request, and the answer that its client is still to get.
 
 use crate::decide::permit::Permit;
 use crate::decide::preference::PreferenceDecision;
@@ -6,26 +6,26 @@ use crate::decide::refusal::Refusal;
 use crate::http::http1::oddities::Oddities;
 use crate::http::proxy_status::ProxyErrorType;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum ExchangeOutcome {
-    /// The origin's response reached the client whole.
+    /// The origin's response reached the client completely.
     Forward { status: u16, reason: &'static str },
-    /// The same, though it would have been refused if that were not only observed.
+    /// The origin's response reached the client, though the request would have been refused in mode enforce.
     Observe { status: u16, refusal: Refusal },
-    /// A tunnel opened into which nobody looks.
+    /// An uninspected tunnel opened.
     Tunnel { reason: &'static str },
-    /// Nothing of it left this proxy.
+    /// Nothing of the request left this proxy.
     Refuse(Refusal),
-    /// The origin answered, but nothing of that was handed on.
+    /// The origin answered, but the client got nothing of it.
     Withhold(Refusal),
-    /// It was allowed, but the origin or the way to it failed; or the origin's name could not be resolved to ask for its robots.txt; or
-    /// the client left.
+    /// The request was allowed, but the origin or the path to it failed; or the origin's name could not be resolved to fetch its
+    /// robots.txt; or the client left.
     Fail(Refusal),
 }
 
 impl ExchangeOutcome {
-    /// The metric's label.
+    /// Returns the label of the metric.
     pub(crate) fn label(&self) -> &'static str {
         match self {
             Self::Forward { .. } => "forwarded",
@@ -46,7 +46,7 @@ impl ExchangeOutcome {
         }
     }
 
-    /// Why it was refused or failed, or would have been refused.
+    /// Returns the refusal or failure, also if it was only observed.
     pub(crate) fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Forward { .. } | Self::Tunnel { .. } => None,
@@ -57,7 +57,7 @@ impl ExchangeOutcome {
         }
     }
 
-    /// The status of a refusal that was only observed.
+    /// Returns the status of a refusal that was only observed.
     pub(crate) fn would_be(&self) -> Option<u16> {
         match self {
             Self::Observe { refusal, .. } => Some(refusal.status),
@@ -75,7 +75,7 @@ impl ExchangeOutcome {
 }
 
 impl From<Refusal> for ExchangeOutcome {
-    /// Of a request that did not leave this proxy.
+    /// Creates the outcome of a request that did not leave this proxy.
     fn from(refusal: Refusal) -> Self {
         if refusal.is_failure {
             return Self::Fail(refusal);
@@ -84,50 +84,50 @@ impl From<Refusal> for ExchangeOutcome {
     }
 }
 
-/// What may follow an exchange on its connection.
+/// The state of a client's connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionReuse {
-    /// The next request, if both sides want one.
+    /// The next request may follow if both sides keep the connection.
     Whole,
-    /// Nothing, but the client has its answer.
+    /// The connection closes; the client has its complete answer.
     Closed,
-    /// Nothing: the client must see that the response is cut off.
+    /// The connection closes, and the client must see that the response is incomplete.
     CutOff,
 }
 
-/// What its client still has to be told once the outcome is recorded.
+/// The answer that the client gets once the outcome is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplyKind {
-    /// Nothing: it has its answer, as far as there is one.
+    /// None: it has its answer, as far as there is one.
     Given(ConnectionReuse),
-    /// Why it was refused, or what failed.
+    /// The refusal or the failure.
     Refusal,
-    /// What the request's last recipient answers.
+    /// The answer of the final recipient (`Max-Forwards: 0`).
     LastHop,
 }
 
-/// What is told of a request that was sent, besides its outcome.
+/// The facts about a request that was sent, apart from its outcome.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SentMessage {
-    /// What had to be mended of the response.
+    /// The repairs of the response.
     pub(crate) oddities: Oddities,
-    /// Whether it went out with a signature of ours.
+    /// Whether the request was signed.
     pub(crate) is_signed: bool,
-    /// How many bytes of the response's body the client was handed; none of what became a tunnel.
+    /// The bytes of the response's body that the client got; `None` for what became a tunnel.
     pub(crate) body_bytes: Option<u64>,
 }
 
-/// How an exchange ended.
+/// The end of an exchange.
 pub(super) struct ExchangeEnd {
     pub(super) outcome: ExchangeOutcome,
     pub(super) reply: ReplyKind,
     pub(super) sent: SentMessage,
-    /// What was said about use, the answer included, if that was asked.
+    /// The usage preferences including those of the response, if they were evaluated.
     pub(super) preferences: Option<PreferenceDecision>,
 }
 
 impl ExchangeEnd {
-    /// Of a request that was not sent.
+    /// Creates the end of a request that was not sent.
     pub(super) fn answered_here(outcome: ExchangeOutcome, reply: ReplyKind) -> Self {
         Self {
             outcome,
@@ -137,14 +137,14 @@ impl ExchangeEnd {
         }
     }
 
-    /// Of one whose client left before it was sent.
+    /// Creates the end of a request whose client left before it was sent.
     pub(super) fn client_left() -> Self {
         let reply = ReplyKind::Given(ConnectionReuse::CutOff);
         Self::answered_here(ExchangeOutcome::Fail(client_closed()), reply)
     }
 }
 
-/// The outcome of a request that reached its origin.
+/// Returns the outcome of a request that reached its origin.
 pub(super) fn permitted_outcome(permit: &Permit, status: u16) -> ExchangeOutcome {
     let reason = permit.reason;
     match permit.observed.clone() {
@@ -154,14 +154,14 @@ pub(super) fn permitted_outcome(permit: &Permit, status: u16) -> ExchangeOutcome
     }
 }
 
-/// The failure of a request that was cut because the proxy ends.
+/// Returns the failure of a request that was cancelled because the proxy shuts down.
 pub(super) fn shut_down() -> Refusal {
     let error = ProxyErrorType::ConnectionTerminated;
     let details = "the proxy ended before the response was complete";
     Refusal::new(503, "Proxy shutting down", error, "shutdown", details)
 }
 
-/// The failure of a request whose client left.
+/// Returns the failure of a request whose client left.
 pub(super) fn client_closed() -> Refusal {
     let error = ProxyErrorType::ConnectionTerminated;
     let details = "the client left before the response was complete";

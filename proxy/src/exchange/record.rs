@@ -1,4 +1,4 @@
-//! How an exchange begins, and the record of what became of it: one decision, one count, and a trace if traces are collected.
+//! The start of an exchange, and its record: one decision, one count, and a trace if traces are collected.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,35 +32,35 @@ pub(crate) struct EndedExchange {
     pub(crate) method: String,
     pub(crate) user_agent: Option<String>,
     pub(crate) user_agent_cut: bool,
-    /// The trace that the request says it is part of.
+    /// The trace context that the request carries.
     pub(crate) parent: ParentTrace,
     pub(crate) known: ExchangeFacts,
     pub(crate) outcome: ExchangeOutcome,
 }
 
-/// What became known of a request on its way.
+/// The facts that an exchange collects for its record.
 #[derive(Debug, Default)]
 pub(crate) struct ExchangeFacts {
-    /// The target if it was understood, else the request target as received.
+    /// The target if it was valid, else the request target as received.
     pub(crate) url: String,
     pub(crate) identity: Option<Identity>,
-    /// The user name that was proved by a password.
+    /// The user name that a password proved.
     pub(crate) username: Option<Arc<str>>,
-    /// Which configuration it met, counted from 1.
+    /// The number of the configuration in effect, from 1.
     pub(crate) configuration: u64,
     pub(crate) facts: DecisionFacts,
-    /// How long it waited for its turn.
+    /// The time spent waiting for a slot.
     pub(crate) waited: Duration,
-    /// What had to be mended of the origin's response.
+    /// The repairs of the origin's response.
     pub(crate) oddities: Oddities,
-    /// Whether it was signed for a crawler with a key: `signed`, or `tunnel` where that could not be.
+    /// `signed` if a crawler with a key had it signed, `tunnel` where that was impossible.
     pub(crate) signature: Option<&'static str>,
-    /// How much of the origin's body its client was handed, if an origin was asked.
+    /// The size of the origin's body as far as the client got it; `None` if no origin was contacted.
     pub(crate) body_bytes: Option<u64>,
 }
 
 impl ExchangeFacts {
-    /// The same with what the origin's answer added.
+    /// Adds what the origin's response brought.
     pub(super) fn with_response(self, sent: SentMessage, said: Option<PreferenceDecision>) -> Self {
         let preferences = said.or(self.facts.preferences);
         let facts = DecisionFacts {
@@ -77,7 +77,7 @@ impl ExchangeFacts {
     }
 }
 
-/// An exchange that began.
+/// An exchange that has started.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExchangeStart<'a> {
     pub(super) id: DecisionId,
@@ -114,21 +114,21 @@ impl ExchangeStart<'_> {
     }
 }
 
-/// What a request calls itself, as text.
+/// Returns the User-Agent as text, cut to the length that is recorded.
 fn user_agent(received: &ReceivedHead) -> Option<String> {
     let value = received.field("user-agent")?;
     let cut = &value[..value.len().min(MAX_USER_AGENT_BYTES)];
     Some(String::from_utf8_lossy(cut).into_owned())
 }
 
-/// Whether that is not all of it.
+/// Returns whether the recorded User-Agent was cut.
 fn is_user_agent_cut(received: &ReceivedHead) -> bool {
     let value = received.field("user-agent");
     value.is_some_and(|value| value.len() > MAX_USER_AGENT_BYTES)
 }
 
 impl ExchangeServices {
-    /// An exchange begins; `received`: the request, if there is one.
+    /// Starts an exchange, for the request `received` if there is one.
     pub(super) fn begin<'a>(
         &self,
         connection: &'a ClientConnection,
@@ -170,7 +170,7 @@ impl ExchangeServices {
         self.record_ended(self.end(begun, known, outcome))
     }
 
-    /// Notes what became of an exchange, and returns that.
+    /// Records an exchange and returns its outcome.
     pub(crate) fn record_ended(&self, mut exchange: EndedExchange) -> ExchangeOutcome {
         if self.is_unsigned_tunnel(&exchange) {
             exchange.known.signature = Some("tunnel");
@@ -195,7 +195,7 @@ impl ExchangeServices {
         outcome
     }
 
-    /// Whether requests pass through a tunnel unseen, and unsigned, that would have been signed.
+    /// Returns whether requests pass unsigned through an uninspected tunnel that would otherwise have been signed.
     fn is_unsigned_tunnel(&self, exchange: &EndedExchange) -> bool {
         let identity = exchange.known.identity.as_ref();
         let crawler = identity.and_then(Identity::crawler);
@@ -205,7 +205,7 @@ impl ExchangeServices {
     }
 }
 
-/// The decision that would be recorded of a request that nobody made.
+/// Returns the decision that would be recorded for a previewed request.
 pub(crate) fn preview(
     previewed: PreviewedDecision,
     at: SystemTime,
@@ -241,7 +241,7 @@ pub(crate) fn preview(
     (decision, previewed.dialects)
 }
 
-/// The decision of an exchange that ended, and what became of it.
+/// Returns the decision and the outcome of an exchange that has ended.
 pub(crate) fn decision(
     exchange: EndedExchange,
     took: Duration,

@@ -1,4 +1,4 @@
-//! Answers a client whose connection ends here: a refused `CONNECT`, a head that cannot be read, one connection too many.
+//! Answers a client whose connection ends here: a refused `CONNECT`, an unreadable head, one connection too many.
 
 use super::error_response::AnswerOrigin;
 use super::outcome::ExchangeOutcome;
@@ -13,7 +13,7 @@ use crate::http::received::ReceivedHead;
 use crate::http::transport::BoxedStream;
 
 impl ExchangeServices {
-    /// Refuses a connection by which no request came that could be read.
+    /// Refuses a connection on which no readable request came.
     pub(crate) async fn refuse_connection(
         &self,
         stream: BoxedStream,
@@ -27,7 +27,7 @@ impl ExchangeServices {
         self.turn_away(client, refused).await;
     }
 
-    /// What becomes of a connection, or of what was received by it, that is refused whatever it asks for. It is not recorded yet.
+    /// Returns the refused exchange of a connection, whatever it asked for. It is not recorded yet.
     pub(crate) fn refused(
         &self,
         connection: &ClientConnection,
@@ -42,7 +42,7 @@ impl ExchangeServices {
         self.end(begun, known, ExchangeOutcome::Refuse(refusal))
     }
 
-    /// Answers `exchange`, which was refused or failed, and records it.
+    /// Answers and records `exchange`, which was refused or failed.
     pub(crate) async fn turn_away(&self, mut client: Downstream, exchange: EndedExchange) {
         let settings = self.decider.settings();
         let id = exchange.id;

@@ -1,4 +1,4 @@
-//! What an answer says about its use: it is labelled with all that is said, or withheld.
+//! The usage preferences of a response: it is labelled with all of them, or withheld.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -21,31 +21,30 @@ use crate::http::http1::has_content;
 use crate::http::received::ReceivedHead;
 use crate::upstream::UpstreamHead;
 
-/// A copy of the content is still good.
+/// 304: the client's copy of the content is still good.
 const NOT_MODIFIED: u16 = 304;
 
-/// Judges the answer to one request of a crawler with purposes.
+/// Judges the response to one request of a crawler with purposes.
 pub(super) struct ResponseLabeller<'a> {
-    /// What was said before the origin was asked.
+    /// The preferences known before the request was sent.
     preferences_before: &'a PreferenceDecision,
     documents: DocumentSource<'a>,
     permit: &'a Permit,
     method: &'a str,
-    /// What was said, the answer included.
+    /// The preferences including those of the response.
     judged: Mutex<Option<PreferenceDecision>>,
 }
 
-/// What becomes of an answer whose head is there.
+/// The treatment of a response whose head has arrived.
 pub(super) enum LabelStep {
-    /// It is handed on, with these fields besides its own.
+    /// It is relayed with these additional fields.
     Relay(Vec<ResponseField<'static>>),
-    /// Its beginning may say more.
+    /// The start of the page may state more.
     ReadPage(PageBuffer),
 }
 
 impl<'a> ResponseLabeller<'a> {
-    /// Of the answer to a request that may be sent; `said`: about its use, so far. `documents`: where licences come from that
-    /// the answer names.
+    /// Creates the labeller of the response to a permitted request. `documents` supplies the licences that the response names.
     pub(super) fn new(
         preferences_before: &'a PreferenceDecision,
         documents: DocumentSource<'a>,
@@ -61,7 +60,7 @@ impl<'a> ResponseLabeller<'a> {
         }
     }
 
-    /// What was said, the answer included; nothing if there was none.
+    /// Returns the preferences including those of the response; `None` if there was no response.
     pub(super) fn into_preferences(self) -> Option<PreferenceDecision> {
         self.judged
             .into_inner()
@@ -72,7 +71,7 @@ impl<'a> ResponseLabeller<'a> {
     ///
     /// # Errors
     ///
-    /// The refusal, if the answer is to be withheld: it has content, and its use is refused.
+    /// Returns the refusal if the response is to be withheld: it has content, and its use is refused.
     pub(super) async fn judge(&self, head: &UpstreamHead) -> Result<LabelStep, Box<Refusal>> {
         let status = head.status();
         if status == 101 {
@@ -91,7 +90,7 @@ impl<'a> ResponseLabeller<'a> {
         }
     }
 
-    /// What is said, the head included, and the licences that it names where it is about content.
+    /// Adds the statements of the head, and of the licences that it names if it describes content.
     async fn with_headers(&self, status: u16, fields: &[FieldPair<'_>]) -> PreferenceDecision {
         let said = {
             let texts: Vec<_> = fields
@@ -114,7 +113,7 @@ impl<'a> ResponseLabeller<'a> {
         &self.documents.settings.preferences
     }
 
-    /// Judges by the beginning of the page, too.
+    /// Judges by the start of the page, too.
     ///
     /// # Errors
     ///
@@ -136,7 +135,7 @@ impl<'a> ResponseLabeller<'a> {
         self.conclude(said, 200)
     }
 
-    /// Whether the answer has content that is the beginning of what was asked for.
+    /// Returns whether the response has content that begins with the start of the resource.
     fn has_page(&self, status: u16, fields: &[FieldPair<'_>]) -> bool {
         let begins = || {
             let range = first(fields, "content-range").unwrap_or_default();
@@ -145,7 +144,7 @@ impl<'a> ResponseLabeller<'a> {
         is_judged(status) && has_content(status, self.method) && (status != 206 || begins())
     }
 
-    /// What is said, as fields or as a refusal.
+    /// Returns the labels, or the refusal.
     fn conclude(
         &self,
         said: PreferenceDecision,
@@ -163,8 +162,8 @@ impl<'a> ResponseLabeller<'a> {
     }
 }
 
-/// Whether an answer is content whose use can be refused. Of others the status itself is what is handed on: an error, a redirect, or
-/// that a copy is still good.
+/// Returns whether a response is content whose use can be refused. In others the status itself is the message: an error, a
+/// redirect, or that a copy is still good.
 pub(super) fn is_judged(status: u16) -> bool {
     matches!(status, 200..=299)
 }
@@ -173,7 +172,7 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// `Wayleave-Preferences` and, where there are any, `Wayleave-Duties`: dictionaries (RFC 9651).
+/// Returns `Wayleave-Preferences` and, where there are any, `Wayleave-Duties`, as dictionaries (RFC 9651).
 fn labels(said: &PreferenceDecision, permit: &Permit) -> Vec<ResponseField<'static>> {
     let by_rule = by_rule(permit);
     let each = said.judgement.by_purpose.iter();
@@ -190,8 +189,8 @@ fn labels(said: &PreferenceDecision, permit: &Permit) -> Vec<ResponseField<'stat
     fields
 }
 
-/// The label of what goes on to a crawler with purposes although the site was not asked about its use: by a `[[rule]]` of one's own, or
-/// because a refusal is only observed.
+/// Returns the label of a response for a crawler with purposes where the site's statements were not evaluated: a `[[rule]]`
+/// decided, or a refusal is only observed.
 pub(super) fn label_without_statements(
     permit: &Permit,
     received: &ReceivedHead,
@@ -219,7 +218,7 @@ pub(super) fn label_without_statements(
     Some(preferences(each))
 }
 
-/// What a `[[rule]]` of one's own settles, whatever the site says; its refusal is only observed.
+/// Returns the preference that a `[[rule]]` sets, whatever the site states; its refusal is only observed.
 fn by_rule(permit: &Permit) -> Option<(Preference, Option<PreferenceSource>)> {
     let observed = permit.observed.as_ref().map(|refusal| refusal.reason);
     let preference = match observed {
@@ -230,13 +229,13 @@ fn by_rule(permit: &Permit) -> Option<(Preference, Option<PreferenceSource>)> {
     Some((preference, Some(PreferenceSource::Rule)))
 }
 
-/// `Wayleave-Preferences`, of its members.
+/// Returns `Wayleave-Preferences` with these members.
 fn preferences(each: impl Iterator<Item = String>) -> ResponseField<'static> {
     let each: Vec<_> = each.collect();
     response_field("Wayleave-Preferences", each.join(", "))
 }
 
-/// `search=allow;from="content-signal"`
+/// Returns a member such as `search=allow;from="content-signal"`.
 fn member(purpose: Purpose, preference: Preference, source: Option<PreferenceSource>) -> String {
     let mut text = format!("{purpose}={}", preference.as_str());
     if let Some(source) = source {
@@ -246,7 +245,7 @@ fn member(purpose: Purpose, preference: Preference, source: Option<PreferenceSou
     text
 }
 
-/// `nofollow`, `max-snippet=50`, or with a value that is no number a string.
+/// Returns a member such as `nofollow` or `max-snippet=50`; a value that is not a number becomes a string.
 fn duty(duty: &UsageDuty) -> String {
     match &duty.value {
         None => duty.name.to_owned(),

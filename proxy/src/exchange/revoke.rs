@@ -1,11 +1,11 @@
-//! Whether upgraded connections and uninspected tunnels, which outlast an exchange, are still allowed after a reload.
+//! Revokes upgraded connections and uninspected tunnels, which outlast their exchange, when a reload no longer allows them.
 
 use super::ExchangeServices;
 use crate::decide::request::{ClientConnection, RequestView};
 use crate::decide::settings::Settings;
 use crate::decide::target::ResolvedTarget;
 
-/// What outlasts its exchange, as it was asked for.
+/// The request behind a connection that outlasts its exchange.
 pub(super) struct LongLivedRequest<'a> {
     pub(super) connection: &'a ClientConnection,
     pub(super) request: &'a RequestView<'a>,
@@ -13,8 +13,8 @@ pub(super) struct LongLivedRequest<'a> {
 }
 
 impl ExchangeServices {
-    /// Waits until it would no longer be opened as it is. `configuration`: by which it was. `keeps`: whether these settings
-    /// would open it in the same way, whatever they say of the request.
+    /// Waits until the connection would no longer be allowed. `configuration` is the one that allowed it; `keeps` returns
+    /// whether other settings would open it in the same way, apart from what they say about the request.
     pub(super) async fn until_revoked(
         &self,
         lasting: LongLivedRequest<'_>,

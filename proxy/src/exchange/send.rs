@@ -1,4 +1,4 @@
-//! Sends a request on and what comes back to its client, and tells what became of it.
+//! Sends a request upstream, relays the response to the client and returns the outcome.
 
 use std::pin::pin;
 use std::sync::atomic::AtomicU64;
@@ -27,11 +27,11 @@ use crate::decide::request::RequestView;
 use crate::decide::settings::Settings;
 use crate::http::client::{Downstream, ResponseField};
 
-/// Why an answer was handed on that asks for payment: its status says so itself.
+/// The reason of a relayed response that asks for payment; its status shows that already.
 const PAYMENT: &str = "payment";
 
 impl ExchangeServices {
-    /// Sends a request that may go on. `None`: it was not sent, because other settings hold by now.
+    /// Sends a permitted request. Returns `None` if it was not sent because other settings are in effect by now.
     pub(super) async fn send(
         &self,
         sending: PermittedRequest<'_>,
@@ -90,7 +90,7 @@ impl ExchangeServices {
         })
     }
 
-    /// Judges the answer, if anything was said about its use.
+    /// Creates the labeller of the response, if the request has usage preferences.
     fn label<'a>(&'a self, sending: PermittedRequest<'a>) -> Option<ResponseLabeller<'a>> {
         let said = sending.known.facts.preferences.as_ref()?;
         // Where licences come from that the answer names.
@@ -109,7 +109,7 @@ impl ExchangeServices {
         ))
     }
 
-    /// Who signs for the crawler, if it has a key and there are fields to sign, which FTP has not.
+    /// Returns the identity that signs for the crawler, if it has a key and the protocol has fields to sign, unlike FTP.
     fn signing<'a>(&'a self, sending: PermittedRequest<'a>) -> Option<SigningIdentity<'a>> {
         let key = sending.crawler()?.signing_key.as_deref()?;
         let signer = &sending.settings.signer;
@@ -121,7 +121,7 @@ impl ExchangeServices {
         })
     }
 
-    /// Waits until a connection that outlasts its exchange would no longer be opened as it is.
+    /// Waits until an upgraded connection would no longer be allowed as it is.
     async fn upgrade_revoked(&self, sending: PermittedRequest<'_>) {
         let (settings, received) = (sending.settings, sending.received);
         let connection = &sending.connection.with_proof(sending.proof.cloned());
@@ -136,7 +136,7 @@ impl ExchangeServices {
     }
 }
 
-/// The fields of ours that an answer gets, whatever it says itself.
+/// Returns the proxy's own fields, which replace any of the same name in the response.
 fn ours(sending: PermittedRequest<'_>) -> Vec<ResponseField<'static>> {
     let by = AnswerOrigin::new(&sending.settings.options, sending.id).field();
     let permit = &sending.cleared.permit;
@@ -147,7 +147,7 @@ fn ours(sending: PermittedRequest<'_>) -> Vec<ResponseField<'static>> {
     by.into_iter().chain(settled.flatten()).collect()
 }
 
-/// The outcome with what the answer says: it may ask for payment, or be one that is withheld where that is not only observed.
+/// Adjusts the outcome to the response, which may ask for payment, or be withheld where refusals are not only observed.
 fn outcome_of_response(
     outcome: ExchangeOutcome,
     said: Option<&PreferenceDecision>,
@@ -175,7 +175,7 @@ fn outcome_of_response(
     }
 }
 
-/// The outcome of a request whose exchange broke, and what its client is told, unless it had an answer by then.
+/// Returns the outcome of an exchange that broke, and the answer for its client if it has none yet.
 fn broken(
     broke: RelayError,
     sending: PermittedRequest<'_>,

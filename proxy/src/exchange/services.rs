@@ -1,4 +1,4 @@
-//! What the steps of an exchange are done with.
+//! The services that the steps of an exchange use.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use crate::pacing::Pacer;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traces::Traces;
 
-/// Everything that a request meets on its way.
+/// The services that exchanges share.
 pub(crate) struct ExchangeServices {
     pub(crate) decider: Arc<Decider>,
     pub(crate) politeness: Pacer,
@@ -24,7 +24,7 @@ pub(crate) struct ExchangeServices {
     pub(crate) shutdown: ExchangeShutdown,
 }
 
-/// The end of all exchanges that are under way.
+/// The shutdown of all exchanges in progress.
 #[derive(Default)]
 pub(crate) struct ExchangeShutdown {
     cut: CancellationToken,
@@ -32,17 +32,17 @@ pub(crate) struct ExchangeShutdown {
 }
 
 impl ExchangeShutdown {
-    /// Keeps the end waiting until what is begun is recorded.
+    /// Delays the shutdown until the returned token is dropped.
     pub(super) fn track(&self) -> TaskTrackerToken {
         self.under_way.token()
     }
 
-    /// Waits until exchanges are cut.
+    /// Waits until exchanges are cancelled.
     pub(crate) async fn cancelled(&self) {
         self.cut.cancelled().await;
     }
 
-    /// What `work` comes to, unless it is cut.
+    /// Awaits `work` unless it is cancelled.
     pub(super) async fn unless_cancelled<T>(
         &self,
         work: Pin<&mut impl Future<Output = T>>,
@@ -54,7 +54,7 @@ impl ExchangeShutdown {
         }
     }
 
-    /// Cuts all exchanges, and waits until each is recorded.
+    /// Cancels all exchanges, and waits until each is recorded.
     pub(crate) async fn cancel_all(&self) {
         self.cut.cancel();
         self.under_way.close();

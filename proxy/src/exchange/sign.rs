@@ -9,7 +9,7 @@ use crate::signing::{MessageSigner, SignatureFields, SignatureRequest, SigningKe
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::UpstreamHead;
 
-/// Who signs for the crawler that asks.
+/// The key that signs for a crawler.
 #[derive(Clone, Copy)]
 pub(super) struct SigningIdentity<'a> {
     pub(super) signer: &'a MessageSigner,
@@ -17,17 +17,17 @@ pub(super) struct SigningIdentity<'a> {
     pub(super) metrics: &'a Metrics,
 }
 
-/// The signatures of one request: one each time that it is sent, if its origin is to have one.
+/// The signatures of one request: a fresh one each time it is sent, if its origin is to have one.
 pub(super) struct RequestSigner<'a> {
     by: SigningIdentity<'a>,
     origin: &'a Origin,
     may_repeat: bool,
-    /// What the origin's first answer asked for.
+    /// The components that the origin's first response asked for.
     asked: OnceLock<SignatureRequest>,
 }
 
 impl<'a> RequestSigner<'a> {
-    /// `may_repeat`: the request may be sent once more if its origin asks for a signature.
+    /// Creates the signer. `may_repeat`: the request may be sent once more if its origin asks for a signature.
     pub(super) fn new(by: SigningIdentity<'a>, origin: &'a Origin, may_repeat: bool) -> Self {
         Self {
             by,
@@ -37,7 +37,7 @@ impl<'a> RequestSigner<'a> {
         }
     }
 
-    /// The request without what the client signed in the name of another.
+    /// Removes signatures that the client made in another's name.
     pub(super) fn cleared<'r>(&self, request: UpstreamRequest<'r>) -> UpstreamRequest<'r> {
         let Some(agent) = &self.by.signer.settings.agent else {
             return request;
@@ -47,8 +47,8 @@ impl<'a> RequestSigner<'a> {
         request
     }
 
-    /// Signs the request anew, as it is sent now: as was asked for in answer to it, or else as was asked before. `None`: it is not
-    /// signed.
+    /// Signs the request for this attempt: with the components that the response to it asked for, or else with those asked for
+    /// earlier. Returns `None` if it is not signed.
     pub(super) fn sign(&self, request: &UpstreamRequest<'_>) -> Option<SignatureFields> {
         let by = self.by;
         let before = match self.asked.get() {
@@ -71,7 +71,8 @@ impl<'a> RequestSigner<'a> {
         signed
     }
 
-    /// Whether the answer to a request, which `was_signed` or not, asks for a signature that the request is now sent again with.
+    /// Returns whether the response asks for a signature with which the request is to be sent again. `was_signed`: the request
+    /// had one.
     pub(super) fn are_asked_for(
         &self,
         head: &UpstreamHead,

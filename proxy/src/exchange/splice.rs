@@ -1,4 +1,4 @@
-//! An upgraded connection: whatever comes is passed on, both ways.
+//! An upgraded connection: bytes are copied in both directions.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,11 +9,12 @@ use crate::http::client::Downstream;
 use crate::http::http1::BodyError;
 use crate::upstream::{UpstreamReader, UpstreamWriter};
 
-/// How long the origin of an upgraded connection may take nothing, or say nothing once the client does not.
+/// The longest time for which the origin of an upgraded connection may accept nothing, or send nothing once the client has ended
+/// its side.
 const UPGRADED_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Passes whatever comes, both ways, until the origin ends it or either side breaks. To a client that says nothing more the
-/// origin may go on talking, but not be silent for long.
+/// Copies bytes in both directions until the origin ends the connection or either side breaks. After the client has ended its
+/// side the origin may go on sending, but not be silent for long.
 pub(super) async fn splice(
     client: &mut Downstream,
     writer: &mut UpstreamWriter,
@@ -74,7 +75,7 @@ mod tests {
         Box::new(Transport::new(near, 1))
     }
 
-    /// How long an upgraded connection lasts whose client ended its side, with an origin that says something so often.
+    /// Returns how long an upgraded connection remains whose client ended its side, with an origin that sends at this interval.
     async fn copy_until_closed(words: u32) -> Duration {
         let patience = UPGRADED_PATIENCE;
         let (near, mut far) = duplex(1024);

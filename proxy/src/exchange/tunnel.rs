@@ -1,4 +1,4 @@
-//! A `CONNECT`: whether a tunnel opens, and whether it is inspected.
+//! `CONNECT`: whether a tunnel opens, and whether it is inspected.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,29 +29,29 @@ use crate::telemetry::metrics::OpenConnection;
 use crate::upstream::error::UpstreamError;
 use crate::upstream::{Destination, UpstreamLink};
 
-/// A tunnel may open.
+/// The permission to open a tunnel.
 pub(crate) struct TunnelPermit<'a> {
     pub(crate) origin: Origin,
-    /// The proxies that the `CONNECT` has come by.
+    /// The proxies that the `CONNECT` has passed (`Via`).
     pub(crate) via: Option<Arc<[u8]>>,
-    /// What the `CONNECT` proved.
+    /// The user name that the `CONNECT` proved.
     pub(crate) proof: Option<PasswordProof>,
-    /// If TLS inside is not to be inspected.
+    /// Present if TLS inside is not inspected.
     pub(crate) blind: Option<Box<PendingBlindTunnel<'a>>>,
 }
 
-/// A tunnel into which nobody looks, before it is clear what passes through it.
+/// An uninspected tunnel whose first bytes have not arrived, so that its outcome is not known.
 pub(crate) struct PendingBlindTunnel<'a> {
-    /// What to record once that is clear.
+    /// The exchange to record once the outcome is known.
     exchange: EndedExchange,
-    /// The way to the origin. `None`: the tunnel was requested for plain HTTP, which is inspected.
+    /// The connection to the origin; `None` if the tunnel was requested for plain HTTP, which is inspected.
     to_origin: Option<(UpstreamLink, OpenConnection)>,
     allowed: TunnelGrounds<'a>,
-    /// Until it is recorded.
+    /// Delays the shutdown until the exchange is recorded.
     _under_way: TaskTrackerToken,
 }
 
-/// A tunnel into which nobody looks, once it is open.
+/// An uninspected tunnel that is open.
 pub(crate) struct OpenBlindTunnel<'a> {
     /// Counts the connection as open.
     _open: OpenConnection,
@@ -59,29 +59,29 @@ pub(crate) struct OpenBlindTunnel<'a> {
     allowed: TunnelGrounds<'a>,
 }
 
-/// Why a tunnel may open: enough to decide about it again.
+/// The grounds on which a tunnel was allowed, from which it can be decided again.
 struct TunnelGrounds<'a> {
     exchanges: &'a ExchangeServices,
     resolved: ResolvedTarget,
-    /// The crawler's turn at the origin, held as long as the tunnel lasts.
+    /// The crawler's slot at the origin, held until the tunnel closes.
     _turn: Option<PacingSlot<'a>>,
-    /// Who asked, with what was proved.
+    /// The client's connection with what the `CONNECT` proved.
     connection: ClientConnection,
     user_agent: Vec<u8>,
 }
 
 impl<'a> PendingBlindTunnel<'a> {
-    /// Whether the first bytes are not looked at either.
+    /// Returns whether not even the first bytes are inspected.
     pub(crate) fn is_bypass(&self) -> bool {
         self.allowed.resolved.scope == TargetScope::Bypass
     }
 
-    /// Whether TLS may pass.
+    /// Returns whether TLS may pass.
     pub(crate) fn is_for_tls(&self) -> bool {
         self.to_origin.is_some()
     }
 
-    /// The connection to the origin, once it is recorded that the tunnel is used as it was allowed. `None`: TLS was not.
+    /// Records the tunnel as used and returns the connection to the origin; `None` if TLS was not allowed.
     pub(crate) fn open(self) -> Option<(UpstreamLink, OpenBlindTunnel<'a>)> {
         let (to_origin, open) = self.to_origin?;
         let configuration = self.exchange.known.configuration;
@@ -94,12 +94,12 @@ impl<'a> PendingBlindTunnel<'a> {
         Some((to_origin, open))
     }
 
-    /// Records that what came is refused.
+    /// Records that the first bytes were refused.
     pub(crate) fn refuse(self, refusal: Refusal) {
         self.end(ExchangeOutcome::Refuse(refusal));
     }
 
-    /// Records that the proxy ended before anything came.
+    /// Records that the proxy shut down before any bytes came.
     pub(crate) fn cut_off(self) {
         self.end(ExchangeOutcome::Fail(shut_down()));
     }
@@ -113,7 +113,7 @@ impl<'a> PendingBlindTunnel<'a> {
 }
 
 impl OpenBlindTunnel<'_> {
-    /// Waits until the tunnel would no longer be opened as it is.
+    /// Waits until a reload would no longer allow the tunnel as it is.
     pub(crate) async fn until_revoked(&self) {
         let TunnelGrounds {
             exchanges,
@@ -135,11 +135,11 @@ impl OpenBlindTunnel<'_> {
 }
 
 impl ExchangeServices {
-    /// Takes a `CONNECT` whose head was read.
+    /// Handles a `CONNECT` whose head has been read.
     ///
     /// # Errors
     ///
-    /// Returns the exchange, refused or failed, that this was. It is not recorded yet.
+    /// Returns the exchange if it was refused or failed. It is not recorded yet.
     pub(crate) async fn connect(
         &self,
         connection: &ClientConnection,
@@ -206,7 +206,7 @@ impl ExchangeServices {
         })
     }
 
-    /// Opens the way to the origin of a tunnel inside which nothing will be seen.
+    /// Connects to the origin of an uninspected tunnel.
     async fn open_blind<'a>(
         &'a self,
         begun: ExchangeStart<'_>,
@@ -258,7 +258,7 @@ impl ExchangeServices {
     }
 }
 
-/// What is known of a request that was not decided about, or of none.
+/// Returns the facts about a request that was not decided, or about a connection without one.
 pub(super) fn undecided_record(
     settings: &Settings,
     connection: &ClientConnection,
@@ -277,7 +277,8 @@ pub(super) fn undecided_record(
     }
 }
 
-/// Where a tunnel is to lead, and how much of what is asked for inside is decided without being seen; `None`: it is inspected.
+/// Returns the origin that a tunnel leads to, and the scope in which it is decided without inspection; `None` if it is
+/// inspected.
 fn tunnel_scope(
     settings: &Settings,
     connection: &ClientConnection,
@@ -308,7 +309,7 @@ fn tunnel_scope(
     }
 }
 
-/// Whether a tunnel may open whose every request will be decided about inside; what its client proved.
+/// Checks whether an inspected tunnel may open, whose requests are decided one by one, and returns what its client proved.
 async fn admit(
     settings: &Settings,
     connection: &ClientConnection,

@@ -1,5 +1,5 @@
-//! The one upgrade that is passed on: a WebSocket, because what it leads to carries no HTTP requests. Both sides must have made its
-//! handshake (RFC 6455 section 4), or a client could speak HTTP through an origin that answers 101 to anything.
+//! WebSocket, the one upgrade that is forwarded: it carries no HTTP requests. Both sides must have made its handshake (RFC 6455
+//! section 4), or a client could speak HTTP through an origin that answers 101 to anything.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,10 +10,10 @@ use crate::http::http1::BodyFraming;
 use crate::http::received::{HttpVersion, ReceivedHead};
 use crate::upstream::UpstreamHead;
 
-/// What a key is hashed with (RFC 6455 section 1.3).
+/// The suffix of a key before it is hashed (RFC 6455 section 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Whether a request is the client's side of a handshake (RFC 6455 section 4.1).
+/// Returns whether a request is the client's side of a handshake (RFC 6455 section 4.1).
 pub(crate) fn is_asked_for(received: &ReceivedHead) -> bool {
     let fields = received.fields();
     received.version() == HttpVersion::Http11
@@ -24,11 +24,11 @@ pub(crate) fn is_asked_for(received: &ReceivedHead) -> bool {
         && key(&fields).is_some()
 }
 
-/// Whether a 101 is the origin's side of the handshake that the client asked for (RFC 6455 section 4.2.2).
+/// Checks that a 101 is the origin's side of the handshake that the client began (RFC 6455 section 4.2.2).
 ///
 /// # Errors
 ///
-/// Returns what is wrong with it.
+/// Returns the violation.
 pub(crate) fn check(received: &ReceivedHead, head: &UpstreamHead) -> Result<(), &'static str> {
     let asked = received.fields();
     let key = key(&asked).filter(|_| is_asked_for(received));
@@ -48,7 +48,7 @@ fn upgrades(fields: &[FieldPair<'_>]) -> bool {
         && is_listed_in_connection(fields, b"upgrade")
 }
 
-/// 16 bytes in base64.
+/// Returns the key if it is 16 bytes in base64.
 fn key<'a>(fields: &[FieldPair<'a>]) -> Option<&'a [u8]> {
     let key = single(fields, "sec-websocket-key")?;
     let nonce = STANDARD.decode(key).ok()?;

@@ -1,14 +1,14 @@
-//! Makes text of a page's bytes, whatever its charset (HTML, 13.2.3.2).
+//! Decodes the bytes of a page to text, whatever its charset (HTML, 13.2.3.2).
 
 use std::borrow::Cow;
 
 use encoding_rs::{Encoding, REPLACEMENT, UTF_8, UTF_16BE, UTF_16LE};
 use memchr::memmem;
 
-/// How far a page's own declaration is looked for, as browsers do.
+/// The number of bytes in which a page's own declaration is looked for, as in browsers.
 const DECLARED_WITHIN: usize = 1024;
 
-/// The text of a page with this `Content-Type`.
+/// Returns the text of a page with this `Content-Type`.
 pub(super) fn text<'b>(bytes: &'b [u8], content_type: &str) -> Cow<'b, str> {
     // A mark at the beginning goes before everything else.
     encoding(bytes, content_type).decode(bytes).0
@@ -28,7 +28,7 @@ fn encoding(bytes: &[u8], content_type: &str) -> &'static Encoding {
     declared.filter(is_readable).unwrap_or(UTF_8)
 }
 
-/// UTF-16 shows in the bytes of the first element, whatever is declared: the other half of its `<` is 0.
+/// Detects UTF-16 by the first element, whatever is declared: the other byte of its `<` is 0.
 fn decode_utf16(bytes: &[u8]) -> Option<&'static Encoding> {
     let at = memchr::memchr(b'<', bytes)?;
     let is_zero = |at: Option<usize>| at.and_then(|at| bytes.get(at)) == Some(&0);
@@ -39,7 +39,8 @@ fn decode_utf16(bytes: &[u8]) -> Option<&'static Encoding> {
     }
 }
 
-/// The encoding behind the first `charset=`: of a `Content-Type`, a `meta` element or, behind `encoding=`, an XML declaration.
+/// Returns the encoding after the first `charset=`, in a `Content-Type` or a `meta` element, or after `encoding=` in an XML
+/// declaration.
 fn declared(text: &[u8]) -> Option<&'static Encoding> {
     let text = text.to_ascii_lowercase();
     let labels = ["charset", "encoding"].iter().flat_map(|name| {
@@ -49,7 +50,7 @@ fn declared(text: &[u8]) -> Option<&'static Encoding> {
     labels.filter_map(Encoding::for_label).next()
 }
 
-/// The value behind `=`, in quotes or without.
+/// Returns the value after `=`, quoted or not.
 fn label(text: &[u8]) -> Option<&[u8]> {
     let value = text.trim_ascii_start().strip_prefix(b"=")?;
     let value = value.trim_ascii_start();

@@ -1,20 +1,20 @@
-//! Undoes the content codings of an answer part by part, up to a limit.
+//! Undoes the content codings of a response chunk by chunk, up to a limit.
 
 use crate::http::content_coding::{ContentCoding, ContentDecoder};
 
-/// Decodes the beginning of an answer.
+/// A decoder for the start of a response.
 pub(super) struct PageDecoder {
-    /// Nothing if a coding is not known.
+    /// `None` if a coding is not supported.
     decoders: Option<ContentDecoder>,
     bytes: Vec<u8>,
     limit: usize,
-    /// What follows cannot be decoded.
+    /// The rest cannot be decoded.
     is_broken: bool,
 }
 
 impl PageDecoder {
-    /// Of an answer with these values of `Content-Encoding`, up to `limit` bytes; nothing if they name no coding. One that names a
-    /// coding that is not known decodes to nothing.
+    /// Creates a decoder for these values of `Content-Encoding`, up to `limit` bytes. Returns `None` if they name no coding; an
+    /// unsupported coding decodes to nothing.
     pub(super) fn new<'v>(values: impl Iterator<Item = &'v str>, limit: usize) -> Option<Self> {
         let codings = ContentCoding::parse_list(values);
         if codings.as_ref().is_ok_and(Vec::is_empty) {
@@ -31,12 +31,12 @@ impl PageDecoder {
         })
     }
 
-    /// Whether more is to come of the next part.
+    /// Returns whether the next chunk may decode to more text.
     pub(super) fn wants_more(&self) -> bool {
         !self.is_broken && self.bytes.len() < self.limit
     }
 
-    /// Decodes the next part.
+    /// Decodes the next chunk.
     pub(super) fn decode(&mut self, part: &[u8]) {
         let takes_more = self.wants_more();
         let Some(decoders) = self.decoders.as_mut().filter(|_| takes_more) else {
@@ -48,7 +48,7 @@ impl PageDecoder {
         self.bytes.extend_from_slice(&decoded);
     }
 
-    /// What was decoded so far.
+    /// Returns the bytes decoded so far.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

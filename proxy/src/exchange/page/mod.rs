@@ -1,5 +1,5 @@
-//! The beginning of a page, held back until it is known what it says about its use. What is passed on are the bytes as they came;
-//! what is read is a copy of them, decoded and of bounded length.
+//! The start of a page, buffered until its usage preferences are known. The client gets the bytes as they came; what is parsed
+//! is a decoded copy of bounded length.
 
 mod charset;
 mod coding;
@@ -11,19 +11,19 @@ use bytes::{Bytes, BytesMut};
 use self::coding::PageDecoder;
 use crate::http::field_pairs::{FieldPair, is_named};
 
-/// The beginning of a page.
+/// The buffered start of a page.
 pub(super) struct PageBuffer {
-    /// Copied: small parts may each keep a large buffer alive.
+    /// Copied, because small chunks may each keep a large buffer alive.
     held: BytesMut,
-    /// Nothing if it comes as it is.
+    /// `None` if the page has no content coding.
     decoding: Option<PageDecoder>,
     content_type: String,
-    /// Of what is decoded, and of what is held too: some codings decode much to nothing.
+    /// The limit of the decoded bytes and of the buffered ones: some codings decode much input to nothing.
     limit: usize,
 }
 
 impl PageBuffer {
-    /// The page that an answer with these fields begins, of which `limit` decoded bytes are read.
+    /// Creates the buffer for a response with these fields; at most `limit` decoded bytes are read.
     pub(super) fn new(fields: &[FieldPair<'_>], limit: usize) -> Self {
         let values = |name| {
             let named = fields
@@ -39,13 +39,13 @@ impl PageBuffer {
         }
     }
 
-    /// Whether the next part is to be held back as well.
+    /// Returns whether the next chunk is to be buffered as well.
     pub(super) fn wants_more(&self) -> bool {
         let decodes_more = self.decoding.as_ref().is_none_or(PageDecoder::wants_more);
         self.held.len() < self.limit && decodes_more
     }
 
-    /// Holds a part back.
+    /// Buffers a chunk.
     pub(super) fn take(&mut self, part: &[u8]) {
         if let Some(decoding) = &mut self.decoding {
             decoding.decode(part);
@@ -53,7 +53,7 @@ impl PageBuffer {
         self.held.extend_from_slice(part);
     }
 
-    /// What can be read of it.
+    /// Returns the text decoded so far.
     pub(super) fn text(&self) -> Cow<'_, str> {
         let as_it_is = || &self.held[..self.held.len().min(self.limit)];
         let bytes = self
@@ -63,7 +63,7 @@ impl PageBuffer {
         charset::text(bytes, &self.content_type)
     }
 
-    /// What was held back, as it came.
+    /// Returns the buffered bytes as they came.
     pub(super) fn into_buffered(self) -> Bytes {
         self.held.freeze()
     }
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    /// A decoder that is given up must not go on trying.
+    /// A decoder that has been given up must not go on trying.
     #[tokio::test]
     async fn what_decodes_to_more_than_the_limit_ends_the_decoding() {
         for (coding, bytes) in coded(&[b' '; 4 * LIMIT]).await {
@@ -154,7 +154,7 @@ mod tests {
         assert!(!PageBuffer::new(&fields, LIMIT).wants_more());
     }
 
-    /// Windows beyond those of the coding would be a gigabyte of memory.
+    /// A window larger than the coding allows would be a gigabyte of memory.
     #[test]
     fn a_window_that_the_coding_does_not_know_is_not_made() {
         // Large Window Brotli of 2^30 bytes, a format that HTTP does not have.

@@ -23,43 +23,43 @@ use crate::pacing::PacingSlot;
 use crate::upstream::error::UpstreamError;
 use crate::upstream::{UpstreamHead, UpstreamReader};
 
-/// What is told of a response's head as soon as it is there: it says which fields are added, or keeps the response from its client.
+/// Inspects a response's head as soon as it arrives, and returns the fields to add or an error that withholds the response.
 pub(crate) type InspectHead<'a> =
     dyn Fn(&UpstreamHead) -> Result<Vec<ResponseField<'static>>, RelayError> + Send + Sync + 'a;
 
-/// What both bodies are relayed by.
+/// The parameters of relaying both bodies.
 #[derive(Clone, Copy)]
 pub(crate) struct RelayContext<'a> {
     pub(crate) received: &'a ReceivedHead,
     /// The proxy's pseudonym.
     pub(crate) name: &'a str,
-    /// With the origin.
+    /// The timeout of each upstream read and write.
     pub(crate) timeout: Duration,
     pub(crate) inspect_head: &'a InspectHead<'a>,
-    /// What the response says about its use is asked, if anything is here.
+    /// Judges the response's usage preferences, for a crawler with purposes.
     pub(crate) label: Option<&'a ResponseLabeller<'a>>,
-    /// The request's, if it needed one.
+    /// The request's slot, if it needed one.
     pub(crate) turn: Option<&'a PacingSlot<'a>>,
-    /// Counts the bytes of the body that the client was handed.
+    /// Counts the bytes of the body that the client got.
     pub(crate) relayed_bytes: &'a AtomicU64,
-    /// Counts interim responses that it was not.
+    /// Counts the interim responses that the client did not get.
     pub(crate) dropped_interim: &'a AtomicU64,
 }
 
-/// The part of a body that was held back, and whether that is all of it.
+/// The buffered start of a body, and whether it is the whole body.
 #[derive(Default)]
 struct BufferedStart {
     part: Bytes,
     has_ended: bool,
 }
 
-/// An origin that sends the beginning of a page little by little keeps its client waiting for the whole of that.
+/// Returns the error of an origin that sends the start of a page byte by byte, for all of which its client would wait.
 fn too_slow() -> RelayError {
     let details = "the beginning of the page, which is read first for what it says about its use, did not arrive in time";
     UpstreamError::new(ProxyErrorType::HttpResponseTimeout, details.to_owned()).into()
 }
 
-/// What judging comes to, which may take a while, for as long as its client waits for it.
+/// Awaits a judgement, which may take a while, as long as the client is connected.
 async fn while_there<T>(
     client: &mut DownstreamWriter,
     judging: impl Future<Output = Result<T, Box<Refusal>>>,
@@ -71,7 +71,7 @@ async fn while_there<T>(
     }
 }
 
-/// The response on its way.
+/// The response on its way to the client.
 pub(super) struct ResponseRelay<'a> {
     pub(super) relaying: RelayContext<'a>,
     pub(super) reader: &'a mut UpstreamReader,
@@ -117,7 +117,7 @@ impl ResponseRelay<'_> {
         Ok(status)
     }
 
-    /// What follows the body. An HTTP/2 stream may stay open behind its last octet.
+    /// Relays the trailers. An HTTP/2 stream may remain open after its last octet.
     async fn trailers(&mut self, client: &mut DownstreamWriter) -> Result<Trailers, RelayError> {
         tokio::select! {
             biased;
@@ -134,7 +134,7 @@ impl ResponseRelay<'_> {
         }
     }
 
-    /// The final response's head. Passes interim ones on (RFC 9110 section 15.2).
+    /// Returns the final response's head and relays interim ones (RFC 9110 section 15.2).
     async fn final_head(
         &mut self,
         client: &mut DownstreamWriter,
@@ -167,8 +167,8 @@ impl ResponseRelay<'_> {
         }
     }
 
-    /// Passes an interim response on, and those that come before it has left as far as there is room: each when the one before
-    /// has left. Returns the final head, if that came meanwhile.
+    /// Relays an interim response and those that arrive before it has been sent, as far as they fit. Returns the final head if
+    /// that arrived in the meantime.
     async fn pass_interim(
         &mut self,
         first: UpstreamHead,
@@ -213,7 +213,7 @@ impl ResponseRelay<'_> {
         Ok(last)
     }
 
-    /// Holds an interim response until it can be passed on, if there is room for it.
+    /// Buffers an interim response until it can be sent, if it fits.
     fn hold(
         &self,
         head: UpstreamHead,
@@ -255,7 +255,7 @@ impl ResponseRelay<'_> {
         }
     }
 
-    /// The fields that say what the response says about its use, and as much of its body as that took.
+    /// Returns the fields that label the response, and the part of the body that had to be read for them.
     async fn label(
         &mut self,
         label: &ResponseLabeller<'_>,
@@ -273,7 +273,7 @@ impl ResponseRelay<'_> {
         }
     }
 
-    /// Reads the beginning of the body, of which nothing is handed on yet; whether that is all of it.
+    /// Buffers the start of the body, and returns whether that is all of it. The client gets nothing of it yet.
     async fn buffer_page(
         &mut self,
         mut page: PageBuffer,
@@ -374,7 +374,7 @@ mod tests {
         Box::new(Transport::new(near, 1))
     }
 
-    /// What becomes of a page of this many bytes that comes one by one, each in time.
+    /// Buffers a page of this many bytes that arrive one by one, each within the timeout.
     async fn held_back(bytes: usize) -> Result<(PageBuffer, bool), RelayError> {
         let patience = Duration::from_secs(60);
         let (near, _far) = duplex(1024);

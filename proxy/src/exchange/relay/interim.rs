@@ -1,18 +1,18 @@
-//! Interim responses (RFC 9110 section 15.2): as many are passed on as the client takes, the others are dropped.
+//! Interim responses (RFC 9110 section 15.2): as many are relayed as the client accepts, the others are dropped.
 
 use std::time::Duration;
 
 use super::progress::RelayError;
 use crate::upstream::{self, UpstreamHead};
 
-/// The most that a client is handed in one exchange. HTTP/2 bounds no heads that nobody reads.
+/// The largest total of interim heads that a client gets in one exchange. HTTP/2 does not bound heads that nobody reads.
 const MAX_BYTES: usize = 64 * 1024;
-/// What a field takes beside its octets, as HTTP/2 counts it (RFC 9113 section 6.5.2).
+/// The overhead of a field, as HTTP/2 counts it (RFC 9113 section 6.5.2).
 const FIELD_BYTES: usize = 32;
-/// How long the final response waits for an interim one to leave.
+/// The time for which the final response waits until an interim one has been sent.
 pub(super) const FINAL_RESPONSE_DELAY: Duration = Duration::from_secs(1);
 
-/// What came before the final response.
+/// The interim responses of one exchange.
 pub(super) struct InterimResponses {
     left: usize,
     received: usize,
@@ -28,7 +28,11 @@ impl Default for InterimResponses {
 }
 
 impl InterimResponses {
-    /// Counts one.
+    /// Counts an interim response.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error once there are too many.
     pub(super) fn count(&mut self) -> Result<(), RelayError> {
         self.received += 1;
         if self.received >= upstream::MAX_INTERIM {
@@ -37,7 +41,7 @@ impl InterimResponses {
         Ok(())
     }
 
-    /// Whether there is room for one.
+    /// Returns whether an interim response fits, and takes its size off the remainder.
     pub(super) fn fits(&mut self, head: &UpstreamHead) -> bool {
         let fields = head.fields().into_iter();
         let bytes = fields.map(|(name, value)| name.len() + value.len() + FIELD_BYTES);

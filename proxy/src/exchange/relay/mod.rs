@@ -1,4 +1,4 @@
-//! Both bodies, both ways at once: the client's to the origin, the origin's to the client.
+//! Relays both bodies at the same time: the client's to the origin, the origin's to the client.
 
 mod download;
 mod interim;
@@ -18,7 +18,7 @@ use crate::http::client::Downstream;
 use crate::http::http1::BodyFraming;
 use crate::upstream::{UpstreamReader, UpstreamWriter};
 
-/// A response that reached the client whole.
+/// A response that reached the client completely.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RelayedResponse {
     pub(crate) status: u16,
@@ -69,8 +69,8 @@ pub(super) async fn relay(
     })
 }
 
-/// Drives both directions until the response is complete or one of them breaks the exchange. Pinned by the caller: taken by value
-/// they would stand in this future twice, and so in that of every exchange.
+/// Drives both directions until the response is complete or one of them breaks the exchange. The caller pins them: taken by
+/// value, they would occupy this future, and so that of every exchange, twice.
 async fn both(
     mut upload: Pin<&mut impl Future<Output = RelayError>>,
     mut download: Pin<&mut impl Future<Output = Result<u16, RelayError>>>,

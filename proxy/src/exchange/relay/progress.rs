@@ -1,4 +1,4 @@
-//! How far an exchange is, and what can break it.
+//! The progress of an exchange, and the errors that end it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -9,13 +9,13 @@ use crate::pacing::TooSoon;
 use crate::upstream::egress::ParentProxy;
 use crate::upstream::error::UpstreamError;
 
-/// How far an exchange is, as both directions see it.
+/// The progress of an exchange, shared by both directions.
 #[derive(Debug, Default)]
 pub(super) struct RelayProgress {
     pub(super) sent_chunk_count: AtomicUsize,
     pub(super) is_sent: AtomicBool,
     pub(super) is_answered: AtomicBool,
-    /// The connection authenticates whoever asks on it.
+    /// The connection is authenticated for one client (NTLM, Negotiate).
     pub(super) is_connection_authenticated: AtomicBool,
 }
 
@@ -24,7 +24,11 @@ impl RelayProgress {
         self.sent_chunk_count.load(Ordering::Relaxed)
     }
 
-    /// Whether waiting for the origin goes on: it does for as long as the client's body is on its way.
+    /// Checks that the client's body is still being sent, which extends the wait for the origin.
+    ///
+    /// # Errors
+    ///
+    /// Returns a timeout if no chunk was sent since.
     pub(super) fn check_upload_progress(&self, sent_before: usize) -> Result<(), RelayError> {
         if self.sent_chunks() == sent_before {
             let details = "the origin did not answer".to_owned();
@@ -44,10 +48,10 @@ impl RelayProgress {
     }
 }
 
-/// What broke an exchange that was under way.
+/// The error that ended an exchange.
 #[derive(Debug)]
 pub(crate) enum RelayError {
-    /// The origin or the way to it. `answered`: the client has a response's head already.
+    /// The origin or the path to it failed. `answered`: the client already has a response's head.
     Upstream {
         fault: UpstreamError,
         answered: bool,
@@ -57,24 +61,24 @@ pub(crate) enum RelayError {
         details: &'static str,
         answered: bool,
     },
-    /// The client sent nothing more of its body for too long.
+    /// The client stopped sending its body.
     BodyTimeout { answered: bool },
-    /// Its use is refused; nothing of the response was handed on.
+    /// The use of the response is refused; the client got nothing of it.
     Refused(Box<Refusal>),
-    /// Its turn ended before it was sent.
+    /// The slot ended before the request was sent.
     TooSoon(TooSoon),
-    /// Other settings hold than those it was decided by, and it was not sent.
+    /// Other settings than those of the decision are in effect, and the request was not sent.
     SettingsChanged,
-    /// The proxy ends.
+    /// The proxy shuts down.
     ShutDown,
     /// The client left.
     ClientGone,
-    /// The origin's answer is not for the client.
+    /// The response is not for the client: it asks for a signature.
     Withheld,
 }
 
 impl RelayError {
-    /// The same on the way through a parent proxy, if it is one.
+    /// Adds the parent proxy to the error, if there is one.
     pub(crate) fn via_parent(self, parent: Option<&ParentProxy>) -> Self {
         match self {
             Self::Upstream { fault, answered } => Self::Upstream {

@@ -13,26 +13,26 @@ use crate::http::http1::BodyError;
 use crate::pacing::PacingSlot;
 use crate::upstream::UpstreamWriter;
 
-/// How long a request's turn lasts that is still being sent: then the next one's delay begins. The origin has had its head for
-/// so long.
+/// The time after which a request that is still being sent releases its slot, so that the next one's delay begins. By then the
+/// origin has had its head for that long.
 const SLOT_DURATION: Duration = Duration::from_secs(1);
-/// Of a request that is one of so many at a time, the client sends its body without keeping us waiting for longer than this
-/// and a second for so many bytes. Clients that expect a 100 wait for a second at most.
+/// The time for which a client may delay an upload that occupies one of a limited number of slots, apart from a second for each
+/// [`MIN_BYTES_PER_SECOND`] sent. Clients that expect a 100 wait for a second at most.
 const GRACE: Duration = Duration::from_millis(1500);
 const MIN_BYTES_PER_SECOND: u32 = 8 * 1024;
 
-/// The request's body on its way.
+/// The request's body on its way to the origin.
 pub(super) struct RequestRelay<'a> {
     pub(super) body: &'a mut DownstreamReader,
     pub(super) writer: &'a mut UpstreamWriter,
     pub(super) progress: &'a RelayProgress,
     pub(super) turn: Option<&'a PacingSlot<'a>>,
-    /// With the origin.
+    /// The timeout of each upstream write.
     pub(super) timeout: Duration,
 }
 
 impl RequestRelay<'_> {
-    /// Passes the client's body on, and then watches whether the client stays. Ends only with what broke.
+    /// Relays the client's body, then watches whether the client is still connected. Returns only when something broke.
     pub(super) async fn run(mut self) -> RelayError {
         if !self.progress.is_sent.load(Ordering::Relaxed) {
             let turn = self.turn;
@@ -68,7 +68,7 @@ impl RequestRelay<'_> {
     }
 }
 
-/// What an upload comes to, which keeps nobody waiting for a turn for as long as its client pleases.
+/// Awaits an upload, and releases its slot if it takes long, so that no client can block others by sending slowly.
 async fn release_slot_after<T>(
     turn: &PacingSlot<'_>,
     mut uploading: Pin<&mut impl Future<Output = T>>,
@@ -92,7 +92,7 @@ async fn next(
     }
 }
 
-/// How fast a client sends: the time that the origin takes is not its own.
+/// The rate at which a client sends, without the time that the origin takes.
 #[derive(Default)]
 struct UploadRate {
     bytes: u64,
@@ -100,7 +100,7 @@ struct UploadRate {
 }
 
 impl UploadRate {
-    /// The next part of a body that comes fast enough.
+    /// Returns the next chunk, or an error if the client is too slow.
     async fn next_chunk(
         &mut self,
         body: &mut DownstreamReader,
@@ -113,7 +113,7 @@ impl UploadRate {
         Ok(part)
     }
 
-    /// How long the next part may take.
+    /// Returns the time that the next chunk may take.
     fn remaining(&self) -> Duration {
         let seconds = self.bytes / u64::from(MIN_BYTES_PER_SECOND);
         let allowed = GRACE + Duration::from_secs(seconds);
