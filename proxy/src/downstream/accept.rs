@@ -1,12 +1,14 @@
 //! Accepts client connections: an optional PROXY header, optional TLS, then HTTP/1 or HTTP/2, which may open tunnels that carry
 //! HTTP/1 or HTTP/2 themselves.
 
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::http1::Http1Outcome;
@@ -49,14 +51,29 @@ struct ConnectionPreamble {
 }
 
 impl ConnectionAcceptor {
-    /// Accepts connections until the server stops; connections that are open by then continue in their own tasks.
-    pub(crate) async fn run(self: &Arc<Self>, bound: BoundListener) {
+    /// Starts to accept connections on the current runtime, until the server stops. Connections that are open by then continue
+    /// in their own tasks.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the runtime cannot watch the socket.
+    pub(crate) fn start(self: &Arc<Self>, bound: BoundListener) -> io::Result<JoinHandle<()>> {
+        let listener = TcpListener::from_std(bound.listener)?;
+        let is_tls = bound.listen_address.is_tls;
+        let acceptor = Arc::clone(self);
+        let accepting = async move { acceptor.run(&listener, is_tls).await };
+        Ok(self.server.accept_loops.spawn(accepting))
+    }
+
+    async fn run(self: &Arc<Self>, listener: &TcpListener, is_tls: bool) {
         loop {
             tokio::select! {
-                (tcp, peer) = listeners::accept(&bound.listener) => {
-                    self.admit(tcp, peer.ip().to_canonical(), bound.listen_address.is_tls);
-                }
+                // First: after the stop not one more connection is accepted, whoever waits in the queue.
+                biased;
                 () = self.server.stopping.cancelled() => return,
+                (tcp, peer) = listeners::accept(listener) => {
+                    self.admit(tcp, peer.ip().to_canonical(), is_tls);
+                }
             }
         }
     }

@@ -5,14 +5,14 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use listenfd::ListenFd;
 use socket2::SockRef;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 /// The connections that may wait to be accepted, unless the system allows fewer (`net.core.somaxconn`, whose default this is).
@@ -81,7 +81,8 @@ impl FromStr for ListenAddress {
     }
 }
 
-/// A listening socket for clients, bound to its address.
+/// A listening socket for clients, bound to its address. It belongs to no runtime yet: it is bound before the runtime that
+/// accepts its connections exists.
 #[derive(Debug)]
 pub(crate) struct BoundListener {
     pub(crate) listener: TcpListener,
@@ -106,7 +107,7 @@ impl BoundListener {
 /// The listening sockets that this process was started with.
 #[derive(Debug)]
 pub(crate) struct InheritedSockets {
-    sockets: Vec<(SocketAddr, std::net::TcpListener)>,
+    sockets: Vec<(SocketAddr, TcpListener)>,
 }
 
 impl InheritedSockets {
@@ -123,6 +124,7 @@ impl InheritedSockets {
             let socket = socket
                 .with_context(|| format!("inherited socket {index} is not a TCP listener"))?;
             if let Some(socket) = socket {
+                socket.set_nonblocking(true)?;
                 sockets.push((socket.local_addr()?, socket));
             }
         }
@@ -141,28 +143,16 @@ impl InheritedSockets {
     /// Returns an error if the address cannot be bound.
     pub(crate) async fn listen(&mut self, listen: ListenAddress) -> anyhow::Result<BoundListener> {
         let address = listen.address;
-        let listener = match self.remove(address) {
-            Some(socket) => into_tokio(socket),
+        let listener = match self.take(address) {
+            Some(socket) => Ok(socket),
             None => bind(address).await,
         };
         let bound = listener.and_then(|listener| BoundListener::new(listener, listen.is_tls));
         bound.with_context(|| format!("listening on {address}"))
     }
 
-    /// Returns the inherited listener for `address`, if there is one.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the runtime cannot use it.
-    pub(crate) fn take_listener(
-        &mut self,
-        address: SocketAddr,
-    ) -> anyhow::Result<Option<TcpListener>> {
-        let listener = self.remove(address).map(into_tokio).transpose();
-        listener.with_context(|| format!("listening on {address}"))
-    }
-
-    fn remove(&mut self, address: SocketAddr) -> Option<std::net::TcpListener> {
+    /// Takes the inherited listener for `address`, if there is one.
+    pub(crate) fn take(&mut self, address: SocketAddr) -> Option<TcpListener> {
         let index = self.sockets.iter().position(|(own, _)| *own == address)?;
         Some(self.sockets.swap_remove(index).1)
     }
@@ -187,28 +177,24 @@ impl InheritedSockets {
     }
 }
 
-fn into_tokio(socket: std::net::TcpListener) -> io::Result<TcpListener> {
-    socket.set_nonblocking(true)?;
-    TcpListener::from_std(socket)
-}
-
 /// Binds a listener with a longer queue than tokio's 128 connections, which a fleet of crawlers that starts at once exceeds.
 async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let listener = TcpListener::bind(address).await?;
+    // tokio's bind for its SO_REUSEADDR, without which a restart would find its own address in use for a minute.
+    let listener = tokio::net::TcpListener::bind(address).await?;
     SockRef::from(&listener).listen(BACKLOG)?;
-    Ok(listener)
+    listener.into_std()
 }
 
-/// Binds `address`, and retries for `patience` while another process still uses it.
+/// Binds `address`, and retries until `timeout` while another process still uses it.
 ///
 /// # Errors
 ///
 /// Returns an error if the address cannot be bound in that time.
 pub(crate) async fn bind_when_free(
     address: SocketAddr,
-    patience: Duration,
+    timeout: Duration,
 ) -> anyhow::Result<TcpListener> {
-    let until = Instant::now() + patience;
+    let until = Instant::now() + timeout;
     loop {
         match bind(address).await {
             Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
@@ -220,7 +206,7 @@ pub(crate) async fn bind_when_free(
 }
 
 /// Accepts the next connection, and logs an error as long as that fails. Cancelling it loses no connection.
-pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+pub(crate) async fn accept(listener: &tokio::net::TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
             Ok(accepted) => return accepted,

@@ -16,6 +16,9 @@ pub(crate) struct DownstreamServer {
     pub(crate) exchanges: Arc<ExchangeServices>,
     pub(crate) interceptor: TlsInterceptor,
     pub(crate) limits: ConnectionLimits,
+    /// The loops that accept connections, which end when the process begins to stop.
+    pub(crate) accept_loops: TaskTracker,
+    /// The tasks of connections and of their streams.
     pub(crate) tasks: TaskTracker,
     /// Cancelled when the process begins to stop: no new connections, and none is kept alive.
     pub(crate) stopping: CancellationToken,

@@ -187,16 +187,17 @@ impl RobotsCache {
         metrics: Arc<Metrics>,
     ) -> (Self, JoinHandle<()>) {
         let around = (clock, metrics, Fleet::default());
-        Self::start_in_fleet(fetch, store, options, around)
+        let (cache, refresh) = Self::start_in_fleet(fetch, store, options, around);
+        (cache, tokio::spawn(refresh))
     }
 
-    /// As [`start`](Self::start), for a node of a fleet.
+    /// As [`start`](Self::start), for a node of a fleet. The caller spawns the task, on the runtime where fetches are to run.
     pub fn start_in_fleet<F: DocumentFetcher>(
         fetch: F,
         store: RobotsStore,
         options: &RobotsCacheConfig,
         (clock, metrics, fleet): (Clock, Arc<Metrics>, Fleet),
-    ) -> (Self, JoinHandle<()>) {
+    ) -> (Self, impl Future<Output = ()> + Send + use<F>) {
         store.set_lifetimes(options.lifetimes.clone());
         let shared = FleetEntries {
             fleet,
@@ -230,7 +231,7 @@ impl RobotsCache {
             disk_entries: Arc::new(DiskEntries::new(options.lifetimes.clone())),
         };
         robots.set_wait_timeout(options);
-        (robots, tokio::spawn(refresh.run()))
+        (robots, refresh.run())
     }
 
     /// Returns a document, such as an origin's robots.txt. Returns at once if the cached copy may be used; otherwise

@@ -1,6 +1,23 @@
-//! The process: builds the parts from the configuration, runs them, reloads the configuration, stops.
+//! The process, run by a pingora server.
+//!
+//! ```text
+//!  process ── start         builds the proxy: everything that can fail, before any service runs
+//!     │  └─── announce      tells users where everything is
+//!     │
+//!     ├────── services      crawlers, operators, reload: each a pingora service with its own runtime
+//!     └────── shutdown      the signals, and the drain that follows them
+//!
+//!  reload                   replaces the configuration of a running proxy
+//!  wiring, config_archive   parts built from the configuration, at the start and at each reload
+//! ```
 
+mod announce;
 pub(crate) mod config_archive;
-pub mod process;
+mod process;
 pub(crate) mod reload;
+mod services;
+mod shutdown;
+mod start;
 pub(crate) mod wiring;
+
+pub use self::process::run;

@@ -160,7 +160,10 @@ async fn joined(fetch: &ScriptedFetch, memory: &MemoryEngine, name: &str) -> Rob
     let clock = Clock::start_at(SystemTime::UNIX_EPOCH + 20_000 * DAY);
     let store = RobotsStore::in_memory(clock, metrics.clone());
     let around = (clock, metrics, memory.join(name).await);
-    RobotsCache::start_in_fleet(fetch.clone(), store, &RobotsCacheConfig::default(), around).0
+    let config = RobotsCacheConfig::default();
+    let (robots, refresh) = RobotsCache::start_in_fleet(fetch.clone(), store, &config, around);
+    tokio::spawn(refresh);
+    robots
 }
 
 /// The same with a store in `dir`, and a clock `after` later.

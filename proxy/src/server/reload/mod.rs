@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -39,19 +40,10 @@ use crate::server::wiring::{self, OutboundClients, OutboundConfig};
 use crate::telemetry::digest::Sha256Digest;
 use crate::telemetry::logging::LogHandle;
 
-/// The reload requests that may wait; one read of the file answers each.
-const MAX_QUEUED_REQUESTS: usize = 64;
+/// The operators' requests, and the changes of files, that may wait.
+const MAX_QUEUED: usize = 64;
 /// The delay between a change and the reload: editors and orchestrators replace a file in several steps.
 const SETTLE_DELAY: Duration = Duration::from_millis(100);
-
-/// A reason to read the file again.
-#[derive(Debug)]
-enum ReloadEvent {
-    Signal,
-    /// The file changed on disk.
-    FileEvent(FileEvent),
-    Operator(ReloadReply),
-}
 
 /// The cause of a reload. Only an operator's is trusted to be complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,18 +63,6 @@ impl ReloadCause {
     }
 }
 
-/// Requests reloads on SIGHUP.
-#[derive(Clone, Debug)]
-pub(crate) struct ReloadTrigger(mpsc::Sender<ReloadEvent>);
-
-impl ReloadTrigger {
-    /// Requests a reload because of SIGHUP.
-    pub(crate) fn hangup(&self) {
-        // If the queue is full, the file will be read anyway.
-        let _ = self.0.try_send(ReloadEvent::Signal);
-    }
-}
-
 /// The parts of the proxy that a reload changes.
 pub(crate) struct ReloadedParts {
     pub(crate) exchanges: Arc<ExchangeServices>,
@@ -93,7 +73,15 @@ pub(crate) struct ReloadedParts {
     pub(crate) own_listeners: Vec<SocketAddr>,
 }
 
-/// The task that reloads the file.
+/// Waits for reasons to reload the configuration.
+pub(crate) struct ReloadService {
+    operators: mpsc::Receiver<ReloadReply>,
+    hangup: Signal,
+    /// `None` if the built-in defaults are in use: there is no file to reload.
+    file: Option<(ConfigReloader, mpsc::Receiver<FileEvent>)>,
+}
+
+/// Reloads one file.
 struct ConfigReloader {
     file: PathBuf,
     last_text: Option<Vec<u8>>,
@@ -103,7 +91,6 @@ struct ConfigReloader {
     /// The configuration that the present outbound clients were built from.
     outbound_config: OutboundConfig,
     parts: ReloadedParts,
-    requests: mpsc::Receiver<ReloadEvent>,
     status: Arc<ArcSwap<ConfigStatus>>,
     /// Watches the file until it is dropped.
     watch: Option<FileWatch>,
@@ -120,29 +107,55 @@ struct PreparedReload {
     configuration: ConfigRevision,
 }
 
-/// Starts the task that reloads `file`, of which `config` was read at the start. Without a file, every request to reload is
-/// refused.
-pub(crate) fn start(
+/// Creates the service that reloads `file`, of which `config` was read at the start, on SIGHUP (`hangup`) among other reasons.
+/// Returns it with the handle by which operators request a reload.
+pub(crate) fn service(
     file: Option<&Path>,
     config: &Config,
     parts: ReloadedParts,
-) -> (ReloadHandle, ReloadTrigger) {
-    let (sender, wishes) = mpsc::channel(MAX_QUEUED_REQUESTS);
-    let (asking, asked) = mpsc::channel(MAX_QUEUED_REQUESTS);
+    hangup: Signal,
+) -> (ReloadHandle, ReloadService) {
+    let (requests, operators) = mpsc::channel(MAX_QUEUED);
     parts.exchanges.metrics.config_reloaded(Some(system_time()));
     let status = status(config, file, &parts);
-    let reload = ReloadHandle::new(asking, Arc::clone(&status));
-    let signals = ReloadTrigger(sender);
-    tokio::spawn(forward_requests(asked, signals.0.clone()));
-    let Some(file) = file else {
-        tokio::spawn(refuse_all(wishes));
-        return (reload, signals);
+    let handle = ReloadHandle::new(requests, Arc::clone(&status));
+    let file = file.map(|file| {
+        let (events, changes) = mpsc::channel(MAX_QUEUED);
+        let reloader = ConfigReloader::new(file, config, parts, status, events);
+        (reloader, changes)
+    });
+    let service = ReloadService {
+        operators,
+        hangup,
+        file,
     };
-    let watch = watch(file, &signals);
-    let heard = (signals.clone(), wishes);
-    let reader = ConfigReloader::new((file.to_owned(), watch), config, parts, heard, status);
-    tokio::spawn(reader.run());
-    (reload, signals)
+    (handle, service)
+}
+
+impl ReloadService {
+    /// Reloads the configuration whenever there is a reason to, for as long as the process runs.
+    pub(crate) async fn serve(self) {
+        match self.file {
+            Some((reloader, changes)) => reloader.run(self.operators, self.hangup, changes).await,
+            None => refuse_all(self.operators, self.hangup).await,
+        }
+    }
+}
+
+/// Refuses every request, because there is no file.
+async fn refuse_all(mut operators: mpsc::Receiver<ReloadReply>, mut hangup: Signal) {
+    loop {
+        let reply = tokio::select! {
+            Some(reply) = operators.recv() => Some(reply),
+            _ = hangup.recv() => None,
+        };
+        let refusal = "there is no configuration file to reload: the built-in defaults are in use";
+        tracing::warn!("{refusal}");
+        if let Some(reply) = reply {
+            // The operator may have disconnected.
+            let _ = reply.send(Err(vec![refusal.to_owned()]));
+        }
+    }
 }
 
 /// Returns the status that the API shows at the start.
@@ -161,11 +174,11 @@ fn status(
     }))
 }
 
-fn watch(file: &Path, signals: &ReloadTrigger) -> Option<FileWatch> {
-    let changes = signals.0.clone();
-    let watch = FileWatch::start(file, move |seen| {
+fn watch(file: &Path, events: &mpsc::Sender<FileEvent>) -> Option<FileWatch> {
+    let events = events.clone();
+    let watch = FileWatch::start(file, move |event| {
         // If the queue is full, the file will be read anyway.
-        let _ = changes.try_send(ReloadEvent::FileEvent(seen));
+        let _ = events.try_send(event);
     });
     watch.inspect_err(warn_unwatched).ok()
 }
@@ -176,27 +189,27 @@ struct ReferencedFiles {
     /// The digest of each file when it was last read, or `None` if it could not be read.
     digests: Vec<Option<Sha256Digest>>,
     watches: Vec<FileWatch>,
-    signals: ReloadTrigger,
+    events: mpsc::Sender<FileEvent>,
 }
 
 impl ReferencedFiles {
-    fn new(config: &Config, signals: ReloadTrigger) -> Self {
+    fn new(config: &Config, events: mpsc::Sender<FileEvent>) -> Self {
         let files = config.watched_files();
         Self {
             digests: digests_of(&files),
             watches: files
                 .iter()
-                .filter_map(|file| watch(file, &signals))
+                .filter_map(|file| watch(file, &events))
                 .collect(),
             files,
-            signals,
+            events,
         }
     }
 
     /// Watches the files that `config` refers to instead, if they are others.
     fn update(&mut self, config: &Config) {
         if config.watched_files() != self.files {
-            *self = Self::new(config, self.signals.clone());
+            *self = Self::new(config, self.events.clone());
         }
     }
 
@@ -228,53 +241,34 @@ fn warn_unwatched(error: &anyhow::Error) {
     );
 }
 
-/// Forwards operators' requests until either side is closed.
-async fn forward_requests(
-    mut asked: mpsc::Receiver<ReloadReply>,
-    wishes: mpsc::Sender<ReloadEvent>,
-) {
-    while let Some(reply) = asked.recv().await {
-        if wishes.send(ReloadEvent::Operator(reply)).await.is_err() {
-            return;
-        }
-    }
-}
-
-async fn refuse_all(mut wishes: mpsc::Receiver<ReloadEvent>) {
-    while let Some(wish) = wishes.recv().await {
-        let refusal = "there is no configuration file to reload: the built-in defaults are in use";
-        tracing::warn!("{refusal}");
-        if let ReloadEvent::Operator(reply) = wish {
-            // The operator may have disconnected.
-            let _ = reply.send(Err(vec![refusal.to_owned()]));
-        }
-    }
-}
-
 impl ConfigReloader {
-    /// Creates the task for `parts` that were built from `config`.
+    /// Creates the reloader for `parts` that were built from `config`. Changes of files are sent to `events`.
     fn new(
-        (file, watch): (PathBuf, Option<FileWatch>),
+        file: &Path,
         config: &Config,
         parts: ReloadedParts,
-        (signals, requests): (ReloadTrigger, mpsc::Receiver<ReloadEvent>),
         status: Arc<ArcSwap<ConfigStatus>>,
+        events: mpsc::Sender<FileEvent>,
     ) -> Self {
         Self {
-            last_text: std::fs::read(&file).ok(),
-            file,
+            watch: watch(file, &events),
+            last_text: std::fs::read(file).ok(),
+            file: file.to_owned(),
             started_with: config.clone(),
             running: config.clone(),
             outbound_config: OutboundConfig::new(config, &parts.own_listeners),
             parts,
-            requests,
             status,
-            watch,
-            referenced_files: ReferencedFiles::new(config, signals),
+            referenced_files: ReferencedFiles::new(config, events),
         }
     }
 
-    async fn run(mut self) {
+    async fn run(
+        mut self,
+        mut operators: mpsc::Receiver<ReloadReply>,
+        mut hangup: Signal,
+        mut changes: mpsc::Receiver<FileEvent>,
+    ) {
         // One replacement of a file is several events: it is read once, after the first of them has settled.
         let mut settled_at: Option<Instant> = None;
         loop {
@@ -285,21 +279,20 @@ impl ConfigReloader {
                 }
             };
             tokio::select! {
-                wish = self.requests.recv() => match wish {
-                    None => return,
-                    Some(ReloadEvent::Signal) => {
-                        // The mistakes are in the log.
-                        let _ = self.reload(ReloadCause::Signal).await;
-                    }
-                    Some(ReloadEvent::FileEvent(FileEvent::Complete)) => {
+                Some(reply) = operators.recv() => {
+                    let result = self.reload(ReloadCause::Operator).await;
+                    // The operator may have disconnected.
+                    let _ = reply.send(result);
+                }
+                _ = hangup.recv() => {
+                    // The mistakes are in the log.
+                    let _ = self.reload(ReloadCause::Signal).await;
+                }
+                Some(event) = changes.recv() => match event {
+                    FileEvent::Complete => {
                         settled_at.get_or_insert_with(|| Instant::now() + SETTLE_DELAY);
                     }
-                    Some(ReloadEvent::FileEvent(FileEvent::Writing)) => settled_at = None,
-                    Some(ReloadEvent::Operator(reply)) => {
-                        let answer = self.reload(ReloadCause::Operator).await;
-                        // The operator may have disconnected.
-                        let _ = reply.send(answer);
-                    }
+                    FileEvent::Writing => settled_at = None,
                 },
                 () = settled => {
                     settled_at = None;

@@ -18,7 +18,7 @@ use crate::config::DEFAULT_FILE;
 use crate::decide::settings::Settings;
 use crate::fleet::Fleet;
 use crate::robots_cache::RobotsStore;
-use crate::server::process;
+use crate::server::start;
 use crate::signing::SigningKey;
 use crate::telemetry::line_writer::LineWriterGuard;
 use crate::telemetry::logging;
@@ -29,7 +29,7 @@ type KeyValues = BTreeMap<&'static str, &'static str>;
 
 /// A proxy without listeners, in its own directory.
 struct ReloadableProxy {
-    reader: ConfigReloader,
+    reloader: ConfigReloader,
     refresh: JoinHandle<()>,
     dir: TempDir,
     _writing: LineWriterGuard,
@@ -52,27 +52,23 @@ impl ReloadableProxy {
             Arc::clone(&metrics),
         );
         let robots = (store.expect("it is new"), clock, Fleet::default());
-        let decisions = process::record(&config, &log, &metrics).expect("they can be written");
-        let built = process::build(&config, &metrics, &Arc::new(decisions), &[], robots);
-        let (exchanges, fetch, refresh) = built.expect("nothing is missing");
+        let decisions = start::record(&config, &log, &metrics).expect("they can be written");
+        let built = start::build(&config, &metrics, &Arc::new(decisions), &[], robots);
+        let built = built.expect("nothing is missing");
         let parts = ReloadedParts {
-            exchanges: Arc::new(exchanges),
-            fetch,
+            exchanges: Arc::new(built.exchanges),
+            fetch: built.fetch,
             log,
             own_listeners: Vec::new(),
         };
-        let (signals, wishes) = mpsc::channel(MAX_QUEUED_REQUESTS);
+        // The tests reload by themselves.
+        let (events, _) = mpsc::channel(MAX_QUEUED);
         let status = status(&config, Some(&file), &parts);
-        let reader = ConfigReloader::new(
-            (file, None),
-            &config,
-            parts,
-            (ReloadTrigger(signals), wishes),
-            status,
-        );
+        let mut reloader = ConfigReloader::new(&file, &config, parts, status, events);
+        reloader.watch = None;
         Self {
-            reader,
-            refresh,
+            reloader,
+            refresh: tokio::spawn(built.refresh),
             dir,
             _writing: writing,
         }
@@ -80,14 +76,14 @@ impl ReloadableProxy {
 
     /// Reloads, and returns which keys need a restart.
     async fn reload(&mut self, text: &str) -> Vec<String> {
-        fs::write(&self.reader.file, text).expect("the directory can be written");
-        let reloaded = self.reader.reload(ReloadCause::Operator).await;
+        fs::write(&self.reloader.file, text).expect("the directory can be written");
+        let reloaded = self.reloader.reload(ReloadCause::Operator).await;
         reloaded.expect("nothing is wrong with it").needs_restart
     }
 
     /// Returns everything that depends on the configuration, of what was built from it.
     async fn built(&self) -> String {
-        let parts = &self.reader.parts;
+        let parts = &self.reloader.parts;
         let decider = &parts.exchanges.decider;
         let settings = decider.settings();
         let fetch = parts.fetch.load();
@@ -101,13 +97,13 @@ impl ReloadableProxy {
         let all = format!(
             "{}\n{:#?}\n{fetch:#?}\n{robots:#?}\n{journal:#?}\n{client:?} {log:?}",
             shown(&settings),
-            self.reader.outbound_config
+            self.reloader.outbound_config
         );
         all.replace(&self.dir.path().display().to_string(), "DIR")
     }
 
     async fn stop(self) {
-        let exchanges = &self.reader.parts.exchanges;
+        let exchanges = &self.reloader.parts.exchanges;
         exchanges.decisions.close();
         exchanges.decider.robots.close().await;
         self.refresh.await.expect("it ends");

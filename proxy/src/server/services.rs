@@ -1,0 +1,160 @@
+//! The services of the process, each of which pingora runs on its own runtime.
+
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, anyhow};
+use async_trait::async_trait;
+use futures_util::future::{BoxFuture, try_join_all};
+use pingora_core::server::{ListenFds, ShutdownWatch};
+use pingora_core::services::{ServiceReadyNotifier, ServiceWithDependents};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::admin::{self, AdminGuard, AdminState};
+use crate::clock::Clock;
+use crate::downstream::listeners::BoundListener;
+use crate::downstream::{ConnectionAcceptor, DownstreamServer};
+use crate::server::announce::notify;
+use crate::server::reload::ReloadService;
+
+/// A part of the proxy that runs until the process stops.
+pub(super) trait ProcessService: Send + 'static {
+    /// The name of the service and of its threads; Linux keeps 15 bytes of it.
+    const NAME: &'static str;
+    /// The threads of its runtime; without a number, one per processor.
+    const THREADS: Option<usize>;
+
+    /// Runs the service, and reports on the way that services which depend on it may start. Returns when the proxy stops.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the service cannot go on, which ends the process.
+    fn run(self, ready: ServiceReadyNotifier) -> impl Future<Output = anyhow::Result<()>> + Send;
+}
+
+/// Runs a service as pingora wants it, and reports its failure. pingora itself ignores how a service ends, even by a panic,
+/// and a proxy without one of its services must not continue.
+pub(super) struct Supervised<S> {
+    /// Taken when pingora starts the service. Services have to be `Sync`, which a lock provides.
+    service: Mutex<Option<S>>,
+    failed: UnboundedSender<anyhow::Error>,
+}
+
+impl<S> Supervised<S> {
+    pub(super) fn new(service: S, failed: &UnboundedSender<anyhow::Error>) -> Self {
+        Self {
+            service: Mutex::new(Some(service)),
+            failed: failed.clone(),
+        }
+    }
+}
+
+#[async_trait]
+impl<S: ProcessService> ServiceWithDependents for Supervised<S> {
+    async fn start_service(
+        &mut self,
+        _fds: Option<ListenFds>,
+        _shutdown: ShutdownWatch,
+        _listeners_per_fd: usize,
+        ready: ServiceReadyNotifier,
+    ) {
+        let service = self
+            .service
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some(service) = service.take() else {
+            return;
+        };
+        // In a task, so that a panic arrives here as an error.
+        let error = match tokio::spawn(service.run(ready)).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            Err(panic) => panic.into(),
+        };
+        // Nobody receives it if the process stops already.
+        let _ = self
+            .failed
+            .send(error.context(format!("the service of {} ended", S::NAME)));
+    }
+
+    fn name(&self) -> &str {
+        S::NAME
+    }
+
+    fn threads(&self) -> Option<usize> {
+        S::THREADS
+    }
+}
+
+/// Serves crawlers: accepts their connections, and fetches robots.txt files.
+pub(super) struct CrawlerService {
+    pub(super) downstream: Arc<DownstreamServer>,
+    pub(super) listeners: Vec<BoundListener>,
+    /// The task of the robots.txt cache. It fetches on this service's runtime, because the connection of a fetch serves the
+    /// requests that waited for it: on another runtime, each of their reads would wake two threads.
+    pub(super) refresh: BoxFuture<'static, ()>,
+}
+
+impl ProcessService for CrawlerService {
+    const NAME: &'static str = "crawlers";
+    const THREADS: Option<usize> = None;
+
+    async fn run(self, ready: ServiceReadyNotifier) -> anyhow::Result<()> {
+        let refreshing = tokio::spawn(self.refresh);
+        let acceptor = Arc::new(ConnectionAcceptor {
+            server: Arc::clone(&self.downstream),
+        });
+        let mut accepting = Vec::with_capacity(self.listeners.len());
+        for listener in self.listeners {
+            accepting.push(acceptor.start(listener)?);
+        }
+        ready.notify_ready();
+        tokio::select! {
+            ended = refreshing => Err(anyhow!("the robots.txt task ended: {ended:?}")),
+            stopped = try_join_all(accepting) => {
+                stopped.context("accepting connections")?;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Serves operators. The service has a thread of its own: a query may look at a million origins, and no crawler waits for that.
+pub(super) struct OperatorService {
+    pub(super) listener: TcpListener,
+    pub(super) admin: AdminState,
+    pub(super) guard: AdminGuard,
+    pub(super) clock: Clock,
+}
+
+impl ProcessService for OperatorService {
+    const NAME: &'static str = "operators";
+    const THREADS: Option<usize> = Some(1);
+
+    async fn run(self, ready: ServiceReadyNotifier) -> anyhow::Result<()> {
+        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        let decisions = Arc::clone(&self.admin.decisions);
+        tokio::spawn(async move { decisions.publish_live().await });
+        let (traffic, metrics) = (
+            Arc::clone(&self.admin.traffic),
+            Arc::clone(&self.admin.metrics),
+        );
+        tokio::spawn(async move { traffic.run(&metrics, self.clock).await });
+        let routes = admin::router(self.admin, self.guard);
+        ready.notify_ready();
+        // The last service: crawlers are being served already.
+        notify(&[sd_notify::NotifyState::Ready]);
+        match admin::serve(listener, routes).await {}
+    }
+}
+
+impl ProcessService for ReloadService {
+    const NAME: &'static str = "reload";
+    const THREADS: Option<usize> = Some(1);
+
+    async fn run(self, ready: ServiceReadyNotifier) -> anyhow::Result<()> {
+        ready.notify_ready();
+        self.serve().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! The end of the process: the signals that ask for it, and the drain before pingora shuts the services down.
+
+use std::io;
+use std::sync::{Arc, mpsc};
+
+use async_trait::async_trait;
+use pingora_core::server::{ShutdownSignal, ShutdownSignalWatch};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::downstream::DownstreamServer;
+use crate::exchange::ExchangeServices;
+use crate::server::announce::notify;
+
+/// The signals that end the process.
+pub(super) struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    /// Installs the handlers.
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for SIGTERM or SIGINT.
+    pub(super) async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Drains the proxy when a signal arrives, or when a service fails.
+///
+/// pingora asks for the kind of shutdown, and would wait for exchanges by sleeping through a fixed grace period. So the drain
+/// happens before it is answered, and the answer is always the fast shutdown: nothing is left to wait for.
+pub(super) struct GracefulShutdown(Mutex<Drain>);
+
+struct Drain {
+    signals: StopSignals,
+    failures: UnboundedReceiver<anyhow::Error>,
+    downstream: Arc<DownstreamServer>,
+    cause: mpsc::Sender<anyhow::Error>,
+}
+
+impl GracefulShutdown {
+    /// The first of the `failures` ends the process, and is passed on as the `cause` of its end.
+    pub(super) fn new(
+        signals: StopSignals,
+        failures: UnboundedReceiver<anyhow::Error>,
+        downstream: Arc<DownstreamServer>,
+        cause: mpsc::Sender<anyhow::Error>,
+    ) -> Self {
+        Self(Mutex::new(Drain {
+            signals,
+            failures,
+            downstream,
+            cause,
+        }))
+    }
+}
+
+#[async_trait]
+impl ShutdownSignalWatch for GracefulShutdown {
+    async fn recv(&self) -> ShutdownSignal {
+        let mut drain = self.0.lock().await;
+        drain.wait().await;
+        drain.run().await;
+        ShutdownSignal::FastShutdown
+    }
+}
+
+impl Drain {
+    /// Waits for a reason to stop.
+    async fn wait(&mut self) {
+        tokio::select! {
+            () = self.signals.wait() => {}
+            Some(failure) = self.failures.recv() => {
+                // The receiver is held until pingora returns.
+                let _ = self.cause.send(failure);
+            }
+        }
+    }
+
+    /// Accepts no more connections, lets exchanges end, and writes what was learned and decided.
+    async fn run(&mut self) {
+        let downstream = Arc::clone(&self.downstream);
+        downstream.stopping.cancel();
+        notify(&[sd_notify::NotifyState::Stopping]);
+        downstream.accept_loops.close();
+        downstream.accept_loops.wait().await;
+        self.wait_for_exchanges().await;
+        // What still runs is cut. Each exchange is recorded as such, and no task is left that could begin another.
+        downstream.exchanges.shutdown.cancel_all().await;
+        downstream.terminated.cancel();
+        downstream.tasks.wait().await;
+        close(&downstream.exchanges).await;
+    }
+
+    /// Waits for running exchanges, up to the grace period or until a second signal.
+    async fn wait_for_exchanges(&mut self) {
+        let tasks = &self.downstream.tasks;
+        let grace = self
+            .downstream
+            .exchanges
+            .decider
+            .settings()
+            .options
+            .shutdown_grace;
+        tasks.close();
+        let under_way = tasks.len();
+        tracing::info!(under_way, ?grace, "stopping");
+        tokio::select! {
+            ended = tokio::time::timeout(grace, tasks.wait()) => if ended.is_err() {
+                tracing::warn!(cut_off = tasks.len(), "the grace period is over");
+            },
+            () = self.signals.wait() => tracing::warn!(cut_off = tasks.len(), "told to stop a second time"),
+        }
+    }
+}
+
+/// Writes what was learned and decided, now that nothing more will be.
+async fn close(exchanges: &ExchangeServices) {
+    // Before the store: a process that takes over waits for the store, and then opens the decision log.
+    exchanges.decisions.close();
+    exchanges.decider.robots.close().await;
+    exchanges.decider.robots.fleet().leave().await;
+    if let Some(traces) = &exchanges.traces {
+        traces.stop().await;
+    }
+}

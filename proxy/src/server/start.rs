@@ -1,0 +1,270 @@
+//! Builds the proxy. Everything that can fail at the start does so here, before any service runs: a mistake is one message and
+//! one exit status.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures_util::future::BoxFuture;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admin::AdminState;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::decide::Decider;
+use crate::decision_log::DecisionLog;
+use crate::downstream::listeners::{BoundListener, InheritedSockets, bind_when_free};
+use crate::downstream::{ConnectionLimits, DownstreamServer};
+use crate::exchange::{ExchangeServices, ExchangeShutdown};
+use crate::fleet::Fleet;
+use crate::pacing::Pacer;
+use crate::robots_cache::{self, HttpFetcher, RobotsCache, RobotsStore};
+use crate::server::announce::{announce, local_client_address};
+use crate::server::reload::{self, ReloadService, ReloadedParts};
+use crate::server::services::{CrawlerService, OperatorService};
+use crate::server::shutdown::StopSignals;
+use crate::server::wiring::{self, OutboundConfig};
+use crate::telemetry::logging::LogHandle;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::traces::Traces;
+use crate::telemetry::traffic::Traffic;
+use crate::tls::intercept::{CertificateAuthority, TlsInterceptor};
+
+/// The time that a process which is being replaced may take to end, beyond its `shutdown_grace`.
+const TAKEOVER_MARGIN: Duration = Duration::from_secs(10);
+
+/// The proxy, built and listening, before it serves anybody.
+pub(super) struct Startup {
+    pub(super) crawlers: CrawlerService,
+    pub(super) operators: OperatorService,
+    pub(super) reload: ReloadService,
+    pub(super) signals: StopSignals,
+}
+
+/// The parts that requests pass through.
+pub(super) struct BuiltParts {
+    pub(super) exchanges: ExchangeServices,
+    /// The client that fetches robots.txt files.
+    pub(super) fetch: Arc<ArcSwap<HttpFetcher>>,
+    /// The task that keeps the robots.txt cache fresh, not spawned yet.
+    pub(super) refresh: BoxFuture<'static, ()>,
+}
+
+/// Builds the proxy. Returns `None` if a signal ended the wait for the process that this one replaces.
+///
+/// # Errors
+///
+/// Returns an error if the proxy cannot start.
+pub(super) async fn start(
+    config: &Config,
+    file: Option<&Path>,
+    log: LogHandle,
+) -> anyhow::Result<Option<Startup>> {
+    log.set_decisions(config.log.events);
+    let metrics = Arc::new(Metrics::new()?);
+    count_panics(Arc::clone(&metrics));
+    // Before the listeners: once they are open, a signal must find its handler.
+    let mut signals = StopSignals::new()?;
+    let hangup = signal(SignalKind::hangup())?;
+    let (listeners, inherited_admin, timeout) = listen(config).await?;
+    let clock = Clock::start();
+    // Before the decision log: the process that has the store owns the state directory.
+    let (admin_listener, store) = tokio::select! {
+        taken_over = take_over(config, clock, &metrics, inherited_admin, timeout) => taken_over?,
+        () = signals.wait() => return Ok(None),
+    };
+    let authority = authority(config, &metrics)?;
+    let own_listeners = own_addresses(&listeners, &admin_listener)?;
+    let decisions = Arc::new(record(config, &log, &metrics)?);
+    let fleet = wiring::join_fleet(config, &metrics).await?;
+    let robots = (store, clock, fleet);
+    let parts = build(config, &metrics, &decisions, &own_listeners, robots)?;
+
+    let exchanges = Arc::new(parts.exchanges);
+    parts.fetch.load().set_redirect_gate(exchanges.gate());
+    let downstream = Arc::new(downstream(config, &exchanges, &authority)?);
+    announce(
+        &listeners,
+        admin_listener.local_addr()?,
+        &config.state.dir,
+        &authority,
+    )?;
+    let reloaded = ReloadedParts {
+        exchanges: Arc::clone(&exchanges),
+        fetch: parts.fetch,
+        log,
+        own_listeners,
+    };
+    let (reload_handle, reload) = reload::service(file, config, reloaded, hangup);
+    let admin = AdminState {
+        traffic: Arc::new(Traffic::new()),
+        metrics,
+        config: reload_handle,
+        decider: Arc::clone(&exchanges.decider),
+        decisions,
+        started_at: clock.now(),
+        certificate_pem: authority.certificate_pem().into(),
+        fingerprint: authority.fingerprint().into(),
+        proxy: local_client_address(&listeners),
+        listeners: listeners.iter().map(BoundListener::url).collect(),
+        stopping: downstream.stopping.clone(),
+    };
+    Ok(Some(Startup {
+        crawlers: CrawlerService {
+            downstream,
+            listeners,
+            refresh: parts.refresh,
+        },
+        operators: OperatorService {
+            listener: admin_listener,
+            admin,
+            guard: config.admin.guard.clone(),
+            clock,
+        },
+        reload,
+        signals,
+    }))
+}
+
+/// Counts panics, and logs them. A panic ends only the task in which it happens.
+fn count_panics(metrics: Arc<Metrics>) {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // A damaged store is not a bug: it is reported where it is caught.
+        if robots_cache::is_panic_caught() {
+            return;
+        }
+        metrics.panic();
+        tracing::error!(%panic, "a task panicked: this is a bug in wayleave");
+        print(panic);
+    }));
+}
+
+/// Binds the clients' listeners. Returns them, the operators' listener if it was inherited, and the time for which the rest
+/// may still be in use by another process.
+///
+/// A process that inherits sockets may be started to replace one which still ends its exchanges. That one has the store and
+/// the operators' address until then; clients wait in the listeners' queues.
+async fn listen(
+    config: &Config,
+) -> anyhow::Result<(Vec<BoundListener>, Option<TcpListener>, Duration)> {
+    let mut inherited = InheritedSockets::from_environment()?;
+    let timeout = if inherited.is_empty() {
+        Duration::ZERO
+    } else {
+        config.proxy.connections.shutdown_grace + TAKEOVER_MARGIN
+    };
+    let mut listeners = Vec::with_capacity(config.proxy.listen.len());
+    for listen in &config.proxy.listen {
+        listeners.push(inherited.listen(*listen).await?);
+    }
+    let admin_listener = inherited.take(config.admin.listen);
+    inherited.ensure_all_used()?;
+    Ok((listeners, admin_listener, timeout))
+}
+
+/// Binds the operators' listener and opens the store, and waits until no other process uses them.
+async fn take_over(
+    config: &Config,
+    clock: Clock,
+    metrics: &Arc<Metrics>,
+    inherited_admin: Option<TcpListener>,
+    timeout: Duration,
+) -> anyhow::Result<(TcpListener, RobotsStore)> {
+    let listener = match inherited_admin {
+        Some(listener) => listener,
+        None => bind_when_free(config.admin.listen, timeout).await?,
+    };
+    let (dir, options) = (&config.state.dir, config.robots_store);
+    let store = RobotsStore::open_when_free(dir, options, clock, Arc::clone(metrics), timeout);
+    Ok((listener, store.await?))
+}
+
+/// Loads the interception CA, or creates it at the first start.
+fn authority(config: &Config, metrics: &Metrics) -> anyhow::Result<Arc<CertificateAuthority>> {
+    let authority = CertificateAuthority::load_or_create(&config.https.ca_dir)?;
+    metrics.ca_expiry(authority.expires_at());
+    Ok(Arc::new(authority))
+}
+
+fn own_addresses(
+    listeners: &[BoundListener],
+    admin_listener: &TcpListener,
+) -> io::Result<Vec<SocketAddr>> {
+    let addresses = listeners
+        .iter()
+        .map(|listener| listener.listen_address.address);
+    let mut own: Vec<_> = addresses.collect();
+    own.push(admin_listener.local_addr()?);
+    Ok(own)
+}
+
+/// Opens the decision log, and archives the configuration that its first decisions are made by.
+pub(super) fn record(
+    config: &Config,
+    log: &LogHandle,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<DecisionLog> {
+    let journal = wiring::open_journal(config)?;
+    let configuration = wiring::archive_config(config, config, 1)?;
+    DecisionLog::start(journal, configuration, log.clone(), Arc::clone(metrics))
+}
+
+/// Builds the parts that requests pass through, as `config` says.
+pub(super) fn build(
+    config: &Config,
+    metrics: &Arc<Metrics>,
+    decisions: &Arc<DecisionLog>,
+    own_listeners: &[SocketAddr],
+    (store, clock, fleet): (RobotsStore, Clock, Fleet),
+) -> anyhow::Result<BuiltParts> {
+    let tls = wiring::upstream_tls_config(&config.upstream.extra_roots)?;
+    let traces = Traces::start(&config.traces, &tls, metrics)?.map(Arc::new);
+    let outbound_config = OutboundConfig::new(config, own_listeners);
+    let outbound = wiring::outbound_clients(outbound_config, clock, metrics)?;
+    metrics.client_connections_limit(config.proxy.limits.connections);
+    for crawler in &config.crawlers.crawlers {
+        metrics.start_crawler_series(&crawler.name);
+    }
+    let fetch = outbound.fetch.with_traces(traces.clone());
+    let fetch = Arc::new(ArcSwap::from_pointee(fetch));
+    let cache_config = wiring::robots_cache_config(config);
+    let around = (clock, Arc::clone(metrics), fleet.clone());
+    let (robots, refresh) =
+        RobotsCache::start_in_fleet(Arc::clone(&fetch), store, &cache_config, around);
+    let settings = wiring::build_settings(config, None, outbound.upstream, robots.clock().now());
+    let exchanges = ExchangeServices {
+        decider: Arc::new(Decider::new(settings, robots)),
+        politeness: Pacer::in_fleet(&fleet),
+        decisions: Arc::clone(decisions),
+        metrics: Arc::clone(metrics),
+        traces,
+        shutdown: ExchangeShutdown::default(),
+    };
+    Ok(BuiltParts {
+        exchanges,
+        fetch,
+        refresh: Box::pin(refresh),
+    })
+}
+
+fn downstream(
+    config: &Config,
+    exchanges: &Arc<ExchangeServices>,
+    authority: &Arc<CertificateAuthority>,
+) -> anyhow::Result<DownstreamServer> {
+    Ok(DownstreamServer {
+        exchanges: Arc::clone(exchanges),
+        interceptor: TlsInterceptor::new(Arc::clone(authority))?,
+        limits: ConnectionLimits::new(config.proxy.limits),
+        accept_loops: TaskTracker::new(),
+        tasks: TaskTracker::new(),
+        stopping: CancellationToken::new(),
+        terminated: CancellationToken::new(),
+    })
+}
