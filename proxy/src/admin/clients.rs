@@ -51,6 +51,7 @@ pub(super) struct ConnectParameters {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Connecting)]
 struct ConnectSettings {
     /// The proxy's URL in the lines.
     proxy: String,

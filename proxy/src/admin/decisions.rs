@@ -225,6 +225,7 @@ pub(super) struct TopParameters {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Top)]
 struct TopDecisions {
     top: Vec<RankedName>,
 }

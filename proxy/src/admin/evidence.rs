@@ -15,6 +15,7 @@ use crate::signing::Jwk;
 use crate::telemetry::digest::Sha256Digest;
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Signing)]
 struct LogSigning<'a> {
     /// The public half of the key that the decision log is signed with; `x` is what `wayleave evidence verify --key` takes.
     key: &'a Jwk,

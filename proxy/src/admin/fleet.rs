@@ -34,6 +34,7 @@ struct FleetStatus {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LastError)]
 struct FleetError {
     message: String,
     seconds_ago: u64,

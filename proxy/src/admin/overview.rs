@@ -17,6 +17,7 @@ use crate::rules::{PolicyRule, RuleAction};
 use crate::telemetry::traffic::{STEP, TrafficPoint};
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Timeline)]
 struct TrafficTimeline<'a> {
     /// The time between two points, in seconds.
     step_seconds: u64,
@@ -36,6 +37,7 @@ pub(super) async fn traffic(State(admin): State<AdminState>) -> Response {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Status)]
 struct ProxyStatus {
     version: &'static str,
     /// The address of the proxy for clients on this machine.
@@ -56,6 +58,7 @@ struct ProxyStatus {
 
 /// Origins whose robots.txt is known, in memory or on disk, by state.
 #[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
+#[schema(as = Entries)]
 struct EntryCounts {
     fresh: usize,
     stale: usize,
@@ -97,6 +100,7 @@ pub(super) async fn status(State(admin): State<AdminState>) -> Response {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Configuration)]
 struct ConfigurationView {
     /// The version of the configuration in use, counted from 1 at the start.
     configuration: u64,
@@ -114,6 +118,7 @@ struct ConfigurationView {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Attempt)]
 struct AttemptView {
     #[schema(format = DateTime)]
     at: String,
@@ -167,6 +172,7 @@ pub(super) struct RuleParameters {
 
 /// A rule of the organisation: `[[rule]]`.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Listed)]
 struct ListedRule {
     /// Its number in the configuration, from 1.
     number: usize,

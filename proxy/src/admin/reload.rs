@@ -11,6 +11,7 @@ use super::response::SafeJson;
 use super::state::AdminState;
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Mistakes)]
 struct ReloadMistakes {
     error: &'static str,
     /// All of them, each with its file, line and key.

@@ -22,6 +22,7 @@ impl<T: Serialize> IntoResponse for SafeJson<T> {
 
 /// The body of an error.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Mistake)]
 pub(super) struct ErrorBody {
     /// A sentence for people.
     error: String,

@@ -183,6 +183,7 @@ async fn document_views(
 /// Everything known about an origin now, or the version that it served at a given time.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
+#[schema(as = Told)]
 enum OriginView {
     Current(Box<RobotsDetails>),
     Past(Box<PastVersion>),

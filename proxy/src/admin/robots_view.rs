@@ -18,6 +18,7 @@ pub(super) fn format_instant(time: SystemTime) -> String {
 
 /// The state of an origin's robots.txt.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Summary)]
 pub(super) struct RobotsSummary {
     origin: String,
     /// `fresh`, `stale`, `unavailable`, `unreachable`, or `on-disk` if it is not in memory.
@@ -82,6 +83,7 @@ impl RobotsSummary {
 
 /// Everything known about an origin's robots.txt.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Whole)]
 pub(super) struct RobotsDetails {
     #[serde(flatten)]
     file: FileView,
@@ -92,6 +94,7 @@ pub(super) struct RobotsDetails {
 
 /// Another document of the origin that states preferences about use.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Document)]
 pub(super) struct DocumentView {
     url: String,
     /// The source of preferences: `tdmrep`, `rsl` or `ai.txt`.
@@ -102,6 +105,7 @@ pub(super) struct DocumentView {
 
 /// Everything known about a file.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = File)]
 struct FileView {
     #[serde(flatten)]
     summary: RobotsSummary,
@@ -158,6 +162,7 @@ impl RobotsDetails {
 
 /// The result of one fetch.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Facts)]
 pub(super) struct FactsView {
     #[schema(format = DateTime)]
     at: String,
@@ -180,12 +185,14 @@ pub(super) struct FactsView {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Redirect)]
 struct RedirectView {
     uri: String,
     status: u16,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = FetchError)]
 struct FetchErrorView {
     kind: &'static str,
     detail: String,
@@ -220,6 +227,7 @@ impl FactsView {
 
 /// The header fields of an answer that take effect.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Fields)]
 struct FieldsView {
     age: Option<String>,
     cache_control: Option<String>,
@@ -249,6 +257,7 @@ impl FieldsView {
 
 /// A version of a file, which an origin served for some time.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Version)]
 pub(super) struct VersionView {
     #[schema(format = DateTime)]
     first_seen_at: String,
@@ -276,6 +285,7 @@ impl VersionView {
 
 /// The content of a file, if it is still kept.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Text)]
 pub(super) struct BodyText {
     /// The content as text; bytes that are not UTF-8 are replaced.
     body: Option<String>,
@@ -296,6 +306,7 @@ impl BodyText {
 
 /// The file that decided, and when the origin served it.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DecidedBy)]
 pub(super) struct DecidingFile {
     sha256: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -336,6 +347,7 @@ impl DecidingFile {
 
 /// The version that an origin served at a given time.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Said)]
 pub(super) struct PastVersion {
     origin: String,
     #[schema(format = DateTime)]
