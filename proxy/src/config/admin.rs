@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::proxy::{loopback, overlaps};
 use super::reader::{
-    ParseResult, Section, Show, ValueNode, address, none_if_empty, parse_with, secret,
+    ParseResult, Section, ToValue, ValueNode, address, none_if_empty, parse_with, secret,
 };
 use crate::admin::AdminGuard;
 use crate::downstream::listeners::ListenAddress;
@@ -45,8 +45,8 @@ pub(super) fn read(section: &mut Section<'_>, proxy: &[ListenAddress]) -> AdminC
     }
 }
 
-impl Show for Sha256Digest {
-    fn show(&self) -> toml::Value {
+impl ToValue for Sha256Digest {
+    fn to_value(&self) -> toml::Value {
         self.to_string().into()
     }
 }

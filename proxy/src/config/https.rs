@@ -18,11 +18,11 @@ pub(crate) struct HttpsConfig {
 
 pub(super) fn read(section: &mut Section<'_>, state_dir: &Path) -> HttpsConfig {
     let modes = [HttpsMode::Intercept, HttpsMode::Tunnel, HttpsMode::Refuse];
-    let modes = modes.map(|mode| (mode.as_str(), mode));
+    let words = modes.map(|mode| (mode.as_str(), mode));
     let ca_dir = state_dir.join("ca");
     HttpsConfig {
         interception: https::InterceptionSettings {
-            mode: section.word("mode", HttpsMode::Intercept, &modes),
+            mode: section.word("mode", HttpsMode::Intercept, &words),
             bypass: section.key("bypass", Vec::new(), list(parse_bypass)),
         },
         ca_dir: section.key(fixed("ca_dir"), ca_dir, path_in(state_dir)),

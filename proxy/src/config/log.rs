@@ -34,27 +34,33 @@ pub(super) fn read(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) ->
     let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
     let format = section.word("format", LogFormat::Text, &formats);
     let events = section.key("events", true, boolean);
-    let ways = [
+    let failure_modes = [
         ("forward", LogFailureMode::Forward),
         ("refuse", LogFailureMode::Refuse),
     ];
-    let on_failure = section.word("on_failure", LogFailureMode::Forward, &ways);
+    let on_failure = section.word("on_failure", LogFailureMode::Forward, &failure_modes);
     let forms = [
         ("full", ClientForm::Full),
         ("network", ClientForm::Network),
         ("keyed", ClientForm::Keyed),
     ];
     let client_address = section.word("client_address", ClientForm::Full, &forms);
-    let path = Some(state_dir.join("decisions.jsonl"));
-    let path = section.key("decisions", path, none_if_empty(path_in(state_dir)));
-    let max_size = checked(size, at_least(ByteSize::kib(64)));
-    let max_size = section.key("decisions_max_size", ByteSize::mib(100), max_size);
+    let path = section.key(
+        "decisions",
+        Some(state_dir.join("decisions.jsonl")),
+        none_if_empty(path_in(state_dir)),
+    );
+    let max_size = section.key(
+        "decisions_max_size",
+        ByteSize::mib(100),
+        checked(size, at_least(ByteSize::kib(64))),
+    );
     let max_age = section.key("decisions_max_age", day, positive_duration);
     let keep = section.key("decisions_keep", 30 * day, duration);
-    let max_total = section.key("decisions_max_total", ByteSize::b(0), size_or_zero);
-    let max_total = (max_total.as_u64() > 0).then_some(max_total.as_u64());
+    let total = section.key("decisions_max_total", ByteSize::b(0), size_or_zero);
+    let max_total_bytes = (total.as_u64() > 0).then_some(total.as_u64());
     // The newest file grows to its maximum before a rotated one can be deleted, so two must fit.
-    if max_total.is_some_and(|total| total < max_size.as_u64().saturating_mul(2)) {
+    if max_total_bytes.is_some_and(|total| total < max_size.as_u64().saturating_mul(2)) {
         let message = "is less than twice log.decisions_max_size: there must be room for a file beside the one being written";
         section.report("decisions_max_total", message);
     }
@@ -69,7 +75,7 @@ pub(super) fn read(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) ->
             max_size_bytes: max_size.as_u64(),
             max_age,
             keep,
-            max_total_bytes: max_total,
+            max_total_bytes,
             compresses,
             key,
             state_dir: state_dir.to_owned(),

@@ -123,25 +123,28 @@ fn read_config(root: &mut Section<'_>, dirs: BaseDirs<'_>) -> Config {
     });
     let state = root.section("state", |section| state::read(section, dir));
     let fleet = root.section(fixed("store"), |section| store::read(section, dir));
-    let started_with = dirs.started_with;
-    let state_dir = &started_with.map_or(&state, |config| &config.state).dir;
-    let state_dir = state_dir.clone();
-    let state_dir = &*state_dir;
-    let https = root.section("https", |section| https::read(section, state_dir));
+    // A reload must not move the state of a running process: its files are open, and a CA in another place would be a new CA.
+    let state_in_use = dirs.started_with.map_or(&state, |config| &config.state);
+    let state_dir = state_in_use.dir.clone();
+    let https = root.section("https", |section| https::read(section, &state_dir));
     let upstream = upstream::read(root, dir, &proxy.listen);
     let robots = root.section("robots", robots::read);
     let crawlers = crawlers::read(root, proxy.crawler_defaults, robots.dialect, dir);
     let signing = root.section("signing", |section| {
         signing::read(section, dir, &crawlers.crawlers)
     });
-    let evidence_key = root.section("evidence", |section| evidence::read_key(section, state_dir));
-    let evidence_key = started_with.map_or(evidence_key, |config| config.evidence_key.clone());
+    let key_in_file = root.section("evidence", |section| {
+        evidence::read_key(section, &state_dir)
+    });
+    let evidence_key = dirs
+        .started_with
+        .map_or(key_in_file, |config| config.evidence_key.clone());
     Config {
         rules: rules::read(root, &crawlers.crawlers),
         preferences: root.section("preferences", preferences::read),
         politeness: root.section("politeness", politeness::read),
         log: root.section("log", |section| {
-            log::read(section, state_dir, evidence_key.clone())
+            log::read(section, &state_dir, evidence_key.clone())
         }),
         evidence_key,
         traces: root.section(fixed("traces"), traces::read),
@@ -235,7 +238,7 @@ impl Config {
 
     /// Checks the text of a configuration; mistakes give `name` as the file.
     ///
-    /// The files named by `upstream.extra_roots` are read.
+    /// Reads the files that it names, such as certificates and keys.
     ///
     /// # Errors
     ///
@@ -263,8 +266,8 @@ impl Config {
 
     /// Returns the other files to watch for changes: programs that renew certificates do not know to trigger a reload.
     pub(crate) fn watched_files(&self) -> Vec<PathBuf> {
-        let entrance = self.proxy.tls.as_ref();
-        entrance.map_or_else(Vec::new, |entrance| entrance.files())
+        let tls = self.proxy.tls.as_ref();
+        tls.map_or_else(Vec::new, |tls| tls.files())
     }
 
     /// Returns the configuration as TOML, without secrets. Keys that need a restart have the values that the process

@@ -7,23 +7,23 @@ use crate::pacing::{CrawlDelayMode, PacingConfig};
 
 pub(super) fn read(section: &mut Section<'_>) -> PacingConfig {
     let second = Duration::from_secs(1);
-    let words = [
+    let modes = [
         CrawlDelayMode::Ignore,
         CrawlDelayMode::Wait,
         CrawlDelayMode::Reject,
     ];
-    let words = words.map(|word| (word.as_str(), word));
-    let options = PacingConfig {
+    let words = modes.map(|mode| (mode.as_str(), mode));
+    let pacing = PacingConfig {
         crawl_delay: section.word("crawl_delay", CrawlDelayMode::Reject, &words),
         max_wait: section.key("max_wait", 30 * second, duration),
         default_delay: section.key("default_delay", Duration::ZERO, duration),
         max_delay: section.key("max_delay", 300 * second, duration),
         max_concurrent_per_origin: section.key("max_concurrent_per_origin", 0, count(0, MAX_COUNT)),
     };
-    if options.default_delay > options.max_delay {
-        let delays = [options.default_delay, options.max_delay].map(humantime::format_duration);
+    if pacing.default_delay > pacing.max_delay {
+        let delays = [pacing.default_delay, pacing.max_delay].map(humantime::format_duration);
         let message = format!("{} is longer than max_delay, {}", delays[0], delays[1]);
         section.report("default_delay", message);
     }
-    options
+    pacing
 }

@@ -35,9 +35,10 @@ pub(super) fn read(section: &mut Section<'_>) -> PreferencesConfig {
 }
 
 fn check_meta_scan(size: &ByteSize) -> Result<(), String> {
-    match *size > MAX_META_SCAN {
-        true => Err("is more than 1MiB".to_owned()),
-        false => Ok(()),
+    if *size > MAX_META_SCAN {
+        Err("is more than 1MiB".to_owned())
+    } else {
+        Ok(())
     }
 }
 

@@ -38,20 +38,20 @@ pub(super) fn read(section: &mut Section<'_>, dir: &Path) -> ProxyConfig {
         address: loopback(3128),
         is_tls: false,
     };
-    let listen = checked(
+    let parse_listen = checked(
         non_empty_list(|node| parse_with(node, str::parse)),
         check_overlaps,
     );
-    let listen = section.key(fixed("listen"), vec![plain], listen);
+    let listen = section.key(fixed("listen"), vec![plain], parse_listen);
     let second = Duration::from_secs(1);
-    let entrance = read_tls(section, &listen, dir);
-    let asks_for_certificates = match &entrance {
-        Some(entrance) => entrance.requests_client_certificates(),
+    let tls = read_tls(section, &listen, dir);
+    let asks_for_certificates = match &tls {
+        Some(tls) => tls.requests_client_certificates(),
         // If these keys are wrong, that has been reported; do not report every crawler's certificate as well.
         None => !section.is_valid("certificate") || !section.is_valid("client_ca"),
     };
     ProxyConfig {
-        tls: entrance,
+        tls,
         listen,
         connections: settings::ConnectionSettings {
             header_timeout: section.key("header_timeout", 10 * second, positive_duration),

@@ -69,9 +69,10 @@ fn check_rule(section: &Section<'_>, rule: &PolicyRule, legal: bool) {
 
 /// Returns no names if `*` is among them: a rule without names applies to every crawler.
 fn without_wildcard(named: Vec<String>) -> Vec<String> {
-    match named.iter().any(|name| name == "*") {
-        true => Vec::new(),
-        false => named,
+    if named.iter().any(|name| name == "*") {
+        Vec::new()
+    } else {
+        named
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use url::Url;
 
 use super::reader::{
-    ParseResult, Section, Show, ValueNode, checked, none_if_empty, parse_with, path_in,
+    ParseResult, Section, ToValue, ValueNode, checked, none_if_empty, parse_with, path_in,
     positive_duration,
 };
 use crate::identity::Crawler;
@@ -113,14 +113,15 @@ fn parse_agent(node: &ValueNode<'_>) -> ParseResult<Url> {
 }
 
 fn check_lifetime(value: &Duration) -> Result<(), String> {
-    match *value > MAX_LIFETIME {
-        true => Err("is over 24h: whoever sees a signature can use it for so long".to_owned()),
-        false => Ok(()),
+    if *value > MAX_LIFETIME {
+        Err("is over 24h: whoever sees a signature can use it for so long".to_owned())
+    } else {
+        Ok(())
     }
 }
 
-impl Show for Arc<SigningKey> {
-    fn show(&self) -> toml::Value {
-        self.path().to_owned().show()
+impl ToValue for Arc<SigningKey> {
+    fn to_value(&self) -> toml::Value {
+        self.path().to_owned().to_value()
     }
 }

@@ -52,6 +52,7 @@ pub(super) fn read(section: &mut Section<'_>, dir: &Path) -> StoreConfig {
     let is_one = urls.as_ref().is_none_or(|urls| urls.len() == 1);
     let day = Duration::from_hours(24);
     StoreConfig {
+        // A single URL is enough to find all servers of a cluster, so the number of URLs cannot decide alone.
         is_cluster: section.key("cluster", false, boolean) || !is_one,
         urls: urls.filter(|_| is_shared),
         password_file: section.key("password_file", None, none_if_empty(path_in(dir))),
@@ -82,19 +83,21 @@ fn parse_urls(node: &ValueNode<'_>) -> ParseResult<String> {
             url.is_some_and(|url| matches!(url.scheme(), "redis" | "rediss") && url.has_host())
         };
         // The message does not quote the value, which may hold a password.
-        match text.split(',').all(is_server) {
-            true => Ok(text.to_owned()),
-            false => Err(
+        if text.split(',').all(is_server) {
+            Ok(text.to_owned())
+        } else {
+            Err(
                 "is not the URL of a server, such as \"rediss://wayleave@redis.internal:6379\", or several with commas between them",
-            ),
+            )
         }
     })
 }
 
 /// Checks a prefix. Braces would choose a key's hash slot in a cluster, and colons separate the components of keys.
 fn check_prefix(prefix: &str) -> Result<(), String> {
-    match prefix.contains(['{', '}', ':']) || prefix.contains(char::is_whitespace) {
-        true => Err("must not contain braces, colons or blanks".to_owned()),
-        false => Ok(()),
+    if prefix.contains(['{', '}', ':']) || prefix.contains(char::is_whitespace) {
+        Err("must not contain braces, colons or blanks".to_owned())
+    } else {
+        Ok(())
     }
 }

@@ -13,9 +13,10 @@ pub(super) fn read(section: &mut Section<'_>) -> TraceConfig {
 }
 
 fn check_ratio(ratio: &f64) -> Result<(), String> {
-    match (0.0..=1.0).contains(ratio) {
-        true => Ok(()),
-        false => Err("is not between 0 and 1".to_owned()),
+    if (0.0..=1.0).contains(ratio) {
+        Ok(())
+    } else {
+        Err("is not between 0 and 1".to_owned())
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::reader::{
-    MAX_COUNT, ParseResult, Section, Show, ValueNode, count, list, network, none_if_empty,
+    MAX_COUNT, ParseResult, Section, ToValue, ValueNode, count, list, network, none_if_empty,
     parse_with, path_in, positive_duration, secret,
 };
 use crate::downstream::listeners::ListenAddress;
@@ -81,14 +81,14 @@ fn read_parent_proxy(section: &mut Section<'_>, listen: &[ListenAddress]) -> Opt
     Some(parent)
 }
 
-impl Show for ParentProxy {
-    fn show(&self) -> toml::Value {
+impl ToValue for ParentProxy {
+    fn to_value(&self) -> toml::Value {
         self.url().into()
     }
 }
 
-impl Show for ProxyBypass {
-    fn show(&self) -> toml::Value {
+impl ToValue for ProxyBypass {
+    fn to_value(&self) -> toml::Value {
         self.to_string().into()
     }
 }
@@ -108,8 +108,8 @@ fn read_overrides(section: &mut Section<'_>) -> Vec<DnsOverride> {
     })
 }
 
-impl Show for DnsOverride {
-    fn show(&self) -> toml::Value {
+impl ToValue for DnsOverride {
+    fn to_value(&self) -> toml::Value {
         self.value().into()
     }
 }
@@ -134,16 +134,17 @@ pub(super) fn parse_local_address(node: &ValueNode<'_>) -> ParseResult<IpAddr> {
         if address.is_unspecified() || address.is_multicast() {
             return Err(format!("{text:?} is not an address to send from"));
         }
-        match egress::is_local_address(address) {
-            true => Ok(address),
-            false => Err(format!("{text:?} is not an address of this machine")),
+        if egress::is_local_address(address) {
+            Ok(address)
+        } else {
+            Err(format!("{text:?} is not an address of this machine"))
         }
     })
 }
 
-impl Show for PemFile {
-    fn show(&self) -> toml::Value {
-        self.path.show()
+impl ToValue for PemFile {
+    fn to_value(&self) -> toml::Value {
+        self.path.to_value()
     }
 }
 

@@ -70,13 +70,12 @@ impl FromStr for ProxyUrl {
             return Err(EXPECTED);
         }
         let authority = &url[Position::BeforeHost..Position::AfterPort];
-        let origin = url.scheme().parse().ok().and_then(|scheme| {
-            let is_http = matches!(scheme, Scheme::Http | Scheme::Https);
-            let origin = is_http.then(|| Origin::from_authority(scheme, authority));
-            origin?.ok()
-        });
-        let origin = origin.ok_or(EXPECTED)?;
-        let (scheme, host, port) = (origin.scheme(), origin.host(), origin.port());
+        let scheme: Scheme = url.scheme().parse().map_err(|_| EXPECTED)?;
+        if !matches!(scheme, Scheme::Http | Scheme::Https) {
+            return Err(EXPECTED);
+        }
+        let origin = Origin::from_authority(scheme, authority).map_err(|_| EXPECTED)?;
+        let (host, port) = (origin.host(), origin.port());
         // The port is always written, even the scheme's default: without one, curl uses 1080.
         Ok(Self {
             url: format!("{scheme}://{}{host}:{port}", user_info(&url)),

@@ -139,9 +139,10 @@ impl EffectiveKeys {
             let lines = table.lines.iter();
             let fixed = lines.filter(|line| table.needs_restart || line.needs_restart);
             fixed.map(move |line| {
-                let name = match table.needs_restart {
-                    true => table.header.clone(),
-                    false => format!("{section}.{}", line.key),
+                let name = if table.needs_restart {
+                    table.header.clone()
+                } else {
+                    format!("{section}.{}", line.key)
                 };
                 (name, &*line.key, &line.value)
             })

@@ -93,9 +93,10 @@ fn redact_quoted(text: &str) -> String {
         let quote = rest.as_bytes()[start];
         shown.extend(words.split_inclusive(' ').map(redact));
         let end = closing_quote(quoted, quote);
-        shown += &match words.ends_with(EXAMPLE_PREFIX) {
-            true => quoted[..end].to_owned(),
-            false => redact(&quoted[..end]),
+        shown += &if words.ends_with(EXAMPLE_PREFIX) {
+            quoted[..end].to_owned()
+        } else {
+            redact(&quoted[..end])
         };
         let behind = quoted.len().min(end + 1);
         shown += &quoted[end..behind];

@@ -6,13 +6,13 @@
 mod keys;
 mod mistake;
 mod section;
-mod show;
+mod to_value;
 mod value;
 
 pub(super) use self::keys::{EffectiveKeys, fixed, secret};
 pub use self::mistake::ConfigMistake;
 pub(super) use self::section::{ConfigReader, Section};
-pub(super) use self::show::Show;
+pub(super) use self::to_value::ToValue;
 pub(super) use self::value::{
     MAX_COUNT, ParseResult, ValueNode, address, at_least, boolean, checked, count, date, duration,
     list, network, non_empty_list, none_if_empty, number, parse_with, path_in, positive_duration,

@@ -8,7 +8,7 @@ use toml::de::DeTable;
 
 use super::keys::{EffectiveKeys, KeySpec};
 use super::mistake::ConfigMistake;
-use super::show::Show;
+use super::to_value::ToValue;
 use super::value::{ParseResult, ValueNode, kind_name, nearest, non_empty_list, one_of};
 
 /// The text of a configuration file, and the keys and mistakes found in it so far.
@@ -54,13 +54,13 @@ impl<'t> ConfigReader<'t> {
         let mut mistakes = self.mistakes.into_inner();
         // If a line is not valid TOML, only its first error helps. Mistakes in the values that the parser recovered from that line
         // would mislead.
-        let of_values = mistakes.split_off(errors.len());
-        let mut unreadable = HashSet::new();
-        mistakes.retain(|mistake| unreadable.insert(mistake.line()));
+        let in_values = mistakes.split_off(errors.len());
+        let mut invalid_lines = HashSet::new();
+        mistakes.retain(|mistake| invalid_lines.insert(mistake.line()));
         mistakes.extend(
-            of_values
+            in_values
                 .into_iter()
-                .filter(|m| !unreadable.contains(&m.line())),
+                .filter(|mistake| !invalid_lines.contains(&mistake.line())),
         );
         mistakes.sort_by_key(ConfigMistake::line);
         if mistakes.is_empty() {
@@ -78,8 +78,9 @@ impl<'t> ConfigReader<'t> {
 
     /// Returns the key that an offset in invalid TOML most likely belongs to.
     fn nearest_key(&self, at: usize) -> String {
-        let at = at.min(self.text.len());
-        let start = self.text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+        // An error at the end of the file may point past it.
+        let before = &self.text[..at.min(self.text.len())];
+        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let line = self.text[start..].lines().next().unwrap_or_default();
         let bare = |text: &str| {
             let is_key =
@@ -87,9 +88,9 @@ impl<'t> ConfigReader<'t> {
             Some(text.trim().to_owned()).filter(|key| !key.is_empty() && key.chars().all(is_key))
         };
         let header = |line: &str| {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            line.starts_with('[')
-                .then(|| line.trim_matches(['[', ']']).to_owned())
+            let text = line.split('#').next().unwrap_or_default().trim();
+            text.starts_with('[')
+                .then(|| text.trim_matches(['[', ']']).to_owned())
                 .and_then(|name| bare(&name))
         };
         let key = line.split_once('=').and_then(|(key, _)| bare(key));
@@ -123,7 +124,7 @@ struct TableLocation {
     header: String,
     /// The bytes of the text.
     span: Range<usize>,
-    /// The index in [`Keys`].
+    /// The index in [`EffectiveKeys`].
     table_index: usize,
 }
 
@@ -191,7 +192,7 @@ impl<'t> Section<'t> {
     }
 
     /// Returns the value of `key`, or `default` if it is absent or wrong.
-    pub(crate) fn key<T: Show>(
+    pub(crate) fn key<T: ToValue>(
         &mut self,
         key: impl Into<KeySpec>,
         default: T,
@@ -199,7 +200,7 @@ impl<'t> Section<'t> {
     ) -> T {
         let key = key.into();
         let value = self.parse_key(key.name, parse).unwrap_or(default);
-        self.record(key, value.show());
+        self.record(key, value.to_value());
         value
     }
 
@@ -220,7 +221,7 @@ impl<'t> Section<'t> {
     }
 
     /// Returns the value of `key`, or none if it is absent or wrong.
-    pub(crate) fn optional<T: Show>(
+    pub(crate) fn optional<T: ToValue>(
         &mut self,
         key: impl Into<KeySpec>,
         parse: impl FnOnce(&'t ValueNode<'t>) -> ParseResult<T>,
@@ -228,13 +229,13 @@ impl<'t> Section<'t> {
         let key = key.into();
         let value = self.parse_key(key.name, parse);
         if let Some(value) = &value {
-            self.record(key, value.show());
+            self.record(key, value.to_value());
         }
         value
     }
 
     /// Returns the items of the array `key`, which must not be empty if it is there.
-    pub(crate) fn items<T: Show>(
+    pub(crate) fn items<T: ToValue>(
         &mut self,
         key: impl Into<KeySpec>,
         item: impl Fn(&'t ValueNode<'t>) -> ParseResult<T>,
@@ -243,7 +244,7 @@ impl<'t> Section<'t> {
     }
 
     /// Returns the value of `key`, and reports it if it is missing.
-    pub(crate) fn required<T: Show>(
+    pub(crate) fn required<T: ToValue>(
         &mut self,
         key: impl Into<KeySpec>,
         parse: impl FnOnce(&'t ValueNode<'t>) -> ParseResult<T>,
@@ -324,7 +325,7 @@ impl<'t> Section<'t> {
     }
 
     /// Reads every entry of a table with arbitrary keys, such as host names.
-    pub(crate) fn entries<T: Show>(
+    pub(crate) fn entries<T: ToValue>(
         &mut self,
         key: &'static str,
         mut parse: impl FnMut(&str, &'t ValueNode<'t>) -> ParseResult<T>,
@@ -344,7 +345,7 @@ impl<'t> Section<'t> {
             match parse(name.get_ref(), node) {
                 Ok(value) => {
                     let mut keys = self.reader.keys.borrow_mut();
-                    keys.add_entry(shown, name.get_ref(), value.show());
+                    keys.add_entry(shown, name.get_ref(), value.to_value());
                     values.push(value);
                 }
                 Err(faults) => {

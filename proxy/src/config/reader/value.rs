@@ -15,7 +15,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 use toml::value::Datetime;
 
-use super::show::Show;
+use super::to_value::ToValue;
 
 /// A value of the file together with its span.
 pub(crate) type ValueNode<'t> = Spanned<DeValue<'t>>;
@@ -213,7 +213,7 @@ pub(crate) fn at_least(least: ByteSize) -> impl Fn(&ByteSize) -> Result<(), Stri
     move |size| match *size < least {
         true => Err(format!(
             "is less than {}",
-            least.show().as_str().unwrap_or_default()
+            least.to_value().as_str().unwrap_or_default()
         )),
         false => Ok(()),
     }
@@ -285,8 +285,8 @@ pub(crate) fn word<'w>(words: &'w [&'w str]) -> impl Fn(&ValueNode<'_>) -> Parse
         let hint = nearest(text, words.iter().copied())
             .map(|near| format!("; did you mean \"{near}\"?"))
             .unwrap_or_default();
-        let words = words.join("\", \"");
-        fault(node, format!("{text:?} is not one of \"{words}\"{hint}"))
+        let allowed = words.join("\", \"");
+        fault(node, format!("{text:?} is not one of \"{allowed}\"{hint}"))
     }
 }
 
@@ -379,10 +379,11 @@ pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    let word = word.to_ascii_lowercase();
+    let lower = word.to_ascii_lowercase();
     candidates
         .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(&word, candidate), candidate))
+        .map(|candidate| (strsim::damerau_levenshtein(&lower, candidate), candidate))
+        // One typing error in any word, and another one for every four letters.
         .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 4)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)

@@ -16,22 +16,22 @@ use crate::downstream::listeners::ListenAddress;
 use crate::identity::CertificateName;
 
 /// A type that can be the value of a key. Reading the value that it is written as gives the same value again.
-pub(crate) trait Show {
-    fn show(&self) -> Value;
+pub(crate) trait ToValue {
+    fn to_value(&self) -> Value;
 }
 
 /// Writes types as their text.
-macro_rules! show_as_text {
+macro_rules! write_as_text {
     ($($kind:ty),*) => {$(
-        impl Show for $kind {
-            fn show(&self) -> Value {
+        impl ToValue for $kind {
+            fn to_value(&self) -> Value {
                 self.to_string().into()
             }
         }
     )*};
 }
 
-show_as_text!(
+write_as_text!(
     String,
     SocketAddr,
     ListenAddress,
@@ -46,45 +46,46 @@ show_as_text!(
     IpAddr
 );
 
-impl Show for &str {
-    fn show(&self) -> Value {
+impl ToValue for &str {
+    fn to_value(&self) -> Value {
         (*self).into()
     }
 }
 
-impl Show for bool {
-    fn show(&self) -> Value {
+impl ToValue for bool {
+    fn to_value(&self) -> Value {
         (*self).into()
     }
 }
 
-impl Show for usize {
-    fn show(&self) -> Value {
+impl ToValue for usize {
+    fn to_value(&self) -> Value {
         // No key accepts an integer that is anywhere near this bound.
         Value::Integer(i64::try_from(*self).unwrap_or(i64::MAX))
     }
 }
 
-impl Show for f64 {
-    fn show(&self) -> Value {
+impl ToValue for f64 {
+    fn to_value(&self) -> Value {
         (*self).into()
     }
 }
 
-impl Show for Duration {
-    fn show(&self) -> Value {
+impl ToValue for Duration {
+    fn to_value(&self) -> Value {
         humantime::format_duration(*self).to_string().into()
     }
 }
 
 /// Uses the largest unit that keeps the number whole: a rounded size would not be the one in use.
-impl Show for ByteSize {
-    fn show(&self) -> Value {
+impl ToValue for ByteSize {
+    fn to_value(&self) -> Value {
         let bytes = self.as_u64();
         let units = [(Self::mib(1), "MiB"), (Self::kib(1), "KiB")];
-        let mut units = units.iter();
-        let unit = units.find(|(unit, _)| bytes.is_multiple_of(unit.as_u64()));
-        match unit {
+        let whole = units
+            .iter()
+            .find(|(unit, _)| bytes.is_multiple_of(unit.as_u64()));
+        match whole {
             Some((unit, name)) => format!("{}{name}", bytes / unit.as_u64()).into(),
             None => format!("{bytes}B").into(),
         }
@@ -92,29 +93,32 @@ impl Show for ByteSize {
 }
 
 /// Writes an absolute path, unless the working directory is unknown.
-impl Show for Path {
-    fn show(&self) -> Value {
+impl ToValue for Path {
+    fn to_value(&self) -> Value {
         let absolute = absolute(self);
         let path = absolute.as_deref().unwrap_or(self);
         path.display().to_string().into()
     }
 }
 
-impl Show for PathBuf {
-    fn show(&self) -> Value {
-        self.as_path().show()
+impl ToValue for PathBuf {
+    fn to_value(&self) -> Value {
+        self.as_path().to_value()
     }
 }
 
-impl<T: Show> Show for Vec<T> {
-    fn show(&self) -> Value {
-        self.iter().map(Show::show).collect::<Vec<_>>().into()
+impl<T: ToValue> ToValue for Vec<T> {
+    fn to_value(&self) -> Value {
+        self.iter()
+            .map(ToValue::to_value)
+            .collect::<Vec<_>>()
+            .into()
     }
 }
 
 /// Writes none as an empty string.
-impl<T: Show> Show for Option<T> {
-    fn show(&self) -> Value {
-        self.as_ref().map_or_else(|| "".into(), Show::show)
+impl<T: ToValue> ToValue for Option<T> {
+    fn to_value(&self) -> Value {
+        self.as_ref().map_or_else(|| "".into(), ToValue::to_value)
     }
 }
