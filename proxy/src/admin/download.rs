@@ -171,9 +171,10 @@ impl DownloadWriter {
             }
         }
         self.is_first = false;
-        match self.chunk.len() < CHUNK_BYTES {
-            true => ControlFlow::Continue(()),
-            false => self.send(),
+        if self.chunk.len() < CHUNK_BYTES {
+            ControlFlow::Continue(())
+        } else {
+            self.send()
         }
     }
 

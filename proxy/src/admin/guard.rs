@@ -171,9 +171,10 @@ fn check_site(request: &Request) -> Result<(), AdminRejection> {
     let authority = [&b"http://"[..], b"https://"]
         .iter()
         .find_map(|scheme| origin.strip_prefix(*scheme));
-    match authority.is_some() && authority == host {
-        true => Ok(()),
-        false => Err(AdminRejection::ForeignSite),
+    if authority.is_some() && authority == host {
+        Ok(())
+    } else {
+        Err(AdminRejection::ForeignSite)
     }
 }
 

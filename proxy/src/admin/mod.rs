@@ -6,6 +6,7 @@
 )]
 
 mod clients;
+mod configuration;
 mod connection_limit;
 mod crawlers;
 mod decision_basis;
@@ -21,11 +22,11 @@ mod overview;
 mod page;
 mod parameters;
 mod preview;
-mod reload;
 mod reload_handle;
 mod response;
 mod robots;
 mod robots_view;
+mod rules;
 mod serve;
 mod signatures;
 mod state;
@@ -50,17 +51,16 @@ pub(crate) use self::state::AdminState;
 
 /// Returns the routes of the admin listener, behind `guard`.
 pub(crate) fn router(admin: AdminState, guard: AdminGuard) -> Router {
-    let (router, description) = api_routes();
+    let (router, document) = api_routes();
+    let description = openapi::complete(&document).expect("a description is JSON");
     // Serialised once, not per request; as `Bytes` because each connection clones the routes with everything they hold.
-    let description = openapi::complete(&description).expect("a description is JSON");
-    let description = description.to_string();
-    let description = Bytes::from(description);
+    let json = Bytes::from(description.to_string());
     router
         .route("/", routing::get(page::index))
         .route("/assets/{name}", routing::get(page::asset))
         .route(
             "/v1/openapi.json",
-            routing::get(|| async { ([(CONTENT_TYPE, "application/json")], description) }),
+            routing::get(|| async { ([(CONTENT_TYPE, "application/json")], json) }),
         )
         .fallback(|| async {
             response::error_response(StatusCode::NOT_FOUND, "nothing is served at this path")
@@ -98,11 +98,11 @@ fn api_routes() -> (Router<AdminState>, OpenApi) {
         .routes(routes!(robots::refresh))
         .routes(routes!(overview::traffic))
         .routes(routes!(overview::status))
-        .routes(routes!(overview::configuration))
-        .routes(routes!(overview::rules))
+        .routes(routes!(configuration::configuration))
+        .routes(routes!(rules::list))
         .routes(routes!(crawlers::list))
         .routes(routes!(fleet::fleet))
-        .routes(routes!(reload::reload))
+        .routes(routes!(configuration::reload))
         .split_for_parts()
 }
 

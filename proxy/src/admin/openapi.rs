@@ -53,13 +53,11 @@ pub(super) fn complete(document: &OpenApi) -> serde_json::Result<Value> {
 
 /// Returns the id of an operation, such as `get_v1_decisions_id` for GET of `/v1/decisions/{id}`.
 fn operation_id(method: &str, path: &str) -> String {
-    let words = path.split(|c: char| !c.is_ascii_alphanumeric());
-    let words = words.filter(|word| !word.is_empty());
-    [method]
-        .into_iter()
-        .chain(words)
-        .collect::<Vec<_>>()
-        .join("_")
+    let words = path
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty());
+    let all: Vec<_> = [method].into_iter().chain(words).collect();
+    all.join("_")
 }
 
 fn status_description(status: &str) -> &'static str {

@@ -127,9 +127,10 @@ impl QueryParameter {
         self,
         read: impl FnOnce(String) -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
-        let value = match self.others.is_empty() {
-            true => read(self.first),
-            false => Err(QueryError("given more than once".to_owned())),
+        let value = if self.others.is_empty() {
+            read(self.first)
+        } else {
+            Err(QueryError("given more than once".to_owned()))
         };
         value.map_err(|QueryError(mistake)| QueryError(format!("{}: {mistake}", self.name)))
     }
@@ -167,8 +168,8 @@ impl<'de> Deserializer<'de> for QueryParameter {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
         let values = once(self.first).chain(self.others);
-        let values = values.map(|value| Self::new(self.name.clone(), value));
-        visitor.visit_seq(SeqDeserializer::new(values))
+        let named = values.map(|value| Self::new(self.name.clone(), value));
+        visitor.visit_seq(SeqDeserializer::new(named))
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
@@ -226,9 +227,9 @@ impl de::Error for QueryError {
     }
 
     fn unknown_field(name: &str, known: &'static [&'static str]) -> Self {
-        let known = known.join(", ");
+        let names = known.join(", ");
         Self(format!(
-            "{name:?} is not a parameter here; these are: {known}"
+            "{name:?} is not a parameter here; these are: {names}"
         ))
     }
 

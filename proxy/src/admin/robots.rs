@@ -92,8 +92,10 @@ pub(super) async fn list(
     let robots = admin.decider.robots.clone();
     let now = robots.clock().now();
     let limit = listing.limit;
-    let found = tokio::task::spawn_blocking(move || robots.list(&listing)).await;
-    let found = found.unwrap_or_default();
+    // Goes through all known origins, in memory and on disk.
+    let found = tokio::task::spawn_blocking(move || robots.list(&listing))
+        .await
+        .unwrap_or_default();
     let next = found.last().filter(|_| found.len() == limit);
     SafeJson(ListedRobots {
         next_cursor: next.map(|(origin, _)| origin.to_string()),
@@ -292,9 +294,10 @@ pub(super) async fn forget(
     for resource in robots.related_documents(&origin).await {
         was_known |= robots.forget(&resource).await;
     }
-    match was_known {
-        true => StatusCode::NO_CONTENT.into_response(),
-        false => unknown_origin(&origin),
+    if was_known {
+        StatusCode::NO_CONTENT.into_response()
+    } else {
+        unknown_origin(&origin)
     }
 }
 
