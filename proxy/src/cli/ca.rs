@@ -1,10 +1,10 @@
 //! `wayleave ca`: creates and shows the certificate authority that clients must trust.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use super::CommandResult;
 use super::config_file::load_config;
 use super::terminal::{absolute_path, print, unusable};
 use crate::tls::intercept::CertificateAuthority;
@@ -17,11 +17,9 @@ pub(super) enum CaCommand {
     Show,
 }
 
-pub(super) fn run(command: CaCommand, file: Option<&Path>) -> ExitCode {
-    let dir = match load_config(file) {
-        Ok((config, _)) => config.https.ca_dir,
-        Err(status) => return status,
-    };
+pub(super) fn run(command: CaCommand, file: Option<&Path>) -> CommandResult {
+    let (config, _) = load_config(file)?;
+    let dir = config.https.ca_dir;
     let text = match command {
         CaCommand::Init => CertificateAuthority::load_or_create(&dir).map(|ca| {
             let path = absolute_path(ca.certificate_path());
@@ -36,7 +34,7 @@ pub(super) fn run(command: CaCommand, file: Option<&Path>) -> ExitCode {
             .map(|(fingerprint, pem)| format!("SHA-256 {fingerprint}\n{pem}")),
     };
     match text {
-        Ok(text) => print(&text),
-        Err(error) => unusable(&format!("{error:#}")),
+        Ok(text) => Ok(print(&text)),
+        Err(error) => Err(unusable(&format!("{error:#}"))),
     }
 }

@@ -1,14 +1,13 @@
 //! `wayleave config`: checks a configuration file, or prints the default one.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use clap::Subcommand;
 use wayleave_robots_txt::{Dialect, ProductToken, RobotsTxt, UrlPath};
 
 use super::config_file::load_config;
-use super::expired_rules;
 use super::terminal::{print, print_errors};
+use super::{CommandResult, expired_rules};
 use crate::clock::Clock;
 use crate::config::{Config, DEFAULT_FILE};
 use crate::identity::Crawler;
@@ -23,49 +22,45 @@ pub(super) enum ConfigCommand {
     Default,
 }
 
-pub(super) fn run(command: ConfigCommand, file: Option<&Path>) -> ExitCode {
+pub(super) fn run(command: ConfigCommand, file: Option<&Path>) -> CommandResult {
     match command {
         ConfigCommand::Check => check(file),
-        ConfigCommand::Default => print(DEFAULT_FILE),
+        ConfigCommand::Default => Ok(print(DEFAULT_FILE)),
     }
 }
 
-fn check(file: Option<&Path>) -> ExitCode {
-    let loaded = load_config(file);
-    if let Ok((config, _)) = &loaded {
-        warn_of_expired(config);
-        for doubt in crawler_warnings(&config.crawlers.crawlers) {
-            print_errors(&format!("wayleave: warning: {doubt}\n"));
-        }
-        if config.upstream.egress.parent.is_some() {
-            print_errors(&format!("wayleave: warning: {UNCHECKED_PARENT_WARNING}\n"));
-        }
-        if let Some(exposed) = exposed_key_warning(&config.https.ca_dir) {
-            print_errors(&format!("wayleave: warning: {exposed}\n"));
-        }
+fn check(file: Option<&Path>) -> CommandResult {
+    let (config, read_from) = load_config(file)?;
+    for warning in warnings(&config) {
+        print_errors(&format!("wayleave: warning: {warning}\n"));
     }
-    match loaded {
-        Ok((config, Some(file))) => print(&format!("# from {}\n{config}", file.display())),
-        Ok((config, None)) => print(&format!("# built-in defaults\n{config}")),
-        Err(status) => status,
-    }
+    let source = match read_from {
+        Some(file) => format!("from {}", file.display()),
+        None => "built-in defaults".to_owned(),
+    };
+    Ok(print(&format!("# {source}\n{config}")))
 }
 
-/// Warns of rules that have expired: the file can be used, but they no longer have any effect.
-fn warn_of_expired(config: &Config) {
-    for rule in expired_rules::find(config, Clock::start().now()) {
-        print_errors(&format!("wayleave: warning: {rule}\n"));
+/// Returns what a valid configuration contains that is hardly intended, or unsafe.
+fn warnings(config: &Config) -> Vec<String> {
+    let expired = expired_rules::find(config, Clock::start().now());
+    let mut warnings: Vec<String> = expired.iter().map(ToString::to_string).collect();
+    warnings.extend(crawler_warnings(&config.crawlers.crawlers));
+    if config.upstream.egress.parent.is_some() {
+        warnings.push(UNCHECKED_PARENT_WARNING.to_owned());
     }
+    warnings.extend(exposed_key_warning(&config.https.ca_dir));
+    warnings
 }
 
 /// Returns warnings about crawlers that are valid but hardly intended: those that can never match because of an earlier one,
 /// and those with tokens that their dialect cannot find in any robots.txt.
 fn crawler_warnings(crawlers: &[Crawler]) -> Vec<String> {
-    let mut doubts = Vec::new();
+    let mut warnings = Vec::new();
     for (index, crawler) in crawlers.iter().enumerate() {
         let (number, name) = (index + 1, &crawler.name);
         if let Some(earlier) = crawlers[..index].iter().find(|it| it.covers(crawler)) {
-            doubts.push(format!(
+            warnings.push(format!(
                 "[[crawler]] {number} {name:?} can never match: {:?} before it matches every request that it would; put {name:?} first",
                 earlier.name
             ));
@@ -73,7 +68,7 @@ fn crawler_warnings(crawlers: &[Crawler]) -> Vec<String> {
         let is_lost = |token: &&ProductToken| {
             crawler.dialect == Dialect::Google && !finds_own_group(token, Dialect::Google)
         };
-        doubts.extend(crawler.tokens.iter().filter(is_lost).map(|token| {
+        warnings.extend(crawler.tokens.iter().filter(is_lost).map(|token| {
             format!(
                 "[[crawler]] {number} {name:?} ignores groups for {:?}: dialect \"google\" reads names only up to the first character \
                  that is no letter, \"-\" or \"_\"",
@@ -81,7 +76,7 @@ fn crawler_warnings(crawlers: &[Crawler]) -> Vec<String> {
             )
         }));
     }
-    doubts
+    warnings
 }
 
 /// Returns whether a crawler with this token obeys a group that names it.

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::CommandResult;
 use super::config_file::load_config;
 use super::terminal::{absolute_path, print, print_errors, unusable};
 use crate::config::Config;
@@ -30,23 +31,21 @@ pub(super) struct EnvArguments {
     ca: Option<PathBuf>,
 }
 
-pub(super) fn run(arguments: &EnvArguments, file: Option<&Path>) -> ExitCode {
+pub(super) fn run(arguments: &EnvArguments, file: Option<&Path>) -> CommandResult {
+    // On another machine there is no configuration, and none is needed if everything is given.
     if let (Some(proxy), Some(certificate)) = (&arguments.proxy, &arguments.ca) {
-        return print_lines(arguments.client, proxy, certificate);
+        return Ok(print_lines(arguments.client, proxy, certificate));
     }
-    let config = match load_config(file) {
-        Ok((config, _)) => config,
-        Err(status) => return status,
-    };
-    let proxy = arguments.proxy.clone();
-    let Some(proxy) = proxy.or_else(|| address_to_dial(&config).map(ProxyUrl::from)) else {
-        return unusable(
+    let (config, _) = load_config(file)?;
+    let given = arguments.proxy.clone();
+    let Some(proxy) = given.or_else(|| address_to_dial(&config).map(ProxyUrl::from)) else {
+        return Err(unusable(
             "every port in proxy.listen is 0: the system chooses one when the proxy starts, and \
              `wayleave serve` prints it (or give --proxy)",
-        );
+        ));
     };
     if let Some(certificate) = &arguments.ca {
-        return print_lines(arguments.client, &proxy, certificate);
+        return Ok(print_lines(arguments.client, &proxy, certificate));
     }
     let certificate = absolute_path(&config.https.ca_dir).join("ca.crt");
     if let Err(error) = File::open(&certificate) {
@@ -55,7 +54,7 @@ pub(super) fn run(arguments: &EnvArguments, file: Option<&Path>) -> ExitCode {
             explain_unreadable(&certificate, &error, config.admin.listen)
         ));
     }
-    print_lines(arguments.client, &proxy, &certificate)
+    Ok(print_lines(arguments.client, &proxy, &certificate))
 }
 
 fn print_lines(client: Option<KnownClient>, proxy: &ProxyUrl, certificate: &Path) -> ExitCode {
@@ -69,17 +68,17 @@ fn print_lines(client: Option<KnownClient>, proxy: &ProxyUrl, certificate: &Path
 /// Explains why the certificate cannot be read, and what to do about it. A service keeps it in a directory that only root can
 /// read, and serves it at `admin`.
 fn explain_unreadable(certificate: &Path, error: &io::Error, admin: SocketAddr) -> String {
-    let certificate = certificate.display();
+    let path = certificate.display();
     match error.kind() {
         ErrorKind::NotFound => format!(
-            "{certificate} does not exist yet: start `wayleave serve` once, or run `wayleave ca init`. If wayleave runs as a \
+            "{path} does not exist yet: start `wayleave serve` once, or run `wayleave ca init`. If wayleave runs as a \
              service: `curl -sSfo ca.pem http://{admin}/ca.pem`, and give --ca \"$PWD/ca.pem\""
         ),
         ErrorKind::PermissionDenied => format!(
-            "{certificate} cannot be read (permission denied): let others pass through its directories (chmod o+x), or \
+            "{path} cannot be read (permission denied): let others pass through its directories (chmod o+x), or \
              fetch it from the admin listener, at /ca.pem"
         ),
-        _ => format!("{certificate} cannot be read: {error}"),
+        _ => format!("{path} cannot be read: {error}"),
     }
 }
 

@@ -35,7 +35,7 @@ impl fmt::Display for ExpiredRule {
 /// Returns the rules that have expired by `now`.
 pub(super) fn find(config: &Config, now: SystemTime) -> Vec<ExpiredRule> {
     let (_, expired) = PolicyRules::new(config.rules.clone()).count(now);
-    let expired = expired.into_iter().map(|found| {
+    let described = expired.into_iter().map(|found| {
         let expires_at = found.rule.expires_at.unwrap_or(now);
         ExpiredRule {
             number: found.number,
@@ -45,5 +45,5 @@ pub(super) fn find(config: &Config, now: SystemTime) -> Vec<ExpiredRule> {
             expired_at: humantime::format_rfc3339_seconds(expires_at).to_string(),
         }
     });
-    expired.collect()
+    described.collect()
 }

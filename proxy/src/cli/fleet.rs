@@ -2,17 +2,17 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::CommandResult;
 use super::admin_client::request_json;
 use super::config_file::load_config;
 use super::paint::Tone;
-use super::terminal::{pretty_json, print, print_errors, print_painted, unusable};
+use super::terminal::{failed, pretty_json, print, print_painted, unusable};
 use crate::config::{Config, StoreConfig};
 use crate::fleet::check::check;
 use crate::server::wiring;
@@ -36,25 +36,19 @@ pub(super) struct FleetArguments {
     json: bool,
 }
 
-pub(super) fn run(command: &FleetCommand, file: Option<&Path>) -> ExitCode {
-    let config = match load_config(file) {
-        Ok((config, _)) => config,
-        Err(status) => return status,
-    };
+pub(super) fn run(command: &FleetCommand, file: Option<&Path>) -> CommandResult {
+    let (config, _) = load_config(file)?;
     match command {
         FleetCommand::Status(arguments) => status(arguments, &config),
         FleetCommand::Check(arguments) => check_fleet(arguments, &config),
     }
 }
 
-fn status(arguments: &FleetArguments, config: &Config) -> ExitCode {
+fn status(arguments: &FleetArguments, config: &Config) -> CommandResult {
     match request_json(config.admin.listen, "GET", "/v1/fleet") {
-        Ok(found) if arguments.json => print(&pretty_json(&found)),
-        Ok(found) => print_painted(&describe(&found)),
-        Err(error) => {
-            print_errors(&format!("wayleave: {error:#}\n"));
-            ExitCode::FAILURE
-        }
+        Ok(found) if arguments.json => Ok(print(&pretty_json(&found))),
+        Ok(found) => Ok(print_painted(&describe(&found))),
+        Err(error) => Err(failed(&error)),
     }
 }
 
@@ -124,7 +118,7 @@ impl TriedStep {
     }
 }
 
-fn check_fleet(arguments: &FleetArguments, config: &Config) -> ExitCode {
+fn check_fleet(arguments: &FleetArguments, config: &Config) -> CommandResult {
     // The check is about whether the engine can be used at all; a busy machine must not make it fail.
     let patient = StoreConfig {
         timeout: config.fleet.timeout.max(MIN_TIMEOUT),
@@ -132,28 +126,34 @@ fn check_fleet(arguments: &FleetArguments, config: &Config) -> ExitCode {
     };
     let engine = match wiring::redis_engine(&patient, config) {
         Ok(Some(engine)) => engine.as_observer(),
-        Ok(None) => return unusable("store.kind is \"embedded\": this node is alone"),
-        Err(error) => return unusable(&format!("{error:#}")),
+        Ok(None) => {
+            return Err(unusable("store.kind is \"embedded\": this node is alone"));
+        }
+        Err(error) => return Err(unusable(&format!("{error:#}"))),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build();
-    let tried = match runtime {
-        Ok(runtime) => runtime.block_on(check(&engine, patient.key_file.is_some())),
-        Err(error) => return unusable(&format!("starting the runtime: {error}")),
+        .build()
+        .map_err(|error| unusable(&format!("starting the runtime: {error}")))?;
+    let results = runtime.block_on(check(&engine, patient.key_file.is_some()));
+    let steps: Vec<_> = results
+        .into_iter()
+        .map(|(verb, result)| TriedStep {
+            verb,
+            ok: result.is_ok(),
+            failure: result
+                .err()
+                .map(|error| format!("{}: {error}", error.kind())),
+        })
+        .collect();
+    let printed = if arguments.json {
+        print(&pretty_json(&steps))
+    } else {
+        print_painted(&steps.iter().map(TriedStep::line).collect::<String>())
     };
-    let tried = tried.into_iter().map(|(verb, result)| TriedStep {
-        verb,
-        ok: result.is_ok(),
-        failure: result.err().map(|it| format!("{}: {it}", it.kind())),
-    });
-    let tried: Vec<_> = tried.collect();
-    let printed = match arguments.json {
-        true => print(&pretty_json(&tried)),
-        false => print_painted(&tried.iter().map(TriedStep::line).collect::<String>()),
-    };
-    match tried.iter().all(|it| it.ok) {
-        true => printed,
-        false => unusable("this node cannot take part in the fleet"),
+    if steps.iter().all(|step| step.ok) {
+        Ok(printed)
+    } else {
+        Err(unusable("this node cannot take part in the fleet"))
     }
 }

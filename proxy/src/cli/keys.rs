@@ -4,12 +4,12 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use super::CommandResult;
 use super::config_file::{config_dir, load_config};
 use super::terminal::{absolute_path, pretty_json, print, unusable};
 use crate::clock::system_time;
@@ -51,23 +51,17 @@ struct PublishedKey<'a> {
     path: PathBuf,
 }
 
-pub(super) fn run(command: &KeysCommand, file: Option<&Path>) -> ExitCode {
-    let configured = || load_config(file).map(|(config, _)| config);
+pub(super) fn run(command: &KeysCommand, file: Option<&Path>) -> CommandResult {
     let text = match command {
         // The configuration is not loaded: it may already name this key, which would be a mistake until the key exists.
-        KeysCommand::New { name } => Ok(config_dir(file).and_then(|dir| create_key(&dir, name))),
-        KeysCommand::List(arguments) => {
-            configured().map(|config| Ok(list_keys(&config, arguments)))
-        }
-        KeysCommand::Directory { out: None } => configured().map(|config| directory_body(&config)),
-        KeysCommand::Directory { out: Some(dir) } => {
-            configured().map(|config| write_files(&config, dir))
-        }
+        KeysCommand::New { name } => config_dir(file).and_then(|dir| create_key(&dir, name)),
+        KeysCommand::List(arguments) => Ok(list_keys(&load_config(file)?.0, arguments)),
+        KeysCommand::Directory { out: None } => directory_body(&load_config(file)?.0),
+        KeysCommand::Directory { out: Some(dir) } => write_files(&load_config(file)?.0, dir),
     };
     match text {
-        Ok(Ok(text)) => print(&text),
-        Ok(Err(error)) => unusable(&format!("{error:#}")),
-        Err(status) => status,
+        Ok(text) => Ok(print(&text)),
+        Err(error) => Err(unusable(&format!("{error:#}"))),
     }
 }
 
@@ -95,9 +89,10 @@ fn list_keys(config: &Config, arguments: &KeysListArguments) -> String {
     }
     let mut text = String::new();
     for key in &keys {
-        let users = match key.crawlers.is_empty() {
-            true => "-".to_owned(),
-            false => key.crawlers.join(","),
+        let users = if key.crawlers.is_empty() {
+            "-".to_owned()
+        } else {
+            key.crawlers.join(",")
         };
         let _ = writeln!(text, "{}  {users}  {}", key.thumbprint, key.path.display());
     }
@@ -129,8 +124,9 @@ fn directory_body(config: &Config) -> anyhow::Result<String> {
 /// not write the files again in time should leave out the fields that hold them.
 fn write_files(config: &Config, dir: &Path) -> anyhow::Result<String> {
     let body = directory_body(config)?;
-    let agent = config.signing.options.agent.as_ref();
-    let agent = agent.ok_or_else(|| anyhow!("signing.agent is not set: whose keys are these?"))?;
+    let Some(agent) = &config.signing.options.agent else {
+        bail!("signing.agent is not set: whose keys are these?");
+    };
     let mut files = vec![(directory::DIRECTORY_PATH.to_owned(), body.clone())];
     let mut fields = format!("content-type: {}\n", directory::MEDIA_TYPE);
     for (name, value) in

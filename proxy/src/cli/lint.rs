@@ -9,6 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use wayleave_robots_txt::{Dialect, Finding, Severity, Target, lint};
 
+use super::CommandResult;
 use super::config_file::load_config;
 use super::paint::Tone;
 use super::progress::ProgressLine;
@@ -45,7 +46,7 @@ struct FindingJson<'a> {
     message: &'a str,
 }
 
-pub(super) fn run(arguments: &LintArguments, config: Option<&Path>) -> ExitCode {
+pub(super) fn run(arguments: &LintArguments, config: Option<&Path>) -> CommandResult {
     let compared: &[Dialect] = match arguments.dialect {
         Dialect::Rfc9309 => &[],
         _ => std::slice::from_ref(&arguments.dialect),
@@ -54,11 +55,7 @@ pub(super) fn run(arguments: &LintArguments, config: Option<&Path>) -> ExitCode 
     let progress = ProgressLine::new(arguments.sources.len());
     for source in &arguments.sources {
         progress.start_part(source);
-        let body = match read_source(source, config) {
-            Ok(body) => body,
-            Err(status) => return status,
-        };
-        for finding in lint(&body, compared) {
+        for finding in lint(&read_source(source, config)?, compared) {
             count.add(finding.severity);
             if arguments.notes || finding.severity != Severity::Note {
                 text += &format_finding(source, &finding, arguments.json);
@@ -71,10 +68,10 @@ pub(super) fn run(arguments: &LintArguments, config: Option<&Path>) -> ExitCode 
     if !arguments.json {
         print_errors(&count.summary(arguments));
     }
-    match printed {
-        printed if printed == ExitCode::SUCCESS => ExitCode::from(u8::from(count.errors > 0)),
-        printed => printed,
+    if printed == ExitCode::SUCCESS && count.errors > 0 {
+        return Err(ExitCode::from(1));
     }
+    Ok(printed)
 }
 
 /// The number of findings of each level.
@@ -109,9 +106,10 @@ impl FindingCounts {
         if errors + warnings + notes == 0 {
             return String::new();
         }
-        let hint = match notes > 0 && !arguments.notes {
-            true => " (--notes shows them)",
-            false => "",
+        let hint = if notes > 0 && !arguments.notes {
+            " (--notes shows them)"
+        } else {
+            ""
         };
         format!(
             "{}: {}, {}, {}{hint}\n",
@@ -169,8 +167,7 @@ fn fetch_robots_txt(url: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCod
     *limit = MAX_BYTES.max(*limit);
     let fail = |error: &dyn std::fmt::Display| unusable(&format!("{url}: {error}"));
     let target = Target::parse(url).map_err(|error| fail(&error))?;
-    let fetcher = RobotsFetcher::new(&config);
-    let fetcher = fetcher.map_err(|error| fail(&format!("{error:#}")))?;
+    let fetcher = RobotsFetcher::new(&config).map_err(|error| fail(&format!("{error:#}")))?;
     let facts = fetcher.fetch(target.origin());
     match facts.outcome.body() {
         Some(body) => Ok(body.bytes.to_vec()),

@@ -83,28 +83,32 @@ enum CliCommand {
     Man(manual::ManArguments),
 }
 
+/// The exit status of a command. An error has been printed where it occurred, so its status is all that is left of it.
+type CommandResult = Result<ExitCode, ExitCode>;
+
 /// Runs the command that the process's arguments name.
 #[must_use]
 pub fn run() -> ExitCode {
     let CommandLine { config, command } = CommandLine::parse();
-    let config = config.as_deref();
-    match command.unwrap_or(CliCommand::Serve) {
-        CliCommand::Serve => serve::run(config),
-        CliCommand::Check(arguments) => check::run(arguments, config),
-        CliCommand::Lint(arguments) => lint::run(&arguments, config),
-        CliCommand::Config(command) => config::run(command, config),
-        CliCommand::Ca(command) => ca::run(command, config),
-        CliCommand::Keys(command) => keys::run(&command, config),
-        CliCommand::Decision(arguments) => decision::run(&arguments, config),
-        CliCommand::Report(arguments) => report::run(&arguments, config),
-        CliCommand::Evidence(command) => evidence::run(&command, config),
-        CliCommand::Robots(command) => robots::run(&command, config),
-        CliCommand::Fleet(command) => fleet::run(&command, config),
-        CliCommand::Env(arguments) => env::run(&arguments, config),
-        CliCommand::Health => health::run(config),
+    let file = config.as_deref();
+    let result = match command.unwrap_or(CliCommand::Serve) {
+        CliCommand::Serve => Ok(serve::run(file)),
+        CliCommand::Check(arguments) => Ok(check::run(arguments, file)),
+        CliCommand::Lint(arguments) => lint::run(&arguments, file),
+        CliCommand::Config(command) => config::run(command, file),
+        CliCommand::Ca(command) => ca::run(command, file),
+        CliCommand::Keys(command) => keys::run(&command, file),
+        CliCommand::Decision(arguments) => Ok(decision::run(&arguments, file)),
+        CliCommand::Report(arguments) => report::run(&arguments, file),
+        CliCommand::Evidence(command) => Ok(evidence::run(&command, file)),
+        CliCommand::Robots(command) => robots::run(&command, file),
+        CliCommand::Fleet(command) => fleet::run(&command, file),
+        CliCommand::Env(arguments) => env::run(&arguments, file),
+        CliCommand::Health => health::run(file),
         CliCommand::Completions(arguments) => {
-            manual::completions(&arguments, CommandLine::command())
+            Ok(manual::completions(&arguments, CommandLine::command()))
         }
-        CliCommand::Man(arguments) => manual::pages(&arguments, CommandLine::command()),
-    }
+        CliCommand::Man(arguments) => Ok(manual::pages(&arguments, CommandLine::command())),
+    };
+    result.unwrap_or_else(|status| status)
 }

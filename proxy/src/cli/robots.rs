@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use wayleave_robots_txt::Origin;
 
+use super::CommandResult;
 use super::admin_client::request_json;
 use super::config_file::load_config;
 use super::paint::Tone;
@@ -79,21 +79,19 @@ pub(super) struct RobotsForgetArguments {
     origin: String,
 }
 
-pub(super) fn run(command: &RobotsCommand, file: Option<&Path>) -> ExitCode {
-    let admin = match load_config(file) {
-        Ok((config, _)) => config.admin.listen,
-        Err(status) => return status,
-    };
-    let answered = match command {
+pub(super) fn run(command: &RobotsCommand, file: Option<&Path>) -> CommandResult {
+    let (config, _) = load_config(file)?;
+    let admin = config.admin.listen;
+    let output = match command {
         RobotsCommand::List(arguments) => list(arguments, admin),
         RobotsCommand::Show(arguments) => show(arguments, admin),
         RobotsCommand::Refresh(arguments) => refresh(arguments, admin),
         RobotsCommand::Forget(RobotsForgetArguments { origin }) => forget(origin, admin),
     };
-    match answered {
-        Ok(RobotsOutput::Painted(text)) => print_painted(&text),
-        Ok(RobotsOutput::AsIs(text)) => print(&text),
-        Err(message) => unusable(&message),
+    match output {
+        Ok(RobotsOutput::Painted(text)) => Ok(print_painted(&text)),
+        Ok(RobotsOutput::AsIs(text)) => Ok(print(&text)),
+        Err(message) => Err(unusable(&message)),
     }
 }
 
@@ -166,9 +164,10 @@ fn show(arguments: &RobotsShowArguments, admin: SocketAddr) -> Result<RobotsOutp
     if arguments.at.is_some() {
         let body = found["body"].as_str().unwrap_or_default();
         // Redirected to a file, the output is exactly what the origin served.
-        return Ok(RobotsOutput::AsIs(match io::stdout().is_terminal() {
-            true => escape_lines(body),
-            false => body.to_owned(),
+        return Ok(RobotsOutput::AsIs(if io::stdout().is_terminal() {
+            escape_lines(body)
+        } else {
+            body.to_owned()
         }));
     }
     Ok(RobotsOutput::Painted(describe(&found)))
@@ -177,9 +176,10 @@ fn show(arguments: &RobotsShowArguments, admin: SocketAddr) -> Result<RobotsOutp
 fn refresh(arguments: &RobotsRefreshArguments, admin: SocketAddr) -> Result<RobotsOutput, String> {
     let path = api_path(&arguments.origin)? + "/refresh";
     let robots = request(admin, "POST", &path)?;
-    Ok(match arguments.json {
-        true => RobotsOutput::AsIs(pretty_json(&robots)),
-        false => RobotsOutput::Painted(summary_line(&robots)),
+    Ok(if arguments.json {
+        RobotsOutput::AsIs(pretty_json(&robots))
+    } else {
+        RobotsOutput::Painted(summary_line(&robots))
     })
 }
 
@@ -247,9 +247,10 @@ fn describe(robots: &Value) -> String {
 
 /// Returns the API's path of an origin.
 fn api_path(origin: &str) -> Result<String, String> {
-    let parsed = match origin.contains("://") {
-        true => Origin::parse(origin),
-        false => Origin::parse(&format!("https://{origin}")),
+    let parsed = if origin.contains("://") {
+        Origin::parse(origin)
+    } else {
+        Origin::parse(&format!("https://{origin}"))
     };
     let origin = parsed.map_err(|error| format!("{origin:?} is not an origin: {error}"))?;
     Ok(format!("/v1/robots/{}", encoded(&origin.to_string())))

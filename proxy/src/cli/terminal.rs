@@ -58,6 +58,12 @@ pub(super) fn unusable(message: &str) -> ExitCode {
     ExitCode::from(UNUSABLE)
 }
 
+/// Prints why the command failed at run time, and returns the exit status.
+pub(super) fn failed(error: &anyhow::Error) -> ExitCode {
+    print_errors(&format!("wayleave: {error:#}\n"));
+    ExitCode::FAILURE
+}
+
 /// Prints lines to standard error. They may contain untrusted text.
 pub(super) fn print_errors(lines: &str) {
     let lines = escape_lines(lines);

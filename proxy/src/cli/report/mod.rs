@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use clap::Args;
 use serde::Serialize;
 
+use super::CommandResult;
 use super::config_file::load_config;
 use super::expired_rules::{self, ExpiredRule};
 use super::progress::{self, ProgressLine};
@@ -45,46 +46,41 @@ struct ReportJson<'a> {
     expired_rules: &'a [ExpiredRule],
 }
 
-pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> ExitCode {
-    let (config, read_from) = match load_config(file) {
-        Ok(found) => found,
-        Err(status) => return status,
-    };
+pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandResult {
+    let (config, read_from) = load_config(file)?;
     let Some(log) = &config.log.decisions else {
-        return unusable("log.decisions is empty: there is no decision log");
+        return Err(unusable("log.decisions is empty: there is no decision log"));
     };
     let now = Clock::start().now();
     let report = read_log(&log.path, arguments.since.start(now), now);
     if report.files.is_empty() && report.older_files == 0 {
-        return unusable(&match &report.failures[..] {
+        return Err(unusable(&match &report.failures[..] {
             [] if read_from.is_none() => format!(
                 "there is no decision log {}; for that of the service, add --config /etc/wayleave/config.toml",
                 log.path.display()
             ),
             [] => format!("there is no decision log {}", log.path.display()),
             failures => format!("the decision log cannot be read: {}", failures.join("; ")),
-        });
+        }));
     }
     let expired = expired_rules::find(&config, now);
-    if arguments.json {
-        let whole = ReportJson {
+    let printed = if arguments.json {
+        print(&pretty_json(&ReportJson {
             report: &report,
             expired_rules: &expired,
-        };
-        return exit_status(print(&pretty_json(&whole)), &report);
-    }
-    if arguments.csv {
+        }))
+    } else if arguments.csv {
+        // On standard error, so that standard output is nothing but CSV.
         print_errors(&table::read_summary(&report));
-        return exit_status(print(&csv::to_csv(&report.rows)), &report);
-    }
-    let limit = match arguments.limit {
-        0 => usize::MAX,
-        limit => limit,
+        print(&csv::to_csv(&report.rows))
+    } else {
+        let limit = match arguments.limit {
+            0 => usize::MAX,
+            limit => limit,
+        };
+        print_painted(&table::full_report(&report, &expired, limit))
     };
-    exit_status(
-        print_painted(&table::full_report(&report, &expired, limit)),
-        &report,
-    )
+    check_complete(&report).map(|()| printed)
 }
 
 fn read_log(path: &Path, since: SystemTime, until: SystemTime) -> LogReport {
@@ -98,19 +94,18 @@ fn read_log(path: &Path, since: SystemTime, until: SystemTime) -> LogReport {
     })
 }
 
-/// Returns the exit status. A report without the lines that could not be read is not reliable, and so is an error.
-fn exit_status(printed: ExitCode, report: &LogReport) -> ExitCode {
+/// Fails if something could not be read: a report without it is not reliable.
+fn check_complete(report: &LogReport) -> Result<(), ExitCode> {
     let mut missing = report.failures.clone();
     match report.damaged_lines {
         0 => {}
         1 => missing.push("1 line cannot be read".to_owned()),
         count => missing.push(format!("{count} lines cannot be read")),
     }
-    match &missing[..] {
-        [] => printed,
-        missing => unusable(&format!(
-            "the report is not complete: {}",
-            missing.join("; ")
-        )),
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        let list = missing.join("; ");
+        Err(unusable(&format!("the report is not complete: {list}")))
     }
 }
