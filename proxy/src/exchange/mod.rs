@@ -3,20 +3,21 @@
 //! ```text
 //!  decide_in_turn                     may it be sent, and when
 //!     │
-//!  send ── forward ── relay           to the origin and back
-//!     │      ├── sign, fields, websocket, splice
-//!     │      └── label, page         what the answer says about its use
-//!     └── revoke                      what a reload means for upgraded connections
+//!  forward ── attempt ── relay        to the origin and back
+//!     │          └── sign, headers, websocket, splice
+//!     ├── response_policy, page       the usage preferences of the response
+//!     └── revoke                      upgraded connections after a reload
 //!  record
 //!     │
-//!  refuse, last_hop                   or answered here
+//!  error_response, max_forwards       or answered here
 //!
-//!  connect                             the same for a tunnel
-//!  turn_away                           a client without a request that can be read
-//!  redirect                            the same for where a robots.txt leads
-//!  exchanges, outcome                  what all steps are done with, and what became of it
+//!  tunnel                             CONNECT
+//!  reject_connection                  a connection without a readable request
+//!  redirect                           the proxy's own requests, where a robots.txt redirects to
+//!  services, outcome                  what all steps use, and what they result in
 //! ```
 
+mod attempt;
 mod decide_in_turn;
 pub(crate) mod error_response;
 mod forward;
@@ -30,25 +31,40 @@ mod reject_connection;
 mod relay;
 mod response_policy;
 mod revoke;
-mod send;
 mod services;
 mod sign;
 mod splice;
 pub(crate) mod tunnel;
 mod websocket;
 
+use std::mem;
 use std::pin::pin;
+use std::sync::Arc;
 
 pub(crate) use self::outcome::ConnectionReuse;
 pub(crate) use self::services::{ExchangeServices, ExchangeShutdown};
 
-use self::decide_in_turn::{DecidedExchange, NextStep};
+use self::decide_in_turn::{ClearedRequest, DecidedExchange, NextStep};
 use self::error_response::AnswerOrigin;
-use self::forward::PermittedRequest;
-use self::outcome::{ExchangeEnd, ExchangeOutcome, ReplyKind, shut_down};
+use self::outcome::{ExchangeOutcome, ReplyKind, client_closed, shut_down};
+use self::record::{ExchangeFacts, ExchangeStart};
 use crate::decide::request::{ClientConnection, RequestView};
+use crate::decide::settings::Settings;
 use crate::http::client::Downstream;
 use crate::http::received::ReceivedHead;
+use crate::identity::PasswordProof;
+
+/// One request, from its head to its record. Owns everything learned about it.
+struct Exchange<'a> {
+    services: &'a ExchangeServices,
+    connection: &'a ClientConnection,
+    received: &'a ReceivedHead,
+    start: ExchangeStart<'a>,
+    /// The settings of the last decision.
+    settings: Arc<Settings>,
+    proof: Option<PasswordProof>,
+    known: ExchangeFacts,
+}
 
 impl ExchangeServices {
     /// Handles one request whose head has been read.
@@ -58,84 +74,98 @@ impl ExchangeServices {
         received: &ReceivedHead,
         client: &mut Downstream,
     ) -> ConnectionReuse {
-        let _under_way = self.shutdown.track();
-        let begun = self.begin(connection, Some(received));
-        let cut = || {
-            let settings = self.decider.settings();
-            let request = RequestView::from_received(received, &settings.options.name);
-            let known = tunnel::undecided_record(&settings, connection, Some(&request));
-            self.record(begun, known, ExchangeOutcome::Fail(shut_down()));
-            ConnectionReuse::CutOff
+        let _in_progress = self.shutdown.track();
+        let exchange = Exchange {
+            services: self,
+            connection,
+            received,
+            start: self.begin(connection, Some(received)),
+            settings: self.decider.settings(),
+            proof: None,
+            known: ExchangeFacts::default(),
         };
-        let decided = {
-            // Where it stays: it would be copied.
-            let deciding = pin!(self.decide_in_turn(connection, received, client));
-            self.shutdown.unless_cancelled(deciding).await
-        };
-        let Some(mut in_turn) = decided else {
-            return cut();
-        };
-        let ended = loop {
-            let cleared = match in_turn.next {
-                NextStep::Send(_) if received.max_forwards() == Some(0) => {
-                    break ExchangeEnd::answered_here(
-                        ExchangeOutcome::Refuse(max_forwards::refusal()),
-                        ReplyKind::LastHop,
-                    );
-                }
-                NextStep::Send(cleared) => cleared,
-                NextStep::Refuse(refusal) => {
-                    break ExchangeEnd::answered_here(refusal.into(), ReplyKind::Refusal);
-                }
-                NextStep::Left => break ExchangeEnd::client_left(),
-            };
-            let sending = PermittedRequest {
-                decider: &self.decider,
-                settings: &in_turn.settings,
-                id: begun.id,
-                connection,
-                proof: in_turn.proof.as_ref(),
-                received,
-                known: &in_turn.known,
-                cleared: &cleared,
-            };
-            if let Some(ended) = self.send(sending, client).await {
-                break ended;
-            }
-            let next = NextStep::Send(cleared);
-            let before = DecidedExchange { next, ..in_turn };
-            let again = self.decide_outdated(before, connection, received, client);
-            let Some(again) = self
-                .shutdown
-                .unless_cancelled(Box::pin(again).as_mut())
-                .await
-            else {
-                return cut();
-            };
-            in_turn = again;
-        };
-        // Recorded first: who has the answer in hand may ask about it.
-        let known = in_turn.known.with_response(ended.sent, ended.preferences);
-        let outcome = self.record(begun, known, ended.outcome);
-        let by = AnswerOrigin::new(&in_turn.settings.options, begun.id);
-        reply(ended.reply, &outcome, by, received, client).await
+        exchange.run(client).await
     }
 }
 
-/// Sends the client the answer that it has not had yet.
-async fn reply(
-    reply: ReplyKind,
-    outcome: &ExchangeOutcome,
-    by: AnswerOrigin<'_>,
-    received: &ReceivedHead,
-    client: &mut Downstream,
-) -> ConnectionReuse {
-    match (reply, outcome.refusal()) {
-        (ReplyKind::Given(after), _) => after,
-        (ReplyKind::LastHop, _) => max_forwards::answer(received, client, by.name).await,
-        (ReplyKind::Refusal, Some(refusal)) => {
-            error_response::answer(by, received, client, refusal).await
+impl<'a> Exchange<'a> {
+    async fn run(mut self, client: &mut Downstream) -> ConnectionReuse {
+        let mut held = None;
+        let (outcome, reply) = loop {
+            let Some(next) = self.decide(held.take(), client).await else {
+                return self.record_shutdown();
+            };
+            let cleared = match next {
+                NextStep::Send(_) if self.received.max_forwards() == Some(0) => {
+                    let outcome = ExchangeOutcome::Refuse(max_forwards::refusal());
+                    break (outcome, ReplyKind::LastHop);
+                }
+                NextStep::Send(cleared) => cleared,
+                NextStep::Refuse(refusal) => break (refusal.into(), ReplyKind::Refusal),
+                NextStep::Left => {
+                    let reply = ReplyKind::Given(ConnectionReuse::CutOff);
+                    break (ExchangeOutcome::Fail(client_closed()), reply);
+                }
+            };
+            match self.forward(&cleared, client).await {
+                Some(end) => break end,
+                None => held = Some(cleared),
+            }
+        };
+        // Recorded before the client gets the answer: it may ask the API about it at once.
+        let outcome = self.services.record(self.start, self.known, outcome);
+        let by = AnswerOrigin::new(&self.settings.options, self.start.id);
+        match (reply, outcome.refusal()) {
+            (ReplyKind::Given(after), _) => after,
+            (ReplyKind::LastHop, _) => max_forwards::answer(self.received, client, by.name).await,
+            (ReplyKind::Refusal, Some(refusal)) => {
+                error_response::answer(by, self.received, client, refusal).await
+            }
+            (ReplyKind::Refusal, None) => ConnectionReuse::CutOff,
         }
-        (ReplyKind::Refusal, None) => ConnectionReuse::CutOff,
+    }
+
+    /// Decides the request and waits for its slot, which `held` has already if the settings changed before it was sent. Returns
+    /// `None` if the proxy shuts down meanwhile.
+    async fn decide(
+        &mut self,
+        held: Option<ClearedRequest<'a>>,
+        client: &mut Downstream,
+    ) -> Option<NextStep<'a>> {
+        let (services, connection, received) = (self.services, self.connection, self.received);
+        let decided = match held {
+            None => {
+                let deciding = pin!(services.decide_in_turn(connection, received, client));
+                services.shutdown.unless_cancelled(deciding).await?
+            }
+            Some(cleared) => {
+                let before = DecidedExchange {
+                    settings: Arc::clone(&self.settings),
+                    proof: self.proof.take(),
+                    known: mem::take(&mut self.known),
+                    next: NextStep::Send(cleared),
+                };
+                let mut deciding =
+                    Box::pin(services.decide_outdated(before, connection, received, client));
+                services
+                    .shutdown
+                    .unless_cancelled(deciding.as_mut())
+                    .await?
+            }
+        };
+        self.settings = decided.settings;
+        self.proof = decided.proof;
+        self.known = decided.known;
+        Some(decided.next)
+    }
+
+    /// Records a request that the shutdown interrupted before it was decided.
+    fn record_shutdown(self) -> ConnectionReuse {
+        let settings = self.services.decider.settings();
+        let request = RequestView::from_received(self.received, &settings.options.name);
+        let known = tunnel::undecided_record(&settings, self.connection, Some(&request));
+        self.services
+            .record(self.start, known, ExchangeOutcome::Fail(shut_down()));
+        ConnectionReuse::CutOff
     }
 }

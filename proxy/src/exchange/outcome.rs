@@ -1,9 +1,7 @@
 //! The outcome of a request, and the answer that its client is still to get.
 
 use crate::decide::permit::Permit;
-use crate::decide::preference::PreferenceDecision;
 use crate::decide::refusal::Refusal;
-use crate::http::http1::oddities::Oddities;
 use crate::http::proxy_status::ProxyErrorType;
 
 /// The outcome of a request.
@@ -104,44 +102,6 @@ pub(super) enum ReplyKind {
     Refusal,
     /// The answer of the final recipient (`Max-Forwards: 0`).
     LastHop,
-}
-
-/// The facts about a request that was sent, apart from its outcome.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SentMessage {
-    /// The repairs of the response.
-    pub(crate) oddities: Oddities,
-    /// Whether the request was signed.
-    pub(crate) is_signed: bool,
-    /// The bytes of the response's body that the client got; `None` for what became a tunnel.
-    pub(crate) body_bytes: Option<u64>,
-}
-
-/// The end of an exchange.
-pub(super) struct ExchangeEnd {
-    pub(super) outcome: ExchangeOutcome,
-    pub(super) reply: ReplyKind,
-    pub(super) sent: SentMessage,
-    /// The usage preferences including those of the response, if they were evaluated.
-    pub(super) preferences: Option<PreferenceDecision>,
-}
-
-impl ExchangeEnd {
-    /// Creates the end of a request that was not sent.
-    pub(super) fn answered_here(outcome: ExchangeOutcome, reply: ReplyKind) -> Self {
-        Self {
-            outcome,
-            reply,
-            sent: SentMessage::default(),
-            preferences: None,
-        }
-    }
-
-    /// Creates the end of a request whose client left before it was sent.
-    pub(super) fn client_left() -> Self {
-        let reply = ReplyKind::Given(ConnectionReuse::CutOff);
-        Self::answered_here(ExchangeOutcome::Fail(client_closed()), reply)
-    }
 }
 
 /// Returns the outcome of a request that reached its origin.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::ExchangeServices;
-use super::outcome::{ExchangeOutcome, SentMessage, permitted_outcome};
+use super::outcome::{ExchangeOutcome, permitted_outcome};
 use crate::decide::identify::Identity;
 use crate::decide::permit::{DecidedRequest, DecisionFacts};
 use crate::decide::preference::PreferenceDecision;
@@ -57,24 +57,6 @@ pub(crate) struct ExchangeFacts {
     pub(crate) signature: Option<&'static str>,
     /// The size of the origin's body as far as the client got it; `None` if no origin was contacted.
     pub(crate) body_bytes: Option<u64>,
-}
-
-impl ExchangeFacts {
-    /// Adds what the origin's response brought.
-    pub(super) fn with_response(self, sent: SentMessage, said: Option<PreferenceDecision>) -> Self {
-        let preferences = said.or(self.facts.preferences);
-        let facts = DecisionFacts {
-            preferences,
-            ..self.facts
-        };
-        Self {
-            oddities: sent.oddities,
-            body_bytes: sent.body_bytes,
-            signature: sent.is_signed.then_some("signed"),
-            facts,
-            ..self
-        }
-    }
 }
 
 /// An exchange that has started.

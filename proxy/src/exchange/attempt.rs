@@ -1,0 +1,313 @@
+//! One permitted request upstream: picks the connection, retries on another one, and applies the response to the crawler's pace.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use wayleave_robots_txt::{Scheme, Target};
+
+use super::Exchange;
+use super::decide_in_turn::ClearedRequest;
+use super::headers::UpstreamRequest;
+use super::relay::{self, RelayContext, RelayError, RelayedResponse};
+use super::response_policy::ResponseLabeller;
+use super::sign::RequestSigner;
+use super::websocket;
+use crate::clock::system_time;
+use crate::decide::target::ResolvedTarget;
+use crate::http::client::{Downstream, ResponseField};
+use crate::http::ftp_path;
+use crate::http::http1::BodyFraming;
+use crate::http::http1::oddities::Oddities;
+use crate::http::proxy_status::ProxyErrorType;
+use crate::http::received::{HttpVersion, ReceivedHead};
+use crate::pacing::PacingSlot;
+use crate::signing::SignatureFields;
+use crate::upstream::error::UpstreamError;
+use crate::upstream::{
+    self, Destination, FtpRange, FtpRequest, TargetForm, UpstreamConnection, UpstreamHead,
+    UpstreamReader, UpstreamSession, UpstreamWriter, VersionPreference,
+};
+
+/// The status by which an exchange becomes a connection of another protocol.
+pub(super) const SWITCHING_PROTOCOLS: u16 = 101;
+
+/// A permitted request and the handling of its response, on whichever connection it is sent.
+pub(super) struct UpstreamAttempt<'a> {
+    pub(super) exchange: &'a Exchange<'a>,
+    pub(super) cleared: &'a ClearedRequest<'a>,
+    /// Signs the request for a crawler with a key.
+    pub(super) signer: Option<RequestSigner<'a>>,
+    /// Judges the response's usage preferences, for a crawler with purposes.
+    pub(super) labeller: Option<ResponseLabeller<'a>>,
+    /// The proxy's own fields, which replace any of the same name in the response.
+    pub(super) own_fields: Vec<ResponseField<'static>>,
+    /// Notified when the exchange becomes a connection of another protocol.
+    pub(super) upgraded: Notify,
+    /// Counts the bytes of the body that the client got, however the exchange ends.
+    pub(super) relayed_bytes: AtomicU64,
+}
+
+/// A response that reached the client completely.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ForwardedResponse {
+    pub(super) status: u16,
+    pub(super) oddities: Oddities,
+    pub(super) is_signed: bool,
+}
+
+impl UpstreamAttempt<'_> {
+    /// Sends the request to its origin and the response to the client.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error, and whether the client had a response's head by then.
+    pub(super) async fn run(
+        &self,
+        client: &mut Downstream,
+    ) -> Result<ForwardedResponse, RelayError> {
+        let (exchange, resolved) = (self.exchange, self.resolved());
+        let (settings, received) = (&exchange.settings, exchange.received);
+        let is_websocket = received.field("upgrade").is_some() && websocket::is_asked_for(received);
+        let preference = version_preference(received, resolved, is_websocket);
+        let destination = Destination {
+            origin: resolved.target.origin(),
+            source: exchange.crawler().and_then(|it| it.source_address),
+            client: Some(exchange.connection.client),
+        };
+        let name = &settings.options.name;
+        let mut request = UpstreamRequest::new(received, resolved, name, is_websocket);
+        if let Some(signer) = &self.signer {
+            request = signer.cleared(request);
+        }
+        let mut reusable = settings.upstream.reuse(destination, preference);
+        loop {
+            let session = match reusable.take() {
+                Some(session) => session,
+                // Boxed because it is rare: a reused connection leaves every exchange's future this much smaller.
+                None => Box::pin(settings.upstream.connect(destination, preference)).await?,
+            };
+            let (is_reused, parent) = (session.lease.is_reused, session.lease.parent.clone());
+            match self.send(&request, session, client).await {
+                // The origin had closed the connection before it saw the request.
+                Err(RelayError::Upstream {
+                    fault,
+                    answered: false,
+                }) if is_reused && fault.is_stale_connection && may_repeat(received) => {}
+                // The response asked for a signature. It is left unread, and the connection with it.
+                Err(RelayError::Withheld) => {
+                    reusable = settings.upstream.reuse(destination, preference);
+                }
+                ended => return ended.map_err(|error| error.via_parent(parent.as_deref())),
+            }
+        }
+    }
+
+    fn resolved(&self) -> &ResolvedTarget {
+        &self.cleared.permit.resolved
+    }
+
+    /// Sends the request on one connection, and relays both bodies.
+    async fn send(
+        &self,
+        request: &UpstreamRequest<'_>,
+        session: UpstreamSession,
+        client: &mut Downstream,
+    ) -> Result<ForwardedResponse, RelayError> {
+        let UpstreamSession {
+            connection,
+            lease,
+            target_form,
+        } = session;
+        let exchange = self.exchange;
+        let upstream = &exchange.settings.upstream;
+        let signature = self.signer.as_ref().and_then(|it| it.sign(request));
+        let (mut writer, mut reader) = self
+            .start(request, signature.as_ref(), connection, &target_form)
+            .await?;
+        let dropped_interim = AtomicU64::new(0);
+        let context = RelayContext {
+            received: exchange.received,
+            name: &exchange.settings.options.name,
+            timeout: upstream.response_timeout(),
+            inspect_head: &|head: &UpstreamHead| {
+                check_parent_status(&target_form, head)?;
+                self.inspect_head(head, request, signature.is_some())
+            },
+            label: self.labeller.as_ref(),
+            turn: self.cleared.slot.as_ref(),
+            relayed_bytes: &self.relayed_bytes,
+            dropped_interim: &dropped_interim,
+        };
+        let relayed = relay::relay(context, client, &mut writer, &mut reader).await;
+        let oddities = reader.oddities();
+        upstream.count_oddities(oddities);
+        upstream.count_dropped_interim(dropped_interim.into_inner());
+        let RelayedResponse {
+            status,
+            connection_serves_again,
+        } = relayed?;
+        if connection_serves_again && !request.ends_connection() {
+            upstream.release(&lease, writer, reader);
+        }
+        Ok(ForwardedResponse {
+            status,
+            oddities,
+            is_signed: signature.is_some(),
+        })
+    }
+
+    /// Writes the request's head.
+    async fn start(
+        &self,
+        request: &UpstreamRequest<'_>,
+        signature: Option<&SignatureFields>,
+        connection: UpstreamConnection,
+        target_form: &TargetForm,
+    ) -> Result<(UpstreamWriter, UpstreamReader), RelayError> {
+        let exchange = self.exchange;
+        // Connecting, and fetching a robots.txt, takes a while: the decision may be out of date by now.
+        if !exchange.services.decider.is_current(&exchange.settings) {
+            return Err(RelayError::SettingsChanged);
+        }
+        let lost_slot = self.cleared.slot.as_ref().and_then(PacingSlot::lost);
+        if let Some(too_soon) = lost_slot.filter(|_| !exchange.is_observe_mode()) {
+            return Err(RelayError::TooSoon(too_soon));
+        }
+        let timeout = exchange.settings.upstream.response_timeout();
+        let started = match connection {
+            UpstreamConnection::Ftp(control) => {
+                let ftp_request = ftp_request(exchange.received, self.resolved().path());
+                Box::pin(upstream::start_ftp(*control, &ftp_request, timeout)).await
+            }
+            UpstreamConnection::Http1(stream) => {
+                let head = request.http1(target_form, signature);
+                upstream::start_http1(stream, &head, request.framing(), timeout).await
+            }
+            UpstreamConnection::Http2(session) => {
+                let head = request.http2(signature).map_err(|error| {
+                    let details = format!("HTTP/2 cannot carry this request: {error}");
+                    UpstreamError::new(ProxyErrorType::HttpRequestError, details)
+                })?;
+                upstream::start_http2(session, head, request.framing(), timeout).await
+            }
+        };
+        Ok(started?)
+    }
+
+    /// Inspects the head of a response. Returns the fields to add if the client is to get it.
+    fn inspect_head(
+        &self,
+        head: &UpstreamHead,
+        request: &UpstreamRequest<'_>,
+        was_signed: bool,
+    ) -> Result<Vec<ResponseField<'static>>, RelayError> {
+        let asks_for_signature =
+            |it: &RequestSigner<'_>| it.are_asked_for(head, request, was_signed);
+        if self.signer.as_ref().is_some_and(asks_for_signature) {
+            return Err(RelayError::Withheld);
+        }
+        if let Some(slot) = &self.cleared.slot {
+            apply_response_to_pacing(slot, &self.resolved().target, head);
+        }
+        if head.status() == SWITCHING_PROTOCOLS {
+            self.upgraded.notify_one();
+        }
+        Ok(self.own_fields.clone())
+    }
+}
+
+/// Ends the slot with the origin's response and applies Retry-After, 429 and 503 to the next ones.
+fn apply_response_to_pacing(turn: &PacingSlot<'_>, target: &Target, head: &UpstreamHead) {
+    let status = head.status();
+    let retry_after = matches!(status, 429 | 503).then(|| {
+        let fields = head.fields();
+        let mut named = fields
+            .iter()
+            .filter(|(name, _)| name.eq_ignore_ascii_case(b"retry-after"));
+        named.next().and_then(|(_, value)| read_retry_after(value))
+    });
+    turn.record_answer(target, status, retry_after.flatten());
+}
+
+/// Parses `Retry-After`, in seconds or as a date (RFC 9110 section 10.2.3).
+fn read_retry_after(value: &[u8]) -> Option<Duration> {
+    let text = str::from_utf8(value).ok()?.trim();
+    match text.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => {
+            let at = httpdate::parse_http_date(text).ok()?;
+            Some(at.duration_since(system_time()).unwrap_or_default())
+        }
+    }
+}
+
+/// Rejects heads that a parent proxy generated itself.
+fn check_parent_status(form: &TargetForm, head: &UpstreamHead) -> Result<(), UpstreamError> {
+    let own = form
+        .parent()
+        .and_then(|_| upstream::own_response_error(head));
+    own.map_or(Ok(()), Err)
+}
+
+/// Returns the part of a request that an FTP server understands.
+fn ftp_request<'a>(received: &'a ReceivedHead, path: &'a str) -> FtpRequest<'a> {
+    let accept = received.field("accept").unwrap_or_default();
+    FtpRequest {
+        path,
+        is_head: received.method() == "HEAD",
+        range: received.field("range").and_then(FtpRange::parse),
+        prefers_text: accept.trim_ascii().starts_with(b"text/plain"),
+        credentials: ftp_path::credentials(&received.target()),
+    }
+}
+
+/// Returns whether a request may be sent twice: it is idempotent (RFC 9110 section 9.2.2) and has no body, which would be gone.
+pub(super) fn may_repeat(received: &ReceivedHead) -> bool {
+    const IDEMPOTENT: &[&str] = &["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
+    IDEMPOTENT.contains(&received.method()) && received.framing() == BodyFraming::Length(0)
+}
+
+/// Prefers HTTP/2 for HTTP/2 clients and HTTP/1.1 for the others, so that nothing needs translating. Upgrades, and paths that
+/// HTTP/2's URI type would rewrite, use HTTP/1.1.
+fn version_preference(
+    received: &ReceivedHead,
+    resolved: &ResolvedTarget,
+    is_websocket: bool,
+) -> VersionPreference {
+    if is_websocket {
+        return VersionPreference::Upgrade;
+    }
+    let path = resolved.path();
+    let keeps_its_spelling = || {
+        let parsed = path.parse::<http::uri::PathAndQuery>();
+        path != "*" && parsed.is_ok_and(|parsed| parsed.as_str() == path)
+    };
+    if resolved.target.origin().scheme() != Scheme::Https || !keeps_its_spelling() {
+        return VersionPreference::OnlyHttp1;
+    }
+    match received.version() {
+        HttpVersion::Http2 => VersionPreference::Http2,
+        _ => VersionPreference::Http1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let seconds = |count| Some(Duration::from_secs(count));
+        assert_eq!(read_retry_after(b" 120 "), seconds(120));
+        let past = read_retry_after(b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(past, seconds(0));
+        let at = system_time() + Duration::from_secs(3600);
+        let date = httpdate::fmt_http_date(at);
+        let hour = read_retry_after(date.as_bytes()).expect("a date");
+        assert!(hour <= Duration::from_secs(3600) && hour > Duration::from_secs(1800));
+        for wrong in ["", "-1", "soon", "1.5", "99999999999999999999"] {
+            assert_eq!(read_retry_after(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+}
