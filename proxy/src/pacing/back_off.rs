@@ -1,10 +1,8 @@
 //! Back-off after 429 and 503: of an origin, of one of its pages, or of one client's requests to it.
 //!
-//! A 429 is about the rate of our requests, so the whole origin gets a rest. A 503 may concern one page only: then
-//! just
+//! A 429 is about the rate of our requests, so the whole origin gets a rest. A 503 may concern one page only: then just
 //! that page rests, and a client that gets a 503 for a second page rests too. The whole origin rests once another
-//! client
-//! gets a 503 for another page, or anyone gets one for robots.txt.
+//! client gets a 503 for another page, or anyone gets one for robots.txt.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -3,20 +3,14 @@
 //!
 //! A Crawl-delay is the time between an origin's answer to one request and the sending of the next. It is shared by
 //! everyone who keeps the same pace: a configured crawler by its product token, all others by the group of robots.txt
-//! that
-//! applies to them, whatever they call themselves. It counts from the answer because that is the latest instant at
-//! which
-//! the origin can have received the request: whatever the network does, two requests never arrive closer together
-//! than the
-//! delay. With a burst of one, GCRA (the generic cell rate algorithm) is one instant per key: the next at which a
-//! request
-//! conforms. A limiter library such as governor gives one rate to all of its keys and counts from the start of a
-//! request;
-//! here each origin names its own delay.
+//! that applies to them, whatever they call themselves. It counts from the answer because that is the latest instant at
+//! which the origin can have received the request: whatever the network does, two requests never arrive closer together
+//! than the delay. With a burst of one, GCRA (the generic cell rate algorithm) is one instant per key: the next at
+//! which a request conforms. A limiter library such as governor gives one rate to all of its keys and counts from the
+//! start of a request; here each origin names its own delay.
 //!
 //! Requests to an origin with a delay follow one another. Clients that wait for the same origin take turns, by IPv4
-//! address
-//! or IPv6 /64, and the requests of one client keep their order of arrival.
+//! address or IPv6 /64, and the requests of one client keep their order of arrival.
 
 mod back_off;
 mod back_off_scope;

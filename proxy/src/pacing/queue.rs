@@ -250,8 +250,8 @@ impl Drop for QueuePlace {
     }
 }
 
-/// One of a limited number of slots, on this node and in the fleet, released when dropped. Boxed, because every
-/// request in progress has room for it.
+/// One of a limited number of slots, on this node and in the fleet, released when dropped. Boxed, because every request
+/// in progress has room for it.
 pub(super) struct ConcurrencySlot(Option<Box<(Option<FleetSlot>, TurnstilePermit)>>);
 
 impl ConcurrencySlot {
@@ -284,8 +284,7 @@ pub(super) struct ConcurrencySlots(Mutex<SharedValues<(Origin, String, usize), A
 
 impl ConcurrencySlots {
     /// Waits for one of `count` slots of this origin and pace, on this node and then in `fleet`; a `count` of 0 means
-    /// no
-    /// limit. Slots are per pace because a slow reader holds one for long and must not block others.
+    /// no limit. Slots are per pace because a slow reader holds one for long and must not block others.
     pub(super) async fn acquire(
         &self,
         wanted: QueueRequest<'_>,

@@ -125,8 +125,7 @@ impl TurnstileState {
     }
 
     /// Removes the request whose turn it is. The next request of the same client comes after those of all other
-    /// clients,
-    /// including clients that arrive before this one is served.
+    /// clients, including clients that arrive before this one is served.
     fn take_next(&mut self) -> Option<oneshot::Sender<()>> {
         let is_another = |it: &ClientQueue| Some(it.client) != self.last_client;
         let at = self.waiting.iter().position(is_another).unwrap_or(0);

@@ -30,13 +30,11 @@ pub(super) fn codings(headers: &HeaderMap) -> Result<Vec<ContentCoding>, FetchEr
     ContentCoding::parse_list(values.map(|value| value.to_str().unwrap_or("?"))).map_err(failure)
 }
 
-/// Reads at most `limit` bytes of the decoded body, and marks it as cut if there were more. Never holds more than
-/// that and
-/// the decoder's window; if that is much, it waits for a reservation in `room`.
+/// Reads at most `limit` bytes of the decoded body, and marks it as cut if there were more. Never holds more than that
+/// and the decoder's window; if that is much, it waits for a reservation in `room`.
 ///
-/// Many servers end a body by closing the TLS connection without a close_notify alert, so that it looks truncated
-/// (RFC 9112
-/// section 9.8). Such a body is accepted if it ends with a complete line, and counted as an oddity.
+/// Many servers end a body by closing the TLS connection without a close_notify alert, so that it looks truncated (RFC
+/// 9112 section 9.8). Such a body is accepted if it ends with a complete line, and counted as an oddity.
 ///
 /// # Errors
 ///

@@ -1,12 +1,9 @@
 //! Eviction: the choice of entries that leave memory when it is full, by S3-FIFO (Yang et al., SOSP 2023).
 //!
 //! New origins enter a small queue. Only those used again while they are in it reach the main queue, where each use
-//! buys
-//! another round. One-time visitors, most of a crawl, therefore never push out what is used daily. A hit touches
-//! nothing but
-//! a counter in the entry itself, and the queues belong to the one task that publishes: caches that keep an order on
-//! every
-//! read, or behind a lock, make readers wait for each other.
+//! buys another round. One-time visitors, most of a crawl, therefore never push out what is used daily. A hit touches
+//! nothing but a counter in the entry itself, and the queues belong to the one task that publishes: caches that keep an
+//! order on every read, or behind a lock, make readers wait for each other.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher;

@@ -89,8 +89,7 @@ pub struct FetchConfig {
     pub user_agent: String,
     /// The timeout of a fetch, from the first look-up to the last byte, including all redirects. Default: 10 s.
     pub timeout: Duration,
-    /// The maximum number of redirects; after one more, the file counts as unavailable. Default: 5 (RFC 9309,
-    /// 2.3.1.2).
+    /// The maximum number of redirects; after one more, the file counts as unavailable. Default: 5 (RFC 9309, 2.3.1.2).
     pub max_redirects: usize,
     /// The maximum number of bytes read of a body, after decoding. Default: 500 KiB (RFC 9309, 2.5).
     pub max_size: usize,
@@ -112,8 +111,7 @@ impl Default for FetchConfig {
 }
 
 /// Fetches over HTTP/1.1, or HTTP/2 where that is all an origin speaks, on a new connection each time: an origin is
-/// asked
-/// once a day. Afterwards the connection is left to the request that waits for the answer.
+/// asked once a day. Afterwards the connection is left to the request that waits for the answer.
 pub struct HttpFetcher {
     pub(super) upstream: Arc<Upstream>,
     pub(super) options: FetchConfig,
@@ -320,8 +318,7 @@ impl<F: DocumentFetcher> DocumentFetcher for Arc<ArcSwap<F>> {
 }
 
 /// Returns whether a status is a redirect to follow (RFC 9110, 15.4): 300 leaves the choice to people, 305 is
-/// deprecated
-/// and 306 unused.
+/// deprecated and 306 unused.
 fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }

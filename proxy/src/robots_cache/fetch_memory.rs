@@ -1,8 +1,7 @@
 //! Memory for long files while they are fetched: a share of `robots.memory`, held until they are counted as entries.
 //!
 //! Most files are short and need no reservation, and servers that answer slowly or not at all have sent little:
-//! hundreds of
-//! those fetches may be in progress. Only a few long files are read at a time.
+//! hundreds of those fetches may be in progress. Only a few long files are read at a time.
 
 use std::io;
 use std::sync::Arc;
@@ -29,9 +28,8 @@ pub(super) struct MemoryReservation {
 }
 
 impl FetchMemory {
-    /// Returns a pool of this many bytes. A fetch that holds a reservation for longer than `patience` is ended once
-    /// the pool is
-    /// used up.
+    /// Returns a pool of this many bytes. A fetch that holds a reservation for longer than `patience` is ended once the
+    /// pool is used up.
     pub(super) fn new(bytes: usize, timeout: Duration) -> Self {
         let bytes = bytes.clamp(1, u32::MAX as usize);
         Self {

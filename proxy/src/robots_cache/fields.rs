@@ -39,8 +39,7 @@ fn joined(headers: &HeaderMap, name: HeaderName) -> Option<String> {
 }
 
 /// Returns the expiry time, counted from the origin's own `Date` because both come from the same clock (RFC 9111,
-/// 4.2.1). An
-/// invalid date is in the past (RFC 9111, 5.3).
+/// 4.2.1). An invalid date is in the past (RFC 9111, 5.3).
 fn expires_at(value: &str, date: Option<SystemTime>, now: SystemTime) -> SystemTime {
     match httpdate::parse_http_date(value) {
         Ok(expires) => on_our_clock(expires, date, now),

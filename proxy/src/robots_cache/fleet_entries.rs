@@ -19,9 +19,8 @@ use crate::telemetry::digest::Sha256Digest;
 
 /// zstd's default compression level.
 const ZSTD_LEVEL: i32 = 3;
-/// The maximum length of a decoded entry, a little above the highest `robots.max_size`. A greater length is damage,
-/// and no
-/// memory is allocated for it.
+/// The maximum length of a decoded entry, a little above the highest `robots.max_size`. A greater length is damage, and
+/// no memory is allocated for it.
 const MAX_ENTRY_BYTES: usize = 65 << 20;
 /// The time that a lease outlives the fetch timeout: a node that still holds it then is gone.
 const LEASE_GRACE: Duration = Duration::from_secs(5);
@@ -110,8 +109,8 @@ impl FleetEntries {
                     if let Some(learned) = usable(&entry).await {
                         return ClaimDecision::Known(learned, record.version, None);
                     }
-                    // Nodes may be configured with different lifetimes: ask for something newer than the entry that
-                    // is too old here.
+                    // Nodes may be configured with different lifetimes: ask for something newer than the entry that is
+                    // too old here.
                     newer_than =
                         Some(self.age(last_contact_at(&entry).unwrap_or(SystemTime::UNIX_EPOCH)));
                 }
@@ -276,8 +275,7 @@ fn digest(entry: &CacheEntry) -> Option<[u8; 32]> {
     body.digest.as_deref().copied()
 }
 
-/// Returns whether nodes with one entry can do without the other: it confirms the first, or reports that the origin
-/// is
+/// Returns whether nodes with one entry can do without the other: it confirms the first, or reports that the origin is
 /// unreachable, which each node finds out by itself when its copy has expired.
 fn is_unchanged(before: &CacheEntry, after: &CacheEntry) -> bool {
     let said = |entry: &CacheEntry| {

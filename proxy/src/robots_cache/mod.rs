@@ -1,16 +1,12 @@
 //! The cache of every origin's robots.txt, and of the documents next to it that express preferences on the use of
 //! content.
 //!
-//! A [`RobotsCache`] is a handle. Both kinds of document are a [`Resource`] with the same lifecycle. The current
-//! state of each
-//! is a [`Snapshot`] behind an atomic pointer in one concurrent map (`snapshots`), so that reads neither lock nor
-//! wait. Whatever
-//! is missing or too old is requested from one task (`refresh`), which owns the lifecycle of all entries, starts at
-//! most one
-//! fetch per document however many requests wait for it, and publishes the result. Entries are also saved in the
-//! store on
-//! disk, and read from there when a document that was evicted (`eviction`), or known before a restart, is requested
-//! again.
+//! A [`RobotsCache`] is a handle. Both kinds of document are a [`Resource`] with the same lifecycle. The current state
+//! of each is a [`Snapshot`] behind an atomic pointer in one concurrent map (`snapshots`), so that reads neither lock
+//! nor wait. Whatever is missing or too old is requested from one task (`refresh`), which owns the lifecycle of all
+//! entries, starts at most one fetch per document however many requests wait for it, and publishes the result. Entries
+//! are also saved in the store on disk, and read from there when a document that was evicted (`eviction`), or known
+//! before a restart, is requested again.
 
 mod body;
 mod eviction;
@@ -235,10 +231,8 @@ impl RobotsCache {
     }
 
     /// Returns a document, such as an origin's robots.txt. Returns at once if the cached copy may be used; otherwise
-    /// waits for a
-    /// fetch, a little longer than one may take at most. While that fetch has to wait in the queue, a copy that was
-    /// valid so far
-    /// is returned. Dropping the future does not cancel a fetch that has begun.
+    /// waits for a fetch, a little longer than one may take at most. While that fetch has to wait in the queue, a copy
+    /// that was valid so far is returned. Dropping the future does not cancel a fetch that has begun.
     ///
     /// # Errors
     ///
@@ -395,15 +389,13 @@ impl RobotsCache {
     }
 
     /// Returns the known origins that match `listing`, in the order of their text, with their snapshots; without the
-    /// rules of
-    /// those that are only on disk. May read all entries. Blocks.
+    /// rules of those that are only on disk. May read all entries. Blocks.
     pub fn list(&self, listing: &EntryQuery) -> Vec<(Origin, Arc<Snapshot>)> {
         self.lister().list(listing, self.clock.now())
     }
 
     /// Counts the stored entries in each state, in the order of [`State::ALL`]; if the store has failed or has not
-    /// counted
-    /// them yet, the entries in memory. Takes the same time however many are stored. Blocks.
+    /// counted them yet, the entries in memory. Takes the same time however many are stored. Blocks.
     pub fn count_by_state(&self) -> [(SnapshotState, usize); 4] {
         self.lister().count_by_state(self.clock.now())
     }
@@ -430,8 +422,7 @@ impl RobotsCache {
     }
 
     /// Applies another configuration, except for its limits on fetches. Existing entries are used no longer than it
-    /// says; see
-    /// [`Cache::change_lifetimes`]. If crawlers have changed, identities recorded for refetches are dropped.
+    /// says; see [`Cache::change_lifetimes`]. If crawlers have changed, identities recorded for refetches are dropped.
     pub async fn reconfigure(&self, options: &RobotsCacheConfig, are_crawlers_others: bool) {
         self.set_wait_timeout(options);
         if self.disk_entries.lifetimes() != options.lifetimes {

@@ -1,7 +1,6 @@
 //! The format of entries on disk.
 //!
-//! These types are encoded by postcard, which writes no names: a field added, removed or moved is another format,
-//! whose
+//! These types are encoded by postcard, which writes no names: a field added, removed or moved is another format, whose
 //! number is `FORMAT` in `store/upkeep.rs`. Bodies are stored separately, by digest, because many origins share one.
 
 use std::sync::Arc;
@@ -51,8 +50,7 @@ enum EndingRecord {
         detail: String,
     },
     /// A response that asks for a signature which its request did not have. It must remain the last variant, so that
-    /// older
-    /// stores decode as before.
+    /// older stores decode as before.
     AsksForSignature {
         status: u16,
         fields: FieldsRecord,

@@ -15,8 +15,7 @@ pub(crate) enum ChosenBy {
     /// A redirect or a robots.txt, with only internal addresses before it.
     Internal,
     /// A redirect or a robots.txt, with a public address before it. A public server must not send us to an internal
-    /// one, not
-    /// even to one that crawlers may use.
+    /// one, not even to one that crawlers may use.
     Public,
 }
 
@@ -30,9 +29,8 @@ impl ChosenBy {
     }
 }
 
-/// A request that somebody other than the crawler caused: a redirect, a document next to robots.txt, or the
-/// robots.txt of
-/// the host that has one.
+/// A request that somebody other than the crawler caused: a redirect, a document next to robots.txt, or the robots.txt
+/// of the host that has one.
 #[derive(Clone, Debug)]
 pub(crate) struct RedirectRequest {
     pub(crate) target: Target,

@@ -6,11 +6,9 @@ use wayleave_robots_txt::lifecycle::Resource;
 
 use super::fetch::FetchIdentity;
 
-/// For each file in memory, the crawler with a key or an address of its own that last caused it to be fetched. The
-/// file is
-/// fetched again with that signature and from that address: an origin that admits only this crawler would answer
-/// anyone else
-/// that there is no robots.txt.
+/// For each file in memory, the crawler with a key or an address of its own that last caused it to be fetched. The file
+/// is fetched again with that signature and from that address: an origin that admits only this crawler would answer
+/// anyone else that there is no robots.txt.
 #[derive(Default)]
 pub(super) struct RefetchIdentities(HashMap<Resource, FetchIdentity>);
 

@@ -165,9 +165,8 @@ impl HttpFetcher {
         exchange.ok_or_else(|| failure(FetchErrorKind::Internal, "it was not asked"))
     }
 
-    /// Opens a new connection to `destination`, and returns whether it may lead to a public address. The connection
-    /// is new
-    /// because the rest of an earlier response on a pooled one could be read as the origin's robots.txt.
+    /// Opens a new connection to `destination`, and returns whether it may lead to a public address. The connection is
+    /// new because the rest of an earlier response on a pooled one could be read as the origin's robots.txt.
     async fn connect(
         &self,
         mut destination: Destination<'_>,
@@ -178,8 +177,7 @@ impl HttpFetcher {
         let mut route = self.upstream.route(destination, deadline).await;
         if let Err(EgressError::NoSourceForFamily { .. }) = route {
             // An origin that this source address cannot reach is reachable for others: let the crawler's own request
-            // fail, not the
-            // robots.txt of all.
+            // fail, not the robots.txt of all.
             destination.source = None;
             route = self.upstream.route(destination, deadline).await;
         }
@@ -218,9 +216,8 @@ impl DocumentRequest<'_> {
             && Wish::from_fields(&to_pairs(&exchange.fields)).is_some()
     }
 
-    /// Returns the signature that an answer asks for, if the request lacked it and it can be given. The request is
-    /// then sent
-    /// again.
+    /// Returns the signature that an answer asks for, if the request lacked it and it can be given. The request is then
+    /// sent again.
     fn signature_requested_by(&self, exchange: &FetchExchange) -> Option<Wish> {
         let signed_by = self.signed_by?;
         if !matches!(exchange.status, 401 | 403) {
@@ -347,8 +344,7 @@ fn connect_failure(fault: UpstreamError) -> FetchError {
 }
 
 /// Fails a response that may be the parent proxy's own. An origin may send the same status, but as an answer it would
-/// allow
-/// everything on the parent's word alone.
+/// allow everything on the parent's word alone.
 fn possibly_from_parent(parent: &ParentProxy, status: u16) -> FetchError {
     let parent = parent.authority();
     let detail = format!("the answer {status} may be that of the parent proxy {parent} itself");

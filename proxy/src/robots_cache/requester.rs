@@ -51,8 +51,7 @@ impl<'a> Requester<'a> {
     }
 
     /// Returns the view of a snapshot that applies to this requester: an answer that asks for a signature is none for
-    /// those who
-    /// sign.
+    /// those who sign.
     pub(super) fn view_of(self, snapshot: Arc<Snapshot>) -> Arc<Snapshot> {
         match self.signed_by {
             Some(_) => snapshot.for_signed_requests(),
@@ -61,8 +60,7 @@ impl<'a> Requester<'a> {
     }
 
     /// Returns whether a fetched snapshot holds anything for this requester. For those who sign, an answer to an
-    /// unsigned
-    /// request may hold nothing.
+    /// unsigned request may hold nothing.
     pub(super) fn can_use(self, snapshot: &Snapshot) -> bool {
         self.signed_by.is_none() || snapshot.fetched_at().is_some() || snapshot.failures() > 0
     }

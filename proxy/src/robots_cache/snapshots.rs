@@ -1,8 +1,7 @@
 //! The snapshots that requests read: a concurrent map with an atomic pointer for each document.
 //!
 //! The map is papaya's: its readers never lock, and never wait for writers or for its growth, which is spread over
-//! later
-//! writes. dashmap and scc lock a shard or bucket for a read, which the writer of another origin may hold.
+//! later writes. dashmap and scc lock a shard or bucket for a read, which the writer of another origin may hold.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -12,8 +11,7 @@ use arc_swap::ArcSwapOption;
 use wayleave_robots_txt::lifecycle::{Resource, Snapshot, SnapshotState, Usability};
 
 /// The cost of an entry besides a long host name and its rules: its place in the map, its snapshot, its timer and its
-/// place
-/// in the eviction order. The bench `robots` measured 240 bytes; since then each of the four gained a pointer.
+/// place in the eviction order. The bench `robots` measured 240 bytes; since then each of the four gained a pointer.
 const OVERHEAD_BYTES: usize = 280;
 /// The highest use count: enough to tell popular entries from the rest.
 const MAX_USES: u8 = 3;
@@ -49,9 +47,8 @@ pub(super) struct UsableSnapshot {
     pub(super) is_overdue: bool,
 }
 
-/// The size that an entry is counted with, and in the top bit whether it is in the small queue. Both share one word
-/// so that a
-/// change of one knows the other's value at that moment.
+/// The size that an entry is counted with, and in the top bit whether it is in the small queue. Both share one word so
+/// that a change of one knows the other's value at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct EntrySize(u32);
 
@@ -156,8 +153,7 @@ impl SnapshotMap {
     }
 
     /// Updates the size of an entry after decisions added to it: the indexes of large groups, which may take more
-    /// memory than
-    /// the rules themselves. Returns whether it grew.
+    /// memory than the rules themselves. Returns whether it grew.
     pub(super) fn recount(&self, resource: &Resource) -> bool {
         let slots = self.slots.pin();
         let Some(slot) = slots.get(resource) else {
@@ -316,8 +312,7 @@ impl MapEntry {
     }
 
     /// Counts a use. Reads before it writes, so that readers of a popular origin share its cache line; a count lost
-    /// between two
-    /// threads does no harm.
+    /// between two threads does no harm.
     fn note_use(&self) {
         let uses = self.uses.load(Ordering::Relaxed);
         if uses < MAX_USES {

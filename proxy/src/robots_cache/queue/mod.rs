@@ -13,14 +13,12 @@ use crate::identity::per_client::client_network;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchLimits {
     /// The total. Each fetch holds a socket and at most the memory of one body. Default: 512, so that a single client
-    /// may have
-    /// 224 for origins that are new to it.
+    /// may have 224 for origins that are new to it.
     pub total: usize,
     /// The maximum per host, across all its ports. Default: 4.
     pub per_host: usize,
     /// The number reserved for origins whose cached copy is about to expire, so that a flood of new origins delays no
-    /// refetch.
-    /// Default: 64.
+    /// refetch. Default: 64.
     pub reserved: usize,
 }
 
@@ -34,8 +32,7 @@ impl Default for FetchLimits {
     }
 }
 
-/// The crawler and client that a fetch is for. The default stands for wayleave itself, which refreshes copies in
-/// time.
+/// The crawler and client that a fetch is for. The default stands for wayleave itself, which refreshes copies in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct FairnessKey {
     /// The crawler's name.
@@ -112,8 +109,7 @@ struct QueuedFetch {
     keys: HashSet<FairnessKey>,
 }
 
-/// The keys in round-robin order, each with its waiting documents. Documents whose fetch has started are skipped
-/// later.
+/// The keys in round-robin order, each with its waiting documents. Documents whose fetch has started are skipped later.
 #[derive(Debug, Default)]
 struct FairRing {
     ring: VecDeque<FairnessKey>,
@@ -296,10 +292,8 @@ impl FairRing {
 
 impl FetchCounts {
     /// Returns whether a key may have one more fetch while `free` are left: a client holds fewer than are left for
-    /// others, and
-    /// all clients of a crawler together fewer than twice as many. Newcomers therefore always find room, and heavy
-    /// users get
-    /// equal shares.
+    /// others, and all clients of a crawler together fewer than twice as many. Newcomers therefore always find room,
+    /// and heavy users get equal shares.
     fn is_within_share(&self, asker: &FairnessKey, free: usize) -> bool {
         let of_crawler = self.by_crawler.get(&asker.crawler).copied();
         self.by_key.get(asker).copied().unwrap_or_default() < free

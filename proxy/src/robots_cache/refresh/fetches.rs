@@ -1,6 +1,5 @@
 //! Running fetches, each in its own task, which also parses the result: files may be long, and the refresh task has
-//! every
-//! origin to look after.
+//! every origin to look after.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -119,8 +118,7 @@ impl<F: DocumentFetcher> FetchTasks<F> {
     }
 
     /// Waits for the next fetch to end; `None` if none is running. A fetch that panics ends too, or its origin would
-    /// wait
-    /// forever. Cancel-safe.
+    /// wait forever. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<(FetchJob, Result<LearnedEntry, FetchOutcome>)> {
         let ended = self.tasks.join_next_with_id().await?;
         let (id, brought) = match ended {

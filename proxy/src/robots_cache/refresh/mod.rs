@@ -1,6 +1,5 @@
 //! The one task that owns the cache. It receives demands for documents, reads them from the store or starts fetches,
-//! and
-//! publishes the results.
+//! and publishes the results.
 
 mod event;
 mod fetches;

@@ -1,5 +1,4 @@
-//! The number of stored entries in each state: counted once in a thread of its own, and updated with each
-//! transaction.
+//! The number of stored entries in each state: counted once in a thread of its own, and updated with each transaction.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -125,8 +124,7 @@ impl StateCounter {
     }
 
     /// Returns the number of entries in each state; the previous figures while a new count is running, and `None` if
-    /// there are
-    /// none. Blocks for a second at most.
+    /// there are none. Blocks for a second at most.
     pub(super) fn counts_at(&self, now: SystemTime) -> Option<StateCounts> {
         let waited = self
             .ended

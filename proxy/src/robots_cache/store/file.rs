@@ -54,8 +54,7 @@ impl Drop for OpenDatabase {
 }
 
 /// Opens or creates the file at `path`; without a path, a database in memory. The file grows to `longest` bytes at
-/// most, and
-/// `cache` bytes of it are cached in memory.
+/// most, and `cache` bytes of it are cached in memory.
 pub(super) fn open_database(
     path: Option<&Path>,
     longest: u64,
@@ -116,8 +115,7 @@ pub(super) fn capacity(longest: u64) -> u64 {
 }
 
 /// Renames a damaged file so that a new one can be created. Only the newest damaged file is kept for inspection,
-/// because
-/// each may be as long as `state.max_size`.
+/// because each may be as long as `state.max_size`.
 ///
 /// # Errors
 ///

@@ -1,13 +1,11 @@
 //! The store: entries on disk, so that a restart forgets nothing.
 //!
-//! It is a redb file: a transactional B-tree in one file without a server, whose commits are atomic and which opens
-//! at once
-//! after a crash. Entries are read when requested, never all at once. Changes are collected for a moment and written
-//! together, off the async threads; reads see them before they are on disk.
+//! It is a redb file: a transactional B-tree in one file without a server, whose commits are atomic and which opens at
+//! once after a crash. Entries are read when requested, never all at once. Changes are collected for a moment and
+//! written together, off the async threads; reads see them before they are on disk.
 //!
 //! A failing store never blocks the proxy: what cannot be written is kept in memory as far as it fits, the fault is
-//! logged,
-//! counted and reported by [`RobotsStore::fault`], and the file is reopened until that succeeds.
+//! logged, counted and reported by [`RobotsStore::fault`], and the file is reopened until that succeeds.
 
 mod batch;
 mod counts;
@@ -195,9 +193,8 @@ impl RobotsStore {
         }
     }
 
-    /// Calls `take` with each document after `after`, in the order of their text, and with its entry without the
-    /// body, until it
-    /// returns `false`. Blocks.
+    /// Calls `take` with each document after `after`, in the order of their text, and with its entry without the body,
+    /// until it returns `false`. Blocks.
     pub fn walk(
         &self,
         after: Option<&str>,
@@ -217,9 +214,8 @@ impl RobotsStore {
         self.writer.set_lifetimes(lifetimes);
     }
 
-    /// Returns the number of stored robots.txt files in each state, in the order of [`State::ALL`]; `None` if the
-    /// store has failed
-    /// or has not counted them yet. Takes the same time however many there are. Blocks.
+    /// Returns the number of stored robots.txt files in each state, in the order of [`State::ALL`]; `None` if the store
+    /// has failed or has not counted them yet. Takes the same time however many there are. Blocks.
     ///
     /// [`State::ALL`]: wayleave_robots_txt::lifecycle::State::ALL
     pub fn count_by_state(&self) -> Option<[usize; 4]> {

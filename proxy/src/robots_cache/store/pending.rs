@@ -13,8 +13,8 @@ pub(super) enum StoreChange {
 }
 
 impl StoreChange {
-    /// Returns whether nothing is lost if only `next` is written. A save with a different answer adds a version to
-    /// the history.
+    /// Returns whether nothing is lost if only `next` is written. A save with a different answer adds a version to the
+    /// history.
     fn is_covered_by(&self, next: &Self) -> bool {
         let said = |entry: &CacheEntry| {
             let outcome = &entry.answer.as_ref()?.outcome;

@@ -1,10 +1,8 @@
-//! Checksums that reveal damage. redb verifies the checksums of its pages only after a crash, so every record here
-//! has one of
-//! its own, and a body is returned only if it has the SHA-256 that it is stored under.
+//! Checksums that reveal damage. redb verifies the checksums of its pages only after a crash, so every record here has
+//! one of its own, and a body is returned only if it has the SHA-256 that it is stored under.
 //!
 //! Bodies are compressed with zstd, which the HTTP code needs anyway: at level 3 it compresses robots.txt files to a
-//! quarter in
-//! a third of the time that flate2 takes, and decompresses them several times as fast.
+//! quarter in a third of the time that flate2 takes, and decompresses them several times as fast.
 
 use std::sync::Arc;
 

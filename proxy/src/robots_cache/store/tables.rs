@@ -187,8 +187,7 @@ thread_local! {
 }
 
 /// Calls `take` with each document after `after`, in the order of their text, and with its entry without the body,
-/// until it
-/// returns `false`.
+/// until it returns `false`.
 pub(super) fn walk(
     database: &Database,
     after: Option<&str>,

@@ -1,6 +1,5 @@
-//! The number of robots.txt files in each state, now and later: kept up to date as entries come and go, so that
-//! nobody has to
-//! read all of them to know.
+//! The number of robots.txt files in each state, now and later: kept up to date as entries come and go, so that nobody
+//! has to read all of them to know.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::{Occupied, Vacant};

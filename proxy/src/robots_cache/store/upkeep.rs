@@ -1,5 +1,4 @@
-//! Preparation of an opened file: its tables are created or converted from an older format, and cut down to the
-//! limits.
+//! Preparation of an opened file: its tables are created or converted from an older format, and cut down to the limits.
 
 use redb::{Database, ReadableTable, TableDefinition, WriteTransaction};
 

@@ -34,15 +34,13 @@ pub struct RobotsStoreConfig {
     pub history_age: Duration,
     /// The maximum number of versions kept of one document. Default: 64.
     pub history_length: usize,
-    /// The time after which a document that was not fetched is forgotten. Default: 91 days, three times as long as
-    /// the copy of an
-    /// unreachable origin is used.
+    /// The time after which a document that was not fetched is forgotten. Default: 91 days, three times as long as the
+    /// copy of an unreachable origin is used.
     pub idle_after: Duration,
     /// The maximum size of the file, in bytes. Default: 10 GiB.
     pub max_size: u64,
     /// The memory limit of pending changes, and of the database's cache, in bytes each. Changes beyond it are lost
-    /// while the disk
-    /// fails. Default: 16 MiB, a sixteenth of what robots.txt entries may take.
+    /// while the disk fails. Default: 16 MiB, a sixteenth of what robots.txt entries may take.
     pub memory: usize,
 }
 
@@ -61,8 +59,7 @@ impl Default for RobotsStoreConfig {
 
 impl RobotsStoreConfig {
     /// Returns the maximum cost of all rows. The rest of the file is for the pages that a commit writes next to those
-    /// it replaces,
-    /// and for gaps too small for anything.
+    /// it replaces, and for gaps too small for anything.
     fn kept_bytes(&self) -> u64 {
         file::capacity(self.max_size) / 8 * 5
     }
@@ -461,8 +458,7 @@ impl From<StoreFailure> for OpenFailure {
 }
 
 /// Writes all changes or none, and drops what exceeds the limits. Returns how many records were found damaged, and
-/// which
-/// entries came and went.
+/// which entries came and went.
 fn write_batch(
     database: &OpenDatabase,
     changes: &PendingChanges,

@@ -117,8 +117,8 @@ fn start(dir: &Path, disk: usize, memory: usize) -> RobotsCache {
 }
 
 /// Fetches `WAYLEAVE_FLOOD` files, by default a thousand, with `WAYLEAVE_FLOOD_MIB` of disk and
-/// `WAYLEAVE_FLOOD_MEMORY_MIB` of memory:
-/// `WAYLEAVE_FLOOD=1000000 cargo test --release -p wayleave --lib -- --ignored --nocapture flood`.
+/// `WAYLEAVE_FLOOD_MEMORY_MIB` of memory: `WAYLEAVE_FLOOD=1000000 cargo test --release -p wayleave --lib -- --ignored
+/// --nocapture flood`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes"]
 async fn a_flood_stays_within_disk_and_memory_limits() {

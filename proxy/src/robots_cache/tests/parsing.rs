@@ -62,8 +62,7 @@ fn start(body: &str) -> (RobotsCache, Arc<AtomicBool>) {
 }
 
 /// Fetches and parses a resource with a long file, with one thread for requests. While all places for long files are
-/// taken, it is
-/// not parsed, and everybody else is served.
+/// taken, it is not parsed, and everybody else is served.
 async fn parse_aside(resource: &str, body: &str) {
     let (robots, was_fetched) = start(body);
     let taken = robots.parser().occupy().await;

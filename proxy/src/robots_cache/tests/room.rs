@@ -15,9 +15,8 @@ const LONG: usize = 500_000;
 /// The memory that one such file needs, with its rules.
 const PLACE: usize = 2 * 512_000;
 
-/// Answers `short.test` with a short file, `long.test` with a long one, and everybody else with the start of a long
-/// one (if not
-/// coded) and then nothing.
+/// Answers `short.test` with a short file, `long.test` with a long one, and everybody else with the start of a long one
+/// (if not coded) and then nothing.
 async fn server() -> Server {
     let bomb = Coded::Gzip.encode(&[b'\n'; LONG]).await;
     Server::start(move |head| {

@@ -1,10 +1,8 @@
 //! A write transaction: versions, the order in which they are evicted, and their cost.
 //!
 //! Everything is counted in two *scopes*: that of all origins, and that of its registered domain, because anybody can
-//! make up
-//! sub-domains by the million. In both, superseded versions are evicted first, those last seen longest ago before the
-//! others,
-//! and then whole documents, those contacted longest ago before the others.
+//! make up sub-domains by the million. In both, superseded versions are evicted first, those last seen longest ago
+//! before the others, and then whole documents, those contacted longest ago before the others.
 
 mod bodies;
 mod bounds;

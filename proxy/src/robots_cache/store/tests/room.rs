@@ -244,8 +244,8 @@ async fn format_1_is_converted() {
     }
 }
 
-/// Prints what docs/operating.md says about the disk:
-/// `cargo test -p wayleave --lib -- --ignored --nocapture bytes_of_an_origin`.
+/// Prints what docs/operating.md says about the disk: `cargo test -p wayleave --lib -- --ignored --nocapture
+/// bytes_of_an_origin`.
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn bytes_of_an_origin() {
