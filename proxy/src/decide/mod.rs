@@ -26,8 +26,6 @@ pub(crate) mod target;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arc_swap::ArcSwap;
-use tokio::sync::watch;
 use wayleave_robots_txt::Scheme;
 
 use self::consult::Consulted;
@@ -36,7 +34,7 @@ use self::identify::IdentifiedClient;
 use self::permit::{DecidedRequest, DecisionFacts, Permit};
 use self::refusal::Refusal;
 use self::request::{ClientConnection, RequestView};
-use self::settings::Settings;
+use self::settings::{CurrentSettings, Settings};
 use self::target::{IncomingRequest, ResolvedTarget, TargetScope};
 use crate::http::proxy_status::ProxyErrorType;
 use crate::identity;
@@ -49,9 +47,7 @@ const BYPASS: &str = "bypass";
 
 /// Decides about requests, by the settings that hold and the robots.txt at hand.
 pub(crate) struct Decider {
-    settings: ArcSwap<Settings>,
-    /// Which settings those are: what lasts hears by it when there are others.
-    configuration: watch::Sender<u64>,
+    settings: Arc<CurrentSettings>,
     pub(crate) robots: RobotsCache,
 }
 
@@ -70,39 +66,28 @@ struct Allowed {
 }
 
 impl Decider {
-    pub(crate) fn new(settings: Settings, robots: RobotsCache) -> Self {
-        Self {
-            configuration: watch::Sender::new(settings.configuration),
-            settings: ArcSwap::from_pointee(settings),
-            robots,
-        }
+    pub(crate) fn new(settings: Arc<CurrentSettings>, robots: RobotsCache) -> Self {
+        Self { settings, robots }
     }
 
-    /// What holds now. An exchange asks once and goes by that to its end, unless that changes before it is sent, or it lasts.
+    /// Returns the settings in effect; see [`CurrentSettings::load`].
     pub(crate) fn settings(&self) -> Arc<Settings> {
-        self.settings.load_full()
+        self.settings.load()
     }
 
-    /// Whether these are the settings that hold.
+    /// Returns whether these are the settings in effect.
     pub(crate) fn is_current(&self, settings: &Settings) -> bool {
-        self.settings.load().configuration == settings.configuration
+        self.settings.is_current(settings)
     }
 
-    /// Puts other settings in the place of those that hold.
+    /// Puts other settings into effect.
     pub(crate) fn replace_settings(&self, settings: Settings) {
-        let configuration = settings.configuration;
-        self.settings.store(Arc::new(settings));
-        self.configuration.send_replace(configuration);
+        self.settings.replace(settings);
     }
 
-    /// What holds once it is not the configuration of this number any more.
+    /// Waits until the configuration of this number has been replaced, and returns the settings then in effect.
     pub(crate) async fn settings_after(&self, configuration: u64) -> Arc<Settings> {
-        let mut current = self.configuration.subscribe();
-        if current.wait_for(|now| *now != configuration).await.is_err() {
-            // There will be no others.
-            std::future::pending::<()>().await;
-        }
-        self.settings()
+        self.settings.after(configuration).await
     }
 
     /// Brings the metrics up to date that are counted when they are gathered.

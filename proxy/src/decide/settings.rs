@@ -4,7 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use ipnet::IpNet;
+use tokio::sync::watch;
 use wayleave_robots_txt::Scheme;
 use wayleave_robots_txt::preferences::PreferenceSettings;
 
@@ -79,6 +81,50 @@ pub(crate) struct Settings {
     pub(crate) on_failure: LogFailureMode,
     /// For `https://` listeners.
     pub(crate) entrance: Option<Arc<ServerTls>>,
+}
+
+/// The settings in effect, which a reload replaces.
+pub(crate) struct CurrentSettings {
+    settings: ArcSwap<Settings>,
+    /// The number of the configuration, for connections that outlive it.
+    configuration: watch::Sender<u64>,
+}
+
+impl CurrentSettings {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            configuration: watch::Sender::new(settings.configuration),
+            settings: ArcSwap::from_pointee(settings),
+        }
+    }
+
+    /// Returns the settings in effect. An exchange loads them once and keeps them to its end, unless they change before its
+    /// request is sent.
+    pub(crate) fn load(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    /// Returns whether these are the settings in effect.
+    pub(crate) fn is_current(&self, settings: &Settings) -> bool {
+        self.settings.load().configuration == settings.configuration
+    }
+
+    /// Puts other settings into effect.
+    pub(crate) fn replace(&self, settings: Settings) {
+        let configuration = settings.configuration;
+        self.settings.store(Arc::new(settings));
+        self.configuration.send_replace(configuration);
+    }
+
+    /// Waits until the configuration of this number has been replaced, and returns the settings then in effect.
+    pub(crate) async fn after(&self, configuration: u64) -> Arc<Settings> {
+        let mut current = self.configuration.subscribe();
+        if current.wait_for(|now| *now != configuration).await.is_err() {
+            // The process ends, so there will be no others.
+            std::future::pending::<()>().await;
+        }
+        self.load()
+    }
 }
 
 impl Settings {

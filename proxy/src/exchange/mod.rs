@@ -13,7 +13,7 @@
 //!
 //!  tunnel                             CONNECT
 //!  reject_connection                  a connection without a readable request
-//!  redirect                           the proxy's own requests, where a robots.txt redirects to
+//!  redirect                           the policy for the proxy's own requests, such as where a robots.txt redirects to
 //!  services, outcome                  what all steps use, and what they result in
 //! ```
 
@@ -26,7 +26,7 @@ mod max_forwards;
 pub(crate) mod outcome;
 mod page;
 pub(crate) mod record;
-mod redirect;
+pub(crate) mod redirect;
 mod reject_connection;
 mod relay;
 mod response_policy;

@@ -1,104 +1,121 @@
-//! May it go there? A redirect of a robots.txt leads where its origin pleases, and so does the URL of a licence: the
-//! organisation's rules hold for them as for requests, for redirects the pace too, and the decision log has a line.
+//! The policy for where the robots.txt cache goes on behalf of an origin: a redirect leads where the origin pleases, and so
+//! does the URL of a licence. The organisation's rules apply as to requests, to redirects the pacing too, and each is logged.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use futures_util::future::BoxFuture;
 use wayleave_robots_txt::lifecycle::{FetchError, FetchErrorKind};
 use wayleave_robots_txt::preferences::PurposeSet;
 use wayleave_robots_txt::{DocumentKind, Target};
 
-use super::ExchangeServices;
 use super::outcome::ExchangeOutcome;
-use super::record::{self, EndedExchange, ExchangeFacts, ExchangeStart};
+use super::record::{self, ExchangeFacts, ExchangeStart};
+use crate::clock::Clock;
 use crate::decide::identify::Identity;
 use crate::decide::permit::DecisionFacts;
 use crate::decide::refusal::{self, Refusal};
-use crate::decide::settings::Settings;
+use crate::decide::settings::{CurrentSettings, Settings};
 use crate::decide::{consult, rules};
-use crate::decision_log::{DecisionId, LogWord};
+use crate::decision_log::{DecisionId, DecisionLog, LogWord};
 use crate::http::proxy_status::ProxyErrorType;
-use crate::pacing::{PacedRequest, PacingSlot};
-use crate::robots_cache::{RedirectExchange, RedirectGate, RedirectRequest};
+use crate::pacing::{PacedRequest, Pacer, PacingSlot};
+use crate::robots_cache::{
+    Admission, AdmittedRedirect, CachedDocuments, RedirectAnswer, RedirectPolicy, RedirectRequest,
+};
 use crate::rules::RuleQuery;
 use crate::telemetry::traces::ParentTrace;
 
-/// Why such a request is made.
+/// The reasons for such a request.
 const REASON: &str = "robots-redirect";
 const DOCUMENT: &str = "preference-document";
-/// The crawler that makes it, and its product token.
+/// The name and product token of the crawler that makes it.
 const WAYLEAVE: &str = "wayleave";
 
-impl ExchangeServices {
-    /// What a fetch has to pass that is not for an origin's robots.txt itself, while this lives.
-    pub(crate) fn gate(self: &Arc<Self>) -> RedirectGate {
-        let exchanges = Arc::downgrade(self);
-        Box::new(move |redirect, asking| {
-            let exchanges = exchanges.upgrade();
-            Box::pin(async move {
-                match exchanges {
-                    Some(exchanges) => exchanges.follow_redirect(redirect, asking).await,
-                    None => Err(prohibited("the proxy stops".to_owned())),
+/// The policy, with what it needs. It is made before the cache, and knows only what lies below.
+pub(crate) struct RedirectRules {
+    pub(crate) settings: Arc<CurrentSettings>,
+    pub(crate) pacer: Arc<Pacer>,
+    pub(crate) decisions: Arc<DecisionLog>,
+    pub(crate) cached: CachedDocuments,
+    pub(crate) clock: Clock,
+}
+
+/// A request that may be sent, and its line in the log so far.
+struct AdmittedRequest<'a> {
+    decisions: &'a DecisionLog,
+    target: &'a Target,
+    start: ExchangeStart<'a>,
+    facts: ExchangeFacts,
+    reason: &'static str,
+    slot: Option<PacingSlot<'a>>,
+}
+
+impl RedirectPolicy for RedirectRules {
+    fn admit<'a>(
+        &'a self,
+        redirect: &'a RedirectRequest,
+    ) -> BoxFuture<'a, Result<Admission<'a>, FetchError>> {
+        Box::pin(async move {
+            let settings = self.settings.load();
+            let target = &redirect.target;
+            let start = ExchangeStart {
+                id: DecisionId::new(),
+                started: Instant::now(),
+                started_at: self.clock.now(),
+                client: Ipv4Addr::UNSPECIFIED.into(),
+                peer: None,
+                certificate: None,
+                method: "GET",
+                received: None,
+            };
+            let reason = match redirect.kind {
+                DocumentKind::RobotsTxt if !redirect.is_first => REASON,
+                DocumentKind::RobotsTxt
+                | DocumentKind::Tdmrep
+                | DocumentKind::AiTxt
+                | DocumentKind::Rsl => DOCUMENT,
+            };
+            let (facts, slot) = self.decide(&settings, redirect, start.started_at).await;
+            let facts = ExchangeFacts {
+                url: target.to_string(),
+                configuration: settings.configuration,
+                facts,
+                ..ExchangeFacts::default()
+            };
+            match slot {
+                Ok(slot) => Ok(Box::new(AdmittedRequest {
+                    decisions: &self.decisions,
+                    target,
+                    start,
+                    facts,
+                    reason,
+                    slot,
+                }) as Admission<'a>),
+                Err(refusal) => {
+                    let error = prohibited(format!("{target}: {}", refusal.details));
+                    let outcome = ExchangeOutcome::Refuse(refusal);
+                    record(&self.decisions, start, facts, outcome);
+                    Err(error)
                 }
-            })
+            }
         })
     }
+}
 
-    async fn follow_redirect(
-        &self,
-        redirect: RedirectRequest,
-        asking: RedirectExchange<'_>,
-    ) -> Result<(), FetchError> {
-        let settings = self.decider.settings();
-        let target = &redirect.target;
-        let begun = ExchangeStart {
-            id: DecisionId::new(),
-            started: Instant::now(),
-            started_at: self.decider.robots.clock().now(),
-            client: Ipv4Addr::UNSPECIFIED.into(),
-            peer: None,
-            certificate: None,
-            method: "GET",
-            received: None,
-        };
-        let reason = match redirect.kind {
-            DocumentKind::RobotsTxt if !redirect.is_first => REASON,
-            DocumentKind::RobotsTxt
-            | DocumentKind::Tdmrep
-            | DocumentKind::AiTxt
-            | DocumentKind::Rsl => DOCUMENT,
-        };
-        let (facts, turn) = self
-            .admit_redirect(&settings, &redirect, begun.started_at)
-            .await;
-        let (outcome, passed) = match turn {
-            Ok(turn) => send_redirect(turn, target, reason, asking).await,
-            Err(refusal) => {
-                let error = prohibited(format!("{target}: {}", refusal.details));
-                (ExchangeOutcome::Refuse(refusal), Err(error))
-            }
-        };
-        let known = ExchangeFacts {
-            url: target.to_string(),
-            configuration: settings.configuration,
-            facts,
-            ..ExchangeFacts::default()
-        };
-        self.record_redirect(begun.end(known, ParentTrace::default(), outcome));
-        passed
-    }
-
-    /// A turn at the target's origin, unless it needs none: a robots.txt may always be asked for, and a document beside it is
-    /// as seldom. Both are of one fetch with where their own origin has moved them: it could not be read if that had to wait.
-    async fn admit_redirect(
+impl RedirectRules {
+    /// Decides by the rules, and waits for a slot at the target's origin unless none is needed: a robots.txt may always be
+    /// fetched, and a document next to it is fetched as rarely. A redirect within the origin belongs to the same fetch, which
+    /// could not end if it had to wait.
+    async fn decide(
         &self,
         settings: &Settings,
         redirect: &RedirectRequest,
         now: SystemTime,
     ) -> (DecisionFacts, Result<Option<PacingSlot<'_>>, Refusal>) {
         let target = &redirect.target;
-        // Rules for certain crawlers or purposes say nothing of what is fetched for all.
+        // Rules for certain crawlers or purposes do not apply: the document is fetched for all.
         let asked = RuleQuery {
             target,
             method: "GET",
@@ -124,47 +141,59 @@ impl ExchangeServices {
             dialect: crawlers.dialect,
             mode: crawlers.mode,
         };
-        let known = self.decider.robots.cached(origin);
-        let asked_for = known.and_then(|known| consult::delay(known.access(), &identity));
-        let delay = options.delay(asked_for);
-        let visit = PacedRequest {
+        let known = self.cached.cached(origin);
+        let robots_delay = known.and_then(|known| consult::delay(known.access(), &identity));
+        let delay = options.delay(robots_delay);
+        let request = PacedRequest {
             target,
             client: Ipv4Addr::UNSPECIFIED.into(),
             pace: WAYLEAVE,
         };
-        let turn = self.politeness.wait_for_slot(options, visit, delay).await;
-        let turn = turn.map(Some);
-        let turn = turn.map_err(|too_soon| refusal::too_soon(&too_soon, asked_for, origin));
-        let delay = asked_for;
-        (DecisionFacts { delay, ..facts }, turn)
-    }
-
-    /// A line of the log. What nobody asked for is not counted as a request.
-    fn record_redirect(&self, exchange: EndedExchange) {
-        let took = exchange.started.elapsed();
-        let (mut decision, _) = record::decision(exchange, took);
-        decision.crawler = LogWord::Borrowed(WAYLEAVE);
-        decision.identity = LogWord::Borrowed("known");
-        self.decisions.record(decision);
+        let slot = self.pacer.wait_for_slot(options, request, delay).await;
+        let slot = match slot {
+            Ok(slot) => Ok(Some(slot)),
+            Err(too_soon) => Err(refusal::too_soon(&too_soon, robots_delay, origin)),
+        };
+        let facts = DecisionFacts {
+            delay: robots_delay,
+            ..facts
+        };
+        (facts, slot)
     }
 }
 
-/// Has the request sent, and notes what the origin's answer says of the next turns.
-async fn send_redirect(
-    turn: Option<PacingSlot<'_>>,
-    target: &Target,
-    reason: &'static str,
-    asking: RedirectExchange<'_>,
-) -> (ExchangeOutcome, Result<(), FetchError>) {
-    let answered = match asking.await {
-        Ok(answered) => answered,
-        Err(error) => return (ExchangeOutcome::Fail(failure(&error, reason)), Err(error)),
-    };
-    if let Some(turn) = turn {
-        turn.record_answer(target, answered.status, answered.retry_after);
+impl AdmittedRedirect for AdmittedRequest<'_> {
+    fn finish(self: Box<Self>, answer: Result<RedirectAnswer, &FetchError>) {
+        let reason = self.reason;
+        let outcome = match answer {
+            Ok(RedirectAnswer {
+                status,
+                retry_after,
+            }) => {
+                if let Some(slot) = &self.slot {
+                    slot.record_answer(self.target, status, retry_after);
+                }
+                ExchangeOutcome::Forward { status, reason }
+            }
+            Err(error) => ExchangeOutcome::Fail(failure(error, reason)),
+        };
+        record(self.decisions, self.start, self.facts, outcome);
     }
-    let status = answered.status;
-    (ExchangeOutcome::Forward { status, reason }, Ok(()))
+}
+
+/// Writes a line of the log. Nobody requested this, so it is not counted as a request.
+fn record(
+    decisions: &DecisionLog,
+    start: ExchangeStart<'_>,
+    facts: ExchangeFacts,
+    outcome: ExchangeOutcome,
+) {
+    let exchange = start.end(facts, ParentTrace::default(), outcome);
+    let took = exchange.started.elapsed();
+    let (mut decision, _) = record::decision(exchange, took);
+    decision.crawler = LogWord::Borrowed(WAYLEAVE);
+    decision.identity = LogWord::Borrowed("known");
+    decisions.record(decision);
 }
 
 fn prohibited(detail: String) -> FetchError {

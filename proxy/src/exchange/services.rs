@@ -17,7 +17,7 @@ use crate::telemetry::traces::Traces;
 /// The services that exchanges share.
 pub(crate) struct ExchangeServices {
     pub(crate) decider: Arc<Decider>,
-    pub(crate) politeness: Pacer,
+    pub(crate) politeness: Arc<Pacer>,
     pub(crate) decisions: Arc<DecisionLog>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) traces: Option<Arc<Traces>>,

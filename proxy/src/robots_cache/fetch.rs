@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -18,7 +18,7 @@ use wayleave_robots_txt::lifecycle::{
 use super::body;
 use super::fetch_memory::{FetchMemory, MemoryReservation};
 use super::fields;
-use super::redirect::{ChosenBy, RedirectGate, RedirectRequest};
+use super::redirect::{ChosenBy, RedirectPolicy, RedirectRequest};
 use crate::clock::Clock;
 use crate::signing::KeySigner;
 use crate::telemetry::traces::Traces;
@@ -115,7 +115,8 @@ impl Default for FetchConfig {
 pub struct HttpFetcher {
     pub(super) upstream: Arc<Upstream>,
     pub(super) options: FetchConfig,
-    pub(super) gate: OnceLock<RedirectGate>,
+    /// The rules for redirects; without them all are followed.
+    pub(super) redirect_policy: Option<Arc<dyn RedirectPolicy>>,
     pub(super) clock: Clock,
     traces: Option<Arc<Traces>>,
     pub(super) memory: FetchMemory,
@@ -151,7 +152,7 @@ impl HttpFetcher {
             // must do.
             memory: FetchMemory::new(options.memory, options.timeout / 10),
             options,
-            gate: OnceLock::new(),
+            redirect_policy: None,
             clock,
             traces: None,
             signs: false,
@@ -170,16 +171,25 @@ impl HttpFetcher {
         self
     }
 
+    /// Returns the same fetcher with the redirect policy and traces of the one that it replaces.
+    pub(crate) fn replacing(self, previous: &Self) -> Self {
+        Self {
+            redirect_policy: previous.redirect_policy.clone(),
+            traces: previous.traces.clone(),
+            ..self
+        }
+    }
+
     /// Returns whether it uses this upstream.
     #[cfg(test)]
     pub(crate) fn uses(&self, upstream: &Arc<Upstream>) -> bool {
         Arc::ptr_eq(&self.upstream, upstream)
     }
 
-    /// Checks redirects with `gate` from now on.
-    pub(crate) fn set_redirect_gate(&self, gate: RedirectGate) {
-        // There is one gate for the life of the process.
-        let _ = self.gate.set(gate);
+    /// Returns the same fetcher, whose redirects are subject to `policy`.
+    pub(crate) fn with_redirect_policy(mut self, policy: Arc<dyn RedirectPolicy>) -> Self {
+        self.redirect_policy = Some(policy);
+        self
     }
 
     async fn fetch_final(
@@ -196,8 +206,7 @@ impl HttpFetcher {
                 .as_ref()
                 .filter(|validators| validators.uri == way.uri);
             let asking = self.request(&target, validators, fetch_as, way.chosen);
-            // Only a robots.txt where the crawler itself went needs no check: every other host was named by somebody
-            // else.
+            // A robots.txt where the crawler itself goes needs no admission. Every other host was named by somebody else.
             let is_crawlers = way.chosen == ChosenBy::Crawler && request.resource.is_robots_txt();
             let mut exchange = if is_crawlers {
                 asking.await?
@@ -208,7 +217,7 @@ impl HttpFetcher {
                     is_same_origin: target.origin() == request.resource.origin(),
                     is_first: way.redirects.is_empty(),
                 };
-                self.request_guarded(redirect, asking).await?
+                self.request_admitted(&redirect, asking).await?
             };
             // If this is a redirect, the next host is this server's choice.
             way.chosen = way.chosen.for_next_host(exchange.is_public);

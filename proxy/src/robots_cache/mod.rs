@@ -55,7 +55,9 @@ pub use listing::EntryQuery;
 use listing::{DiskEntries, EntryLister};
 pub(crate) use memory_shares::MemoryShares;
 pub use queue::FetchLimits;
-pub(crate) use redirect::{ChosenBy, RedirectExchange, RedirectGate, RedirectRequest};
+pub(crate) use redirect::{
+    Admission, AdmittedRedirect, ChosenBy, RedirectAnswer, RedirectPolicy, RedirectRequest,
+};
 use refresh::{CacheEvent, RefreshServices, RefreshSettings, RefreshTask};
 pub use requester::Requester;
 use snapshots::SnapshotMap;
@@ -98,6 +100,51 @@ impl RobotsCacheConfig {
             fetch_timeout: self.fetch_timeout,
             memory_bytes: self.memory,
         }
+    }
+}
+
+/// The documents in memory, to look at. Made before the cache, so that what the cache depends on can look as well.
+#[derive(Clone)]
+pub struct CachedDocuments {
+    published: Arc<SnapshotMap>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+}
+
+impl CachedDocuments {
+    /// Returns the memory of a cache that is not started yet.
+    pub fn new(clock: Clock, metrics: Arc<Metrics>) -> Self {
+        Self {
+            published: Arc::new(SnapshotMap::new()),
+            clock,
+            metrics,
+        }
+    }
+
+    /// Returns a document if it may be used now. Unlike [`RobotsCache::cached`], never causes a fetch.
+    pub(crate) fn cached(&self, resource: impl Into<Resource>) -> Option<CachedDocument> {
+        let resource = resource.into();
+        let checked_at = self.clock.now();
+        let found = self.published.find_usable(&resource, false, checked_at)?;
+        if found.is_overdue {
+            // The report is left to a reader that can pass it on.
+            self.published.clear_overdue_report(&resource);
+        }
+        if resource.is_robots_txt() {
+            self.metrics.robots_lookup(RobotsLookup::Hit);
+        }
+        Some(CachedDocument {
+            snapshot: found.snapshot,
+            checked_at,
+        })
+    }
+}
+
+impl fmt::Debug for CachedDocuments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CachedDocuments")
+            .field("entries", &self.published.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -182,25 +229,32 @@ impl RobotsCache {
         clock: Clock,
         metrics: Arc<Metrics>,
     ) -> (Self, JoinHandle<()>) {
-        let around = (clock, metrics, Fleet::default());
-        let (cache, refresh) = Self::start_in_fleet(fetch, store, options, around);
+        let cached = CachedDocuments::new(clock, metrics);
+        let fleet = Fleet::default();
+        let (cache, refresh) = Self::start_in_fleet(fetch, store, options, cached, fleet);
         (cache, tokio::spawn(refresh))
     }
 
-    /// As [`start`](Self::start), for a node of a fleet. The caller spawns the task, on the runtime where fetches are to run.
+    /// As [`start`](Self::start), for a node of `fleet`, filling `cached`. The caller spawns the task, on the runtime where
+    /// fetches are to run.
     pub fn start_in_fleet<F: DocumentFetcher>(
         fetch: F,
         store: RobotsStore,
         options: &RobotsCacheConfig,
-        (clock, metrics, fleet): (Clock, Arc<Metrics>, Fleet),
+        cached: CachedDocuments,
+        fleet: Fleet,
     ) -> (Self, impl Future<Output = ()> + Send + use<F>) {
+        let CachedDocuments {
+            published,
+            clock,
+            metrics,
+        } = cached;
         store.set_lifetimes(options.lifetimes.clone());
         let shared = FleetEntries {
             fleet,
             clock,
             parser: ParserPool::new(),
         };
-        let published = Arc::new(SnapshotMap::new());
         let (events, heard) = mpsc::channel(EVENT_CAPACITY);
         let around = RefreshServices {
             published: published.clone(),

@@ -1,9 +1,8 @@
-//! Requests of a fetch that go where the crawler did not ask to go, and the check that they have to pass.
+//! Requests of a fetch that go where the crawler did not ask to go, and the policy that admits them.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use wayleave_robots_txt::lifecycle::FetchError;
 use wayleave_robots_txt::{DocumentKind, Target};
 
@@ -49,16 +48,24 @@ pub(crate) struct RedirectAnswer {
     pub(crate) retry_after: Option<Duration>,
 }
 
-/// The request itself, which is sent when this future is polled.
-pub(crate) type RedirectExchange<'a> =
-    Pin<Box<dyn Future<Output = Result<RedirectAnswer, FetchError>> + Send + 'a>>;
+/// The rules for such requests. An implementation is made before the cache and knows nothing of it.
+pub(crate) trait RedirectPolicy: Send + Sync {
+    /// Waits until a request may be sent.
+    ///
+    /// # Errors
+    ///
+    /// If it is refused. The refusal is recorded.
+    fn admit<'a>(
+        &'a self,
+        redirect: &'a RedirectRequest,
+    ) -> BoxFuture<'a, Result<Admission<'a>, FetchError>>;
+}
 
-/// The check of such a request: sends it, or returns why it is not sent.
-pub(crate) type RedirectGate = Box<
-    dyn for<'a> Fn(
-            RedirectRequest,
-            RedirectExchange<'a>,
-        ) -> Pin<Box<dyn Future<Output = Result<(), FetchError>> + Send + 'a>>
-        + Send
-        + Sync,
->;
+/// A request that may be sent.
+pub(crate) type Admission<'a> = Box<dyn AdmittedRedirect + 'a>;
+
+/// An admitted request. Dropped unfinished, such as when the fetch times out, it leaves no record.
+pub(crate) trait AdmittedRedirect: Send {
+    /// Records the response, or why there is none.
+    fn finish(self: Box<Self>, answer: Result<RedirectAnswer, &FetchError>);
+}

@@ -142,27 +142,26 @@ impl HttpFetcher {
         })
     }
 
-    /// Sends the request if the redirect passes the check.
-    pub(super) async fn request_guarded(
+    /// Sends a request if the policy for redirects admits it.
+    pub(super) async fn request_admitted(
         &self,
-        redirect: RedirectRequest,
+        redirect: &RedirectRequest,
         asking: impl Future<Output = Result<FetchExchange, FetchError>> + Send,
     ) -> Result<FetchExchange, FetchError> {
-        let Some(gate) = self.gate.get() else {
+        let Some(policy) = &self.redirect_policy else {
             return asking.await;
         };
-        let mut exchange = None;
-        let asking = async {
-            let exchange = exchange.insert(asking.await?);
-            let now = self.clock.now();
+        let admitted = policy.admit(redirect).await?;
+        let exchange = asking.await;
+        let now = self.clock.now();
+        admitted.finish(exchange.as_ref().map(|exchange| {
             let retry_at = fields::read(&exchange.fields, now).retry_at;
-            Ok(RedirectAnswer {
+            RedirectAnswer {
                 status: exchange.status,
                 retry_after: retry_at.map(|at| at.duration_since(now).unwrap_or_default()),
-            })
-        };
-        gate(redirect, Box::pin(asking)).await?;
-        exchange.ok_or_else(|| failure(FetchErrorKind::Internal, "it was not asked"))
+            }
+        }));
+        exchange
     }
 
     /// Opens a new connection to `destination`, and returns whether it may lead to a public address. The connection is

@@ -17,13 +17,15 @@ use crate::admin::AdminState;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::Decider;
+use crate::decide::settings::CurrentSettings;
 use crate::decision_log::DecisionLog;
 use crate::downstream::listeners::{BoundListener, InheritedSockets, bind_when_free};
 use crate::downstream::{ConnectionLimits, DownstreamServer};
+use crate::exchange::redirect::RedirectRules;
 use crate::exchange::{ExchangeServices, ExchangeShutdown};
 use crate::fleet::Fleet;
 use crate::pacing::Pacer;
-use crate::robots_cache::{self, HttpFetcher, RobotsCache, RobotsStore};
+use crate::robots_cache::{self, CachedDocuments, HttpFetcher, RobotsCache, RobotsStore};
 use crate::server::announce::{announce, local_client_address};
 use crate::server::reload::{self, ReloadService, ReloadedParts};
 use crate::server::services::{CrawlerService, OperatorService};
@@ -86,7 +88,6 @@ pub(super) async fn start(
     let parts = build(config, &metrics, &decisions, &own_listeners, robots)?;
 
     let exchanges = Arc::new(parts.exchanges);
-    parts.fetch.load().set_redirect_gate(exchanges.gate());
     let downstream = Arc::new(downstream(config, &exchanges, &authority)?);
     announce(
         &listeners,
@@ -231,16 +232,26 @@ pub(super) fn build(
     for crawler in &config.crawlers.crawlers {
         metrics.start_crawler_series(&crawler.name);
     }
-    let fetch = outbound.fetch.with_traces(traces.clone());
-    let fetch = Arc::new(ArcSwap::from_pointee(fetch));
+    let settings = wiring::build_settings(config, None, outbound.upstream, clock.now());
+    let settings = Arc::new(CurrentSettings::new(settings));
+    let pacer = Arc::new(Pacer::in_fleet(&fleet));
+    let cached = CachedDocuments::new(clock, Arc::clone(metrics));
+    // Before the cache, whose fetches are subject to it.
+    let redirects = Arc::new(RedirectRules {
+        settings: Arc::clone(&settings),
+        pacer: Arc::clone(&pacer),
+        decisions: Arc::clone(decisions),
+        cached: cached.clone(),
+        clock,
+    });
+    let fetch = outbound.fetch.with_redirect_policy(redirects);
+    let fetch = Arc::new(ArcSwap::from_pointee(fetch.with_traces(traces.clone())));
     let cache_config = wiring::robots_cache_config(config);
-    let around = (clock, Arc::clone(metrics), fleet.clone());
     let (robots, refresh) =
-        RobotsCache::start_in_fleet(Arc::clone(&fetch), store, &cache_config, around);
-    let settings = wiring::build_settings(config, None, outbound.upstream, robots.clock().now());
+        RobotsCache::start_in_fleet(Arc::clone(&fetch), store, &cache_config, cached, fleet);
     let exchanges = ExchangeServices {
         decider: Arc::new(Decider::new(settings, robots)),
-        politeness: Pacer::in_fleet(&fleet),
+        politeness: pacer,
         decisions: Arc::clone(decisions),
         metrics: Arc::clone(metrics),
         traces,

@@ -159,9 +159,11 @@ async fn joined(fetch: &ScriptedFetch, memory: &MemoryEngine, name: &str) -> Rob
     let metrics = Arc::new(Metrics::new().unwrap());
     let clock = Clock::start_at(SystemTime::UNIX_EPOCH + 20_000 * DAY);
     let store = RobotsStore::in_memory(clock, metrics.clone());
-    let around = (clock, metrics, memory.join(name).await);
+    let cached = CachedDocuments::new(clock, metrics);
+    let fleet = memory.join(name).await;
     let config = RobotsCacheConfig::default();
-    let (robots, refresh) = RobotsCache::start_in_fleet(fetch.clone(), store, &config, around);
+    let (robots, refresh) =
+        RobotsCache::start_in_fleet(fetch.clone(), store, &config, cached, fleet);
     tokio::spawn(refresh);
     robots
 }

@@ -392,8 +392,7 @@ impl ConfigReloader {
         if let Some(ways) = prepared.outbound {
             upstream = ways.upstream;
             self.outbound_config = ways.config;
-            ways.fetch.set_redirect_gate(exchanges.gate());
-            let fetch = ways.fetch.with_traces(exchanges.traces.clone());
+            let fetch = ways.fetch.replacing(&self.parts.fetch.load());
             self.parts.fetch.store(Arc::new(fetch));
         }
         let options = wiring::robots_cache_config(&config);
