@@ -17,7 +17,7 @@ use super::listeners::BoundListener;
 use super::proxy_protocol::ProxyHeaderError;
 use super::server::DownstreamServer;
 use super::tls_termination::TlsRefusal;
-use super::{http1, inside, listeners, proxied_http2, proxy_protocol, tls_termination};
+use super::{http1, listeners, proxied_http2, proxy_protocol, tls_termination, tunnel};
 use crate::decide::refusal::{self, Refusal};
 use crate::decide::request::ClientConnection;
 use crate::http::transport::{self, BufferedStream, Transport, UNREAD_TIMEOUT};
@@ -79,87 +79,85 @@ impl ConnectionAcceptor {
     }
 
     fn admit(self: &Arc<Self>, tcp: TcpStream, peer: IpAddr, is_tls: bool) {
-        let (listener, server) = (Arc::clone(self), Arc::clone(&self.server));
+        let (acceptor, server) = (Arc::clone(self), Arc::clone(&self.server));
         let open = server.exchanges.metrics.client_connection();
         let settings = server.settings();
-        let is_named = settings.options.is_load_balancer(peer);
+        let preamble = ConnectionPreamble {
+            has_proxy_header: settings.options.is_load_balancer(peer),
+            is_tls,
+        };
         // An error means that the client is gone already; the first read will notice.
         let _ = transport::set_tcp_options(&tcp, settings.options.idle_timeout.max(UNREAD_TIMEOUT));
         let arrival = AcceptedConnection::new(tcp, peer);
-        let slot = if is_named {
+        let permit = if preamble.has_proxy_header {
             // All clients of a load balancer would share its address: they are counted once the PROXY header names them.
             server.limits.acquire_for_unknown_client()
         } else {
             server.limits.acquire(peer)
         };
-        match slot {
-            Ok(slot) if is_named || is_tls => self.server.spawn(async move {
-                let opening = ConnectionPreamble {
-                    has_proxy_header: is_named,
-                    is_tls,
-                };
+        match permit {
+            Ok(permit) if preamble.has_proxy_header || is_tls => self.server.spawn(async move {
                 // This runs once per connection. Boxed, it does not enlarge the future of every idle connection.
-                if let Some((opened, slot)) =
-                    Box::pin(listener.negotiate(arrival, slot, opening)).await
-                {
-                    serve(&server, opened).await;
-                    drop(slot);
+                let negotiating = Box::pin(acceptor.negotiate(arrival, permit, preamble));
+                if let Some((negotiated, permit)) = negotiating.await {
+                    serve(&server, negotiated).await;
+                    drop(permit);
                 }
                 drop(open);
             }),
-            Ok(slot) => self.server.spawn(async move {
+            Ok(permit) => self.server.spawn(async move {
                 serve(&server, arrival.into_plain_http()).await;
-                drop((slot, open));
+                drop((permit, open));
             }),
-            Err(reached) => self.server.spawn(async move {
-                listener.reject(arrival, reached).await;
+            Err(limit) => self.server.spawn(async move {
+                acceptor.reject(arrival, limit).await;
                 drop(open);
             }),
         };
     }
 
-    /// Reads the PROXY header and terminates TLS, as `opening` requires. Returns `None` if the connection ended before HTTP.
+    /// Reads the PROXY header and terminates TLS, as `preamble` requires. Returns `None` if the connection ended before HTTP.
     async fn negotiate(
         &self,
         arrival: AcceptedConnection,
-        slot: ConnectionPermit,
-        opening: ConnectionPreamble,
+        permit: ConnectionPermit,
+        preamble: ConnectionPreamble,
     ) -> Option<(NegotiatedConnection, ConnectionPermit)> {
-        let (arrival, slot) = if opening.has_proxy_header {
-            self.read_proxy_header(arrival, slot).await?
+        // A load balancer sends its header in front of everything, TLS included.
+        let (arrival, permit) = if preamble.has_proxy_header {
+            self.read_proxy_header(arrival, permit).await?
         } else {
-            (arrival, slot)
+            (arrival, permit)
         };
-        let opened = if opening.is_tls {
+        let negotiated = if preamble.is_tls {
             self.terminate_tls(arrival).await?
         } else {
             arrival.into_plain_http()
         };
-        Some((opened, slot))
+        Some((negotiated, permit))
     }
 
     /// Terminates TLS to the proxy itself. A client that sends plain text is answered with a refusal.
     async fn terminate_tls(&self, arrival: AcceptedConnection) -> Option<NegotiatedConnection> {
         let AcceptedConnection {
             tcp,
-            buffered: ahead,
+            buffered,
             connection,
         } = arrival;
-        match tls_termination::terminate_tls(&self.server, tcp, ahead, connection.client).await {
-            Ok(inside) => Some(NegotiatedConnection {
-                incoming: inside.stream.into(),
+        match tls_termination::terminate_tls(&self.server, tcp, buffered, connection.client).await {
+            Ok(tls) => Some(NegotiatedConnection {
+                incoming: tls.stream.into(),
                 connection: ClientConnection {
-                    certificate: inside.certificate,
+                    certificate: tls.certificate,
                     ..connection
                 },
-                is_http2: inside.is_http2,
+                is_http2: tls.is_http2,
             }),
             Err(TlsRefusal::Closed) => None,
             Err(TlsRefusal::PlainText(tcp)) => {
-                let ahead = BytesMut::new();
                 let arrival = AcceptedConnection {
                     tcp,
-                    buffered: ahead,
+                    buffered: BytesMut::new(),
                     connection,
                 };
                 self.refuse(arrival, refusal::tls_required()).await;
@@ -172,26 +170,25 @@ impl ConnectionAcceptor {
     async fn read_proxy_header(
         &self,
         mut arrival: AcceptedConnection,
-        slot: ConnectionPermit,
+        permit: ConnectionPermit,
     ) -> Option<(AcceptedConnection, ConnectionPermit)> {
         let settings = self.server.settings();
         let peer = arrival.connection.client;
-        let patience = settings.options.header_timeout;
         let reading = proxy_protocol::read_client(&mut arrival.tcp, &mut arrival.buffered);
-        let what = match timeout(patience, reading).await {
+        let mistake = match timeout(settings.options.header_timeout, reading).await {
             // The load balancer's own connection, such as a health check.
-            Ok(Ok(None)) => return self.count_for_client(arrival, slot, peer).await,
+            Ok(Ok(None)) => return self.count_for_client(arrival, permit, peer).await,
             Ok(Ok(Some(client))) => {
                 arrival.connection.client = client;
                 arrival.connection.peer = Some(peer);
-                return self.count_for_client(arrival, slot, client).await;
+                return self.count_for_client(arrival, permit, client).await;
             }
             Ok(Err(ProxyHeaderError::Closed)) => return None,
-            Ok(Err(ProxyHeaderError::Malformed(what))) => what,
+            Ok(Err(ProxyHeaderError::Malformed(mistake))) => mistake,
             Err(_) => "it did not arrive in time".to_owned(),
         };
-        self.refuse(arrival, refusal::invalid_proxy_header(&what))
-            .await;
+        let refusal = refusal::invalid_proxy_header(&mistake);
+        self.refuse(arrival, refusal).await;
         None
     }
 
@@ -199,23 +196,23 @@ impl ConnectionAcceptor {
     async fn count_for_client(
         &self,
         arrival: AcceptedConnection,
-        slot: ConnectionPermit,
+        permit: ConnectionPermit,
         client: IpAddr,
     ) -> Option<(AcceptedConnection, ConnectionPermit)> {
-        match self.server.limits.assign_client(slot, client) {
-            Ok(slot) => Some((arrival, slot)),
-            Err(reached) => {
-                self.reject(arrival, reached).await;
+        match self.server.limits.assign_client(permit, client) {
+            Ok(permit) => Some((arrival, permit)),
+            Err(limit) => {
+                self.reject(arrival, limit).await;
                 None
             }
         }
     }
 
     /// Answers a connection beyond the limits, unless too many are being answered already.
-    async fn reject(&self, arrival: AcceptedConnection, reached: LimitReached) {
-        if let Some(leave) = self.server.limits.acquire_rejection() {
-            self.refuse(arrival, reached.refusal()).await;
-            drop(leave);
+    async fn reject(&self, arrival: AcceptedConnection, limit: LimitReached) {
+        if let Some(permit) = self.server.limits.acquire_rejection() {
+            self.refuse(arrival, limit.refusal()).await;
+            drop(permit);
         }
     }
 
@@ -255,18 +252,19 @@ impl AcceptedConnection {
     }
 }
 
-async fn serve(server: &Arc<DownstreamServer>, opened: NegotiatedConnection) {
+/// Serves HTTP, and the tunnel that an HTTP/1 connection may become.
+async fn serve(server: &Arc<DownstreamServer>, negotiated: NegotiatedConnection) {
     let NegotiatedConnection {
         incoming,
         connection,
-        is_http2: speaks_http2,
-    } = opened;
-    if speaks_http2 {
+        is_http2,
+    } = negotiated;
+    if is_http2 {
         let serving = proxied_http2::serve(server, incoming.stream, connection);
         return Box::pin(serving).await;
     }
-    let after = http1::serve(server, incoming, &connection).await;
-    if let Http1Outcome::Tunnel { incoming, permit } = after {
-        inside::serve(server, incoming, connection, permit).await;
+    let outcome = http1::serve(server, incoming, &connection).await;
+    if let Http1Outcome::Tunnel { incoming, permit } = outcome {
+        tunnel::serve(server, incoming, connection, permit).await;
     }
 }

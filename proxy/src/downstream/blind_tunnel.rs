@@ -34,9 +34,9 @@ pub(super) async fn relay_tls(
     origin: &Origin,
     blind: Box<PendingBlindTunnel<'_>>,
 ) {
-    let patience = server.settings().options.header_timeout;
+    let header_timeout = server.settings().options.header_timeout;
     let hello = tokio::select! {
-        hello = timeout(patience, server_name(&mut incoming)) => hello,
+        hello = timeout(header_timeout, server_name(&mut incoming)) => hello,
         () = server.exchanges.shutdown.cancelled() => return blind.cut_off(),
     };
     let Ok(Ok(server_name)) = hello else { return };
@@ -61,15 +61,15 @@ pub(super) async fn relay(
     let Some((mut to_origin, open)) = blind.open() else {
         return;
     };
-    let patience = server.settings().options.idle_timeout;
+    let idle_timeout = server.settings().options.idle_timeout;
     // Returning drops both connections, however the tunnel ended.
-    let passed = tokio::select! {
-        passed = relay_both_ways(incoming, &mut to_origin, patience) => passed,
+    let relayed = tokio::select! {
+        relayed = relay_both_ways(incoming, &mut to_origin, idle_timeout) => relayed,
         () = open.until_revoked() => Ok(()),
     };
     // A reset by the client must reach the origin as a reset: a clean close would make a cut-off upload look complete
     // (RFC 9113 section 8.5).
-    if passed.is_err_and(|error| is_connection_loss(error.kind())) {
+    if relayed.is_err_and(|error| is_connection_loss(error.kind())) {
         upstream::reset_on_drop(&to_origin);
     }
 }
@@ -78,17 +78,15 @@ fn is_connection_loss(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
-/// Returns the server name of the ClientHello that the stream begins with. All bytes read stay in the buffer.
+/// Returns the server name of the ClientHello that the stream begins with. All bytes read remain buffered.
 async fn server_name(incoming: &mut BufferedStream) -> io::Result<Option<String>> {
-    let BufferedStream {
-        stream,
-        buffered: ahead,
-    } = incoming;
+    let BufferedStream { stream, buffered } = incoming;
     let mut acceptor = Acceptor::default();
     let mut taken = 0;
     loop {
-        while taken < ahead.len() {
-            match acceptor.read_tls(&mut &ahead[taken..])? {
+        // The acceptor keeps what it is given, so each byte is fed to it once.
+        while taken < buffered.len() {
+            match acceptor.read_tls(&mut &buffered[taken..])? {
                 0 => return Err(ErrorKind::InvalidData.into()),
                 read => taken += read,
             }
@@ -97,30 +95,30 @@ async fn server_name(incoming: &mut BufferedStream) -> io::Result<Option<String>
             Ok(Some(accepted)) => {
                 return Ok(accepted.client_hello().server_name().map(str::to_owned));
             }
-            Ok(None) if ahead.len() < MAX_HELLO_BYTES => {}
+            Ok(None) if buffered.len() < MAX_HELLO_BYTES => {}
             Ok(None) => return Err(ErrorKind::InvalidData.into()),
             Err((error, _)) => return Err(io::Error::other(error)),
         }
-        if stream.read_buf(ahead).await? == 0 {
+        if stream.read_buf(buffered).await? == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }
     }
 }
 
-/// Copies bytes until both sides have closed, one fails, or neither direction moves for `patience`.
+/// Copies bytes until both sides have closed, one fails, or neither direction moves for `idle_timeout`.
 async fn relay_both_ways(
     client: BufferedStream,
     origin: impl AsyncRead + AsyncWrite,
-    patience: Duration,
+    idle_timeout: Duration,
 ) -> io::Result<()> {
     let moved = AtomicU64::new(0);
     let (mut from_client, mut to_client) = tokio::io::split(client.stream);
     let (mut from_origin, mut to_origin) = tokio::io::split(origin);
     let up = async {
         to_origin.write_all(&client.buffered).await?;
-        relay_direction(&mut from_client, &mut to_origin, &moved, patience).await
+        relay_direction(&mut from_client, &mut to_origin, &moved, idle_timeout).await
     };
-    let down = relay_direction(&mut from_origin, &mut to_client, &moved, patience);
+    let down = relay_direction(&mut from_origin, &mut to_client, &moved, idle_timeout);
     tokio::try_join!(up, down).map(|_| ())
 }
 
@@ -129,12 +127,12 @@ async fn relay_direction(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     moved: &AtomicU64,
-    patience: Duration,
+    idle_timeout: Duration,
 ) -> io::Result<()> {
-    let mut part = BytesMut::with_capacity(CHUNK_BYTES);
+    let mut chunk = BytesMut::with_capacity(CHUNK_BYTES);
     loop {
         let before = moved.load(Ordering::Relaxed);
-        match timeout(patience, read_chunk(from, to, &mut part)).await {
+        match timeout(idle_timeout, read_chunk(from, to, &mut chunk)).await {
             Ok(Ok(0)) => return to.shutdown().await,
             Ok(read) => read?,
             // Silence counts only if the other direction was silent as well.
@@ -142,28 +140,28 @@ async fn relay_direction(
             Err(silence) => return Err(silence.into()),
         };
         moved.fetch_add(1, Ordering::Relaxed);
-        let passing = async {
-            to.write_all(&part).await?;
+        let writing = async {
+            to.write_all(&chunk).await?;
             to.flush().await
         };
-        timeout(patience, passing).await??;
-        part.clear();
+        timeout(idle_timeout, writing).await??;
+        chunk.clear();
     }
 }
 
-/// Reads the next chunk from one side, or fails when the other side does: a peer that only receives can only be noticed to be
-/// gone by polling its writing side.
+/// Reads the next chunk from one side, or fails when the other side does: that a peer which sends nothing is gone shows only
+/// when its writing side is polled.
 async fn read_chunk(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
-    part: &mut BytesMut,
+    chunk: &mut BytesMut,
 ) -> io::Result<usize> {
     let broken = poll_fn(|cx| match Pin::new(&mut *to).poll_flush(cx) {
         Poll::Ready(Err(error)) => Poll::Ready(error),
         _ => Poll::Pending,
     });
     tokio::select! {
-        read = from.read_buf(part) => read,
+        read = from.read_buf(chunk) => read,
         error = broken => Err(error),
     }
 }

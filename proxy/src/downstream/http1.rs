@@ -23,7 +23,7 @@ use crate::http::transport::{BoxedStream, BufferedStream};
 use crate::tls;
 
 /// The time that an idle connection stays open after the stop. Closing it at once would reset it under a request that is
-/// already in flight, which clients do not expect on a new connection.
+/// already in flight, which clients do not retry on a new connection.
 const LATE_REQUEST_WINDOW: Duration = Duration::from_millis(250);
 /// The size of the first read of a request; most heads are shorter.
 const FIRST_READ_BYTES: usize = 4096;
@@ -32,7 +32,7 @@ const CONNECTION_ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\
 /// The way an HTTP/1 connection ended.
 pub(super) enum Http1Outcome<'a> {
     Closed,
-    /// The connection is a tunnel now, and its client has been told so with a 200.
+    /// The connection is a tunnel now, which was confirmed to its client with a 200.
     Tunnel {
         incoming: BufferedStream,
         permit: TunnelPermit<'a>,
@@ -89,24 +89,21 @@ async fn read_head(
     server: &DownstreamServer,
     incoming: &mut BufferedStream,
 ) -> Result<RequestHead, Option<Refusal>> {
-    let BufferedStream {
-        stream,
-        buffered: ahead,
-    } = incoming;
+    let BufferedStream { stream, buffered } = incoming;
     let settings = server.settings();
     let options = &settings.options;
-    if ahead.is_empty() {
+    if buffered.is_empty() {
         // Nearly every request waits here. pingora's timers are shared between waiters; each of tokio's takes a lock.
-        let reading = poll_fn(|context| poll_first_read(stream, ahead, context));
+        let reading = poll_fn(|context| poll_first_read(stream, buffered, context));
         match pingora_timeout::timeout(options.idle_timeout, reading).await {
-            Ok(Ok(())) if !ahead.is_empty() => {}
+            Ok(Ok(())) if !buffered.is_empty() => {}
             _ => return Err(None),
         }
     }
-    if ahead.first() == Some(&tls::HANDSHAKE_RECORD) {
+    if buffered.first() == Some(&tls::HANDSHAKE_RECORD) {
         return Err(Some(refusal::unexpected_tls()));
     }
-    let mut reading = pin!(RequestHead::read(stream, ahead));
+    let mut reading = pin!(RequestHead::read(stream, buffered));
     // The whole head is usually there at the first poll, which saves reading the clock and arming a timer.
     let read = match futures_util::poll!(&mut reading) {
         Poll::Ready(read) => Ok(read),
@@ -122,13 +119,13 @@ async fn read_head(
 /// Reads into the stack first and allocates only for bytes that arrived: an idle connection holds no buffer.
 fn poll_first_read(
     stream: &mut BoxedStream,
-    ahead: &mut BytesMut,
+    buffered: &mut BytesMut,
     context: &mut Context<'_>,
 ) -> Poll<io::Result<()>> {
-    let mut room = [MaybeUninit::uninit(); FIRST_READ_BYTES];
-    let mut read = ReadBuf::uninit(&mut room);
+    let mut bytes = [MaybeUninit::uninit(); FIRST_READ_BYTES];
+    let mut read = ReadBuf::uninit(&mut bytes);
     ready!(Pin::new(stream).poll_read(context, &mut read))?;
-    ahead.extend_from_slice(read.filled());
+    buffered.extend_from_slice(read.filled());
     Poll::Ready(Ok(()))
 }
 
@@ -139,9 +136,9 @@ async fn connect<'a>(
     connection: &ClientConnection,
     received: &ReceivedHead,
 ) -> Http1Outcome<'a> {
-    let patience = server.settings().options.idle_timeout;
-    let nothing = BodyFraming::Length(0);
-    let client = Downstream::http1(incoming, nothing, false, patience);
+    let idle_timeout = server.settings().options.idle_timeout;
+    // Whatever follows the head belongs to the tunnel.
+    let client = Downstream::http1(incoming, BodyFraming::Length(0), false, idle_timeout);
     let mut client = client.with_half_close_policy(received.half_close_policy());
     let judging = server.exchanges.connect(connection, received, &mut client);
     let permit = match judging.await {
@@ -176,10 +173,11 @@ async fn exchange(
         return None;
     };
     let settings = server.settings();
-    let may_go_on = !server.stopping.is_cancelled() && settings.permits_connection(connection);
-    let keeps_alive = head.keeps_alive() && may_go_on;
-    let patience = settings.options.idle_timeout;
-    let client = Downstream::http1(incoming, head.framing(), keeps_alive, patience);
+    // The response announces the close, so that no client sends another request on this connection.
+    let may_continue = !server.stopping.is_cancelled() && settings.permits_connection(connection);
+    let keeps_alive = head.keeps_alive() && may_continue;
+    let idle_timeout = settings.options.idle_timeout;
+    let client = Downstream::http1(incoming, head.framing(), keeps_alive, idle_timeout);
     let mut client = client.with_half_close_policy(received.half_close_policy());
     match server
         .exchanges

@@ -38,12 +38,12 @@ pub(super) struct Http2Request {
     pub(super) exchange_permit: OwnedSemaphorePermit,
 }
 
-/// Accepts streams until the connection ends; `take` spawns a task for each.
+/// Accepts streams until the connection ends; `spawn_stream` spawns a task for each.
 pub(super) async fn serve(
     server: &Arc<DownstreamServer>,
     stream: BoxedStream,
     connection: ClientConnection,
-    take: fn(&Arc<DownstreamServer>, Http2Request),
+    spawn_stream: fn(&Arc<DownstreamServer>, Http2Request),
 ) {
     let Some(mut streams) = Http2Streams::handshake(server, stream, connection).await else {
         return;
@@ -62,8 +62,9 @@ pub(super) async fn serve(
                 if !server.settings().permits_connection(&streams.connection) {
                     streams.shut_down();
                 }
-                if let Some(asked) = streams.admit(request, respond) {
-                    take(server, asked);
+                // This request is still served: its client sent it before it could see the GOAWAY.
+                if let Some(stream) = streams.admit(request, respond) {
+                    spawn_stream(server, stream);
                 }
             }
             Ok(None | Some(Err(_))) => return,
@@ -93,11 +94,11 @@ impl Http2Streams {
         stream: BoxedStream,
         connection: ClientConnection,
     ) -> Option<Self> {
-        let patience = server.settings().options.header_timeout;
+        let header_timeout = server.settings().options.header_timeout;
         let options = http2_options(connection.tunnel.is_some());
         let (stream, flushes) = FlushTracking::new(stream);
-        let begun = timeout(patience, options.handshake(stream)).await;
-        let http2 = begun
+        let handshake = timeout(header_timeout, options.handshake(stream)).await;
+        let http2 = handshake
             .ok()?
             .inspect_err(|error| tracing::debug!(%error, "no HTTP/2"));
         Some(Self {
@@ -116,14 +117,15 @@ impl Http2Streams {
         mut respond: SendResponse<Bytes>,
     ) -> Option<Http2Request> {
         match Arc::clone(&self.exchange_permits).try_acquire_owned() {
-            Ok(open) => Some(Http2Request {
+            Ok(exchange_permit) => Some(Http2Request {
                 request,
                 respond,
                 connection: Arc::clone(&self.connection),
                 flushes: Arc::clone(&self.flushes),
-                exchange_permit: open,
+                exchange_permit,
             }),
             Err(_) => {
+                // The client may retry it: REFUSED_STREAM promises that nothing was done (RFC 9113 section 8.7).
                 respond.send_reset(h2::Reason::REFUSED_STREAM);
                 None
             }
@@ -140,7 +142,7 @@ impl Http2Streams {
 }
 
 /// Spawns the task that serves a request.
-pub(super) fn exchange(server: &Arc<DownstreamServer>, asked: Http2Request) {
+pub(super) fn exchange(server: &Arc<DownstreamServer>, stream: Http2Request) {
     let (spawner, server) = (server, Arc::clone(server));
     // An exchange's future is kilobytes: boxed, it is not copied when the runtime moves its task.
     spawner.spawn(Box::pin(async move {
@@ -149,13 +151,14 @@ pub(super) fn exchange(server: &Arc<DownstreamServer>, asked: Http2Request) {
             respond,
             connection,
             flushes,
-            exchange_permit: open,
-        } = asked;
+            exchange_permit,
+        } = stream;
         let (head, body) = request.into_parts();
         let has_body = !body.is_end_stream();
-        let received = match connection.tunnel {
-            Some(_) => ReceivedHead::from_http2(head, has_body),
-            None => ReceivedHead::from_proxied_http2(head, has_body),
+        let received = if connection.tunnel.is_some() {
+            ReceivedHead::from_http2(head, has_body)
+        } else {
+            ReceivedHead::from_proxied_http2(head, has_body)
         };
         let mut client = Downstream::http2(
             body,
@@ -168,7 +171,7 @@ pub(super) fn exchange(server: &Arc<DownstreamServer>, asked: Http2Request) {
             .exchanges
             .exchange(&connection, &received, &mut client)
             .await;
-        drop(open);
+        drop(exchange_permit);
     }));
 }
 

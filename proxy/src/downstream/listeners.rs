@@ -141,11 +141,11 @@ impl InheritedSockets {
     /// # Errors
     ///
     /// Returns an error if the address cannot be bound.
-    pub(crate) async fn listen(&mut self, listen: ListenAddress) -> anyhow::Result<BoundListener> {
+    pub(crate) fn listen(&mut self, listen: ListenAddress) -> anyhow::Result<BoundListener> {
         let address = listen.address;
         let listener = match self.take(address) {
             Some(socket) => Ok(socket),
-            None => bind(address).await,
+            None => bind(address),
         };
         let bound = listener.and_then(|listener| BoundListener::new(listener, listen.is_tls));
         bound.with_context(|| format!("listening on {address}"))
@@ -177,12 +177,12 @@ impl InheritedSockets {
     }
 }
 
-/// Binds a listener with a longer queue than tokio's 128 connections, which a fleet of crawlers that starts at once exceeds.
-async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    // tokio's bind for its SO_REUSEADDR, without which a restart would find its own address in use for a minute.
-    let listener = tokio::net::TcpListener::bind(address).await?;
+/// Binds a listener with a longer queue than the library's 128 connections, which crawlers that start together exceed.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
     SockRef::from(&listener).listen(BACKLOG)?;
-    listener.into_std()
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 /// Binds `address`, and retries until `timeout` while another process still uses it.
@@ -196,7 +196,7 @@ pub(crate) async fn bind_when_free(
 ) -> anyhow::Result<TcpListener> {
     let until = Instant::now() + timeout;
     loop {
-        match bind(address).await {
+        match bind(address) {
             Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
                 tokio::time::sleep(BIND_RETRY_INTERVAL).await;
             }
@@ -229,7 +229,7 @@ mod tests {
             sockets: Vec::new(),
         };
         let listen = "127.0.0.1:0".parse().unwrap();
-        let bound = inherited.listen(listen).await.unwrap();
+        let bound = inherited.listen(listen).unwrap();
         #[expect(clippy::disallowed_methods, reason = "clients")]
         let connecting = (0..300).map(|_| TcpStream::connect(bound.listen_address.address));
         let connected = futures_util::future::try_join_all(connecting);

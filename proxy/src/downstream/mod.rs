@@ -6,7 +6,7 @@
 //!     │
 //!  proxied_http2                                  HTTP/2 to the proxy itself: requests and tunnels, multiplexed
 //!     │
-//!  inside ── tunnel ── blind_tunnel               the protocol inside a tunnel
+//!  tunnel ── blind_tunnel                         the protocol inside a tunnel
 //!     │
 //!  http1, http2                                   requests in sequence; requests multiplexed
 //!
@@ -17,7 +17,6 @@ mod accept;
 mod blind_tunnel;
 mod http1;
 mod http2;
-mod inside;
 pub(crate) mod limits;
 pub(crate) mod listeners;
 mod proxied_http2;

@@ -7,8 +7,8 @@ use h2::server::SendResponse;
 use http::{Method, Response};
 
 use super::http2::{self, Http2Request};
-use super::inside;
 use super::server::DownstreamServer;
+use super::tunnel;
 use crate::decide::request::ClientConnection;
 use crate::http::client::Downstream;
 use crate::http::connect_stream::ConnectStream;
@@ -25,23 +25,25 @@ pub(super) async fn serve(
 }
 
 /// Spawns the task of one stream: an exchange, or a tunnel for CONNECT.
-fn spawn_stream(server: &Arc<DownstreamServer>, asked: Http2Request) {
-    if asked.request.method() != Method::CONNECT {
-        return http2::exchange(server, asked);
+fn spawn_stream(server: &Arc<DownstreamServer>, stream: Http2Request) {
+    if stream.request.method() != Method::CONNECT {
+        return http2::exchange(server, stream);
     }
     let serving = Arc::clone(server);
-    server.spawn(Box::pin(async move { serve_tunnel(&serving, asked).await }));
+    server.spawn(Box::pin(
+        async move { serve_tunnel(&serving, stream).await },
+    ));
 }
 
 /// Decides a CONNECT, and serves the protocol inside the tunnel.
-async fn serve_tunnel(server: &Arc<DownstreamServer>, asked: Http2Request) {
+async fn serve_tunnel(server: &Arc<DownstreamServer>, stream: Http2Request) {
     let Http2Request {
         request,
         respond,
         connection,
         flushes,
-        exchange_permit: open,
-    } = asked;
+        exchange_permit,
+    } = stream;
     let (head, body) = request.into_parts();
     // DATA frames of a CONNECT are the tunnel's bytes, not a request body.
     let received = ReceivedHead::from_proxied_http2(head, false);
@@ -49,10 +51,10 @@ async fn serve_tunnel(server: &Arc<DownstreamServer>, asked: Http2Request) {
     let mut client = Downstream::http2(body, respond, flushes, settings.options.idle_timeout);
     let exchanges = &server.exchanges;
     // On HTTP/1 a tunnel takes a whole connection, so it counts as one here, too.
-    let slot = match server.limits.acquire(connection.client) {
-        Ok(slot) => slot,
-        Err(reached) => {
-            let refused = exchanges.refused(&connection, Some(&received), reached.refusal());
+    let connection_permit = match server.limits.acquire(connection.client) {
+        Ok(permit) => permit,
+        Err(limit) => {
+            let refused = exchanges.refused(&connection, Some(&received), limit.refusal());
             return exchanges.turn_away(client, refused).await;
         }
     };
@@ -65,9 +67,9 @@ async fn serve_tunnel(server: &Arc<DownstreamServer>, asked: Http2Request) {
     };
     if let Some(stream) = open_tunnel(received, respond) {
         let outside = ClientConnection::clone(&connection);
-        inside::serve(server, stream.into(), outside, permit).await;
+        tunnel::serve(server, stream.into(), outside, permit).await;
     }
-    drop((slot, open));
+    drop((connection_permit, exchange_permit));
 }
 
 /// Answers the CONNECT with 200 and returns the tunnel's stream, or `None` if the client is gone.

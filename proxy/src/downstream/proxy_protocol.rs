@@ -56,7 +56,7 @@ pub(super) async fn read_client(
     Ok(client.map(|client| client.to_canonical()))
 }
 
-/// Returns the length of the header that `bytes` begin with, or `None` if more bytes are needed to tell.
+/// Returns the length of the header that `bytes` begin with, or `None` if that takes more bytes.
 fn header_length(bytes: &[u8]) -> Result<Option<usize>, ProxyHeaderError> {
     if may_begin_with(bytes, v2::PROTOCOL_PREFIX) {
         let Some(fixed) = bytes.first_chunk::<V2_FIXED_BYTES>() else {

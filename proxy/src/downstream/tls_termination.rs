@@ -38,7 +38,7 @@ pub(super) struct TerminatedTls {
     pub(super) is_http2: bool,
 }
 
-/// Terminates TLS on `tcp`; `ahead` holds bytes that have been read already.
+/// Terminates TLS on `tcp`; `buffered` holds bytes that have been read already.
 ///
 /// # Errors
 ///
@@ -46,49 +46,47 @@ pub(super) struct TerminatedTls {
 pub(super) async fn terminate_tls(
     server: &DownstreamServer,
     mut tcp: Transport<TcpStream>,
-    mut ahead: BytesMut,
+    mut buffered: BytesMut,
     client: IpAddr,
 ) -> Result<TerminatedTls, TlsRefusal> {
     let settings = server.settings();
-    let Some(entrance) = &settings.entrance else {
+    let Some(server_tls) = &settings.entrance else {
         tracing::error!("an https:// listener is open, and proxy.certificate is gone");
         return Err(TlsRefusal::Closed);
     };
-    let patience = settings.options.header_timeout;
-    let opening = async {
-        if ahead.is_empty() && tcp.read_buf(&mut ahead).await.unwrap_or(0) == 0 {
+    let handshake = async {
+        if buffered.is_empty() && tcp.read_buf(&mut buffered).await.unwrap_or(0) == 0 {
             return Err(TlsRefusal::Closed);
         }
-        if ahead[0] != tls::HANDSHAKE_RECORD {
+        if buffered[0] != tls::HANDSHAKE_RECORD {
             return Err(TlsRefusal::PlainText(tcp));
         }
-        Ok(accept(entrance.acceptor(), tcp, ahead).await)
+        Ok(accept(server_tls.acceptor(), tcp, buffered).await)
     };
-    let (result, opened) = match timeout(patience, opening).await {
-        Ok(Ok(Ok(secured))) => {
-            let inside = TerminatedTls {
-                certificate: client_certificate(entrance, &secured),
-                is_http2: secured.inner().get_ref().1.alpn_protocol() == Some(b"h2"),
-                stream: Box::new(secured),
+    let (label, result) = match timeout(settings.options.header_timeout, handshake).await {
+        Ok(Ok(Ok(stream))) => {
+            let tls = TerminatedTls {
+                certificate: client_certificate(server_tls, &stream),
+                is_http2: stream.inner().get_ref().1.alpn_protocol() == Some(b"h2"),
+                stream: Box::new(stream),
             };
-            ("completed", Ok(inside))
+            ("completed", Ok(tls))
         }
         Ok(Ok(Err(error))) => {
             let client = server.exchanges.decisions.mask_client(client);
-            (
-                log_failed_handshake(client, &error),
-                Err(TlsRefusal::Closed),
-            )
+            let label = log_failed_handshake(client, &error);
+            (label, Err(TlsRefusal::Closed))
         }
-        Ok(Err(ended @ TlsRefusal::PlainText(_))) => ("plain", Err(ended)),
+        Ok(Err(refusal @ TlsRefusal::PlainText(_))) => ("plain", Err(refusal)),
+        // A port scan or a health check is not a failed handshake, and not counted.
         Ok(Err(TlsRefusal::Closed)) => return Err(TlsRefusal::Closed),
         Err(_) => ("timeout", Err(TlsRefusal::Closed)),
     };
-    server.exchanges.metrics.client_handshake(result);
-    opened
+    server.exchanges.metrics.client_handshake(label);
+    result
 }
 
-/// Runs the TLS handshake on `stream`; `ahead` holds bytes that have been read already.
+/// Runs the TLS handshake on `stream`; `buffered` holds bytes that have been read already.
 ///
 /// # Errors
 ///
@@ -96,14 +94,14 @@ pub(super) async fn terminate_tls(
 pub(super) async fn accept<S>(
     acceptor: TlsAcceptor,
     stream: Transport<S>,
-    ahead: BytesMut,
+    buffered: BytesMut,
 ) -> io::Result<Transport<TlsStream<Transport<S>>>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let id = stream.id();
     // Small writes are gathered above TLS; gathering its records once more would only delay them.
-    let stream = stream.ungathered().with_buffered(ahead.freeze());
+    let stream = stream.ungathered().with_buffered(buffered.freeze());
     let tls = acceptor.accept(stream).await?;
     Ok(Transport::new(tls, id))
 }
@@ -111,11 +109,11 @@ where
 /// Returns the certificate that the client presented. It was verified in this handshake, or in the one of the session that
 /// this one resumes.
 fn client_certificate(
-    entrance: &ServerTls,
-    secured: &TlsTransport,
+    server_tls: &ServerTls,
+    stream: &TlsTransport,
 ) -> Option<Arc<ClientCertificate>> {
-    let chain = secured.inner().get_ref().1.peer_certificates()?;
-    ClientCertificate::from_chain(chain, entrance).map(Arc::new)
+    let chain = stream.inner().get_ref().1.peer_certificates()?;
+    ClientCertificate::from_chain(chain, server_tls).map(Arc::new)
 }
 
 /// Logs why a handshake failed, and returns the metric's label for it.

@@ -13,7 +13,7 @@ use wayleave_robots_txt::{Origin, Scheme};
 
 use super::server::DownstreamServer;
 use super::tls_termination::TlsTransport;
-use super::{blind_tunnel, tls_termination};
+use super::{blind_tunnel, http1, http2, tls_termination};
 use crate::decide::request::{ClientConnection, ConnectTunnel};
 use crate::decide::target;
 use crate::exchange::tunnel::TunnelPermit;
@@ -22,16 +22,45 @@ use crate::http::transport::{BoxedStream, BufferedStream, Transport};
 use crate::tls::{self, intercept};
 
 /// The HTTP connection inside a tunnel.
-#[derive(Debug)]
-pub(crate) struct TunneledHttp {
-    pub(crate) incoming: BufferedStream,
-    pub(crate) connection: ClientConnection,
-    pub(crate) is_http2: bool,
+struct TunneledHttp {
+    incoming: BufferedStream,
+    connection: ClientConnection,
+    is_http2: bool,
+}
+
+/// Serves a tunnel that was opened on `outside` and confirmed to its client, until it ends.
+pub(super) async fn serve(
+    server: &Arc<DownstreamServer>,
+    incoming: BufferedStream,
+    outside: ClientConnection,
+    permit: TunnelPermit<'_>,
+) {
+    let outside = ClientConnection {
+        proof: permit.proof.clone(),
+        ..outside
+    };
+    // This runs once per connection. Boxed, it does not enlarge the future of every idle connection.
+    let negotiating = Box::pin(negotiate(server, incoming, &outside, permit));
+    let Some(http) = negotiating.await else {
+        return;
+    };
+    if http.is_http2 {
+        let serving = http2::serve(
+            server,
+            http.incoming.stream,
+            http.connection,
+            http2::exchange,
+        );
+        Box::pin(serving).await;
+    } else {
+        // The outcome is never a tunnel: a CONNECT inside a tunnel is refused.
+        http1::serve(server, http.incoming, &http.connection).await;
+    }
 }
 
 /// Detects the protocol inside a tunnel that has been confirmed to its client. Returns `None` if the bytes were relayed
 /// uninspected, or if the client is gone or speaks no known protocol.
-pub(super) async fn negotiate(
+async fn negotiate(
     server: &DownstreamServer,
     mut incoming: BufferedStream,
     outside: &ClientConnection,
@@ -45,10 +74,11 @@ pub(super) async fn negotiate(
         return None;
     }
     while incoming.buffered.is_empty() {
-        let patience = server.settings().options.header_timeout;
+        // Servers of some protocols speak first, but HTTP and TLS begin with the client.
+        let header_timeout = server.settings().options.header_timeout;
         let reading = incoming.stream.read_buf(&mut incoming.buffered);
         let read = tokio::select! {
-            read = timeout(patience, reading) => read,
+            read = timeout(header_timeout, reading) => read,
             () = server.exchanges.shutdown.cancelled() => {
                 if let Some(blind) = blind {
                     blind.cut_off();
@@ -67,6 +97,7 @@ pub(super) async fn negotiate(
         }
         return terminate_tls(server, incoming, outside, (origin, via)).await;
     }
+    // Whatever the port: without TLS the requests are for an http origin.
     let origin = Origin::from_authority(
         Scheme::Http,
         &format!("{}:{}", origin.host(), origin.port()),
@@ -95,29 +126,30 @@ async fn terminate_tls(
     (origin, via): (Origin, Option<Arc<[u8]>>),
 ) -> Option<TunneledHttp> {
     let config = server_config(server, &origin)?;
-    let patience = server.settings().options.header_timeout;
-    let accepted = timeout(patience, accept_tls(config, incoming)).await.ok()?;
-    let inside = match accepted {
-        Ok(inside) => inside,
+    let header_timeout = server.settings().options.header_timeout;
+    let accepting = timeout(header_timeout, accept_tls(config, incoming));
+    let accepted = match accepting.await.ok()? {
+        Ok(accepted) => accepted,
         Err(error) => {
             log_failed_handshake(server, outside.client, &origin, &error);
             return None;
         }
     };
-    let server_name = inside.server_name;
-    let foreign_server_name = server_name.filter(|name| !target::names_host_of(name, &origin));
+    // The tunnel was decided for one origin: a different server name makes its requests refused later, with an answer.
+    let is_foreign = |name: &String| !target::names_host_of(name, &origin);
+    let foreign_server_name = accepted.server_name.filter(is_foreign);
     let tunnel = ConnectTunnel {
         origin,
         foreign_server_name,
         via,
     };
     Some(TunneledHttp {
-        incoming: inside.stream.into(),
+        incoming: accepted.stream.into(),
         connection: ClientConnection {
             tunnel: Some(tunnel),
             ..outside.clone()
         },
-        is_http2: inside.is_http2,
+        is_http2: accepted.is_http2,
     })
 }
 
@@ -133,14 +165,11 @@ async fn accept_tls(
     config: Arc<ServerConfig>,
     incoming: BufferedStream,
 ) -> io::Result<AcceptedTls> {
-    let BufferedStream {
-        stream,
-        buffered: ahead,
-    } = incoming;
+    let BufferedStream { stream, buffered } = incoming;
     match tunnel_transport(stream) {
-        Ok(TunnelTransport::Tcp(tcp)) => accept_tls_on(config, *tcp, ahead).await,
-        Ok(TunnelTransport::Tls(tls)) => accept_tls_on(config, *tls, ahead).await,
-        Ok(TunnelTransport::Http2(stream)) => accept_tls_on(config, *stream, ahead).await,
+        Ok(TunnelTransport::Tcp(tcp)) => accept_tls_on(config, *tcp, buffered).await,
+        Ok(TunnelTransport::Tls(tls)) => accept_tls_on(config, *tls, buffered).await,
+        Ok(TunnelTransport::Http2(stream)) => accept_tls_on(config, *stream, buffered).await,
         Err(error) => Err(error),
     }
 }
@@ -152,6 +181,7 @@ enum TunnelTransport {
     Http2(Box<Transport<ConnectStream>>),
 }
 
+/// Recovers the concrete type of a stream, on which alone gathering can be switched off for the TLS above it.
 fn tunnel_transport(stream: BoxedStream) -> io::Result<TunnelTransport> {
     let other = match stream.into_any().downcast() {
         Ok(tcp) => return Ok(TunnelTransport::Tcp(tcp)),
@@ -170,12 +200,12 @@ fn tunnel_transport(stream: BoxedStream) -> io::Result<TunnelTransport> {
 async fn accept_tls_on<S>(
     config: Arc<ServerConfig>,
     stream: Transport<S>,
-    ahead: BytesMut,
+    buffered: BytesMut,
 ) -> io::Result<AcceptedTls>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
 {
-    let tls = tls_termination::accept(TlsAcceptor::from(config), stream, ahead).await?;
+    let tls = tls_termination::accept(TlsAcceptor::from(config), stream, buffered).await?;
     let session = tls.inner().get_ref().1;
     Ok(AcceptedTls {
         is_http2: session.alpn_protocol() == Some(b"h2"),

@@ -1,4 +1,4 @@
-//! Tells users and the service manager that the proxy is there.
+//! Announces the proxy to users and to the service manager.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

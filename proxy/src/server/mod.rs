@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  process ── start         builds the proxy: everything that can fail, before any service runs
-//!     │  └─── announce      tells users where everything is
+//!     │  └─── announce      where everything is, for users and for systemd
 //!     │
 //!     ├────── services      crawlers, operators, reload: each a pingora service with its own runtime
 //!     └────── shutdown      the signals, and the drain that follows them

@@ -1,7 +1,6 @@
 //! Builds the proxy. Everything that can fail at the start does so here, before any service runs: a mistake is one message and
 //! one exit status.
 
-use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
@@ -73,7 +72,7 @@ pub(super) async fn start(
     // Before the listeners: once they are open, a signal must find its handler.
     let mut signals = StopSignals::new()?;
     let hangup = signal(SignalKind::hangup())?;
-    let (listeners, inherited_admin, timeout) = listen(config).await?;
+    let (listeners, inherited_admin, timeout) = listen(config)?;
     let clock = Clock::start();
     // Before the decision log: the process that has the store owns the state directory.
     let (admin_listener, store) = tokio::select! {
@@ -81,7 +80,8 @@ pub(super) async fn start(
         () = signals.wait() => return Ok(None),
     };
     let authority = authority(config, &metrics)?;
-    let own_listeners = own_addresses(&listeners, &admin_listener)?;
+    let admin_address = admin_listener.local_addr()?;
+    let own_listeners = own_addresses(&listeners, admin_address);
     let decisions = Arc::new(record(config, &log, &metrics)?);
     let fleet = wiring::join_fleet(config, &metrics).await?;
     let robots = (store, clock, fleet);
@@ -89,12 +89,7 @@ pub(super) async fn start(
 
     let exchanges = Arc::new(parts.exchanges);
     let downstream = Arc::new(downstream(config, &exchanges, &authority)?);
-    announce(
-        &listeners,
-        admin_listener.local_addr()?,
-        &config.state.dir,
-        &authority,
-    )?;
+    announce(&listeners, admin_address, &config.state.dir, &authority)?;
     let reloaded = ReloadedParts {
         exchanges: Arc::clone(&exchanges),
         fetch: parts.fetch,
@@ -151,9 +146,7 @@ fn count_panics(metrics: Arc<Metrics>) {
 ///
 /// A process that inherits sockets may be started to replace one which still ends its exchanges. That one has the store and
 /// the operators' address until then; clients wait in the listeners' queues.
-async fn listen(
-    config: &Config,
-) -> anyhow::Result<(Vec<BoundListener>, Option<TcpListener>, Duration)> {
+fn listen(config: &Config) -> anyhow::Result<(Vec<BoundListener>, Option<TcpListener>, Duration)> {
     let mut inherited = InheritedSockets::from_environment()?;
     let timeout = if inherited.is_empty() {
         Duration::ZERO
@@ -162,7 +155,7 @@ async fn listen(
     };
     let mut listeners = Vec::with_capacity(config.proxy.listen.len());
     for listen in &config.proxy.listen {
-        listeners.push(inherited.listen(*listen).await?);
+        listeners.push(inherited.listen(*listen)?);
     }
     let admin_listener = inherited.take(config.admin.listen);
     inherited.ensure_all_used()?;
@@ -193,16 +186,12 @@ fn authority(config: &Config, metrics: &Metrics) -> anyhow::Result<Arc<Certifica
     Ok(Arc::new(authority))
 }
 
-fn own_addresses(
-    listeners: &[BoundListener],
-    admin_listener: &TcpListener,
-) -> io::Result<Vec<SocketAddr>> {
-    let addresses = listeners
+/// Returns the addresses of this process, which no outbound connection may lead to.
+fn own_addresses(listeners: &[BoundListener], admin: SocketAddr) -> Vec<SocketAddr> {
+    let listeners = listeners
         .iter()
         .map(|listener| listener.listen_address.address);
-    let mut own: Vec<_> = addresses.collect();
-    own.push(admin_listener.local_addr()?);
-    Ok(own)
+    listeners.chain([admin]).collect()
 }
 
 /// Opens the decision log, and archives the configuration that its first decisions are made by.
