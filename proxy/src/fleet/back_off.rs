@@ -16,6 +16,7 @@ pub(crate) fn requested_rest(
         503 => refusals,
         _ => return None,
     };
+    // 2^20 seconds is far above any limit of an operator's.
     let growing = match doublings {
         0 => Duration::ZERO,
         doublings => Duration::from_secs(1 << (doublings - 1).min(20)),

@@ -33,6 +33,7 @@ impl EngineBreaker {
 
     /// Resets the count of timeouts. It does not close the breaker: a late answer does not mean that the engine is back.
     pub(super) fn record_success(&self) {
+        // Read first: a write by every call would move the cache line between processors.
         if self.misses.load(Ordering::Relaxed) > 0 {
             self.misses.store(0, Ordering::Relaxed);
         }
@@ -46,13 +47,14 @@ impl EngineBreaker {
             // The engine is reachable and still keeps the pace.
             EngineFailure::Full | EngineFailure::Corrupt(_) => 0,
         };
+        // Held until the end, so that of several failing calls only one reports the opening.
         let mut last = self
             .last_failure
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let was_open = self.is_open();
         let since = match (&*last, was_open) {
-            (Some(trouble), true) => trouble.since,
+            (Some(failure), true) => failure.since,
             _ => Instant::now(),
         };
         let failure = failure.clone();
@@ -97,7 +99,7 @@ mod tests {
         assert!(!breaker.is_open());
         assert!(breaker.record_failure(&EngineFailure::Timeout));
         assert!(breaker.is_open() && !breaker.record_failure(&EngineFailure::Timeout));
-        // A late answer is not the engine's return.
+        // A late answer does not mean that the engine is back.
         breaker.record_success();
         assert!(breaker.is_open());
         breaker.close();
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn misses_are_counted_anew_once_the_engine_is_back() {
+    fn misses_are_counted_from_zero_once_the_engine_is_back() {
         let breaker = EngineBreaker::default();
         for _ in 0..2 {
             for is_last in [false, false, true] {

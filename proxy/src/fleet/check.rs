@@ -27,7 +27,7 @@ pub async fn check(engine: &dyn SharedEngine, is_keyed: bool) -> Vec<VerbResult>
     if is_keyed && Duration::from_millis(offset.unsigned_abs()) > MAX_CLOCK_SKEW {
         return vec![("beat", beat), ("clock", Err(is_off(offset)))];
     }
-    let turn = SlotRequest {
+    let request = SlotRequest {
         queue: QueueId {
             origin: ORIGIN.to_owned(),
             name: "check".to_owned(),
@@ -60,8 +60,8 @@ pub async fn check(engine: &dyn SharedEngine, is_keyed: bool) -> Vec<VerbResult>
         ("settle", engine.settle(&kept).await.map(drop)),
         ("record", engine.record(ORIGIN).await.map(drop)),
         ("changes", engine.changes(&positions).await.map(drop)),
-        ("take", engine.take(&turn).await.map(drop)),
-        ("leave", engine.leave(&turn).await),
+        ("take", engine.take(&request).await.map(drop)),
+        ("leave", engine.leave(&request).await),
         ("answered", engine.answered(&response(429)).await.map(drop)),
         ("resting", engine.resting(partition).await.map(drop)),
         ("rested", engine.answered(&response(200)).await.map(drop)),
@@ -78,11 +78,11 @@ fn is_off(offset: i64) -> EngineFailure {
     ))
 }
 
-fn settlement(kind: RecordChange) -> Settlement {
+fn settlement(change: RecordChange) -> Settlement {
     Settlement {
         origin: ORIGIN.to_owned(),
         token: 0,
-        change: kind,
+        change,
         record: SharedRecord {
             bytes: b"check".to_vec(),
             age: Duration::ZERO,

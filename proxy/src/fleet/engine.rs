@@ -130,6 +130,19 @@ pub struct SlotRequest {
     pub is_held: bool,
 }
 
+impl SlotRequest {
+    /// Returns the answer for a queue that is free again after `wait`.
+    pub(super) fn answer_after(&self, wait: Duration) -> SlotAnswer {
+        if wait.is_zero() {
+            SlotAnswer::Granted
+        } else if wait <= self.timeout {
+            SlotAnswer::Queued(wait)
+        } else {
+            SlotAnswer::NotInTime(wait)
+        }
+    }
+}
+
 /// The answer to a request for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotAnswer {
@@ -294,20 +307,20 @@ pub trait SharedEngine: fmt::Debug + Send + Sync {
     async fn changes(&self, positions: &LogPositions) -> Result<ChangeBatch, EngineFailure>;
 
     /// Requests a slot, or renews one that is held.
-    async fn take(&self, turn: &SlotRequest) -> Result<SlotAnswer, EngineFailure>;
+    async fn take(&self, request: &SlotRequest) -> Result<SlotAnswer, EngineFailure>;
 
     /// Releases a slot, or gives up waiting for one.
-    async fn leave(&self, turn: &SlotRequest) -> Result<(), EngineFailure>;
+    async fn leave(&self, request: &SlotRequest) -> Result<(), EngineFailure>;
 
     /// Notes an origin's response and returns how long the origin rests, if it does. A response that asks for no rest resets
     /// the count of refusals only after the rest has ended: it may belong to a request that was sent before.
-    async fn answered(&self, answer: &PacingResponse) -> Result<Option<Duration>, EngineFailure>;
+    async fn answered(&self, response: &PacingResponse) -> Result<Option<Duration>, EngineFailure>;
 
     /// Returns the origins of a partition that rest, and for how long from now.
     async fn resting(&self, partition: usize) -> Result<Vec<(String, Duration)>, EngineFailure>;
 
     /// Announces that this node is alive, and reconnects if it has to.
-    async fn beat(&self, about: &str) -> Result<BeatAnswer, EngineFailure>;
+    async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure>;
 
     /// Announces that this node stops.
     async fn part(&self) -> Result<(), EngineFailure> {

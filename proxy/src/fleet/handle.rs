@@ -83,7 +83,7 @@ pub struct Fleet {
 
 pub(super) struct FleetInner {
     pub(super) engine: Box<dyn SharedEngine>,
-    pub(super) options: FleetSettings,
+    pub(super) settings: FleetSettings,
     pub(super) breaker: EngineBreaker,
     /// The counters; none for a node that is alone.
     pub(super) metrics: Option<Arc<Metrics>>,
@@ -143,12 +143,12 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Fleet {
     pub(super) fn new(
         engine: Box<dyn SharedEngine>,
-        options: FleetSettings,
+        settings: FleetSettings,
         metrics: Option<Arc<Metrics>>,
     ) -> Self {
-        let shared = FleetInner {
+        let inner = FleetInner {
             engine,
-            options,
+            settings,
             breaker: EngineBreaker::default(),
             metrics,
             held_slots: Mutex::default(),
@@ -165,7 +165,7 @@ impl Fleet {
             wake: Arc::default(),
         };
         Self {
-            inner: Arc::new(shared),
+            inner: Arc::new(inner),
         }
     }
 
@@ -187,11 +187,11 @@ impl Fleet {
 
     /// Announces that this node stops, so that another process can take its name at once.
     pub(crate) async fn leave(&self) {
-        let shared = &self.inner;
-        shared.has_left.store(true, Ordering::Release);
-        if shared.engine.is_shared() {
+        let inner = &self.inner;
+        inner.has_left.store(true, Ordering::Release);
+        if inner.engine.is_shared() {
             // If this fails, the others drop this node a few seconds after its last beat.
-            let _ = shared.call_engine("part", shared.engine.part()).await;
+            let _ = inner.call_engine("part", inner.engine.part()).await;
         }
     }
 
@@ -208,6 +208,7 @@ impl FleetInner {
         verb: &'static str,
         call: impl Future<Output = Result<T, EngineFailure>>,
     ) -> Result<T, EngineFailure> {
+        // Requests must not wait for an engine that is known to be away; the background task finds it again.
         if self.breaker.is_open() {
             return Err(EngineFailure::Connection("the engine is away".to_owned()));
         }
@@ -223,12 +224,13 @@ impl FleetInner {
         answer
     }
 
+    /// Counts a failure, and reports it if it opens the breaker.
     pub(super) fn note_failure(&self, failure: &EngineFailure) {
         if let Some(metrics) = &self.metrics {
             metrics.fleet().error(failure.kind());
         }
         if self.breaker.record_failure(failure) {
-            tracing::warn!(error = %failure, "the fleet's engine is away: this node goes on by itself");
+            tracing::warn!(error = %failure, "the fleet's engine is away: this node works without it");
             self.observe_state();
             self.wake.notify_one();
         }
@@ -236,9 +238,9 @@ impl FleetInner {
 
     /// Sends events to every receiver, and drops those that are closed.
     pub(super) fn notify_subscribers(&self, events: impl IntoIterator<Item = FleetEvent>) {
-        let mut followers = lock(&self.subscribers);
+        let mut subscribers = lock(&self.subscribers);
         for event in events {
-            followers.retain(|follower| follower.send(event.clone()).is_ok());
+            subscribers.retain(|subscriber| subscriber.send(event.clone()).is_ok());
         }
     }
 
@@ -249,30 +251,36 @@ impl FleetInner {
     }
 
     pub(super) fn state(&self) -> FleetState {
-        match () {
-            () if !self.engine.is_shared() => FleetState::Alone,
-            () if self.breaker.is_open() => FleetState::Lost,
-            () if lock(&self.beat_failure).is_some() => FleetState::BeatsFailing,
-            () if self.is_clock_off() => FleetState::ClockOff,
-            () => FleetState::Up,
+        if !self.engine.is_shared() {
+            FleetState::Alone
+        } else if self.breaker.is_open() {
+            FleetState::Lost
+        } else if lock(&self.beat_failure).is_some() {
+            FleetState::BeatsFailing
+        } else if self.is_clock_off() {
+            FleetState::ClockOff
+        } else {
+            FleetState::Up
         }
     }
 
     /// Returns whether there is a key and this machine's clock is too far from the engine's to verify records.
     pub(super) fn is_clock_off(&self) -> bool {
         let offset = self.clock_offset.load(Ordering::Relaxed).unsigned_abs();
-        self.options.key.is_some() && Duration::from_millis(offset) > MAX_CLOCK_SKEW
+        self.settings.key.is_some() && Duration::from_millis(offset) > MAX_CLOCK_SKEW
     }
 
     /// Returns the engine's time now, since the epoch.
     pub(super) fn engine_time(&self) -> Duration {
-        let own = system_time().duration_since(SystemTime::UNIX_EPOCH);
-        let own = own.unwrap_or_default();
+        let own = system_time()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         let offset = self.clock_offset.load(Ordering::Relaxed);
-        let by = Duration::from_millis(offset.unsigned_abs());
-        match offset {
-            0.. => own + by,
-            _ => own.saturating_sub(by),
+        let difference = Duration::from_millis(offset.unsigned_abs());
+        if offset >= 0 {
+            own + difference
+        } else {
+            own.saturating_sub(difference)
         }
     }
 }

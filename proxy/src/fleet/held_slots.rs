@@ -34,12 +34,12 @@ impl ClockReading {
 
     /// Returns the same for a later time than this one, instead of the present.
     pub(super) fn was_recent_at(self, now: Self) -> bool {
-        let counted = now.monotonic.saturating_duration_since(self.monotonic);
-        let shown = now
+        let by_monotonic = now.monotonic.saturating_duration_since(self.monotonic);
+        let by_calendar = now
             .calendar
             .duration_since(self.calendar)
             .unwrap_or_default();
-        counted.max(shown) < CONFIRMED_FOR
+        by_monotonic.max(by_calendar) < CONFIRMED_FOR
     }
 }
 
@@ -56,22 +56,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_that_slept_or_was_set_back_is_not_sure_for_longer() {
-        let asked = ClockReading::now();
-        let after = |counted: u64, shown: i64| {
+    fn slot_is_not_trusted_longer_after_suspend_or_clock_change() {
+        let asked_at = ClockReading::now();
+        let is_recent_after = |counted: u64, shown: i64| {
             let by = Duration::from_secs(shown.unsigned_abs());
-            asked.was_recent_at(ClockReading {
-                monotonic: asked.monotonic + Duration::from_secs(counted),
+            asked_at.was_recent_at(ClockReading {
+                monotonic: asked_at.monotonic + Duration::from_secs(counted),
                 calendar: match shown {
-                    0.. => asked.calendar + by,
-                    _ => asked.calendar - by,
+                    0.. => asked_at.calendar + by,
+                    _ => asked_at.calendar - by,
                 },
             })
         };
-        assert!(after(0, 0) && after(11, 11));
-        assert!(!after(12, 12));
-        assert!(!after(1, 20), "it slept");
-        assert!(!after(20, -3600), "its calendar was set back");
-        assert!(after(11, -3600));
+        assert!(is_recent_after(0, 0) && is_recent_after(11, 11));
+        assert!(!is_recent_after(12, 12));
+        assert!(!is_recent_after(1, 20), "suspended");
+        assert!(!is_recent_after(20, -3600), "the calendar was set back");
+        assert!(is_recent_after(11, -3600));
     }
 }

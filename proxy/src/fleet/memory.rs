@@ -27,7 +27,7 @@ const POLL_GRACE: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct MemoryEngine {
     node: String,
-    shared: Arc<Mutex<MemoryState>>,
+    state: Arc<Mutex<MemoryState>>,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ struct MemoryState {
 struct MemoryEntry {
     version: u64,
     bytes: Vec<u8>,
-    learned_at: Option<Instant>,
+    fetched_at: Option<Instant>,
     fresh_until: Instant,
     kept_until: Instant,
 }
@@ -70,7 +70,7 @@ struct MemoryQueue {
 
 impl MemoryEntry {
     fn record(&self) -> SharedRecord {
-        let age = self.learned_at.map_or(Duration::MAX, |at| at.elapsed());
+        let age = self.fetched_at.map_or(Duration::MAX, |at| at.elapsed());
         SharedRecord {
             bytes: self.bytes.clone(),
             age,
@@ -85,7 +85,7 @@ impl MemoryEngine {
     pub fn new(node: &str) -> Self {
         Self {
             node: node.to_owned(),
-            shared: Arc::default(),
+            state: Arc::default(),
         }
     }
 
@@ -94,14 +94,14 @@ impl MemoryEngine {
     pub fn add_node(&self, node: &str) -> Self {
         Self {
             node: node.to_owned(),
-            shared: Arc::clone(&self.shared),
+            state: Arc::clone(&self.state),
         }
     }
 
     /// Joins the fleet as another node.
     #[cfg(test)]
     pub(crate) async fn join(&self, node: &str) -> super::Fleet {
-        self.join_with(node, |options| options).await
+        self.join_with(node, |settings| settings).await
     }
 
     /// Joins the fleet as another node, with changed settings.
@@ -111,7 +111,7 @@ impl MemoryEngine {
         node: &str,
         change: impl FnOnce(super::FleetSettings) -> super::FleetSettings,
     ) -> super::Fleet {
-        let options = super::FleetSettings {
+        let settings = super::FleetSettings {
             node: node.to_owned(),
             version: String::new(),
             on_loss: super::OnLoss::Refuse,
@@ -120,7 +120,7 @@ impl MemoryEngine {
         };
         let metrics = crate::telemetry::metrics::Metrics::new().unwrap();
         let engine = Box::new(self.add_node(node));
-        let joined = super::Fleet::join(engine, change(options), metrics.into()).await;
+        let joined = super::Fleet::join(engine, change(settings), metrics.into()).await;
         joined.unwrap()
     }
 
@@ -130,14 +130,14 @@ impl MemoryEngine {
     }
 
     fn lock(&self) -> MutexGuard<'_, MemoryState> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn access(&self) -> Result<MutexGuard<'_, MemoryState>, EngineFailure> {
-        let shared = self.lock();
-        match &shared.failure {
+        let state = self.lock();
+        match &state.failure {
             Some(failure) => Err(failure.clone()),
-            None => Ok(shared),
+            None => Ok(state),
         }
     }
 }
@@ -149,10 +149,10 @@ impl MemoryState {
         self.entries.get(origin)
     }
 
-    fn note(&mut self, node: &str, origin: &str, what: NoteKind) {
+    fn note(&mut self, node: &str, origin: &str, kind: NoteKind) {
         let origin = origin.to_owned();
         self.notes
-            .push_back((node.to_owned(), ChangeNote { origin, kind: what }));
+            .push_back((node.to_owned(), ChangeNote { origin, kind }));
         if self.notes.len() > MAX_NOTES {
             self.notes.pop_front();
             self.notes_dropped += 1;
@@ -171,6 +171,7 @@ impl MemoryQueue {
 
     /// Drops holders whose lease has ended and requests that have not asked again in time.
     fn expire(&mut self, delay: Duration, now: Instant) {
+        // A holder that hangs may still have sent its request, at the end of its lease at the latest.
         for until in self.holders.values().filter(|until| **until <= now) {
             self.next_at = self.next_at.max(*until + delay);
         }
@@ -178,39 +179,40 @@ impl MemoryQueue {
         self.waiting.retain(|(_, by)| *by > now);
     }
 
-    fn take(&mut self, who: SlotHolder, turn: &SlotRequest, now: Instant) -> SlotAnswer {
-        if turn.is_held || self.holders.contains_key(&who) {
-            self.holders.insert(who, now + turn.lease);
+    fn take(&mut self, holder: SlotHolder, request: &SlotRequest, now: Instant) -> SlotAnswer {
+        if request.is_held || self.holders.contains_key(&holder) {
+            self.holders.insert(holder, now + request.lease);
             return SlotAnswer::Granted;
         }
-        let place = self.waiting.iter().position(|(other, _)| *other == who);
+        let place = self.waiting.iter().position(|(other, _)| *other == holder);
         let ahead = place.unwrap_or(self.waiting.len());
-        let is_free = self.holders.len() + ahead < turn.max_concurrent;
+        let is_free = self.holders.len() + ahead < request.max_concurrent;
         if is_free && self.next_at <= now {
-            self.waiting.retain(|(other, _)| *other != who);
-            self.holders.insert(who, now + turn.lease);
+            self.waiting.retain(|(other, _)| *other != holder);
+            self.holders.insert(holder, now + request.lease);
             return SlotAnswer::Granted;
         }
-        let next_at = if self.holders.len() < turn.max_concurrent {
+        let next_at = if self.holders.len() < request.max_concurrent {
             self.next_at
         } else {
-            self.next_at.max(now + turn.delay)
+            self.next_at.max(now + request.delay)
         };
-        let wait = next_at + turn.delay * u32::try_from(ahead).unwrap_or(u32::MAX) - now;
-        if turn.timeout.is_zero() || wait > turn.timeout {
-            self.waiting.retain(|(other, _)| *other != who);
+        // Each request ahead takes a slot and its delay.
+        let wait = next_at + request.delay * u32::try_from(ahead).unwrap_or(u32::MAX) - now;
+        if request.timeout.is_zero() || wait > request.timeout {
+            self.waiting.retain(|(other, _)| *other != holder);
             return SlotAnswer::NotInTime(wait);
         }
+        // The end of a slot cannot be predicted, so the request polls.
         let again = if is_free {
-            wait
+            wait.max(Duration::from_millis(1))
         } else {
-            (turn.delay / 10).clamp(POLL_RANGE[0], POLL_RANGE[1])
+            (request.delay / 10).clamp(POLL_RANGE[0], POLL_RANGE[1])
         };
-        let again = again.max(Duration::from_millis(1));
         let by = now + again + POLL_GRACE;
         match place {
             Some(place) => self.waiting[place].1 = by,
-            None => self.waiting.push_back((who, by)),
+            None => self.waiting.push_back((holder, by)),
         }
         SlotAnswer::Queued(again)
     }
@@ -223,14 +225,14 @@ impl SharedEngine for MemoryEngine {
     }
 
     async fn claim(&self, claim: &FetchClaim) -> Result<ClaimAnswer, EngineFailure> {
-        let mut shared = self.access()?;
+        let mut state = self.access()?;
         let now = Instant::now();
         let (mut older, mut version) = (None, 0);
-        let known = shared.entry(&claim.origin);
-        if known.is_some_and(|entry| entry.version == claim.rejected_version) {
-            shared.entries.remove(&claim.origin);
+        let stored_version = state.entry(&claim.origin).map(|entry| entry.version);
+        if stored_version == Some(claim.rejected_version) {
+            state.entries.remove(&claim.origin);
         }
-        if let Some(entry) = shared.entry(&claim.origin) {
+        if let Some(entry) = state.entry(&claim.origin) {
             let record = entry.record();
             let is_new = claim.max_age.is_none_or(|age| record.age < age);
             if is_new && entry.fresh_until > now {
@@ -238,34 +240,37 @@ impl SharedEngine for MemoryEngine {
             }
             (older, version) = (Some(record), entry.version);
         }
-        match shared.leases.get(&claim.origin) {
+        match state.leases.get(&claim.origin) {
             Some((node, until)) if *until > now && *node != self.node => {
                 return Ok(ClaimAnswer::Wait(*until - now));
             }
             _ => {}
         }
         let lease = (self.node.clone(), now + claim.lease);
-        shared.leases.insert(claim.origin.clone(), lease);
-        let token = shared.last_token.max(version) + 1;
-        shared.last_token = token;
+        state.leases.insert(claim.origin.clone(), lease);
+        let token = state.last_token.max(version) + 1;
+        state.last_token = token;
         Ok(ClaimAnswer::Fetch { token, older })
     }
 
     async fn settle(&self, settlement: &Settlement) -> Result<SettleAnswer, EngineFailure> {
-        let mut shared = self.access()?;
+        let mut state = self.access()?;
         let now = Instant::now();
         let origin = &settlement.origin;
-        if matches!(shared.leases.get(origin), Some((node, _)) if *node == self.node) {
-            shared.leases.remove(origin);
+        // Whatever its token: the answer to this node's claim may have been lost.
+        if matches!(state.leases.get(origin), Some((node, _)) if *node == self.node) {
+            state.leases.remove(origin);
         }
         if settlement.change == RecordChange::Forgotten {
-            shared.entries.remove(origin);
-            shared.note(&self.node, origin, NoteKind::Forgotten);
+            state.entries.remove(origin);
+            state.note(&self.node, origin, NoteKind::Forgotten);
             return Ok(SettleAnswer::Kept);
         }
-        let known = shared.entry(origin);
-        let known = known.map(|entry| (entry.version, entry.record().age));
+        let known = state
+            .entry(origin)
+            .map(|entry| (entry.version, entry.record().age));
         let version = known.map_or(0, |(version, _)| version);
+        // Without a lease the ages decide, because the token fences nothing.
         let is_older = match (settlement.token, known) {
             (0, Some((_, age))) => age <= settlement.record.age,
             (token, _) => token != 0 && token <= version,
@@ -278,17 +283,17 @@ impl SharedEngine for MemoryEngine {
             return Ok(SettleAnswer::VersionTooLow(version));
         }
         let version = own_version.max(settlement.token).max(version + 1);
-        shared.last_token = shared.last_token.max(version);
+        state.last_token = state.last_token.max(version);
         let entry = MemoryEntry {
             version,
             bytes: settlement.record.bytes.clone(),
-            learned_at: now.checked_sub(settlement.record.age),
+            fetched_at: now.checked_sub(settlement.record.age),
             fresh_until: now + settlement.fresh_for,
             kept_until: now + settlement.retention,
         };
-        shared.entries.insert(origin.clone(), entry);
+        state.entries.insert(origin.clone(), entry);
         if settlement.change == RecordChange::Changed {
-            shared.note(&self.node, origin, NoteKind::Changed);
+            state.note(&self.node, origin, NoteKind::Changed);
         }
         Ok(SettleAnswer::Kept)
     }
@@ -298,55 +303,59 @@ impl SharedEngine for MemoryEngine {
     }
 
     async fn changes(&self, positions: &LogPositions) -> Result<ChangeBatch, EngineFailure> {
-        let shared = self.access()?;
-        let end = shared.notes_dropped + shared.notes.len() as u64;
+        let state = self.access()?;
+        let end = state.notes_dropped + state.notes.len() as u64;
         let from = positions.first().copied().flatten().unwrap_or(end);
-        let skipped = from.saturating_sub(shared.notes_dropped);
-        let notes = shared.notes.iter();
-        let notes = notes.skip(usize::try_from(skipped).unwrap_or(usize::MAX));
-        let notes = notes.filter(|(node, _)| *node != self.node);
+        let skipped = from.saturating_sub(state.notes_dropped);
+        let notes = state
+            .notes
+            .iter()
+            .skip(usize::try_from(skipped).unwrap_or(usize::MAX))
+            .filter(|(node, _)| *node != self.node);
         Ok(ChangeBatch {
             notes: notes.map(|(_, note)| note.clone()).collect(),
             positions: vec![Some(end)],
-            gaps: Vec::from_iter((from < shared.notes_dropped).then_some(0)),
+            gaps: Vec::from_iter((from < state.notes_dropped).then_some(0)),
             ..ChangeBatch::default()
         })
     }
 
-    async fn take(&self, turn: &SlotRequest) -> Result<SlotAnswer, EngineFailure> {
-        let mut shared = self.access()?;
+    async fn take(&self, request: &SlotRequest) -> Result<SlotAnswer, EngineFailure> {
+        let mut state = self.access()?;
         let now = Instant::now();
-        let line = shared.queues.entry(turn.queue.clone());
-        let line = line.or_insert_with(MemoryQueue::new);
-        line.expire(turn.delay, now);
-        Ok(line.take((self.node.clone(), turn.number), turn, now))
+        let queue = state
+            .queues
+            .entry(request.queue.clone())
+            .or_insert_with(MemoryQueue::new);
+        queue.expire(request.delay, now);
+        Ok(queue.take((self.node.clone(), request.number), request, now))
     }
 
-    async fn leave(&self, turn: &SlotRequest) -> Result<(), EngineFailure> {
-        let mut shared = self.access()?;
-        let who = (self.node.clone(), turn.number);
-        if let Some(line) = shared.queues.get_mut(&turn.queue) {
-            line.waiting.retain(|(other, _)| *other != who);
-            line.holders.remove(&who);
-            if turn.is_held {
-                line.next_at = line.next_at.max(Instant::now() + turn.delay);
+    async fn leave(&self, request: &SlotRequest) -> Result<(), EngineFailure> {
+        let mut state = self.access()?;
+        let holder = (self.node.clone(), request.number);
+        if let Some(queue) = state.queues.get_mut(&request.queue) {
+            queue.waiting.retain(|(other, _)| *other != holder);
+            queue.holders.remove(&holder);
+            if request.is_held {
+                queue.next_at = queue.next_at.max(Instant::now() + request.delay);
             }
         }
         Ok(())
     }
 
     async fn answered(&self, answer: &PacingResponse) -> Result<Option<Duration>, EngineFailure> {
-        let mut shared = self.access()?;
+        let mut state = self.access()?;
         let origin = &answer.origin;
-        let known = shared.rests.get(origin).copied();
+        let known = state.rests.get(origin).copied();
         let before = known.map_or(0, |(_, refusals)| refusals);
         let asked = (answer.status, answer.retry_after, before);
         match (back_off::requested_rest(asked, answer.max_rest), known) {
             (Some(rest), known) => {
                 let now = Instant::now();
                 let until = known.map_or(now + rest, |(known, _)| known.max(now + rest));
-                shared.rests.insert(origin.clone(), (until, before + 1));
-                shared.note(&self.node, origin, NoteKind::RestStarted);
+                state.rests.insert(origin.clone(), (until, before + 1));
+                state.note(&self.node, origin, NoteKind::RestStarted);
                 return Ok(Some(until - now));
             }
             // It may answer a request that was sent before the rest began.
@@ -354,8 +363,8 @@ impl SharedEngine for MemoryEngine {
                 return Ok(Some(until - Instant::now()));
             }
             (None, Some(_)) => {
-                shared.rests.remove(origin);
-                shared.note(&self.node, origin, NoteKind::RestEnded);
+                state.rests.remove(origin);
+                state.note(&self.node, origin, NoteKind::RestEnded);
             }
             (None, None) => {}
         }
@@ -363,23 +372,23 @@ impl SharedEngine for MemoryEngine {
     }
 
     async fn resting(&self, _: usize) -> Result<Vec<(String, Duration)>, EngineFailure> {
-        let shared = self.access()?;
+        let state = self.access()?;
         let now = Instant::now();
-        let resting = shared.rests.iter().filter(|(_, (until, _))| *until > now);
+        let resting = state.rests.iter().filter(|(_, (until, _))| *until > now);
         Ok(resting
             .map(|(origin, (until, _))| (origin.clone(), *until - now))
             .collect())
     }
 
-    async fn beat(&self, about: &str) -> Result<BeatAnswer, EngineFailure> {
-        let mut shared = self.access()?;
+    async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure> {
+        let mut state = self.access()?;
         let now = Instant::now();
-        let own = (about.to_owned(), now);
-        shared.members.insert(self.node.clone(), own);
-        shared
+        let own = (version.to_owned(), now);
+        state.members.insert(self.node.clone(), own);
+        state
             .members
             .retain(|_, (_, at)| now - *at < MEMBER_TIMEOUT);
-        let members = shared.members.iter();
+        let members = state.members.iter();
         let member = |(node, (about, _)): (&String, &(String, Instant))| MemberNode {
             node: node.clone(),
             version: about.clone(),

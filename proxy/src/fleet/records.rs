@@ -35,72 +35,68 @@ pub(crate) enum ClaimOutcome {
 
 impl Fleet {
     /// Returns the fleet's record of `origin`, or decides that this node fetches. Waits while another node fetches. A record
-    /// must be younger than `newer_than`, counted from the call.
+    /// must be younger than `max_age`, counted from the call.
     pub(crate) async fn claim(
         &self,
         origin: &str,
-        newer_than: Option<Duration>,
+        max_age: Option<Duration>,
         lease: Duration,
     ) -> ClaimOutcome {
+        let fetch_unasked = ClaimOutcome::Fetch {
+            token: 0,
+            older: None,
+        };
         let started = Instant::now();
         let mut pauses = CLAIM_PAUSES
             .into_iter()
             .chain(std::iter::repeat(CLAIM_PAUSES[3]));
-        let mut distrusted = 0;
+        let mut rejected_version = 0;
         loop {
-            let newer_than = newer_than.map(|age| age + started.elapsed());
+            // A record that another node fetched while this one waited is new enough.
+            let max_age = max_age.map(|age| age + started.elapsed());
             let claim = FetchClaim {
                 origin: origin.to_owned(),
-                max_age: newer_than,
+                max_age,
                 lease,
-                rejected_version: distrusted,
+                rejected_version,
             };
-            let shared = &self.inner;
-            let claimed = shared
-                .call_engine("claim", shared.engine.claim(&claim))
-                .await;
-            shared.count_claim(&claimed);
+            let inner = &self.inner;
+            let claimed = inner.call_engine("claim", inner.engine.claim(&claim)).await;
+            inner.count_claim(&claimed);
             match claimed {
                 Ok(ClaimAnswer::Wait(_)) => sleep(pauses.next().unwrap_or(CLAIM_PAUSES[3])).await,
                 Ok(ClaimAnswer::Known(record)) => {
                     let version = record.version;
-                    if let Some(record) = shared.verified(origin, record) {
+                    if let Some(record) = inner.verified(origin, record) {
                         // The sealed age counts: the engine may claim a younger one.
-                        if newer_than.is_none_or(|age| record.age <= age) {
+                        if max_age.is_none_or(|age| record.age <= age) {
                             return ClaimOutcome::Known(record);
                         }
-                        shared.count_corrupt(origin);
+                        inner.count_corrupt(origin);
                     }
-                    if distrusted != 0 || shared.is_clock_off() {
-                        return ClaimOutcome::Fetch {
-                            token: 0,
-                            older: None,
-                        };
+                    // With a wrong clock nothing can be verified, so this node must not have good records replaced.
+                    if rejected_version != 0 || inner.is_clock_off() {
+                        return fetch_unasked;
                     }
                     // No node can verify it, so one of them has to replace it.
-                    distrusted = version;
+                    rejected_version = version;
                 }
                 Ok(ClaimAnswer::Fetch { token, older }) => {
-                    let older = older.and_then(|record| shared.verified(origin, record));
+                    let older = older.and_then(|record| inner.verified(origin, record));
                     return ClaimOutcome::Fetch { token, older };
                 }
-                Err(_) => {
-                    return ClaimOutcome::Fetch {
-                        token: 0,
-                        older: None,
-                    };
-                }
+                Err(_) => return fetch_unasked,
             }
         }
     }
 
     /// Returns the fleet's record of an origin, verified.
     pub(crate) async fn record(&self, origin: &str) -> Option<SharedRecord> {
-        let shared = &self.inner;
-        let found = shared
-            .call_engine("record", shared.engine.record(origin))
+        let inner = &self.inner;
+        let found = inner
+            .call_engine("record", inner.engine.record(origin))
             .await;
-        shared.verified(origin, found.ok().flatten()?)
+        inner.verified(origin, found.ok().flatten()?)
     }
 
     /// Sends the result of a fetch to the fleet; later, if the engine is away.
@@ -108,29 +104,29 @@ impl Fleet {
         self.inner.settle(settlement, Instant::now()).await;
     }
 
-    /// Reports a response that changes the pace, in the background. `heed` gets the rest that applies to all nodes.
+    /// Reports a response that changes the pace, in the background. `on_rest` gets the rest that applies to all nodes.
     pub(crate) fn report_response(
         &self,
-        answer: PacingResponse,
-        heed: impl FnOnce(Duration) + Send + 'static,
+        response: PacingResponse,
+        on_rest: impl FnOnce(Duration) + Send + 'static,
     ) {
         if !self.is_shared() {
             return;
         }
-        let shared = Arc::clone(&self.inner);
+        let inner = Arc::clone(&self.inner);
         tokio::spawn(async move {
-            let rest = shared
-                .call_engine("answered", shared.engine.answered(&answer))
+            let rest = inner
+                .call_engine("answered", inner.engine.answered(&response))
                 .await;
             if let Ok(Some(rest)) = rest {
-                heed(rest);
+                on_rest(rest);
             }
         });
     }
 
     /// Returns how long a record that is not revalidated is kept.
     pub(crate) fn retention(&self) -> Duration {
-        self.inner.options.retention
+        self.inner.settings.retention
     }
 
     /// Returns whether there may be other nodes.
@@ -145,10 +141,11 @@ impl Fleet {
 }
 
 impl FleetInner {
-    pub(super) async fn settle(&self, settlement: Settlement, learned: Instant) {
-        let mut settled = self.send_settlement(&settlement, learned, 0).await;
+    /// Sends a settlement whose record was fetched at `fetched_at`, or keeps it until the engine is back.
+    pub(super) async fn settle(&self, settlement: Settlement, fetched_at: Instant) {
+        let mut settled = self.send_settlement(&settlement, fetched_at, 0).await;
         if let Ok(SettleAnswer::VersionTooLow(version)) = settled {
-            settled = self.send_settlement(&settlement, learned, version).await;
+            settled = self.send_settlement(&settlement, fetched_at, version).await;
         }
         match settled {
             Ok(settled) => {
@@ -162,31 +159,34 @@ impl FleetInner {
             }
             // Sending it again later would fail for the same reason.
             Err(EngineFailure::Full | EngineFailure::Corrupt(_)) => {}
-            Err(_) => lock(&self.unsettled).push(settlement, learned),
+            Err(_) => lock(&self.unsettled).push(settlement, fetched_at),
         }
     }
 
-    /// Sends a settlement with the time since `learned` added to its age, and a version above `known` where it is sealed.
+    /// Sends a settlement with the time since `fetched_at` added to its age, and, if it is sealed without a lease, with a
+    /// version above `stored_version`.
     async fn send_settlement(
         &self,
         settlement: &Settlement,
-        learned: Instant,
-        known: u64,
+        fetched_at: Instant,
+        stored_version: u64,
     ) -> Result<SettleAnswer, EngineFailure> {
-        let mut told = settlement.clone();
-        told.record.age += learned.elapsed();
-        told.fresh_for = told.fresh_for.saturating_sub(learned.elapsed());
-        told.record.version = told.token;
-        if let (Some(key), true) = (&self.options.key, told.change != RecordChange::Forgotten) {
+        let mut sent = settlement.clone();
+        sent.record.age += fetched_at.elapsed();
+        sent.fresh_for = sent.fresh_for.saturating_sub(fetched_at.elapsed());
+        sent.record.version = sent.token;
+        if let Some(key) = &self.settings.key
+            && sent.change != RecordChange::Forgotten
+        {
             let now = self.engine_time();
-            if told.token == 0 {
+            if sent.token == 0 {
                 // The engine cannot assign the version, because the seal covers it.
                 let micros = u64::try_from(now.as_micros()).unwrap_or(VERSION_LIMIT);
-                told.record.version = micros.max(known.saturating_add(1));
+                sent.record.version = micros.max(stored_version.saturating_add(1));
             }
-            told.record = key.seal(&told.origin, told.record, now);
+            sent.record = key.seal(&sent.origin, sent.record, now);
         }
-        self.call_engine("settle", self.engine.settle(&told)).await
+        self.call_engine("settle", self.engine.settle(&sent)).await
     }
 
     /// Returns the record if its version is sound and its seal, where there is a key, is valid.
@@ -194,20 +194,19 @@ impl FleetInner {
         if self.is_clock_off() {
             return None;
         }
-        let is_sound = record.version < VERSION_LIMIT;
-        let trusted = match &self.options.key {
-            _ if !is_sound => None,
+        let verified = match &self.settings.key {
+            _ if record.version >= VERSION_LIMIT => None,
             None => Some(record),
             Some(key) => key.unseal(origin, &record, self.engine_time()),
         };
-        if trusted.is_none() {
+        if verified.is_none() {
             self.count_corrupt(origin);
         }
-        trusted
+        verified
     }
 
     fn count_corrupt(&self, origin: &str) {
-        tracing::warn!(%origin, "a record of the fleet is not by one of its nodes, or damaged: it is not used");
+        tracing::warn!(%origin, "a record of the fleet is damaged, or was not written by one of its nodes: it is not used");
         if let Some(metrics) = &self.metrics {
             metrics.fleet().error("corrupt");
         }

@@ -24,7 +24,8 @@ pub struct FleetKey {
 
 impl fmt::Debug for FleetKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key")
+        // Without the secret.
+        f.write_str("FleetKey")
     }
 }
 
@@ -40,6 +41,7 @@ impl FleetKey {
 
     fn tag(&self, origin: &str, rest: &[u8]) -> [u8; TAG_BYTES] {
         let mut context = hmac::Context::with_key(&self.key);
+        // Each part with its length, or two different sequences of parts could have the same bytes.
         for part in [&[FORMAT], self.prefix.as_bytes(), origin.as_bytes()] {
             context.update(&part.len().to_be_bytes());
             context.update(part);
@@ -50,11 +52,11 @@ impl FleetKey {
         tag
     }
 
-    /// Returns the record with its tag, version and time of learning in front. `now` is the engine's time.
+    /// Returns the record with its tag, version and time of fetching in front. `now` is the engine's time.
     pub(super) fn seal(&self, origin: &str, record: SharedRecord, now: Duration) -> SharedRecord {
-        let learned_at = millis(now.saturating_sub(record.age));
+        let fetched_at = millis(now.saturating_sub(record.age));
         let mut rest = record.version.to_be_bytes().to_vec();
-        rest.extend(learned_at.to_be_bytes());
+        rest.extend(fetched_at.to_be_bytes());
         rest.extend(record.bytes);
         let mut bytes = self.tag(origin, &rest).to_vec();
         bytes.extend(rest);
@@ -80,14 +82,15 @@ impl FleetKey {
             return None;
         }
         let (version, rest) = rest.split_first_chunk::<8>()?;
-        let (learned_at, bytes) = rest.split_first_chunk::<8>()?;
-        let learned_at = Duration::from_millis(u64::from_be_bytes(*learned_at));
-        let said = now.saturating_sub(record.age);
-        let is_as_said = u64::from_be_bytes(*version) == record.version
-            && said.abs_diff(learned_at) <= MAX_CLOCK_SKEW;
-        is_as_said.then(|| SharedRecord {
+        let (fetched_at, bytes) = rest.split_first_chunk::<8>()?;
+        let fetched_at = Duration::from_millis(u64::from_be_bytes(*fetched_at));
+        // The engine's claims have to match, or someone who can write to it could restore an earlier record as a new one.
+        let claimed_at = now.saturating_sub(record.age);
+        let is_as_claimed = u64::from_be_bytes(*version) == record.version
+            && claimed_at.abs_diff(fetched_at) <= MAX_CLOCK_SKEW;
+        is_as_claimed.then(|| SharedRecord {
             bytes: bytes.to_vec(),
-            age: now.saturating_sub(learned_at),
+            age: now.saturating_sub(fetched_at),
             version: record.version,
         })
     }
@@ -108,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_sealed_by_this_key_for_this_origin_is_read() {
+    fn only_records_sealed_by_this_key_for_this_origin_are_read() {
         let day = Duration::from_secs(86_400);
         let record = SharedRecord {
             bytes: b"Disallow: /".to_vec(),
@@ -138,6 +141,6 @@ mod tests {
         assert_eq!(unsealed(put_back(day, 8)), None, "of another version");
         let minutes = Duration::from_secs(240);
         let moved = unsealed(put_back(day - minutes, 7)).expect("tolerated");
-        assert_eq!(moved.age, day, "it goes by what was sealed");
+        assert_eq!(moved.age, day, "the sealed age");
     }
 }

@@ -44,7 +44,7 @@ pub struct FleetSlot {
 
 impl fmt::Debug for FleetSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Held").field(&self.request).finish()
+        f.debug_tuple("FleetSlot").field(&self.request).finish()
     }
 }
 
@@ -62,39 +62,31 @@ impl Fleet {
             return Ok(None);
         }
         let started = Instant::now();
-        let shared = &self.inner;
-        let mut held = FleetSlot::new(shared, queue(), most, delay);
+        let inner = &self.inner;
+        // Made before the engine is asked, so that a caller that stops waiting drops it and releases its place in the queue.
+        let mut slot = FleetSlot::new(inner, queue(), most, delay);
         loop {
-            held.request.timeout = latest.saturating_duration_since(Instant::now());
-            held.is_requested = true;
+            slot.request.timeout = latest.saturating_duration_since(Instant::now());
+            slot.is_requested = true;
             let asked_at = ClockReading::now();
-            let taken = match shared.slot_after_return(&held.request) {
-                Some(taken) => Ok(taken),
-                None => {
-                    shared
-                        .call_engine("take", shared.engine.take(&held.request))
-                        .await
-                }
-            };
-            let taken = match taken {
-                Ok(taken) => taken,
-                Err(_) => shared
-                    .slot_without_engine(&held.request)
-                    .inspect_err(|_| shared.count_slot("unknown", started.elapsed()))?,
-            };
-            match taken {
+            match inner.request_slot(&slot.request).await {
                 // This node was suspended meanwhile: the slot may have expired and be another's.
-                SlotAnswer::Granted if !asked_at.is_recent() => {}
-                SlotAnswer::Granted => {
-                    held.mark_held(asked_at);
-                    shared.count_slot("go", started.elapsed());
-                    return Ok(Some(held));
+                Ok(SlotAnswer::Granted) if !asked_at.is_recent() => {}
+                Ok(SlotAnswer::Granted) => {
+                    slot.mark_held(asked_at);
+                    inner.count_slot("go", started.elapsed());
+                    return Ok(Some(slot));
                 }
-                SlotAnswer::Queued(again) => sleep(again).await,
-                SlotAnswer::NotInTime(wait) => {
-                    held.is_requested = false;
-                    shared.count_slot("too_soon", started.elapsed());
+                Ok(SlotAnswer::Queued(again)) => sleep(again).await,
+                Ok(SlotAnswer::NotInTime(wait)) => {
+                    // The engine keeps no place for it.
+                    slot.is_requested = false;
+                    inner.count_slot("too_soon", started.elapsed());
                     return Err(NoSlot::NotInTime(wait));
+                }
+                Err(no_slot) => {
+                    inner.count_slot("unknown", started.elapsed());
+                    return Err(no_slot);
                 }
             }
         }
@@ -102,56 +94,61 @@ impl Fleet {
 }
 
 impl FleetInner {
+    /// Requests a slot from the engine, or decides without it while other nodes may act without it.
+    async fn request_slot(&self, request: &SlotRequest) -> Result<SlotAnswer, NoSlot> {
+        if let Some(answer) = self.slot_after_return(request) {
+            return Ok(answer);
+        }
+        match self.call_engine("take", self.engine.take(request)).await {
+            Ok(answer) => Ok(answer),
+            Err(_) => self.slot_without_engine(request),
+        }
+    }
+
     /// Decides without the engine while it has just come back, because other nodes may not know yet and act without it.
-    fn slot_after_return(&self, turn: &SlotRequest) -> Option<SlotAnswer> {
+    fn slot_after_return(&self, request: &SlotRequest) -> Option<SlotAnswer> {
         let left = self.return_window_left()?;
-        match (turn.delay.is_zero(), self.options.on_loss) {
-            (true, _) => Some(self.slot_of_own_share(turn)),
-            (false, OnLoss::Refuse) => None,
-            (false, OnLoss::Home) => Some(match left + turn.delay {
-                quiet if quiet <= turn.timeout => SlotAnswer::Queued(quiet),
-                quiet => SlotAnswer::NotInTime(quiet),
-            }),
+        if request.delay.is_zero() {
+            return Some(self.slot_of_own_share(request));
+        }
+        match self.settings.on_loss {
+            // No node sends requests to such an origin without the engine.
+            OnLoss::Refuse => None,
+            OnLoss::Home => Some(request.answer_after(left + request.delay)),
         }
     }
 
     /// Decides without the engine while it is away.
-    fn slot_without_engine(&self, turn: &SlotRequest) -> Result<SlotAnswer, NoSlot> {
-        if turn.delay.is_zero() {
-            return Ok(self.slot_of_own_share(turn));
+    fn slot_without_engine(&self, request: &SlotRequest) -> Result<SlotAnswer, NoSlot> {
+        if request.delay.is_zero() {
+            return Ok(self.slot_of_own_share(request));
         }
-        let Some(trouble) = self.breaker.last_failure() else {
+        // A single failed call proves nothing: the other nodes may still use the engine.
+        let is_ours = self.settings.on_loss == OnLoss::Home
+            && self.breaker.is_open()
+            && self.is_home(&request.queue.origin);
+        let Some(loss) = self.breaker.last_failure().filter(|_| is_ours) else {
             return Err(NoSlot::EngineAway);
         };
-        let is_ours = self.options.on_loss == OnLoss::Home
-            && self.breaker.is_open()
-            && self.is_home(&turn.queue.origin);
-        if !is_ours {
-            return Err(NoSlot::EngineAway);
-        }
         // The last request is unknown, but no node sent one later than it noticed the loss.
-        let quiet = turn.delay + LOSS_NOTICED_WITHIN;
-        let quiet = quiet.saturating_sub(trouble.since.elapsed());
-        Ok(match quiet {
-            Duration::ZERO => SlotAnswer::Granted,
-            quiet if quiet <= turn.timeout => SlotAnswer::Queued(quiet),
-            quiet => SlotAnswer::NotInTime(quiet),
-        })
+        let quiet = request.delay + LOSS_NOTICED_WITHIN;
+        Ok(request.answer_after(quiet.saturating_sub(loss.since.elapsed())))
     }
 
     /// Decides by this node's share of the slots: an equal part of all, but at least one.
-    fn slot_of_own_share(&self, turn: &SlotRequest) -> SlotAnswer {
-        let members = self.sharing_nodes.load(Ordering::Relaxed).max(1);
-        let share = (turn.max_concurrent / members).max(1);
-        let under_way = lock(&self.held_slots);
-        let turns = under_way.values().map(|other| &other.request);
-        let of_queue = turns.filter(|other| other.queue == turn.queue);
+    fn slot_of_own_share(&self, request: &SlotRequest) -> SlotAnswer {
+        let nodes = self.sharing_nodes.load(Ordering::Relaxed).max(1);
+        let share = (request.max_concurrent / nodes).max(1);
+        let held_slots = lock(&self.held_slots);
+        let of_queue = held_slots
+            .values()
+            .filter(|held| held.request.queue == request.queue);
         if of_queue.count() < share {
             SlotAnswer::Granted
-        } else if turn.timeout.is_zero() {
+        } else if request.timeout.is_zero() {
             SlotAnswer::NotInTime(SHARE_POLL)
         } else {
-            SlotAnswer::Queued(SHARE_POLL.min(turn.timeout))
+            SlotAnswer::Queued(SHARE_POLL.min(request.timeout))
         }
     }
 
@@ -162,43 +159,43 @@ impl FleetInner {
             let digest = digest(&SHA256, format!("{node}\0{origin}").as_bytes());
             digest.as_ref().first_chunk::<8>().copied()
         };
+        // Nodes with different lists may name different homes; only then both crawl the origin.
         let nodes = beat.members.iter().map(|member| member.node.as_str());
-        let home = nodes.max_by_key(|node| weight(node));
-        home == Some(&self.options.node)
+        nodes.max_by_key(|node| weight(node)) == Some(&self.settings.node)
     }
 
     /// Renews the slots that this node holds.
     pub(super) async fn renew_slots(&self) {
-        let turns: Vec<SlotRequest> = {
-            let turns = lock(&self.held_slots);
-            turns.values().map(|it| it.request.clone()).collect()
+        // Copied, because the lock must not be held across the calls.
+        let requests: Vec<SlotRequest> = {
+            let held_slots = lock(&self.held_slots);
+            held_slots
+                .values()
+                .map(|held| held.request.clone())
+                .collect()
         };
-        let keeping = turns.into_iter().map(|turn| async move {
+        let renewals = requests.into_iter().map(|request| async move {
             let asked_at = ClockReading::now();
+            let renewed = self.call_engine("take", self.engine.take(&request)).await;
             // A failure is counted, and the next beat tries again.
-            if self
-                .call_engine("take", self.engine.take(&turn))
-                .await
-                .is_ok()
-            {
-                self.note_renewal(turn.number, asked_at);
+            if renewed.is_ok() {
+                self.note_renewal(request.number, asked_at);
             }
-            let is_left = !lock(&self.held_slots).contains_key(&turn.number);
-            if is_left {
+            let is_released = !lock(&self.held_slots).contains_key(&request.number);
+            if is_released {
                 // It was released during the call, which may have taken it again. If this fails as well, it expires.
-                let _ = self.call_engine("leave", self.engine.leave(&turn)).await;
+                let _ = self.call_engine("leave", self.engine.leave(&request)).await;
             }
         });
-        join_all(keeping).await;
+        join_all(renewals).await;
     }
 
     /// Notes that the engine renewed a slot. A slot that may have expired before is not revived: another node may have used it.
     fn note_renewal(&self, number: u64, asked_at: ClockReading) {
-        let mut turns = lock(&self.held_slots);
-        let was_sure = |it: &&mut HeldSlot| it.confirmed_at.was_recent_at(asked_at);
-        let kept = turns.get_mut(&number).filter(was_sure);
-        if let Some(kept) = kept {
-            kept.confirmed_at = asked_at;
+        if let Some(held) = lock(&self.held_slots).get_mut(&number)
+            && held.confirmed_at.was_recent_at(asked_at)
+        {
+            held.confirmed_at = asked_at;
         }
     }
 
@@ -210,10 +207,10 @@ impl FleetInner {
 }
 
 impl FleetSlot {
-    fn new(shared: &Arc<FleetInner>, queue: QueueId, most: usize, delay: Duration) -> Self {
+    fn new(inner: &Arc<FleetInner>, queue: QueueId, most: usize, delay: Duration) -> Self {
         let request = Box::new(SlotRequest {
             queue,
-            number: shared.last_slot_number.fetch_add(1, Ordering::Relaxed) + 1,
+            number: inner.last_slot_number.fetch_add(1, Ordering::Relaxed) + 1,
             max_concurrent: most,
             delay,
             lease: SLOT_LEASE,
@@ -221,28 +218,27 @@ impl FleetSlot {
             is_held: false,
         });
         Self {
-            inner: Arc::clone(shared),
+            inner: Arc::clone(inner),
             request,
             is_requested: false,
             runtime: Handle::current(),
         }
     }
 
-    fn mark_held(&mut self, sure_at: ClockReading) {
+    fn mark_held(&mut self, confirmed_at: ClockReading) {
         self.request.is_held = true;
-        let turn = SlotRequest::clone(&self.request);
-        let under_way = HeldSlot {
-            request: turn,
-            confirmed_at: sure_at,
+        let held = HeldSlot {
+            request: SlotRequest::clone(&self.request),
+            confirmed_at,
         };
-        lock(&self.inner.held_slots).insert(self.request.number, under_way);
+        lock(&self.inner.held_slots).insert(self.request.number, held);
     }
 
     /// Returns whether another node may have the slot by now, because this one was suspended or cannot reach the engine.
     pub(crate) fn may_have_expired(&self) -> bool {
-        let turns = lock(&self.inner.held_slots);
-        let under_way = turns.get(&self.request.number);
-        under_way.is_none_or(|it| !it.confirmed_at.is_recent())
+        let held_slots = lock(&self.inner.held_slots);
+        let held = held_slots.get(&self.request.number);
+        held.is_none_or(|held| !held.confirmed_at.is_recent())
     }
 
     /// Releases the slot. `permit` is dropped once the engine knows, so that this node's next request comes after it.
@@ -255,26 +251,24 @@ impl FleetSlot {
             return;
         }
         lock(&self.inner.held_slots).remove(&self.request.number);
-        let (shared, turn) = (Arc::clone(&self.inner), SlotRequest::clone(&self.request));
-        let mut leaving = Box::pin(async move { shared.release_slot(turn, permit).await });
-        if (&mut leaving).now_or_never().is_none() {
-            self.runtime.spawn(leaving);
+        let (inner, request) = (Arc::clone(&self.inner), SlotRequest::clone(&self.request));
+        let mut releasing = Box::pin(async move { inner.release_slot(request, permit).await });
+        // Polled once here, so that a call that completes at once needs no task.
+        if (&mut releasing).now_or_never().is_none() {
+            self.runtime.spawn(releasing);
         }
     }
 }
 
 impl FleetInner {
-    async fn release_slot<P: Send>(&self, turn: SlotRequest, permit: P) {
+    async fn release_slot<P: Send>(&self, request: SlotRequest, permit: P) {
         let started = Instant::now();
-        let left = self.call_engine("leave", self.engine.leave(&turn)).await;
+        let mut released = self.call_engine("leave", self.engine.leave(&request)).await;
         drop(permit);
-        let mut is_left = left.is_ok();
-        while !is_left && started.elapsed() < SLOT_LEASE {
+        // After its lease it has expired in the engine as well.
+        while released.is_err() && started.elapsed() < SLOT_LEASE {
             sleep(RELEASE_RETRY).await;
-            is_left = self
-                .call_engine("leave", self.engine.leave(&turn))
-                .await
-                .is_ok();
+            released = self.call_engine("leave", self.engine.leave(&request)).await;
         }
     }
 }

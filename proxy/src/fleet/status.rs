@@ -37,30 +37,30 @@ impl Fleet {
     /// Returns the fleet as this node sees it.
     #[must_use]
     pub fn status(&self) -> FleetReport {
-        let shared = &self.inner;
-        let beat = lock(&shared.last_beat).clone();
-        let state = shared.state();
-        let trouble = match state {
-            FleetState::BeatsFailing => lock(&shared.beat_failure).clone(),
-            _ => shared.breaker.last_failure(),
+        let inner = &self.inner;
+        let beat = lock(&inner.last_beat).clone();
+        let state = inner.state();
+        let last_failure = match state {
+            FleetState::BeatsFailing => lock(&inner.beat_failure).clone(),
+            _ => inner.breaker.last_failure(),
         };
-        let since = |trouble: &LastFailure| trouble.since.elapsed();
+        let age = |failure: &LastFailure| failure.since.elapsed();
         FleetReport {
             state,
-            lost_for: trouble
+            lost_for: last_failure
                 .as_ref()
                 .filter(|_| state == FleetState::Lost)
-                .map(since),
-            last_error: trouble
+                .map(age),
+            last_error: last_failure
                 .as_ref()
-                .map(|trouble| (trouble.failure.to_string(), since(trouble))),
-            node: shared.options.node.clone(),
+                .map(|last| (last.failure.to_string(), age(last))),
+            node: inner.settings.node.clone(),
             members: beat.members,
             server: beat.server,
-            clock_offset: shared.clock_offset.load(Ordering::Relaxed),
-            on_loss: shared.options.on_loss,
-            held_slots: lock(&shared.held_slots).len(),
-            unsettled: lock(&shared.unsettled).len(),
+            clock_offset: inner.clock_offset.load(Ordering::Relaxed),
+            on_loss: inner.settings.on_loss,
+            held_slots: lock(&inner.held_slots).len(),
+            unsettled: lock(&inner.unsettled).len(),
         }
     }
 }

@@ -21,9 +21,9 @@ impl UnsettledQueue {
         self.queue.len()
     }
 
-    pub(super) fn push(&mut self, settlement: Settlement, learned_at: Instant) {
+    pub(super) fn push(&mut self, settlement: Settlement, fetched_at: Instant) {
         self.bytes += settlement.record.bytes.len();
-        self.queue.push_back((settlement, learned_at));
+        self.queue.push_back((settlement, fetched_at));
         while self.bytes > MAX_UNSETTLED_BYTES && self.pop().is_some() {}
     }
 

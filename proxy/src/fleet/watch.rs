@@ -49,12 +49,12 @@ impl Fleet {
     /// Returns an error if the engine answers but refuses this node, or is not configured as a fleet needs it.
     pub async fn join(
         engine: Box<dyn SharedEngine>,
-        options: FleetSettings,
+        settings: FleetSettings,
         metrics: Arc<Metrics>,
     ) -> Result<Self, EngineFailure> {
-        let fleet = Self::new(engine, options, Some(metrics));
+        let fleet = Self::new(engine, settings, Some(metrics));
         let asked = Instant::now();
-        match fleet.inner.engine.beat(&fleet.inner.options.version).await {
+        match fleet.inner.engine.beat(&fleet.inner.settings.version).await {
             Err(failure @ EngineFailure::Denied(_)) => return Err(failure),
             Err(failure) => fleet.inner.note_failure(&failure),
             Ok(beat) => {
@@ -68,9 +68,9 @@ impl Fleet {
     }
 }
 
-fn spawn_watcher(shared: &Arc<FleetInner>) {
-    shared.observe_state();
-    let (weak, wake) = (Arc::downgrade(shared), Arc::clone(&shared.wake));
+fn spawn_watcher(inner: &Arc<FleetInner>) {
+    inner.observe_state();
+    let (weak, wake) = (Arc::downgrade(inner), Arc::clone(&inner.wake));
     tokio::spawn(async move {
         let mut watch = FleetWatcher::default();
         while let Some(pause) = watch.round(&weak).await {
@@ -82,25 +82,25 @@ fn spawn_watcher(shared: &Arc<FleetInner>) {
 
 impl FleetWatcher {
     /// Polls the engine once. Returns the pause until the next time; `None` when the fleet is no longer used.
-    async fn round(&mut self, shared: &Weak<FleetInner>) -> Option<Duration> {
-        let shared = shared.upgrade()?;
-        if shared.has_left.load(Ordering::Acquire) {
+    async fn round(&mut self, inner: &Weak<FleetInner>) -> Option<Duration> {
+        let inner = inner.upgrade()?;
+        if inner.has_left.load(Ordering::Acquire) {
             return None;
         }
-        let done = self.poll(&shared).await;
-        match done {
+        match self.poll(&inner).await {
             Ok(()) => {
                 self.misses = 0;
                 Some(READ_INTERVAL)
             }
-            Err(failure) if shared.breaker.is_open() => {
+            Err(failure) if inner.breaker.is_open() => {
                 tracing::debug!(error = %failure, "the fleet's engine is away");
+                // Whatever comes next has to be a beat, because only a beat reconnects.
                 self.last_beat = None;
                 self.misses = self.misses.saturating_add(1);
                 let pause = RETRY_PAUSES[0] * 2_u32.saturating_pow(self.misses.min(8));
                 Some(jittered(
                     pause.min(RETRY_PAUSES[1]),
-                    &shared.options.node,
+                    &inner.settings.node,
                     self.misses,
                 ))
             }
@@ -108,13 +108,14 @@ impl FleetWatcher {
         }
     }
 
-    async fn poll(&mut self, shared: &FleetInner) -> Result<(), EngineFailure> {
+    /// Sends a beat if one is due, then reads the notes, and closes the breaker if both succeed.
+    async fn poll(&mut self, inner: &FleetInner) -> Result<(), EngineFailure> {
         if self
             .last_beat
             .is_none_or(|at| at.elapsed() >= BEAT_INTERVAL)
         {
-            let beaten = self.beat(shared).await;
-            shared.note_beat(&beaten);
+            let beaten = self.beat(inner).await;
+            inner.note_beat(&beaten);
             match beaten {
                 // The engine is reachable, so notes can still be read.
                 Ok(()) | Err(EngineFailure::Corrupt(_) | EngineFailure::Full) => {}
@@ -125,55 +126,55 @@ impl FleetWatcher {
             }
             if std::mem::take(&mut self.has_missed) {
                 // Other nodes may have lost it for longer, and not be back yet.
-                *lock(&shared.engine_back_at) = Some(Instant::now());
+                *lock(&inner.engine_back_at) = Some(Instant::now());
             }
             self.last_beat = Some(Instant::now());
-            if !shared.breaker.is_open() {
-                shared.renew_slots().await;
-                shared.settle_missed().await;
+            if !inner.breaker.is_open() {
+                inner.renew_slots().await;
+                inner.settle_missed().await;
             }
         }
-        let is_first = shared.has_new_subscriber.swap(false, Ordering::AcqRel);
-        let changes = counted(shared, shared.engine.changes(&self.positions).await)?;
-        let rests = shared
-            .read_rests(&changes, is_first || shared.breaker.is_open())
+        let is_first = inner.has_new_subscriber.swap(false, Ordering::AcqRel);
+        let changes = counted(inner, inner.engine.changes(&self.positions).await)?;
+        let rests = inner
+            .read_rests(&changes, is_first || inner.breaker.is_open())
             .await?;
         for _ in &changes.unreadable {
-            shared.note_failure(&EngineFailure::Corrupt(
+            inner.note_failure(&EngineFailure::Corrupt(
                 "notes that cannot be read".to_owned(),
             ));
         }
         self.positions = changes.positions.clone();
-        shared.publish(&changes, rests);
-        if shared.breaker.is_open() {
+        inner.publish(&changes, rests);
+        if inner.breaker.is_open() {
             // Only after the notes were read: requests must not get slots at origins that rest.
-            *lock(&shared.engine_back_at) = Some(Instant::now());
-            shared.breaker.close();
-            shared.renew_slots().await;
-            shared.observe_state();
+            *lock(&inner.engine_back_at) = Some(Instant::now());
+            inner.breaker.close();
+            inner.renew_slots().await;
+            inner.observe_state();
             tracing::info!("the fleet's engine is back");
         }
         Ok(())
     }
 
-    async fn beat(&mut self, shared: &FleetInner) -> Result<(), EngineFailure> {
+    async fn beat(&mut self, inner: &FleetInner) -> Result<(), EngineFailure> {
         let asked = Instant::now();
-        let beat = counted(shared, shared.engine.beat(&shared.options.version).await)?;
-        shared.note_clock(beat.time, asked.elapsed());
-        shared.note_sharers(beat.members.len());
+        let beat = counted(inner, inner.engine.beat(&inner.settings.version).await)?;
+        inner.note_clock(beat.time, asked.elapsed());
+        inner.note_sharers(beat.members.len());
         let run_id = &beat.server.run_id;
         let is_another = !self.run_id.is_empty() && self.run_id != *run_id;
         self.run_id.clone_from(run_id);
-        if let Some(metrics) = &shared.metrics {
-            let unsettled = lock(&shared.unsettled).len();
+        if let Some(metrics) = &inner.metrics {
+            let unsettled = lock(&inner.unsettled).len();
             metrics.fleet().heartbeat(beat.members.len(), unsettled);
-            let offset = shared.clock_offset.load(Ordering::Relaxed);
+            let offset = inner.clock_offset.load(Ordering::Relaxed);
             metrics.fleet().clock_offset(offset as f64 / 1000.0);
             if is_another {
                 metrics.fleet().engine_restarted();
             }
         }
-        *lock(&shared.last_beat) = beat;
+        *lock(&inner.last_beat) = beat;
         Ok(())
     }
 }
@@ -195,8 +196,8 @@ fn signed_millis(millis: u64) -> i64 {
 }
 
 /// Records a failure and passes the answer on.
-fn counted<T>(shared: &FleetInner, answer: Result<T, EngineFailure>) -> Result<T, EngineFailure> {
-    answer.inspect_err(|failure| shared.note_failure(failure))
+fn counted<T>(inner: &FleetInner, answer: Result<T, EngineFailure>) -> Result<T, EngineFailure> {
+    answer.inspect_err(|failure| inner.note_failure(failure))
 }
 
 /// Shortens `pause` by up to a third, so that nodes that lost the engine together do not all come back at once.
@@ -214,20 +215,21 @@ impl FleetInner {
             Err(failure @ (EngineFailure::Corrupt(_) | EngineFailure::Full)) => Some(failure),
             _ => None,
         };
-        let mut beats_fail = lock(&self.beat_failure);
-        match (failure, beats_fail.is_some()) {
+        let mut beat_failure = lock(&self.beat_failure);
+        match (failure, beat_failure.is_some()) {
             (Some(failure), false) => {
-                tracing::warn!(error = %failure, "the beats to the fleet's engine fail: other nodes may take this one for gone");
+                tracing::warn!(error = %failure, "the beats to the fleet's engine fail: other nodes may drop this one");
                 let (since, failure) = (Instant::now(), failure.clone());
-                *beats_fail = Some(LastFailure { since, failure });
+                *beat_failure = Some(LastFailure { since, failure });
             }
             (None, true) => {
-                tracing::info!("the beats to the fleet's engine fail no more");
-                *beats_fail = None;
+                tracing::info!("the beats to the fleet's engine succeed again");
+                *beat_failure = None;
             }
             _ => return,
         }
-        drop(beats_fail);
+        // `observe_state` takes the lock again.
+        drop(beat_failure);
         self.observe_state();
     }
 
@@ -245,7 +247,7 @@ impl FleetInner {
             } else {
                 tracing::warn!(
                     seconds = -offset / 1000,
-                    "this machine's clock is off: with store.key_file nothing is gone by that other nodes wrote"
+                    "this machine's clock is off: with store.key_file the records of other nodes are not used"
                 );
             }
             self.observe_state();
@@ -277,20 +279,23 @@ impl FleetInner {
         let mut partitions: Vec<usize> = if all {
             (0..changes.positions.len()).collect()
         } else {
+            // A note does not say how long the rest is, and lost notes may have been about rests.
             let rests = changes
                 .notes
                 .iter()
-                .filter(|note| note.kind == NoteKind::RestStarted);
-            let noted = rests.map(|note| self.engine.partition(&note.origin));
-            noted.chain(changes.gaps.iter().copied()).collect()
+                .filter(|note| note.kind == NoteKind::RestStarted)
+                .map(|note| self.engine.partition(&note.origin));
+            rests.chain(changes.gaps.iter().copied()).collect()
         };
         partitions.sort_unstable();
         partitions.dedup();
-        let asking = partitions
-            .into_iter()
-            .map(|partition| self.engine.resting(partition));
+        let answers = join_all(
+            partitions
+                .into_iter()
+                .map(|partition| self.engine.resting(partition)),
+        );
         let mut resting = Vec::new();
-        for answer in join_all(asking).await {
+        for answer in answers.await {
             resting.extend(counted(self, answer)?);
         }
         Ok(resting)
@@ -327,15 +332,16 @@ impl FleetInner {
 
     /// Sends some of the settlements that the engine missed.
     async fn settle_missed(&self) {
+        // Few at a time, so that a long queue does not delay the next beat.
         let missed: Vec<_> = {
             let mut unsettled = lock(&self.unsettled);
             let popped = std::iter::from_fn(|| unsettled.pop());
             popped.take(SETTLED_PER_BEAT).collect()
         };
-        for (mut settlement, learned_at) in missed {
+        for (mut settlement, fetched_at) in missed {
             // The lease has ended, so the token no longer fences anything.
             settlement.token = 0;
-            self.settle(settlement, learned_at).await;
+            self.settle(settlement, fetched_at).await;
         }
     }
 }

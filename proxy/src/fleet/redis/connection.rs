@@ -12,7 +12,7 @@ use redis::aio::MultiplexedConnection;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, IntoConnectionInfo, RedisResult,
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, IntoConnectionInfo, RedisError, RedisResult,
     ServerErrorKind, TlsCertificates, Value,
 };
 use tokio::time::timeout;
@@ -40,7 +40,8 @@ pub struct RedisAddress {
 
 impl std::fmt::Debug for RedisAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Address")
+        // Without the URLs, which may have a password.
+        f.debug_struct("RedisAddress")
             .field("is_cluster", &self.is_cluster)
             .finish_non_exhaustive()
     }
@@ -69,12 +70,10 @@ impl RedisConnection {
     /// Creates a closed connection.
     pub(super) fn new(address: &RedisAddress, timeout: Duration) -> Result<Self, EngineFailure> {
         // redis-rs uses the process's default provider. An error means that there is one already.
-        let _there_was_one =
-            rustls::crypto::CryptoProvider::clone(&tls::provider()).install_default();
-        let door =
-            build_client(address).map_err(|error| EngineFailure::Denied(error.to_string()))?;
+        let _installed = rustls::crypto::CryptoProvider::clone(&tls::provider()).install_default();
         Ok(Self {
-            client: door,
+            client: build_client(address)
+                .map_err(|error| EngineFailure::Denied(error.to_string()))?,
             link: ArcSwapOption::empty(),
             timeout,
             is_tls: address.urls.iter().any(|url| url.starts_with("rediss:")),
@@ -105,22 +104,24 @@ impl RedisConnection {
                 }
             })
         };
+        let connect_failure =
+            |error: RedisError| failure::connect_failure(&error, self.is_tls, CONNECT_TIMEOUT);
         let opened: Result<RedisResult<RedisLink>, _> = timeout(CONNECT_TIMEOUT, opening).await;
-        let link = opened.map_err(|_| failure::silence_failure(self.is_tls, CONNECT_TIMEOUT))?;
-        let link =
-            link.map_err(|error| failure::connect_failure(&error, self.is_tls, CONNECT_TIMEOUT))?;
+        let link = opened
+            .map_err(|_| failure::silence_failure(self.is_tls, CONNECT_TIMEOUT))?
+            .map_err(connect_failure)?;
         self.link.store(Some(Arc::new(link)));
         // A plain connection to a TLS port succeeds, so send something. EVAL, because a missing right to it would only show
         // after the server restarts and has lost its scripts.
         let mut eval = redis::cmd("EVAL");
-        let asked = self.attempt(eval.arg("return 1").arg(0)).await;
-        let asked = asked.and_then(|asked| {
-            asked.map_err(|error| failure::connect_failure(&error, self.is_tls, CONNECT_TIMEOUT))
-        });
-        if asked.is_err() {
+        let evaluated = match self.attempt(eval.arg("return 1").arg(0)).await {
+            Ok(answer) => answer.map(drop).map_err(connect_failure),
+            Err(failure) => Err(failure),
+        };
+        if evaluated.is_err() {
             self.close();
         }
-        asked.map(drop)
+        evaluated
     }
 
     /// Closes the connection.
@@ -163,32 +164,37 @@ impl RedisConnection {
         }
     }
 
+    /// Sends a command. The outer error is a timeout or a closed connection, the inner one the server's.
     async fn attempt(&self, command: &Cmd) -> Result<RedisResult<Value>, EngineFailure> {
-        let link = self.link.load_full();
-        let link = link.ok_or_else(|| EngineFailure::Connection("not connected".to_owned()))?;
+        let link = self
+            .link
+            .load_full()
+            .ok_or_else(|| EngineFailure::Connection("not connected".to_owned()))?;
         let mut own = RedisLink::clone(&link);
-        let asking = async {
+        let query = async {
             match &mut own {
                 RedisLink::Server(connection) => command.query_async(connection).await,
                 RedisLink::Cluster(connection) => command.query_async(connection).await,
             }
         };
-        let asked: RedisResult<Value> = timeout(self.timeout, asking)
+        let answer: RedisResult<Value> = timeout(self.timeout, query)
             .await
             .map_err(|_| EngineFailure::Timeout)?;
-        if let Err(error) = &asked
+        // A cluster has connections to other servers, which still work.
+        if let Err(error) = &answer
             && !self.is_cluster()
             && (error.is_io_error() || error.is_connection_dropped())
         {
-            let ended = self.link.load();
-            if ended
+            // Unless a beat has opened another connection meanwhile.
+            let current = self.link.load();
+            if current
                 .as_ref()
-                .is_some_and(|ended| Arc::ptr_eq(ended, &link))
+                .is_some_and(|current| Arc::ptr_eq(current, &link))
             {
                 self.close();
             }
         }
-        Ok(asked)
+        Ok(answer)
     }
 }
 

@@ -81,7 +81,7 @@ fn command_at(code: &str, line: usize) -> Option<String> {
 pub(super) fn connect_failure(
     error: &RedisError,
     is_tls: bool,
-    patience: Duration,
+    timeout: Duration,
 ) -> EngineFailure {
     let failure = command_failure(error);
     match failure {
@@ -97,19 +97,19 @@ pub(super) fn connect_failure(
                 "{text}: if the port speaks TLS, store.url begins with rediss:"
             ))
         }
-        EngineFailure::Timeout => silence_failure(is_tls, patience),
+        EngineFailure::Timeout => silence_failure(is_tls, timeout),
         failure => failure,
     }
 }
 
 /// Returns the failure of a connection that was accepted and then silent.
-pub(super) fn silence_failure(is_tls: bool, patience: Duration) -> EngineFailure {
+pub(super) fn silence_failure(is_tls: bool, timeout: Duration) -> EngineFailure {
     let hint = if is_tls {
         ": if the port speaks no TLS, store.url begins with redis:"
     } else {
         ""
     };
-    EngineFailure::Connection(format!("no connection within {patience:?}{hint}"))
+    EngineFailure::Connection(format!("no connection within {timeout:?}{hint}"))
 }
 
 #[cfg(test)]

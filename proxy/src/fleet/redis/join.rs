@@ -1,6 +1,6 @@
 //! Joining a fleet: checks that the engine is configured for it and that the fleet uses this node's format.
 
-use super::super::engine::{EngineFailure, EngineServer};
+use super::super::engine::EngineFailure;
 use super::{RedisEngine, read};
 
 /// The version of the layout of keys and values. A node does not join a fleet of another version.
@@ -22,15 +22,8 @@ impl RedisEngine {
             .servers()
             .await
             .map_err(|failure| self.with_prefix_hint(failure))?;
-        for (
-            _,
-            EngineServer {
-                name,
-                eviction_policy: policy,
-                ..
-            },
-        ) in &servers
-        {
+        for (_, server) in &servers {
+            let (name, policy) = (&server.name, &server.eviction_policy);
             if policy != "noeviction" {
                 return Err(EngineFailure::Denied(format!(
                     "{name} has the maxmemory-policy {policy}, which may drop what keeps the pace; set noeviction"
@@ -39,8 +32,10 @@ impl RedisEngine {
         }
         let own = format!("format {FORMAT}, {} partitions", self.settings.partitions);
         let meta = format!("{}:meta", self.settings.prefix);
-        let found = self.agreed_format(&meta, &own).await;
-        let found = found.map_err(|failure| self.with_prefix_hint(failure))?;
+        let found = self
+            .agreed_format(&meta, &own)
+            .await
+            .map_err(|failure| self.with_prefix_hint(failure))?;
         if found != own {
             return Err(EngineFailure::Denied(format!(
                 "the fleet of the prefix {} has {found}; this node has {own}",

@@ -70,8 +70,8 @@ pub struct RedisEngine {
 
 impl fmt::Debug for RedisEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redis")
-            .field("options", &self.settings)
+        f.debug_struct("RedisEngine")
+            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }
@@ -82,11 +82,12 @@ impl RedisEngine {
     /// # Errors
     ///
     /// Returns an error if the address is invalid.
-    pub fn new(options: RedisSettings) -> Result<Self, EngineFailure> {
-        let connection = RedisConnection::new(&options.address, options.timeout)?;
+    pub fn new(settings: RedisSettings) -> Result<Self, EngineFailure> {
+        let connection = RedisConnection::new(&settings.address, settings.timeout)?;
+        // The hasher's keys are random, so this is a random number.
         let process = RandomState::new().hash_one(());
         Ok(Self {
-            settings: options,
+            settings,
             process: format!("{process:016x}"),
             connection,
             heads: Mutex::default(),
@@ -123,18 +124,19 @@ impl RedisEngine {
     }
 
     /// Returns the keys of a queue's slots, of its waiting requests, and of its server's identity.
-    fn queue_keys(&self, turn: &SlotRequest) -> [String; 3] {
-        let origin = &turn.queue.origin;
+    fn queue_keys(&self, request: &SlotRequest) -> [String; 3] {
+        let origin = &request.queue.origin;
         let [_, born] = self.log_keys(self.partition(origin));
-        let key = |kind| self.key(origin, kind) + "|" + &turn.queue.name;
+        let key = |kind| self.key(origin, kind) + "|" + &request.queue.name;
         [key('t'), key('w'), born]
     }
 
-    fn slot_holder(&self, turn: &SlotRequest) -> String {
+    fn slot_holder(&self, request: &SlotRequest) -> String {
         let RedisSettings { node, .. } = &self.settings;
-        format!("{node}/{}/{}", self.process, turn.number)
+        format!("{node}/{}/{}", self.process, request.number)
     }
 
+    /// Runs a script and parses its answer.
     async fn run<T: FromRedisValue>(
         &self,
         script: &LuaScript,
@@ -153,33 +155,34 @@ impl RedisEngine {
 
     async fn server(&self, partition: usize) -> Result<(u64, EngineServer), EngineFailure> {
         let [_, born] = self.log_keys(partition);
-        let (last_note, name, policy, memory, run_id) =
+        let (last_note, name, eviction_policy, used_bytes, run_id) =
             self.run(&SCRIPTS.join, &[born], &[]).await?;
         let server = EngineServer {
             name,
             run_id,
-            used_bytes: memory,
-            eviction_policy: policy,
+            used_bytes,
+            eviction_policy,
         };
         Ok((last_note, server))
     }
 
     /// Sends a beat and returns the engine's answer to it.
-    async fn read_beat(&self, about: &str, is_joining: bool) -> Result<BeatAnswer, EngineFailure> {
+    async fn read_beat(
+        &self,
+        version: &str,
+        is_joining: bool,
+    ) -> Result<BeatAnswer, EngineFailure> {
         if self.beats.fetch_add(1, Ordering::Relaxed) % BEATS_PER_LOOKUP == BEATS_PER_LOOKUP - 1 {
             self.set_heads(self.servers().await?);
         }
         let (_, server) = self.server(0).await?;
-        let mut found = self.send_beat(about, is_joining).await?.into_iter();
-        let time = found.next().map_or(Ok(0), |time| read(time, "beat"))?;
+        let mut answer = self.send_beat(version, is_joining).await?.into_iter();
+        let time = answer.next().map_or(Ok(0), |time| read(time, "beat"))?;
         let mut members = Vec::new();
-        while let (Some(node), Some(about)) = (found.next(), found.next()) {
+        while let (Some(node), Some(version)) = (answer.next(), answer.next()) {
             // No node writes what is not UTF-8.
-            if let (Ok(node), Ok(about)) = (read(node, "beat"), read(about, "beat")) {
-                members.push(MemberNode {
-                    node,
-                    version: about,
-                });
+            if let (Ok(node), Ok(version)) = (read(node, "beat"), read(version, "beat")) {
+                members.push(MemberNode { node, version });
             }
         }
         members.sort_by(|one, other| one.node.cmp(&other.node));
@@ -194,34 +197,34 @@ impl RedisEngine {
 impl RedisEngine {
     /// Runs the script of a beat. If another process has this node's name, waits until it has beaten again, which is an error,
     /// or has been silent for the few seconds after which it counts as gone.
-    async fn send_beat(&self, about: &str, is_joining: bool) -> Result<Vec<Value>, EngineFailure> {
+    async fn send_beat(
+        &self,
+        version: &str,
+        is_joining: bool,
+    ) -> Result<Vec<Value>, EngineFailure> {
         let RedisSettings { prefix, node, .. } = &self.settings;
-        let own = ["nodes", "processes", "settings"].map(|name| format!("{prefix}:{{0}}:{name}"));
-        let [nodes, processes, settings] = own;
-        let keys = [
-            nodes,
-            processes,
-            settings,
-            format!("{prefix}:{{0}}:twin:{node}"),
-        ];
+        let twin = format!("twin:{node}");
+        let keys =
+            ["nodes", "processes", "settings", &twin].map(|name| format!("{prefix}:{{0}}:{name}"));
         let joins = if is_joining { "1" } else { "0" };
-        let mut heard_at = "0".to_owned();
+        let mut other_beat_at = "0".to_owned();
         loop {
             let arguments = [
                 node,
                 &self.process,
-                about,
+                version,
                 &self.settings.shared_settings,
                 joins,
-                &heard_at,
-            ];
-            let arguments = arguments.map(str::as_bytes);
+                &other_beat_at,
+            ]
+            .map(str::as_bytes);
             let mut answer: Vec<Value> = self.run(&SCRIPTS.beat, &keys, &arguments).await?;
             let rest = answer.split_off(1.min(answer.len()));
             let what: String = read(answer.pop().unwrap_or(Value::Nil), "beat")?;
             let detail = || read(rest.first().cloned().unwrap_or(Value::Nil), "beat");
             match what.as_str() {
-                "taken" => heard_at = detail()?,
+                // Asking again with that time shows whether the other process beats on.
+                "taken" => other_beat_at = detail()?,
                 "twins" => return Err(self.twin_failure()),
                 "settings" => return Err(self.settings_failure(&detail()?)),
                 _ => return Ok(rest),
@@ -258,11 +261,11 @@ impl SharedEngine for RedisEngine {
 
     async fn claim(&self, claim: &FetchClaim) -> Result<ClaimAnswer, EngineFailure> {
         let keys = ['e', 'f'].map(|kind| self.key(&claim.origin, kind));
-        let newer_than = claim.max_age.map_or("-1".to_owned(), micros);
+        let max_age = claim.max_age.map_or("-1".to_owned(), micros);
         let lease = micros(claim.lease);
-        let distrusted = claim.rejected_version.to_string();
-        let arguments = [&self.settings.node, &newer_than, &lease, &distrusted];
-        let arguments = arguments.map(String::as_bytes);
+        let rejected_version = claim.rejected_version.to_string();
+        let arguments =
+            [&self.settings.node, &max_age, &lease, &rejected_version].map(String::as_bytes);
         let (what, number, age, bytes, version): (String, u64, u64, Vec<u8>, u64) =
             self.run(&SCRIPTS.claim, &keys, &arguments).await?;
         match what.as_str() {
@@ -284,11 +287,12 @@ impl SharedEngine for RedisEngine {
             self.run::<u8>(&SCRIPTS.forget, &keys, &arguments).await?;
             return Ok(SettleAnswer::Kept);
         }
-        let kind = settlement.change.as_str();
+        let change = settlement.change.as_str();
         let token = settlement.token.to_string();
-        let [age, fresh_for, keep] = [
+        let [age, fresh_for, retention] = [
             settlement.record.age,
             settlement.fresh_for,
+            // The server accepts no lifetime of zero.
             settlement.retention.max(Duration::from_millis(1)),
         ]
         .map(micros);
@@ -296,10 +300,10 @@ impl SharedEngine for RedisEngine {
             &self.settings.node,
             origin,
             &token,
-            kind,
+            change,
             &age,
             &fresh_for,
-            &keep,
+            &retention,
         ];
         let mut arguments = head.map(str::as_bytes).to_vec();
         let version = settlement.record.version.to_string();
@@ -332,19 +336,23 @@ impl SharedEngine for RedisEngine {
         self.changes_since(positions).await
     }
 
-    async fn take(&self, turn: &SlotRequest) -> Result<SlotAnswer, EngineFailure> {
-        let quiet = if turn.delay.is_zero() {
+    async fn take(&self, request: &SlotRequest) -> Result<SlotAnswer, EngineFailure> {
+        // A server that was restarted does not know which slots were held before.
+        let quiet = if request.delay.is_zero() {
             RESTART_QUIET
         } else {
-            turn.delay + self.settings.home_window
+            request.delay + self.settings.home_window
         };
-        let spans = [turn.delay, turn.lease, turn.timeout, quiet].map(micros);
-        let (who, most) = (self.slot_holder(turn), turn.max_concurrent.to_string());
-        let mut arguments = vec![who.as_bytes(), most.as_bytes()];
+        let spans = [request.delay, request.lease, request.timeout, quiet].map(micros);
+        let (holder, most) = (
+            self.slot_holder(request),
+            request.max_concurrent.to_string(),
+        );
+        let mut arguments = vec![holder.as_bytes(), most.as_bytes()];
         arguments.extend(spans.iter().map(String::as_bytes));
-        arguments.push(if turn.is_held { b"1" } else { b"0" });
+        arguments.push(if request.is_held { b"1" } else { b"0" });
         let (what, wait): (String, u64) = self
-            .run(&SCRIPTS.take, &self.queue_keys(turn), &arguments)
+            .run(&SCRIPTS.take, &self.queue_keys(request), &arguments)
             .await?;
         let wait = Duration::from_micros(wait);
         Ok(match what.as_str() {
@@ -354,19 +362,19 @@ impl SharedEngine for RedisEngine {
         })
     }
 
-    async fn leave(&self, turn: &SlotRequest) -> Result<(), EngineFailure> {
-        let [turns, waiting, _] = self.queue_keys(turn);
-        let [delay, term] = [turn.delay, turn.lease].map(micros);
-        let who = self.slot_holder(turn);
-        let began = if turn.is_held { "1" } else { "0" };
-        let arguments = [who.as_str(), &delay, &term, began].map(str::as_bytes);
+    async fn leave(&self, request: &SlotRequest) -> Result<(), EngineFailure> {
+        let [turns, waiting, _] = self.queue_keys(request);
+        let [delay, lease] = [request.delay, request.lease].map(micros);
+        let holder = self.slot_holder(request);
+        let is_held = if request.is_held { "1" } else { "0" };
+        let arguments = [holder.as_str(), &delay, &lease, is_held].map(str::as_bytes);
         self.run::<u8>(&SCRIPTS.leave, &[turns, waiting], &arguments)
             .await?;
         Ok(())
     }
 
-    async fn answered(&self, answer: &PacingResponse) -> Result<Option<Duration>, EngineFailure> {
-        let origin = &answer.origin;
+    async fn answered(&self, response: &PacingResponse) -> Result<Option<Duration>, EngineFailure> {
+        let origin = &response.origin;
         let partition = self.partition(origin);
         let [log, born] = self.log_keys(partition);
         let keys = [
@@ -375,11 +383,17 @@ impl SharedEngine for RedisEngine {
             log,
             born,
         ];
-        let status = answer.status.to_string();
-        let retry_after = answer.retry_after.map_or("-1".to_owned(), micros);
-        let longest = micros(answer.max_rest);
-        let arguments = [&self.settings.node, origin, &status, &retry_after, &longest];
-        let arguments = arguments.map(String::as_bytes);
+        let status = response.status.to_string();
+        let retry_after = response.retry_after.map_or("-1".to_owned(), micros);
+        let max_rest = micros(response.max_rest);
+        let arguments = [
+            &self.settings.node,
+            origin,
+            &status,
+            &retry_after,
+            &max_rest,
+        ]
+        .map(String::as_bytes);
         let rest: i64 = self.run(&SCRIPTS.answered, &keys, &arguments).await?;
         Ok(u64::try_from(rest).ok().map(Duration::from_micros))
     }
@@ -387,29 +401,28 @@ impl SharedEngine for RedisEngine {
     async fn resting(&self, partition: usize) -> Result<Vec<(String, Duration)>, EngineFailure> {
         let keys = [self.key_in(partition, 'r')];
         let found: Vec<(String, u64)> = self.run(&SCRIPTS.resting, &keys, &[]).await?;
-        let found = found.into_iter();
         Ok(found
+            .into_iter()
             .map(|(origin, rest)| (origin, Duration::from_micros(rest)))
             .collect())
     }
 
-    async fn beat(&self, about: &str) -> Result<BeatAnswer, EngineFailure> {
+    async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure> {
         let is_joining = !self.connection.is_open();
         if is_joining {
             self.join().await?;
         }
-        let beaten = self.read_beat(about, is_joining).await;
-        if is_joining && matches!(beaten, Err(EngineFailure::Denied(_))) {
-            self.connection.close();
-        }
-        if matches!(
-            beaten,
+        let beat = self.read_beat(version, is_joining).await;
+        let is_refused = is_joining && matches!(beat, Err(EngineFailure::Denied(_)));
+        // A connection may be dead without a reset. The next beat opens another one.
+        let is_lost = matches!(
+            beat,
             Err(EngineFailure::Timeout | EngineFailure::Connection(_))
-        ) {
-            // The connection may be dead without a reset: the next beat reconnects.
+        );
+        if is_refused || is_lost {
             self.connection.close();
         }
-        beaten
+        beat
     }
 
     async fn part(&self) -> Result<(), EngineFailure> {

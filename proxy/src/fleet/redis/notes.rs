@@ -43,11 +43,42 @@ impl RedisEngine {
             .heads
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let heads = heads.unwrap_or_default();
+            .take()
+            .unwrap_or_default();
         note_restarted_logs(&mut changes, &heads);
-        let positions = &changes.positions;
-        let from: Vec<_> = positions
+        for (partition, (id, fields)) in self.read_all_notes(&mut changes).await? {
+            let position = changes.positions[partition].unwrap_or(0);
+            let number = note_number(&id).unwrap_or(position);
+            if number >= VERSION_LIMIT {
+                // No node wrote it. The next note restarts the log.
+                continue;
+            }
+            // Numbers have no gaps, so the notes in between were deleted.
+            if number > position.saturating_add(1) {
+                changes.gaps.push(partition);
+            }
+            changes.positions[partition] = Some(number);
+            if let Some((note, at)) = parse_note(&fields, &self.settings.node) {
+                changes.notes.push(note);
+                changes.times.extend(at);
+            }
+        }
+        // After a full read the rest of a log may just not have been read yet.
+        if changes.notes.len() < NOTES_PER_READ {
+            note_lost_tails(&mut changes, &heads);
+        }
+        changes.gaps.sort_unstable();
+        changes.gaps.dedup();
+        Ok(changes)
+    }
+
+    /// Reads the notes after the positions in `changes`, each with its partition, and notes the partitions that are damaged.
+    async fn read_all_notes(
+        &self,
+        changes: &mut ChangeBatch,
+    ) -> Result<Vec<(usize, StreamEntry)>, EngineFailure> {
+        let from: Vec<_> = changes
+            .positions
             .iter()
             .map(|position| position.unwrap_or(0))
             .enumerate()
@@ -58,44 +89,22 @@ impl RedisEngine {
         } else {
             from.len()
         };
-        let reading = from.chunks(at_once).map(|from| self.read_notes(from));
-        let mut lines = match try_join_all(reading).await {
+        let reads = from.chunks(at_once).map(|from| self.read_notes(from));
+        match try_join_all(reads).await {
+            Ok(entries) => return Ok(entries.into_iter().flatten().collect()),
             // Perhaps only one partition is damaged: read them one by one.
-            Err(EngineFailure::Corrupt(_)) => {
-                let reading = from.chunks(1).map(|from| self.read_notes(from));
-                let mut lines = Vec::new();
-                for (partition, read) in join_all(reading).await.into_iter().enumerate() {
-                    match read {
-                        Err(EngineFailure::Corrupt(_)) => changes.unreadable.push(partition),
-                        read => lines.push(read?),
-                    }
-                }
-                lines
-            }
-            lines => lines?,
-        };
-        for (partition, (id, fields)) in lines.drain(..).flatten() {
-            let known = changes.positions[partition].unwrap_or(0);
-            let found = note_number(&id).unwrap_or(known);
-            if found >= VERSION_LIMIT {
-                // No node wrote it. The next note restarts the log.
-                continue;
-            }
-            if found > known.saturating_add(1) {
-                changes.gaps.push(partition);
-            }
-            changes.positions[partition] = Some(found);
-            if let Some((note, at)) = parse_note(&fields, &self.settings.node) {
-                changes.notes.push(note);
-                changes.times.extend(at);
+            Err(EngineFailure::Corrupt(_)) => {}
+            Err(failure) => return Err(failure),
+        }
+        let reads = from.chunks(1).map(|from| self.read_notes(from));
+        let mut entries = Vec::new();
+        for (partition, read) in join_all(reads).await.into_iter().enumerate() {
+            match read {
+                Err(EngineFailure::Corrupt(_)) => changes.unreadable.push(partition),
+                read => entries.extend(read?),
             }
         }
-        if changes.notes.len() < NOTES_PER_READ {
-            note_lost_tails(&mut changes, &heads);
-        }
-        changes.gaps.sort_unstable();
-        changes.gaps.dedup();
-        Ok(changes)
+        Ok(entries)
     }
 
     /// Reads the notes of these partitions, each after a position.
@@ -110,26 +119,30 @@ impl RedisEngine {
             command.arg(log);
         }
         for (_, position) in from {
+            // The script gives each note the id NUMBER-1; XREAD returns the entries after it.
             command.arg(format!("{position}-1"));
         }
         let value = self.connection.send(&command).await?;
         let streams: Option<Vec<(String, Vec<StreamEntry>)>> = read(value, "XREAD")?;
-        let mut lines = Vec::new();
-        for (key, noted) in streams.into_iter().flatten() {
+        let mut entries = Vec::new();
+        // The server leaves out streams without new entries.
+        for (key, stream) in streams.into_iter().flatten() {
             let is_its = |(partition, _): &&(usize, u64)| self.log_keys(*partition)[0] == key;
             let Some((partition, _)) = from.iter().find(is_its) else {
                 continue;
             };
-            lines.extend(noted.into_iter().map(|line| (*partition, line)));
+            entries.extend(stream.into_iter().map(|entry| (*partition, entry)));
         }
-        Ok(lines)
+        Ok(entries)
     }
 
     /// Keeps the numbers of the last notes, to compare them with what can be read.
     pub(super) fn set_heads(&self, servers: Vec<(u64, EngineServer)>) {
-        let heads = servers.into_iter().map(|(last_note, _)| last_note);
-        let heads = Some(heads.collect());
-        *self.heads.lock().unwrap_or_else(PoisonError::into_inner) = heads;
+        let heads = servers
+            .into_iter()
+            .map(|(last_note, _)| last_note)
+            .collect();
+        *self.heads.lock().unwrap_or_else(PoisonError::into_inner) = Some(heads);
     }
 }
 
@@ -164,7 +177,7 @@ fn parse_note(fields: &[(Vec<u8>, Vec<u8>)], own: &str) -> Option<(ChangeNote, O
         let mut named = fields.iter().filter(|(field, _)| field == name.as_bytes());
         str::from_utf8(&named.next()?.1).ok()
     };
-    let what = match field("w")? {
+    let kind = match field("w")? {
         "changed" => NoteKind::Changed,
         "forgotten" => NoteKind::Forgotten,
         "rests" => NoteKind::RestStarted,
@@ -173,5 +186,5 @@ fn parse_note(fields: &[(Vec<u8>, Vec<u8>)], own: &str) -> Option<(ChangeNote, O
     };
     let origin = field("o")?.to_owned();
     let at = field("t").and_then(|at| at.parse().ok());
-    (field("n")? != own).then_some((ChangeNote { origin, kind: what }, at))
+    (field("n")? != own).then_some((ChangeNote { origin, kind }, at))
 }
