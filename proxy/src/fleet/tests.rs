@@ -1,4 +1,4 @@
-//! What a node tells the fleet and what it makes of the answers, over the engine in memory.
+//! Records that a node sends to the fleet, and its reactions to the answers, over the engine in memory.
 
 use std::time::Duration;
 
@@ -31,15 +31,15 @@ fn settlement(token: u64, text: &str) -> Settlement {
     }
 }
 
-/// Has the fleet tell its node to fetch: the token and what is known.
+/// Claims a fetch, and returns the token and the stale record.
 async fn fetch(fleet: &Fleet) -> (u64, Option<SharedRecord>) {
     match fleet.claim(ORIGIN, Some(Duration::ZERO), SECOND).await {
         ClaimOutcome::Fetch { token, older } => (token, older),
-        ClaimOutcome::Known(record) => panic!("not told to fetch: {record:?}"),
+        ClaimOutcome::Known(record) => panic!("no fetch needed: {record:?}"),
     }
 }
 
-/// The token of another node's claim.
+/// Returns the token of another node's claim.
 async fn claim(other: &MemoryEngine) -> u64 {
     let claim = FetchClaim {
         origin: ORIGIN.to_owned(),
@@ -49,18 +49,19 @@ async fn claim(other: &MemoryEngine) -> u64 {
     };
     match other.claim(&claim).await {
         Ok(ClaimAnswer::Fetch { token, .. }) => token,
-        answer => panic!("not told to fetch: {answer:?}"),
+        answer => panic!("no fetch granted: {answer:?}"),
     }
 }
 
 async fn expect_event(events: &mut UnboundedReceiver<FleetEvent>, expected: &FleetEvent) {
-    let heard = async { while events.recv().await.expect("it goes on").ne(expected) {} };
-    let heard = timeout(MINUTE, heard).await;
-    assert_eq!(heard, Ok(()), "{expected:?}");
+    let received = timeout(MINUTE, async {
+        while events.recv().await.expect("a sender").ne(expected) {}
+    });
+    assert_eq!(received.await, Ok(()), "{expected:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_too_old_and_by_no_node_is_not_held_to() {
+async fn stale_record_by_no_node_is_not_revalidated() {
     let memory = MemoryEngine::new("stranger");
     memory.settle(&settlement(0, "Disallow:")).await.unwrap();
     let keyed = |options| FleetSettings {
@@ -69,14 +70,14 @@ async fn what_is_too_old_and_by_no_node_is_not_held_to() {
     };
     let fleet = memory.join_with("a", keyed).await;
     let (token, older) = fetch(&fleet).await;
-    assert_eq!(older, None, "a 304 would make it the rules");
+    assert_eq!(older, None, "a 304 would make it valid");
     fleet.settle(settlement(token, "Disallow: /")).await;
     let (_, older) = fetch(&fleet).await;
-    assert_eq!(older.expect("its own is").bytes, b"Disallow: /");
+    assert_eq!(older.expect("its own record").bytes, b"Disallow: /");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_hears_that_it_came_too_late() {
+async fn node_is_notified_that_its_record_came_too_late() {
     let memory = MemoryEngine::new("b");
     let fleet = memory.join("a").await;
     let mut events = fleet.subscribe();
@@ -91,7 +92,7 @@ async fn a_node_hears_that_it_came_too_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_was_not_heard_of_for_long_is_none_of_the_fleet() {
+async fn node_without_beats_is_dropped_from_the_fleet() {
     let memory = MemoryEngine::new("b");
     let fleet = memory.join("a").await;
     memory.beat("0.1.0").await.unwrap();
@@ -104,7 +105,7 @@ async fn a_node_that_was_not_heard_of_for_long_is_none_of_the_fleet() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_cannot_read_all_notes_suspects_what_it_holds() {
+async fn node_that_missed_notes_is_notified_of_the_loss() {
     let memory = MemoryEngine::new("b");
     let fleet = memory.join("a").await;
     let mut events = fleet.subscribe();
@@ -113,7 +114,7 @@ async fn a_node_that_cannot_read_all_notes_suspects_what_it_holds() {
         change: RecordChange::Forgotten,
         ..settlement(0, "")
     };
-    // One more than are kept, before the node looks again.
+    // One more than are kept, before the node reads again.
     for _ in 0..=10_000 {
         memory.settle(&forgotten).await.unwrap();
     }
@@ -121,7 +122,7 @@ async fn a_node_that_cannot_read_all_notes_suspects_what_it_holds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_told_late_is_as_old_as_it_is() {
+async fn record_that_is_sent_late_keeps_its_age() {
     let memory = MemoryEngine::new("b");
     let fleet = memory.join("a").await;
     memory.fail(Some(EngineFailure::Connection("gone".to_owned())));
@@ -134,14 +135,14 @@ async fn what_is_told_late_is_as_old_as_it_is() {
     memory.fail(None);
     sleep(10 * SECOND).await;
     let record = memory.record(ORIGIN).await.unwrap();
-    let age = record.expect("it was told").age;
+    let age = record.expect("it was sent").age;
     assert!(age >= MINUTE + 10 * SECOND, "{age:?}");
     // It is stale by now.
     claim(&memory).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_told_late_is_judged_by_its_age() {
+async fn record_that_is_sent_late_wins_if_it_is_newer() {
     let memory = MemoryEngine::new("b");
     let fleet = memory.join("a").await;
     let (first, _) = fetch(&fleet).await;
@@ -155,5 +156,5 @@ async fn what_is_told_late_is_judged_by_its_age() {
     assert_eq!(memory.settle(&older).await, Ok(SettleAnswer::Kept));
     sleep(10 * SECOND).await;
     let record = memory.record(ORIGIN).await.unwrap();
-    assert_eq!(record.expect("it is known").bytes, b"newer");
+    assert_eq!(record.expect("a record").bytes, b"newer");
 }

@@ -29,6 +29,7 @@ impl SignatureRequest {
     pub(crate) fn from_fields(fields: &[FieldPair<'_>]) -> Option<Self> {
         let text = joined_lines(fields, ACCEPT_SIGNATURE)?;
         let members = Parser::new(&text).parse::<Dictionary>().ok()?;
+        // The others may be for other tags or algorithms; one that is too long is passed over as well.
         members.iter().find_map(|(label, entry)| match entry {
             ListEntry::InnerList(list) => Self::parse(label.as_str(), list),
             ListEntry::Item(_) => None,
@@ -46,18 +47,16 @@ impl SignatureRequest {
                 .as_string()
                 .is_some_and(|value| value.as_str() == expected),
         };
-        let is_given = is_or_absent("tag", TAG) && is_or_absent("alg", ALGORITHM);
-        let asked = is_given.then(|| {
-            Some(Self {
-                label: label.to_owned(),
-                components: without_repetitions(&list.items)?,
-                nonce: parameter("nonce"),
-                keyid: parameter("keyid"),
-            })
-        });
-        asked
-            .flatten()
-            .filter(|asked| asked.stored_bytes() <= MAX_BYTES)
+        if !is_or_absent("tag", TAG) || !is_or_absent("alg", ALGORITHM) {
+            return None;
+        }
+        let requested = Self {
+            label: label.to_owned(),
+            components: without_repetitions(&list.items)?,
+            nonce: parameter("nonce"),
+            keyid: parameter("keyid"),
+        };
+        (requested.stored_bytes() <= MAX_BYTES).then_some(requested)
     }
 
     /// Returns the size of what is kept.
@@ -100,32 +99,32 @@ fn without_repetitions(items: &[Item]) -> Option<Vec<Item>> {
 mod tests {
     use super::*;
 
-    fn asked(value: &str) -> Option<SignatureRequest> {
+    fn requested(value: &str) -> Option<SignatureRequest> {
         SignatureRequest::from_fields(&[(b"Accept-Signature", value.as_bytes())])
     }
 
     #[test]
-    fn the_first_of_this_profile_is_taken() {
+    fn first_request_of_this_profile_counts() {
         let value = r#"a=("@method");tag="other", b=();alg="rsa-pss-sha512", c=1,
             d=("@authority" "accept");created;nonce="n";keyid="k";tag="web-bot-auth""#;
-        let asked = asked(&value.replace('\n', "")).unwrap();
-        assert_eq!(asked.label, "d");
-        assert_eq!(asked.components.len(), 2);
-        assert_eq!(asked.nonce.as_deref(), Some("n"));
-        assert_eq!(asked.keyid.as_deref(), Some("k"));
-        assert!(asked.has_nonce() && !asked.without_nonce().has_nonce());
+        let requested = requested(&value.replace('\n', "")).unwrap();
+        assert_eq!(requested.label, "d");
+        assert_eq!(requested.components.len(), 2);
+        assert_eq!(requested.nonce.as_deref(), Some("n"));
+        assert_eq!(requested.keyid.as_deref(), Some("k"));
+        assert!(requested.has_nonce() && !requested.without_nonce().has_nonce());
     }
 
     #[test]
-    fn what_is_asked_for_is_kept_once_and_within_bounds() {
+    fn components_are_kept_once_and_within_limits() {
         let list = |components: &[String]| format!("sig1=({})", components.join(" "));
         let named =
             |count: usize| -> Vec<String> { (0..count).map(|n| format!("\"x-{n}\"")).collect() };
-        let repeated = asked(&list(&vec!["\"@authority\"".to_owned(); 60_000])).unwrap();
+        let repeated = requested(&list(&vec!["\"@authority\"".to_owned(); 60_000])).unwrap();
         assert_eq!(repeated.components.len(), 1);
-        let most = asked(&list(&named(MAX_COMPONENTS))).unwrap();
+        let most = requested(&list(&named(MAX_COMPONENTS))).unwrap();
         assert_eq!(most.components.len(), MAX_COMPONENTS);
-        assert_eq!(asked(&list(&named(MAX_COMPONENTS + 1))), None);
+        assert_eq!(requested(&list(&named(MAX_COMPONENTS + 1))), None);
         let long = "n".repeat(MAX_BYTES + 1);
         for value in [
             format!("sig1=();nonce=\"{long}\""),
@@ -133,14 +132,18 @@ mod tests {
             format!("sig1=(\"{long}\")"),
             format!("{long}=()"),
         ] {
-            assert_eq!(asked(&value), None, "{}", &value[..10]);
+            assert_eq!(requested(&value), None, "{}", &value[..10]);
         }
         let next = format!("a=();nonce=\"{long}\", b=()");
-        assert_eq!(asked(&next).unwrap().label, "b", "the next may be given");
+        assert_eq!(
+            requested(&next).unwrap().label,
+            "b",
+            "the next may be given"
+        );
     }
 
     #[test]
-    fn what_is_not_asked_for_properly_is_not() {
+    fn malformed_or_unsupported_requests_are_ignored() {
         for value in [
             "",
             "sig1",
@@ -149,7 +152,7 @@ mod tests {
             r#"sig1=();tag="other""#,
             "sig1=();tag=1",
         ] {
-            assert_eq!(asked(value), None, "{value}");
+            assert_eq!(requested(value), None, "{value}");
         }
         assert_eq!(SignatureRequest::from_fields(&[]), None);
     }

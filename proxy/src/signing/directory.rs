@@ -46,20 +46,20 @@ pub(crate) fn signature_fields(
 ) -> [(&'static str, String); 3] {
     // `url` leaves out the scheme's default port, as `@authority` has to.
     let authority = &agent[Position::BeforeHost..Position::AfterPort];
-    let digest = digest::digest(&digest::SHA256, body.as_bytes());
-    let digest = format!("sha-256=:{}:", BASE64_STANDARD.encode(digest));
+    let sha256 = digest::digest(&digest::SHA256, body.as_bytes());
+    let content_digest = format!("sha-256=:{}:", BASE64_STANDARD.encode(sha256));
     let (mut inputs, mut signatures) = (Vec::new(), Vec::new());
     for (index, key) in keys.iter().enumerate() {
         let label = match index {
             0 => "binding".to_owned(),
             _ => format!("binding{}", index + 1),
         };
-        let signature = sign(key, authority, &digest, now);
+        let signature = sign(key, authority, &content_digest, now);
         inputs.push(format!("{label}={}", signature.input));
         signatures.push(format!("{label}={}", signature.value));
     }
     [
-        ("content-digest", digest),
+        ("content-digest", content_digest),
         ("signature-input", inputs.join(", ")),
         ("signature", signatures.join(", ")),
     ]
@@ -146,7 +146,7 @@ mod tests {
 
     /// The draft's test vector, byte for byte.
     #[test]
-    fn the_drafts_directory_is_signed_as_it_is_there() {
+    fn directory_of_the_draft_is_signed_byte_for_byte() {
         let keys = [Arc::new(test_key())];
         let body = body(&keys);
         assert_eq!(

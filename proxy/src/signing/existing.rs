@@ -39,11 +39,11 @@ pub(crate) fn without_foreign_signatures(
     {
         return None;
     }
-    let Some(mut carried) = ExistingSignatures::parse(fields) else {
+    let Some(mut existing) = ExistingSignatures::parse(fields) else {
         return Some(([None, None, None], 1));
     };
-    let removed = carried.remove_foreign(own);
-    (removed > 0).then(|| (carried.fields(), removed))
+    let removed = existing.remove_foreign(own);
+    (removed > 0).then(|| (existing.fields(), removed))
 }
 
 impl ExistingSignatures {
@@ -76,6 +76,7 @@ impl ExistingSignatures {
         is_agents || self.inputs.contains_key(label) || self.signatures.contains_key(label)
     }
 
+    /// Removes the signatures of other agents than `own`, and returns their number.
     fn remove_foreign(&mut self, own: &Url) -> u64 {
         let is_own = |item: &Item| {
             let uri = item.bare_item.as_string().map(sfv::StringRef::as_str);
@@ -102,12 +103,13 @@ impl ExistingSignatures {
                 foreign
             }
         };
-        let is_left = |label: &sfv::Key, entry: &ListEntry| {
-            let by_label = foreign.iter().any(|name| name == label.as_str());
-            !by_label && !matches!(entry, ListEntry::InnerList(list) if claims(list, &foreign))
+        let is_kept = |label: &sfv::Key, entry: &ListEntry| {
+            let is_foreign = foreign.iter().any(|name| name == label.as_str());
+            !is_foreign && !matches!(entry, ListEntry::InnerList(list) if claims(list, &foreign))
         };
+        // One removed without a signature counts as well: it is a claim.
         let before = self.inputs.len();
-        self.inputs.retain(|label, entry| is_left(label, entry));
+        self.inputs.retain(|label, entry| is_kept(label, entry));
         let removed = before - self.inputs.len();
         let inputs = &self.inputs;
         self.signatures
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ours_or_nobodys_stays() {
+    fn own_and_unclaimed_signatures_are_kept() {
         let input = r#"a=("@authority" "signature-agent";key="a");tag="web-bot-auth""#;
         for agent in [r#"a="https://bot.example""#, r#""https://BOT.example/""#] {
             assert_eq!(left(agent, input, "a=:AAAA:"), None, "{agent}");

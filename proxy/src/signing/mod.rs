@@ -2,14 +2,14 @@
 //! Bot Auth (draft-ietf-webbotauth-httpsig-protocol).
 //!
 //! ```text
-//!  signer                  which requests are signed, and for whom
-//!  request ─┬─ carried     what the client signed itself
-//!     │     └─ asked       what an origin asks for: Accept-Signature
-//!  directory ──┐           the keys as they are published
-//!     └────── base         what is signed, as text
-//!              key         an Ed25519 key and its names
-//!               └ secret   what is kept in a file of its own
-//!  options                 `[signing]`, and the names of the profile
+//!  signer                          which requests are signed, and with which key
+//!  request ─┬─ existing            the client's own signatures
+//!     │     └─ accept_signature    the signatures that origins request
+//!  directory ──┐                   the published keys
+//!     └─────── signature_base      the text that is signed
+//!               key                an Ed25519 key and its public forms
+//!                └ secret          secrets in files
+//!  settings                        `[signing]`, and the profile's names
 //! ```
 //!
 //! Nothing here sends requests, and the only files are those of keys. The caller passes the time.

@@ -40,28 +40,30 @@ pub(crate) struct MessageToSign<'a> {
 /// The values that replace a request's three signature fields. The client's own signatures are included.
 pub(crate) type SignatureFields = [String; 3];
 
-/// Signs a request with `key` by `options`, and as the origin `asked`, if it did.
+/// Signs a request with `key` by `settings`, and as the origin `requested`, if it did.
 ///
-/// Returns `None` if no agent is configured, or the request cannot be signed as the origin asked.
+/// Returns `None` if no agent is configured, or the request cannot be signed as requested.
 pub(crate) fn sign(
     key: &SigningKey,
-    options: &SigningSettings,
-    asked: Option<&SignatureRequest>,
+    settings: &SigningSettings,
+    requested: Option<&SignatureRequest>,
     message: &MessageToSign<'_>,
     now: SystemTime,
 ) -> Option<SignatureFields> {
-    let agent = Item::new(sf_string(agent_uri(options.agent.as_ref()?))).serialize();
-    let keyid = asked.and_then(|asked| asked.keyid.as_ref());
+    let agent = Item::new(sf_string(agent_uri(settings.agent.as_ref()?))).serialize();
+    // An origin may ask for another of the agent's keys, which this crawler does not have.
+    let keyid = requested.and_then(|requested| requested.keyid.as_ref());
     if keyid.is_some_and(|id| id != key.thumbprint()) {
         return None;
     }
-    let carried = ExistingSignatures::parse(message.fields);
-    let is_readable = carried.is_some();
-    let carried = carried.unwrap_or_default();
-    let label = unused_label(&carried, asked);
+    // Malformed fields are replaced: a verifier could not parse ours next to them.
+    let parsed = ExistingSignatures::parse(message.fields);
+    let is_well_formed = parsed.is_some();
+    let existing = parsed.unwrap_or_default();
+    let label = unused_label(&existing, requested);
     // A client's field has one of the two forms, and a member can only be added in the same form.
-    let form = match carried.agent {
-        AgentField::None => options.form,
+    let form = match existing.agent {
+        AgentField::None => settings.form,
         AgentField::Whole(_) => AgentFieldForm::String,
         AgentField::Members(_) => AgentFieldForm::Dictionary,
     };
@@ -72,39 +74,42 @@ pub(crate) fn sign(
             (identifier, format!("{label}={agent}"))
         }
     };
-    let value = match &carried.agent {
+    let value = match &existing.agent {
         AgentField::Whole(item) => item.serialize(),
         _ => agent,
     };
-    let components = components(message, asked, SignedComponent { identifier, value })?;
-    let signature = signature_base::sign(key, components, parameters(key, options, asked, now)?);
-    let beside = |name: &str, own: String| match joined_lines(message.fields, name) {
-        Some(others) if is_readable && !others.is_empty() => format!("{others}, {own}"),
+    let components = components(message, requested, SignedComponent { identifier, value })?;
+    let signature =
+        signature_base::sign(key, components, parameters(key, settings, requested, now)?);
+    let with_existing = |name: &str, own: String| match joined_lines(message.fields, name) {
+        Some(others) if is_well_formed && !others.is_empty() => format!("{others}, {own}"),
         _ => own,
     };
     Some([
-        match carried.agent {
+        match existing.agent {
             AgentField::Whole(item) => item.serialize(),
-            _ => beside(SIGNATURE_AGENT, member),
+            _ => with_existing(SIGNATURE_AGENT, member),
         },
-        beside(SIGNATURE_INPUT, format!("{label}={}", signature.input)),
-        beside(SIGNATURE, format!("{label}={}", signature.value)),
+        with_existing(SIGNATURE_INPUT, format!("{label}={}", signature.input)),
+        with_existing(SIGNATURE, format!("{label}={}", signature.value)),
     ])
 }
 
 /// Returns the requested label, or else ours, unless another signature has it.
-fn unused_label(carried: &ExistingSignatures, asked: Option<&SignatureRequest>) -> String {
-    let wanted = asked.map(|asked| asked.label.clone());
+fn unused_label(existing: &ExistingSignatures, requested: Option<&SignatureRequest>) -> String {
+    let requested_label = requested.map(|requested| requested.label.clone());
     let numbered = (1..).map(|number| format!("{LABEL}{number}"));
-    let mut candidates = wanted.into_iter().chain(numbered);
-    let free = candidates.find(|label| !carried.has_label(label));
-    free.expect("there are more numbers than signatures")
+    requested_label
+        .into_iter()
+        .chain(numbered)
+        .find(|label| !existing.has_label(label))
+        .expect("there are more numbers than signatures")
 }
 
 /// Returns the components to cover: the profile's (`@method` and `@path` are recommended), and those requested.
 fn components(
     message: &MessageToSign<'_>,
-    asked: Option<&SignatureRequest>,
+    requested: Option<&SignatureRequest>,
     agent: SignedComponent,
 ) -> Option<Vec<SignedComponent>> {
     let mut components = Vec::with_capacity(4);
@@ -114,7 +119,7 @@ fn components(
         components.push(SignedComponent { identifier, value });
     }
     components.push(agent);
-    for identifier in asked.iter().flat_map(|asked| &asked.components) {
+    for identifier in requested.iter().flat_map(|requested| &requested.components) {
         let name = identifier.bare_item.as_string()?;
         let is_covered = |component: &SignedComponent| component.identifier == *identifier;
         // It is covered already: whichever member is requested, only ours exists.
@@ -130,11 +135,11 @@ fn components(
 /// Returns the signature's parameters, in the order of the draft's examples.
 fn parameters(
     key: &SigningKey,
-    options: &SigningSettings,
-    asked: Option<&SignatureRequest>,
+    settings: &SigningSettings,
+    requested: Option<&SignatureRequest>,
     now: SystemTime,
 ) -> Option<Parameters> {
-    let nonce = match asked.and_then(|asked| asked.nonce.clone()) {
+    let nonce = match requested.and_then(|requested| requested.nonce.clone()) {
         Some(nonce) => nonce,
         None => {
             let mut random = [0; NONCE_BYTES];
@@ -149,7 +154,7 @@ fn parameters(
     add_parameter(
         &mut parameters,
         "expires",
-        sf_timestamp(now + options.lifetime),
+        sf_timestamp(now + settings.lifetime),
     );
     add_parameter(&mut parameters, "nonce", sf_string(&nonce));
     add_parameter(&mut parameters, "tag", sf_string(TAG));
@@ -164,6 +169,7 @@ impl MessageToSign<'_> {
         if !identifier.params.is_empty() {
             return None;
         }
+        // For `*`, `@path` is the path of the target URI, which is empty and so `/` (RFC 9421 section 2.2.6).
         let (path, query) = match self.path {
             "*" => ("/", None),
             path => path
@@ -182,6 +188,7 @@ impl MessageToSign<'_> {
             "host" => self.authority.to_owned(),
             name if name.starts_with('@') => return None,
             name => {
+                // The signature base is ASCII (RFC 9421 section 2.1).
                 let value = joined_lines(self.fields, name)?;
                 value.is_ascii().then_some(value)?
             }
@@ -200,7 +207,7 @@ mod tests {
     use crate::signing::SigningMode;
     use crate::signing::key::test_key;
 
-    fn options(form: AgentFieldForm) -> SigningSettings {
+    fn settings(form: AgentFieldForm) -> SigningSettings {
         SigningSettings {
             mode: SigningMode::Always,
             agent: Url::parse("https://bot.example").ok(),
@@ -211,11 +218,11 @@ mod tests {
 
     fn signed(
         form: AgentFieldForm,
-        asked: Option<&str>,
+        requested: Option<&str>,
         fields: &[FieldPair<'_>],
     ) -> Option<SignatureFields> {
-        let asked = asked.map(|asked| {
-            SignatureRequest::from_fields(&[(b"accept-signature", asked.as_bytes())]).unwrap()
+        let requested = requested.map(|requested| {
+            SignatureRequest::from_fields(&[(b"accept-signature", requested.as_bytes())]).unwrap()
         });
         let message = MessageToSign {
             method: "GET",
@@ -225,7 +232,13 @@ mod tests {
             fields,
         };
         let now = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        sign(&test_key(), &options(form), asked.as_ref(), &message, now)
+        sign(
+            &test_key(),
+            &settings(form),
+            requested.as_ref(),
+            &message,
+            now,
+        )
     }
 
     fn covered(input: &str, label: &str) -> String {
@@ -281,24 +294,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_covered_or_nothing_is_signed() {
+    fn requested_components_are_covered_or_nothing_is_signed() {
         let fields: [FieldPair<'_>; 1] = [(b"Accept", b" text/html ")];
-        let wish = r#"x=("@target-uri" "accept" "@query" "@method" "signature-agent";key="x");nonce="n";created"#;
-        let [agent, input, _] = signed(AgentFieldForm::Dictionary, Some(wish), &fields).unwrap();
+        let requested = r#"x=("@target-uri" "accept" "@query" "@method" "signature-agent";key="x");nonce="n";created"#;
+        let [agent, input, _] = signed(AgentFieldForm::Dictionary, Some(requested), &fields).unwrap();
         assert_eq!(agent, r#"x="https://bot.example""#);
         let expected = r#""@method" "@authority" "@path" "signature-agent";key="x" "@target-uri" "accept" "@query""#;
         assert_eq!(covered(&input, "x"), expected);
         assert!(input.contains(r#";nonce="n";"#), "{input}");
-        for wish in [
+        for requested in [
             r#"x=("content-digest")"#,
             r#"x=("@status")"#,
             r#"x=("accept";sf)"#,
             r#"x=();keyid="another""#,
         ] {
             assert_eq!(
-                signed(AgentFieldForm::Dictionary, Some(wish), &fields),
+                signed(AgentFieldForm::Dictionary, Some(requested), &fields),
                 None,
-                "{wish}"
+                "{requested}"
             );
         }
     }

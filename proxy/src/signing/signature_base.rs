@@ -59,8 +59,9 @@ pub(super) fn sf_string(text: &str) -> BareItem {
 /// Returns a time as an Integer, in seconds since 1970.
 pub(super) fn sf_timestamp(at: SystemTime) -> BareItem {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    let seconds = i64::try_from(since.as_secs().min(999_999_999_999_999));
-    let seconds = seconds.expect("fifteen digits fit");
+    // The limit of an Integer (RFC 9651 section 3.3.1).
+    let seconds =
+        i64::try_from(since.as_secs().min(999_999_999_999_999)).expect("fifteen digits fit");
     BareItem::try_from(seconds).expect("an integer has at most fifteen digits")
 }
 
@@ -83,8 +84,9 @@ fn signature_base(components: Vec<SignedComponent>, parameters: Parameters) -> (
     }
     let covered = components.into_iter().map(|component| component.identifier);
     let list = InnerList::with_params(covered.collect(), parameters);
-    let input = vec![ListEntry::InnerList(list)].serialize();
-    let input = input.expect("a list with a member is not empty");
+    let input = vec![ListEntry::InnerList(list)]
+        .serialize()
+        .expect("a list with a member is not empty");
     let _ = write!(base, "\"@signature-params\": {input}");
     (input, base)
 }
@@ -128,7 +130,7 @@ mod tests {
 
     /// The draft's test vectors for Ed25519, byte for byte: `Signature-Agent` as a dictionary, and as one string.
     #[test]
-    fn the_drafts_requests_are_signed_as_they_are_there() {
+    fn requests_of_the_draft_are_signed_byte_for_byte() {
         let vectors = [
             (
                 identifier_with("signature-agent", "key", sf_string("agent2")),

@@ -43,25 +43,27 @@ impl MessageSigner {
         key: &SigningKey,
         origin: &Origin,
     ) -> Option<SignatureRequest> {
-        let place = (origin.clone(), key.thumbprint().to_owned());
-        self.remembered.get(&place)
+        let cache_key = (origin.clone(), key.thumbprint().to_owned());
+        self.remembered.get(&cache_key)
     }
 
     /// Keeps the signature that `origin` requested and got, for later requests.
-    pub(crate) fn remember(&self, key: &SigningKey, origin: &Origin, asked: &SignatureRequest) {
-        let place = (origin.clone(), key.thumbprint().to_owned());
-        self.remembered.insert(place, asked.clone().without_nonce());
+    pub(crate) fn remember(&self, key: &SigningKey, origin: &Origin, requested: &SignatureRequest) {
+        let cache_key = (origin.clone(), key.thumbprint().to_owned());
+        // A nonce is valid for one signature only.
+        self.remembered
+            .insert(cache_key, requested.clone().without_nonce());
     }
 
-    /// Signs a request at the present time. Returns `None` if it cannot be signed as `asked`.
+    /// Signs a request at the present time. Returns `None` if it cannot be signed as `requested`.
     pub(crate) fn sign(
         &self,
         key: &SigningKey,
-        asked: Option<&SignatureRequest>,
+        requested: Option<&SignatureRequest>,
         message: &MessageToSign<'_>,
     ) -> Option<SignatureFields> {
         // The calendar, because verifiers compare it with their clocks.
-        sign(key, &self.settings, asked, message, system_time())
+        sign(key, &self.settings, requested, message, system_time())
     }
 }
 
@@ -73,30 +75,32 @@ pub(crate) struct KeySigner {
 }
 
 impl KeySigner {
-    /// Signs a request to `origin` if the mode says so: as `wished` in the response to it, or else as requested before.
+    /// Signs a request to `origin` if the mode says so: as `requested` in the response to it, or else as requested before.
     pub(crate) fn sign(
         &self,
         origin: &Origin,
-        wished: Option<&SignatureRequest>,
+        requested: Option<&SignatureRequest>,
         message: &MessageToSign<'_>,
     ) -> Option<SignatureFields> {
-        let before = self.signer.remembered_request(&self.key, origin);
-        let asked = wished.or(before.as_ref());
-        let always = self.signer.settings.mode == SigningMode::Always;
-        let as_asked = asked.and_then(|asked| self.signer.sign(&self.key, Some(asked), message));
-        as_asked.or_else(|| always.then(|| self.signer.sign(&self.key, None, message))?)
+        let remembered = self.signer.remembered_request(&self.key, origin);
+        let requested = requested.or(remembered.as_ref());
+        let is_always = self.signer.settings.mode == SigningMode::Always;
+        // A signature that does not cover what was requested may still satisfy other verifiers.
+        requested
+            .and_then(|requested| self.signer.sign(&self.key, Some(requested), message))
+            .or_else(|| is_always.then(|| self.signer.sign(&self.key, None, message))?)
     }
 
     /// Keeps the signature that `origin` requested, for later requests.
-    pub(crate) fn remember(&self, origin: &Origin, asked: &SignatureRequest) {
-        self.signer.remember(&self.key, origin, asked);
+    pub(crate) fn remember(&self, origin: &Origin, requested: &SignatureRequest) {
+        self.signer.remember(&self.key, origin, requested);
     }
 }
 
 impl fmt::Debug for MessageSigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Signer")
-            .field("options", &self.settings)
+        f.debug_struct("MessageSigner")
+            .field("settings", &self.settings)
             .field("keys", &self.keys)
             .finish_non_exhaustive()
     }

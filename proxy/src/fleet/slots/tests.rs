@@ -1,4 +1,4 @@
-//! Turns while the engine is away and soon after, by nodes over the engine in memory.
+//! Slots while the engine is away and soon after, of nodes over the engine in memory.
 
 use super::super::engine::EngineFailure;
 use super::super::memory::MemoryEngine;
@@ -15,23 +15,23 @@ fn queue() -> QueueId {
     }
 }
 
-async fn turn(fleet: &Fleet) -> Result<Option<FleetSlot>, NoSlot> {
+async fn slot(fleet: &Fleet) -> Result<Option<FleetSlot>, NoSlot> {
     fleet
         .wait_for_slot(queue, 6, Duration::ZERO, Instant::now())
         .await
 }
 
-/// Takes all that a node may have at a time.
+/// Takes all slots that a node can hold at a time.
 async fn all(fleet: &Fleet) -> Vec<FleetSlot> {
     let mut held = Vec::new();
-    while let Ok(taken) = turn(fleet).await {
+    while let Ok(taken) = slot(fleet).await {
         held.extend(taken);
     }
     held
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_without_their_engine_share_alike_until_all_have_found_it_again() {
+async fn nodes_share_slots_equally_until_all_have_reconnected() {
     let memory = MemoryEngine::new("");
     let nodes = [
         memory.join("a").await,
@@ -42,7 +42,7 @@ async fn nodes_without_their_engine_share_alike_until_all_have_found_it_again() 
     assert_eq!(
         all(&nodes[0]).await.len(),
         6,
-        "the engine knows who has none"
+        "the engine knows that the others have none"
     );
     memory.fail(Some(EngineFailure::Connection("gone".to_owned())));
     let mut held = Vec::new();
@@ -50,7 +50,7 @@ async fn nodes_without_their_engine_share_alike_until_all_have_found_it_again() 
         held.push(all(node).await);
         assert_eq!(held.last().map(Vec::len), Some(2));
     }
-    // It comes back and knows nothing of them, and not everybody finds it at once.
+    // It comes back without any slots, and not all nodes reconnect at once.
     memory.fail(None);
     sleep(3 * SECOND).await;
     drop(held.pop());
@@ -63,7 +63,7 @@ async fn nodes_without_their_engine_share_alike_until_all_have_found_it_again() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_without_their_engine_share_no_more_than_there_is_but_one_each() {
+async fn each_node_without_engine_has_one_slot_at_least() {
     for count in [4_usize, 7] {
         let memory = MemoryEngine::new("");
         let mut nodes = Vec::new();
@@ -79,7 +79,7 @@ async fn nodes_without_their_engine_share_no_more_than_there_is_but_one_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_finds_the_engine_first_shares_with_those_who_have_not() {
+async fn first_node_to_reconnect_shares_with_the_others() {
     let memory = MemoryEngine::new("");
     let nodes = [memory.join("a").await, memory.join("b").await];
     sleep(3 * SECOND).await;
@@ -89,7 +89,7 @@ async fn who_finds_the_engine_first_shares_with_those_who_have_not() {
         held.push(all(node).await);
         assert_eq!(held.last().map(Vec::len), Some(3));
     }
-    // Meanwhile the engine takes them for gone.
+    // Meanwhile the engine drops them.
     sleep(10 * SECOND).await;
     memory.fail(None);
     let is_back = |node: &&Fleet| node.status().state == FleetState::Up;
@@ -104,26 +104,26 @@ async fn who_finds_the_engine_first_shares_with_those_who_have_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_goes_on_alone_waits_first_for_those_who_have_not_noticed() {
+async fn home_node_waits_until_all_have_noticed_the_loss() {
     let memory = MemoryEngine::new("");
     let home = |options| super::super::handle::FleetSettings {
         on_loss: OnLoss::Home,
         ..options
     };
     let fleet = memory.join_with("a", home).await;
-    let turn = async |patience| {
+    let slot = async |patience| {
         let latest = Instant::now() + patience;
         fleet.wait_for_slot(queue, 1, SECOND, latest).await
     };
     let quiet = SECOND + LOSS_NOTICED_WITHIN;
-    // As long the second time as the first.
+    // The second wait is as long as the first.
     for _ in 0..2 {
         sleep(2 * RETURN_WINDOW).await;
         memory.fail(Some(EngineFailure::Connection("gone".to_owned())));
         let gone_at = Instant::now();
-        let hurried = turn(Duration::ZERO).await;
-        assert_eq!(hurried.err(), Some(NoSlot::NotInTime(quiet)));
-        drop(turn(2 * quiet).await.expect("it goes on"));
+        let impatient = slot(Duration::ZERO).await;
+        assert_eq!(impatient.err(), Some(NoSlot::NotInTime(quiet)));
+        drop(slot(2 * quiet).await.expect("it goes on"));
         assert!(gone_at.elapsed() >= quiet, "{:?}", gone_at.elapsed());
         memory.fail(None);
     }
