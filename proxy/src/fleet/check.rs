@@ -45,6 +45,7 @@ pub async fn check(engine: &dyn SharedEngine, is_keyed: bool) -> Vec<VerbResult>
         lease: SECOND,
         rejected_version: 0,
     };
+    // Deleted at the end; a crash in between leaves it for a second.
     let (kept, forgotten) = (
         settlement(RecordChange::Changed),
         settlement(RecordChange::Forgotten),

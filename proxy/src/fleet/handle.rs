@@ -176,6 +176,7 @@ impl Fleet {
 
     /// Returns a receiver of events from now on, the first of which name the origins that rest already.
     pub(crate) fn subscribe(&self) -> mpsc::UnboundedReceiver<FleetEvent> {
+        // Unbounded, because a lost event would leave a stale record; there is at most one for each note read.
         let (sender, receiver) = mpsc::unbounded_channel();
         if self.inner.engine.is_shared() {
             lock(&self.inner.subscribers).push(sender);

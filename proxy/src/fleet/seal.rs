@@ -54,6 +54,7 @@ impl FleetKey {
 
     /// Returns the record with its tag, version and time of fetching in front. `now` is the engine's time.
     pub(super) fn seal(&self, origin: &str, record: SharedRecord, now: Duration) -> SharedRecord {
+        // Sealed as a time, not as an age, so that it ages by itself in the engine.
         let fetched_at = millis(now.saturating_sub(record.age));
         let mut rest = record.version.to_be_bytes().to_vec();
         rest.extend(fetched_at.to_be_bytes());

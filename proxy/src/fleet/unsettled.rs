@@ -23,6 +23,7 @@ impl UnsettledQueue {
 
     pub(super) fn push(&mut self, settlement: Settlement, fetched_at: Instant) {
         self.bytes += settlement.record.bytes.len();
+        // The oldest go first: they are the most likely to be stale already.
         self.queue.push_back((settlement, fetched_at));
         while self.bytes > MAX_UNSETTLED_BYTES && self.pop().is_some() {}
     }

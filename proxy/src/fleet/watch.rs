@@ -55,6 +55,7 @@ impl Fleet {
         let fleet = Self::new(engine, settings, Some(metrics));
         let asked = Instant::now();
         match fleet.inner.engine.beat(&fleet.inner.settings.version).await {
+            // A mistake in the configuration must be reported at the start; an outage must not stop a restart.
             Err(failure @ EngineFailure::Denied(_)) => return Err(failure),
             Err(failure) => fleet.inner.note_failure(&failure),
             Ok(beat) => {
@@ -70,6 +71,7 @@ impl Fleet {
 
 fn spawn_watcher(inner: &Arc<FleetInner>) {
     inner.observe_state();
+    // Weak, so that the task ends when the last handle is dropped.
     let (weak, wake) = (Arc::downgrade(inner), Arc::clone(&inner.wake));
     tokio::spawn(async move {
         let mut watch = FleetWatcher::default();
@@ -104,6 +106,7 @@ impl FleetWatcher {
                     self.misses,
                 ))
             }
+            // A single timeout: the breaker is still closed.
             Err(_) => Some(READ_INTERVAL),
         }
     }
@@ -134,6 +137,7 @@ impl FleetWatcher {
                 inner.settle_missed().await;
             }
         }
+        // A new subscriber needs all rests, not only those noted from now on.
         let is_first = inner.has_new_subscriber.swap(false, Ordering::AcqRel);
         let changes = counted(inner, inner.engine.changes(&self.positions).await)?;
         let rests = inner
@@ -163,6 +167,7 @@ impl FleetWatcher {
         inner.note_clock(beat.time, asked.elapsed());
         inner.note_sharers(beat.members.len());
         let run_id = &beat.server.run_id;
+        // Read with every beat, because a replica can be promoted without a closed connection.
         let is_another = !self.run_id.is_empty() && self.run_id != *run_id;
         self.run_id.clone_from(run_id);
         if let Some(metrics) = &inner.metrics {
@@ -205,6 +210,7 @@ fn jittered(pause: Duration, node: &str, round: u32) -> Duration {
     let sum = node.bytes().fold(round, |sum, byte| {
         sum.wrapping_mul(31).wrapping_add(byte.into())
     });
+    // By the node's name instead of random numbers, so that tests can repeat it.
     pause - pause / 3 * (sum % 100) / 100
 }
 

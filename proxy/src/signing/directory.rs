@@ -50,6 +50,7 @@ pub(crate) fn signature_fields(
     let content_digest = format!("sha-256=:{}:", BASE64_STANDARD.encode(sha256));
     let (mut inputs, mut signatures) = (Vec::new(), Vec::new());
     for (index, key) in keys.iter().enumerate() {
+        // The draft's examples call a single signature `binding`.
         let label = match index {
             0 => "binding".to_owned(),
             _ => format!("binding{}", index + 1),

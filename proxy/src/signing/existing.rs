@@ -53,6 +53,7 @@ impl ExistingSignatures {
             Some(text) => Parser::new(&text).parse::<Dictionary>().ok(),
             None => Some(Dictionary::new()),
         };
+        // A String begins with a quote, a Dictionary never does (RFC 9651).
         let agent = match joined_lines(fields, SIGNATURE_AGENT) {
             None => AgentField::None,
             Some(text) if text.starts_with('"') => {

@@ -80,6 +80,7 @@ impl SigningKey {
     ///
     /// As [`Self::read`] and [`Self::create`].
     pub(crate) fn read_or_create(path: &Path) -> anyhow::Result<Self> {
+        // If it is unknown whether the file exists, reading it gives the better error.
         match path.try_exists() {
             Ok(false) => Self::create(path),
             _ => Self::read(path),
@@ -98,6 +99,7 @@ impl SigningKey {
             "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n",
             BASE64_STANDARD.encode(&der)
         );
+        // Never overwritten: signatures with the old key could not be made again.
         let written = write_secret(path, text.as_bytes());
         if let Err(error) = &written
             && error.kind() == io::ErrorKind::AlreadyExists

@@ -147,6 +147,7 @@ fn parameters(
             BASE64_STANDARD.encode(random)
         }
     };
+    // Verifiers accept any order, but the draft's examples are tested byte for byte.
     let mut parameters = Parameters::new();
     add_parameter(&mut parameters, "created", sf_timestamp(now));
     add_parameter(&mut parameters, "keyid", sf_string(key.thumbprint()));
@@ -297,7 +298,8 @@ mod tests {
     fn requested_components_are_covered_or_nothing_is_signed() {
         let fields: [FieldPair<'_>; 1] = [(b"Accept", b" text/html ")];
         let requested = r#"x=("@target-uri" "accept" "@query" "@method" "signature-agent";key="x");nonce="n";created"#;
-        let [agent, input, _] = signed(AgentFieldForm::Dictionary, Some(requested), &fields).unwrap();
+        let [agent, input, _] =
+            signed(AgentFieldForm::Dictionary, Some(requested), &fields).unwrap();
         assert_eq!(agent, r#"x="https://bot.example""#);
         let expected = r#""@method" "@authority" "@path" "signature-agent";key="x" "@target-uri" "accept" "@query""#;
         assert_eq!(covered(&input, "x"), expected);

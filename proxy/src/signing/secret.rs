@@ -42,5 +42,6 @@ pub(crate) fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
         .mode(0o600)
         .open(path)?;
     file.write_all(bytes)?;
+    // A key must not be lost once it was published.
     file.sync_all()
 }

@@ -79,6 +79,7 @@ pub(super) fn sign(
 /// Returns the value of `@signature-params`, and the whole base.
 fn signature_base(components: Vec<SignedComponent>, parameters: Parameters) -> (String, String) {
     let mut base = String::new();
+    // One line for each component, then the parameters without a line feed at the end.
     for SignedComponent { identifier, value } in &components {
         let _ = writeln!(base, "{}: {value}", identifier.serialize());
     }

@@ -55,6 +55,7 @@ impl RedisEngine {
             // Read before it is set, so that a node can join while the engine's memory is full.
             return Ok(found);
         }
+        // NX: of several nodes that join at once, one sets it and all read it.
         let mut set = redis::cmd("SET");
         self.connection
             .send(set.arg(key).arg(own).arg("NX"))

@@ -206,6 +206,7 @@ impl RedisEngine {
         let twin = format!("twin:{node}");
         let keys =
             ["nodes", "processes", "settings", &twin].map(|name| format!("{prefix}:{{0}}:{name}"));
+        // Only a joining node compares the settings: a running one could not do anything about them.
         let joins = if is_joining { "1" } else { "0" };
         let mut other_beat_at = "0".to_owned();
         loop {
@@ -254,6 +255,7 @@ fn record(bytes: Vec<u8>, age: u64, version: u64) -> SharedRecord {
 #[async_trait]
 impl SharedEngine for RedisEngine {
     fn partition(&self, origin: &str) -> usize {
+        // All nodes have to agree, so not by a hasher with random keys.
         let digest = digest(&SHA256, origin.as_bytes());
         let first = digest.as_ref().first_chunk().copied().unwrap_or_default();
         usize::try_from(u64::from_be_bytes(first) % self.settings.partitions as u64).unwrap_or(0)
