@@ -60,7 +60,7 @@ fn export(dir: &Path) {
 }
 
 #[test]
-fn what_is_written_into_the_log_of_a_running_process_is_somebody_elses() {
+fn lines_written_into_a_running_log_are_foreign() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
@@ -90,7 +90,7 @@ fn what_is_written_into_the_log_of_a_running_process_is_somebody_elses() {
 }
 
 #[test]
-fn what_follows_the_last_line_of_a_process_that_stopped_is_somebody_elses() {
+fn lines_after_the_end_of_a_stopped_process_are_foreign() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
@@ -108,7 +108,7 @@ fn what_follows_the_last_line_of_a_process_that_stopped_is_somebody_elses() {
 }
 
 #[test]
-fn what_a_killed_process_had_not_signed_is_named_unless_it_is_accepted() {
+fn unsigned_lines_of_a_killed_process_need_acceptance() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
@@ -158,7 +158,7 @@ fn a_log_that_was_deleted_is_missing_also_with_its_head() {
 }
 
 #[test]
-fn who_calls_itself_at_length_is_honest_evidence_and_a_url_has_many_spellings() {
+fn long_user_agents_and_respelt_urls_are_honest_evidence() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.table("[[crawler]]\nname = \"late\"\ntokens = [\"LateBot\"]\nmatch = { user_agent = \"LateBot\" }\n")

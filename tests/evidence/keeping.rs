@@ -89,7 +89,7 @@ fn compressed_files_are_read_by_all_who_read_the_log() {
 }
 
 #[test]
-fn the_log_takes_no_more_room_than_it_may_and_says_what_it_gave_up() {
+fn the_log_stays_within_its_limit_and_records_deletions() {
     let (dir, _) = kept(|settings| settings.set("log.decisions_max_total", "\"256KiB\""));
     let mut files = rotated(dir.path());
     files.push(dir.path().join("state/decisions.jsonl"));
@@ -109,7 +109,7 @@ fn the_log_takes_no_more_room_than_it_may_and_says_what_it_gave_up() {
 }
 
 #[test]
-fn a_gap_is_explained_by_what_the_log_says_it_deleted_and_by_nothing_else() {
+fn only_recorded_deletions_explain_a_gap() {
     let (dir, settings) = kept(|settings| settings);
     // As if it had been written long ago.
     let old = rotated(dir.path())[1].clone();

@@ -1,5 +1,6 @@
 //! Evidence: the decision log is a chain in which changes are detected, and any decision can be proved years later.
 
+mod audit;
 mod chain;
 mod export;
 mod forged;

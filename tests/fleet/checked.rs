@@ -54,7 +54,7 @@ fn user(server: &Server, password: &str) -> String {
 }
 
 #[test]
-fn a_wrong_password_and_none_are_told_apart() {
+fn a_wrong_and_a_missing_password_are_distinguished() {
     let server = Server::start(Product::Redis);
     server.tell(USER);
     expect_fit(&user(&server, "secret"));
@@ -114,7 +114,7 @@ fn a_prefix_that_the_user_may_not_use_is_named() {
 }
 
 #[test]
-fn another_fleet_is_told_by_its_partitions_and_its_format() {
+fn another_fleet_is_detected_by_its_partitions_and_format() {
     let server = Server::start(Product::Redis);
     expect_fit(&url(&server));
     expect_unfit(
@@ -131,7 +131,7 @@ fn another_fleet_is_told_by_its_partitions_and_its_format() {
 }
 
 #[test]
-fn tls_where_there_is_none_and_none_where_there_is_are_told() {
+fn missing_and_unexpected_tls_are_reported() {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let (server, port) = Server::start_with_tls(Product::Redis, dir.path());
     let by_tls =
@@ -162,7 +162,7 @@ fn tls_where_there_is_none_and_none_where_there_is_are_told() {
 }
 
 #[test]
-fn an_engine_that_is_full_is_told_from_one_that_drops_keys() {
+fn a_full_engine_is_distinguished_from_one_that_drops_keys() {
     let server = Server::start(Product::Redis);
     server.tell(&["config", "set", "maxmemory", "1"]);
     let full = "full: the engine's memory is full";
@@ -184,7 +184,7 @@ fn an_engine_that_is_full_is_told_from_one_that_drops_keys() {
 }
 
 #[test]
-fn a_replica_and_a_server_of_no_cluster_are_told() {
+fn a_replica_and_a_server_without_cluster_are_reported() {
     let primary = Server::start(Product::Redis);
     let port = primary.port.to_string();
     let replica = Server::start_with(Product::Redis, &["--replicaof", "127.0.0.1", &port]);
@@ -205,7 +205,7 @@ fn a_replica_and_a_server_of_no_cluster_are_told() {
 }
 
 #[test]
-fn an_engine_that_is_silent_and_one_that_is_not_there_are_told() {
+fn a_silent_and_an_absent_engine_are_reported() {
     let server = Server::start(Product::Redis);
     server.signal("STOP");
     expect_unfit(&url(&server), "beat", "timeout: no answer in time");

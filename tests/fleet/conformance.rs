@@ -27,7 +27,7 @@ pub async fn conforms(join: impl AsyncFn(&str) -> Node) {
     what_is_kept_goes_after_its_time(&nodes).await;
     changes_reach_the_others(&nodes).await;
     turns_are_a_delay_apart_and_in_order(&nodes).await;
-    who_cannot_wait_hears_for_how_long_it_would(&nodes).await;
+    requests_that_cannot_wait_get_the_time_to_wait(&nodes).await;
     a_turn_that_nobody_keeps_ends(&nodes).await;
     a_turn_goes_on_while_it_is_kept(&nodes).await;
     so_many_at_a_time(&nodes).await;
@@ -348,7 +348,7 @@ async fn turns_are_a_delay_apart_and_in_order([a, b, c]: &[Node; 3]) {
     node.leave(&turn).await.expect("said twice counts once");
 }
 
-async fn who_cannot_wait_hears_for_how_long_it_would([a, b, _]: &[Node; 3]) {
+async fn requests_that_cannot_wait_get_the_time_to_wait([a, b, _]: &[Node; 3]) {
     let first = turn("https://reject.test", 1, 20 * SECOND);
     // An engine that has just begun waits for a delay: nobody knows what was before.
     let begin = SlotRequest {

@@ -10,7 +10,7 @@ use crate::harness::origin::reply::Step;
 use crate::harness::tools::{clean, run};
 use crate::harness::wayleave::{BINARY, Settings};
 use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, eventually};
-use crate::over_time::{set_clock, with_clock};
+use crate::operations::over_time::{set_clock, with_clock};
 
 const OPEN: &str = "User-agent: *\nDisallow:\n";
 const CLOSED: &str = "User-agent: *\nDisallow: /private\n";
@@ -83,7 +83,7 @@ fn a_malformed_member_stops_neither_beats_nor_changes() {
 }
 
 #[test]
-fn changes_are_read_while_beats_fail_which_is_a_state_of_its_own() {
+fn changes_are_read_while_beats_fail() {
     let origin = Origin::start();
     let server = Server::start(Product::Redis);
     let nodes = two(&origin, &server, |settings| settings);
@@ -132,7 +132,7 @@ return redis.call('XADD', KEYS[3], string.format('%.0f-1', seq), 'n', 'x', 'o', 
 ";
 
 #[test]
-fn an_old_record_that_is_put_back_is_not_gone_by_with_a_key() {
+fn an_old_record_that_is_restored_is_ignored_with_a_key() {
     // As it was, beyond what a double counts, and the last that it does.
     for version in ["0", "1152921504606846976", "9007199254740991"] {
         let origin = Origin::start();
@@ -201,7 +201,7 @@ fn an_engine_that_is_full_holds_nobody_up() {
 }
 
 #[test]
-fn a_node_that_was_killed_in_its_turn_and_started_again_waits_for_its_end() {
+fn a_node_restarted_within_its_turn_waits_for_the_turns_end() {
     let gate = Gate::closed();
     let origin = Origin::start();
     let hangs = Reply::raw("", Step::Wait(gate.clone()));
@@ -242,7 +242,7 @@ fn ends(store: &str, arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_second_node_of_one_name_is_refused_and_told() {
+fn a_second_node_of_the_same_name_is_refused_and_reported() {
     let origin = Origin::start();
     let server = Server::start(Product::Redis);
     let named = |settings: Settings| settings.set("store.node", "\"first\"");
@@ -322,7 +322,7 @@ fn a_delay_holds_while_home_nodes_find_the_engine_again() {
 }
 
 #[test]
-fn a_clock_that_is_off_is_told_where_there_is_a_key() {
+fn a_wrong_clock_is_reported_if_there_is_a_key() {
     let origin = Origin::start();
     let server = Server::start(Product::Redis);
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
@@ -434,7 +434,7 @@ fn what_is_wrong_in_one_partition_stops_no_other() {
 }
 
 #[test]
-fn a_lease_that_does_not_end_is_nobodys() {
+fn a_lease_without_an_end_is_ignored() {
     let origin = Origin::start();
     origin.site("shop.test").robots(CLOSED);
     let server = Server::start(Product::Redis);

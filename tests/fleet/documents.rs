@@ -4,7 +4,7 @@ use super::engines::{Product, Server};
 use super::proxies::{node, refresh};
 use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Reply, Wayleave, eventually};
-use crate::purposes::{CORPUS, crawler, get};
+use crate::preferences::purposes::{CORPUS, crawler, get};
 
 const TDMREP: &str = "http://site.test/.well-known/tdmrep.json";
 const LICENCE: &str = "http://licences.test/all.xml";
@@ -31,7 +31,7 @@ fn licence(usage: &str) -> Reply {
 }
 
 #[test]
-fn a_reservation_and_a_licence_are_fetched_once_and_changed_for_all() {
+fn reservations_and_licences_are_fetched_once_for_all_nodes() {
     let origin = Origin::start();
     let site = origin.site("site.test").robots("User-agent: *\nAllow: /\n");
     site.page("/.well-known/tdmrep.json", reserved(1));

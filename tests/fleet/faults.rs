@@ -38,7 +38,7 @@ fn goes_slowly(node: &Wayleave) -> bool {
 }
 
 #[test]
-fn an_engine_that_stops_answering_is_left_alone_until_it_answers() {
+fn a_silent_engine_is_left_alone_until_it_answers() {
     let origin = sites();
     let server = Server::start(Product::Redis);
     let quick = |settings| waiting(settings).set("store.timeout", "\"250ms\"");
@@ -63,7 +63,7 @@ fn an_engine_that_stops_answering_is_left_alone_until_it_answers() {
 }
 
 #[test]
-fn a_node_that_is_cut_off_goes_nowhere_with_a_delay_and_the_others_go_on() {
+fn an_isolated_node_refuses_delayed_origins_and_others_do_not() {
     let origin = sites();
     let server = Server::start(Product::Valkey);
     let relay = Relay::to(server.port);
@@ -147,7 +147,7 @@ fn another_node_fetches_when_the_one_that_did_has_died() {
 }
 
 #[test]
-fn without_the_engine_one_node_goes_on_with_each_origin_if_told_to() {
+fn without_the_engine_each_origin_has_a_home_node_if_set() {
     let origin = sites();
     let mut server = Server::start(Product::Redis);
     let home = |settings| waiting(settings).set("store.on_loss", "\"home\"");

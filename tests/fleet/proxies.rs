@@ -75,7 +75,7 @@ pub fn is_up(proxy: &Wayleave) -> bool {
 }
 
 #[test]
-fn a_crawl_delay_holds_over_all_nodes_and_also_through_an_engine_that_forgets() {
+fn a_crawl_delay_holds_over_all_nodes_if_the_engine_forgets() {
     let origin = Origin::start();
     let rules = "User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n";
     origin.site("slow.test").robots(rules);
@@ -163,7 +163,7 @@ fn an_origin_that_asks_one_node_for_rest_has_it_from_all() {
 }
 
 #[test]
-fn so_many_requests_are_under_way_over_all_nodes() {
+fn the_limit_on_concurrency_holds_over_all_nodes() {
     let gate = Gate::closed();
     let origin = Origin::start();
     let late = Step::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate".to_vec());

@@ -104,12 +104,12 @@ async fn restart(server: &mut Server, node: &RedisEngine) {
 }
 
 #[test]
-fn a_redis_that_was_restarted_empty_grants_no_turn_before_the_delay() {
+fn an_empty_restarted_redis_grants_no_turn_before_the_delay() {
     forgets(Product::Redis, &restart);
 }
 
 #[test]
-fn a_valkey_that_was_restarted_empty_grants_no_turn_before_the_delay() {
+fn an_empty_restarted_valkey_grants_no_turn_before_the_delay() {
     forgets(Product::Valkey, &restart);
 }
 
@@ -121,7 +121,7 @@ fn an_engine_that_was_flushed_grants_no_turn_before_the_delay() {
 }
 
 #[test]
-fn turns_under_way_are_told_to_an_engine_that_forgot_them() {
+fn turns_in_progress_are_reported_to_an_engine_that_lost_them() {
     let server = Server::start(Product::Redis);
     run(async {
         let a = joined(options(server.address(), "a")).await;
@@ -156,7 +156,7 @@ fn an_engine_that_lost_notes_says_so() {
 }
 
 #[test]
-fn an_engine_that_is_full_keeps_the_pace_and_learns_nothing_more() {
+fn a_full_engine_keeps_the_pace_and_stores_nothing_new() {
     for product in [Product::Redis, Product::Valkey] {
         let server = Server::start(product);
         run(async {

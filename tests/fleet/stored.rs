@@ -13,7 +13,7 @@ use super::servers::{MINUTE, ORIGIN, begun, claim, joined, settlement, turn};
 use super::{options, run};
 
 #[test]
-fn notes_that_are_lost_after_the_last_are_missed_in_their_partition() {
+fn lost_notes_at_the_end_are_detected_in_their_partition() {
     let server = Server::start(Product::Redis);
     run(async {
         let a = joined(options(server.address(), "a")).await;
@@ -39,7 +39,7 @@ fn notes_that_are_lost_after_the_last_are_missed_in_their_partition() {
 }
 
 #[test]
-fn nodes_that_go_on_beside_an_engine_that_forgot_are_waited_for() {
+fn an_engine_that_lost_its_data_waits_for_home_nodes() {
     let server = Server::start(Product::Redis);
     run(async {
         let home = RedisSettings {
@@ -57,7 +57,7 @@ fn nodes_that_go_on_beside_an_engine_that_forgot_are_waited_for() {
 }
 
 #[test]
-fn a_node_that_was_not_heard_of_for_long_is_none_of_the_fleet() {
+fn a_node_that_is_silent_for_long_leaves_the_fleet() {
     let server = Server::start(Product::Redis);
     run(async {
         let node = joined(options(server.address(), "a")).await;
@@ -90,7 +90,7 @@ fn expiring(server: &Server) -> Vec<String> {
 }
 
 #[test]
-fn whatever_is_kept_of_an_origin_goes_by_itself() {
+fn data_about_an_origin_expires_by_itself() {
     let server = Server::start(Product::Redis);
     run(async {
         let a = joined(options(server.address(), "a")).await;
@@ -119,7 +119,7 @@ fn whatever_is_kept_of_an_origin_goes_by_itself() {
 }
 
 #[test]
-fn a_lease_ends_with_the_fetch_though_there_is_no_room_for_what_it_brought() {
+fn a_lease_ends_with_the_fetch_even_if_the_engine_is_full() {
     let server = Server::start(Product::Redis);
     run(async {
         let a = joined(options(server.address(), "a")).await;

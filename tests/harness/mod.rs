@@ -11,6 +11,7 @@ pub mod program;
 pub mod prometheus;
 pub mod refusal;
 pub mod response;
+mod selftest;
 pub mod servers;
 pub mod tls;
 pub mod tools;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::tools::{clean, node_modules, program, project, python, run};
 use super::{eventually, ports};
-use crate::clients::build_go;
+use crate::clients::env::build_go;
 
 /// A server that listens; its process is killed when the last of those in it is dropped.
 pub struct Server {

@@ -123,7 +123,7 @@ fn no_content_is_executed_by_an_origin_that_ignores_it() {
 }
 
 #[test]
-fn no_content_of_http_2_is_executed_by_an_origin_that_ignores_it() {
+fn no_http_2_content_is_executed_by_an_origin_that_ignores_it() {
     let origin = shop();
     let site = origin.site("shop.test").http1_only();
     site.manners(Manners::IgnoresContent);

@@ -1,6 +1,7 @@
 //! Attempts to get past the proxy, as named cases of raw bytes. Each is judged by what reached the origin.
 
 mod content;
+mod foreign_text;
 mod framing;
 mod hidden;
 mod http2;
@@ -9,6 +10,8 @@ mod named_hosts;
 mod names;
 mod own_addresses;
 mod proxied_http2;
+mod secrets;
+mod spellings;
 mod targets;
 mod trailers;
 mod tunnels;

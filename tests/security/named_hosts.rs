@@ -2,7 +2,7 @@
 //! anything is sent.
 
 use crate::harness::{Origin, Reply, Wayleave, eventually};
-use crate::purposes::{INDEX, crawler, get};
+use crate::preferences::purposes::{INDEX, crawler, get};
 
 const LICENCE: &str = "<rsl xmlns=\"https://rslstandard.org/rsl\"><content url=\"/\"><license>\
     <permits type=\"usage\">all</permits></license></content></rsl>";
@@ -44,7 +44,7 @@ fn public(licence: &str) -> Origin {
 }
 
 #[test]
-fn a_public_site_has_nothing_sent_to_internal_hosts_by_naming_a_licence() {
+fn a_licence_url_sends_nothing_to_internal_hosts() {
     let intranet = Origin::start();
     intranet
         .site("intranet.test")

@@ -4,8 +4,8 @@ use crate::harness::h2_frames::{
     DATA, END_HEADERS, END_STREAM, Frame, HEADERS, RST_STREAM, block, frame, open_proxied,
 };
 use crate::harness::{Origin, eventually};
+use crate::requests::tls_listener::start;
 use crate::security::shop;
-use crate::tls_listener::start;
 
 /// The expected outcome of a request. Nothing of `Refused` reaches an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

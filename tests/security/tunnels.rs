@@ -92,7 +92,7 @@ fn no_tunnel_is_to_another_place_than_it_says() {
 }
 
 #[test]
-fn whoever_is_inside_a_tunnel_stays_at_its_origin() {
+fn requests_inside_a_tunnel_stay_at_its_origin() {
     let origin = shop();
     let proxy = Wayleave::start(&origin);
     for row in INSIDE {

@@ -1,0 +1,559 @@
+//! Decisions: the log, the API and the command agree with the response.
+
+use std::collections::HashMap;
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use serde_json::Value;
+
+use crate::harness::tls::Authority;
+use crate::harness::wayleave::{Settings, command};
+use crate::harness::{Ask, Origin, Reply, Wayleave, Wire, decisions, eventually};
+
+const CRAWLERS: &str = "
+[[crawler]]
+name = \"news\"
+tokens = [\"NewsBot\"]
+match = { user_agent = \"NewsBot\" }
+[[crawler]]
+name = \"images\"
+tokens = [\"ImageBot\"]
+match = { user_agent = \"ImageBot\" }
+dialect = \"google\"
+";
+
+const SHOP: &str = "User-agent: NewsBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /images\n";
+
+/// Two crawlers; three origins, of which one has no robots.txt and one cannot be reached.
+fn sites() -> Origin {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(SHOP);
+    origin.site("open.test");
+    origin.site("down.test").robots_reply(Reply::new(500));
+    origin
+}
+
+fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> Wayleave {
+    Wayleave::start_with(origin, |settings| change(settings.table(CRAWLERS)))
+}
+
+fn get(proxy: &Wayleave, agent: &str, url: &str) -> crate::harness::Response {
+    proxy.exchange(&Ask::get(url).agent(agent))
+}
+
+/// The lines of the decision log, by id.
+fn log(proxy: &Wayleave) -> HashMap<String, Value> {
+    let file = proxy.dir.path().join("state/decisions.jsonl");
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let lines = decisions(&text).map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    lines
+        .map(|line| (line["id"].as_str().expect("an id").to_owned(), line))
+        .collect()
+}
+
+#[test]
+fn the_answer_the_log_the_api_and_the_command_agree() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    let answer = get(&proxy, "NewsBot/2", "http://shop.test/private/a");
+    let problem = answer.json();
+    let field = answer.header("proxy-status").expect("a refusal has one");
+    let detail = problem["detail"].as_str().expect("a sentence");
+    assert!(field.contains(&format!("details=\"{detail}\"")), "{field}");
+    let id = problem["decision_id"].as_str().expect("an id");
+    eventually("the line is written", || log(&proxy).contains_key(id));
+
+    let logged = &log(&proxy)[id];
+    for (member, expected) in [
+        ("outcome", "refused"),
+        ("reason", "rule"),
+        ("crawler", "news"),
+        ("identity", "known"),
+        ("method", "GET"),
+        ("url", "http://shop.test/private/a"),
+        ("origin", "http://shop.test"),
+        ("verdict", "disallow"),
+        ("dialect", "rfc9309"),
+        ("rule", "Disallow: /private"),
+        ("client", "127.0.0.1"),
+    ] {
+        assert_eq!(logged[member], expected, "{member} of {logged}");
+    }
+    assert_eq!(
+        (&logged["line"], &logged["status"]),
+        (&2.into(), &403.into())
+    );
+    assert_eq!(logged["tokens"], serde_json::json!(["NewsBot"]));
+    assert!(logged["robots_fetched_at"].is_string(), "{logged}");
+    assert_eq!(logged["details"], problem["detail"]);
+
+    let mut shown = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
+    let file = shown.as_object_mut().and_then(|it| it.remove("robots_txt"));
+    assert_eq!(shown, unchained(logged));
+    let file = file.expect("the file that decided");
+    assert_eq!(file["body"], SHOP);
+    assert_eq!(file["sha256"], logged["robots_sha256"]);
+    assert_eq!(file["status"], 200);
+    let digest = logged["robots_sha256"].as_str().expect("a digest");
+    eventually("the log's event names it, too", || {
+        proxy.log().contains(&format!(" robots_sha256={digest} "))
+    });
+    let told = command()
+        .args(["decision", id, "--config"])
+        .arg(config_for(&proxy))
+        .output()
+        .expect("it runs");
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    for words in [
+        "line 2: Disallow: /private",
+        "news known",
+        "refused 403 rule",
+        ">     2  Disallow: /private",
+        digest,
+        id,
+    ] {
+        assert!(told.contains(words), "{words} in {told}");
+    }
+}
+
+/// A line without what links it to others.
+fn unchained(line: &Value) -> Value {
+    let mut alone = line.clone();
+    for chained in ["config_sha256", "prev_sha256"] {
+        let member = alone.as_object_mut().and_then(|it| it.remove(chained));
+        assert!(member.is_some(), "{chained} in {line}");
+    }
+    alone
+}
+
+/// A configuration that names the ports that the system chose.
+fn config_for(proxy: &Wayleave) -> std::path::PathBuf {
+    let file = proxy.dir.path().join("ports.toml");
+    let text = format!("admin.listen = \"{}\"\n", proxy.admin);
+    std::fs::write(&file, text).expect("the temporary directory can be written");
+    file
+}
+
+#[test]
+fn a_decision_shows_its_own_file_even_if_there_is_a_newer_one() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    let refused = |page: &str| {
+        let url = format!("http://shop.test/private/{page}");
+        let problem = get(&proxy, "NewsBot/2", &url).json();
+        let id = problem["decision_id"].as_str().expect("an id").to_owned();
+        proxy.admin_get(&format!("/v1/decisions/{id}"))
+    };
+    let before = refused("a").json();
+    let newer = b"\xEF\xBB\xBF# caf\xE9\nUser-agent: *\nDisallow: /private\n";
+    origin
+        .site("shop.test")
+        .robots_reply(Reply::new(200).body(*newer));
+    let mut wire = Wire::connect(proxy.admin);
+    wire.send("POST /v1/robots/http%3A%2F%2Fshop.test/refresh HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(wire.response().status, 200);
+    let after = refused("b").json();
+    assert_eq!((&before["line"], &after["line"]), (&2.into(), &3.into()));
+    let id = before["id"].as_str().expect("an id");
+    let again = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
+    assert_eq!(again["robots_txt"]["body"], SHOP);
+    let bytes = BASE64_STANDARD.decode(after["robots_txt"]["body_base64"].as_str().expect("bytes"));
+    assert_eq!(bytes.as_deref(), Ok(newer.as_slice()));
+    let unreached = get(&proxy, "NewsBot/2", "http://down.test/").json();
+    let id = unreached["decision_id"].as_str().expect("an id");
+    let unreached = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
+    assert_eq!(unreached["basis"], "unreachable");
+    assert_eq!(unreached.get("robots_sha256"), None, "no file decided");
+    assert_eq!(unreached.get("robots_txt"), None);
+}
+
+#[test]
+fn every_exchange_is_a_line_whatever_became_of_it() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    get(&proxy, "NewsBot/2", "http://shop.test/images/a");
+    get(&proxy, "ImageBot/1", "https://shop.test/images/a");
+    get(&proxy, "ImageBot/1", "http://open.test/");
+    get(&proxy, "Other/1", "http://down.test/");
+    get(&proxy, "Other/1", "gopher://shop.test/");
+    eventually("five lines", || log(&proxy).len() == 5);
+    let mut lines: Vec<_> = log(&proxy).into_values().collect();
+    lines.sort_by_key(|line| line["id"].as_str().expect("an id").to_owned());
+    let member = |name: &str| {
+        let words = lines.iter().map(|line| line[name].as_str().unwrap_or("-"));
+        words.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let outcomes = ["forwarded", "refused", "forwarded", "refused", "refused"];
+    assert_eq!(member("outcome"), outcomes);
+    let crawlers = ["news", "images", "images", "asserted", "asserted"];
+    assert_eq!(member("crawler"), crawlers);
+    let dialects = ["rfc9309", "google", "google", "rfc9309", "-"];
+    assert_eq!(member("dialect"), dialects);
+    let bases = [
+        "no-matching-rule",
+        "rule",
+        "unavailable",
+        "unreachable",
+        "-",
+    ];
+    assert_eq!(member("basis"), bases);
+}
+
+#[test]
+fn recent_decisions_are_listed_filtered_and_ranked() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    for (agent, url) in [
+        ("NewsBot/2", "http://shop.test/private/a"),
+        ("NewsBot/2", "http://shop.test/private/b"),
+        ("ImageBot/1", "http://shop.test/images/a"),
+        ("ImageBot/1", "http://open.test/images/a"),
+    ] {
+        get(&proxy, agent, url);
+    }
+    let urls = |query: &str| {
+        let listed = proxy.admin_get(&format!("/v1/decisions?{query}")).json();
+        let decisions = listed["decisions"].as_array().expect("an array").clone();
+        let urls = decisions.iter().map(|d| d["url"].as_str().expect("a URL"));
+        urls.map(str::to_owned).collect::<Vec<_>>()
+    };
+    eventually("four decisions", || urls("").len() == 4);
+    assert_eq!(urls("crawler=news&limit=1"), ["http://shop.test/private/b"]);
+    assert_eq!(
+        urls("crawler=images&outcome=refused"),
+        ["http://shop.test/images/a"]
+    );
+    assert_eq!(urls("host=open.test"), ["http://open.test/images/a"]);
+    let top = |query: &str| proxy.admin_get(&format!("/v1/top?{query}")).json()["top"].clone();
+    assert_eq!(
+        top("by=host&outcome=refused"),
+        serde_json::json!([{"name": "shop.test", "count": 3}])
+    );
+    assert_eq!(
+        top("by=rule&outcome=refused&limit=1"),
+        serde_json::json!([
+            {"name": "Disallow: /private (http://shop.test/robots.txt:2)", "count": 2}
+        ])
+    );
+    assert_eq!(
+        proxy.admin_get("/v1/decisions?colour=red").status,
+        400,
+        "an unknown parameter is not ignored"
+    );
+    assert_eq!(proxy.admin_get("/v1/decisions/nonsense").status, 400);
+    let unknown = "0".repeat(32);
+    assert_eq!(
+        proxy.admin_get(&format!("/v1/decisions/{unknown}")).status,
+        404
+    );
+}
+
+#[test]
+fn a_restart_forgets_no_decision() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    let problem = get(&proxy, "NewsBot/2", "http://shop.test/private/a").json();
+    let id = problem["decision_id"].as_str().expect("an id").to_owned();
+    let (dir, settings) = proxy.stop();
+    let proxy = Wayleave::start_in(dir, settings);
+    let shown = proxy.admin_get(&format!("/v1/decisions/{id}"));
+    assert_eq!(shown.json()["url"], "http://shop.test/private/a");
+}
+
+#[test]
+fn what_would_be_decided_can_be_asked() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    let ask = |query: &str| proxy.admin_get(&format!("/v1/decision?{query}")).json();
+    let news = ask("url=http://shop.test/private/a&user_agent=NewsBot");
+    assert_eq!(news["outcome"], "refused", "{news}");
+    assert_eq!(
+        (&news["line"], &news["crawler"]),
+        (&2.into(), &"news".into())
+    );
+    let images = ask("url=http://shop.test/private/a&crawler=images");
+    assert_eq!(images["outcome"], "forwarded", "{images}");
+    let unknown = proxy.admin_get("/v1/decision?url=http://shop.test/&crawler=nobody");
+    assert_eq!(unknown.status, 400);
+    assert_eq!(origin.seen(), ["GET http://shop.test/robots.txt"]);
+    assert_eq!(proxy.metric("wayleave_requests_total", &[]), 0.0);
+}
+
+#[test]
+fn decisions_are_streamed_as_they_are_made() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    let mut wire = Wire::connect(proxy.admin);
+    wire.send("GET /v1/decisions/stream?crawler=news HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let head = wire.response_head();
+    assert_eq!(head.header("content-type"), Some("text/event-stream"));
+    get(&proxy, "ImageBot/1", "http://shop.test/images/a");
+    get(&proxy, "NewsBot/2", "http://shop.test/private/a");
+    let mut text = String::new();
+    while !text.contains("\"line\":2") {
+        text.push_str(&String::from_utf8_lossy(&wire.bytes(1)));
+    }
+    assert!(text.contains("event: decision"), "{text}");
+    assert!(!text.contains("images"), "{text}");
+}
+
+#[test]
+fn a_limited_stream_counts_the_decisions_it_skips() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    let mut wire = Wire::connect(proxy.admin);
+    wire.send("GET /v1/decisions/stream?q=%2Fwanted%2F&most=1&traffic=true HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    wire.response_head();
+    for number in 0..20 {
+        get(
+            &proxy,
+            "NewsBot/2",
+            &format!("http://shop.test/wanted/{number}"),
+        );
+        get(
+            &proxy,
+            "NewsBot/2",
+            &format!("http://shop.test/other/{number}"),
+        );
+    }
+    let mut text = String::new();
+    let told = |text: &str| {
+        let shown = text.matches("event: decision\n").count();
+        let counts = text.split("event: skipped\ndata: ").skip(1);
+        let counts = counts.filter_map(|rest| rest.split_once('\n')?.0.parse::<usize>().ok());
+        shown + counts.sum::<usize>()
+    };
+    while told(&text) < 20 || !text.contains("\"requests\":") {
+        text.push_str(&String::from_utf8_lossy(&wire.bytes(1)));
+    }
+    assert_eq!(told(&text), 20, "{text}");
+    assert!(text.contains("event: traffic\n"), "{text}");
+    assert!(!text.contains("/other/"), "{text}");
+}
+
+#[test]
+fn clients_fetch_what_they_need() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    assert_eq!(proxy.admin_get("/ca.pem").body, proxy.ca_pem());
+    let pac = proxy.admin_get("/proxy.pac");
+    assert_eq!(
+        pac.header("content-type"),
+        Some("application/x-ns-proxy-autoconfig")
+    );
+    let expected = format!("return \"PROXY {}\";", proxy.proxy);
+    assert!(pac.text().contains(&expected), "{}", pac.text());
+}
+
+#[test]
+fn a_log_that_cannot_be_written_loses_no_request() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| {
+        settings.set("log.decisions", "\"/dev/full\"")
+    });
+    assert_eq!(get(&proxy, "NewsBot/2", "http://shop.test/").status, 200);
+    eventually("what is missing is counted", || {
+        proxy.metric("wayleave_decisions_dropped_total", &[]) == 1.0
+    });
+    assert_eq!(get(&proxy, "NewsBot/2", "http://shop.test/").status, 200);
+}
+
+/// Expects that each of the `asked` exchanges is a complete line of the log, or counted as missing.
+#[track_caller]
+fn all_are_accounted_for(proxy: &Wayleave, file: &str, asked: usize) -> usize {
+    let file = proxy.dir.path().join("state").join(file);
+    let written = || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        // The last may be written just now.
+        let (whole, _) = text.rsplit_once('\n').unwrap_or_default();
+        let lines = decisions(whole).map(serde_json::from_str::<Value>);
+        let lines: Vec<_> = lines.map(|line| line.expect("a whole line")).collect();
+        lines.len()
+    };
+    let missing = || proxy.metric("wayleave_decisions_dropped_total", &[]);
+    eventually("each is written or counted", || {
+        written() as f64 + missing() == asked as f64
+    });
+    written()
+}
+
+#[test]
+fn a_full_disk_leaves_whole_lines_and_an_exact_count() {
+    let origin = sites();
+    let proxy = Wayleave::start_on_full_disk(&origin, 64);
+    let urls: Vec<_> = (0..300).map(|n| format!("http://open.test/{n}")).collect();
+    let mut wire = proxy.connect();
+    for url in &urls {
+        wire.send(Ask::get(url).bytes(url));
+        assert_eq!(wire.response().status, 200);
+    }
+    let written = all_are_accounted_for(&proxy, "decisions.jsonl", urls.len());
+    assert!(written < urls.len(), "{written}");
+    // All lines that fit are there, however many were written together.
+    let log = proxy.dir.path().join("state/decisions.jsonl");
+    let size = std::fs::metadata(log).expect("it is there").len();
+    assert!((63 * 1024..=64 * 1024).contains(&size), "{size}");
+    eventually("it is said", || {
+        proxy.log().contains("the decision log cannot be written")
+    });
+    // A shorter line may still fit.
+    let log = proxy.log();
+    assert!(log.matches("can be written again").count() < 3, "{log}");
+}
+
+#[test]
+fn a_log_goes_on_when_its_directory_is_back() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| {
+        settings.set("log.decisions", "\"log/decisions.jsonl\"")
+    });
+    let ask = |page: &str| get(&proxy, "Other/1", &format!("http://open.test/{page}")).status;
+    assert_eq!(ask("a"), 200);
+    assert_eq!(all_are_accounted_for(&proxy, "log/decisions.jsonl", 1), 1);
+    let dir = proxy.dir.path().join("state/log");
+    std::fs::remove_dir_all(&dir).expect("it can be removed");
+    std::fs::write(&dir, "in its place").expect("it can be written");
+    assert_eq!(ask("b"), 200);
+    eventually("it is counted as missing", || {
+        proxy.metric("wayleave_decisions_dropped_total", &[]) == 1.0
+    });
+    std::fs::remove_file(&dir).expect("it can be removed");
+    assert_eq!(ask("c"), 200);
+    // The first line went with the directory.
+    assert_eq!(all_are_accounted_for(&proxy, "log/decisions.jsonl", 2), 1);
+    eventually("it is said", || {
+        proxy.log().contains("the decision log is writable again")
+    });
+}
+
+#[test]
+fn a_rule_that_was_cut_is_shown_as_it_was_judged() {
+    let origin = Origin::start();
+    let mut body = "User-agent: *\nDisallow: /\n".to_owned();
+    // `Allow: /o` is the last that is read of it, and would allow more than was meant.
+    let filling = 500 * 1024 - body.len() - "\nAllow: /o".len();
+    body.push_str(&"#".repeat(filling));
+    body.push_str("\nAllow: /open\n");
+    origin.site("cut.test").robots(body);
+    let proxy = Wayleave::start(&origin);
+    let problem = proxy.get("http://cut.test/other").json();
+    let id = problem["decision_id"].as_str().expect("it has one");
+    let basis = proxy
+        .admin_get(&format!("/v1/decisions/{id}/robots"))
+        .json();
+    assert_eq!(
+        (&basis["is_same"], &basis["line"]),
+        (&true.into(), &2.into())
+    );
+}
+
+#[test]
+fn a_response_names_its_decision_if_that_is_wanted() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /private\n");
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("proxy.decision_id", "true")
+            .set("log.events", "false")
+    });
+    let agent = format!("ExampleBot/1.0 \u{202e}{}", "x".repeat(600));
+    for url in ["http://shop.test/a", "https://shop.test/private"] {
+        let answer = proxy.exchange(&Ask::get(url).agent(&agent));
+        let id = answer.header("wayleave-decision").expect("it is named");
+        let mut decision = Value::Null;
+        eventually("it is recorded", || {
+            let answer = proxy.admin_get(&format!("/v1/decisions/{id}"));
+            let is_there = answer.status == 200;
+            if is_there {
+                decision = answer.json();
+            }
+            is_there
+        });
+        assert_eq!(decision["url"], url);
+        assert_eq!(decision["status"], answer.status);
+        let recorded = decision["user_agent"].as_str().expect("it is recorded");
+        assert!(agent.starts_with(recorded), "{recorded}");
+        assert_eq!(recorded.len(), 512);
+        if answer.status == 403 {
+            assert_eq!(answer.json()["decision_id"], id);
+        }
+    }
+    assert!(!proxy.log().contains("wayleave::decision"), "no event");
+    let plain = Wayleave::start(&origin);
+    let answer = plain.get("http://shop.test/a");
+    assert_eq!(answer.header("wayleave-decision"), None);
+    eventually("it is an event", || {
+        plain.log().contains("wayleave::decision: forwarded 200 ")
+    });
+}
+
+/// The one line of the log for this URL.
+fn line(proxy: &Wayleave, url: &str) -> Value {
+    let found = || log(proxy).into_values().find(|line| line["url"] == url);
+    eventually("the decision is in the log", || found().is_some());
+    found().expect("it is there")
+}
+
+#[test]
+fn a_log_line_has_the_bytes_sent_and_the_trace_id() {
+    let origin = sites();
+    origin
+        .site("open.test")
+        .page("/long", Reply::new(200).body("x".repeat(100_000)));
+    let proxy = start(&origin, |settings| settings);
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let parent = format!("00-{trace}-b7ad6b7169203331-01");
+    let ask = Ask::get("http://open.test/long").header("Traceparent", &parent);
+    assert_eq!(proxy.exchange(&ask).body.len(), 100_000);
+    let written = line(&proxy, "http://open.test/long");
+    assert_eq!(written["body_bytes"], 100_000);
+    assert_eq!(written["trace_id"], trace);
+    proxy.exchange(&Ask::new("HEAD", "http://open.test/long"));
+    get(&proxy, "NewsBot/2", "http://shop.test/private/a");
+    let refused = line(&proxy, "http://shop.test/private/a");
+    assert_eq!(refused.get("body_bytes"), None, "nothing was asked for");
+    let heads = || {
+        let lines = log(&proxy).into_values();
+        lines
+            .filter(|it| it["method"] == "HEAD")
+            .collect::<Vec<_>>()
+    };
+    eventually("the decision is in the log", || heads().len() == 1);
+    assert_eq!(heads()[0]["body_bytes"], 0);
+}
+
+#[test]
+fn clients_are_written_down_as_they_are_to_be_wherever_that_is() {
+    for (form, shown) in [("network", "127.0.0.0/24"), ("keyed", "")] {
+        let origin = sites();
+        let proxy = start(&origin, |settings| {
+            settings.set("log.client_address", &format!("{form:?}"))
+        });
+        get(&proxy, "NewsBot/2", "http://shop.test/private/a");
+        // A handshake that fails is told of, too.
+        let mut tunnel = proxy.connect();
+        assert_eq!(tunnel.connect_tunnel("shop.test:443").status, 200);
+        let other_roots = Authority::trusted().pem.as_bytes();
+        assert!(tunnel.start_tls("shop.test", other_roots, &[]).is_err());
+        eventually("the handshake is told of", || {
+            proxy.log().contains("does not trust")
+        });
+        let written = line(&proxy, "http://shop.test/private/a");
+        let client = written["client"].as_str().expect("text");
+        match shown {
+            "" => assert!(client.len() == 32 && !client.contains('.'), "{client}"),
+            shown => assert_eq!(client, shown),
+        }
+        let id = written["id"].as_str().expect("an id");
+        let listed = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
+        assert_eq!(listed["client"], client);
+        let told = proxy.log();
+        assert!(told.contains(&format!("client={client}")), "{told}");
+        assert!(!told.contains("client=127.0.0.1"), "{told}");
+        let (dir, _) = proxy.stop();
+        let text = std::fs::read_to_string(dir.path().join("state/decisions.jsonl"));
+        let text = text.expect("a log");
+        assert!(!text.contains("\"client\":\"127.0.0.1\""), "{text}");
+    }
+}

@@ -1,0 +1,10 @@
+//! The admin listener: access, health, metrics, the API, the page, and the dashboards built on them.
+
+mod access;
+mod api;
+mod dashboards;
+mod decisions;
+mod health;
+mod metrics;
+mod page;
+mod traces;

@@ -1,0 +1,200 @@
+//! The page for operators, driven in a browser against a proxy with traffic.
+
+use std::time::{Duration, SystemTime};
+
+use crate::harness::tools::{clean, node_modules, output_of, program, project};
+use crate::harness::wayleave::command;
+use crate::harness::{Origin, Reply, Wayleave};
+
+/// It takes 75 s where nothing else runs.
+const LIMIT: Duration = Duration::from_secs(900);
+
+const TOKEN: &str = "0f5d3c0ad4b6e1f2a9c8b7d6e5f40312";
+/// The output of `printf %s TOKEN | sha256sum`.
+const TOKEN_SHA256: &str = "\"8bebe8c98c7ba4a63db78dd61ce6e2af08fbd3101104b12c6195b6686b1049a1\"";
+
+fn sites() -> Origin {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(
+        "# Robots of the shop\nUser-agent: NewsBot\nDisallow: /private\nAllow: /private/press\n\nUser-agent: *\nDisallow: /images\nDisallow: /private\nCrawl-delay: 0\n",
+    );
+    origin
+        .site("news.test")
+        .robots("User-agent: *\nDisallow:\n");
+    // Those who take the first rule that matches disagree with those who take the longest.
+    origin
+        .site("museum.test")
+        .robots("User-agent: *\nDisallow: /halls\nAllow: /halls/west\n");
+    let section = |line: u32| format!("Disallow: /section-{line}/\n");
+    let sections: String = (2..=200).map(section).collect();
+    let spoofed = "Disallow: /spoofed\u{202e}gnp.exe\n";
+    origin
+        .site("long.test")
+        .robots(format!("User-agent: *\n{sections}{spoofed}"));
+    origin
+        .site("usage.test")
+        .robots("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n");
+    origin.site("down.test").robots_reply(Reply::new(503));
+    origin.site("gone.test").robots_reply(Reply::new(404));
+    origin
+}
+
+/// The day after so many days, as the configuration writes it.
+fn day(days: u64) -> String {
+    let at = SystemTime::now() + Duration::from_hours(24 * days);
+    humantime::format_rfc3339_seconds(at).to_string()[..10].to_owned()
+}
+
+/// Crawlers: one observed, one with a password, one that trains models; a refusal, and exceptions that expire soon, late and long ago.
+fn tables() -> String {
+    let (soon, late) = (day(9), day(300));
+    let team = |number: u32| {
+        format!(
+            "[[crawler]]\nname = \"team-{number}\"\ntokens = [\"Team\"]\nmatch = {{ user_agent = \"Team{number}Bot\" }}\n"
+        )
+    };
+    let teams: String = (1..=20).map(team).collect();
+    format!(
+        "{teams}[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = {{ user_agent = \"NewsBot\" }}\n\
+         [[crawler]]\nname = \"images\"\ntokens = [\"ImageBot\"]\nmatch = {{ user_agent = \"ImageBot\" }}\nmode = \"observe\"\n\
+         [[crawler]]\nname = \"guest\"\ntokens = [\"GuestBot\"]\nmatch = {{ username = \"guest\" }}\n\
+         password_hash = \"$argon2id$v=19$m=19456,t=2,p=1$c29tZSBzYWx0IGhlcmU$LuxT+OtgKkKBrjKrgmJhpb7slBkaiVpQZAOvzKq9SDY\"\n\
+         [[crawler]]\nname = \"mislaid\"\ntokens = [\"OtherName\"]\nmatch = {{ user_agent = \"MislaidBot\" }}\n\
+         [[crawler]]\nname = \"trainer\"\ntokens = [\"TrainerBot\"]\nmatch = {{ user_agent = \"TrainerBot\" }}\npurposes = [\"train-ai\"]\n\
+         [[rule]]\naction = \"refuse\"\nhosts = [\"shop.test\"]\npaths = [\"/internal/\"]\nowner = \"legal@example.com\"\nreason = \"contract 2026-17\"\n\
+         [[rule]]\naction = \"allow\"\nhosts = [\"shop.test\"]\npaths = [\"/feeds/\"]\nowner = \"data@example.com\"\nreason = \"agreed by mail\"\nexpires = \"{soon}\"\n\
+         [[rule]]\naction = \"allow\"\nhosts = [\".partner.test\"]\nowner = \"far@example.com\"\nreason = \"contract\"\nexpires = \"{late}\"\n\
+         [[rule]]\naction = \"allow\"\nhosts = [\"old.test\"]\nowner = \"data@example.com\"\nreason = \"pilot\"\nexpires = \"2026-01-01\"\n"
+    )
+}
+
+#[test]
+fn every_function_of_the_page_works() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&tables()));
+    let changing = "http://changing.test";
+    let was = "User-agent: *\nDisallow: /old\nDisallow: /both\n";
+    origin.site("changing.test").robots(was);
+    assert_eq!(proxy.get(&format!("{changing}/old")).status, 403);
+    let is = "User-agent: *\nDisallow: /new\nDisallow: /newer\nDisallow: /both\n";
+    origin.site("changing.test").robots(is);
+    let refresh = "/v1/robots/http%3A%2F%2Fchanging.test/refresh";
+    assert_eq!(proxy.admin_ask("POST", refresh).status, 200);
+    assert_eq!(proxy.get(&format!("{changing}/new")).status, 403);
+    let guarded = Wayleave::start_with(&origin, |settings| {
+        settings.set("admin.token_sha256", TOKEN_SHA256)
+    });
+    let pictures = project().join("target/screenshots");
+    std::fs::create_dir_all(&pictures).expect("target/ is writable");
+    let mut command = clean(program("node"));
+    command
+        .arg(project().join("tests/clients/page.cjs"))
+        .env("NODE_PATH", node_modules())
+        .env("CHROMIUM", program("chromium"))
+        .env("HOME", proxy.dir.path())
+        .env("PROXY", format!("http://{}", proxy.proxy))
+        .env("ADMIN", format!("http://{}", proxy.admin))
+        .env("TOKEN_ADMIN", format!("http://{}", guarded.admin))
+        .env("TOKEN", TOKEN)
+        .env("CONFIG", proxy.dir.path().join("config.toml"))
+        .env("PICTURES", pictures);
+    let output = output_of(&mut command, b"", LIMIT);
+    let done: Vec<_> = output.lines().collect();
+    assert_eq!(done.last(), Some(&"noComplaints"), "{output}");
+    assert_eq!(done.len(), 32, "{output}");
+}
+
+#[test]
+fn the_lines_for_clients_are_those_that_env_prints() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let path = "/v1/connect?proxy=http://proxy.example:3128&ca=/etc/ssl/it's%20here.pem";
+    let found = proxy.admin_get(path).json();
+    let clients = found["clients"].as_array().expect("a list");
+    assert_eq!(clients.len(), 8, "{found}");
+    for client in clients {
+        let name = client["name"].as_str().expect("a name");
+        let printed = command()
+            .args([
+                "env",
+                "--client",
+                name,
+                "--proxy",
+                "http://proxy.example:3128",
+            ])
+            .args(["--ca", "/etc/ssl/it's here.pem"])
+            .output()
+            .expect("it runs");
+        let printed = String::from_utf8(printed.stdout).expect("text");
+        assert_eq!(client["lines"], *printed, "{name}");
+        assert!(printed.contains("proxy.example"), "{printed}");
+    }
+    let banner = proxy.log();
+    let fingerprint = found["ca_sha256"].as_str().expect("a fingerprint");
+    assert!(banner.contains(fingerprint), "{banner}");
+    let page = format!("http://{}/#/connect", proxy.admin);
+    assert!(banner.contains(&page), "{banner}");
+    for refused in [
+        "ftp://a/",
+        "http://a$({touch,pwned})b:3128",
+        "http://a:3128/?b",
+    ] {
+        let path = format!("/v1/connect?proxy={refused}");
+        assert_eq!(proxy.admin_get(&path).status, 400, "{refused}");
+    }
+    assert_eq!(proxy.admin_get("/v1/connect?ca=a%0Ab").status, 400);
+}
+
+#[test]
+fn the_page_explains_every_reason_as_the_document_does() {
+    let page = include_str!("../../proxy/src/admin/page/reasons.js");
+    let document = include_str!("../../docs/metrics.md");
+    let reasons = document.split("| reason |").nth(1).expect("a table");
+    let rows = reasons
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
+    let mut explained = 0;
+    for row in rows {
+        let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [reasons, outcomes, meaning] = cells[..] else {
+            panic!("{row}");
+        };
+        let meaning = meaning.replace('`', "").replace('"', "\\\"");
+        let written = format!(
+            "  [\"{}\", \"{outcomes}\", \"{meaning}\"],",
+            reasons.replace('`', "")
+        );
+        assert!(page.lines().any(|line| line == written), "{written}");
+        // The meaning of a reason depends on the outcome.
+        for outcome in ["forwarded", "tunnelled", "observed", "refused", "failed"] {
+            assert!(!meaning.contains(&format!("{outcome}:")), "{row}");
+        }
+        explained += 1;
+    }
+    assert!(explained > 40, "{explained} rows");
+    let on_page = page.lines().filter(|line| line.starts_with("  [\""));
+    assert_eq!(on_page.count(), explained);
+}
+
+#[test]
+fn the_page_is_whole_without_other_machines() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let page = proxy.admin_get("/").text();
+    let assets = page.split('"').filter(|part| part.starts_with("/assets/"));
+    let assets: Vec<_> = assets.collect();
+    assert!(assets.len() >= 5, "{page}");
+    for asset in assets {
+        let answer = proxy.admin_get(asset);
+        assert_eq!(answer.status, 200, "{asset}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+    }
+    assert!(
+        !page.contains("style=") && !page.contains("<style"),
+        "{page}"
+    );
+    assert!(!page.contains("<script>"), "{page}");
+    assert_eq!(proxy.admin_get("/assets/nothing.js").status, 404);
+    assert_eq!(proxy.admin_get("/assets/..%2Fmod.rs").status, 404);
+}

@@ -1,0 +1,276 @@
+//! The code blocks of the documents, except the clients' programs: configurations, commands, and their output.
+
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use serde_json::Value;
+use toml::{Table, Value as Toml};
+
+use crate::clients::snippets::{Snippet, Stage};
+use crate::harness::tools::{clean, output_of, program, project, run};
+use crate::harness::wayleave::command;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const ROBOTS: &str = "User-agent: *\nDisallow: /private\n";
+
+/// The blocks of a language, in their order.
+fn blocks(file: &str, language: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(project().join(file)).expect("there is such a file");
+    let begin = format!("\n```{language}\n");
+    let parts = text.split(&begin).skip(1);
+    parts
+        .map(|part| part.split("```").next().expect("a fence ends").to_owned())
+        .collect()
+}
+
+/// The one block that contains a text.
+#[track_caller]
+fn block(file: &str, language: &str, contained: &str) -> String {
+    let mut found = blocks(file, language);
+    found.retain(|block| block.contains(contained));
+    assert_eq!(found.len(), 1, "{file}: {contained}");
+    found.remove(0)
+}
+
+fn both(output: &Output) -> String {
+    let parts = [&output.stdout, &output.stderr];
+    parts.map(|part| String::from_utf8_lossy(part)).concat()
+}
+
+fn wayleave(dir: &Path, arguments: &[&str]) -> Output {
+    run(command().args(arguments).current_dir(dir), b"", LIMIT)
+}
+
+/// The files that configurations in the documents name.
+fn write_files(dir: &Path) {
+    let request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=proxy.example \
+                   -addext subjectAltName=DNS:proxy.example -keyout proxy.key -out proxy.crt";
+    let mut openssl = clean(program("openssl"));
+    output_of(
+        openssl.args(request.split(' ')).current_dir(dir),
+        b"",
+        LIMIT,
+    );
+    std::fs::copy(dir.join("proxy.crt"), dir.join("clients-ca.crt")).expect("writable");
+    std::fs::write(dir.join("redis-password"), "secret\n").expect("writable");
+    std::fs::write(dir.join("fleet.key"), [7; 32]).expect("writable");
+}
+
+/// `over`, with what only `under` says.
+fn merged(under: Table, over: Table) -> Table {
+    let mut all = under;
+    for (key, value) in over {
+        let value = match (all.remove(&key), value) {
+            (Some(Toml::Table(under)), Toml::Table(over)) => Toml::Table(merged(under, over)),
+            (_, value) => value,
+        };
+        all.insert(key, value);
+    }
+    all
+}
+
+/// Blocks of a document may build on earlier ones.
+#[test]
+fn every_configuration_in_the_documents_is_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    write_files(dir.path());
+    let mut count = 0;
+    for file in ["README.md", "docs/configuration.md", "docs/fleet.md"] {
+        let mut before = Table::new();
+        for block in blocks(file, "toml") {
+            let shown: Table = block.parse().expect("TOML");
+            before = merged(before, shown);
+            let text = toml::to_string(&before).expect("TOML");
+            std::fs::write(dir.path().join("config.toml"), text).expect("writable");
+            let output = wayleave(dir.path(), &["config", "check"]);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.success() && said.is_empty(),
+                "{file}: {block}\n{said}"
+            );
+            count += 1;
+        }
+    }
+    assert_eq!(count, 7, "configurations in the documents");
+}
+
+#[test]
+fn mistakes_are_printed_as_documented() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mistaken = "[proxy]\nlisten = [\"localhost:3128\"]\n\n[robots]\nmax_age = \"25h\"\n";
+    std::fs::write(dir.path().join("my.toml"), mistaken).expect("writable");
+    let shown = block("docs/configuration.md", "console", "config check");
+    let (asked, answered) = shown.split_once('\n').expect("two lines");
+    let arguments: Vec<_> = asked.split(' ').skip(2).collect();
+    let output = wayleave(dir.path(), &arguments);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), answered);
+}
+
+#[test]
+fn prometheus_takes_the_configurations_for_it() {
+    let files = ["README.md", "docs/operating.md", "dashboards/README.md"];
+    let all = files.map(|file| blocks(file, "yaml"));
+    for (file, blocks) in files.iter().zip(&all) {
+        assert_eq!(blocks.len(), 1, "{file}");
+        let named = tempfile::Builder::new()
+            .suffix(".yml")
+            .tempfile_in(project().join("dashboards"));
+        let named = named.expect("writable");
+        std::fs::write(named.path(), &blocks[0]).expect("writable");
+        let mut promtool = clean(program("promtool"));
+        output_of(
+            promtool.args(["check", "config"]).arg(named.path()),
+            b"",
+            LIMIT,
+        );
+    }
+}
+
+#[test]
+fn a_token_for_operators_is_made_as_the_document_says() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let lines = block("docs/operating.md", "sh", "openssl rand");
+    let mut shell = clean("/bin/sh");
+    let printed = output_of(
+        shell.args(["-ec", &lines]).current_dir(dir.path()),
+        b"",
+        LIMIT,
+    );
+    let digest = printed.split(' ').next().expect("a digest");
+    let config = format!("admin.token_sha256 = {digest:?}\n");
+    std::fs::write(dir.path().join("config.toml"), config).expect("writable");
+    let output = wayleave(dir.path(), &["config", "check"]);
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn roots_of_a_tls_listener_are_combined_as_documented() {
+    let dir = tempfile::tempdir().expect("a directory");
+    assert!(wayleave(dir.path(), &["ca", "init"]).status.success());
+    write_files(dir.path());
+    std::fs::rename(
+        dir.path().join("proxy.crt"),
+        dir.path().join("proxy-ca.crt"),
+    )
+    .expect("there");
+    let lines = block("docs/configuration.md", "sh", "roots.pem");
+    let lines = lines.replace(
+        "$(wayleave",
+        &format!("$({}", crate::harness::wayleave::BINARY),
+    );
+    let script = format!("{lines}\ngrep -c BEGIN \"$SSL_CERT_FILE\"; echo \"$https_proxy\"");
+    let mut shell = clean("/bin/sh");
+    let printed = output_of(
+        shell.args(["-ec", &script]).current_dir(dir.path()),
+        b"",
+        LIMIT,
+    );
+    assert_eq!(printed, "2\nhttps://proxy.example:3130\n");
+}
+
+fn stage() -> (Stage, String) {
+    let stage = Stage::new(ROBOTS);
+    let refusal = stage.proxy.get("http://example.com/private").json();
+    let id = refusal["decision_id"].as_str().expect("an id").to_owned();
+    (stage, id)
+}
+
+fn script(text: &str) -> Snippet {
+    Snippet {
+        name: "block".to_owned(),
+        language: "sh".to_owned(),
+        text: format!("set -e\n{text}"),
+    }
+}
+
+#[test]
+fn the_three_questions_of_the_readme_are_answered() {
+    let (stage, id) = stage();
+    let lines = block("README.md", "sh", "wayleave check");
+    let output = stage.run(&script(&lines.replace("ID ", &format!("{id} "))));
+    let said = both(&output);
+    assert!(output.status.success(), "{said}");
+    for answer in [
+        "allow https://example.com/page: no-matching-rule",
+        "refused 403 rule",
+        "Refused: 1",
+    ] {
+        assert!(said.contains(answer), "{answer} in {said}");
+    }
+}
+
+/// The first word of each line that begins with one.
+fn labels(text: &str) -> Vec<&str> {
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with(char::is_alphabetic));
+    lines
+        .filter_map(|line| line.split_whitespace().next())
+        .collect()
+}
+
+#[test]
+fn what_decision_and_report_print_is_what_the_documents_show() {
+    let (stage, id) = stage();
+    for (file, asked, command) in [
+        (
+            "docs/refusals.md",
+            "$ wayleave decision",
+            format!("wayleave decision {id}"),
+        ),
+        (
+            "docs/configuration.md",
+            "$ wayleave report",
+            "wayleave report --since 7d".to_owned(),
+        ),
+    ] {
+        let shown = block(file, "console", asked);
+        let output = stage.run(&script(&command));
+        let printed = both(&output);
+        let printed: Vec<_> = labels(&printed)
+            .into_iter()
+            .filter(|label| *label != "Refused:")
+            .collect();
+        let mut shown = labels(&shown);
+        // One file was read where the document shows two.
+        shown.dedup();
+        assert_eq!(printed, shown, "{command}");
+    }
+}
+
+#[test]
+fn the_refusal_of_the_readme_is_one() {
+    // As in the file shown, the rule is in line 160.
+    let above = "# comment\n".repeat(158);
+    let robots = format!("{above}User-agent: *\nDisallow: /wiki/Special:\n");
+    let stage = Stage::new(&robots);
+    let shown = block("README.md", "console", "$ curl -i");
+    let shown = shown.replace("en.wikipedia.org", "example.com");
+    let (asked, answered) = shown.split_once('\n').expect("lines");
+    let before = block("README.md", "sh", "/ca.pem");
+    let asked = asked.trim_start_matches("$ ");
+    let output = stage.run(&script(&format!("{before}{asked}\n")));
+    let said = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+    let mut lines = said.lines();
+    for line in answered
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('{'))
+    {
+        assert!(
+            lines.any(|other| other.trim_end() == line),
+            "{line} in {said}"
+        );
+    }
+    let body: Value = serde_json::from_str(said.lines().last().expect("a body")).expect("JSON");
+    let shown = answered.lines().last().expect("a body");
+    for part in shown
+        .trim_matches(['{', '}'])
+        .split(" ... ")
+        .flat_map(|part| part.split(",\""))
+    {
+        let (name, value) = part.split_once("\":").expect("a member");
+        let value: Value = serde_json::from_str(value.trim_end_matches(',')).expect("JSON");
+        assert_eq!(body[name.trim_matches('"')], value, "{said}");
+    }
+}

@@ -1,0 +1,620 @@
+//! `wayleave check` and `wayleave lint`: their output and their exit statuses.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+use std::sync::mpsc;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::wayleave::command;
+use crate::harness::{DEADLINE, Origin, Reply};
+
+const ROBOTS: &str = "User-agent: ExampleBot\nDisallow: /private\nCrawl-delay: 2\n\
+                      Sitemap: https://www.example.com/s.xml\n";
+
+/// Runs the program in an empty directory with something on its standard input.
+pub(crate) fn run(arguments: &[&str], input: &[u8]) -> Output {
+    let dir = TempDir::new().unwrap();
+    let mut child = command()
+        .args(arguments)
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    // A program that never reads its input may end before all of it is written.
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    output
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+pub(crate) fn lines(output: &Output) -> Vec<Value> {
+    let parse = |line: &str| serde_json::from_str(line).unwrap();
+    stdout(output).lines().map(parse).collect()
+}
+
+#[test]
+fn each_url_gets_a_line_and_the_worst_decides_the_status() {
+    let arguments = ["check", "--robots", "-", "--token", "ExampleBot"];
+    let output = run(
+        &[&arguments[..], &["/open", "/private/a"]].concat(),
+        ROBOTS.as_bytes(),
+    );
+    assert_eq!(
+        stdout(&output),
+        "allow /open: no-matching-rule\ndisallow /private/a: rule, line 2: Disallow: /private\n"
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let output = run(&[&arguments[..], &["/open"]].concat(), ROBOTS.as_bytes());
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn strict_judges_every_equivalent_spelling() {
+    let arguments = [
+        "check",
+        "--robots",
+        "-",
+        "--token",
+        "ExampleBot",
+        "/open/../%70rivate",
+    ];
+    let as_the_dialect_says = run(&arguments, ROBOTS.as_bytes());
+    assert_eq!(as_the_dialect_says.status.code(), Some(0));
+    let as_the_proxy_does = run(&[&arguments[..], &["--strict"]].concat(), ROBOTS.as_bytes());
+    assert_eq!(as_the_proxy_does.status.code(), Some(1));
+}
+
+#[test]
+fn a_path_may_start_with_two_slashes() {
+    let robots = b"User-agent: *\nDisallow: /private\n";
+    let arguments = [
+        "check",
+        "--robots",
+        "-",
+        "--token",
+        "ExampleBot",
+        "//private",
+    ];
+    let as_it_stands = run(&arguments, robots);
+    assert_eq!(stdout(&as_it_stands), "allow //private: no-matching-rule\n");
+    let as_the_proxy_does = run(&[&arguments[..], &["--strict"]].concat(), robots);
+    let refused = "disallow //private: rule, line 2: Disallow: /private\n";
+    assert_eq!(stdout(&as_the_proxy_does), refused);
+    let robots = b"User-agent: *\nDisallow: //a\n";
+    let disallowed = run(
+        &["check", "--robots", "-", "--token", "ExampleBot", "//a/b"],
+        robots,
+    );
+    assert_eq!(disallowed.status.code(), Some(1));
+}
+
+#[test]
+fn json_output_has_every_member() {
+    let field = "Mozilla/5.0 (compatible; ExampleBot/0.1; +https://example.com/bot)";
+    let arguments = [
+        "check",
+        "--robots",
+        "-",
+        "--user-agent",
+        field,
+        "--json",
+        "/private",
+    ];
+    let output = run(&arguments, ROBOTS.as_bytes());
+    let expected = json!({
+        "url": "/private", "verdict": "disallow", "reason": "rule", "line": 2,
+        "rule": "Disallow: /private", "dialect": "rfc9309", "group": ["ExampleBot"],
+        "crawl_delay": 2.0, "sitemaps": ["https://www.example.com/s.xml"],
+    });
+    assert_eq!(lines(&output), [expected]);
+}
+
+#[test]
+fn a_token_that_finds_no_group_is_refused_with_advice() {
+    for (token, advice) in [
+        (
+            "VerBot/2.1",
+            "\"VerBot/2.1\" contains a version: write \"VerBot\"",
+        ),
+        ("Example Bot/1.0", "write \"Example Bot\""),
+        (
+            "Mozilla/5.0 (compatible; VerBot/2.1)",
+            "is a whole User-Agent: write \"VerBot\"",
+        ),
+    ] {
+        let output = run(&["check", "--robots", "-", "--token", token, "/"], b"");
+        assert_eq!(output.status.code(), Some(2), "{token}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(advice), "{error}");
+    }
+}
+
+#[test]
+fn mistakes_in_usage_and_input_exit_with_2() {
+    for arguments in [
+        &["check", "--robots", "-", "/"][..],
+        &["check", "--robots", "missing.txt", "--token", "a", "/"],
+        &["check", "--robots", "-", "--token", "", "/"],
+        &["check", "--robots", "-", "--token", "*", "/"],
+        &[
+            "check",
+            "--robots",
+            "-",
+            "--token",
+            "a",
+            "--dialect",
+            "rfc",
+            "/",
+        ],
+        &["check", "--robots", "-", "--token", "a"],
+        &["check", "--token", "a", "/a/path/without/origin"],
+        &["check", "--batch", "/"],
+        &["lint", "missing.txt"],
+        &["lint"],
+    ] {
+        let output = run(arguments, b"");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert_eq!(stdout(&output), "", "{arguments:?}");
+        assert!(!output.stderr.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn an_argument_that_is_neither_url_nor_path_is_named() {
+    let offline = &["check", "--robots", "-", "--token", "a"][..];
+    let live = &["check", "--token", "a"][..];
+    for (arguments, url) in [
+        (&["check"][..], "http://["),
+        (live, "http://["),
+        (live, "/a/path/without/origin"),
+        (offline, "http://["),
+        (offline, "http://h:99999/"),
+        (offline, "http:///a"),
+        (offline, "gopher://h.test/a"),
+        (offline, "mailto:a@h.test"),
+        (offline, "h.test/a"),
+        (offline, "a/b"),
+        (offline, "?x"),
+        (offline, "*"),
+        (offline, ""),
+        (offline, "/a\nb"),
+        (offline, "http://h.test/a\nb"),
+    ] {
+        let output = run(&[arguments, &["/fine", url][..]].concat()[..], b"");
+        let alone = run(&[arguments, &[url][..]].concat()[..], b"");
+        let named = String::from_utf8_lossy(&alone.stderr).contains(&format!("{url:?}"));
+        assert!(named, "{arguments:?} {url:?}: {alone:?}");
+        assert_eq!(alone.status.code(), Some(2), "{url:?}");
+        assert_eq!(
+            (output.status.code(), stdout(&output)),
+            (Some(2), ""),
+            "{url:?}"
+        );
+    }
+    for url in [
+        "/a b",
+        "//h.test/a",
+        "/\u{e9}",
+        "HTTP://h.test",
+        "http://h.test/a b#c",
+        "/a#",
+    ] {
+        let output = run(&[offline, &[url]].concat(), b"");
+        assert_eq!(output.status.code(), Some(0), "{url:?}: {output:?}");
+    }
+}
+
+#[test]
+fn a_batch_answers_each_line_in_order_and_survives_bad_ones() {
+    let questions = [
+        json!({"id": 1, "robots": ROBOTS, "tokens": ["ExampleBot"], "url": "/private"}).to_string(),
+        "this is no JSON".to_owned(),
+        json!({"id": "two", "robots": 5, "tokens": ["a"], "url": "/"}).to_string(),
+        json!({"id": 3, "robots": ROBOTS, "tokens": ["a"]}).to_string(),
+        json!({"id": 4, "robots_base64": "VXNlci1hZ2VudDogKgpEaXNhbGxvdzogL/8=",
+               "user_agent": "Foo/1.0", "url": "http://h.test/%FF", "dialect": "google"})
+        .to_string(),
+        json!({"id": 5, "robots": ROBOTS, "tokens": [""], "url": "/private"}).to_string(),
+        json!([6, ROBOTS, null, "a", null, "/private", null]).to_string(),
+        json!({"id": 7, "robots": ROBOTS, "token": "ExampleBot", "url": "/private"}).to_string(),
+        json!({"id": 8, "robots": ROBOTS, "token": 5, "url": "/private"}).to_string(),
+    ];
+    let questions = format!("\u{feff}{}", questions.join("\n"));
+    let output = run(&["check", "--batch"], questions.as_bytes());
+    assert_eq!(output.status.code(), Some(2));
+    let complaint = "wayleave: 5 lines could not be answered: see \"error\" in their answers\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), complaint);
+    let answers = lines(&output);
+    assert_eq!(
+        answers[0],
+        json!({"id": 1, "verdict": "disallow", "reason": "rule", "line": 2,
+               "rule": "Disallow: /private", "crawl_delay": 2.0,
+               "sitemaps": ["https://www.example.com/s.xml"]})
+    );
+    let errors: Vec<bool> = answers
+        .iter()
+        .map(|answer| answer["error"].is_string())
+        .collect();
+    assert_eq!(
+        errors,
+        [false, true, true, true, false, false, true, false, true]
+    );
+    let ids: Vec<&Value> = answers.iter().map(|answer| &answer["id"]).collect();
+    assert_eq!(json!(ids), json!([1, null, "two", 3, 4, 5, null, 7, 8]));
+    assert_eq!(answers[4]["verdict"], "disallow");
+    assert_eq!(answers[5]["reason"], "no-matching-group");
+    assert_eq!(answers[7]["rule"], "Disallow: /private");
+}
+
+/// A batch's question and answer with every member that there is are what docs/check.md describes.
+#[test]
+fn the_members_of_a_batch_are_documented() {
+    let config = json!({
+        "purposes": ["search"], "purpose_tokens": {"search": "A"}, "content_use": "full", "unstated": "allow",
+        "sources": ["content-usage"], "meta_scan": "1KiB", "legacy_labels": false, "robots_meta": "google",
+        "rsl_user": "", "rsl_geo": "", "on_answer": "label", "rule": "allow",
+    });
+    let question = json!({
+        "id": 1, "robots": "User-agent: *\nContent-Usage: train-ai=n", "token": "A", "url": "/a", "dialect": "rfc9309",
+        "purpose": "train-ai", "status": 200, "headers": [["A", "b"]], "html": "", "tdmrep": "[]", "ai_txt": "", "rsl": {},
+        "config": config,
+    });
+    let document = include_str!("../../docs/check.md");
+    let (asked, told) = document.split_once("## Answers").expect("a heading");
+    let members = |text: &str| {
+        let cells = text.lines().filter(|line| line.starts_with("| `"));
+        let cells = cells.filter_map(|line| line.split('|').nth(1));
+        let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+        names.map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let keys = |value: &Value| -> BTreeSet<String> {
+        value
+            .as_object()
+            .expect("an object")
+            .keys()
+            .cloned()
+            .collect()
+    };
+    let others = ["robots_base64", "user_agent", "tokens"].map(str::to_owned);
+    let mut all = keys(&question);
+    all.extend(keys(&question["config"]));
+    all.extend(others);
+    assert_eq!(members(asked), all);
+    let output = run(&["check", "--batch"], question.to_string().as_bytes());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(members(told), keys(&lines(&output)[0]));
+    let help = run(&["check", "--help"], b"");
+    let words: BTreeSet<&str> = stdout(&help)
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .collect();
+    for member in keys(&question) {
+        assert!(
+            words.contains(member.as_str()),
+            "{member} is not in the help"
+        );
+    }
+}
+
+#[test]
+fn a_batch_says_what_the_proxy_would_do_with_an_answer() {
+    let question = |members: Value| {
+        let mut question = json!({"robots": "", "token": "a", "url": "/x", "purpose": "search"});
+        let all = question.as_object_mut().unwrap();
+        all.extend(members.as_object().unwrap().clone());
+        question.to_string()
+    };
+    let noindex = json!([["X-Robots-Tag", "noindex"]]);
+    let reserved = r#"[{"location": "/", "tdm-reservation": 1}]"#;
+    let page = |content: &str| format!("<meta name=tdm-reservation content={content}>");
+    let questions = [
+        (json!({"status": 200, "headers": noindex}), "refuse"),
+        (json!({"status": 404, "headers": noindex}), "unstated"),
+        (
+            json!({"status": 404, "html": "<meta name=robots content=noindex>"}),
+            "unstated",
+        ),
+        (
+            json!({"purpose": "train-ai", "tdmrep": reserved, "html": page("0")}),
+            "refuse",
+        ),
+        (json!({"purpose": "train-ai", "html": page("0")}), "allow"),
+    ];
+    let lines_of: Vec<String> = questions
+        .iter()
+        .map(|(it, _)| question(it.clone()))
+        .collect();
+    let output = run(&["check", "--batch"], lines_of.join("\n").as_bytes());
+    for (answer, (asked, expected)) in lines(&output).iter().zip(&questions) {
+        assert_eq!(answer["preference"], *expected, "{asked}: {answer}");
+    }
+    let unknown = question(json!({"headres": noindex, "id": 1}));
+    let output = run(&["check", "--batch"], unknown.as_bytes());
+    let answer = &lines(&output)[0];
+    assert_eq!(answer["id"], 1);
+    assert!(
+        answer["error"].as_str().unwrap().contains("headres"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn a_batch_answers_before_the_next_question_is_whole() {
+    let mut child = command()
+        .args(["check", "--batch"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let question = json!({"id": 7, "robots": ROBOTS, "tokens": ["a"], "url": "/"});
+    write!(stdin, "{question}\n{{\"id\": 8, ").unwrap();
+    stdin.flush().unwrap();
+    let stdout = BufReader::new(child.stdout.take().unwrap());
+    let (sender, answered) = mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        for line in stdout.lines() {
+            sender.send(line.unwrap()).unwrap();
+        }
+    });
+    let answer = answered.recv_timeout(DEADLINE);
+    let rest = question.to_string().replacen("{\"id\":7,", "", 1);
+    writeln!(stdin, "{rest}").unwrap();
+    drop(stdin);
+    let answer: Value = serde_json::from_str(&answer.expect("an answer")).unwrap();
+    assert_eq!(answer["id"], 7);
+    reader.join().unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn what_a_terminal_would_obey_is_escaped() {
+    let body = "User-agent: *\nDisallow: /\u{1b}[31mred\n";
+    let output = run(
+        &["check", "--robots", "-", "--token", "a", "/%1B[31mred"],
+        body.as_bytes(),
+    );
+    assert_eq!(
+        stdout(&output),
+        "disallow /%1B[31mred: rule, line 2: Disallow: /\\u{1b}[31mred\n"
+    );
+}
+
+#[test]
+fn a_batch_reaches_the_verdicts_of_googles_own_tests() {
+    let cases = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../policy/tests/cases/google_robots_test.jsonl"
+    );
+    let cases = std::fs::read_to_string(cases).unwrap();
+    let cases: Vec<Value> = cases
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let mut questions = String::new();
+    for case in &cases {
+        let question = json!({"id": case["id"], "robots": case["robots"], "url": case["url"],
+                              "tokens": [case["agent"]], "dialect": "google"});
+        writeln!(questions, "{question}").unwrap();
+    }
+    let answers = lines(&run(&["check", "--batch"], questions.as_bytes()));
+    assert_eq!(answers.len(), cases.len());
+    for (case, answer) in cases.iter().zip(&answers) {
+        let allow = answer["verdict"] == "allow";
+        assert_eq!(Some(allow), case["allow"].as_bool(), "{case} {answer}");
+    }
+}
+
+/// A configuration by which every `*.test` name at port 80 is the origin.
+fn config(dir: &TempDir, origin: &Origin) -> PathBuf {
+    let file = dir.path().join("wayleave.toml");
+    let text = format!(
+        "upstream.allow_private = [\"127.0.0.1/32\"]\ndns.overrides.\"*.test:80\" = \"{}\"\n",
+        origin.http
+    );
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+#[test]
+fn without_a_file_the_origins_robots_txt_decides() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("down.test").robots_reply(Reply::new(503));
+    let dir = TempDir::new().unwrap();
+    let config = config(&dir, &origin);
+    let check = |url: &str| {
+        let config = config.to_str().unwrap();
+        run(
+            &["check", "--config", config, "--token", "ExampleBot", url],
+            b"",
+        )
+    };
+    let output = check("http://shop.test/private?x");
+    let expected = "disallow http://shop.test/private?x: rule, line 2: Disallow: /private\n";
+    assert_eq!(stdout(&output), expected);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(check("http://shop.test/").status.code(), Some(0));
+    assert_eq!(check("http://down.test/").status.code(), Some(3));
+    assert!(
+        origin
+            .seen()
+            .iter()
+            .all(|request| request.contains("/robots.txt"))
+    );
+}
+
+#[test]
+fn urls_come_from_standard_input() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("robots.txt");
+    std::fs::write(&file, "User-agent: *\nDisallow: /private\n").unwrap();
+    let check = |robots: &str, urls: &[&str], input: &str| {
+        let arguments = [&["check", "--robots", robots, "--token", "a"], urls].concat();
+        run(&arguments, input.as_bytes())
+    };
+    let name = file.to_str().unwrap();
+    let output = check(
+        name,
+        &["/first", "-"],
+        "/private/1\r\n\n  http://shop.test/2\n",
+    );
+    let urls: Vec<_> = stdout(&output)
+        .lines()
+        .map(|line| line.split(':').next().unwrap())
+        .collect();
+    assert_eq!(urls, ["allow /first", "disallow /private/1", "allow http"]);
+    assert_eq!(output.status.code(), Some(1));
+    let output = check(name, &["-"], "");
+    assert_eq!((stdout(&output), output.status.code()), ("", Some(0)));
+    for (robots, input) in [("-", "/a\n"), (name, "no-url\n"), (name, "\u{1}\n")] {
+        let output = check(robots, &["-"], input);
+        assert_eq!(
+            (stdout(&output), output.status.code()),
+            ("", Some(2)),
+            "{input:?}"
+        );
+        assert!(!output.stderr.is_empty());
+    }
+}
+
+#[test]
+fn lint_names_file_and_line_and_exits_by_what_it_found() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("robots.txt");
+    let name = file.to_str().unwrap();
+    std::fs::write(
+        &file,
+        "User-agent: *\nDisallow: /private\nDisalow: /secret\n",
+    )
+    .unwrap();
+    let output = run(&["lint", name], b"");
+    let expected = format!(
+        "{name}:3: error: \"Disalow\" is not a known directive; did you mean \"Disallow\"?"
+    );
+    assert!(
+        stdout(&output).starts_with(&expected),
+        "{}",
+        stdout(&output)
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let output = run(&["lint", "-"], b"User-agent: *\nDisallow: /private\n");
+    assert_eq!((stdout(&output), output.status.code()), ("", Some(0)));
+}
+
+#[test]
+fn lint_fails_only_for_errors_and_prints_notes_on_request() {
+    let text = b"User-agent: *\nDisallow: /a b\nDisallow: /c\nDisallow: /c\n";
+    let output = run(&["lint", "-"], text);
+    let warning = "-:2: warning: \"/a b\" holds a space; write %20\n";
+    assert_eq!((stdout(&output), output.status.code()), (warning, Some(0)));
+    let output = run(&["lint", "--notes", "-"], text);
+    let note = format!("{warning}-:4: note: never decides about \"/c\": line 3 says the same\n");
+    assert_eq!((stdout(&output), output.status.code()), (&*note, Some(0)));
+    let output = run(&["lint", "--json", "-"], b"Disallow: a\n");
+    let found: Vec<Value> = stdout(&output)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(found.len(), 2, "{found:?}");
+    for (finding, text) in found
+        .iter()
+        .zip(["does not start with", "before any user-agent"])
+    {
+        assert_eq!(finding["file"], "-");
+        assert_eq!(finding["line"], 1);
+        assert_eq!(finding["level"], "error");
+        assert!(
+            finding["message"].as_str().unwrap().contains(text),
+            "{finding}"
+        );
+    }
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn lint_says_once_that_a_file_is_no_text_for_robots() {
+    let page = "<!DOCTYPE html>\n<style>\nz-index: 3\n</style>\n".repeat(20);
+    let output = run(&["lint", "--notes", "-"], page.as_bytes());
+    assert_eq!(stdout(&output).lines().count(), 1, "{}", stdout(&output));
+    assert_eq!(output.status.code(), Some(1));
+    let wide: Vec<u8> = "\u{feff}User-agent: *\nDisallow: /\n"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    // Without the byte order mark, and a picture.
+    for foreign in [&*wide, &wide[2..], b"GIF89a\x01\0\x01\0\n\x80\0\n\0;\n"] {
+        let output = run(&["lint", "--notes", "-"], foreign);
+        assert_eq!(stdout(&output).lines().count(), 1, "{}", stdout(&output));
+        assert_eq!(output.status.code(), Some(1));
+    }
+    let with_rules = run(&["lint", "-"], b"User-agent: *\nDisallow: /a\0b\n");
+    assert!(stdout(&with_rules).starts_with("-:2: warning: there is a NUL byte here"));
+}
+
+#[test]
+fn lint_reports_a_mistake_once() {
+    let output = run(&["lint", "-"], b"User-agent: OldBot/1.0\nDisallow: /\n");
+    let found = stdout(&output);
+    assert!(
+        found.starts_with("-:1: warning: \"OldBot/1.0\" is not a product token"),
+        "{found}"
+    );
+    assert_eq!(found.lines().count(), 1, "{found}");
+}
+
+#[test]
+fn lint_sums_up_on_standard_error() {
+    let told = |arguments: &[&str], text: &[u8]| {
+        String::from_utf8(run(&[&["lint"], arguments].concat(), text).stderr).unwrap()
+    };
+    let text = b"User-agent: *\nDisallow: a\nDisallow: /c\nDisallow: /c\n";
+    assert_eq!(
+        told(&["-"], text),
+        "1 file: 1 error, 0 warnings, 1 note (--notes shows them)\n"
+    );
+    assert_eq!(
+        told(&["--notes", "-"], text),
+        "1 file: 1 error, 0 warnings, 1 note\n"
+    );
+    assert_eq!(told(&["--json", "-"], text), "");
+    assert_eq!(told(&["-"], b"User-agent: *\nDisallow: /a\n"), "");
+}
+
+#[test]
+fn lint_compares_with_the_dialect_asked_for() {
+    let text = b"User-agent: *\nDisallow: /*.pdf\n";
+    let of = |arguments: &[&str]| stdout(&run(arguments, text)).to_owned();
+    assert_eq!(of(&["lint", "-"]), "");
+    assert_eq!(of(&["lint", "--dialect", "rfc9309", "-"]), "");
+    assert_eq!(
+        of(&["lint", "--dialect", "koster1996", "-"]),
+        "-:2: warning: dialects disagree about \"/x.pdf\" for *: rfc9309 disallows it, allow: koster1996\n"
+    );
+}
+
+#[test]
+fn lint_reads_what_an_origin_serves() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots("Disallow: /private\n");
+    let dir = TempDir::new().unwrap();
+    let config = config(&dir, &origin);
+    let url = "http://shop.test/robots.txt";
+    let output = run(&["lint", "--config", config.to_str().unwrap(), url], b"");
+    let expected = format!("{url}:1: error: a rule before any user-agent line applies to nobody\n");
+    assert_eq!(stdout(&output), expected);
+}

@@ -1,0 +1,549 @@
+//! The commands other than `serve`: their output and their exit statuses.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use crate::harness::tools::{self, output_of, program};
+use crate::harness::wayleave::command;
+use crate::harness::{Origin, Wayleave};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn run(dir: &Path, arguments: &[&str]) -> Output {
+    tools::run(command().args(arguments).current_dir(dir), b"", LIMIT)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the output is text")
+}
+
+#[test]
+fn usage_errors_end_with_2() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for arguments in [
+        &["--no-such-option"][..],
+        &["no-such-command"],
+        &["config"],
+        &["ca"],
+        &["env", "--client", "telnet"],
+        &["env", "--proxy", "proxy.test:3128"],
+        &["env", "--proxy", "http://proxy.test:3128/path"],
+        &["completions", "telnet"],
+        &["man", "missing"],
+    ] {
+        let output = run(dir.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(
+            output.stdout.is_empty() && !output.stderr.is_empty(),
+            "{arguments:?}: {output:?}"
+        );
+    }
+    for arguments in [&["--help"][..], &["--version"]] {
+        assert_eq!(
+            run(dir.path(), arguments).status.code(),
+            Some(0),
+            "{arguments:?}"
+        );
+    }
+    let left: Vec<_> = std::fs::read_dir(dir.path())
+        .expect("a directory")
+        .collect();
+    assert!(left.is_empty(), "nothing is written by asking: {left:?}");
+}
+
+#[test]
+fn the_printed_default_is_the_shipped_file_and_is_accepted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let shipped =
+        std::fs::read(tools::project().join("config.toml")).expect("config.toml is shipped");
+    let output = run(dir.path(), &["config", "default"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(text(&output.stdout), text(&shipped));
+    std::fs::write(dir.path().join("config.toml"), shipped).expect("writable");
+    let of_file = run(dir.path(), &["config", "check"]);
+    assert_eq!(of_file.status.code(), Some(0), "{of_file:?}");
+    std::fs::remove_file(dir.path().join("config.toml")).expect("it was written");
+    let built_in = run(dir.path(), &["config", "check"]);
+    let settings = |output: &Output| {
+        text(&output.stdout)
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        settings(&of_file),
+        settings(&built_in),
+        "the shipped file says what is built in"
+    );
+}
+
+#[test]
+fn the_ca_is_made_once_and_shown() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let nothing = run(dir.path(), &["ca", "show"]);
+    assert_eq!(nothing.status.code(), Some(2), "{nothing:?}");
+    assert_eq!(run(dir.path(), &["ca", "init"]).status.code(), Some(0));
+    let key = dir.path().join("wayleave-state/ca/ca.key");
+    assert_eq!(
+        std::fs::metadata(&key).expect("made").permissions().mode() & 0o777,
+        0o600
+    );
+    let (first, again) = (run(dir.path(), &["ca", "show"]), {
+        run(dir.path(), &["ca", "init"]);
+        run(dir.path(), &["ca", "show"])
+    });
+    assert_eq!(first.stdout, again.stdout, "`ca init` replaces nothing");
+    std::fs::remove_file(key).expect("it is there");
+    let without_key = run(dir.path(), &["ca", "show"]);
+    assert_eq!(without_key.stdout, first.stdout, "{without_key:?}");
+    let pem = text(&first.stdout);
+    let fingerprint = output_of(
+        tools::clean(program("openssl")).args(["x509", "-noout", "-fingerprint", "-sha256"]),
+        &pem.as_bytes()[pem.find("-----BEGIN").expect("a certificate")..],
+        LIMIT,
+    );
+    let fingerprint = fingerprint
+        .trim()
+        .rsplit('=')
+        .next()
+        .expect("openssl prints it after an equals sign");
+    assert!(
+        pem.contains(fingerprint),
+        "{pem}\nopenssl says {fingerprint}"
+    );
+}
+
+#[test]
+fn the_ca_is_one_that_openssl_believes() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let text = output_of(
+        tools::clean(program("openssl"))
+            .args(["x509", "-noout", "-text", "-in"])
+            .arg(proxy.ca_file()),
+        b"",
+        LIMIT,
+    );
+    for words in [
+        "CA:TRUE",
+        "X509v3 Basic Constraints: critical",
+        "Certificate Sign",
+    ] {
+        assert!(text.contains(words), "{words} is missing: {text}");
+    }
+    let mut wire = proxy.connect();
+    wire.connect_tunnel("shop.test:443");
+    let secured = wire
+        .start_tls("shop.test", &proxy.ca_pem(), &[])
+        .expect("trusted");
+    let leaf = proxy.dir.path().join("leaf.der");
+    std::fs::write(&leaf, &secured.chain[0]).expect("writable");
+    let verified = output_of(
+        tools::clean(program("openssl"))
+            .args([
+                "verify",
+                "-x509_strict",
+                "-purpose",
+                "sslserver",
+                "-verify_hostname",
+                "shop.test",
+                "-CAfile",
+            ])
+            .arg(proxy.ca_file())
+            .arg(&leaf),
+        b"",
+        LIMIT,
+    );
+    assert!(verified.trim().ends_with("OK"), "{verified}");
+}
+
+#[test]
+fn metrics_say_when_the_ca_expires() {
+    let proxy = Wayleave::start(&Origin::start());
+    let asked = ["x509", "-noout", "-enddate", "-dateopt", "iso_8601", "-in"];
+    let mut openssl = tools::clean(program("openssl"));
+    let told = output_of(openssl.args(asked).arg(proxy.ca_file()), b"", LIMIT);
+    let end = told
+        .trim()
+        .trim_start_matches("notAfter=")
+        .replace(' ', "T");
+    let end = humantime::parse_rfc3339(&end).expect("a time");
+    let end = end.duration_since(std::time::UNIX_EPOCH).expect("later");
+    let shown = proxy.metric("wayleave_ca_expiry_timestamp_seconds", &[]);
+    assert_eq!(shown, end.as_secs() as f64, "{told}");
+}
+
+#[test]
+fn a_port_in_use_ends_serve_with_1_and_its_name() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(
+        dir.path().join("config.toml"),
+        format!("proxy.listen = [\"{address}\"]\nadmin.listen = \"127.0.0.1:0\"\n"),
+    )
+    .expect("writable");
+    let output = run(dir.path(), &["serve"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains(&address), "{output:?}");
+}
+
+#[test]
+fn start_says_where_everything_is_and_what_to_paste() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let log = proxy.log();
+    let url = format!("http://{}", proxy.proxy);
+    for words in [
+        url,
+        proxy.ca_file().display().to_string(),
+        format!("http://{}", proxy.admin),
+        "export ".to_owned(),
+        "curl ".to_owned(),
+    ] {
+        assert!(log.contains(&words), "{words} is missing: {log}");
+    }
+}
+
+#[test]
+fn what_is_printed_at_the_start_is_what_env_prints() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let file = proxy.dir.path().join("ports.toml");
+    let (listen, state) = (proxy.proxy.to_string(), proxy.dir.path().join("state"));
+    std::fs::write(
+        &file,
+        format!("proxy.listen = [{listen:?}]\nstate.dir = {state:?}\n"),
+    )
+    .expect("writable");
+    let file = file.to_str().expect("text");
+    let printed = text(&run(proxy.dir.path(), &["env", "--config", file]).stdout);
+    let exports = |text: &str| {
+        let lines = text.lines().map(str::trim);
+        let exports: Vec<_> = lines
+            .filter(|line| line.starts_with("export "))
+            .map(str::to_owned)
+            .collect();
+        exports
+    };
+    let started = exports(&proxy.log());
+    assert_eq!(started, exports(&printed));
+    assert!(
+        started
+            .iter()
+            .any(|line| line.contains("no_proxy=localhost,127.0.0.1,::1")),
+        "{started:?}"
+    );
+}
+
+#[test]
+fn a_wrong_argument_is_answered_in_words() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    proxy.get("http://shop.test/");
+    let file = proxy.dir.path().join("ports.toml");
+    std::fs::write(&file, format!("admin.listen = \"{}\"\n", proxy.admin)).expect("writable");
+    let file = file.to_str().expect("text");
+    for (arguments, expected) in [
+        (
+            &["robots", "show", "http://shop.test", "--at", "yesterday"][..],
+            "\"yesterday\" is not a time; write 2026-11-22T08:00:00Z, 2026-11-22 or 3d",
+        ),
+        (
+            &["robots", "list", "--state", "dead"],
+            "[possible values: fresh, stale, unavailable, unreachable]",
+        ),
+        (
+            &["robots", "show", "shop.test"],
+            "nothing is known about https://shop.test",
+        ),
+    ] {
+        let output = run(proxy.dir.path(), &[arguments, &["--config", file]].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(expected), "{expected} in {said}");
+    }
+    for at in ["2999-01-01", "0s"] {
+        let output = run(
+            proxy.dir.path(),
+            &[
+                "robots",
+                "show",
+                "http://shop.test",
+                "--at",
+                at,
+                "--config",
+                file,
+            ],
+        );
+        assert_eq!(output.status.code(), Some(0), "{at}: {output:?}");
+    }
+    for (path, expected) in [
+        (
+            "/v1/robots?state=dead",
+            "state: \"dead\" is not one of fresh, stale, unavailable, unreachable",
+        ),
+        (
+            "/v1/robots/http%3A%2F%2Fshop.test?at=yesterday",
+            "at: \"yesterday\" is not a time; write 2026-11-22T08:00:00Z",
+        ),
+    ] {
+        let answer = proxy.admin_get(path).json();
+        let said = answer["error"].as_str().expect("a string");
+        assert!(said.starts_with(expected), "{said}");
+    }
+}
+
+/// A directory with a configuration in `etc` and another to call from.
+fn apart(text: &str) -> (tempfile::TempDir, std::path::PathBuf, std::path::PathBuf) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [etc, elsewhere] = ["etc", "elsewhere"].map(|name| dir.path().join(name));
+    for made in [&etc, &elsewhere] {
+        std::fs::create_dir(made).expect("writable");
+    }
+    std::fs::write(etc.join("config.toml"), text).expect("writable");
+    (dir, etc, elsewhere)
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).expect("a directory");
+    let mut names: Vec<_> = entries
+        .map(|entry| {
+            entry
+                .expect("readable")
+                .file_name()
+                .into_string()
+                .expect("text")
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn paths_are_relative_to_the_file_not_the_working_directory() {
+    let roots = crate::harness::tls::Authority::trusted().pem.clone();
+    let (_dir, etc, elsewhere) = apart("upstream.extra_roots = [\"roots.pem\"]\n");
+    std::fs::write(etc.join("roots.pem"), roots).expect("writable");
+    let certificate = etc.join("wayleave-state/ca/ca.crt");
+    let shown = certificate.display().to_string();
+    for config in [
+        etc.join("config.toml").display().to_string(),
+        "../etc/config.toml".into(),
+    ] {
+        let with_config = |arguments: &[&str]| {
+            let arguments = [arguments, &["--config", &config]].concat();
+            let output = run(&elsewhere, &arguments);
+            assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+            text(&output.stdout)
+        };
+        let made = with_config(&["ca", "init"]);
+        assert!(made.contains(&shown) || config.starts_with(".."), "{made}");
+        assert!(certificate.is_file());
+        assert!(with_config(&["ca", "show"]).contains("BEGIN CERTIFICATE"));
+        let environment = with_config(&["env"]);
+        assert!(
+            environment.contains("wayleave-state/ca/ca.crt"),
+            "{environment}"
+        );
+        let checked = with_config(&["config", "check"]);
+        let state = etc.join("wayleave-state").display().to_string();
+        assert!(
+            checked.contains(&state) || config.starts_with(".."),
+            "{checked}"
+        );
+        std::fs::write(etc.join("wayleave-state/decisions.jsonl"), "").expect("writable");
+        let report = with_config(&["report"]);
+        assert!(
+            report.contains("wayleave-state/decisions.jsonl"),
+            "{report}"
+        );
+    }
+    assert_eq!(
+        names(&elsewhere),
+        [""; 0],
+        "nothing is made where it is called from"
+    );
+    assert_eq!(names(&etc), ["config.toml", "roots.pem", "wayleave-state"]);
+}
+
+#[test]
+fn without_a_file_paths_are_below_the_working_directory() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let output = run(dir.path(), &["ca", "init"]);
+    let shown = dir
+        .path()
+        .join("wayleave-state/ca/ca.crt")
+        .display()
+        .to_string();
+    assert!(text(&output.stdout).contains(&shown), "{output:?}");
+    assert!(dir.path().join("wayleave-state/ca/ca.crt").is_file());
+}
+
+fn mode(path: &Path) -> u32 {
+    let found = std::fs::metadata(path).expect("it is there");
+    found.permissions().mode() & 0o777
+}
+
+#[test]
+fn others_reach_the_certificate_and_nothing_else() {
+    let (_dir, etc, elsewhere) = apart("");
+    let config = etc.join("config.toml").display().to_string();
+    run(&elsewhere, &["ca", "init", "--config", &config]);
+    let state = etc.join("wayleave-state");
+    let ca = state.join("ca");
+    assert_eq!([mode(&state), mode(&ca)], [0o711; 2]);
+    assert_eq!(mode(&ca.join("ca.crt")), 0o644);
+    assert_eq!(mode(&ca.join("ca.key")), 0o600);
+
+    std::fs::set_permissions(ca.join("ca.key"), PermissionsExt::from_mode(0o644)).expect("ours");
+    let checked = run(&elsewhere, &["config", "check", "--config", &config]);
+    let said = text(&checked.stderr);
+    assert!(
+        said.contains("other users can read") && said.contains("mode 644"),
+        "{said}"
+    );
+    assert_eq!(mode(&ca.join("ca.key")), 0o644, "a check changes nothing");
+    run(&elsewhere, &["ca", "init", "--config", &config]);
+    assert_eq!(mode(&ca.join("ca.key")), 0o600);
+    let checked = run(&elsewhere, &["config", "check", "--config", &config]);
+    assert_eq!(text(&checked.stderr), "");
+}
+
+#[test]
+fn env_distinguishes_unreadable_and_missing_certificates() {
+    let (dir, etc, elsewhere) = apart("");
+    let config = etc.join("config.toml").display().to_string();
+    let missing = run(&elsewhere, &["env", "--config", &config]);
+    assert!(
+        text(&missing.stderr).contains("does not exist yet"),
+        "{missing:?}"
+    );
+    let fetched = "curl -sSfo ca.pem http://127.0.0.1:3129/ca.pem";
+    assert!(text(&missing.stderr).contains(fetched), "{missing:?}");
+    run(&elsewhere, &["ca", "init", "--config", &config]);
+    let ca = etc.join("wayleave-state/ca");
+    std::fs::set_permissions(&ca, PermissionsExt::from_mode(0o700)).expect("ours");
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).expect("ours");
+    // Root may read everything, so somebody else asks.
+    let binary = dir.path().join("wayleave");
+    std::fs::copy(crate::harness::wayleave::BINARY, &binary).expect("there is room");
+    let mut asking = tools::clean(program("setpriv"));
+    asking
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&binary)
+        .args(["env", "--config", &config])
+        .current_dir("/");
+    let user = output_of(tools::clean(program("id")).arg("-u"), b"", LIMIT);
+    if user.trim() == "0" {
+        // A process that another test starts meanwhile holds the copy open for writing until it runs its own program.
+        let refused = std::iter::repeat_with(|| tools::run(&mut asking, b"", LIMIT))
+            .find(|output| !text(&output.stderr).contains("Text file busy"))
+            .expect("one that was tried");
+        let said = text(&refused.stderr);
+        assert!(
+            said.contains("permission denied") && said.contains("/ca.pem"),
+            "{refused:?}"
+        );
+        std::fs::set_permissions(&ca, PermissionsExt::from_mode(0o711)).expect("ours");
+        let read = tools::run(&mut asking, b"", LIMIT);
+        assert_eq!(text(&read.stderr), "");
+    }
+}
+
+#[test]
+fn the_environment_of_another_machine_needs_no_configuration() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let there = |proxy| ["env", "--proxy", proxy, "--ca", "/etc/ssl/wayleave.crt"];
+    let output = run(dir.path(), &there("http://proxy.test:3128"));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+    let lines = text(&output.stdout);
+    assert!(
+        lines.contains("https_proxy=http://proxy.test:3128 "),
+        "{lines}"
+    );
+    assert!(
+        lines.contains("CURL_CA_BUNDLE=/etc/ssl/wayleave.crt\n"),
+        "{lines}"
+    );
+    let java = [
+        &there("https://[2001:db8::1]:3130")[..],
+        &["--client", "java"],
+    ]
+    .concat();
+    let lines = text(&run(dir.path(), &java).stdout);
+    assert!(lines.contains("-Dhttps.proxyHost=2001:db8::1 "), "{lines}");
+    assert!(lines.contains("-Dhttps.proxyPort=3130 "), "{lines}");
+    let broken = run(dir.path(), &there("http://a\nrm -rf x/"));
+    assert!(!text(&broken.stdout).contains("\nrm "), "{broken:?}");
+}
+
+#[test]
+fn completions_are_scripts_that_their_shells_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = run(dir.path(), &["completions", shell]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let script = text(&output.stdout);
+        for word in ["wayleave", "config", "lint", "user-agent"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    let script = run(dir.path(), &["completions", "bash"]).stdout;
+    let asked = "source /dev/stdin; COMP_WORDS=(wayleave li); COMP_CWORD=1; _wayleave wayleave li wayleave; echo ${COMPREPLY[@]}";
+    let output = output_of(tools::clean("bash").args(["-c", asked]), &script, LIMIT);
+    assert_eq!(output.trim(), "lint");
+}
+
+#[test]
+fn every_command_has_a_man_page() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let output = run(dir.path(), &["man", "."]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let pages = names(dir.path());
+    for page in [
+        "wayleave.1",
+        "wayleave-check.1",
+        "wayleave-config-check.1",
+        "wayleave-robots-show.1",
+    ] {
+        assert!(pages.iter().any(|name| name == page), "{page}: {pages:?}");
+    }
+    for page in &pages {
+        let text = std::fs::read_to_string(dir.path().join(page)).expect("a page");
+        assert!(
+            text.contains(".SH NAME") && text.contains(".SH SYNOPSIS"),
+            "{page}"
+        );
+    }
+}
+
+#[test]
+fn health_is_that_of_the_running_proxy() {
+    let proxy = Wayleave::start(&Origin::start());
+    let config = proxy.dir.path().join("admin.toml");
+    std::fs::write(&config, format!("admin.listen = \"{}\"\n", proxy.admin)).expect("writable");
+    let ask = |config: &Path| {
+        run(
+            proxy.dir.path(),
+            &["health", "--config", config.to_str().expect("text")],
+        )
+    };
+    let output = ask(&config);
+    assert_eq!(
+        (text(&output.stdout).as_str(), output.status.code()),
+        ("ready\n", Some(0))
+    );
+    let nobody = proxy.dir.path().join("nobody.toml");
+    std::fs::write(&nobody, "[admin]\nlisten = \"127.0.0.1:1\"\n").expect("writable");
+    let output = ask(&nobody);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(
+        text(&output.stderr).contains("is `wayleave serve` running?"),
+        "{output:?}"
+    );
+}

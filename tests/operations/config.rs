@@ -1,0 +1,244 @@
+//! The configuration file: mistakes and their messages, which are the same for `serve`.
+
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use crate::harness::tools;
+use crate::harness::wayleave::command;
+
+fn check(text: &str, arguments: &[&str]) -> Output {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("my.toml"), text).expect("writable");
+    run(dir.path(), arguments)
+}
+
+fn run(dir: &Path, arguments: &[&str]) -> Output {
+    tools::run(
+        command()
+            .args(arguments)
+            .args(["--config", "my.toml"])
+            .current_dir(dir),
+        b"",
+        Duration::from_secs(120),
+    )
+}
+
+fn complaints(output: &Output) -> Vec<String> {
+    String::from_utf8_lossy(&output.stderr)
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The warnings of `config check` about these crawlers, each given as its `match` and further keys; it succeeds all the same.
+fn warnings(crawlers: &[(&str, &str)]) -> Vec<String> {
+    let table = |(name, keys): &(&str, &str)| format!("[[crawler]]\nname = \"{name}\"\n{keys}\n");
+    let output = check(
+        &crawlers.iter().map(table).collect::<String>(),
+        &["config", "check"],
+    );
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    complaints(&output)
+}
+
+#[test]
+fn a_crawler_that_an_earlier_one_hides_is_named() {
+    let hidden = [
+        [
+            r#"user_agent = "AcmeNews""#,
+            r#"user_agent = "AcmeNewsImages""#,
+        ],
+        [
+            r#"user_agent = "acmenews""#,
+            r#"user_agent = "The AcmeNews""#,
+        ],
+        [
+            r#"addresses = ["10.0.0.0/8"]"#,
+            r#"addresses = ["10.1.0.0/16", "10.2.3.4"]"#,
+        ],
+        [
+            r#"addresses = ["10.0.0.0/9", "10.128.0.0/9"]"#,
+            r#"addresses = ["10.0.0.0/8"]"#,
+        ],
+        [
+            r#"addresses = ["fd00::/8"]"#,
+            r#"addresses = ["fd00::1"], user_agent = "A""#,
+        ],
+    ];
+    let tables = |[first, second]: [&str; 2]| {
+        [first, second].map(|keys| format!("match = {{ {keys} }}\ntokens = [\"AcmeBot\"]"))
+    };
+    for case in hidden {
+        let [first, second] = tables(case);
+        let said = warnings(&[("news", &first), ("images", &second)]);
+        let expected = "wayleave: warning: [[crawler]] 2 \"images\" can never match: \"news\" before it matches every request that it \
+                        would; put \"images\" first";
+        assert_eq!(said, [expected], "{case:?}");
+    }
+    let seen = [
+        [
+            r#"user_agent = "AcmeNewsImages""#,
+            r#"user_agent = "AcmeNews""#,
+        ],
+        [
+            r#"user_agent = "AcmeNews""#,
+            r#"addresses = ["10.0.0.0/8"]"#,
+        ],
+        [
+            r#"addresses = ["10.0.0.0/8"]"#,
+            r#"addresses = ["10.0.0.0/7"]"#,
+        ],
+        [
+            r#"addresses = ["10.0.0.0/8"], user_agent = "A""#,
+            r#"addresses = ["10.1.0.0/16"], user_agent = "B""#,
+        ],
+        [r#"addresses = ["0.0.0.0/0"]"#, r#"addresses = ["::/0"]"#],
+    ];
+    for case in seen {
+        let [first, second] = tables(case);
+        assert!(
+            warnings(&[("news", &first), ("images", &second)]).is_empty(),
+            "{case:?}"
+        );
+    }
+}
+
+#[test]
+fn a_name_that_googles_dialect_does_not_find_is_named() {
+    let keys = |tokens: &str, dialect: &str| {
+        format!(
+            "match = {{ user_agent = \"Majestic\" }}\ntokens = [{tokens}]\ndialect = \"{dialect}\""
+        )
+    };
+    let said = warnings(&[("majestic", &keys("\"MJ12bot\", \"Majestic\"", "google"))]);
+    let expected = "wayleave: warning: [[crawler]] 1 \"majestic\" ignores groups for \"MJ12bot\": dialect \"google\" reads names only up \
+                    to the first character that is no letter, \"-\" or \"_\"";
+    assert_eq!(said, [expected]);
+    for dialect in ["rfc9309", "koster1996", "selfhtml", "strictest"] {
+        assert!(
+            warnings(&[("majestic", &keys("\"MJ12bot\"", dialect))]).is_empty(),
+            "{dialect}"
+        );
+    }
+    assert!(warnings(&[("images", &keys("\"Majestic-Image_Bot\"", "google"))]).is_empty());
+}
+
+#[test]
+fn every_mistake_is_reported_at_once_with_line_and_key() {
+    let text = r#"
+[proxy]
+listen = ["localhost:3128"]
+header_timeout = "ten seconds"
+frobnicate = true
+
+[robots]
+max_age = "48h"
+max_size = "a lot"
+dialect = "google-ish"
+
+[upstream]
+allow_private = ["10.0.0.0/40"]
+
+[dns.overrides]
+"a b" = "127.0.0.1"
+"#;
+    let expected = [
+        ("my.toml:3: proxy.listen", ""),
+        ("my.toml:4: proxy.header_timeout", ""),
+        ("my.toml:5: proxy.frobnicate", "unknown key"),
+        ("my.toml:8: robots.max_age", "2.4"),
+        ("my.toml:9: robots.max_size", ""),
+        ("my.toml:10: robots.dialect", "google"),
+        ("my.toml:13: upstream.allow_private", ""),
+        ("my.toml:16: dns.overrides", ""),
+    ];
+    for command in [&["config", "check"][..], &["serve"]] {
+        let output = check(text, command);
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {output:?}");
+        let complaints = complaints(&output);
+        assert_eq!(
+            complaints.len(),
+            expected.len(),
+            "one line per mistake: {complaints:#?}"
+        );
+        for ((start, words), complaint) in expected.iter().zip(&complaints) {
+            assert!(
+                complaint.starts_with(start) && complaint.contains(words),
+                "{complaint} should start with {start} and say {words}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    let texts = [
+        "[proxy]\nlisten = []\n",
+        "[robots]\nmax_age = \"24h\"\nmax_stale = \"1h\"\n",
+        "[[crawler]]\nname = \"a\"\ntokens = [\"A\"]\nmatch = { user_agent = \"A\" }\n[[crawler]]\nname = \"a\"\ntokens = [\"B\"]\nmatch = { user_agent = \"B\" }\n",
+        "[[crawler]]\nname = \"a\"\ntokens = []\nmatch = { user_agent = \"A\" }\n",
+        "[proxy]\nlisten = [\"127.0.0.1:7777\"]\n[admin]\nlisten = \"127.0.0.1:7777\"\n",
+        "[proxy]\nname = \"two words\"\n",
+        "[https]\nbypass = [\"*\"]\n",
+        "[https]\nbypass = [\"*bank*\"]\n",
+        "[https]\nmode = \"blind\"\n",
+    ];
+    for text in texts {
+        let output = check(text, &["config", "check"]);
+        assert_eq!(output.status.code(), Some(2), "{text}: {output:?}");
+        assert!(
+            complaints(&output)
+                .iter()
+                .all(|line| line.starts_with("my.toml:")),
+            "{output:?}"
+        );
+    }
+}
+
+#[test]
+fn an_unreadable_file_and_invalid_toml_are_reported() {
+    let output = check("[proxy\nlisten = 3\n", &["config", "check"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        complaints(&output)[0].starts_with("my.toml:1"),
+        "{output:?}"
+    );
+    let dir = tempfile::tempdir().expect("a directory");
+    let missing = run(dir.path(), &["serve"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(complaints(&missing)[0].contains("my.toml"), "{missing:?}");
+}
+
+#[test]
+fn tables_are_counted_as_refusals_and_logs_count_them() {
+    let rule = "[[rule]]\naction = \"refuse\"\nhosts = [\"shop.test\"]\n";
+    let crawler = "[[crawler]]\nname = \"a\"\ntokens = [\"A\"]\nmatch = { user_agent = \"A\" }\n";
+    let text = format!("{rule}{rule}nonsense = 1\n{crawler}mode = \"obey\"\n");
+    let output = check(&text, &["config", "check"]);
+    let said = complaints(&output);
+    assert!(
+        said[0].starts_with("my.toml:7: [[rule]] 2.nonsense: "),
+        "{said:?}"
+    );
+    assert!(
+        said[1].starts_with("my.toml:12: [[crawler]] 1.mode: "),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn an_expired_exception_is_warned_of() {
+    let exception = |expires: &str| {
+        format!(
+            "[[rule]]\naction = \"allow\"\nhosts = [\"shop.test\"]\nowner = \"data@example.com\"\n\
+             reason = \"pilot\"\nexpires = \"{expires}\"\n"
+        )
+    };
+    let text = exception("2999-01-01") + &exception("2020-01-01");
+    let output = check(&text, &["config", "check"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let expected = "wayleave: warning: [[rule]] 2 (allow) has had no effect since it expired at 2020-01-01T00:00:00Z: \
+                    pilot (owner data@example.com)";
+    assert_eq!(complaints(&output), [expected]);
+}

@@ -1,0 +1,16 @@
+//! The process and its commands: configuration, start, reload, upgrade, shutdown, and behaviour under load.
+
+pub mod check;
+mod commands;
+mod config;
+mod crowds;
+pub mod over_time;
+mod overload;
+mod reload;
+mod report;
+mod restart;
+mod shutdown;
+mod soak;
+mod systemd;
+mod terminal;
+mod upgrade;

@@ -1,0 +1,312 @@
+//! `wayleave report`: its summary of the decision log, including what enforcement would refuse.
+
+use std::process::Output;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::wayleave::command;
+use crate::harness::{Ask, Origin, Reply, Wayleave};
+use crate::preferences::purposes::{self, CORPUS, INDEX, STATED, crawler};
+
+const TABLES: &str = r#"
+[[crawler]]
+name = "news"
+tokens = ["NewsBot"]
+match = { user_agent = "NewsBot" }
+mode = "observe"
+[[crawler]]
+name = "images"
+tokens = ["ImageBot"]
+match = { user_agent = "ImageBot" }
+[[rule]]
+action = "refuse"
+hosts = ["gone.test"]
+reason = "closed, by \"contract\""
+[[rule]]
+action = "allow"
+hosts = ["shop.test"]
+owner = "data@example.com"
+reason = "an old exception"
+expires = "2020-01-01"
+"#;
+
+/// The directory of a run in which two crawlers asked three origins, its proxy stopped since.
+fn run() -> TempDir {
+    let origin = Origin::start();
+    let robots = "User-agent: *\nDisallow: /private\n";
+    origin.site("shop.test").robots(robots);
+    origin.site("open.test");
+    origin.site("gone.test");
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    for (agent, url, times) in [
+        ("NewsBot/1", "http://shop.test/private/a", 3),
+        ("NewsBot/1", "https://gone.test/", 1),
+        ("ImageBot/1", "http://shop.test/private/b", 2),
+        ("ImageBot/1", "http://open.test/", 4),
+        ("Other/1", "gopher://open.test/", 1),
+    ] {
+        for _ in 0..times {
+            proxy.exchange(&Ask::get(url).agent(agent));
+        }
+    }
+    proxy.stop().0
+}
+
+fn report(dir: &TempDir, arguments: &[&str]) -> Output {
+    let mut command = command();
+    command.arg("report").args(arguments);
+    let config = dir.path().join("config.toml");
+    command
+        .arg("--config")
+        .arg(config)
+        .output()
+        .expect("it runs")
+}
+
+fn as_json(dir: &TempDir, arguments: &[&str]) -> Value {
+    let output = report(dir, &[&["--json"], arguments].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// Outcome, crawler, host, rule or reason, status and count of each row.
+fn rows(report: &Value) -> Vec<Value> {
+    let rows = report["rows"].as_array().expect("an array").iter();
+    let summary = rows.map(|row| {
+        let rule = if row["rule"].is_null() {
+            &row["reason"]
+        } else {
+            &row["rule"]
+        };
+        json!([
+            row["outcome"],
+            row["crawler"],
+            row["host"],
+            rule,
+            row["status"],
+            row["count"]
+        ])
+    });
+    summary.collect()
+}
+
+#[test]
+fn future_refusals_are_reported_by_crawler_host_and_rule() {
+    let dir = run();
+    let report = as_json(&dir, &["--since", "1h"]);
+    let disallowed = "Disallow: /private (http://shop.test/robots.txt:2)";
+    let closed = "[[rule]] 1: closed, by \"contract\"";
+    let expected = [
+        json!(["observed", "news", "shop.test", disallowed, 403, 3]),
+        json!(["observed", "news", "gone.test", closed, 403, 1]),
+        json!(["refused", "images", "shop.test", disallowed, 403, 2]),
+        json!(["refused", "asserted", null, "unsupported-scheme", 501, 1]),
+    ];
+    assert_eq!(rows(&report), expected, "{report:#}");
+    let outcomes = json!({"forwarded": 4, "observed": 4, "refused": 3});
+    assert_eq!(report["outcomes"], outcomes);
+    assert_eq!(report["files"][0]["lines"], 11);
+    let expired = &report["expired_rules"];
+    assert_eq!(expired[0]["number"], 2);
+    assert_eq!(expired[0]["owner"], "data@example.com");
+    assert_eq!(expired[0]["expired_at"], "2020-01-01T00:00:00Z");
+    assert_eq!(as_json(&dir, &["--since", "0s"])["rows"], json!([]));
+}
+
+#[test]
+fn people_and_spreadsheets_can_read_it() {
+    let dir = run();
+    let table = report(&dir, &[]);
+    let table = String::from_utf8(table.stdout).expect("text");
+    let lines: Vec<_> = table.lines().map(str::trim).collect();
+    for expected in [
+        "Observed only: enforcement would refuse these: 4",
+        "3  news     shop.test  403 Disallow: /private (http://shop.test/robots.txt:2)",
+        "2  images    shop.test  403 Disallow: /private (http://shop.test/robots.txt:2)",
+        "[[rule]] 2 (allow) since 2020-01-01T00:00:00Z: an old exception (owner data@example.com)",
+    ] {
+        assert!(lines.contains(&expected), "{expected} in {table}");
+    }
+    let csv = report(&dir, &["--csv"]);
+    let rows = String::from_utf8(csv.stdout).expect("text");
+    let start =
+        "observed,news,gone.test,policy-rule,\"[[rule]] 1: closed, by \"\"contract\"\"\",403,1,2";
+    assert!(rows.lines().any(|row| row.starts_with(start)), "{rows}");
+    assert_eq!(rows.lines().count(), 5);
+    let read = String::from_utf8_lossy(&csv.stderr);
+    assert!(read.contains("decisions.jsonl: 11 lines"), "{read}");
+}
+
+/// The directory of a run in which three crawlers were refused the use of pages, or would have been.
+fn run_with_purposes() -> TempDir {
+    let origin = Origin::start();
+    let robots = "User-agent: *\nContent-Signal: /news search=yes, ai-train=no\n";
+    let page = Reply::html("<meta name=robots content=noindex>");
+    let site = origin.site("site.test").robots(robots);
+    site.page("/page", page);
+    let crawlers = [
+        crawler("corpus", CORPUS, "purposes = [\"search\", \"train-ai\"]"),
+        crawler(
+            "index",
+            INDEX,
+            "purposes = [\"search\"]\nmode = \"observe\"",
+        ),
+        crawler(
+            "stated",
+            STATED,
+            "purposes = [\"tdm\"]\nunstated = \"refuse\"",
+        ),
+    ];
+    let table = crawlers.concat();
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table));
+    for (agent, path) in [
+        (CORPUS, "/news/1"),
+        (CORPUS, "/news/2"),
+        (CORPUS, "/page"),
+        (INDEX, "/page"),
+        (INDEX, "/news/1"),
+        (STATED, "/news/1"),
+    ] {
+        purposes::get(&proxy, agent, &format!("http://site.test{path}"));
+    }
+    proxy.stop().0
+}
+
+#[test]
+fn refused_uses_are_reported_by_purpose_and_source() {
+    let dir = run_with_purposes();
+    let report = as_json(&dir, &[]);
+    let expected = [
+        json!([
+            "observed",
+            "index",
+            "site.test",
+            "search by robots-meta",
+            403,
+            1
+        ]),
+        json!([
+            "refused",
+            "corpus",
+            "site.test",
+            "train-ai by content-signal",
+            403,
+            2
+        ]),
+        json!([
+            "refused",
+            "corpus",
+            "site.test",
+            "search by robots-meta",
+            403,
+            1
+        ]),
+        json!([
+            "refused",
+            "stated",
+            "site.test",
+            "tdm by nothing said",
+            403,
+            1
+        ]),
+    ];
+    assert_eq!(rows(&report), expected, "{report:#}");
+}
+
+#[test]
+fn rotated_files_count_and_what_cannot_be_read_is_named() {
+    let dir = run();
+    let state = dir.path().join("state");
+    let whole = std::fs::read_to_string(state.join("decisions.jsonl")).expect("a log");
+    // The last line tells that the process stopped.
+    let decided = whole.rfind("{\"event\":\"stop\"").expect("it was told to");
+    let whole = &whole.as_bytes()[..decided];
+    let rotated = state.join("decisions.20261121T083000.123Z.jsonl");
+    std::fs::rename(state.join("decisions.jsonl"), &rotated).expect("it can be renamed");
+    let cut = [b"\xFF garbage\n", &whole[..whole.len() - 10]].concat();
+    std::fs::write(state.join("decisions.jsonl"), cut).expect("it can be written");
+    let output = report(&dir, &["--json"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    let whole = "the report is not complete: 1 line cannot be read";
+    assert!(complaint.contains(whole), "{complaint}");
+    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let outcomes = told["outcomes"].as_object().expect("an object");
+    let counted: u64 = outcomes.values().filter_map(Value::as_u64).sum();
+    assert_eq!(counted, 21, "the last line was cut off, whichever it is");
+    assert_eq!(rows(&told)[0][5], 6);
+    let lines = told["unreadable_lines"]
+        .as_array()
+        .expect("an array")
+        .iter();
+    let places: Vec<_> = lines.map(|it| it["line"].clone()).collect();
+    assert_eq!(places, [1, 14]);
+    let table = report(&dir, &[]);
+    let table = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(table.contains("decisions.jsonl:14: has no end"), "{table}");
+    std::fs::remove_dir_all(&state).expect("it can be removed");
+    let none = report(&dir, &[]);
+    assert_eq!(none.status.code(), Some(2), "{none:?}");
+    assert!(String::from_utf8_lossy(&none.stderr).contains("there is no decision log"));
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let none = command()
+        .arg("report")
+        .current_dir(&elsewhere)
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert!(
+        said.contains("--config /etc/wayleave/config.toml"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_log_that_cannot_be_read_is_an_error_not_an_empty_report() {
+    let dir = run();
+    let state = dir.path().join("state");
+    let log = state.join("decisions.jsonl");
+    let rotated = state.join("decisions.20261121T083000.123Z.jsonl");
+    std::fs::rename(&log, &rotated).expect("it can be renamed");
+    // As unreadable as a file of somebody else, and to root too.
+    std::fs::create_dir(&log).expect("it can be made");
+    for form in [&[][..], &["--json"], &["--csv"]] {
+        let incomplete = report(&dir, form);
+        assert_eq!(incomplete.status.code(), Some(2), "{incomplete:?}");
+        let said = String::from_utf8_lossy(&incomplete.stderr).into_owned();
+        assert!(said.contains("the report is not complete: "), "{said}");
+        assert!(said.contains("decisions.jsonl: "), "{said}");
+        assert!(!incomplete.stdout.is_empty(), "what could be read is told");
+    }
+    std::fs::remove_file(rotated).expect("it can be removed");
+    let none = report(&dir, &[]);
+    assert_eq!(none.status.code(), Some(2), "{none:?}");
+    let said = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert!(said.contains("the decision log cannot be read: "), "{said}");
+    assert!(
+        none.stdout.is_empty(),
+        "nothing was refused, as far as is known: {none:?}"
+    );
+    std::fs::remove_dir_all(&state).expect("it can be removed");
+    std::fs::write(&state, "a file in the directory's place").expect("it can be written");
+    let none = report(&dir, &[]);
+    assert_eq!(none.status.code(), Some(2), "{none:?}");
+}
+
+#[test]
+fn the_span_is_also_a_day_or_a_time() {
+    let dir = run();
+    for since in ["2026-01-01", "2026-01-01T00:00:00Z", "9000d"] {
+        let told = as_json(&dir, &["--since", since]);
+        assert_eq!(told["rows"].as_array().map(Vec::len), Some(4), "{since}");
+    }
+    assert_eq!(as_json(&dir, &["--since", "2999-01-01"])["rows"], json!([]));
+    let wrong = report(&dir, &["--since", "yesterday"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(
+        said.contains("\"yesterday\" is not a time; write 2026-11-22T08:00:00Z, 2026-11-22 or 3d"),
+        "{said}"
+    );
+}

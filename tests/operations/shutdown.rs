@@ -1,0 +1,245 @@
+//! Shutdown: exchanges in progress are finished, new ones are not accepted, and state is kept.
+
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::harness::origin::reply::Step;
+use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, Wire, decisions, eventually};
+
+fn slow_origin(gate: &Gate) -> Origin {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .page("/slow", Reply::in_halves(gate));
+    origin
+}
+
+#[test]
+fn sigterm_finishes_what_is_under_way() {
+    let gate = Gate::closed();
+    let origin = slow_origin(&gate);
+    let mut proxy = Wayleave::start(&origin);
+    let mut plain = proxy.connect();
+    plain.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
+    plain.response_head();
+    let mut secret = proxy.tunnel("shop.test:443");
+    secret.send(Ask::get("https://shop.test/slow").bytes("/slow"));
+    secret.response_head();
+    let mut idle = proxy.connect();
+    idle.send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+    assert_eq!(idle.response().status, 200);
+
+    proxy.signal("TERM");
+    eventually("new connections are refused", || {
+        TcpStream::connect(proxy.proxy).is_err()
+    });
+    idle.expect_close();
+    assert!(proxy.is_running(), "it ended while downloads ran");
+    gate.open();
+    assert_eq!(plain.bytes(22), b"first half,second half");
+    assert_eq!(secret.bytes(22), b"first half,second half");
+    assert_eq!(proxy.wait().code(), Some(0));
+}
+
+#[test]
+fn sigterm_finishes_streams_of_http_2() {
+    let gate = Gate::closed();
+    let origin = slow_origin(&gate);
+    let mut proxy = Wayleave::start(&origin);
+    let client = proxy.http2("shop.test:443");
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| client.get("/slow"));
+        origin.wait_for_target("/slow");
+        proxy.signal("TERM");
+        eventually("new connections are refused", || {
+            TcpStream::connect(proxy.proxy).is_err()
+        });
+        gate.open();
+        let answer = slow.join().expect("the exchange ends well");
+        assert_eq!(answer.text(), "first half,second half");
+    });
+    assert_eq!(proxy.wait().code(), Some(0));
+}
+
+#[test]
+fn a_request_in_progress_is_served_after_the_stop_begins() {
+    let origin = Origin::start();
+    let gate = Gate::closed();
+    let slow = Reply::new(200).step(Step::Wait(gate.clone())).body("late");
+    origin.site("shop.test").page("/slow", slow);
+    let mut proxy = Wayleave::start(&origin);
+    let mut slow = proxy.connect();
+    slow.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
+    origin.wait_for_target("/slow");
+    let mut fresh: Vec<_> = (0..20).map(|_| proxy.connect()).collect();
+    eventually("they are accepted", || {
+        proxy.metric("wayleave_client_connections", &[]) >= 21.0
+    });
+    // The signal and the requests cross on the way.
+    proxy.signal("TERM");
+    for wire in &mut fresh {
+        wire.send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+    }
+    for wire in &mut fresh {
+        assert_eq!(wire.response().status, 200);
+    }
+    gate.open();
+    assert_eq!(slow.response().text(), "late");
+    assert_eq!(proxy.wait().code(), Some(0));
+}
+
+#[test]
+fn sigint_ends_an_idle_proxy_at_once() {
+    let origin = Origin::start();
+    let mut proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("proxy.shutdown_grace", "\"1h\"")
+    });
+    assert_eq!(proxy.get("http://shop.test/a").status, 200);
+    proxy.signal("INT");
+    assert_eq!(proxy.wait().code(), Some(0));
+}
+
+#[test]
+fn the_grace_is_bounded() {
+    let gate = Gate::closed();
+    let origin = slow_origin(&gate);
+    let mut proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("proxy.shutdown_grace", "\"1s\"")
+    });
+    let mut wire = proxy.connect();
+    wire.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
+    let mut head = wire.response_head();
+    proxy.signal("TERM");
+    assert_eq!(proxy.wait().code(), Some(0));
+    assert!(
+        wire.counted_body(&mut head).is_err(),
+        "the answer was cut, and shows it"
+    );
+}
+
+#[test]
+fn waiting_requests_are_answered_before_the_end() {
+    let origin = Origin::start();
+    let gate = Gate::closed();
+    let robots = Reply::new(200)
+        .step(Step::Wait(gate.clone()))
+        .body("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").robots_reply(robots);
+    let mut proxy = Wayleave::start(&origin);
+    let mut wire = proxy.connect();
+    wire.send(Ask::get("http://shop.test/private").bytes("http://shop.test/private"));
+    origin.wait_for_target("/robots.txt");
+    proxy.signal("TERM");
+    eventually("new connections are refused", || {
+        TcpStream::connect(proxy.proxy).is_err()
+    });
+    gate.open();
+    assert_eq!(wire.response().status, 403);
+    assert_eq!(proxy.wait().code(), Some(0));
+}
+
+#[test]
+fn the_ca_outlives_the_process_and_its_key_is_private() {
+    let origin = Origin::start();
+    let first = Wayleave::start(&origin);
+    let pem = first.ca_pem();
+    let key = first.ca_file().with_file_name("ca.key");
+    let mode = std::fs::metadata(&key)
+        .expect("the key is beside the certificate")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let (dir, settings) = first.stop();
+    let second = Wayleave::start_in(dir, settings);
+    assert_eq!(second.ca_pem(), pem);
+    assert_eq!(second.get("https://shop.test/a").status, 200);
+}
+
+#[test]
+fn only_connections_of_clients_are_under_way() {
+    let origin = Origin::start();
+    let mut idle = Wayleave::start(&origin);
+    idle.signal("TERM");
+    assert_eq!(idle.wait().code(), Some(0));
+    assert!(
+        idle.log().contains("stopping under_way=0 "),
+        "{}",
+        idle.log()
+    );
+    let gate = Gate::closed();
+    let origin = slow_origin(&gate);
+    let mut busy = Wayleave::start(&origin);
+    let mut wire = busy.connect();
+    wire.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
+    wire.response_head();
+    busy.signal("TERM");
+    eventually("it stops", || busy.log().contains("stopping under_way=1 "));
+    gate.open();
+    assert_eq!(busy.wait().code(), Some(0));
+}
+
+/// Returns the log lines of exchanges that were cut off, and whether `stop` is the last line.
+#[track_caller]
+fn expect_cut(proxy: &Wayleave, paths: &[&str]) {
+    let log = proxy.dir.path().join("state/decisions.jsonl");
+    let log = std::fs::read_to_string(log).expect("it is there");
+    for path in paths {
+        let mut lines = decisions(&log).filter(|line| line.contains(path));
+        let line = lines.next().unwrap_or_else(|| panic!("{path}: {log}"));
+        assert!(line.contains("\"outcome\":\"failed\""), "{line}");
+        assert!(line.contains("\"reason\":\"shutdown\""), "{line}");
+        assert_eq!(lines.next(), None);
+    }
+    let last = log.lines().last().expect("there are lines");
+    assert!(last.starts_with("{\"event\":\"stop\""), "{last}");
+}
+
+/// Exchanges in every state: partly delivered, not answered yet, held back for robots.txt, and tunnels of which nobody knows yet
+/// what they are for.
+fn begin_all(proxy: &Wayleave, origin: &Origin) -> Vec<Wire> {
+    let get = |url: &str| {
+        let mut wire = proxy.connect();
+        wire.send(Ask::get(url).bytes(url));
+        wire
+    };
+    let mut partly = get("http://shop.test/slow?partly");
+    partly.response_head();
+    let unanswered = get("http://shop.test/silent");
+    origin.wait_for_target("/silent");
+    let held_back = get("http://asked.test/held-back");
+    origin.wait_for("robots.txt is asked for", |arrived| {
+        let mut requests = arrived.requests.iter();
+        requests.any(|request| request.host() == "asked.test")
+    });
+    let mut secret = proxy.tunnel("shop.test:443");
+    secret.send(Ask::get("https://shop.test/slow").bytes("/slow?secret"));
+    secret.response_head();
+    vec![partly, unanswered, held_back, secret]
+}
+
+#[test]
+fn exchanges_that_are_cut_have_their_lines() {
+    let gate = Gate::closed();
+    for signals in [&["TERM"][..], &["TERM", "TERM"]] {
+        let origin = Origin::start();
+        let site = origin.site("shop.test");
+        site.page("/slow?partly", Reply::in_halves(&gate))
+            .page("/slow?secret", Reply::in_halves(&gate))
+            .page("/silent", Reply::nothing(Step::Hang));
+        let silent = origin.site("asked.test");
+        silent.robots_reply(Reply::nothing(Step::Hang));
+        let mut proxy = Wayleave::start_with(&origin, |settings| {
+            let grace = ["\"100ms\"", "\"1h\""][signals.len() - 1];
+            settings.set("proxy.shutdown_grace", grace)
+        });
+        let wires = begin_all(&proxy, &origin);
+        for signal in signals {
+            proxy.signal(signal);
+            eventually("it stops", || proxy.log().contains("stopping under_way="));
+        }
+        assert_eq!(proxy.wait().code(), Some(0));
+        drop(wires);
+        let paths = ["/slow?partly", "/silent", "/held-back", "/slow?secret"];
+        expect_cut(&proxy, &paths);
+    }
+}

@@ -1,0 +1,365 @@
+//! The organisation's own rules: the first that matches applies, before robots.txt.
+
+use crate::harness::{Ask, Origin, Response, Wayleave, eventually};
+use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, crawler, get};
+
+const TABLES: &str = r#"
+[[crawler]]
+name = "news"
+tokens = ["NewsBot"]
+match = { user_agent = "NewsBot" }
+[[crawler]]
+name = "images"
+tokens = ["ImageBot"]
+match = { user_agent = "ImageBot" }
+[[rule]]
+action = "refuse"
+hosts = [".shop.test"]
+paths = ["/carts/"]
+methods = ["POST"]
+reason = "no orders"
+owner = "shop@example.com"
+[[rule]]
+action = "allow"
+hosts = ["*.partner.test"]
+paths = ["/feeds/"]
+crawlers = ["news"]
+owner = "data@example.com"
+reason = "contract 2026-17"
+expires = "2999-01-01"
+[[rule]]
+action = "refuse"
+legal = true
+hosts = ["gone-*.test"]
+owner = "legal@example.com"
+[[rule]]
+action = "allow"
+hosts = ["*"]
+owner = "data@example.com"
+reason = "an old exception"
+expires = "2020-01-01"
+"#;
+
+/// Three origins: a shop, a partner that disallows everything, and one that may not be fetched at all.
+fn sites() -> Origin {
+    let origin = Origin::start();
+    origin.site("www.shop.test");
+    let everything = "User-agent: *\nDisallow: /\n";
+    origin.site("api.partner.test").robots(everything);
+    origin.site("gone-7.test");
+    origin
+}
+
+fn ask(proxy: &Wayleave, agent: &str, method: &str, url: &str) -> Response {
+    proxy.exchange(&Ask::new(method, url).agent(agent))
+}
+
+#[test]
+fn a_rule_refuses_what_robots_txt_allows() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    for agent in ["NewsBot/1", "Other/1"] {
+        let answer = ask(
+            &proxy,
+            agent,
+            "POST",
+            "https://www.shop.test/x/../%63arts/1",
+        );
+        let problem = answer.expect_refusal(403, Some("Refused by policy"), "http_request_denied");
+        assert_eq!(problem["reason"], "policy-rule");
+        let detail = "[[rule]] 1: no orders (owner shop@example.com)";
+        assert_eq!(problem["detail"], detail);
+        assert_eq!(
+            ask(&proxy, agent, "GET", "http://www.shop.test/carts/1").status,
+            200
+        );
+    }
+    assert!(!origin.seen().iter().any(|seen| seen.starts_with("POST")));
+}
+
+#[test]
+fn a_rule_holds_for_a_host_however_either_is_spelt() {
+    let origin = Origin::start();
+    for name in [
+        "www.xn--bcher-kva.test",
+        "a.dotted.test",
+        "127.0.0.1",
+        "[::ffff:7f00:1]",
+    ] {
+        origin.site(name);
+    }
+    let rule = "[[rule]]\naction = \"refuse\"\nhosts = [\"*.B\u{fc}cher.test\", \"*.dotted.test.\", \"127.0.0.1\"]\n";
+    let port = origin.http.port();
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(rule));
+    for host in [
+        "www.xn--bcher-kva.test".to_owned(),
+        "a.dotted.test.".to_owned(),
+        format!("127.0.0.1:{port}"),
+        format!("0x7f.1:{port}"),
+        format!("[::ffff:127.0.0.1]:{port}"),
+        format!("[::FFFF:7f00:1]:{port}"),
+    ] {
+        let answer = ask(&proxy, "NewsBot/1", "GET", &format!("http://{host}/a"));
+        assert_eq!(answer.status, 403, "{host}");
+        assert_eq!(answer.json()["reason"], "policy-rule", "{host}");
+    }
+    assert!(origin.seen().is_empty());
+}
+
+#[test]
+fn an_exception_allows_what_robots_txt_disallows() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let get = |agent, url| ask(&proxy, agent, "GET", url).status;
+    assert_eq!(get("NewsBot/1", "http://api.partner.test/feeds/1"), 200);
+    assert_eq!(get("NewsBot/1", "http://api.partner.test/feeds/../1"), 403);
+    assert_eq!(get("ImageBot/1", "http://api.partner.test/feeds/1"), 403);
+    let told = proxy.admin_get("/v1/decision?crawler=news&url=http://api.partner.test/feeds/2");
+    let told = told.json();
+    assert_eq!(told["reason"], "policy-exception", "{told}");
+    assert_eq!(told["policy"]["number"], 2);
+    assert_eq!(told["policy"]["reason"], "contract 2026-17");
+}
+
+#[test]
+fn the_law_refuses_with_451_and_says_who_blocks() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let answer = ask(&proxy, "ImageBot/1", "GET", "http://gone-7.test/");
+    answer.expect_refusal(451, None, "http_request_denied");
+    let link = "<mailto:legal@example.com>; rel=\"blocked-by\"";
+    assert_eq!(answer.header("link"), Some(link));
+    assert_eq!(
+        origin.seen(),
+        Vec::<String>::new(),
+        "robots.txt is not asked for"
+    );
+    let robots = ask(&proxy, "ImageBot/1", "GET", "http://gone-7.test/robots.txt");
+    assert_ne!(robots.status, 451, "robots.txt may always be fetched");
+}
+
+/// Only reading robots.txt is exempt from rules: other methods are judged as for any other path.
+#[test]
+fn only_reading_robots_txt_is_free_of_rules() {
+    let origin = sites();
+    let tables = format!(
+        "{TABLES}[[rule]]\naction = \"refuse\"\nhosts = [\"paths.test\"]\npaths = [\"/robots.txt\"]\n"
+    );
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&tables));
+    for (host, status) in [("gone-7.test", 451), ("paths.test", 403)] {
+        let url = format!("http://{host}/robots.txt");
+        for (method, content) in [
+            ("POST", "hello"),
+            ("POST", ""),
+            ("PUT", "hello"),
+            ("PATCH", "hello"),
+            ("DELETE", ""),
+            ("DELETE", "hello"),
+            ("OPTIONS", ""),
+            ("TRACE", ""),
+            ("GET", "hello"),
+            ("HEAD", "hello"),
+        ] {
+            let answer = proxy.exchange(&Ask::new(method, &url).body(content));
+            assert_eq!(answer.status, status, "{method} {content:?} {url}");
+        }
+        for method in ["GET", "HEAD"] {
+            assert_eq!(proxy.exchange(&Ask::new(method, &url)).status, 404);
+        }
+        let question = format!("/v1/decision?method=POST&url={url}");
+        let told = proxy.admin_get(&question).json();
+        assert_eq!(told["reason"], "policy-rule", "{told}");
+    }
+    for request in origin.requests() {
+        let is_read = ["GET", "HEAD"].contains(&request.method.as_str());
+        assert!(is_read && !request.has_content(), "{request:?}");
+    }
+}
+
+#[test]
+fn a_rule_for_a_method_is_not_passed_by_another_spelling_of_it() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    for (method, status) in [("POST", 403), ("post", 400), ("Post", 400), ("pOST", 400)] {
+        let url = "http://www.shop.test/carts/1";
+        let answer = proxy.exchange(&Ask::new(method, url));
+        assert_eq!(answer.status, status, "{method}");
+    }
+    let arrived = origin.seen();
+    assert!(
+        !arrived.iter().any(|line| line.contains("/carts/")),
+        "{arrived:?}"
+    );
+}
+
+/// A site that lets nobody in, with an agreement about training, and one that is not to be mined.
+const BY_PURPOSE: &str = r#"
+[[rule]]
+action = "allow"
+hosts = ["agreed.test"]
+purposes = ["train-ai", "tdm"]
+owner = "data@example.com"
+reason = "contract 2026-18"
+expires = "2999-01-01"
+[[rule]]
+action = "refuse"
+hosts = ["kept.test"]
+purposes = ["train-ai"]
+"#;
+
+#[test]
+fn a_rule_may_be_for_purposes() {
+    let origin = Origin::start();
+    let site = origin.site("agreed.test");
+    site.robots("User-agent: *\nDisallow: /closed/\nContent-Signal: ai-train=no\n");
+    origin.site("kept.test");
+    let crawlers = [
+        crawler("index", INDEX, "purposes = [\"search\", \"train-ai\"]"),
+        crawler("corpus", CORPUS, "purposes = [\"train-ai\"]"),
+        crawler("plain", PLAIN, ""),
+    ];
+    let tables = format!("{BY_PURPOSE}{}", crawlers.concat());
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        let settings = settings.set("https.bypass", "[\"kept.test\"]");
+        settings.table(&tables)
+    });
+    // The agreement is about training only: who searches as well goes by what the site says.
+    for (agent, url, reason) in [
+        (CORPUS, "https://agreed.test/a", None),
+        (CORPUS, "https://agreed.test/closed/a", None),
+        (INDEX, "https://agreed.test/a", Some("preference")),
+        (PLAIN, "https://agreed.test/a", None),
+        (PLAIN, "https://agreed.test/closed/a", Some("rule")),
+        (CORPUS, "http://kept.test/a", Some("policy-rule")),
+        (INDEX, "http://kept.test/a", Some("policy-rule")),
+        (PLAIN, "http://kept.test/a", None),
+    ] {
+        let before = origin.seen().len();
+        let answer = get(&proxy, agent, url);
+        match reason {
+            None => assert_eq!(answer.status, 200, "{agent} {url}"),
+            Some(reason) => assert_eq!(answer.json()["reason"], reason, "{agent} {url}"),
+        }
+        let arrived = origin.seen().split_off(before);
+        assert_eq!(arrived.contains(&format!("GET {url}")), reason.is_none());
+    }
+    for (agent, status) in [(CORPUS, 403), (PLAIN, 200)] {
+        let mut wire = proxy.connect();
+        wire.send(format!(
+            "CONNECT kept.test:443 HTTP/1.1\r\nHost: kept.test:443\r\nUser-Agent: {agent}\r\n\r\n"
+        ));
+        assert_eq!(wire.response_head().status, status, "{agent}");
+    }
+    for (question, reason) in [
+        ("crawler=plain&purpose=tdm", "policy-exception"),
+        (
+            "user_agent=Other/1&purpose=train-ai,tdm",
+            "policy-exception",
+        ),
+        ("crawler=corpus&purpose=search", "no-matching-rule"),
+        ("crawler=corpus&purpose=search,train-ai", "preference"),
+    ] {
+        let question = format!("/v1/decision?url=https://agreed.test/a&{question}");
+        let told = proxy.admin_get(&question).json();
+        assert_eq!(told["reason"], reason, "{question}: {told}");
+    }
+    let rules = proxy.admin_get("/v1/rules").json();
+    assert_eq!(
+        rules["rules"][0]["purposes"],
+        serde_json::json!(["train-ai", "tdm"]),
+        "{rules}"
+    );
+}
+
+#[test]
+fn an_expired_exception_stops_counting_and_is_reported() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let answer = ask(&proxy, "Other/1", "GET", "http://api.partner.test/");
+    assert_eq!(answer.status, 403);
+    let rules = |state| proxy.metric("wayleave_rules", &[("state", state)]);
+    assert_eq!((rules("active"), rules("expired")), (3.0, 1.0));
+    let next = proxy.metric("wayleave_exception_expiry_timestamp_seconds", &[]);
+    assert_eq!(next, 32472144000.0, "2999-01-01");
+    eventually("it is said", || {
+        proxy.log().contains("this rule has expired")
+    });
+}
+
+#[test]
+fn rules_are_observed_too() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("proxy.mode", "\"observe\"").table(TABLES)
+    });
+    let url = "http://www.shop.test/carts/1";
+    assert_eq!(ask(&proxy, "Other/1", "POST", url).status, 200);
+    eventually("it is counted", || {
+        let observed = [("outcome", "observed"), ("reason", "policy-rule")];
+        proxy.metric("wayleave_requests_total", &observed) == 1.0
+    });
+}
+
+#[test]
+fn the_law_holds_where_others_are_only_observed() {
+    let origin = sites();
+    origin
+        .site("both.test")
+        .robots("User-agent: *\nDisallow: /\n");
+    let both = r#"
+[[rule]]
+action = "refuse"
+hosts = ["both.test"]
+[[rule]]
+action = "refuse"
+legal = true
+owner = "legal@example.com"
+hosts = ["both.test"]
+paths = ["/gone"]
+[[rule]]
+action = "refuse"
+legal = true
+owner = "legal@example.com"
+hosts = ["both.test"]
+crawlers = ["images"]
+"#;
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("proxy.mode", "\"observe\"")
+            .set("https.bypass", "[\"gone-8.test\", \"both.test\"]")
+            .table(TABLES)
+            .table(both)
+    });
+    for (agent, url, status) in [
+        ("Other/1", "http://gone-7.test/", 451),
+        ("NewsBot/1", "https://gone-7.test/a", 451),
+        // The reserved name would refuse it as well, but only that is observed.
+        ("Googlebot/2.1", "http://gone-7.test/", 451),
+        // The first rule that matches would refuse it anyway; that it is only observed lifts no other.
+        ("Other/1", "http://both.test/gone", 451),
+        ("Other/1", "http://both.test/a", 200),
+        ("ImageBot/1", "http://both.test/a", 451),
+    ] {
+        assert_eq!(
+            ask(&proxy, agent, "GET", url).status,
+            status,
+            "{agent} {url}"
+        );
+    }
+    let tunnel = proxy.connect().connect_tunnel("gone-8.test:443");
+    assert_eq!(tunnel.status, 451);
+    let pages = origin.seen();
+    let pages: Vec<_> = pages
+        .iter()
+        .filter(|seen| !seen.ends_with("/robots.txt"))
+        .collect();
+    assert_eq!(pages, ["GET http://both.test/a"]);
+    let told = proxy
+        .admin_get("/v1/decision?url=http://gone-7.test/")
+        .json();
+    assert_eq!(
+        [&told["outcome"], &told["status"]],
+        [&"refused".into(), &serde_json::json!(451)],
+        "{told}"
+    );
+}

@@ -1,0 +1,362 @@
+//! The pace of requests over all connections and clients, measured at the origin.
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use crate::harness::client::reset_when_dropped;
+use crate::harness::origin::reply::Step;
+use crate::harness::wayleave::Settings;
+use crate::harness::{Ask, Gate, Origin, Reply, Response, Wayleave, Wire, eventually};
+
+/// Three origins: one with delays, one without, one that can be made to ask for rest.
+fn sites() -> Origin {
+    let origin = Origin::start();
+    origin.site("slow.test").robots(
+        "User-agent: NewsBot\nDisallow:\nCrawl-delay: 0.2\n\nUser-agent: ImageBot\nDisallow:\nRequest-rate: 1/3600\n",
+    );
+    origin.site("free.test");
+    origin.site("busy.test");
+    origin
+}
+
+fn start(origin: &Origin, crawl_delay: &str) -> Wayleave {
+    Wayleave::start_with(origin, |settings: Settings| {
+        settings.set("politeness.crawl_delay", &format!("{crawl_delay:?}"))
+    })
+}
+
+fn start_waiting(origin: &Origin, max_wait: &str) -> Wayleave {
+    Wayleave::start_with(origin, |settings| {
+        settings
+            .set("politeness.crawl_delay", "\"wait\"")
+            .set("politeness.max_wait", &format!("{max_wait:?}"))
+    })
+}
+
+fn get(proxy: &Wayleave, agent: &str, url: &str) -> Response {
+    proxy.exchange(&Ask::get(url).agent(agent))
+}
+
+#[track_caller]
+fn expect_429(answer: &Response, reason: &str) -> u64 {
+    let problem = answer.expect_refusal(429, Some("Crawl delay"), "http_request_denied");
+    assert_eq!(problem["reason"], reason);
+    problem["retry_after"]
+        .as_u64()
+        .expect("a number of seconds")
+}
+
+/// Returns the arrival times of requests for pages of a host.
+fn arrivals(origin: &Origin, host: &str) -> Vec<Instant> {
+    let by = |scheme| arrivals_by(origin, scheme, host);
+    [by("http"), by("https")].concat()
+}
+
+/// Returns the arrival times of requests for pages of an origin.
+fn arrivals_by(origin: &Origin, scheme: &str, host: &str) -> Vec<Instant> {
+    let requests = origin.requests();
+    let pages = requests.iter().filter(|request| {
+        let is_page = request.target != "/robots.txt";
+        is_page && request.host() == host && request.scheme == scheme
+    });
+    pages.map(|request| request.at).collect()
+}
+
+#[test]
+fn eight_clients_together_keep_to_the_delay() {
+    let origin = sites();
+    let proxy = start(&origin, "wait");
+    std::thread::scope(|scope| {
+        for client in 0..8 {
+            let proxy = &proxy;
+            scope.spawn(move || {
+                for scheme in ["http", "https"] {
+                    let url = format!("{scheme}://slow.test/{client}");
+                    assert_eq!(get(proxy, "NewsBot/1", &url).status, 200);
+                    assert_eq!(get(proxy, "NewsBot/1", "http://free.test/").status, 200);
+                }
+            });
+        }
+        scope.spawn(|| {
+            let client = proxy.http2("slow.test:443");
+            let urls = (0..4).map(|page| Ask::get(&format!("https://slow.test/h{page}")));
+            let asks: Vec<_> = urls.map(|ask| ask.agent("NewsBot/1")).collect();
+            let answers = client.exchange_all(&asks);
+            assert!(answers.iter().all(|answer| answer.status == 200));
+        });
+    });
+    for (scheme, count) in [("http", 8), ("https", 12)] {
+        let arrivals = arrivals_by(&origin, scheme, "slow.test");
+        assert_eq!(arrivals.len(), count);
+        for pair in arrivals.windows(2) {
+            let apart = pair[1] - pair[0];
+            assert!(apart >= Duration::from_millis(200), "{apart:?}");
+        }
+    }
+    assert!(proxy.metric("wayleave_crawl_delay_waits_seconds_count", &[]) >= 15.0);
+}
+
+#[test]
+fn requests_that_come_too_soon_get_a_retry_after() {
+    let origin = sites();
+    let proxy = start(&origin, "reject");
+    assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
+    let too_soon = get(&proxy, "imagebot/2", "http://slow.test/b");
+    let retry_after = expect_429(&too_soon, "crawl-delay");
+    assert!(
+        (200..=300).contains(&retry_after),
+        "max_delay bounds it: {retry_after}"
+    );
+    let wanted_by = &too_soon.json()["robots_url"];
+    assert_eq!(wanted_by, "http://slow.test/robots.txt");
+    assert_eq!(get(&proxy, "Other/1", "http://slow.test/c").status, 200);
+    assert_eq!(get(&proxy, "ImageBot/1", "https://slow.test/d").status, 200);
+    assert_eq!(get(&proxy, "ImageBot/1", "http://free.test/e").status, 200);
+    assert_eq!(arrivals(&origin, "slow.test").len(), 3);
+}
+
+#[test]
+fn a_delay_without_end_is_the_longest_there_is() {
+    let origin = Origin::start();
+    for (host, value) in [
+        ("a.test", "inf"),
+        ("b.test", "1e308"),
+        ("c.test", "18446744073709551616"),
+    ] {
+        let robots = format!("User-agent: *\nDisallow:\nCrawl-delay: {value}\n");
+        origin.site(host).robots(&robots);
+    }
+    let proxy = start(&origin, "reject");
+    for host in ["a.test", "b.test", "c.test"] {
+        let url = format!("http://{host}/page");
+        assert_eq!(get(&proxy, "ImageBot/1", &url).status, 200);
+        let retry_after = expect_429(&get(&proxy, "ImageBot/1", &url), "crawl-delay");
+        assert!((200..=300).contains(&retry_after), "{retry_after} {host}");
+    }
+}
+
+#[test]
+fn robots_txt_itself_takes_no_turn() {
+    let origin = sites();
+    let proxy = start(&origin, "reject");
+    for url in ["robots.txt", "a", "robots.txt"].map(|path| format!("http://slow.test/{path}")) {
+        assert_eq!(get(&proxy, "ImageBot/1", &url).status, 200, "{url}");
+    }
+    expect_429(
+        &get(&proxy, "ImageBot/1", "http://slow.test/b"),
+        "crawl-delay",
+    );
+}
+
+#[test]
+fn a_delay_can_be_ignored_and_a_crawler_can_have_one_of_its_own() {
+    let origin = sites();
+    let ignoring = start(&origin, "ignore");
+    for _ in 0..2 {
+        let answer = get(&ignoring, "ImageBot/1", "http://slow.test/a");
+        assert_eq!(answer.status, 200);
+    }
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("politeness.default_delay", "\"60s\"").table(
+            "[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = { user_agent = \"NewsBot\" }\ndefault_delay = \"0s\"\n\
+             [[crawler]]\nname = \"slow\"\ntokens = [\"SlowBot\"]\nmatch = { user_agent = \"SlowBot\" }\ndefault_delay = \"100s\"\n",
+        )
+    });
+    for (agent, delay) in [
+        ("NewsBot/1", None),
+        ("SlowBot/1", Some(100)),
+        ("Other/1", Some(60)),
+    ] {
+        assert_eq!(get(&proxy, agent, "http://free.test/a").status, 200);
+        let again = get(&proxy, agent, "http://free.test/b");
+        match delay {
+            None => assert_eq!(again.status, 200),
+            Some(delay) => {
+                let retry_after = expect_429(&again, "crawl-delay");
+                assert!((delay / 2..=delay).contains(&retry_after), "{retry_after}");
+                let field = again.header("retry-after").map(str::to_owned);
+                assert_eq!(field, Some(retry_after.to_string()));
+            }
+        }
+    }
+}
+
+#[test]
+fn nobody_waits_longer_than_max_wait() {
+    let origin = sites();
+    let proxy = start_waiting(&origin, "4m");
+    assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
+    // At once, not after minutes in vain.
+    expect_429(
+        &get(&proxy, "ImageBot/1", "http://slow.test/b"),
+        "crawl-delay",
+    );
+}
+
+#[test]
+fn who_resets_its_connection_waits_no_longer() {
+    let origin = sites();
+    let proxy = start_waiting(&origin, "1h");
+    assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
+    let url = "http://slow.test/b";
+    let mut waiting = std::net::TcpStream::connect(proxy.proxy).expect("it listens");
+    let ask = Ask::get(url).agent("ImageBot/1").bytes(url);
+    waiting.write_all(&ask).expect("it can be sent");
+    let open = || proxy.metric("wayleave_client_connections", &[]);
+    eventually("it waits", || open() == 1.0);
+    reset_when_dropped(&waiting);
+    drop(waiting);
+    eventually("it is gone", || open() == 0.0);
+    assert_eq!(arrivals(&origin, "slow.test").len(), 1);
+}
+
+#[test]
+fn robots_txt_itself_may_be_asked_for_while_an_origin_rests() {
+    let origin = sites();
+    origin.site("busy.test").page("/a", Reply::new(503));
+    for crawl_delay in ["reject", "wait"] {
+        let proxy = start(&origin, crawl_delay);
+        for _ in 0..2 {
+            assert_eq!(get(&proxy, "NewsBot/1", "http://busy.test/a").status, 503);
+        }
+        let before = origin.requests().len();
+        assert_eq!(
+            get(&proxy, "NewsBot/1", "http://busy.test/robots.txt").status,
+            404
+        );
+        assert_eq!(origin.requests().len(), before + 1, "{crawl_delay}");
+    }
+}
+
+#[test]
+fn an_origin_that_asks_for_rest_has_it_from_every_crawler() {
+    let origin = sites();
+    let limited = Reply::new(429).header("Retry-After", "100");
+    origin.site("busy.test").page("/a", limited);
+    let proxy = start(&origin, "reject");
+    assert_eq!(get(&proxy, "NewsBot/1", "http://busy.test/a").status, 429);
+    for agent in ["NewsBot/1", "ImageBot/1"] {
+        let answer = get(&proxy, agent, "http://busy.test/b");
+        let retry_after = expect_429(&answer, "origin-rests");
+        assert!((99..=100).contains(&retry_after), "{retry_after}");
+        assert_eq!(get(&proxy, agent, "http://free.test/b").status, 200);
+    }
+    assert_eq!(arrivals(&origin, "busy.test").len(), 1);
+    let ignoring = start(&origin, "ignore");
+    for _ in 0..2 {
+        assert_eq!(
+            get(&ignoring, "NewsBot/1", "http://busy.test/a").status,
+            429
+        );
+    }
+    assert_eq!(arrivals(&origin, "busy.test").len(), 3);
+}
+
+#[test]
+fn concurrent_requests_are_limited() {
+    let origin = sites();
+    let gate = Gate::closed();
+    let slow = Reply::new(200).body("a").step(Step::Wait(gate.clone()));
+    origin.site("busy.test").page("/slow", slow.body("b"));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("politeness.max_concurrent_per_origin", "1")
+    });
+    let mut wire = proxy.connect();
+    wire.send(Ask::get("http://busy.test/slow").bytes("http://busy.test/slow"));
+    wire.response_head();
+    expect_429(
+        &get(&proxy, "NewsBot/1", "http://busy.test/b"),
+        "concurrency",
+    );
+    assert_eq!(get(&proxy, "NewsBot/1", "http://free.test/b").status, 200);
+    gate.open();
+    eventually("the slot is free again", || {
+        get(&proxy, "NewsBot/1", "http://busy.test/b").status == 200
+    });
+}
+
+#[test]
+fn delays_are_observed_without_waiting() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("politeness.crawl_delay", "\"wait\"")
+            // A request that had to wait would wait for longer than the client does.
+            .set("politeness.max_delay", "\"1h\"")
+            .set("politeness.max_wait", "\"1h\"")
+            .set("proxy.mode", "\"observe\"")
+    });
+    for _ in 0..3 {
+        assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
+    }
+    eventually("two would have been refused", || {
+        let observed = [("outcome", "observed"), ("reason", "crawl-delay")];
+        proxy.metric("wayleave_requests_total", &observed) == 2.0
+    });
+}
+
+#[test]
+fn an_exception_is_none_from_the_pace() {
+    let origin = Origin::start();
+    let robots = "User-agent: *\nCrawl-delay: 100\nDisallow: /\n";
+    origin.site("shop.test").robots(robots);
+    let rule = "[[rule]]\naction = \"allow\"\nhosts = [\"shop.test\"]\nowner = \"us\"\nreason = \"test\"\nexpires = 2099-01-01\n";
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("politeness.crawl_delay", "\"reject\"")
+            .table(rule)
+    });
+    // From here on its robots.txt is known.
+    assert_eq!(proxy.get("http://shop.test/robots.txt").status, 200);
+    assert_eq!(proxy.get("http://shop.test/a").status, 200);
+    expect_429(&proxy.get("http://shop.test/b"), "crawl-delay");
+}
+
+/// A page that cannot be served for now.
+fn down() -> Reply {
+    Reply::new(503).header("Retry-After", "200")
+}
+
+/// The status of an answer to one of two clients, each with a network of its own.
+fn status_for(proxy: &Wayleave, client: u8, path: &str) -> u16 {
+    let url = format!("http://busy.test{path}");
+    let mut wire = Wire::connect_from([127, 0, 0, client], proxy.proxy);
+    wire.send(Ask::get(&url).bytes(&url));
+    let answer = wire.response();
+    if answer.status == 429 {
+        expect_429(&answer, "origin-rests");
+    }
+    answer.status
+}
+
+#[test]
+fn a_503_rests_the_page_and_then_the_client_that_get_it() {
+    let origin = sites();
+    let site = origin.site("busy.test");
+    site.page("/down?1", down()).page("/down?2", down());
+    let proxy = start(&origin, "reject");
+    assert_eq!(status_for(&proxy, 1, "/down?1"), 503);
+    assert_eq!(status_for(&proxy, 1, "/down?1"), 429, "the page rests");
+    assert_eq!(status_for(&proxy, 2, "/down?1"), 429, "for everybody");
+    assert_eq!(status_for(&proxy, 1, "/a"), 200, "others do not");
+    assert_eq!(status_for(&proxy, 1, "/down?2"), 503);
+    assert_eq!(status_for(&proxy, 1, "/b"), 429, "this client rests");
+    assert_eq!(status_for(&proxy, 2, "/b"), 200, "the other does not");
+    assert_eq!(arrivals(&origin, "busy.test").len(), 4);
+}
+
+#[test]
+fn a_503_to_two_clients_or_for_robots_txt_rests_the_origin() {
+    let origin = sites();
+    let site = origin.site("busy.test");
+    site.page("/down?1", down()).page("/down?2", down());
+    let proxy = start(&origin, "reject");
+    assert_eq!(status_for(&proxy, 1, "/down?1"), 503);
+    assert_eq!(status_for(&proxy, 2, "/down?2"), 503);
+    assert_eq!(status_for(&proxy, 3, "/a"), 429, "both cannot be mistaken");
+    let proxy = start(&origin, "reject");
+    assert_eq!(status_for(&proxy, 1, "/a"), 200);
+    origin.site("busy.test").robots_reply(down());
+    assert_eq!(status_for(&proxy, 1, "/robots.txt"), 503);
+    assert_eq!(status_for(&proxy, 2, "/a"), 429);
+}

@@ -1,0 +1,4 @@
+//! Pacing: Crawl-delay, concurrency and back-off, measured at the origin.
+
+mod delays;
+mod slots;

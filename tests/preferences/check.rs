@@ -1,0 +1,344 @@
+//! Usage preferences in `wayleave check`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Ask, Origin, Reply, Wayleave};
+use crate::operations::check::{lines, run};
+use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, STATED, crawler, get};
+
+/// One JSON object a line, as the README beside the file describes.
+const CASES: &str = include_str!("../../policy/tests/cases/preferences.jsonl");
+
+/// Returns the answers of a batch.
+fn answers(questions: &[Value]) -> Vec<Value> {
+    let input: String = questions.iter().map(|it| format!("{it}\n")).collect();
+    lines(&run(&["check", "--batch"], input.as_bytes()))
+}
+
+#[test]
+fn a_batch_judges_every_case_as_its_clause_says() {
+    let mut questions: Vec<Value> = CASES
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert!(questions.len() >= 244);
+    let mut expected = BTreeMap::new();
+    for question in &mut questions {
+        let question = question.as_object_mut().unwrap();
+        let token = question.remove("token").unwrap();
+        question.insert("tokens".to_owned(), json!([token]));
+        let (expect, stage) = (question.remove("expect"), question.remove("stage"));
+        let id = question["id"].as_str().unwrap().to_owned();
+        expected.insert(
+            id,
+            (expect.unwrap(), stage.unwrap(), question["because"].clone()),
+        );
+    }
+    let answers = answers(&questions);
+    assert_eq!(answers.len(), questions.len());
+    for answer in answers {
+        let (expect, stage, because) = &expected[answer["id"].as_str().unwrap()];
+        assert_eq!(&answer["preference"], expect, "{answer}: {because}");
+        assert_eq!(&answer["stage"], stage, "{answer}: {because}");
+    }
+}
+
+#[test]
+fn an_answer_names_the_statement_its_place_and_its_clause() {
+    let question = json!({
+        "id": 1, "tokens": ["ExampleBot"], "url": "https://site.test/a", "purpose": ["search", "ai-train"],
+        "robots": "User-agent: *\nAllow: /\nContent-Usage: train-ai=n, search=y\n",
+    });
+    let answer = &answers(&[question])[0];
+    assert_eq!(answer["verdict"], "allow");
+    assert_eq!(answer["preference"], "refuse");
+    assert_eq!(answer["purpose"], "train-ai");
+    assert_eq!(answer["source"], "content-usage");
+    assert_eq!(answer["carrier"], "robots.txt:3");
+    assert_eq!(answer["statement"], "Content-Usage: train-ai=n, search=y");
+    assert_eq!(answer["clause"], "aipref-vocab-08 §4.1");
+    assert_eq!(answer["stage"], "before");
+}
+
+#[test]
+fn questions_without_a_purpose_are_answered_as_before() {
+    let question = json!({"tokens": ["A"], "url": "/", "robots": "Content-Signal: ai-train=no"});
+    let answer = &answers(&[question])[0];
+    let members: Vec<&String> = answer.as_object().unwrap().keys().collect();
+    let known = [
+        "crawl_delay",
+        "id",
+        "line",
+        "reason",
+        "rule",
+        "sitemaps",
+        "verdict",
+    ];
+    assert_eq!(members, known);
+}
+
+#[test]
+fn an_unreadable_question_is_answered_with_its_mistake() {
+    let asked = |purpose: &str, config: Value| {
+        let question = json!({"tokens": ["A"], "url": "/", "purpose": purpose, "config": config});
+        answers(&[question])[0]["error"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert!(asked("training", json!({})).contains("\"training\" is not a purpose"));
+    let error = asked("search", json!({"sources": ["robots"]}));
+    assert!(
+        error.contains("\"robots\" is not a source of preferences"),
+        "{error}"
+    );
+    let error = asked("search", json!({"unstated": "maybe"}));
+    assert!(error.contains("unstated: \"maybe\""), "{error}");
+    let error = asked("search", json!({"purpose_token": {}}));
+    assert!(error.contains("unknown field `purpose_token`"), "{error}");
+}
+
+#[test]
+fn the_command_line_reports_the_preference_for_each_purpose() {
+    let robots = b"User-agent: *\nContent-Signal: search=yes, ai-train=no\n";
+    let check = [
+        "check",
+        "--robots",
+        "-",
+        "--token",
+        "ExampleBot",
+        "--purpose",
+    ];
+    let output = run(&[&check[..], &["search", "/a"]].concat(), robots);
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(
+        text,
+        "allow /a: no-matching-rule; allow search: content-signal, robots.txt:2: \
+         Content-Signal: search=yes, ai-train=no (Content Signals Policy (a))\n"
+    );
+    let both = ["search", "--purpose", "train-ai", "--json", "/a"];
+    let output = run(&[&check[..], &both].concat(), robots);
+    assert_eq!(output.status.code(), Some(1));
+    let answer = &lines(&output)[0];
+    assert_eq!(answer["verdict"], "allow");
+    assert_eq!(answer["preference"], "refuse");
+    assert_eq!(answer["purpose"], "train-ai");
+}
+
+/// Two crawlers of one house: one that searches, one that also trains; and one that says nothing of itself.
+fn crawlers() -> String {
+    let tokens = "purpose_tokens = { train-ai = \"ExampleBot-Extended\" }";
+    [
+        crawler("index", INDEX, "purposes = [\"search\"]"),
+        crawler(
+            "corpus",
+            CORPUS,
+            &format!("purposes = [\"search\", \"train-ai\"]\n{tokens}"),
+        ),
+        crawler(
+            "stated",
+            STATED,
+            "purposes = [\"search\"]\nunstated = \"refuse\"",
+        ),
+        crawler("plain", PLAIN, ""),
+    ]
+    .concat()
+}
+
+/// An origin with this robots.txt, and a proxy before it.
+fn site(robots: &str) -> (Origin, Wayleave) {
+    let origin = Origin::start();
+    origin.site("site.test").robots(robots);
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&crawlers()));
+    (origin, proxy)
+}
+
+#[test]
+fn each_crawler_gets_what_its_purposes_may() {
+    let (origin, proxy) = site(
+        "User-agent: *\nContent-Signal: /news/ search=yes, ai-train=no\nAllow: /\n\n\
+         User-agent: ExampleBot-Extended\nDisallow: /art/\n",
+    );
+    for agent in [INDEX, PLAIN] {
+        for path in ["/news/1", "/art/1", "/"] {
+            let url = format!("https://site.test{path}");
+            assert_eq!(get(&proxy, agent, &url).status, 200, "{agent} {path}");
+        }
+    }
+    let reached = origin.seen().len();
+    for (path, source, carrier, statement) in [
+        (
+            "/news/1",
+            "content-signal",
+            "robots.txt:2",
+            "Content-Signal: /news/ search=yes, ai-train=no",
+        ),
+        (
+            "/x/../art/1",
+            "policy-token",
+            "robots.txt:6",
+            "User-agent: ExampleBot-Extended, Disallow: /art/",
+        ),
+    ] {
+        let answer = get(&proxy, CORPUS, &format!("https://site.test{path}"));
+        let phrase = Some("Refused by usage preference");
+        let problem = answer.expect_refusal(403, phrase, "http_request_denied");
+        assert_eq!(problem["type"], "urn:wayleave:problem:preference");
+        assert_eq!(problem["reason"], "preference");
+        assert_eq!(problem["purpose"], "train-ai");
+        assert_eq!(problem["source"], source);
+        assert_eq!(problem["carrier"], carrier);
+        assert_eq!(problem["statement"], statement);
+        assert_eq!(problem["stage"], "before");
+        assert!(problem["clause"].is_string(), "{problem}");
+    }
+    assert_eq!(origin.seen().len(), reached, "{:?}", origin.seen());
+    assert_eq!(get(&proxy, CORPUS, "https://site.test/").status, 200);
+}
+
+#[test]
+fn an_unstated_preference_refuses_only_if_configured() {
+    let (_origin, proxy) = site("User-agent: *\nContent-Usage: /a search=y\n");
+    let agent = STATED;
+    assert_eq!(get(&proxy, agent, "http://site.test/a").status, 200);
+    let problem = get(&proxy, agent, "http://site.test/b").json();
+    assert_eq!(problem["reason"], "preference");
+    assert_eq!(problem["preference"], "unstated");
+    assert_eq!(get(&proxy, INDEX, "http://site.test/b").status, 200);
+}
+
+/// An origin whose answers carry a field, and what a client gets of them.
+fn answered(field: (&str, &str), settings: &str) -> (Origin, Wayleave) {
+    let origin = Origin::start();
+    let page = Reply::text("the page").header(field.0, field.1);
+    origin
+        .site("site.test")
+        .robots("User-agent: *\nAllow: /\n")
+        .page("/page", page);
+    let table = format!("{settings}\n{}", crawlers());
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table));
+    (origin, proxy)
+}
+
+#[test]
+fn an_answer_whose_use_is_refused_is_withheld() {
+    let (origin, proxy) = answered(("X-Robots-Tag", "noai, nofollow"), "");
+    for url in ["http://site.test/page", "https://site.test/page"] {
+        let answer = get(&proxy, CORPUS, url);
+        assert!(!answer.text().contains("the page"), "{}", answer.text());
+        let phrase = Some("Refused by usage preference");
+        let problem = answer.expect_refusal(403, phrase, "http_request_denied");
+        assert_eq!(problem["purpose"], "train-ai");
+        assert_eq!(problem["source"], "robots-meta");
+        assert_eq!(problem["carrier"], "field");
+        assert_eq!(problem["statement"], "X-Robots-Tag: noai, nofollow");
+        assert_eq!(problem["stage"], "head");
+        let id = problem["decision_id"].as_str().unwrap();
+        let decision = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
+        assert_eq!(decision["reached_origin"], true);
+        let answer = get(&proxy, INDEX, url);
+        assert_eq!(answer.text(), "the page");
+        assert_eq!(
+            answer.header("Wayleave-Preferences"),
+            Some("search=unstated")
+        );
+        assert_eq!(answer.header("Wayleave-Duties"), Some("nofollow"));
+        let answer = get(&proxy, PLAIN, url);
+        assert_eq!(answer.header("Wayleave-Preferences"), None);
+    }
+    assert!(origin.seen().iter().any(|seen| seen.contains("/page")));
+}
+
+#[test]
+fn an_answer_can_be_labelled_instead() {
+    let label = "[preferences]\non_answer = \"label\"";
+    let (_origin, proxy) = answered(("Content-Usage", "train-ai=n, search=y"), label);
+    let answer = get(&proxy, CORPUS, "http://site.test/page");
+    assert_eq!(answer.text(), "the page");
+    assert_eq!(
+        answer.header("Wayleave-Preferences"),
+        Some("search=allow;from=\"content-usage\", train-ai=refuse;from=\"content-usage\"")
+    );
+}
+
+#[test]
+fn what_the_site_is_not_asked_about_is_labelled_all_the_same() {
+    let origin = Origin::start();
+    origin
+        .site("site.test")
+        .robots("User-agent: *\nDisallow: /private\n");
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        let lines = "purposes = [\"train-ai\", \"archive\"]\nmode = \"observe\"";
+        let rules = "[[rule]]\naction = \"allow\"\nhosts = [\"site.test\"]\npaths = [\"/private/agreed\"]\nowner = \"us\"\n\
+             reason = \"an agreement\"\nexpires = 2999-01-01\n\
+             [[rule]]\naction = \"refuse\"\nhosts = [\"site.test\"]\npaths = [\"/private/never\", \"/never\"]\n";
+        settings.table(&(crawler("corpus", CORPUS, lines) + rules))
+    });
+    for (path, label) in [
+        ("/a", Some("train-ai=unstated, archive=unstated")),
+        (
+            "/private/agreed",
+            Some("train-ai=allow;from=\"rule\", archive=allow;from=\"rule\""),
+        ),
+        (
+            "/private/a",
+            Some("train-ai=refuse;from=\"disallow\", archive=refuse;from=\"disallow\""),
+        ),
+        (
+            "/private/never",
+            Some("train-ai=refuse;from=\"rule\", archive=refuse;from=\"rule\""),
+        ),
+        (
+            "/never",
+            Some("train-ai=refuse;from=\"rule\", archive=refuse;from=\"rule\""),
+        ),
+        ("/robots.txt", None),
+    ] {
+        let answer = get(&proxy, CORPUS, &format!("http://site.test{path}"));
+        assert_eq!(answer.status, 200, "{path}");
+        assert_eq!(answer.header("Wayleave-Preferences"), label, "{path}");
+    }
+    let post = Ask::new("POST", "http://site.test/private/agreed").agent(CORPUS);
+    let posted = proxy.exchange(&post.body("x"));
+    assert_eq!(posted.header("Wayleave-Preferences"), None);
+}
+
+#[test]
+fn preferences_are_about_reading_only() {
+    let (_origin, proxy) = site("User-agent: *\nContent-Usage: train-ai=n\n");
+    let post = Ask::new("POST", "http://site.test/a").agent(CORPUS);
+    assert_eq!(proxy.exchange(&post.body("x")).status, 200);
+    assert_eq!(get(&proxy, CORPUS, "http://site.test/a").status, 403);
+    assert_eq!(
+        get(&proxy, CORPUS, "http://site.test/robots.txt").status,
+        200
+    );
+}
+
+#[test]
+fn preferences_are_logged_and_counted() {
+    let (_origin, proxy) = site("User-agent: *\nContent-Usage: train-ai=n, search=y\n");
+    let refused = get(&proxy, CORPUS, "http://site.test/a").json();
+    assert_eq!(get(&proxy, INDEX, "http://site.test/a").status, 200);
+    let id = refused["decision_id"].as_str().unwrap();
+    let decision = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
+    assert_eq!(decision["reason"], "preference");
+    let said = decision["preferences"].as_array().unwrap();
+    let of = |index: usize| (&said[index]["purpose"], &said[index]["preference"]);
+    assert_eq!(of(0), (&json!("search"), &json!("allow")));
+    assert_eq!(of(1), (&json!("train-ai"), &json!("refuse")));
+    assert_eq!(said[1]["clause"], "aipref-vocab-08 §4.1");
+    let count = |purpose: &str, value: &str| {
+        let labels = [
+            ("source", "content-usage"),
+            ("purpose", purpose),
+            ("value", value),
+        ];
+        proxy.metric("wayleave_preferences_total", &labels)
+    };
+    assert_eq!(count("search", "allow"), 2.0);
+    assert_eq!(count("train-ai", "refuse"), 1.0);
+}

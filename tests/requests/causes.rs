@@ -1,0 +1,272 @@
+//! The descriptions of failures: in refusals, in the log and in the API, for requests and for robots.txt.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+use crate::harness::dns::{Answer, NameServer};
+use crate::harness::origin::reply::{Framing, Step};
+use crate::harness::{Certificate, Origin, Reply, Wayleave, eventually};
+use crate::robots::fetch::robots_command;
+
+/// Words that belong to programs, not in messages for people.
+const FOREIGN: &[&str] = &[
+    "os error",
+    "Os {",
+    "Custom",
+    "Error",
+    "error trying",
+    "InvalidCertificate",
+    "UnknownIssuer",
+    "::",
+    "Some(",
+    "{",
+    "NXDOMAIN",
+    "alert:",
+    "rcode",
+];
+
+#[track_caller]
+fn expect_words(told: &str, words: &str) {
+    assert!(told.contains(words), "{words:?} in {told:?}");
+    for foreign in FOREIGN {
+        let found = told.contains(foreign);
+        assert!(!found, "{foreign:?} in {told:?}");
+    }
+}
+
+fn detail(problem: &Value) -> &str {
+    problem["detail"].as_str().expect("a refusal has a detail")
+}
+
+/// A robots.txt that ends its connection: the request that follows has to open one.
+fn parting_robots() -> Reply {
+    Reply::text("User-agent: *\nDisallow: /private\n").framing(Framing::UntilClose)
+}
+
+/// A request for `url`, whose origin fails, says `words` to its client, in the decision and in the log.
+#[track_caller]
+fn expect_told(proxy: &Wayleave, url: &str, words: &str) {
+    let answer = proxy.get(url);
+    let problem = answer.json();
+    expect_words(detail(&problem), words);
+    expect_words(&answer.proxy_status().details, words);
+    let id = problem["decision_id"].as_str().expect("it has an ID");
+    eventually("the event is logged", || proxy.log().contains(id));
+    let path = format!("/v1/decisions/{id}");
+    eventually("the decision is kept", || {
+        proxy.admin_get(&path).status == 200
+    });
+    let decision = proxy.admin_get(&path).json();
+    expect_words(decision["details"].as_str().expect("why"), words);
+    let log = proxy.log();
+    let event = log.lines().find(|line| line.contains(id)).expect("it is");
+    assert!(event.contains(words), "{words:?} in {event}");
+}
+
+/// Expects the description for a robots.txt, also in the API and on the command line.
+#[track_caller]
+fn expect_robots_told(proxy: &Wayleave, origin: &str, words: &str) {
+    expect_told(proxy, &format!("{origin}/a"), words);
+    let encoded: String = url::form_urlencoded::byte_serialize(origin.as_bytes()).collect();
+    let known = proxy.admin_get(&format!("/v1/robots/{encoded}")).json();
+    expect_words(known["cause"].as_str().expect("a cause"), words);
+    let (_, shown) = robots_command(proxy, &["show", origin]);
+    let failure = shown.lines().find(|line| line.starts_with("failure "));
+    expect_words(failure.expect("it failed"), words);
+    let (_, listed) = robots_command(proxy, &["list", origin]);
+    assert!(listed.contains(words), "{words:?} in {listed}");
+}
+
+const TLS: &[(Certificate, &str)] = &[
+    (Certificate::Expired, "certificate expired on 2020-01-01"),
+    (
+        Certificate::NotYetValid,
+        "certificate is not valid before 3000-01-01",
+    ),
+    (
+        Certificate::OtherName,
+        "certificate is for other.invalid, not for othername.test",
+    ),
+    (
+        Certificate::SelfSigned,
+        "certificate is not issued by a trusted authority",
+    ),
+    (
+        Certificate::UnknownAuthority,
+        "certificate is not issued by a trusted authority",
+    ),
+    (
+        Certificate::Alert,
+        "the origin ended TLS: handshake failure",
+    ),
+    (
+        Certificate::PlainText,
+        "the origin does not speak TLS at this port",
+    ),
+];
+
+fn host_of(certificate: Certificate) -> String {
+    format!("{certificate:?}.test").to_ascii_lowercase()
+}
+
+#[test]
+fn bad_certificates_are_described() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for (certificate, words) in TLS {
+        let host = host_of(*certificate);
+        origin.site(&host).robots_reply(parting_robots());
+        assert_eq!(proxy.get(&format!("https://{host}/private")).status, 403);
+        origin.site(&host).certificate(*certificate);
+        expect_told(&proxy, &format!("https://{host}/a"), words);
+    }
+}
+
+#[test]
+fn bad_certificates_of_robots_txt_are_described() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for (certificate, words) in TLS {
+        let host = host_of(*certificate);
+        origin.site(&host).certificate(*certificate);
+        expect_robots_told(&proxy, &format!("https://{host}"), words);
+    }
+}
+
+#[test]
+fn a_refused_connection_names_the_address() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    origin.site("shop.test").robots_reply(parting_robots());
+    assert_eq!(proxy.get("http://shop.test/private").status, 403);
+    origin.stop_listening();
+    let words = format!("connection refused by {}", origin.http);
+    expect_told(&proxy, "http://shop.test/a", &words);
+    expect_robots_told(&proxy, "http://other.test", &words);
+}
+
+#[test]
+fn an_address_without_a_route_is_described() {
+    let origin = Origin::start();
+    // Nobody is at the broadcast address: the system says so at once.
+    let nowhere = SocketAddr::from(([255, 255, 255, 255], 80));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.resolve("nowhere.test", nowhere).set(
+            "upstream.allow_private",
+            r#"["127.0.0.1/32", "255.255.255.255/32"]"#,
+        )
+    });
+    let answer = proxy.get("http://nowhere.test/a");
+    let problem = answer.json();
+    expect_words(detail(&problem), "255.255.255.255:80");
+}
+
+#[test]
+fn dns_failures_are_described() {
+    let origin = Origin::start();
+    let names = NameServer::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("dns.servers", &format!("[\"{}\"]", names.address))
+            .set("upstream.connect_timeout", "\"2s\"")
+    });
+    let port = origin.http.port();
+    let cases = [
+        ("gone.example", Answer::NameError, "no such host"),
+        (
+            "broken.example",
+            Answer::ServerFailure,
+            "the DNS servers answered SERVFAIL",
+        ),
+        (
+            "empty.example",
+            Answer::Addresses(Vec::new()),
+            "the host has no addresses",
+        ),
+        (
+            "silent.example",
+            Answer::Silence,
+            "the DNS servers did not answer in time",
+        ),
+    ];
+    for (host, answer, words) in cases {
+        names.say(host, Answer::Addresses(vec![[127, 0, 0, 1].into()]));
+        origin.site(host).robots_reply(parting_robots());
+        let private = format!("http://{host}:{port}/private");
+        assert_eq!(proxy.get(&private).status, 403);
+        names.say(host, answer.clone());
+        expect_told(&proxy, &format!("http://{host}:{port}/a"), words);
+        let other = format!("robots-{host}");
+        names.say(&other, answer);
+        expect_robots_told(&proxy, &format!("http://{other}:{port}"), words);
+    }
+}
+
+#[test]
+fn the_status_of_robots_txt_is_described() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for status in [500, 503, 429, 999] {
+        let host = format!("s{status}.test");
+        origin.site(&host).robots_reply(Reply::new(status));
+        expect_robots_told(&proxy, &format!("http://{host}"), &format!("HTTP {status}"));
+    }
+    origin
+        .site("moved.test")
+        .robots_reply(Reply::redirect(301, "http://s500.test/robots.txt"));
+    let part = Reply::new(206).header("Content-Range", "bytes 0-13/33");
+    origin
+        .site("s206.test")
+        .robots_reply(part.body("User-agent: *\n"));
+    let words = "HTTP 206: a part of the file, though all of it was asked for";
+    expect_robots_told(&proxy, "http://s206.test", words);
+    let words = "HTTP 500 (redirected to http://s500.test/robots.txt)";
+    expect_robots_told(&proxy, "http://moved.test", words);
+}
+
+#[test]
+fn broken_connections_are_described() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let cases = [
+        (
+            "closes",
+            Reply::nothing(Step::Close),
+            "the origin closed the connection before it answered",
+        ),
+        (
+            "resets",
+            Reply::nothing(Step::Reset),
+            "the origin closed the connection before it answered",
+        ),
+        (
+            "half",
+            Reply::raw("HTTP/1.1 200 OK\r\nContent-Le", Step::Close),
+            "the response's head: the origin closed the connection in the middle",
+        ),
+        (
+            "other",
+            Reply::raw("SSH-2.0-OpenSSH_9.2\r\n\r\n", Step::Close),
+            "the response: malformed head: invalid HTTP version",
+        ),
+    ];
+    for (host, reply, words) in cases {
+        let page = format!("{host}-page.test");
+        origin.site(&page).page("/a", reply.clone());
+        expect_told(&proxy, &format!("http://{page}/a"), words);
+        let robots = format!("{host}-robots.test");
+        origin.site(&robots).robots_reply(reply);
+        expect_robots_told(&proxy, &format!("http://{robots}"), words);
+    }
+}
+
+#[test]
+fn broken_http_2_is_described() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let site = origin.site("two.test").http2_only();
+    site.page("/reset", Reply::nothing(Step::Reset));
+    let words = "the origin reset the HTTP/2 stream";
+    expect_told(&proxy, "https://two.test/reset", words);
+}

@@ -1,0 +1,435 @@
+//! Allowed requests whose origin fails: each fault has a name, and a truncated response never looks complete.
+
+use crate::harness::dns::{Answer, NameServer};
+use crate::harness::origin::reply::{Framing, Step};
+use crate::harness::{Ask, Certificate, Origin, Reply, Wayleave, eventually};
+
+/// Makes robots.txt of `url`'s origin known, so that what follows is a fault of the request itself.
+#[track_caller]
+fn make_known(proxy: &Wayleave, url: &str) {
+    assert_eq!(proxy.get(url).status, 200, "{url}");
+}
+
+/// A robots.txt that ends its connection: the request that follows has to open one.
+fn parting_robots() -> Reply {
+    Reply::text("User-agent: *\nDisallow: /private\n").framing(Framing::UntilClose)
+}
+
+#[test]
+fn a_refused_connection_is_named() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    origin.site("shop.test").robots_reply(parting_robots());
+    assert_eq!(proxy.get("http://shop.test/private").status, 403);
+    origin.stop_listening();
+    let problem = proxy
+        .get("http://shop.test/a")
+        .expect_refusal(502, None, "connection_refused");
+    assert_eq!(
+        problem["robots_url"],
+        serde_json::Value::Null,
+        "robots.txt is not to blame: {problem}"
+    );
+}
+
+#[test]
+fn a_failure_is_recorded_before_the_client_is_answered() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    origin.site("shop.test").robots_reply(parting_robots());
+    assert_eq!(proxy.get("http://shop.test/private").status, 403);
+    origin.stop_listening();
+    let ask = Ask::new("POST", "http://shop.test/a").header("Content-Length", "5");
+    let mut wire = proxy.connect();
+    wire.send(ask.bytes("http://shop.test/a"));
+    eventually("the failure is counted", || {
+        proxy.metric("wayleave_requests_total", &[("outcome", "failed")]) > 0.0
+    });
+    wire.send("hello");
+    let failed = wire.response();
+    failed.expect_refusal(502, None, "connection_refused");
+    // It was still awaited, not given up on.
+    assert_eq!(failed.header("connection"), None);
+}
+
+#[test]
+fn names_that_stop_resolving_are_named() {
+    let origin = Origin::start();
+    let names = NameServer::start();
+    let port = origin.http.port();
+    for host in ["gone.example", "broken.example", "silent.example"] {
+        names.say(host, Answer::Addresses(vec![[127, 0, 0, 1].into()]));
+        origin.site(host).robots_reply(parting_robots());
+    }
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("dns.servers", &format!("[\"{}\"]", names.address))
+            .set("upstream.connect_timeout", "\"2s\"")
+    });
+    for host in ["gone.example", "broken.example", "silent.example"] {
+        assert_eq!(
+            proxy.get(&format!("http://{host}:{port}/private")).status,
+            403
+        );
+    }
+    names.say("gone.example", Answer::NameError);
+    names.say("broken.example", Answer::ServerFailure);
+    names.say("silent.example", Answer::Silence);
+    for (host, status, error) in [
+        ("gone.example", 502, "dns_error"),
+        ("broken.example", 502, "dns_error"),
+        ("silent.example", 504, "dns_timeout"),
+    ] {
+        proxy
+            .get(&format!("http://{host}:{port}/a"))
+            .expect_refusal(status, None, error);
+    }
+}
+
+#[test]
+fn bad_tls_is_named() {
+    use Certificate::{
+        Alert, Expired, NotYetValid, OtherName, PlainText, SelfSigned, UnknownAuthority,
+    };
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let faults = [
+        (Expired, "tls_certificate_error"),
+        (NotYetValid, "tls_certificate_error"),
+        (OtherName, "tls_certificate_error"),
+        (SelfSigned, "tls_certificate_error"),
+        (UnknownAuthority, "tls_certificate_error"),
+        (Alert, "tls_alert_received"),
+        (PlainText, "tls_protocol_error"),
+    ];
+    for (certificate, error) in faults {
+        let host = format!("{certificate:?}.test").to_ascii_lowercase();
+        origin.site(&host).robots_reply(parting_robots());
+        assert_eq!(
+            proxy.get(&format!("https://{host}/private")).status,
+            403,
+            "{host}"
+        );
+        origin.site(&host).certificate(certificate);
+        proxy
+            .get(&format!("https://{host}/a"))
+            .expect_refusal(502, None, error);
+    }
+    assert!(
+        origin
+            .seen()
+            .iter()
+            .all(|line| line.ends_with("/robots.txt")),
+        "{:?}",
+        origin.seen()
+    );
+}
+
+/// Answers that no proxy may pass on: a name, the bytes, how the connection ends, and the errors that fit.
+const BROKEN_ANSWERS: &[(&str, &str, Step, &[&str])] = &[
+    ("close", "", Step::Close, TERMINATED),
+    ("reset", "", Step::Reset, TERMINATED),
+    (
+        "half-a-head",
+        "HTTP/1.1 200 OK\r\nContent-Le",
+        Step::Close,
+        TERMINATED,
+    ),
+    (
+        "no-http",
+        "SSH-2.0-OpenSSH_9.2\r\n\r\n",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "two-lengths",
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\nhello",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "bad-length",
+        "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nhello",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "both-framings",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "unasked-101",
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
+        Step::Hang,
+        &["http_protocol_error", "http_upgrade_failed"],
+    ),
+    (
+        "field-with-nul",
+        "HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 0\r\n\r\n",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "length-below-zero",
+        "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "gzip-before-chunked",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "chunked-twice",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "chunked-in-http-1.0",
+        "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "bare-cr",
+        "HTTP/1.1 200 OK\r\nX: a\rContent-Length: 5\r\n\r\nhello",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "status-of-two-digits",
+        "HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "another-version",
+        "HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+        Step::Close,
+        PROTOCOL,
+    ),
+    ("http-0.9", "hello", Step::Close, ANY),
+];
+const TERMINATED: &[&str] = &["connection_terminated", "http_response_incomplete"];
+const PROTOCOL: &[&str] = &["http_protocol_error"];
+const ANY: &[&str] = &[
+    "http_protocol_error",
+    "connection_terminated",
+    "http_response_incomplete",
+];
+
+#[test]
+fn answers_that_are_not_http_are_named() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    make_known(&proxy, "http://shop.test/known");
+    for (name, bytes, end, errors) in BROKEN_ANSWERS {
+        let path = format!("/{name}");
+        origin
+            .site("shop.test")
+            .page(&path, Reply::raw(bytes, end.clone()));
+        let answer = proxy.get(&format!("http://shop.test{path}"));
+        assert_eq!(answer.status, 502, "{name}: {answer:?}");
+        let error = answer.proxy_status().error;
+        assert!(errors.contains(&error.as_str()), "{name}: {error}");
+        answer.expect_refusal(502, None, &error);
+    }
+    assert_eq!(proxy.get("http://shop.test/known").status, 200);
+}
+
+#[test]
+fn an_origin_that_only_ever_promises_is_cut_off() {
+    let origin = Origin::start();
+    let promises = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(10_000);
+    origin
+        .site("shop.test")
+        .page("/promises", Reply::raw(promises, Step::Hang));
+    let proxy = Wayleave::start(&origin);
+    let url = "http://shop.test/promises";
+    let mut wire = proxy.connect();
+    wire.send(Ask::get(url).bytes(url));
+    let mut answer = wire.response();
+    let mut promises = 0;
+    while answer.status == 103 {
+        promises += 1;
+        answer = wire.response();
+    }
+    assert!(promises < 1000, "{promises}");
+    answer.expect_refusal(502, None, "http_protocol_error");
+}
+
+#[test]
+fn an_origin_that_does_not_answer_in_time_is_named() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .page("/hangs", Reply::nothing(Step::Hang));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("upstream.response_timeout", "\"1s\"")
+    });
+    make_known(&proxy, "http://shop.test/known");
+    proxy
+        .get("http://shop.test/hangs")
+        .expect_refusal(504, None, "http_response_timeout");
+    make_known(&proxy, "https://shop.test/known");
+    proxy
+        .get("https://shop.test/hangs")
+        .expect_refusal(504, None, "http_response_timeout");
+}
+
+#[test]
+fn a_broken_off_body_never_looks_whole() {
+    let origin = Origin::start();
+    let start = Reply::new(200).body("the beginning");
+    origin
+        .site("shop.test")
+        .page(
+            "/short",
+            start.clone().claims_length(1000).step(Step::Close),
+        )
+        .page(
+            "/reset",
+            start.clone().claims_length(1000).step(Step::Reset),
+        )
+        .page(
+            "/chunks",
+            start.clone().framing(Framing::Chunked).step(Step::Close),
+        )
+        .page(
+            "/bad-chunk",
+            Reply::raw(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n",
+                Step::Close,
+            ),
+        )
+        .page("/stalls", start.claims_length(1000).step(Step::Hang));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("upstream.response_timeout", "\"1s\"")
+    });
+    make_known(&proxy, "http://shop.test/known");
+    for path in ["/short", "/reset", "/chunks", "/bad-chunk", "/stalls"] {
+        let url = format!("http://shop.test{path}");
+        let mut wire = proxy.connect();
+        wire.send(Ask::get(&url).bytes(&url));
+        match wire.try_response(false) {
+            Err(_) => {}
+            Ok(Some(answer)) => assert!(
+                (500..600).contains(&answer.status),
+                "{path} looks whole: {answer:?}"
+            ),
+            Ok(None) => panic!("{path}: no answer at all"),
+        }
+    }
+    eventually("each is counted", || {
+        proxy.metric("wayleave_requests_total", &[("outcome", "failed")]) >= 5.0
+    });
+}
+
+#[test]
+fn a_stream_reset_by_the_origin_is_no_whole_answer() {
+    let origin = Origin::start();
+    let half = Reply::new(200).body("the beginning").claims_length(1000);
+    origin
+        .site("shop.test")
+        .page("/reset", half.step(Step::Reset))
+        .page("/before-the-head", Reply::nothing(Step::Reset));
+    let proxy = Wayleave::start(&origin);
+    let client = proxy.http2("shop.test:443");
+    for path in ["/reset", "/before-the-head"] {
+        let ask = Ask::get(&format!("https://shop.test{path}"));
+        if let Ok(answer) = client.try_exchange(&ask) {
+            assert_eq!(answer.status, 502, "{path} looks whole: {answer:?}");
+        }
+    }
+    assert_eq!(client.get("/a").status, 200);
+    let versions: Vec<_> = origin
+        .requests()
+        .iter()
+        .skip(1)
+        .map(|request| request.version)
+        .collect();
+    assert!(versions.contains(&"HTTP/2"), "{versions:?}");
+}
+
+#[test]
+fn an_answer_that_comes_drop_by_drop_arrives() {
+    let origin = Origin::start();
+    let mut reply = Reply::new(200).framing(Framing::Chunked);
+    for _ in 0..500 {
+        reply = reply.body("x");
+    }
+    origin.site("shop.test").page("/drip", reply);
+    let proxy = Wayleave::start(&origin);
+    assert_eq!(proxy.get("http://shop.test/drip").text(), "x".repeat(500));
+}
+
+#[test]
+fn an_early_answer_to_an_upload_reaches_the_client() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .page("/up", Reply::new(413).body("too much").early());
+    let proxy = Wayleave::start(&origin);
+    let mut wire = proxy.connect();
+    wire.send(
+        Ask::new("POST", "http://shop.test/up")
+            .header("Content-Length", "10000000")
+            .bytes("http://shop.test/up"),
+    );
+    wire.send("the first bytes");
+    let head = wire.response_head();
+    assert_eq!(head.status, 413);
+}
+
+#[test]
+fn errors_of_the_origin_pass_as_they_are() {
+    let origin = Origin::start();
+    // Else the origin would be left alone after its 429.
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("politeness.crawl_delay", "\"ignore\"")
+    });
+    for status in [301, 400, 403, 404, 429, 500, 503] {
+        let path = format!("/{status}");
+        origin.site("shop.test").page(
+            &path,
+            Reply::new(status)
+                .header("Retry-After", "7")
+                .body("the origin's own words"),
+        );
+        let answer = proxy.get(&format!("http://shop.test{path}"));
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (status, "the origin's own words")
+        );
+        assert_eq!(
+            (answer.header("retry-after"), answer.header("proxy-status")),
+            (Some("7"), None)
+        );
+    }
+}
+
+#[test]
+fn a_connection_closed_while_idle_costs_no_request() {
+    let origin = Origin::start();
+    let closes = Reply::text("bye").header("Keep-Alive", "timeout=1");
+    origin.site("shop.test").page(
+        "/bye",
+        Reply::raw(
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbye",
+            Step::Close,
+        ),
+    );
+    origin.site("shop.test").page("/known", closes);
+    let proxy = Wayleave::start(&origin);
+    make_known(&proxy, "http://shop.test/known");
+    for _ in 0..20 {
+        // The origin closes without having said so: the pooled connection is dead, or about to be.
+        assert_eq!(proxy.get("http://shop.test/bye").text(), "bye");
+        assert_eq!(proxy.get("http://shop.test/known").text(), "bye");
+    }
+}

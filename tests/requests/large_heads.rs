@@ -1,0 +1,216 @@
+//! Heads that are small on the wire and large in memory: HPACK repeats a field of 4,000 bytes in a single byte.
+
+use crate::harness::client::Wire;
+use crate::harness::h2_frames::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, block, frame, get, open,
+    swollen,
+};
+use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
+
+/// `:status: 200`, as HPACK's static table has it.
+const OK: u8 = 0x88;
+/// Some 16 MB from 8 KB.
+const TIMES: usize = 4100;
+const BOMBS: usize = 200;
+
+/// A request of HTTP/2 whose answer nobody reads.
+fn unread(proxy: &Wayleave, host: &str) -> Wire {
+    let mut wire = open(proxy, &format!("{host}:443"));
+    let head = block(&get(host, "/a"));
+    wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, &head));
+    wire
+}
+
+#[test]
+fn two_hundred_open_heads_of_megabytes_take_little_memory() {
+    let origin = Origin::start();
+    let bomb = (HEADERS, END_HEADERS, swollen(&[OK], TIMES));
+    let proxy = Wayleave::start(&origin);
+    let site = origin
+        .site("bomb.test")
+        .robots("User-agent: *\nDisallow:\n");
+    site.frames(&[bomb]);
+    let held: Vec<_> = (0..BOMBS).map(|_| unread(&proxy, "bomb.test")).collect();
+    eventually("all are counted", || {
+        proxy.metric("wayleave_requests_total", &[]) >= held.len() as f64
+    });
+    let most = proxy.memory_kib("VmHWM");
+    println!(
+        "{} heads of 16 MB held open: {most} KiB at most",
+        held.len()
+    );
+    assert!(most < 250 * 1024, "{most} KiB");
+    let large = [
+        ("outcome", "failed"),
+        ("reason", "http_response_header_section_size"),
+    ];
+    assert_eq!(
+        proxy.metric("wayleave_requests_total", &large),
+        held.len() as f64
+    );
+}
+
+#[test]
+fn trailers_that_swell_do_not_pass() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    origin.site("bomb.test").frames(&[
+        (HEADERS, END_HEADERS, vec![OK]),
+        (DATA, 0, b"body".to_vec()),
+        (HEADERS, END_HEADERS | END_STREAM, swollen(&[], TIMES)),
+    ]);
+    let answer = proxy
+        .http2("bomb.test:443")
+        .try_exchange(&Ask::get("https://bomb.test/a"));
+    assert!(answer.is_err(), "{answer:?}");
+    let most = proxy.memory_kib("VmHWM");
+    assert!(most < 120 * 1024, "{most} KiB");
+}
+
+/// A head of so many fields beside its status, or trailers of so many.
+fn many_fields(start: &[u8], count: usize) -> Vec<u8> {
+    let mut bytes = start.to_vec();
+    let names: Vec<_> = (0..count).map(|number| format!("x-{number}")).collect();
+    let fields: Vec<_> = names.iter().map(|name| (&**name, "y")).collect();
+    bytes.extend(block(&fields));
+    bytes
+}
+
+#[test]
+fn heads_have_at_most_a_hundred_fields_in_both_versions() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for (count, passes) in [(100, true), (101, false)] {
+        let host = format!("new{count}.test");
+        let ends = END_HEADERS | END_STREAM;
+        let head = (HEADERS, ends, many_fields(&[OK], count));
+        origin.site(&host).frames(&[head]);
+        let mut raw = "HTTP/1.1 200 OK\r\n".to_owned();
+        // With Content-Length as many.
+        for number in 1..count {
+            raw += &format!("X-{number}: y\r\n");
+        }
+        raw += "Content-Length: 0\r\n\r\n";
+        let old = format!("old{count}.test");
+        let page = Reply::raw(raw, crate::harness::origin::reply::Step::Close);
+        origin.site(&old).http1_only().page("/a", page);
+        for host in [host, old] {
+            let answer = proxy.http2(&format!("{host}:443")).get("/a");
+            let error = "http_response_header_section_size";
+            match passes {
+                true => assert_eq!(answer.status, 200, "{host}: {answer:?}"),
+                false => drop(answer.expect_refusal(502, None, error)),
+            }
+        }
+    }
+}
+
+#[test]
+fn trailers_have_at_most_a_hundred_fields() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for (count, passes) in [(100, true), (101, false)] {
+        let host = format!("new{count}.test");
+        origin.site(&host).frames(&[
+            (HEADERS, END_HEADERS, vec![OK]),
+            (DATA, 0, b"body".to_vec()),
+            (HEADERS, END_HEADERS | END_STREAM, many_fields(&[], count)),
+        ]);
+        let client = proxy.http2(&format!("{host}:443"));
+        let answer = client.try_exchange(&Ask::get(&format!("https://{host}/a")));
+        assert_eq!(answer.is_ok(), passes, "{count}: {answer:?}");
+    }
+}
+
+#[test]
+fn a_head_in_pieces_without_end_is_cut_off() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    // A name of 16 MB begins: what came of it must be held until the rest is there.
+    let start = [0x40, 0x7f, 0xff, 0xff, 0xff, 0x07];
+    let piece = vec![b'x'; 16 * 1024];
+    let mut pieces = vec![(HEADERS, 0, [&[OK][..], &start].concat())];
+    pieces.resize(1000, (CONTINUATION, 0, piece.clone()));
+    origin.site("bomb.test").frames(&pieces);
+    let answer = proxy.http2("bomb.test:443").get("/a");
+    answer.expect_refusal(502, None, "http_protocol_error");
+    let mut wire = open(&proxy, "shop.test:443");
+    let head = [block(&get("shop.test", "/a")), start.to_vec()].concat();
+    wire.send(frame(HEADERS, 0, 1, &head));
+    let closed = (0..1000).any(|_| wire.try_send(frame(CONTINUATION, 0, 1, &piece)).is_err());
+    assert!(closed || !wire.outcome(1).is_some_and(|frame| frame.is_200()));
+    let most = proxy.memory_kib("VmHWM");
+    assert!(most < 120 * 1024, "{most} KiB");
+    assert!(
+        origin
+            .requests()
+            .iter()
+            .all(|request| request.target != "/a")
+    );
+}
+
+#[test]
+fn a_robots_txt_whose_head_swells_is_unreachable() {
+    let origin = Origin::start();
+    let bomb = (HEADERS, END_HEADERS, swollen(&[OK], TIMES));
+    origin.site("bomb.test").http2_only().frames(&[bomb]);
+    let proxy = Wayleave::start(&origin);
+    assert_eq!(proxy.get("https://bomb.test/a").status, 503);
+    let most = proxy.memory_kib("VmHWM");
+    assert!(most < 120 * 1024, "{most} KiB");
+}
+
+#[test]
+fn requests_by_http_2_have_at_most_a_hundred_fields_and_64_kib() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let request = |count: usize| {
+        let mut ask = Ask::get("https://shop.test/a");
+        // With User-Agent as many.
+        for number in 1..count {
+            ask = ask.header(&format!("x-{number}"), "y");
+        }
+        ask
+    };
+    let client = proxy.http2("shop.test:443");
+    assert_eq!(client.exchange(&request(100)).status, 200);
+    let refused = client.exchange(&request(101));
+    refused.expect_refusal(431, None, "http_request_error");
+    // Larger by far: the connection may end.
+    let mut wire = open(&proxy, "shop.test:443");
+    let head = block(&get("shop.test", "/b"));
+    let bomb = [head, swollen(&[], TIMES)].concat();
+    wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, &bomb));
+    assert!(!wire.outcome(1).is_some_and(|frame| frame.is_200()));
+    let pages = |target: &str| {
+        let seen = origin.requests();
+        seen.iter()
+            .filter(|request| request.target == target)
+            .count()
+    };
+    assert_eq!((pages("/a"), pages("/b")), (1, 0), "{:?}", origin.seen());
+}
+
+#[test]
+fn trailers_of_clients_by_http_2_are_bounded_too() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for trailers in [swollen(&[], TIMES), many_fields(&[], 101)] {
+        let mut wire = open(&proxy, "shop.test:443");
+        let mut fields = get("shop.test", "/up");
+        fields[0] = (":method", "POST");
+        wire.send(frame(SETTINGS, 0, 0, &[]));
+        wire.send(frame(HEADERS, END_HEADERS, 1, &block(&fields)));
+        wire.send(frame(DATA, 0, 1, b"hello"));
+        wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, &trailers));
+        assert!(!wire.outcome(1).is_some_and(|frame| frame.is_200()));
+    }
+    let requests = origin.requests();
+    assert!(
+        !requests
+            .iter()
+            .any(|request| request.target == "/up" && request.body().complete)
+    );
+    let most = proxy.memory_kib("VmHWM");
+    assert!(most < 120 * 1024, "{most} KiB");
+}

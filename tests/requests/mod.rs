@@ -1,0 +1,20 @@
+//! Requests and responses on the wire: HTTP/1, HTTP/2, TLS, tunnels, refusals, faults, and connections to upstream servers.
+
+mod bodies;
+mod causes;
+mod connect;
+mod faults;
+mod forward;
+mod hosts;
+pub mod http2;
+mod http2_listener;
+mod http2_tunnels;
+mod intermediary;
+mod large_heads;
+mod malformed;
+mod oddities;
+mod proxy_protocol;
+mod refusals;
+pub mod tls_listener;
+mod tunnel;
+mod upstream;
