@@ -158,3 +158,32 @@ impl ProcessService for ReloadService {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::{mpsc, watch};
+
+    use super::*;
+
+    struct PanickingService;
+
+    impl ProcessService for PanickingService {
+        const NAME: &'static str = "tests";
+        const THREADS: Option<usize> = Some(1);
+
+        async fn run(self, _ready: ServiceReadyNotifier) -> anyhow::Result<()> {
+            panic!("a bug");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_panic_of_a_service_is_reported() {
+        let (failed, mut failures) = mpsc::unbounded_channel();
+        let (_stop, shutdown) = watch::channel(false);
+        let ready = ServiceReadyNotifier::new(watch::channel(false).0);
+        let mut service = Supervised::new(PanickingService, &failed);
+        service.start_service(None, shutdown, 1, ready).await;
+        let failure = failures.recv().await.unwrap();
+        assert!(failure.to_string().contains("the service of tests ended"));
+    }
+}

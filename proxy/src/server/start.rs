@@ -201,6 +201,7 @@ pub(super) fn record(
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<DecisionLog> {
     let journal = wiring::open_journal(config)?;
+    // Before the first decision: each one refers to the configuration it was made by.
     let configuration = wiring::archive_config(config, config, 1)?;
     DecisionLog::start(journal, configuration, log.clone(), Arc::clone(metrics))
 }
@@ -218,6 +219,7 @@ pub(super) fn build(
     let outbound_config = OutboundConfig::new(config, own_listeners);
     let outbound = wiring::outbound_clients(outbound_config, clock, metrics)?;
     metrics.client_connections_limit(config.proxy.limits.connections);
+    // At zero from the start: an alert on a rate needs the first increase as well.
     for crawler in &config.crawlers.crawlers {
         metrics.start_crawler_series(&crawler.name);
     }
@@ -253,6 +255,7 @@ pub(super) fn build(
     })
 }
 
+/// Builds the part that serves downstream connections.
 fn downstream(
     config: &Config,
     exchanges: &Arc<ExchangeServices>,

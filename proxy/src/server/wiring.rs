@@ -82,19 +82,20 @@ pub(crate) struct OutboundClients {
 ///
 /// Returns an error if the system's DNS configuration is needed and cannot be read, or if a root cannot be trusted.
 pub(crate) fn outbound_clients(
-    options: OutboundConfig,
+    config: OutboundConfig,
     clock: Clock,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<OutboundClients> {
-    if let Some(parent) = &options.egress.parent {
+    if let Some(parent) = &config.egress.parent {
         tracing::warn!(proxy = %parent.authority(), "{UNCHECKED_PARENT_WARNING}");
     }
-    let upstream = Arc::new(upstream(&options, metrics)?);
-    let fetch = HttpFetcher::new(Arc::clone(&upstream), options.fetch.clone(), clock);
+    // Shared, because a fetch hands its connection on to the requests that waited for the file.
+    let upstream = Arc::new(build_upstream(&config, metrics)?);
+    let fetch = HttpFetcher::new(Arc::clone(&upstream), config.fetch.clone(), clock);
     Ok(OutboundClients {
-        fetch: fetch.with_signing(options.signs),
+        fetch: fetch.with_signing(config.signs),
         upstream,
-        config: options,
+        config,
     })
 }
 
@@ -102,19 +103,23 @@ pub(crate) fn outbound_clients(
 ///
 /// # Errors
 ///
-/// As [`ways`].
+/// As [`outbound_clients`].
 pub(crate) fn robots_fetch_for_check(config: &Config, clock: Clock) -> anyhow::Result<HttpFetcher> {
-    let options = OutboundConfig::new(config, &[]);
-    let upstream = upstream(&options, &Arc::new(Metrics::new()?))?;
-    Ok(HttpFetcher::new(Arc::new(upstream), options.fetch, clock))
+    let outbound = OutboundConfig::new(config, &[]);
+    let upstream = build_upstream(&outbound, &Arc::new(Metrics::new()?))?;
+    Ok(HttpFetcher::new(Arc::new(upstream), outbound.fetch, clock))
 }
 
-fn upstream(options: &OutboundConfig, metrics: &Arc<Metrics>) -> anyhow::Result<Upstream> {
-    let tls = upstream_tls_config(&options.extra_roots)?;
-    let egress = Egress::new(options.egress.clone());
-    let egress = egress.context("reading the system's DNS configuration")?;
-    let (options, metrics) = (options.origin.clone(), Arc::clone(metrics));
-    Ok(Upstream::new(options, egress, &tls, metrics))
+fn build_upstream(config: &OutboundConfig, metrics: &Arc<Metrics>) -> anyhow::Result<Upstream> {
+    let tls = upstream_tls_config(&config.extra_roots)?;
+    let egress =
+        Egress::new(config.egress.clone()).context("reading the system's DNS configuration")?;
+    Ok(Upstream::new(
+        config.origin.clone(),
+        egress,
+        &tls,
+        Arc::clone(metrics),
+    ))
 }
 
 /// Returns a TLS configuration that verifies origins by the system's roots and `extra_roots`.
@@ -130,6 +135,7 @@ pub(crate) fn upstream_tls_config(extra_roots: &[PemFile]) -> anyhow::Result<Cli
         tracing::warn!(%error, "a system root certificate could not be read");
     }
     let (added, _) = roots.add_parsable_certificates(system.certs);
+    // Not fatal: a proxy that serves only plain HTTP, or only origins of `extra_roots`, needs none.
     if added == 0 {
         tracing::warn!("the system has no root certificates (Debian: install ca-certificates)");
     }
@@ -182,7 +188,7 @@ pub(crate) async fn join_fleet(config: &Config, metrics: &Arc<Metrics>) -> anyho
 ///
 /// # Errors
 ///
-/// As [`fleet`].
+/// As [`join_fleet`].
 pub(crate) fn redis_engine(
     store: &config::StoreConfig,
     config: &Config,
@@ -191,12 +197,12 @@ pub(crate) fn redis_engine(
         return Ok(None);
     };
     let read = |key: &str, path: &Option<PathBuf>| {
-        let read = path.as_ref().map(|path| {
-            let read = std::fs::read(path);
-            read.with_context(|| format!("store.{key}: reading {}", path.display()))
+        let content = path.as_ref().map(|path| {
+            std::fs::read(path).with_context(|| format!("store.{key}: reading {}", path.display()))
         });
-        read.transpose()
+        content.transpose()
     };
+    // Files, read again at each start, so that secrets are neither in the configuration nor in the process's environment.
     let password = read("password_file", &store.password_file)?;
     let address = RedisAddress {
         urls,
@@ -230,9 +236,10 @@ fn node_name() -> String {
     format!("{}-{:08x}", host.trim(), *PROCESS_SEED as u32)
 }
 
+/// Reads the fleet's key: 32 bytes, or 64 hexadecimal digits as `openssl rand -hex 32` prints them.
 fn read_key(path: &Path) -> anyhow::Result<[u8; 32]> {
-    let read = std::fs::read(path);
-    let bytes = read.with_context(|| format!("store.key_file: reading {}", path.display()))?;
+    let bytes = std::fs::read(path)
+        .with_context(|| format!("store.key_file: reading {}", path.display()))?;
     if let Ok(key) = <[u8; 32]>::try_from(bytes.as_slice()) {
         return Ok(key);
     }
@@ -255,10 +262,10 @@ fn read_key(path: &Path) -> anyhow::Result<[u8; 32]> {
 /// Returns an error if the file cannot be opened, or if the key that hides addresses cannot be read or created.
 pub(crate) fn open_journal(config: &Config) -> anyhow::Result<(Option<Journal>, ClientMask)> {
     let log = &config.log;
-    let options = log.decisions.clone();
+    let file = log.decisions.clone();
     let key = config.state.dir.join("client-address.key");
     let clients = ClientMask::new(log.client_address, &key).context("log.client_address")?;
-    Ok((options.map(Journal::open).transpose()?, clients))
+    Ok((file.map(Journal::open).transpose()?, clients))
 }
 
 /// Archives, without its secrets, the configuration that is in effect from now on in a process that `started_with` another,
@@ -288,13 +295,18 @@ pub(crate) fn build_settings(
     now: SystemTime,
 ) -> Settings {
     let rules = PolicyRules::new(config.rules.clone());
+    // A rule that no longer applies is easily overlooked in the file.
     for expired in rules.count(now).1 {
         tracing::warn!(rule = %expired, "this rule has expired and has no effect");
     }
     // An unchanged TLS endpoint keeps its sessions: clients can resume them.
-    let entrance = config.proxy.tls.as_ref().map(|entrance| {
-        let kept = before.and_then(|before| before.entrance.as_ref());
-        Arc::clone(kept.filter(|kept| *kept == entrance).unwrap_or(entrance))
+    let server_tls = config.proxy.tls.as_ref().map(|server_tls| {
+        let present = before.and_then(|before| before.entrance.as_ref());
+        Arc::clone(
+            present
+                .filter(|present| *present == server_tls)
+                .unwrap_or(server_tls),
+        )
     });
     Settings {
         configuration: before.map_or(1, |before| before.configuration + 1),
@@ -304,12 +316,12 @@ pub(crate) fn build_settings(
             before.map(|before| &before.crawlers),
             config.crawlers.clone(),
         )
-        .with_tls(entrance.clone()),
+        .with_tls(server_tls.clone()),
         rules,
         preferences: config.preferences.clone(),
         politeness: config.politeness,
         upstream,
-        entrance,
+        entrance: server_tls,
         signer: Arc::new(MessageSigner::new(
             config.signing.options.clone(),
             config.signing.keys.clone(),

@@ -220,16 +220,17 @@ impl ReferencedFiles {
                 warn_unwatched(&error.into());
             }
         }
-        let seen = digests_of(&self.files);
-        let differs = seen != self.digests;
-        self.digests = seen;
-        differs
+        let digests = digests_of(&self.files);
+        let have_changed = digests != self.digests;
+        self.digests = digests;
+        have_changed
     }
 }
 
 fn digests_of(files: &[PathBuf]) -> Vec<Option<Sha256Digest>> {
-    let read = files.iter().map(|file| std::fs::read(file).ok());
-    read.map(|read| read.map(|bytes| Sha256Digest::of(&bytes)))
+    let contents = files.iter().map(|file| std::fs::read(file).ok());
+    contents
+        .map(|content| content.map(|bytes| Sha256Digest::of(&bytes)))
         .collect()
 }
 
@@ -298,8 +299,9 @@ impl ConfigReloader {
                     settled_at = None;
                     self.follow_links();
                     // Not short-circuited below: the digests must be up to date whatever the reason for the reload.
-                    let have_others = self.referenced_files.have_changed();
-                    if have_others || tokio::fs::read(&self.file).await.ok() != self.last_text {
+                    let have_referenced_changed = self.referenced_files.have_changed();
+                    // Events are hints: a file that is rewritten with the same text is not reloaded.
+                    if have_referenced_changed || tokio::fs::read(&self.file).await.ok() != self.last_text {
                         // The mistakes are in the log.
                         let _ = self.reload(ReloadCause::Change).await;
                     }
@@ -322,7 +324,7 @@ impl ConfigReloader {
         let prepared = self.prepare(read).await.and_then(|prepared| {
             let text = self.last_text.as_deref().unwrap_or_default();
             match find_incompleteness(text, &self.running, &prepared.config) {
-                Some(doubt) if cause == ReloadCause::Change => Err(vec![doubt]),
+                Some(reason) if cause == ReloadCause::Change => Err(vec![reason]),
                 _ => Ok(prepared),
             }
         });
@@ -356,21 +358,23 @@ impl ConfigReloader {
     /// Does everything that can fail, without any effect on the running proxy.
     async fn prepare(&self, read: io::Result<Vec<u8>>) -> Result<PreparedReload, Vec<String>> {
         let file = self.file.clone();
-        let (started_with, running_ways) =
-            (self.started_with.clone(), self.outbound_config.clone());
+        let started_with = self.started_with.clone();
+        let present_outbound = self.outbound_config.clone();
         let clock = self.parts.exchanges.decider.robots.clock();
         let metrics = Arc::clone(&self.parts.exchanges.metrics);
-        let own = self.parts.own_listeners.clone();
+        let own_listeners = self.parts.own_listeners.clone();
         let number = self.parts.exchanges.decider.settings().configuration + 1;
+        // Certificates, roots and the log are read from disk, which may be slow.
         let preparing = tokio::task::spawn_blocking(move || {
-            let config = Config::load_again(&file, read, &started_with);
-            let config = config.map_err(|mistakes| to_messages(&mistakes))?;
+            let config = Config::load_again(&file, read, &started_with)
+                .map_err(|mistakes| to_messages(&mistakes))?;
             let fault = |error: anyhow::Error| vec![format!("{}: {error:#}", file.display())];
-            let options = OutboundConfig::new(&config, &own);
-            let ways = (options != running_ways)
-                .then(|| wiring::outbound_clients(options, clock, &metrics));
+            // Connections, sessions and resolved names are worth keeping: they are rebuilt only if they must be.
+            let outbound_config = OutboundConfig::new(&config, &own_listeners);
+            let outbound = (outbound_config != present_outbound)
+                .then(|| wiring::outbound_clients(outbound_config, clock, &metrics));
             Ok(PreparedReload {
-                outbound: ways.transpose().map_err(fault)?,
+                outbound: outbound.transpose().map_err(fault)?,
                 journal: wiring::open_journal(&config).map_err(fault)?,
                 configuration: wiring::archive_config(&config, &started_with, number)
                     .map_err(fault)?,
@@ -389,18 +393,19 @@ impl ConfigReloader {
         let decider = &exchanges.decider;
         let before = decider.settings();
         let mut upstream = Arc::clone(&before.upstream);
-        if let Some(ways) = prepared.outbound {
-            upstream = ways.upstream;
-            self.outbound_config = ways.config;
-            let fetch = ways.fetch.replacing(&self.parts.fetch.load());
+        if let Some(outbound) = prepared.outbound {
+            upstream = outbound.upstream;
+            self.outbound_config = outbound.config;
+            let fetch = outbound.fetch.replacing(&self.parts.fetch.load());
             self.parts.fetch.store(Arc::new(fetch));
         }
-        let options = wiring::robots_cache_config(&config);
-        let are_crawlers_others =
+        let cache_config = wiring::robots_cache_config(&config);
+        // They decide as whom a robots.txt is fetched, and so which copies may be used.
+        let have_crawlers_changed =
             config.crawlers != self.running.crawlers || config.signing != self.running.signing;
         decider
             .robots
-            .reconfigure(&options, are_crawlers_others)
+            .reconfigure(&cache_config, have_crawlers_changed)
             .await;
         decider
             .robots
