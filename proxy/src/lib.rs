@@ -1,40 +1,40 @@
 //! A forward proxy that makes crawlers obey robots.txt.
 //!
-//! What may be fetched is decided by the crate `wayleave-robots-txt`, which does no I/O. This crate is the
-//! world around it: it takes connections, asks policy, forwards or refuses, and keeps every origin's
-//! robots.txt at hand.
+//! The crates below `policy/` decide what may be fetched, without I/O. This crate does everything else: it accepts
+//! connections, asks for decisions, forwards or refuses, and keeps every origin's robots.txt.
 //!
-//! # The way of a request
+//! # The path of a request
 //!
-//! `connection` makes requests of bytes. `exchange` takes each from its head to the record of what became of it, one file a
-//! step; `exchange/mod.rs` holds their order. What may be done about it, `decide` says: it *identifies* the crawler, *resolves*
-//! the target, asks the organisation's *rules* and *consults* robots.txt.
+//! `downstream` reads requests from connections. `exchange` takes each from its head to its record, one file a step;
+//! `exchange/mod.rs` has their order. `decide` *identifies* the crawler, *resolves* the target, applies the organisation's
+//! *rules* and *consults* robots.txt.
 //!
 //! # The map
 //!
 //! ```text
-//!  main ─ cli ─ run                    starts, wires, reads the configuration again, stops
+//!  main ─ cli ─ server                 starts, reloads and stops the process
 //!                │  └─ config          the file, checked as a whole
 //!          ┌─────┴──────┐
-//!        admin     connection         the two faces: operators, crawlers
+//!        admin          │              operators: API, metrics, page
+//!          ├─────── downstream         connections of clients
 //!          ├──────── exchange          one request, step by step
-//!          └──────── decide            what may be done about it
+//!          └───────── decide           the inputs of a decision
 //!                ┌──────┤
-//!              robots   │              robots.txt at hand
+//!          robots_cache │              every origin's robots.txt
 //!                └──────┤
-//!                    origin            the way out: addresses, connections, HTTP to origins
+//!                    upstream          connections to origins
 //!                       │
-//!     identity  rules  politeness      who asks, what the organisation says, how often
-//!     observe                          decisions, metrics, traces, log
-//!     signing                          crawlers' signatures, and the keys
+//!     identity  rules  pacing          who asks, the organisation's rules, how often
 //!     fleet                            what several nodes share
-//!     environment                       what clients need to use the proxy
-//!     http  tls  clock  parsing        what all of them use
+//!     decision_log  telemetry          decisions; metrics, traces, log
+//!     signing                          crawlers' signatures, and the keys
+//!     environment                      what clients need to use the proxy
+//!     http  tls  clock  parser_pool    what all of them use
 //!                       │
-//!                    policy            pure: robots.txt, lifecycle, decision
+//!                    policy/           without I/O: robots.txt, preferences, lifecycle
 //! ```
 //!
-//! Every arrow points down: no room knows one above it, and none but `run` and `cli` knows `config` (`.ci/circles`).
+//! Every arrow points down: no module imports one above it, and only `server` and `cli` know `config` (`.ci/circles`).
 
 mod admin;
 pub mod cli;
