@@ -42,6 +42,7 @@ impl HostPattern {
     /// Returns a host as patterns compare it: an IPv4-mapped IPv6 address becomes the IPv4 address.
     #[must_use]
     pub fn comparable(host: &str) -> Cow<'_, str> {
+        // A rule for 192.0.2.1 must also cover `[::ffff:192.0.2.1]`, which reaches the same machine.
         let mapped = || {
             let address: Ipv6Addr = host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()?;
             address.to_ipv4_mapped()

@@ -59,6 +59,7 @@ impl CacheEntry {
         now: SystemTime,
         lifetimes: &LifetimeSettings,
     ) -> Self {
+        // A clock that was set back gives a negative gap, which counts as none.
         let is_recent = |failing: &&FailureRun| {
             let gap = now.duration_since(failing.last.fetched_at);
             gap.unwrap_or_default() <= lifetimes.longest_gap(failing.count)
@@ -82,6 +83,7 @@ impl CacheEntry {
     pub(super) fn has_body_of(&self, other: &Self) -> bool {
         let body = |entry: &Self| Some(entry.answer.as_ref()?.outcome.body()?.bytes.clone());
         match (body(self), body(other)) {
+            // The pointers are equal after a 304, so large bodies are rarely compared.
             (Some(one), Some(other)) => Arc::ptr_eq(&one, &other) || one == other,
             _ => false,
         }

@@ -68,6 +68,7 @@ impl LifetimeSettings {
         asked: Option<Duration>,
     ) -> Duration {
         let longest = self.max_backoff.max(self.error_ttl);
+        // `Retry-After` is a lower bound, but an origin cannot ask for more than the maximum.
         let spread = self.jittered(self.backoff_without_jitter(failures), resource, failures);
         spread.max(asked.unwrap_or_default().min(longest))
     }
@@ -95,6 +96,7 @@ impl LifetimeSettings {
 
     /// Multiplies `span` by a factor from 0.9 to 1.1, which is constant for a node, resource and round.
     fn jittered(&self, span: Duration, resource: &Resource, round: u32) -> Duration {
+        // A hash rather than a random number, so that the same time is computed again after a restart.
         let mut hasher = DefaultHasher::new();
         (self.jitter_seed, resource, round).hash(&mut hasher);
         let tenth_either_way = (hasher.finish() % 2001) as f64 / 10_000.0;

@@ -235,6 +235,7 @@ impl RefreshScheduler {
         } else if is_in_use {
             self.start_fetch(&resource);
             due.refetch.push(resource);
+        // Unused entries are not refreshed: most origins are visited once.
         } else if last_use <= now {
             due.forgotten.push(resource);
         } else {

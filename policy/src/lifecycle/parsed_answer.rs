@@ -19,6 +19,7 @@ impl ParsedAnswer {
     /// Parses an answer's body.
     pub(super) fn parse(kind: DocumentKind, facts: &FetchedAnswer) -> Self {
         let outcome = &facts.outcome;
+        // Only other documents are parsed here; a robots.txt is parsed with its access result.
         let body = outcome.body().filter(|_| kind != DocumentKind::RobotsTxt);
         match body {
             Some(body) if outcome.result() == FetchResult::Successful => Self {

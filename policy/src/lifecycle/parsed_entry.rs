@@ -57,6 +57,7 @@ impl ParsedEntry {
         let entry = before
             .without_expired_failures(now, lifetimes)
             .after_fetch(outcome, now);
+        // After a 304 the body is the same, and parsing it again would be most of the work.
         let is_parsed =
             |known: &&Snapshot| known.is_answer_of(before) && before.has_body_of(&entry);
         let parsed = known.filter(is_parsed);

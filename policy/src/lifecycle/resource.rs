@@ -26,6 +26,7 @@ impl Resource {
     /// Those of [`Target::parse`].
     pub fn parse(text: &str) -> Result<Self, InvalidUri> {
         match Origin::parse(text) {
+            // `https://host/` with a slash is the document at the root.
             Ok(origin) if !text.ends_with('/') => Ok(origin.into()),
             _ => Target::parse(text).map(Self::from),
         }

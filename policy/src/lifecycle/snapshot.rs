@@ -67,6 +67,7 @@ impl SnapshotAnswer {
     ) -> Self {
         let fresh_for = lifetimes.fresh_for(facts.outcome.fields(), facts.fetched_at);
         let body = facts.outcome.body();
+        // A configured `max_stale` below `max_age` must not make an answer unusable while it is fresh.
         let usable_for = fresh_for.max(lifetimes.max_stale);
         Self {
             contents,
@@ -137,6 +138,7 @@ impl SnapshotFailure {
                 asked,
             )),
             given_up_at: Self::given_up_at(first_at, answer, lifetimes),
+            // Both results are made now, since requests borrow them from the snapshot.
             fallback_access: match answer.map(|answer| &answer.contents.access) {
                 Some(AccessResult::Successful(copy)) => [
                     AccessResult::Lapsed(copy.clone()),

@@ -57,6 +57,7 @@ pub(super) fn check(
                 similar: alike,
             });
     }
+    // One finding per kind, or a file with thousands of rules would have thousands of findings.
     for (kind, disagreement) in found {
         findings.warning(disagreement.line, sentence(&kind, &disagreement));
     }

@@ -63,6 +63,7 @@ fn check_size(body: &[u8], findings: &mut FindingList) {
 }
 
 fn check_line_ends(body: &[u8], findings: &mut FindingList) {
+    // Readers that only know LF see one line, and with it only one rule.
     let has_lone_return = memchr_iter(b'\r', body).any(|at| body.get(at + 1) != Some(&b'\n'));
     if has_lone_return && memchr(b'\n', body).is_none() {
         findings.warning(1, "lines end in CR alone; many readers see one long line");

@@ -53,6 +53,7 @@ pub(super) fn check(lines: &[LintLine<'_>], findings: &mut FindingList) {
             LineField::UserAgent => {
                 check_split_agents(group, line.number, findings);
                 let agent = (line.number, statement.value);
+                // Consecutive user-agent lines share the lines that follow them.
                 if group.has_rules || !group.statements.is_empty() {
                     groups.push(UsageGroup::default());
                 }
@@ -128,6 +129,7 @@ fn check_usage(line: u32, value: &str, dictionary: &str, findings: &mut FindingL
     };
     for label in labels {
         let name = label.name();
+        // The names of the two families differ just enough to be confused.
         let instead = SIGNALS.iter().position(|signal| *signal == name);
         match label {
             UsageLabel::Unclear(_) => findings.error(

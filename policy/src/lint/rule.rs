@@ -72,6 +72,7 @@ fn check_value(line: &LintLine<'_>, value: &[u8], findings: &mut FindingList) {
             format!("{shown} does not start with \"/\", so it never matches"),
         );
     }
+    // Only a final `$` is an anchor.
     let body = value.strip_suffix(b"$").unwrap_or(value);
     if body.contains(&b'$') {
         findings.warning(
@@ -105,6 +106,7 @@ fn check_group(group: &RuleGroup<'_>, findings: &mut FindingList) {
             findings.note(*number, message);
         }
     }
+    // A lone empty Disallow is the usual way to allow everything.
     if group.rules.len() > 1 {
         for rule in group.rules.get(&b""[..]).into_iter().flatten() {
             findings.note(rule.line, "an empty value beside other rules has no effect");

@@ -136,6 +136,7 @@ fn check_unknown(
         .into_iter()
         .chain(KNOWN_DIRECTIVES)
         .find(|known| is_near(name, known.as_bytes()));
+    // Google's parser knows common misspellings, so such a line works for one crawler only.
     let rule = google
         .map(|statement| statement.field)
         .filter(|field| *field != LineField::Other);

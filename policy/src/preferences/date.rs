@@ -20,6 +20,7 @@ pub(super) fn read(text: &str) -> Option<SystemTime> {
 }
 
 fn iso_8601(text: &str) -> Option<Timestamp> {
+    // With a zone or offset the text is a complete timestamp.
     if let Ok(timestamp) = text.parse() {
         return Some(timestamp);
     }

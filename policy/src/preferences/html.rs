@@ -80,6 +80,7 @@ impl PageMetadata {
     fn add_element(&mut self, name: &[u8], tag: &StartTag<usize>) {
         match name {
             b"meta" => self.metas.extend(meta(tag)),
+            // Only the first `<base>` counts (HTML, 4.2.3).
             b"base" if self.base.is_none() => self.base = attribute(tag, "href"),
             b"link" => self.licences.extend(licence(tag)),
             _ => {}

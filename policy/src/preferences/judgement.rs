@@ -63,6 +63,7 @@ impl PreferenceJudgement {
             .collect();
         let is = |preference| move |it: &&PurposePreference| it.preference == preference;
         let refused = by_purpose.iter().filter(is(Preference::Refuse));
+        // The earliest refusal decides, so that a later stage does not change the reason.
         let first = refused.min_by_key(|it| it.statement.as_ref().map(|it| it.stage));
         let unstated = by_purpose.iter().find(is(Preference::Unstated));
         // A refusal decides before a purpose without statements, and that before permissions.

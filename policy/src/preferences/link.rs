@@ -44,6 +44,7 @@ pub(super) fn resolve_reference(reference: &str, base: &str) -> String {
     let Some((scheme, rest)) = base.split_once("://") else {
         return reference.to_owned();
     };
+    // RFC 3986 §4.2: only the scheme is taken from the base.
     if let Some(network_path) = reference.strip_prefix("//") {
         return format!("{scheme}://{network_path}");
     }

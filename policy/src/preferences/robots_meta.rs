@@ -151,6 +151,7 @@ impl<'a> LineWord<'a> {
             _ => true,
         };
         let name = self.text.to_ascii_lowercase();
+        // Evidently a name, even where its rules are unknown.
         let is_bot = ["bot", "crawler", "spider"]
             .iter()
             .any(|it| name.ends_with(it));
@@ -169,6 +170,7 @@ fn value_end(name: &str, text: &str) -> usize {
     let ends = ends.map(|(end, _)| begin + end).chain([text.len()]);
     let ends: Vec<usize> = ends.take(DATE_WORDS).collect();
     let is_date = |end: &&usize| date::read(&text[..**end]).is_some();
+    // The longest text that parses is the date; shorter ones may parse as well, without its time.
     let mut longest = ends.iter().rev();
     let date = (name == UNAVAILABLE_AFTER).then(|| longest.find(is_date));
     *date.flatten().unwrap_or(&ends[0])

@@ -360,6 +360,7 @@ impl LicenceElement {
         let payments: Vec<_> = payments.collect();
         let is_free = |kind: &&str| matches!(*kind, "free" | "attribution");
         let lists = children(licence, "permits").chain(children(licence, "prohibits"));
+        // A list of an unknown kind limits the licence in a way that cannot be checked.
         let mut kinds = lists.map(|it| it.attribute("type").map(str::trim));
         let is_known = |kind| matches!(kind, Some("usage" | "user" | "geo"));
         Self {

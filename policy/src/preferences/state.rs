@@ -163,6 +163,7 @@ impl PreferenceState {
                 dialect: *dialect,
                 ..asker
             };
+            // A dialect without rules of its own states nothing, which in the strictest one revokes permissions.
             let statements =
                 robots(*dialect).map(|robots| self.robots_txt_statements(asker, robots));
             let statements = statements.unwrap_or_default();

@@ -204,6 +204,7 @@ pub(super) fn statement(
     text: String,
     stage: PreferenceStage,
 ) -> Option<PreferenceStatement> {
+    // Several field lines may arrive joined by commas.
     let mut values = value.split(',').map(str::trim);
     let (refuses, allows) = if values.any(|it| it == "1") {
         (PURPOSES, PurposeSet::NONE)

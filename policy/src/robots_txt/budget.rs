@@ -85,6 +85,7 @@ impl MatchBudget {
     pub(super) fn spend_on_index(&mut self, bytes: usize, is_plain: bool) -> bool {
         let rules = (1 + bytes / Self::BYTES_PER_INDEXED_RULE) * if is_plain { 1 } else { 3 };
         let left = self.rules_to_index.checked_sub(rules);
+        // Once one group does not fit, no other is tried: a search without an index costs less than many attempts.
         self.rules_to_index = left.unwrap_or(0);
         left.is_some()
     }

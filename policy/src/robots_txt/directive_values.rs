@@ -49,6 +49,7 @@ impl RequestRate {
         };
         let seconds = parse_saturating(digits)?.saturating_mul(unit);
         let requests = parse_saturating(requests)?.try_into().unwrap_or(u32::MAX);
+        // A rate without a period says nothing.
         (seconds > 0).then_some(Self {
             requests,
             within: Duration::from_secs(seconds).min(MAX_DURATION),

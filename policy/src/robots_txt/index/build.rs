@@ -87,6 +87,7 @@ impl IndexBuilder<'_> {
 
     /// Collects the rules of each prefix, and links each prefix to the longest other one that it starts with.
     fn index(mut self, end: usize) -> RuleIndex {
+        // Indexes are kept for as long as the file.
         self.patterns.shrink_to_fit();
         let text = |rule: usize| self.patterns.get(self.rules[rule].pattern).prefix();
         let small =

@@ -146,6 +146,7 @@ impl StatementParser {
     }
 
     fn push_other(&mut self, seen_by: u8, read: &ParsedLine<'_>) {
+        // Remembered for the whole file, so that files without such directives are recognised at once.
         if let Some(topic) = DirectiveTopic::of_name(read.name) {
             self.topics.insert(topic);
         }

@@ -104,6 +104,7 @@ impl ParsedFile {
         // Concurrent decisions may build the same index; only the first one is kept and counted.
         let index = build()?;
         let take = |bytes| self.index_bytes.fetch_add(bytes, Ordering::Relaxed);
+        // Most groups are asked in one dialect, so the slots of all are allocated on first use only.
         let slots = slots.get_or_init(|| {
             take(size_of::<GroupIndexes>());
             Box::default()
