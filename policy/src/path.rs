@@ -12,10 +12,10 @@ use memchr::memchr;
 /// # Examples
 ///
 /// ```
-/// use wayleave_robots_txt::Path;
+/// use wayleave_robots_txt::UrlPath;
 ///
-/// assert_eq!(Path::parse("/private?page=2")?.as_str(), "/private?page=2");
-/// assert!(Path::parse("https://example.com/private").is_err());
+/// assert_eq!(UrlPath::parse("/private?page=2")?.as_str(), "/private?page=2");
+/// assert!(UrlPath::parse("https://example.com/private").is_err());
 /// # Ok::<(), wayleave_robots_txt::InvalidPath>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

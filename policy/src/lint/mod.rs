@@ -18,10 +18,10 @@ use crate::Dialect;
 /// that is the only finding.
 ///
 /// ```
-/// use wayleave_robots_txt::{Dialect, Level, lint};
+/// use wayleave_robots_txt::{Dialect, Severity, lint};
 ///
 /// let findings = lint(b"User-agent: *\nDisallow: /a\nDisalow: /b\n", &[Dialect::Google]);
-/// assert_eq!((findings[0].line, findings[0].level), (3, Level::Error));
+/// assert_eq!((findings[0].line, findings[0].severity), (3, Severity::Error));
 /// assert!(findings[0].message.contains("did you mean \"Disallow\"?"));
 /// ```
 #[must_use]

@@ -18,12 +18,12 @@ impl RobotsTxt {
     /// # Examples
     ///
     /// ```
-    /// use wayleave_robots_txt::{Path, ProductToken, RobotsTxt};
+    /// use wayleave_robots_txt::{UrlPath, ProductToken, RobotsTxt};
     ///
     /// let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /private\n");
     /// let crawler = ProductToken::new("ExampleBot")?;
-    /// assert!(robots.is_allowed(&crawler, &Path::parse("/open")?));
-    /// assert!(!robots.is_allowed(&crawler, &Path::parse("/private/diary")?));
+    /// assert!(robots.is_allowed(&crawler, &UrlPath::parse("/open")?));
+    /// assert!(!robots.is_allowed(&crawler, &UrlPath::parse("/private/diary")?));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -38,10 +38,10 @@ impl RobotsTxt {
     /// # Examples
     ///
     /// ```
-    /// use wayleave_robots_txt::{Dialect, Path, ProductToken, RobotsTxt};
+    /// use wayleave_robots_txt::{Dialect, UrlPath, ProductToken, RobotsTxt};
     ///
     /// let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /a\nAllow: /a/b\n");
-    /// let (crawler, path) = ([ProductToken::new("ExampleBot")?], Path::parse("/a/b")?);
+    /// let (crawler, path) = ([ProductToken::new("ExampleBot")?], UrlPath::parse("/a/b")?);
     /// let decision = robots.decide(Dialect::Rfc9309, &crawler, &path);
     /// assert!(decision.verdict().is_allow());
     /// assert_eq!(decision.line(), Some(3));
@@ -71,11 +71,11 @@ impl RobotsTxt {
 /// # Examples
 ///
 /// ```
-/// use wayleave_robots_txt::{AccessResult, Dialect, Path, Verdict, decide};
+/// use wayleave_robots_txt::{AccessResult, Dialect, UrlPath, AccessVerdict, decide};
 ///
 /// let access = AccessResult::Unreachable;
-/// let decision = decide(&access, Dialect::Rfc9309, &[], &Path::ROOT);
-/// assert_eq!(decision.verdict(), Verdict::Disallow);
+/// let decision = decide(&access, Dialect::Rfc9309, &[], &UrlPath::ROOT);
+/// assert_eq!(decision.verdict(), AccessVerdict::Disallow);
 /// ```
 #[must_use]
 pub fn decide<'a>(
@@ -148,16 +148,16 @@ pub fn decide_all_spellings<'a>(
 ///
 /// ```
 /// use wayleave_robots_txt::{
-///     AccessResult, Dialect, Path, RobotsTxt, Verdict, decide_any_path_strictly, decide_strictly,
+///     AccessResult, Dialect, UrlPath, RobotsTxt, AccessVerdict, decide_write_all_spellings, decide_all_spellings,
 /// };
 ///
 /// let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /\n");
 /// let access = AccessResult::Successful(robots);
-/// let path = Path::parse("/robots.txt")?;
-/// let read = decide_strictly(&access, Dialect::Rfc9309, &[], &path);
-/// assert_eq!(read.verdict(), Verdict::Allow);
-/// let post = decide_any_path_strictly(&access, Dialect::Rfc9309, &[], &path);
-/// assert_eq!(post.verdict(), Verdict::Disallow);
+/// let path = UrlPath::parse("/robots.txt")?;
+/// let read = decide_all_spellings(&access, Dialect::Rfc9309, &[], &path);
+/// assert_eq!(read.verdict(), AccessVerdict::Allow);
+/// let post = decide_write_all_spellings(&access, Dialect::Rfc9309, &[], &path);
+/// assert_eq!(post.verdict(), AccessVerdict::Disallow);
 /// # Ok::<(), wayleave_robots_txt::InvalidPath>(())
 /// ```
 #[must_use]

@@ -165,7 +165,7 @@ impl fmt::Debug for AccessDecision<'_> {
     }
 }
 
-/// A [`Decision`] that borrows nothing.
+/// A [`AccessDecision`] that borrows nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecisionDetails {
     /// Whether the path may be fetched.
