@@ -35,7 +35,7 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 	.ci/purity
-	.ci/circles policy/src proxy/src
+	.ci/circles policy/*/src proxy/src
 
 doc:
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 use criterion::{BenchmarkId, Criterion};
 use wayleave::rules::{PolicyRule, PolicyRules, RuleQuery};
 use wayleave_robots_txt::Target;
-use wayleave_robots_txt::preferences::PurposeSet;
+use wayleave_usage_preferences::PurposeSet;
 
 /// A case: the number of rules, and which of them matches the request, if any.
 const COUNTS: [usize; 3] = [10, 1_000, 10_000];

@@ -1,6 +1,6 @@
 //! Parsing robots.txt and deciding by it, compared with four other crates.
 //!
-//! `cargo bench -p wayleave-benches --bench policy` measures on the sample in `policy/tests/corpus`; with
+//! `cargo bench -p wayleave-benches --bench policy` measures on the sample in `policy/robots-txt/tests/corpus`; with
 //! `WAYLEAVE_CORPUS=DIR` on the files and `google_verdicts.jsonl` there. Single-threaded; absolute numbers depend on the
 //! machine, the ratios less. The tables come first, with decisions in random order, as a proxy meets
 //! them; an argument after `--` selects among the rest, as with any bench.

@@ -6,11 +6,11 @@ use std::hash::Hash;
 use std::hint::black_box;
 use std::time::{Instant, SystemTime};
 
-use wayleave_robots_txt::preferences::{
-    CrawlerDeclaration, PreferenceQuery, PreferenceSettings, PreferenceState, Purpose,
-};
 use wayleave_robots_txt::{
     AccessResult, Dialect, ProductToken, RobotsTxt, UrlPath, decide, decide_all_spellings,
+};
+use wayleave_usage_preferences::{
+    CrawlerDeclaration, PreferenceQuery, PreferenceSettings, PreferenceState, Purpose,
 };
 
 use crate::corpus::{Corpus, Question};

@@ -396,7 +396,7 @@ fn what_a_terminal_would_obey_is_escaped() {
 fn a_batch_reaches_the_verdicts_of_googles_own_tests() {
     let cases = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../policy/tests/cases/google_robots_test.jsonl"
+        "/../policy/robots-txt/tests/cases/google_robots_test.jsonl"
     );
     let cases = std::fs::read_to_string(cases).unwrap();
     let cases: Vec<Value> = cases

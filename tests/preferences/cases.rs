@@ -1,4 +1,4 @@
-//! The cases of `policy/tests/cases/preferences.jsonl` through the running proxy. Each has a host and a crawler of its own.
+//! The cases of `policy/usage-preferences/tests/cases/preferences.jsonl` through the running proxy. Each has a host and a crawler of its own.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::harness::origin::reply::Reply;
 use crate::harness::{Origin, Response, Wayleave};
 use crate::preferences::purposes::get;
 
-const CASES: &str = include_str!("../../policy/tests/cases/preferences.jsonl");
+const CASES: &str = include_str!("../../policy/usage-preferences/tests/cases/preferences.jsonl");
 
 /// Keys of a case's `config` that are of `[preferences]`, and of `[[crawler]]`.
 const PREFERENCES: [&str; 4] = ["sources", "robots_meta", "rsl_user", "rsl_geo"];

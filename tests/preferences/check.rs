@@ -9,7 +9,7 @@ use crate::operations::check::{lines, run};
 use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, STATED, crawler, get};
 
 /// One JSON object a line, as the README beside the file describes.
-const CASES: &str = include_str!("../../policy/tests/cases/preferences.jsonl");
+const CASES: &str = include_str!("../../policy/usage-preferences/tests/cases/preferences.jsonl");
 
 /// Returns the answers of a batch.
 fn answers(questions: &[Value]) -> Vec<Value> {

@@ -288,7 +288,7 @@ const HEADING: &str = "## What which server serves\n\n";
 /// Holds the document to what was found, but for the versions of the servers.
 #[track_caller]
 fn compare(found: &str) {
-    let path = project().join("policy/docs/spellings.md");
+    let path = project().join("policy/robots-txt/docs/spellings.md");
     let written = std::fs::read_to_string(&path).expect("it is there");
     let (text, table) = written.split_once(HEADING).expect("it has a table");
     if std::env::var_os("WAYLEAVE_WRITE_DOCS").is_some() {

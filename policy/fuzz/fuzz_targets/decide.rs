@@ -2,12 +2,12 @@
 
 #![no_main]
 
-#[path = "../../tests/model/mod.rs"]
+#[path = "../../robots-txt/tests/model/mod.rs"]
 mod model;
 
 
 use libfuzzer_sys::fuzz_target;
-use wayleave_robots_txt::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide};
+use wayleave_robots_txt::{AccessResult, Dialect, UrlPath, ProductToken, RobotsTxt, AccessVerdict, decide};
 
 const DIALECTS: [Dialect; 4] =
     [Dialect::Rfc9309, Dialect::Google, Dialect::Koster1996, Dialect::Selfhtml];
@@ -29,10 +29,10 @@ fuzz_target!(|input: &[u8]| {
     let access = AccessResult::Successful(RobotsTxt::parse(body));
     let tokens = [token];
     for dialect in DIALECTS {
-        let decision = decide(&access, dialect, &tokens, &Path::parse(path).unwrap());
-        let found = (decision.verdict() == Verdict::Allow, decision.line());
+        let decision = decide(&access, dialect, &tokens, &UrlPath::parse(path).unwrap());
+        let found = (decision.verdict() == AccessVerdict::Allow, decision.line());
         assert_eq!(found, model::judge(body, dialect, &[name], path), "{dialect}");
-        let explanation = decision.explain();
+        let explanation = decision.details();
         assert_eq!(explanation.line.is_some(), explanation.rule.is_some());
     }
 });

@@ -3,7 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wayleave_robots_txt::{Dialect, RobotsTxt, lint};
+use wayleave_robots_txt::{Dialect, RobotsTxt};
+use wayleave_usage_preferences::lint;
 
 fuzz_target!(|body: &[u8]| {
     let robots = RobotsTxt::parse(body);

@@ -11,8 +11,8 @@ use preferences::{allows, holds};
 fuzz_target!(|file: &[u8]| {
     let robots = RobotsTxt::parse(file);
     let is_allowed = allows(|heard, asker| {
-        heard.hear_robots_txt(asker, &robots);
-        heard.hear_ai_txt(asker, &robots);
+        heard.add_robots_txt(asker, &robots);
+        heard.add_ai_txt(asker, &robots);
     });
     assert!(!is_allowed || holds(file, "=y") || holds(file, "yes") || holds(file, "allowaitraining"));
 });

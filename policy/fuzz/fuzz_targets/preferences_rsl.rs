@@ -6,15 +6,15 @@ mod preferences;
 
 use libfuzzer_sys::fuzz_target;
 use wayleave_robots_txt::RobotsTxt;
-use wayleave_robots_txt::preferences::Rsl;
+use wayleave_usage_preferences::RslLicence;
 use preferences::{allows, holds};
 
 fuzz_target!(|licence: &str| {
     const URL: &str = "https://site.test/license.xml";
     let robots = RobotsTxt::parse(format!("License: {URL}\n").as_bytes());
     let is_allowed = allows(|heard, asker| {
-        heard.hear_robots_txt(asker, &robots);
-        heard.hear_licence(URL, &Rsl::parse(licence.as_bytes()).into());
+        heard.add_robots_txt(asker, &robots);
+        heard.add_licence(URL, &RslLicence::parse(licence.as_bytes()).into());
     });
     assert!(!is_allowed || holds(licence.as_bytes(), "permits"));
 });

@@ -6,9 +6,9 @@ mod preferences;
 
 use libfuzzer_sys::fuzz_target;
 use preferences::{allows, holds};
-use wayleave_robots_txt::preferences::Tdmrep;
+use wayleave_usage_preferences::TdmrepFile;
 
 fuzz_target!(|file: &[u8]| {
-    let is_allowed = allows(|heard, asker| heard.hear_tdmrep(asker, &Tdmrep::parse(file)));
+    let is_allowed = allows(|heard, asker| heard.add_tdmrep(asker, &TdmrepFile::parse(file)));
     assert!(!is_allowed || holds(file, "0") && holds(file, "tdm-reservation"));
 });

@@ -4,7 +4,7 @@
 
 
 use libfuzzer_sys::fuzz_target;
-use wayleave_robots_txt::{AccessResult, Dialect, Path, ProductToken, Reason, RobotsTxt, decide};
+use wayleave_robots_txt::{AccessResult, Dialect, UrlPath, ProductToken, AccessReason, RobotsTxt, decide};
 
 fuzz_target!(|field: &[u8]| {
     let Some(token) = ProductToken::from_user_agent(field) else { return };
@@ -13,6 +13,6 @@ fuzz_target!(|field: &[u8]| {
     let body = format!("User-agent: {token}\nDisallow: /\n");
     let access = AccessResult::Successful(RobotsTxt::parse(body.as_bytes()));
     let tokens = [token];
-    let decision = decide(&access, Dialect::Rfc9309, &tokens, &Path::parse("/").unwrap());
-    assert_eq!(decision.reason(), Reason::Rule, "{tokens:?}");
+    let decision = decide(&access, Dialect::Rfc9309, &tokens, &UrlPath::parse("/").unwrap());
+    assert_eq!(decision.reason(), AccessReason::Rule, "{tokens:?}");
 });

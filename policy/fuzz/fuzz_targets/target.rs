@@ -3,11 +3,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wayleave_robots_txt::{Origin, Path, Scheme, Target};
+use wayleave_robots_txt::{Origin, UrlPath, Scheme, Target};
 
 fuzz_target!(|text: &str| {
-    assert!(Path::of_url(text).as_str().starts_with('/'));
-    assert_eq!(Path::parse(text).is_ok(), text == "*" || text.starts_with('/'));
+    assert!(UrlPath::of_url(text).as_str().starts_with('/'));
+    assert_eq!(UrlPath::parse(text).is_ok(), text == "*" || text.starts_with('/'));
     if let Ok(origin) = Origin::from_authority(Scheme::Https, text) {
         assert_eq!(Origin::parse(&origin.to_string()).as_ref(), Ok(&origin));
         assert!(origin.host().is_ascii());
@@ -20,5 +20,5 @@ fuzz_target!(|text: &str| {
     assert!(given.ends_with(sent) || given.ends_with(&sent[1..]), "{sent:?} of {text:?}");
     assert!(!sent.contains(['\r', '\n', ' ', '\0']));
     let whole = target.to_string();
-    assert_eq!(Path::of_url(&whole).as_str(), sent);
+    assert_eq!(UrlPath::of_url(&whole).as_str(), sent);
 });

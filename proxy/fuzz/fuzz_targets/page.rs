@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use http::field_pairs::Pair;
 use libfuzzer_sys::fuzz_target;
 use page::Page;
-use wayleave_robots_txt::preferences::{Asker, Declaration, Preferences, Purposes, Reading};
+use wayleave_usage_preferences::{Asker, Declaration, Preferences, Purposes, Reading};
 use wayleave_robots_txt::{Dialect, ProductToken};
 
 const LIMIT: usize = 4096;

@@ -5,12 +5,13 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
-use wayleave_robots_txt::lifecycle::{FetchedBody, Resource};
-use wayleave_robots_txt::preferences::{
+use wayleave_lifecycle::{FetchedBody, Resource};
+use wayleave_robots_txt::{AccessResult, ProductToken, Target};
+use wayleave_usage_preferences::PreferenceDocument;
+use wayleave_usage_preferences::{
     CrawlerDeclaration, PreferenceQuery, PreferenceSettings, PreferenceStage, PreferenceState,
     Purpose, PurposeSet,
 };
-use wayleave_robots_txt::{AccessResult, PreferenceDocument, ProductToken, Target};
 
 use super::parameters::PathDecision;
 use super::response::{ErrorBody, SafeJson, error_response};

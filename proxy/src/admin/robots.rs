@@ -9,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use wayleave_lifecycle::{Resource, SnapshotState as EntryState};
 use wayleave_robots_txt::Origin;
-use wayleave_robots_txt::lifecycle::{Resource, SnapshotState as EntryState};
 
 use super::parameters::{PathOrigin, QueryParameters, check_limit};
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};

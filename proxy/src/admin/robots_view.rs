@@ -5,8 +5,10 @@ use std::time::SystemTime;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_lifecycle::{
+    FetchErrorKind, FetchOutcome, FetchedAnswer, Resource, ResponseFields, Snapshot,
+};
 use wayleave_robots_txt::Origin;
-use wayleave_robots_txt::lifecycle::{self, FetchErrorKind, FetchOutcome, Resource, Snapshot};
 
 use crate::robots_cache::{self, CacheInspection};
 use crate::telemetry::digest::Sha256Digest;
@@ -199,7 +201,7 @@ struct FetchErrorView {
 }
 
 impl FactsView {
-    fn new(facts: &lifecycle::FetchedAnswer) -> Self {
+    fn new(facts: &FetchedAnswer) -> Self {
         let outcome = &facts.outcome;
         let body = outcome.body();
         let redirects = outcome.redirects.iter().map(|hop| RedirectView {
@@ -241,7 +243,7 @@ struct FieldsView {
 }
 
 impl FieldsView {
-    fn new(fields: &lifecycle::ResponseFields) -> Self {
+    fn new(fields: &ResponseFields) -> Self {
         let owned = |value: &Option<Box<str>>| value.as_deref().map(str::to_owned);
         Self {
             age: owned(&fields.age),

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use wayleave_robots_txt::preferences::Purpose;
+use wayleave_usage_preferences::Purpose;
 
 use super::parameters::{QueryParameters, check_limit};
 use super::response::{ErrorBody, SafeJson, bad_request};

@@ -7,7 +7,9 @@ use std::{fs, io};
 
 use clap::Args;
 use serde::Serialize;
-use wayleave_robots_txt::{Dialect, Finding, Severity, Target, lint};
+use wayleave_robots_txt::lint::{Finding, Severity};
+use wayleave_robots_txt::{Dialect, Target};
+use wayleave_usage_preferences::lint;
 
 use super::CommandResult;
 use super::config_file::load_config;

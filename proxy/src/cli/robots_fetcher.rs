@@ -1,7 +1,7 @@
 //! Fetches robots.txt and other documents for the command line, exactly as the proxy does.
 
 use tokio::runtime::{Builder, Runtime};
-use wayleave_robots_txt::lifecycle::{FetchRequest, FetchedAnswer, Resource};
+use wayleave_lifecycle::{FetchRequest, FetchedAnswer, Resource};
 
 use crate::clock::Clock;
 use crate::config::Config;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use wayleave_robots_txt::preferences::{ContentUse, CrawlerDeclaration, Purpose};
 use wayleave_robots_txt::{Dialect, ProductToken};
+use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose};
 
 use super::reader::{
     ParseResult, Section, ValueNode, boolean, checked, duration, network, non_empty_list,

@@ -1,9 +1,7 @@
 //! `[preferences]`: the statements about the use of content that are obeyed, and how they are read.
 
 use bytesize::ByteSize;
-use wayleave_robots_txt::preferences::{
-    MetaDialect, PreferenceSettings, PreferenceSource, SourceSet,
-};
+use wayleave_usage_preferences::{MetaDialect, PreferenceSettings, PreferenceSource, SourceSet};
 
 use super::reader::{
     ParseResult, Section, ValueNode, boolean, checked, non_empty_list, parse_with, size_or_zero,

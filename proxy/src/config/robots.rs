@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use wayleave_lifecycle::LifetimeSettings;
 use wayleave_robots_txt::Dialect;
-use wayleave_robots_txt::lifecycle::LifetimeSettings;
 
 use super::reader::{
     Section, at_least, checked, count, duration, positive_duration, size, user_agent,

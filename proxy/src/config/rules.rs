@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use wayleave_robots_txt::HostPattern;
-use wayleave_robots_txt::preferences::Purpose;
+use wayleave_usage_preferences::Purpose;
 
 use super::reader::{
     ParseResult, Section, ValueNode, boolean, checked, date, non_empty_list, parse_with, text, word,

@@ -3,8 +3,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::TempDir;
-use wayleave_robots_txt::preferences::{ContentUse, CrawlerDeclaration, Purpose, PurposeSet};
 use wayleave_robots_txt::{Dialect, HostPattern, ProductToken};
+use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose, PurposeSet};
 
 use super::{Config, ConfigMistake, DEFAULT_FILE};
 use crate::decide::https;

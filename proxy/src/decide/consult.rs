@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ring::digest::{Context, SHA256};
-use wayleave_robots_txt::lifecycle::{FetchErrorKind, Snapshot, SnapshotState};
+use wayleave_lifecycle::{FetchErrorKind, Snapshot, SnapshotState};
 use wayleave_robots_txt::{
     AccessDecision, AccessReason, AccessResult, AccessVerdict, Dialect, MatchContext, ProductToken,
     Target, UrlPath, decide, decide_all_spellings, decide_all_spellings_within, decide_whole_site,
@@ -391,11 +391,11 @@ mod tests {
     use std::fmt::Write as _;
     use std::time::SystemTime;
 
-    use wayleave_robots_txt::RobotsTxt;
-    use wayleave_robots_txt::lifecycle::{
+    use wayleave_lifecycle::{
         CacheEntry, FetchEnding, FetchOutcome, FetchedBody, FetchedResponse, RefreshScheduler,
         Resource, ResponseFields,
     };
+    use wayleave_robots_txt::RobotsTxt;
 
     use super::*;
     use crate::identity::{Crawlers, CrawlersConfig};

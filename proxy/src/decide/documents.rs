@@ -7,12 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use wayleave_robots_txt::lifecycle::{FetchErrorKind, Resource, Snapshot};
-use wayleave_robots_txt::preferences::{PreferenceQuery, PreferenceSource, PreferenceState};
+use wayleave_lifecycle::{FetchErrorKind, Resource, Snapshot};
 use wayleave_robots_txt::{
-    AI_TXT_PATH, AccessResult, AccessVerdict, MatchContext, Origin, PreferenceDocument, Scheme,
-    TDMREP_PATH, Target, decide_all_spellings_within,
+    AccessResult, AccessVerdict, MatchContext, Origin, Scheme, Target, decide_all_spellings_within,
 };
+use wayleave_usage_preferences::{AI_TXT_PATH, PreferenceDocument, TDMREP_PATH};
+use wayleave_usage_preferences::{PreferenceQuery, PreferenceSource, PreferenceState};
 
 use super::settings::Settings;
 use crate::decision_log::DocumentRecord;

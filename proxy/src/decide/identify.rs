@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wayleave_robots_txt::preferences::PurposeSet;
 use wayleave_robots_txt::{Dialect, ProductToken};
+use wayleave_usage_preferences::PurposeSet;
 
 use super::refusal::Refusal;
 use super::request::ClientConnection;

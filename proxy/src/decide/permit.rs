@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use wayleave_robots_txt::Origin;
-use wayleave_robots_txt::preferences::PurposeSet;
+use wayleave_usage_preferences::PurposeSet;
 
 use super::preference::PreferenceDecision;
 use super::refusal::Refusal;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use wayleave_robots_txt::preferences::{
+use wayleave_robots_txt::{AccessReason, AccessResult, MatchContext, Target};
+use wayleave_usage_preferences::{
     Preference, PreferenceJudgement, PreferenceQuery, PreferenceSettings, PreferenceSource,
     PreferenceState, PreferenceStatement, PurposePreference, StatementCarrier, UsageDuty,
 };
-use wayleave_robots_txt::{AccessReason, AccessResult, MatchContext, Target};
 
 use super::documents::{ConsultedDocument, DocumentSource};
 use super::refusal::{Refusal, RefusalBasis};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use wayleave_robots_txt::preferences::{CrawlerDeclaration, PurposeSet, UnknownPurpose};
 use wayleave_robots_txt::{Dialect, Origin, Scheme, Target};
+use wayleave_usage_preferences::{CrawlerDeclaration, PurposeSet, UnknownPurpose};
 
 use super::Decider;
 use super::consult::{self, Judge};

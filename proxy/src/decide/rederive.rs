@@ -1,10 +1,11 @@
 //! Makes decisions again, years later, by what their lines in the log name: the same judges, without a proxy.
 
-use wayleave_robots_txt::preferences::{PreferenceJudgement, PreferenceQuery};
 use wayleave_robots_txt::{
-    AccessDecision as Judged, AccessResult, Dialect, MatchContext, Origin, PreferenceDocument,
-    ProductToken, Target, excerpt,
+    AccessDecision as Judged, AccessResult, Dialect, MatchContext, Origin, ProductToken, Target,
+    excerpt,
 };
+use wayleave_usage_preferences::PreferenceDocument;
+use wayleave_usage_preferences::{PreferenceJudgement, PreferenceQuery};
 
 use super::consult::{judge_of, judge_within};
 use super::documents::wanted;

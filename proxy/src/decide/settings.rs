@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use tokio::sync::watch;
 use wayleave_robots_txt::Scheme;
-use wayleave_robots_txt::preferences::PreferenceSettings;
+use wayleave_usage_preferences::PreferenceSettings;
 
 use super::https::{self, HttpsHandling, HttpsMode};
 use super::request::ClientConnection;

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wayleave_robots_txt::excerpt;
-use wayleave_robots_txt::preferences::{PreferenceJudgement, PurposePreference};
+use wayleave_usage_preferences::{PreferenceJudgement, PurposePreference};
 
 use crate::clock::rfc3339;
 use crate::telemetry::digest::Sha256Digest;

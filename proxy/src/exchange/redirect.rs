@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
-use wayleave_robots_txt::lifecycle::{FetchError, FetchErrorKind};
-use wayleave_robots_txt::preferences::PurposeSet;
-use wayleave_robots_txt::{DocumentKind, Target};
+use wayleave_lifecycle::{FetchError, FetchErrorKind};
+use wayleave_robots_txt::Target;
+use wayleave_usage_preferences::DocumentKind;
+use wayleave_usage_preferences::PurposeSet;
 
 use super::outcome::ExchangeOutcome;
 use super::record::{self, ExchangeFacts, ExchangeStart};

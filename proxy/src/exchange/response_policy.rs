@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
 use wayleave_robots_txt::excerpt;
-use wayleave_robots_txt::preferences::{Preference, PreferenceSource, Purpose, UsageDuty};
+use wayleave_usage_preferences::{Preference, PreferenceSource, Purpose, UsageDuty};
 
 use super::page::PageBuffer;
 use crate::decide::documents::DocumentSource;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use wayleave_robots_txt::preferences::CrawlerDeclaration;
 use wayleave_robots_txt::{Dialect, ProductToken};
+use wayleave_usage_preferences::CrawlerDeclaration;
 
 use super::certificate::{CertificateName, ClientCertificate};
 use crate::signing::SigningKey;

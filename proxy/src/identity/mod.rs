@@ -205,7 +205,7 @@ impl Crawlers {
 
 #[cfg(test)]
 mod tests {
-    use wayleave_robots_txt::preferences::CrawlerDeclaration;
+    use wayleave_usage_preferences::CrawlerDeclaration;
 
     use super::*;
 

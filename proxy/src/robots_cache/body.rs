@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, header};
-use wayleave_robots_txt::lifecycle::{FetchError, FetchErrorKind, FetchedBody};
+use wayleave_lifecycle::{FetchError, FetchErrorKind, FetchedBody};
 
 use super::fetch_memory::{FetchMemory, MemoryReservation, UNRESERVED_BYTES};
 use crate::http::content_coding::{ContentCoding, ContentDecoder};

@@ -8,7 +8,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher;
 
-use wayleave_robots_txt::lifecycle::{Resource, Snapshot};
+use wayleave_lifecycle::{Resource, Snapshot};
 
 use super::snapshots::SnapshotMap;
 
@@ -167,7 +167,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::SystemTime;
 
-    use wayleave_robots_txt::lifecycle::{
+    use wayleave_lifecycle::{
         CacheEntry, FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse,
         RefreshScheduler, ResponseFields,
     };

@@ -9,11 +9,11 @@ use arc_swap::ArcSwap;
 use http::{HeaderMap, header};
 use tokio::time::timeout;
 use url::Url;
-use wayleave_robots_txt::Target;
-use wayleave_robots_txt::lifecycle::{
+use wayleave_lifecycle::{
     FetchEnding, FetchError, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult,
     FetchedResponse, RedirectHop, ResponseFields, Snapshot,
 };
+use wayleave_robots_txt::Target;
 
 use super::body;
 use super::fetch_memory::{FetchMemory, MemoryReservation};

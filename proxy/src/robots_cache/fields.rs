@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName, header};
-use wayleave_robots_txt::lifecycle::ResponseFields;
+use wayleave_lifecycle::ResponseFields;
 
 /// The maximum length of a field value that is kept with an entry.
 const MAX_VALUE_BYTES: usize = 1024;

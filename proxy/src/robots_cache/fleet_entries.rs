@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use wayleave_robots_txt::lifecycle::{
+use wayleave_lifecycle::{
     CacheEntry, LifetimeSettings, ParsedEntry, RefreshScheduler, Resource, Snapshot, Usability,
 };
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use wayleave_robots_txt::DocumentKind;
-use wayleave_robots_txt::lifecycle::{
+use wayleave_lifecycle::{
     CacheEntry, FetchOutcome, LifetimeSettings, ParsedEntry, Resource, Snapshot,
 };
+use wayleave_usage_preferences::DocumentKind;
 
 use super::snapshots::SnapshotMap;
 use crate::parser_pool::ParserPool;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
-use wayleave_robots_txt::Origin;
-use wayleave_robots_txt::lifecycle::{
+use wayleave_lifecycle::{
     CacheEntry, LifetimeSettings, RefreshScheduler, Resource, Snapshot, SnapshotState,
 };
+use wayleave_robots_txt::Origin;
 
 use super::snapshots::SnapshotMap;
 use super::store::RobotsStore;

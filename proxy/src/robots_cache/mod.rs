@@ -39,11 +39,10 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 #[cfg(doc)]
-use wayleave_robots_txt::lifecycle::RefreshScheduler;
-use wayleave_robots_txt::lifecycle::{
-    CacheEntry, LifetimeSettings, Resource, Snapshot, SnapshotState,
-};
-use wayleave_robots_txt::{AccessResult, Origin, PreferenceDocument};
+use wayleave_lifecycle::RefreshScheduler;
+use wayleave_lifecycle::{CacheEntry, LifetimeSettings, Resource, Snapshot, SnapshotState};
+use wayleave_robots_txt::{AccessResult, Origin};
+use wayleave_usage_preferences::PreferenceDocument;
 
 use crate::clock::Clock;
 use crate::fleet::Fleet;

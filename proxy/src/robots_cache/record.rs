@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use wayleave_robots_txt::lifecycle::{
+use wayleave_lifecycle::{
     CacheEntry, FailureRun, FetchEnding, FetchError, FetchErrorKind, FetchOutcome, FetchResult,
     FetchedAnswer, FetchedBody, FetchedResponse, RedirectHop, Resource, ResponseFields,
 };

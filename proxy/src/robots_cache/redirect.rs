@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use wayleave_robots_txt::lifecycle::FetchError;
-use wayleave_robots_txt::{DocumentKind, Target};
+use wayleave_lifecycle::FetchError;
+use wayleave_robots_txt::Target;
+use wayleave_usage_preferences::DocumentKind;
 
 /// The party that chose a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

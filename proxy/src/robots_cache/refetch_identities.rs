@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use wayleave_robots_txt::lifecycle::Resource;
+use wayleave_lifecycle::Resource;
 
 use super::fetch::FetchIdentity;
 

@@ -4,8 +4,8 @@ use std::fmt::Display;
 
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use wayleave_lifecycle::{CacheValidators, FetchError, FetchErrorKind};
 use wayleave_robots_txt::Target;
-use wayleave_robots_txt::lifecycle::{CacheValidators, FetchError, FetchErrorKind};
 
 use super::fetch::{FetchIdentity, HttpFetcher};
 use super::fields;

@@ -7,7 +7,7 @@ use super::fetch::FetchIdentity;
 use super::queue::FairnessKey;
 use super::redirect::ChosenBy;
 use super::refresh::FetchDemand;
-use wayleave_robots_txt::lifecycle::Snapshot;
+use wayleave_lifecycle::Snapshot;
 
 use crate::identity::Crawler;
 use crate::signing::KeySigner;

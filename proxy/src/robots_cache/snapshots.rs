@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
 use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
-use wayleave_robots_txt::lifecycle::{Resource, Snapshot, SnapshotState, Usability};
+use wayleave_lifecycle::{Resource, Snapshot, SnapshotState, Usability};
 
 /// The cost of an entry besides a long host name and its rules: its place in the map, its snapshot, its timer and its
 /// place in the eviction order. The bench `robots` measured 240 bytes; since then each of the four gained a pointer.
@@ -326,7 +326,7 @@ impl MapEntry {
 
 #[cfg(test)]
 mod tests {
-    use wayleave_robots_txt::lifecycle::{CacheEntry, ParsedEntry, RefreshScheduler};
+    use wayleave_lifecycle::{CacheEntry, ParsedEntry, RefreshScheduler};
 
     use super::*;
 

@@ -249,7 +249,7 @@ mod tests {
     use std::time::Duration;
 
     use wayleave_robots_txt::Target;
-    use wayleave_robots_txt::preferences::PurposeSet;
+    use wayleave_usage_preferences::PurposeSet;
 
     use super::*;
 

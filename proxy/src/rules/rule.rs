@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use wayleave_robots_txt::preferences::PurposeSet;
 use wayleave_robots_txt::{HostPattern, Target};
+use wayleave_usage_preferences::PurposeSet;
 
 /// The action of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,35 +2,36 @@
 
 use std::time::SystemTime;
 
-use wayleave_robots_txt::preferences::{
-    Asker, Declaration, Preference, Preferences, Purpose, Purposes, Reading, Source,
-};
 use wayleave_robots_txt::{Dialect, ProductToken};
+use wayleave_usage_preferences::{
+    CrawlerDeclaration, Preference, PreferenceQuery, PreferenceSettings, PreferenceSource,
+    PreferenceState, Purpose, PurposeSet,
+};
 
-/// What is heard comes to, for the first purpose that any statement allows. Reading fewer sources never refuses more.
-pub fn allows(hear: impl Fn(&mut Preferences, Asker<'_>)) -> bool {
+/// Returns whether the statements added allow any of the purposes. Reading fewer sources never refuses more.
+pub fn allows(hear: impl Fn(&mut PreferenceState, PreferenceQuery<'_>)) -> bool {
     let tokens = [ProductToken::new("ExampleBot").unwrap()];
-    let judge = |purpose, reading: &Reading| {
-        let declaration = Declaration {
-            purposes: Purposes::of(&[purpose]),
+    let judge = |purpose, reading: &PreferenceSettings| {
+        let declaration = CrawlerDeclaration {
+            purposes: PurposeSet::of(&[purpose]),
             purpose_tokens: vec![(purpose, ProductToken::new("ExampleBot-Extended").unwrap())],
-            ..Declaration::default()
+            ..CrawlerDeclaration::default()
         };
-        let asker = Asker {
+        let asker = PreferenceQuery {
             declaration: &declaration,
-            reading,
+            settings: reading,
             tokens: &tokens,
             dialect: Dialect::Rfc9309,
-            strict: true,
+            all_spellings: true,
             now: SystemTime::UNIX_EPOCH,
         };
-        let mut heard = Preferences::new(asker, "https://site.test/a/b?c", "/a/b?c");
+        let mut heard = PreferenceState::new(asker, "https://site.test/a/b?c", "/a/b?c");
         hear(&mut heard, asker);
         let _duties = heard.duties(asker);
         heard.judge(asker).preference
     };
-    let all = Reading { sources: Source::OPTIONAL.into_iter().collect(), ..Reading::default() };
-    let some = Reading { sources: Source::OPTIONAL.into_iter().step_by(2).collect(), ..all.clone() };
+    let all = PreferenceSettings { sources: PreferenceSource::OPTIONAL.into_iter().collect(), ..PreferenceSettings::default() };
+    let some = PreferenceSettings { sources: PreferenceSource::OPTIONAL.into_iter().step_by(2).collect(), ..all.clone() };
     let mut purposes = [Purpose::Search, Purpose::TrainAi, Purpose::Tdm].into_iter();
     purposes.any(|purpose| {
         let preference = judge(purpose, &all);
@@ -41,7 +42,7 @@ pub fn allows(hear: impl Fn(&mut Preferences, Asker<'_>)) -> bool {
     })
 }
 
-/// Whether a text holds another one, whatever its case.
+/// Returns whether a text contains another one, in any case.
 pub fn holds(text: &[u8], part: &str) -> bool {
     text.to_ascii_lowercase().windows(part.len()).any(|window| window == part.as_bytes())
 }

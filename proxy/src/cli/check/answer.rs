@@ -1,11 +1,11 @@
 //! The answer of `wayleave check` about one URL, as text and as JSON.
 
 use serde::Serialize;
-use wayleave_robots_txt::preferences::{CrawlerDeclaration, Preference, PreferenceSettings};
 use wayleave_robots_txt::{
     AccessReason, AccessResult, AccessVerdict, DecisionDetails, Dialect, Origin, ProductToken,
     UrlPath, decide, decide_all_spellings,
 };
+use wayleave_usage_preferences::{CrawlerDeclaration, Preference, PreferenceSettings};
 
 use super::live::FetchedFiles;
 use super::preference::{self, UseSubject};

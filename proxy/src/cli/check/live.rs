@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
-use wayleave_robots_txt::lifecycle::FetchResult;
-use wayleave_robots_txt::preferences::{PreferenceQuery, PreferenceState};
-use wayleave_robots_txt::{AccessResult, DocumentKind, MatchContext, Origin, PreferenceDocument};
+use wayleave_lifecycle::FetchResult;
+use wayleave_robots_txt::{AccessResult, MatchContext, Origin};
+use wayleave_usage_preferences::{DocumentKind, PreferenceDocument};
+use wayleave_usage_preferences::{PreferenceQuery, PreferenceState};
 
 use crate::cli::progress::ProgressLine;
 use crate::cli::robots_fetcher::{RobotsFetcher, failure_text};

@@ -14,11 +14,11 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use clap::Args;
-use wayleave_robots_txt::lifecycle::{
+use wayleave_lifecycle::{
     FetchEnding, FetchOutcome, FetchedAnswer, FetchedBody, FetchedResponse, ResponseFields,
 };
-use wayleave_robots_txt::preferences::{CrawlerDeclaration, PreferenceSettings, Purpose};
 use wayleave_robots_txt::{Dialect, InvalidUri, ProductToken, Target};
+use wayleave_usage_preferences::{CrawlerDeclaration, PreferenceSettings, Purpose};
 
 use super::config_file::load_config;
 use super::robots_fetcher::RobotsFetcher;

@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
-use wayleave_robots_txt::preferences::{
-    CrawlerDeclaration, PreferenceJudgement, PreferenceQuery, PreferenceSettings, PreferenceStage,
-    PreferenceState, Purpose, RslLicence, TdmrepFile,
-};
 use wayleave_robots_txt::{
     AccessDecision, AccessResult, AccessVerdict, Dialect, Origin, ProductToken, RobotsTxt, excerpt,
+};
+use wayleave_usage_preferences::{
+    CrawlerDeclaration, PreferenceJudgement, PreferenceQuery, PreferenceSettings, PreferenceStage,
+    PreferenceState, Purpose, RslLicence, TdmrepFile,
 };
 
 use super::live::FetchedFiles;

@@ -9,8 +9,8 @@ use ipnet::IpNet;
 use toml::Value;
 use toml::value::Datetime;
 use url::Url;
-use wayleave_robots_txt::preferences::{PreferenceSource, Purpose};
 use wayleave_robots_txt::{HostPattern, ProductToken};
+use wayleave_usage_preferences::{PreferenceSource, Purpose};
 
 use crate::downstream::listeners::ListenAddress;
 use crate::identity::CertificateName;

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
-use wayleave_robots_txt::lifecycle::{CacheEntry, Resource};
+use wayleave_lifecycle::{CacheEntry, Resource};
 
 use super::fetch::FetchIdentity;
 use crate::identity::per_client::client_network;

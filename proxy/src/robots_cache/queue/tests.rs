@@ -1,4 +1,4 @@
-use wayleave_robots_txt::lifecycle::{
+use wayleave_lifecycle::{
     FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse, ResponseFields,
 };
 

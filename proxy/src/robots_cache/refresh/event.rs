@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use wayleave_robots_txt::lifecycle::{Resource, Snapshot};
+use wayleave_lifecycle::{Resource, Snapshot};
 
 use super::services::RefreshSettings;
 use crate::robots_cache::fetch::FetchIdentity;

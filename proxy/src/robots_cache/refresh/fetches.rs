@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
-use wayleave_robots_txt::DocumentKind;
-use wayleave_robots_txt::lifecycle::{
+use wayleave_lifecycle::{
     FetchErrorKind, FetchOutcome, LifetimeSettings, ParsedEntry, Resource, Snapshot,
 };
+use wayleave_usage_preferences::DocumentKind;
 
 use super::services::RefreshServices;
 use crate::clock::Clock;

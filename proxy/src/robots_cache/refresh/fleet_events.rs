@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wayleave_robots_txt::lifecycle::{ParsedEntry, Resource};
+use wayleave_lifecycle::{ParsedEntry, Resource};
 
 use super::super::fetch::DocumentFetcher;
 use super::super::fleet_entries::AdoptionRule;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::{mpsc, oneshot};
-use wayleave_robots_txt::lifecycle::{
+use wayleave_lifecycle::{
     FetchOutcome, LifetimeSettings, ParsedEntry, RefreshScheduler, Resource, Snapshot,
     SnapshotState, Usability,
 };

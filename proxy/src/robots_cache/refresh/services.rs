@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wayleave_robots_txt::lifecycle::LifetimeSettings;
+use wayleave_lifecycle::LifetimeSettings;
 
 use crate::clock::Clock;
 use crate::robots_cache::fleet_entries::FleetEntries;

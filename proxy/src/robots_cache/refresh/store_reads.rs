@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use wayleave_robots_txt::lifecycle::{ParsedEntry, Resource};
+use wayleave_lifecycle::{ParsedEntry, Resource};
 
 use crate::parser_pool::ParserPool;
 use crate::robots_cache::learning;

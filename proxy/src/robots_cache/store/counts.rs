@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
-use wayleave_robots_txt::lifecycle::LifetimeSettings;
+use wayleave_lifecycle::LifetimeSettings;
 
 use super::failure::{StoreFailure, catching_panics};
 use super::file::OpenDatabase;

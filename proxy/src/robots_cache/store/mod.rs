@@ -27,8 +27,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
+use wayleave_lifecycle::{CacheEntry, LifetimeSettings, Resource};
 use wayleave_robots_txt::Origin;
-use wayleave_robots_txt::lifecycle::{CacheEntry, LifetimeSettings, Resource};
 
 use crate::clock::Clock;
 use crate::robots_cache::record::{VersionRecord, time};
@@ -217,7 +217,7 @@ impl RobotsStore {
     /// Returns the number of stored robots.txt files in each state, in the order of [`State::ALL`]; `None` if the store
     /// has failed or has not counted them yet. Takes the same time however many there are. Blocks.
     ///
-    /// [`State::ALL`]: wayleave_robots_txt::lifecycle::State::ALL
+    /// [`State::ALL`]: wayleave_lifecycle::State::ALL
     pub fn count_by_state(&self) -> Option<[usize; 4]> {
         self.writer.write();
         self.writer.database()?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wayleave_robots_txt::lifecycle::{CacheEntry, Resource};
+use wayleave_lifecycle::{CacheEntry, Resource};
 
 /// A change of one document's entry.
 #[derive(Clone, Debug)]
@@ -131,7 +131,7 @@ impl PendingChanges {
 mod tests {
     use std::time::SystemTime;
 
-    use wayleave_robots_txt::lifecycle::{
+    use wayleave_lifecycle::{
         FetchEnding, FetchOutcome, FetchedBody, FetchedResponse, ResponseFields,
     };
 

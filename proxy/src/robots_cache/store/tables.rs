@@ -6,8 +6,8 @@ use std::sync::Arc;
 use redb::{
     Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, TableDefinition, WriteTransaction,
 };
+use wayleave_lifecycle::{CacheEntry, Resource};
 use wayleave_robots_txt::Origin;
-use wayleave_robots_txt::lifecycle::{CacheEntry, Resource};
 
 use super::failure::StoreFailure;
 use super::sealed::{seal, unpack, unseal};

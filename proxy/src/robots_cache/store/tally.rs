@@ -6,9 +6,7 @@ use std::collections::btree_map::Entry::{Occupied, Vacant};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use wayleave_robots_txt::lifecycle::{
-    LifetimeSettings, RefreshScheduler, Resource, Snapshot, SnapshotState,
-};
+use wayleave_lifecycle::{LifetimeSettings, RefreshScheduler, Resource, Snapshot, SnapshotState};
 
 use super::tables::decode;
 use crate::robots_cache::record::EntryRecord;

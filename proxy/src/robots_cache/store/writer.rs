@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
-use wayleave_robots_txt::lifecycle::{LifetimeSettings, Resource};
+use wayleave_lifecycle::{LifetimeSettings, Resource};
 
 use super::batch::WriteBatch;
 use super::counts::StateCounter;

@@ -6,7 +6,7 @@ use super::super::*;
 use super::handle::{
     Answer, DAY, HOUR, ScriptedFetch, name_tarpits, of, origin, settle, start, started,
 };
-use wayleave_robots_txt::lifecycle::FetchErrorKind;
+use wayleave_lifecycle::FetchErrorKind;
 
 const ONE_AT_A_TIME: FetchLimits = FetchLimits {
     total: 1,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt as _, stream};
-use wayleave_robots_txt::lifecycle::{
+use wayleave_lifecycle::{
     FetchEnding, FetchOutcome, FetchRequest, FetchedBody, FetchedResponse, ResponseFields,
 };
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use wayleave_robots_txt::lifecycle::{
+use wayleave_lifecycle::{
     CacheValidators, FetchEnding, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult,
 };
 use wayleave_robots_txt::{AccessResult, Origin, Target};

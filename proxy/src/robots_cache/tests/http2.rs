@@ -14,8 +14,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use wayleave_lifecycle::{FetchErrorKind, FetchOutcome, FetchRequest};
 use wayleave_robots_txt::Origin;
-use wayleave_robots_txt::lifecycle::{FetchErrorKind, FetchOutcome, FetchRequest};
 
 use super::super::*;
 use super::http::{Coded, RULES, body, fetcher_at, hasty, identity, kind, trust};

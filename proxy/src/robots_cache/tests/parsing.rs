@@ -3,10 +3,10 @@
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
-use wayleave_robots_txt::AccessResult;
-use wayleave_robots_txt::lifecycle::{
+use wayleave_lifecycle::{
     FetchEnding, FetchOutcome, FetchRequest, FetchedBody, FetchedResponse, ResponseFields,
 };
+use wayleave_robots_txt::AccessResult;
 
 use super::super::*;
 use super::http::RULES;

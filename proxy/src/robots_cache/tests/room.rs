@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use wayleave_robots_txt::lifecycle::{FetchErrorKind, FetchOutcome, FetchRequest, FetchResult};
+use wayleave_lifecycle::{FetchErrorKind, FetchOutcome, FetchRequest, FetchResult};
 
 use super::super::fetch_memory::UNRESERVED_BYTES;
 use super::super::*;

@@ -20,8 +20,8 @@ use prometheus::{
     Encoder, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
     TextEncoder,
 };
-use wayleave_robots_txt::DocumentKind;
-use wayleave_robots_txt::preferences::PreferenceJudgement;
+use wayleave_usage_preferences::DocumentKind;
+use wayleave_usage_preferences::PreferenceJudgement;
 
 use self::connections::ConnectionMetrics;
 use self::constructors::{

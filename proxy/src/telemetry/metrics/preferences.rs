@@ -1,7 +1,7 @@
 //! Metrics of usage preferences. Each label has a closed set of values.
 
 use prometheus::{IntCounterVec, Registry};
-use wayleave_robots_txt::preferences::{
+use wayleave_usage_preferences::{
     Preference, PreferenceSource, PreferenceStage, Purpose, PurposePreference,
 };
 

@@ -1,7 +1,7 @@
 //! Metrics of fetching and caching robots.txt files.
 
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
-use wayleave_robots_txt::DocumentKind;
+use wayleave_usage_preferences::DocumentKind;
 
 use super::constructors::{REQUEST_SECONDS, counter, counters, gauge, gauges, histogram};
 

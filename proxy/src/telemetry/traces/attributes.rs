@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::Uri;
 use opentelemetry::KeyValue;
 use percent_encoding::percent_decode_str;
-use wayleave_robots_txt::lifecycle::FetchOutcome;
+use wayleave_lifecycle::FetchOutcome;
 
 use crate::decision_log::DecisionRecord;
 

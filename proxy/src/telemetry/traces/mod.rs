@@ -30,7 +30,7 @@ use opentelemetry_sdk::trace::{
 };
 use rustls::ClientConfig;
 use url::Url;
-use wayleave_robots_txt::lifecycle::FetchOutcome;
+use wayleave_lifecycle::FetchOutcome;
 
 use self::collector::CollectorClient;
 use self::export::{

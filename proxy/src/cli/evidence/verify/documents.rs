@@ -1,8 +1,8 @@
 //! Parsed documents of an export other than robots.txt.
 
 use quick_cache::sync::Cache;
-use wayleave_robots_txt::PreferenceDocument;
-use wayleave_robots_txt::lifecycle::Resource;
+use wayleave_lifecycle::Resource;
+use wayleave_usage_preferences::PreferenceDocument;
 
 use super::materials::CheckedMaterials;
 use crate::decision_log::DocumentRecord;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use wayleave_lifecycle::FetchedBody;
 use wayleave_robots_txt::AccessResult;
-use wayleave_robots_txt::lifecycle::FetchedBody;
 
 use super::materials::CheckedMaterials;
 use crate::decide::rederive;

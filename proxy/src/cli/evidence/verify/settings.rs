@@ -5,8 +5,9 @@ use std::net::Ipv4Addr;
 use std::rc::Rc;
 
 use toml::{Table, Value};
-use wayleave_robots_txt::preferences::PurposeSet;
-use wayleave_robots_txt::{AccessResult, PreferenceDocument, Target};
+use wayleave_robots_txt::{AccessResult, Target};
+use wayleave_usage_preferences::PreferenceDocument;
+use wayleave_usage_preferences::PurposeSet;
 
 use super::materials::CheckedMaterials;
 use crate::config::Config;

@@ -11,7 +11,7 @@ mod scope;
 use std::collections::HashMap;
 
 use redb::{ReadableTable, Table, TableError, WriteTransaction};
-use wayleave_robots_txt::lifecycle::Resource;
+use wayleave_lifecycle::Resource;
 
 use self::scope::{ALL, domain, entry_cost, scopes, version_cost};
 use super::failure::StoreFailure;

@@ -1,7 +1,7 @@
 mod damage;
 mod room;
 
-use wayleave_robots_txt::lifecycle::{
+use wayleave_lifecycle::{
     FetchEnding, FetchErrorKind, FetchOutcome, FetchedAnswer, FetchedBody, FetchedResponse,
     RedirectHop, ResponseFields,
 };

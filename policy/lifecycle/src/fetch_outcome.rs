@@ -1,0 +1,434 @@
+//! Outcomes of fetches, as facts, and their classification.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use wayleave_robots_txt::{AccessResult, RobotsTxt};
+
+use super::resource::Resource;
+
+/// A request to fetch a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchRequest {
+    /// The resource.
+    pub resource: Resource,
+    /// The validators of the cached copy, to revalidate it.
+    pub validators: Option<CacheValidators>,
+}
+
+/// The validators of a copy (RFC 9110 §8.8).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheValidators {
+    /// The URI that they came from; they are meaningless for another.
+    pub uri: String,
+    /// For `If-None-Match`.
+    pub etag: Option<Box<str>>,
+    /// For `If-Modified-Since`.
+    pub last_modified: Option<Box<str>>,
+}
+
+/// A redirect that was followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedirectHop {
+    /// The URI that was requested.
+    pub uri: String,
+    /// The status of the response.
+    pub status: u16,
+}
+
+/// The outcome of one fetch, from the first request to the end of the last response's body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchOutcome {
+    /// The redirects that were followed, in order.
+    pub redirects: Vec<RedirectHop>,
+    /// The URI requested last.
+    pub uri: String,
+    /// The ending of that request.
+    pub ending: FetchEnding,
+}
+
+/// The ending of a fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FetchEnding {
+    /// A complete response that is not a redirect to follow.
+    Response(FetchedResponse),
+    /// A 304 response to a request with validators, of which only the fields count.
+    NotModified(ResponseFields),
+    /// One redirect more than are followed, with its status.
+    RedirectLost(u16),
+    /// No usable response.
+    Failed(FetchError),
+}
+
+/// A response, as received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchedResponse {
+    /// Its HTTP status.
+    pub status: u16,
+    /// The fields that determine its lifetime.
+    pub fields: ResponseFields,
+    /// Its content, with content codings removed.
+    pub body: FetchedBody,
+}
+
+/// A response's content.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FetchedBody {
+    /// The bytes, at most as many as are read of a robots.txt.
+    pub bytes: Arc<[u8]>,
+    /// Whether there were more bytes.
+    pub is_cut: bool,
+    /// The SHA-256 digest of `bytes`, if the fetcher computed it, by which they are identified wherever they are
+    /// stored. Not checked here.
+    pub digest: Option<Arc<[u8; 32]>>,
+}
+
+impl FetchedBody {
+    /// Parses the body as a robots.txt, or the beginning of one.
+    #[must_use]
+    pub fn parse(&self) -> RobotsTxt {
+        if self.is_cut {
+            return RobotsTxt::parse_beginning(&self.bytes);
+        }
+        RobotsTxt::parse_with_limit(&self.bytes, self.bytes.len())
+    }
+}
+
+/// The response fields that matter here, as received, with several lines joined by commas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResponseFields {
+    /// `Age` (RFC 9111 §5.1).
+    pub age: Option<Box<str>>,
+    /// `Cache-Control` (RFC 9111 §5.2).
+    pub cache_control: Option<Box<str>>,
+    /// `Content-Type` (RFC 9110 §8.3).
+    pub content_type: Option<Box<str>>,
+    /// `ETag` (RFC 9110 §8.8.3).
+    pub etag: Option<Box<str>>,
+    /// `Expires` (RFC 9111 §5.3), as an instant computed by the fetcher, which has the clock. An invalid date is the
+    /// epoch: RFC 9111 §5.3 treats it as in the past.
+    pub expires_at: Option<SystemTime>,
+    /// `Last-Modified` (RFC 9110 §8.8.2).
+    pub last_modified: Option<Box<str>>,
+    /// `Retry-After` (RFC 9110 §10.2.3), as an instant.
+    pub retry_at: Option<SystemTime>,
+    /// Returns whether a request without a signature was asked for one.
+    pub asks_for_signature: bool,
+}
+
+/// The error of a fetch without a usable response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchError {
+    /// The kind of error.
+    pub kind: FetchErrorKind,
+    /// The details, for people.
+    pub detail: String,
+}
+
+/// The kind of error of a fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FetchErrorKind {
+    /// DNS has no address, or answered with an error.
+    Dns,
+    /// DNS answered that the name does not exist.
+    NoSuchName,
+    /// DNS did not answer in time.
+    DnsTimeout,
+    /// The origin's own address may not be connected to.
+    Prohibited,
+    /// A redirect led to an address that may not be connected to, or to an origin that a rule or its pacing excludes.
+    RedirectProhibited,
+    /// No connection was made.
+    Connect,
+    /// No connection was made in time.
+    ConnectTimeout,
+    /// The TLS handshake failed, or the certificate is not trusted.
+    Tls,
+    /// The whole fetch took too long.
+    Timeout,
+    /// The response is not HTTP, or the connection ended before one.
+    Http,
+    /// The body broke off or could not be decoded.
+    Body,
+    /// A redirect without a usable `Location`.
+    BadRedirect,
+    /// A parent proxy failed, or gave an answer that may not be the origin's.
+    Proxy,
+    /// An internal error.
+    Internal,
+}
+
+impl FetchErrorKind {
+    /// Every kind.
+    pub const ALL: [Self; 14] = [
+        Self::Dns,
+        Self::NoSuchName,
+        Self::DnsTimeout,
+        Self::Prohibited,
+        Self::RedirectProhibited,
+        Self::Connect,
+        Self::ConnectTimeout,
+        Self::Tls,
+        Self::Timeout,
+        Self::Http,
+        Self::Body,
+        Self::BadRedirect,
+        Self::Proxy,
+        Self::Internal,
+    ];
+
+    /// Returns the kind in kebab case.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Dns => "dns",
+            Self::NoSuchName => "no-such-name",
+            Self::DnsTimeout => "dns-timeout",
+            Self::Prohibited => "prohibited",
+            Self::RedirectProhibited => "redirect-prohibited",
+            Self::Connect => "connect",
+            Self::ConnectTimeout => "connect-timeout",
+            Self::Tls => "tls",
+            Self::Timeout => "timeout",
+            Self::Http => "http",
+            Self::Body => "body",
+            Self::BadRedirect => "bad-redirect",
+            Self::Proxy => "proxy",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+impl fmt::Display for FetchErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// The classification of a fetch's ending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FetchResult {
+    /// The origin's rules are known.
+    Successful,
+    /// The origin has no rules.
+    Unavailable,
+    /// Too many redirects.
+    RedirectLost,
+    /// No usable response.
+    Unreachable,
+}
+
+impl FetchResult {
+    /// Returns the meaning of a response status (RFC 9309 §2.3.1).
+    ///
+    /// 206 is not usable: it is a part of the content, and no part was requested (RFC 9110 §15.3.7). Neither is a
+    /// status to which RFC 9309 gives no meaning, such as a redirect that cannot be followed.
+    #[must_use]
+    pub const fn of_status(status: u16) -> Self {
+        match status {
+            206 | 429 => Self::Unreachable,
+            200..=299 => Self::Successful,
+            400..=499 => Self::Unavailable,
+            _ => Self::Unreachable,
+        }
+    }
+
+    /// Returns the result in snake case, the metrics' label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Successful => "successful",
+            Self::Unavailable => "unavailable",
+            Self::RedirectLost => "redirect_lost",
+            Self::Unreachable => "unreachable",
+        }
+    }
+}
+
+impl FetchOutcome {
+    /// Creates the outcome of a fetch that failed before any redirect.
+    #[must_use]
+    pub fn failed(uri: String, kind: FetchErrorKind, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        Self {
+            redirects: Vec::new(),
+            uri,
+            ending: FetchEnding::Failed(FetchError { kind, detail }),
+        }
+    }
+
+    /// Returns the meaning of the ending. 304 confirms an answer that was once successful.
+    #[must_use]
+    pub fn result(&self) -> FetchResult {
+        match &self.ending {
+            FetchEnding::NotModified(_) => FetchResult::Successful,
+            FetchEnding::RedirectLost(_) => FetchResult::RedirectLost,
+            FetchEnding::Failed(_) => FetchResult::Unreachable,
+            FetchEnding::Response(response) => FetchResult::of_status(response.status),
+        }
+    }
+
+    /// Returns the last response's status, if there was a response.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        match &self.ending {
+            FetchEnding::Response(response) => Some(response.status),
+            FetchEnding::NotModified(_) => Some(304),
+            FetchEnding::RedirectLost(status) => Some(*status),
+            FetchEnding::Failed(_) => None,
+        }
+    }
+
+    /// Returns the last response's fields, if they were kept.
+    #[must_use]
+    pub fn fields(&self) -> Option<&ResponseFields> {
+        match &self.ending {
+            FetchEnding::Response(response) => Some(&response.fields),
+            FetchEnding::NotModified(fields) => Some(fields),
+            FetchEnding::RedirectLost(_) | FetchEnding::Failed(_) => None,
+        }
+    }
+
+    /// Whether a request without a signature was asked for one.
+    #[must_use]
+    pub fn asks_for_signature(&self) -> bool {
+        self.fields()
+            .is_some_and(|fields| fields.asks_for_signature)
+    }
+
+    /// Returns the body, if the fetch was successful.
+    #[must_use]
+    pub fn body(&self) -> Option<&FetchedBody> {
+        match &self.ending {
+            FetchEnding::Response(response) if self.result() == FetchResult::Successful => {
+                Some(&response.body)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the reason in words why there is no usable response, such as `HTTP 500`, with the redirect target.
+    #[must_use]
+    pub fn cause(&self) -> Option<String> {
+        let cause = match &self.ending {
+            FetchEnding::Failed(error) => error.detail.clone(),
+            FetchEnding::Response(response) if self.result() == FetchResult::Unreachable => {
+                match response.status {
+                    206 => {
+                        "HTTP 206: a part of the file, though all of it was asked for".to_owned()
+                    }
+                    status => format!("HTTP {status}"),
+                }
+            }
+            _ => return None,
+        };
+        if self.redirects.is_empty() {
+            return Some(cause);
+        }
+        Some(format!("{cause} (redirected to {})", self.uri))
+    }
+
+    /// Returns the error, if there was no usable response.
+    #[must_use]
+    pub fn error(&self) -> Option<&FetchError> {
+        match &self.ending {
+            FetchEnding::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the successful response looks like a web page, such as a challenge or a front page served for
+    /// every path. It is parsed all the same.
+    #[must_use]
+    pub fn looks_like_html(&self) -> bool {
+        let Some(body) = self.body() else {
+            return false;
+        };
+        let is_html_type = |value: &str| {
+            let essence = value.split(';').next().unwrap_or_default().trim();
+            ["text/html", "application/xhtml+xml"]
+                .iter()
+                .any(|html| essence.eq_ignore_ascii_case(html))
+        };
+        let content_type = self.fields().and_then(|f| f.content_type.as_deref());
+        // Some servers send their pages as `text/plain`.
+        let start = body.bytes.trim_ascii_start();
+        let begins = |tag: &[u8]| {
+            start
+                .get(..tag.len())
+                .is_some_and(|s| s.eq_ignore_ascii_case(tag))
+        };
+        content_type.is_some_and(is_html_type) || begins(b"<!doctype html") || begins(b"<html")
+    }
+}
+
+/// The answer of a fetch, with its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchedAnswer {
+    /// The time at which the answer was received, or last confirmed by 304.
+    pub fetched_at: SystemTime,
+    /// The answer.
+    pub outcome: FetchOutcome,
+}
+
+impl FetchedAnswer {
+    /// Returns the access result; the body is parsed here.
+    #[must_use]
+    pub fn access(&self) -> AccessResult {
+        match (
+            self.outcome.result(),
+            self.outcome.body(),
+            self.outcome.status(),
+        ) {
+            (FetchResult::Successful, Some(body), _) => AccessResult::Successful(body.parse()),
+            (FetchResult::Unavailable, _, Some(status)) => AccessResult::Unavailable { status },
+            (FetchResult::RedirectLost, ..) => AccessResult::RedirectLost,
+            _ => AccessResult::Unreachable,
+        }
+    }
+
+    /// Returns the validators to revalidate the answer with; `None` if it has none.
+    #[must_use]
+    pub fn validators(&self) -> Option<CacheValidators> {
+        self.outcome.body()?;
+        let fields = self.outcome.fields()?;
+        if fields.etag.is_none() && fields.last_modified.is_none() {
+            return None;
+        }
+        Some(CacheValidators {
+            uri: self.outcome.uri.clone(),
+            etag: fields.etag.clone(),
+            last_modified: fields.last_modified.clone(),
+        })
+    }
+
+    /// Returns the answer as confirmed at `now` by a 304 with `fields` (RFC 9111 §4.3.4).
+    pub(super) fn confirmed(&self, fields: &ResponseFields, now: SystemTime) -> Self {
+        let mut confirmed = self.clone();
+        confirmed.fetched_at = now;
+        if let FetchEnding::Response(response) = &mut confirmed.outcome.ending {
+            response.fields.update(fields);
+        }
+        confirmed
+    }
+}
+
+impl ResponseFields {
+    /// Updates the fields with those of `newer`; `Age` and `Retry-After` belong to one message only.
+    fn update(&mut self, newer: &Self) {
+        let keep = |old: &mut Option<Box<str>>, new: &Option<Box<str>>| {
+            if new.is_some() {
+                old.clone_from(new);
+            }
+        };
+        keep(&mut self.cache_control, &newer.cache_control);
+        keep(&mut self.content_type, &newer.content_type);
+        keep(&mut self.etag, &newer.etag);
+        keep(&mut self.last_modified, &newer.last_modified);
+        self.expires_at = newer.expires_at.or(self.expires_at);
+        self.age.clone_from(&newer.age);
+        self.retry_at = newer.retry_at;
+    }
+}

@@ -1,0 +1,84 @@
+//! Cache entries with a parsed answer.
+
+use std::time::SystemTime;
+
+use wayleave_usage_preferences::DocumentKind;
+
+use super::entry::CacheEntry;
+use super::fetch_outcome::FetchOutcome;
+use super::lifetime::LifetimeSettings;
+use super::parsed_answer::ParsedAnswer;
+use super::snapshot::Snapshot;
+
+/// An entry from a fetch or a store, with its parsed answer. The caller parses it, because that takes a while and the
+/// [`RefreshScheduler`](super::RefreshScheduler) serves every origin.
+#[derive(Clone, Debug)]
+pub struct ParsedEntry {
+    entry: CacheEntry,
+    /// The parsed content of the answer, if there is one.
+    answer: Option<ParsedAnswer>,
+}
+
+impl ParsedEntry {
+    /// Returns the entry, to be stored.
+    #[must_use]
+    pub fn entry(&self) -> &CacheEntry {
+        &self.entry
+    }
+
+    /// Returns the entry, and the parsed content of its answer.
+    pub(super) fn parts(&self) -> (&CacheEntry, Option<&ParsedAnswer>) {
+        (&self.entry, self.answer.as_ref())
+    }
+
+    /// Returns the entry without the parsed content.
+    #[must_use]
+    pub fn into_entry(self) -> CacheEntry {
+        self.entry
+    }
+
+    /// Parses the answer of an entry, unless `known` is of the same answer.
+    #[must_use]
+    pub fn parse(kind: DocumentKind, entry: CacheEntry, known: Option<&Snapshot>) -> Self {
+        let parsed = known.filter(|known| known.is_answer_of(&entry));
+        let contents = parsed.and_then(Snapshot::parsed_answer).cloned();
+        Self::with_answer(kind, entry, contents)
+    }
+
+    /// Returns the entry after one more fetch, which ended at `now`. `before` is the entry stored when the fetch began
+    /// and `known` the snapshot in use then: an answer with the same body is not parsed again.
+    #[must_use]
+    pub fn after_fetch(
+        kind: DocumentKind,
+        (before, known): (&CacheEntry, Option<&Snapshot>),
+        outcome: FetchOutcome,
+        now: SystemTime,
+        lifetimes: &LifetimeSettings,
+    ) -> Self {
+        let entry = before
+            .without_expired_failures(now, lifetimes)
+            .after_fetch(outcome, now);
+        // After a 304 the body is the same, and parsing it again would be most of the work.
+        let is_parsed =
+            |known: &&Snapshot| known.is_answer_of(before) && before.has_body_of(&entry);
+        let parsed = known.filter(is_parsed);
+        let contents = parsed.and_then(Snapshot::parsed_answer).cloned();
+        Self::with_answer(kind, entry, contents)
+    }
+
+    fn with_answer(kind: DocumentKind, entry: CacheEntry, parsed: Option<ParsedAnswer>) -> Self {
+        let answer = entry.answer.as_ref();
+        let parse = || answer.map(|facts| ParsedAnswer::parse(kind, facts));
+        Self {
+            answer: parsed.or_else(parse),
+            entry,
+        }
+    }
+}
+
+/// Parses the entry of a robots.txt.
+impl From<CacheEntry> for ParsedEntry {
+    fn from(entry: CacheEntry) -> Self {
+        Self::parse(DocumentKind::RobotsTxt, entry, None)
+    }
+}

@@ -1,0 +1,408 @@
+//! Matches patterns other than rules with the path of a request: in every spelling and form that rules are matched in,
+//! within the budget that they share.
+
+use std::sync::{Arc, OnceLock};
+
+use super::budget::MatchBudget;
+use super::groups::semantics::DialectSemantics;
+use super::match_context::MatchContext;
+use super::path_form::PathForm;
+use super::pattern::{PatternBuffer, PatternRange, RuleValue};
+use crate::Dialect;
+use crate::percent_encoding::{has_lone_percent, plain};
+
+/// The path of a request, or every path at once for a caller that cannot see the paths.
+#[derive(Clone, Debug)]
+pub struct PathMatcher {
+    /// The path; `None` stands for every path.
+    query: Option<PathQuery>,
+    /// The encoded path, made on first use, since hardly any site states a preference. Clones share it.
+    forms: Arc<OnceLock<Result<Vec<FormSpellings>, TooCostly>>>,
+    /// The context of the request.
+    pub context: MatchContext,
+}
+
+#[derive(Clone, Debug)]
+struct PathQuery {
+    path: String,
+    dialect: Dialect,
+    /// Whether every spelling is judged.
+    all_spellings: bool,
+}
+
+/// The error for matching that the budget does not cover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooCostly;
+
+/// The distinct spellings of a path in one of the forms in which patterns are compared.
+#[derive(Debug)]
+struct FormSpellings {
+    semantics: &'static DialectSemantics,
+    paths: Vec<OwnedPathForm>,
+}
+
+/// A path in a form, owned.
+#[derive(Debug)]
+struct OwnedPathForm {
+    bytes: Vec<u8>,
+    /// The path with its cut escapes as they were received, if it has any.
+    with_cut_escapes: Option<Vec<u8>>,
+}
+
+/// A matching pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatchedPattern {
+    /// The index of the pattern.
+    pub index: usize,
+    /// Its specificity.
+    pub specificity: usize,
+}
+
+/// The patterns that count for one reading of the path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathReading {
+    /// The patterns, in their order.
+    pub matched: Vec<MatchedPattern>,
+    /// Whether the patterns may only restrict: true for every reading but the path as received in the standard's form.
+    pub only_restricts: bool,
+}
+
+/// The selection among the patterns that match a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MatchSelection {
+    /// All of them.
+    All,
+    /// The first one.
+    First,
+    /// The most specific, including all of equal specificity.
+    Narrowest,
+}
+
+impl PathMatcher {
+    /// Creates a matcher for a path, and for its other spellings if all are judged.
+    #[must_use]
+    pub fn new(path: &str, dialect: Dialect, all_spellings: bool) -> Self {
+        Self::with_query(Some(PathQuery {
+            path: path.to_owned(),
+            dialect,
+            all_spellings,
+        }))
+    }
+
+    /// Creates a matcher for every path at once.
+    #[must_use]
+    pub fn every_path() -> Self {
+        Self::with_query(None)
+    }
+
+    fn with_query(query: Option<PathQuery>) -> Self {
+        Self {
+            query,
+            forms: Arc::default(),
+            context: MatchContext::default(),
+        }
+    }
+
+    /// Returns the path as received; `None` stands for every path.
+    #[must_use]
+    pub fn path(&self) -> Option<&str> {
+        self.query.as_ref().map(|it| &*it.path)
+    }
+
+    /// Returns the indices of the patterns that count, each once, and whether each may only restrict; those that count
+    /// for the path as received come first.
+    ///
+    /// # Errors
+    ///
+    /// If the budget does not cover it.
+    pub fn select<'a>(
+        &mut self,
+        patterns: impl IntoIterator<Item = &'a [u8]>,
+        counts: MatchSelection,
+    ) -> Result<Vec<(usize, bool)>, TooCostly> {
+        let readings = self.readings(patterns, counts)?;
+        let all = readings
+            .iter()
+            .flat_map(|it| it.matched.iter().map(|one| (one.index, it.only_restricts)));
+        let mut selected: Vec<(usize, bool)> = Vec::new();
+        let mut is_selected = Vec::new();
+        for (at, only_restricts) in all {
+            if is_selected.len() <= at {
+                is_selected.resize(at + 1, false);
+            }
+            if !std::mem::replace(&mut is_selected[at], true) {
+                selected.push((at, only_restricts));
+            }
+        }
+        Ok(selected)
+    }
+
+    /// Returns the patterns that count for each reading of the path, starting with the path as received. Readings
+    /// without any, and repetitions, are left out.
+    ///
+    /// # Errors
+    ///
+    /// If the budget does not cover it.
+    pub fn readings<'a>(
+        &mut self,
+        patterns: impl IntoIterator<Item = &'a [u8]>,
+        counts: MatchSelection,
+    ) -> Result<Vec<PathReading>, TooCostly> {
+        let Self {
+            query: asked,
+            forms,
+            context: work,
+        } = self;
+        let mut patterns = patterns.into_iter().peekable();
+        if patterns.peek().is_none() {
+            return Ok(Vec::new());
+        }
+        if work.is_spent() {
+            return Err(TooCostly);
+        }
+        let Some(asked) = asked else {
+            return all_patterns(patterns, &mut work.budget);
+        };
+        let forms = forms.get_or_init(|| asked.forms(work)).as_ref();
+        let forms = forms.map_err(|it| *it)?;
+        let budget = &mut work.budget;
+        let mut matching = PatternMatching::new(forms, counts, budget);
+        for (at, pattern) in patterns.enumerate() {
+            matching.add(at, pattern)?;
+        }
+        matching.readings()
+    }
+}
+
+/// Returns all patterns, which may only restrict, for a request without a path.
+fn all_patterns<'a>(
+    patterns: impl Iterator<Item = &'a [u8]>,
+    budget: &mut MatchBudget,
+) -> Result<Vec<PathReading>, TooCostly> {
+    let matched: Vec<_> = patterns
+        .enumerate()
+        .map(|(at, _)| MatchedPattern {
+            index: at,
+            specificity: 0,
+        })
+        .collect();
+    if !budget.spend(matched.len()) {
+        return Err(TooCostly);
+    }
+    Ok(vec![PathReading {
+        matched,
+        only_restricts: true,
+    }])
+}
+
+impl PathQuery {
+    /// Returns the encoded spellings: in the forms that are used to judge all spellings in the standard's dialect and,
+    /// for what they do not cover, in the dialect's own. The standard's own form comes first.
+    fn forms(&self, work: &mut MatchContext) -> Result<Vec<FormSpellings>, TooCostly> {
+        let standard = DialectSemantics::for_dialect(Dialect::Rfc9309);
+        if !self.all_spellings {
+            let forms =
+                FormSpellings::encode(std::iter::once(&*self.path), standard, &mut work.budget)?;
+            return Ok(vec![forms]);
+        }
+        let others = work.other_spellings(&self.path).map_err(|_| TooCostly)?;
+        let own = Dialect::SINGLE.into_iter().filter(|it| {
+            *it != Dialect::Rfc9309 && (*it == self.dialect || self.dialect == Dialect::Strictest)
+        });
+        let all = std::iter::once(standard)
+            .chain(DialectSemantics::other_forms(Dialect::Rfc9309))
+            .chain(own.map(DialectSemantics::for_dialect));
+        all.map(|semantics| {
+            let spellings = others.as_ref().iter().map(String::as_str);
+            FormSpellings::encode(
+                std::iter::once(&*self.path).chain(spellings),
+                semantics,
+                &mut work.budget,
+            )
+        })
+        .collect()
+    }
+}
+
+impl FormSpellings {
+    fn encode<'a>(
+        spellings: impl Iterator<Item = &'a str>,
+        semantics: &'static DialectSemantics,
+        budget: &mut MatchBudget,
+    ) -> Result<Self, TooCostly> {
+        let mut paths: Vec<OwnedPathForm> = Vec::new();
+        for spelling in spellings {
+            if !budget.spend_on_form(spelling.len()) {
+                return Err(TooCostly);
+            }
+            let form = PathForm::new(spelling, semantics);
+            let cut = form
+                .has_lone_percent()
+                .then(|| form.with_cut_escapes(semantics.form));
+            let path = OwnedPathForm {
+                bytes: form.bytes().to_vec(),
+                with_cut_escapes: cut.map(|it| it.bytes().to_vec()),
+            };
+            if !paths
+                .iter()
+                .any(|it| it.bytes == path.bytes && it.with_cut_escapes == path.with_cut_escapes)
+            {
+                paths.push(path);
+            }
+        }
+        Ok(Self { semantics, paths })
+    }
+}
+
+/// The patterns that count so far, for each spelling in each form.
+struct PatternMatching<'a> {
+    forms: &'a [FormSpellings],
+    counts: MatchSelection,
+    budget: &'a mut MatchBudget,
+    found: Vec<Vec<MatchedPattern>>,
+    patterns: PatternBuffer,
+}
+
+impl<'a> PatternMatching<'a> {
+    fn new(
+        forms: &'a [FormSpellings],
+        counts: MatchSelection,
+        budget: &'a mut MatchBudget,
+    ) -> Self {
+        let count: usize = forms.iter().map(|it| it.paths.len()).sum();
+        Self {
+            forms,
+            counts,
+            budget,
+            found: vec![Vec::new(); count],
+            patterns: PatternBuffer::default(),
+        }
+    }
+
+    /// Matches a pattern with all spellings.
+    fn add(&mut self, at: usize, text: &[u8]) -> Result<(), TooCostly> {
+        let mut specificity = None;
+        let mut place = 0;
+        for forms in self.forms {
+            let mut pattern = DialectPattern::new(text, forms.semantics);
+            for path in &forms.paths {
+                let found = &mut self.found[place];
+                place += 1;
+                let is_passed_over = self.counts == MatchSelection::First && !found.is_empty();
+                if is_passed_over || !pattern.matches(path, &mut self.patterns, self.budget) {
+                    continue;
+                }
+                let specificity = *specificity.get_or_insert_with(|| pattern_specificity(text));
+                if self.counts == MatchSelection::Narrowest
+                    && let Some(most) = found.first().map(|it| it.specificity)
+                    && most != specificity
+                {
+                    if most > specificity {
+                        continue;
+                    }
+                    found.clear();
+                }
+                // Stored matches cost memory, and a file may have thousands of matching patterns.
+                self.budget.spend(1);
+                found.push(MatchedPattern {
+                    index: at,
+                    specificity,
+                });
+            }
+        }
+        // Spent on patterns that do not match as well, so that a long list of them ends.
+        if !self.budget.spend_on_encoding(text.len() / 8) {
+            return Err(TooCostly);
+        }
+        Ok(())
+    }
+
+    fn readings(self) -> Result<Vec<PathReading>, TooCostly> {
+        let mut readings: Vec<PathReading> = Vec::new();
+        for (place, matched) in self.found.into_iter().enumerate() {
+            let is_known = |it: &PathReading| it.matched == matched;
+            if !matched.is_empty() && !readings.iter().any(is_known) {
+                readings.push(PathReading {
+                    matched,
+                    only_restricts: place > 0,
+                });
+            }
+        }
+        Ok(readings)
+    }
+}
+
+/// Returns the specificity of a pattern: the length of its encoded form (RFC 9309 §2.2.2).
+fn pattern_specificity(pattern: &[u8]) -> usize {
+    let dialect = Dialect::Rfc9309;
+    RuleValue::read(pattern, DialectSemantics::for_dialect(dialect)).specificity(dialect)
+}
+
+/// A pattern in a dialect.
+struct DialectPattern<'a> {
+    value: RuleValue<'a>,
+    semantics: &'static DialectSemantics,
+    /// The beginning that is the same in every form.
+    plain: &'a [u8],
+    has_lone_percent: bool,
+    /// The range in the buffer, once it is compiled.
+    place: Option<PatternRange>,
+}
+
+impl<'a> DialectPattern<'a> {
+    fn new(text: &'a [u8], semantics: &'static DialectSemantics) -> Self {
+        let value = RuleValue::read(text, semantics);
+        let plain = &value.text[..plain::plain_prefix_len(value.text)];
+        Self {
+            value,
+            semantics,
+            plain,
+            has_lone_percent: has_lone_percent(&value.text[plain.len()..]),
+            place: None,
+        }
+    }
+
+    /// Returns whether it matches a path. The answer is unreliable once the budget is spent.
+    fn matches(
+        &mut self,
+        path: &OwnedPathForm,
+        patterns: &mut PatternBuffer,
+        budget: &mut MatchBudget,
+    ) -> bool {
+        let Self {
+            value,
+            semantics,
+            plain,
+            has_lone_percent,
+            place,
+        } = *self;
+        if !budget.spend_on_comparing(plain.len()) || !path.bytes.starts_with(plain) {
+            return false;
+        }
+        // A plain pattern needs no compilation.
+        if plain.len() == value.text.len() {
+            return !value.anchored || plain.len() == path.bytes.len();
+        }
+        let place = place.unwrap_or_else(|| {
+            budget.spend_on_encoding(value.text.len());
+            patterns.clear();
+            patterns.push(value, semantics)
+        });
+        self.place = Some(place);
+        let pattern = patterns.get(place);
+        if pattern.matches(&path.bytes, budget) {
+            return true;
+        }
+        let cut = path.with_cut_escapes.as_ref();
+        let Some(cut) = cut.filter(|_| has_lone_percent) else {
+            return false;
+        };
+        budget.spend_on_encoding(value.text.len());
+        // The pattern may keep its own cut escape, and then matches the same text in the path.
+        let mut alike = PatternBuffer::default();
+        pattern.matches(cut, budget)
+            || alike
+                .compile_with_cut_escapes(value, semantics)
+                .matches(cut, budget)
+    }
+}

@@ -1,0 +1,55 @@
+//! Preferences that sites state about the use of their content.
+//!
+//! A crawler declares its purposes; [`PreferenceState`] collects what a site states about them, in the order in which
+//! it becomes known, and [`PreferenceState::judge`] combines it:
+//!
+//! | stage | input | families |
+//! | --- | --- | --- |
+//! | before | robots.txt, `tdmrep.json`, licences named in robots.txt | `Content-Usage`, `Content-Signal`, AI training rules, policy tokens, TDMRep, RSL |
+//! | head | the response's fields | the same as fields, `X-Robots-Tag`, `Link` to licences |
+//! | body | the beginning of an HTML page | `meta`, `link` and `script` elements |
+//!
+//! Within a family its own specification decides; between families any refusal refuses, else any permission allows,
+//! else nothing is stated. A statement that cannot be read is ignored, and so never permits; a licence that cannot be
+//! fetched or read refuses.
+//!
+//! So an additional statement never allows what was refused, except where a family's own specification lets one
+//! statement replace another: a longer path, a crawler's own group, the last of duplicate keys (AIPREF), a licence in
+//! the group or for a narrower path and a second offer that asks for less (RSL), the first entry and the later carrier
+//! (TDMRep), `nocache` besides `noarchive` (Bing).
+
+#![warn(missing_docs)]
+
+mod content_signal;
+mod content_usage;
+mod date;
+mod declaration;
+mod document;
+mod foreign_elements;
+mod html;
+mod judgement;
+mod licences;
+mod link;
+mod lint;
+mod purpose;
+mod robots_meta;
+mod rsl;
+mod source;
+mod state;
+mod statement;
+mod tdmrep;
+mod usage_lines;
+mod xml_bounds;
+
+pub use declaration::{
+    ContentUse, CrawlerDeclaration, MetaDialect, PreferenceQuery, PreferenceSettings, UnknownName,
+};
+pub use document::{AI_TXT_PATH, DocumentKind, PreferenceDocument, TDMREP_PATH};
+pub use judgement::{Preference, PreferenceJudgement, PurposePreference};
+pub use lint::lint;
+pub use purpose::{Purpose, PurposeSet, UnknownPurpose};
+pub use rsl::RslLicence;
+pub use source::{PreferenceSource, PreferenceStage, SourceSet, UnknownSource};
+pub use state::{PreferenceState, UsageDuty};
+pub use statement::{PreferenceStatement, StatementCarrier};
+pub use tdmrep::TdmrepFile;

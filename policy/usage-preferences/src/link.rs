@@ -1,0 +1,121 @@
+//! Links to licences in the `Link` field (RFC 8288), and the resolution of references.
+
+use wayleave_robots_txt::matching::without_dot_segments;
+
+use super::rsl::MEDIA_TYPE;
+
+/// Returns the targets of the links to RSL licences in a field value.
+pub(super) fn licences(field: &str) -> Vec<String> {
+    split_unquoted(field, ',')
+        .into_iter()
+        .filter_map(|link| {
+            let (target, parameters) = link.trim().strip_prefix('<')?.split_once('>')?;
+            let parameters = split_unquoted(parameters, ';');
+            let value = |name: &str| {
+                let pairs = parameters.iter().filter_map(|it| it.split_once('='));
+                let mut values = pairs.filter(|(key, _)| key.trim().eq_ignore_ascii_case(name));
+                values
+                    .next()
+                    .map(|(_, value)| value.trim().trim_matches('"'))
+            };
+            is_licence(value("rel")?, value("type")?).then(|| target.trim().to_owned())
+        })
+        .collect()
+}
+
+/// Returns whether a relation and a media type are those of an RSL licence; pages also link to licences of other kinds.
+pub(super) fn is_licence(relations: &str, media_type: &str) -> bool {
+    let mut relations = relations.split_ascii_whitespace();
+    relations.any(|it| it.eq_ignore_ascii_case("license")) && is_licence_type(media_type)
+}
+
+/// Returns whether a media type, without its parameters, is that of an RSL licence.
+pub(super) fn is_licence_type(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case(MEDIA_TYPE)
+}
+
+/// Resolves a reference to an absolute URL (RFC 3986 §5.2), without its fragment.
+pub(super) fn resolve_reference(reference: &str, base: &str) -> String {
+    let reference = reference.split('#').next().unwrap_or_default().trim();
+    if has_scheme(reference) {
+        return reference.to_owned();
+    }
+    // Without a base the reference stays relative, so fetching it fails, which refuses.
+    let Some((scheme, rest)) = base.split_once("://") else {
+        return reference.to_owned();
+    };
+    // RFC 3986 §4.2: only the scheme is taken from the base.
+    if let Some(network_path) = reference.strip_prefix("//") {
+        return format!("{scheme}://{network_path}");
+    }
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let path = path.split('?').next().unwrap_or_default();
+    let directory = if reference.starts_with('/') {
+        ""
+    } else {
+        path.rfind('/').map_or("/", |end| &path[..=end])
+    };
+    let path = format!("{directory}{reference}");
+    let path = without_dot_segments(&path).unwrap_or(path);
+    format!("{scheme}://{authority}{path}")
+}
+
+/// Returns whether a reference begins with a scheme (RFC 3986 section 3.1).
+fn has_scheme(reference: &str) -> bool {
+    let scheme = reference.split_once(':').map(|(scheme, _)| scheme);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    scheme.is_some_and(|it| {
+        it.starts_with(|c: char| c.is_ascii_alphabetic()) && it.chars().all(is_name)
+    })
+}
+
+/// Splits a text at separators outside quotes and angle brackets.
+pub(super) fn split_unquoted(text: &str, separator: char) -> Vec<&str> {
+    let (mut quoted, mut bracketed, mut escaped) = (false, false, false);
+    let is_separator = move |c: char| {
+        if escaped {
+            escaped = false;
+            return false;
+        }
+        match c {
+            '\\' if quoted => escaped = true,
+            '"' if !bracketed => quoted = !quoted,
+            '<' if !quoted => bracketed = true,
+            '>' if !quoted => bracketed = false,
+            _ => return c == separator && !quoted && !bracketed,
+        }
+        false
+    };
+    text.split(is_separator).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_links_of_the_type_of_rsl_name_a_licence() {
+        let field = r#"</a,b.xml>; rel="license"; type="application/rsl+xml", <x>; rel=license, <https://h/l>; type=application/RSL+xml; rel="next license""#;
+        assert_eq!(licences(field), ["/a,b.xml", "https://h/l"]);
+        assert!(licences(r#"<a>; title="<b>; rel=license; type=application/rsl+xml""#).is_empty());
+        assert!(licences("").is_empty());
+    }
+
+    #[test]
+    fn references_are_resolved_against_their_base() {
+        let base = "https://h:1/a/b?c/d";
+        for (reference, url) in [
+            ("https://x/y", "https://x/y"),
+            ("//x/y#z", "https://x/y"),
+            ("/y", "https://h:1/y"),
+            ("y", "https://h:1/a/y"),
+            ("../y/./z", "https://h:1/y/z"),
+            ("/../y?../z", "https://h:1/y?../z"),
+            ("y?z=http://x", "https://h:1/a/y?z=http://x"),
+        ] {
+            assert_eq!(resolve_reference(reference, base), url);
+        }
+        assert_eq!(resolve_reference("y", "https://h"), "https://h/y");
+    }
+}

@@ -1,0 +1,346 @@
+//! Findings about statements about use: those that mean nothing, contradict each other or hide one another.
+
+use wayleave_robots_txt::Dialect;
+use wayleave_robots_txt::lint::{self, Finding, FindingList, LineField, ParsedLine, quoted};
+
+use super::content_usage::UsageLabel;
+use super::statement::StatementMeaning;
+use super::usage_lines::split_path;
+use super::{ContentUse, Purpose, PurposeSet, content_signal, content_usage};
+
+/// The labels of `Content-Usage` and the equivalent signals of `Content-Signal`, which are easily confused.
+const LABELS: [&str; 3] = ["train-ai", "ai-use", "search"];
+const SIGNALS: [&str; 3] = ["ai-train", "ai-input", "search"];
+
+/// The most statements of one group that are compared with each other: more than anybody writes, and little work for a
+/// malicious file.
+const MAX_COMPARED: usize = 200;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum UsageFamily {
+    Usage,
+    Signal,
+    Training,
+}
+
+/// A statement about use.
+struct UsageStatement {
+    line: u32,
+    family: UsageFamily,
+    /// Empty: every path.
+    path: String,
+    meanings: Vec<StatementMeaning>,
+}
+
+/// A run of user-agent lines, and the lines up to the next run.
+#[derive(Default)]
+struct UsageGroup<'a> {
+    agents: Vec<(u32, &'a [u8])>,
+    statements: Vec<UsageStatement>,
+    has_rules: bool,
+    /// Whether it disallows everything.
+    disallows_all: bool,
+}
+
+/// Finds everything that [`wayleave_robots_txt::lint`] does, and statements about use that mean nothing, contradict each
+/// other or hide one another.
+#[must_use]
+pub fn lint(body: &[u8], dialects: &[Dialect]) -> Vec<Finding> {
+    let mut findings = FindingList::from(lint::lint(body, dialects));
+    check(&lint::statements(body), &mut findings);
+    findings.finish()
+}
+
+fn check(statements: &[(u32, ParsedLine<'_>)], findings: &mut FindingList) {
+    let mut groups = vec![UsageGroup::default()];
+    for (line, statement) in statements {
+        let group = groups.last_mut().expect("one is begun");
+        match statement.field {
+            LineField::UserAgent => {
+                check_split_agents(group, *line, findings);
+                let agent = (*line, statement.value);
+                // Consecutive user-agent lines share the lines that follow them.
+                if group.has_rules || !group.statements.is_empty() {
+                    groups.push(UsageGroup::default());
+                }
+                let group = groups.last_mut().expect("one is begun");
+                group.agents.push(agent);
+            }
+            LineField::Allow | LineField::Disallow => {
+                group.has_rules = true;
+                group.disallows_all |=
+                    statement.field == LineField::Disallow && statement.value == b"/";
+            }
+            LineField::Other => {
+                let value = String::from_utf8_lossy(statement.value);
+                let said = read(*line, statement.name, &value, findings);
+                if let Some(said) = said {
+                    check_place(&said, group, findings);
+                    group.statements.push(said);
+                }
+            }
+        }
+    }
+    for group in &groups {
+        check_group(group, findings);
+    }
+    check_own_groups(&groups, findings);
+}
+
+/// Parses a line, if it is about use.
+fn read(line: u32, name: &[u8], value: &str, findings: &mut FindingList) -> Option<UsageStatement> {
+    let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+    let (path, rest) = split_path(value);
+    let (family, path, meanings) = if is("content-usage") {
+        check_usage(line, value, rest, findings);
+        (
+            UsageFamily::Usage,
+            path,
+            content_usage::read(rest.as_bytes(), true),
+        )
+    } else if is("content-signal") {
+        check_signal(line, rest, findings);
+        // `use=` limits all purposes of some crawlers only, so it contradicts nothing.
+        let meanings = content_signal::read(rest, ContentUse::Immediate);
+        (UsageFamily::Signal, path, meanings)
+    } else if is("disallowaitraining") || is("allowaitraining") {
+        check_path(line, value, findings);
+        let training = PurposeSet::of(&[Purpose::TrainAi]);
+        let meaning = StatementMeaning::new(training, is("allowaitraining"), "");
+        let said = (!value.is_empty()).then_some(meaning);
+        (UsageFamily::Training, value, said.into_iter().collect())
+    } else {
+        if is("license") {
+            check_licence(line, value, findings);
+        }
+        return None;
+    };
+    Some(UsageStatement {
+        line,
+        family,
+        path: path.to_owned(),
+        meanings,
+    })
+}
+
+fn check_usage(line: u32, value: &str, dictionary: &str, findings: &mut FindingList) {
+    const SUCH_AS: &str = "expected such as \"train-ai=n, search=y\"";
+    let labels = match content_usage::labels(dictionary.as_bytes()) {
+        Some(labels) if !labels.is_empty() => labels,
+        Some(_) => return findings.error(line, format!("this says nothing: {SUCH_AS}")),
+        None if value.starts_with('*') => {
+            let message = format!("{value:?} says nothing: a path starts with \"/\"");
+            return findings.error(line, message);
+        }
+        None => {
+            let message = format!("{dictionary:?} cannot be read, so it says nothing: {SUCH_AS}");
+            return findings.error(line, message);
+        }
+    };
+    for label in labels {
+        let name = label.name();
+        // The names of the two families differ just enough to be confused.
+        let instead = SIGNALS.iter().position(|signal| *signal == name);
+        match label {
+            UsageLabel::Unclear(_) => findings.error(
+                line,
+                format!("nothing is said about {name:?}: its value is neither y nor n"),
+            ),
+            UsageLabel::Retired(_) => findings.warning(
+                line,
+                format!("{name:?} is a label of an earlier draft, which many no longer know"),
+            ),
+            UsageLabel::Unknown(_) => match instead {
+                Some(at) => findings.error(
+                    line,
+                    format!("{name:?} is not a label; did you mean {:?}?", LABELS[at]),
+                ),
+                None => findings.note(line, format!("{name:?} is not a known label")),
+            },
+            UsageLabel::Current(_) => {}
+        }
+    }
+}
+
+fn check_signal(line: u32, list: &str, findings: &mut FindingList) {
+    if list.trim().is_empty() {
+        let message = "this says nothing: expected such as \"search=yes, ai-train=no\"";
+        return findings.error(line, message);
+    }
+    for pair in list.split([',', ';']).map(str::trim) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (name, value) = (name.trim(), value.trim());
+        let is = |known: &&str| name.eq_ignore_ascii_case(known);
+        let values: &[&str] = if name.eq_ignore_ascii_case("use") {
+            &["immediate", "reference", "full"]
+        } else {
+            &["yes", "no"]
+        };
+        if values.len() == 3 || SIGNALS.iter().any(is) {
+            if !values.iter().any(|it| it.eq_ignore_ascii_case(value)) {
+                let expected = values.join(" or ");
+                let message = format!("{pair:?} says nothing: expected {name}={expected}");
+                findings.error(line, message);
+            }
+        } else if let Some(at) = LABELS.iter().position(is) {
+            let message = format!("{name:?} is not a signal; did you mean {:?}?", SIGNALS[at]);
+            findings.error(line, message);
+        } else if !pair.is_empty() {
+            findings.note(line, format!("{name:?} is not a known signal"));
+        }
+    }
+}
+
+fn check_path(line: u32, path: &str, findings: &mut FindingList) {
+    if !path.is_empty() && !path.starts_with(['/', '*']) {
+        let message = format!("{path:?} does not start with \"/\", so it never matches");
+        findings.error(line, message);
+    }
+}
+
+/// Reports a licence that cannot be fetched, which refuses, and one that other readers may ignore.
+fn check_licence(line: u32, value: &str, findings: &mut FindingList) {
+    match value.split_once("://") {
+        Some((scheme, _)) if ["http", "https"].iter().any(|it| scheme.eq_ignore_ascii_case(it)) => {}
+        Some(_) => findings.error(
+            line,
+            format!("the licence {value:?} cannot be fetched over HTTP, and so refuses all use"),
+        ),
+        None => findings.warning(
+            line,
+            format!(
+                "the licence {value:?} is not an absolute URL, as RSL 1.0 section 4.4.1 wants: it is obeyed relative to the page asked for, \
+                 but other readers may pass it over"
+            ),
+        ),
+    }
+}
+
+/// Reports a statement before all groups, where only `Content-Signal` counts, and not for every reader.
+fn check_place(said: &UsageStatement, group: &UsageGroup<'_>, findings: &mut FindingList) {
+    if !group.agents.is_empty() {
+        return;
+    }
+    match said.family {
+        UsageFamily::Signal => findings.warning(
+            said.line,
+            "a signal before any user-agent line: not all readers take it for the whole site",
+        ),
+        UsageFamily::Usage | UsageFamily::Training => findings.error(
+            said.line,
+            "a statement about use before any user-agent line concerns nobody",
+        ),
+    }
+}
+
+/// Reports user-agent lines after `Content-Usage`: in the draft it ends a run of them, for readers of rules it does
+/// not.
+fn check_split_agents(group: &UsageGroup<'_>, line: u32, findings: &mut FindingList) {
+    let usage = group
+        .statements
+        .iter()
+        .find(|it| it.family == UsageFamily::Usage);
+    if let Some(usage) = usage.filter(|_| !group.has_rules && !group.agents.is_empty()) {
+        let message = format!(
+            "the Content-Usage of line {} is not for this agent, but rules below are for the agents above it, too",
+            usage.line
+        );
+        findings.warning(line, message);
+    }
+}
+
+fn check_group(group: &UsageGroup<'_>, findings: &mut FindingList) {
+    for (index, later) in group.statements.iter().take(MAX_COMPARED).enumerate() {
+        for earlier in &group.statements[..index] {
+            if path_or_root(&earlier.path) == path_or_root(&later.path) {
+                check_contradiction(earlier, later, findings);
+            } else if earlier.family == later.family && earlier.family != UsageFamily::Training {
+                check_shadowed(earlier, later, findings);
+                check_shadowed(later, earlier, findings);
+            }
+        }
+    }
+}
+
+/// Returns the path of a statement; without one it is about all paths.
+fn path_or_root(path: &str) -> &str {
+    if path.is_empty() { "/" } else { path }
+}
+
+fn check_contradiction(
+    earlier: &UsageStatement,
+    later: &UsageStatement,
+    findings: &mut FindingList,
+) {
+    let (refused, allowed) = (earlier.refuses(), earlier.allows());
+    let both = refused.intersection(later.allows());
+    let both = both.union(allowed.intersection(later.refuses()));
+    if !both.is_empty() {
+        let message = format!(
+            "line {} says the opposite about {}: a refusal counts",
+            earlier.line,
+            purpose_names(both)
+        );
+        findings.warning(later.line, message);
+    }
+}
+
+/// Reports a refusal that a statement with a longer path hides: only the longest path counts, even for purposes that it
+/// does not mention.
+fn check_shadowed(short: &UsageStatement, long: &UsageStatement, findings: &mut FindingList) {
+    if long.path.len() <= short.path.len() || !long.path.starts_with(&*short.path) {
+        return;
+    }
+    let stated = long.refuses().union(long.allows());
+    let hidden = short.refuses().without(stated);
+    if !hidden.is_empty() && !stated.is_empty() {
+        let message = format!(
+            "for {} nothing is said about {}: the longest path counts, so line {} does not",
+            quoted(long.path.as_bytes()),
+            purpose_names(hidden),
+            short.line
+        );
+        findings.warning(long.line, message);
+    }
+}
+
+/// Reports groups without statements about use next to statements for `*`, which a crawler with its own group does not
+/// obey.
+fn check_own_groups(groups: &[UsageGroup<'_>], findings: &mut FindingList) {
+    let is_everybody = |group: &&UsageGroup<'_>| group.agents.iter().any(|(_, name)| *name == b"*");
+    let said = groups
+        .iter()
+        .filter(is_everybody)
+        .flat_map(|it| &it.statements);
+    let Some(refusing) = said.into_iter().find(|it| !it.refuses().is_empty()) else {
+        return;
+    };
+    let silent = groups
+        .iter()
+        .filter(|it| it.statements.is_empty() && !it.disallows_all && !is_everybody(it));
+    for (line, name) in silent.flat_map(|it| &it.agents) {
+        let message = format!(
+            "{} has a group of its own: what line {} says about use does not concern it",
+            quoted(name),
+            refusing.line
+        );
+        findings.note(*line, message);
+    }
+}
+
+impl UsageStatement {
+    fn refuses(&self) -> PurposeSet {
+        let all = self.meanings.iter();
+        all.fold(PurposeSet::NONE, |set, it| set.union(it.refuses))
+    }
+
+    fn allows(&self) -> PurposeSet {
+        let all = self.meanings.iter();
+        all.fold(PurposeSet::NONE, |set, it| set.union(it.allows))
+    }
+}
+
+fn purpose_names(purposes: PurposeSet) -> String {
+    let names: Vec<&str> = purposes.iter().map(Purpose::as_str).collect();
+    names.join(", ")
+}

@@ -1,0 +1,507 @@
+//! Really Simple Licensing, RSL 1.0: the verdict of a licence document about a page.
+
+use roxmltree::{Document, Node, ParsingOptions};
+use wayleave_robots_txt::Origin;
+use wayleave_robots_txt::matching::{MatchSelection, PathMatcher, PathReading, TooCostly};
+
+use super::{PreferenceQuery, PreferenceSettings, Purpose, xml_bounds};
+
+const NAMESPACE: &str = "https://rslstandard.org/rsl";
+
+/// The media type that distinguishes links to RSL licences from links to other licences.
+pub(super) const MEDIA_TYPE: &str = "application/rsl+xml";
+
+/// The elements of RSL 1.0; another one in its namespace makes a document invalid (§3).
+const ELEMENTS: [&str; 15] = [
+    "rsl",
+    "content",
+    "schema",
+    "alternate",
+    "license",
+    "permits",
+    "prohibits",
+    "payment",
+    "standard",
+    "custom",
+    "amount",
+    "legal",
+    "copyright",
+    "terms",
+    "reporting",
+];
+
+/// The most XML nodes of a document, far more than any licence has; a larger document is not read.
+const MAX_NODES: u32 = 50_000;
+
+const PROHIBITED: &str = "RSL 1.0 §3.6, prohibited";
+const UNREADABLE: &str = "RSL 1.0 §2.2, licence unreadable";
+
+/// The verdict of a document for one purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LicenceVerdict {
+    Allows {
+        clause: &'static str,
+        attribution: bool,
+    },
+    Refuses {
+        clause: &'static str,
+    },
+    Nothing,
+}
+
+/// The content elements of a document that cover a page.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CoveredContent {
+    /// The elements for each reading of the page's path.
+    readings: Vec<PathReading>,
+    /// The elements that cover the page whatever its path: those for the page that names the document, and those that
+    /// cannot be read.
+    always: Vec<(ContentCoverage, usize)>,
+}
+
+/// The verdict of a document that cannot be fetched.
+pub(super) const UNAVAILABLE: LicenceVerdict = refuses("RSL 1.0 §4.3, licence unavailable");
+
+const fn refuses(clause: &'static str) -> LicenceVerdict {
+    LicenceVerdict::Refuses { clause }
+}
+
+/// A parsed RSL document. One that cannot be read leaves the pages that name it unlicensed.
+#[derive(Clone, Debug)]
+pub struct RslLicence(Result<Vec<RslContent>, &'static str>);
+
+/// A content element: licences for the pages that its URL covers.
+#[derive(Clone, Debug)]
+struct RslContent {
+    scope: ContentScope,
+    has_server: bool,
+    licences: Vec<LicenceElement>,
+}
+
+/// The narrowness with which a content element covers a page; wider is less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ContentCoverage {
+    /// Its URL cannot be read, so any page may be meant. Such an element only restricts.
+    Unclear,
+    /// It covers the page by a pattern of this length.
+    Pattern(usize),
+    /// It is for the page itself.
+    Page,
+}
+
+/// The pages that a content element covers.
+#[derive(Clone, Debug)]
+enum ContentScope {
+    /// A page, whatever its path.
+    Always(ContentCoverage),
+    /// The paths that match a pattern, on one origin or on the one that the document is read for.
+    Paths(Option<Origin>, String),
+}
+
+impl ContentScope {
+    fn read(url: &str) -> Self {
+        if url.is_empty() {
+            return Self::Always(ContentCoverage::Page);
+        }
+        let (origin, path) = match url.split_once("://") {
+            // A URL that begins with a slash is a path, whatever it contains.
+            Some((scheme, rest)) if !url.starts_with('/') => {
+                let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+                let Ok(origin) = Origin::parse(&format!("{scheme}://{authority}")) else {
+                    return Self::Always(ContentCoverage::Unclear);
+                };
+                (Some(origin), path.trim_start())
+            }
+            _ => (None, url),
+        };
+        let path = if path.is_empty() { "/" } else { path };
+        Self::Paths(origin, path.to_owned())
+    }
+
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Always(_) => 0,
+            Self::Paths(origin, path) => path.len() + origin.as_ref().map_or(0, Origin::heap_bytes),
+        }
+    }
+}
+
+/// A licence element.
+#[derive(Clone, Debug)]
+struct LicenceElement {
+    /// The clause that excludes everyone here: it asks for more than attribution, or restricts itself by an unknown
+    /// criterion.
+    excluding_clause: Option<&'static str>,
+    requires_attribution: bool,
+    usage: LimitLists,
+    user: LimitLists,
+    geo: LimitLists,
+}
+
+/// The permitted and the prohibited words of one kind; `None` if there is no such list.
+#[derive(Clone, Debug)]
+struct LimitLists {
+    permitted: Option<Vec<String>>,
+    prohibited: Option<Vec<String>>,
+}
+
+/// Returns the verdict of a document about a page, which may name it or not, for a purpose. An unreadable document
+/// leaves the page unlicensed.
+pub(super) fn evaluate(
+    RslLicence(contents): &RslLicence,
+    covered: &CoveredContent,
+    names_page: bool,
+    purpose: Purpose,
+    asker: PreferenceQuery<'_>,
+) -> LicenceVerdict {
+    let contents = match contents {
+        Ok(contents) => contents,
+        Err(clause) => return refuses(clause),
+    };
+    let always = covered.always.iter();
+    let always = always.filter(|(coverage, _)| names_page || *coverage != ContentCoverage::Page);
+    let always = always.map(|(coverage, at)| (*coverage, &contents[*at]));
+    let about = |reading: Option<&PathReading>| {
+        let matched = reading.into_iter().flat_map(|it| &it.matched);
+        let matched = matched.map(|it| {
+            (
+                ContentCoverage::Pattern(it.specificity),
+                &contents[it.index],
+            )
+        });
+        narrowest_verdict(matched.chain(always.clone()), purpose, asker)
+    };
+    let mut readings = covered.readings.iter();
+    let received = about(readings.find(|it| !it.only_restricts));
+    let mut others = covered.readings.iter().filter(|it| it.only_restricts);
+    let refusing = others.find_map(|it| {
+        let says = about(Some(it));
+        matches!(says, LicenceVerdict::Refuses { .. }).then_some(says)
+    });
+    match received {
+        LicenceVerdict::Refuses { .. } => received,
+        _ => refusing.unwrap_or(received),
+    }
+}
+
+/// Returns the verdict of the narrowest elements that cover a page and mention the purpose (§3.1.2); among equally
+/// narrow ones the most restrictive wins.
+fn narrowest_verdict<'a>(
+    covering: impl Iterator<Item = (ContentCoverage, &'a RslContent)>,
+    purpose: Purpose,
+    asker: PreferenceQuery<'_>,
+) -> LicenceVerdict {
+    let said = covering.map(|(coverage, content)| (coverage, content.evaluate(purpose, asker)));
+    let said: Vec<_> = said
+        .filter(|(coverage, says)| match says {
+            LicenceVerdict::Refuses { .. } => true,
+            LicenceVerdict::Allows { .. } => *coverage > ContentCoverage::Unclear,
+            LicenceVerdict::Nothing => false,
+        })
+        .collect();
+    // An element that cannot be read may be the narrowest one.
+    let unclear = said.iter().find(|(it, _)| *it == ContentCoverage::Unclear);
+    let most = said.iter().map(|(coverage, _)| *coverage).max();
+    let narrowest = said.iter().filter(|(coverage, _)| Some(*coverage) == most);
+    let refusing = narrowest
+        .clone()
+        .chain(unclear)
+        .find(|(_, says)| matches!(says, LicenceVerdict::Refuses { .. }));
+    let deciding = refusing.or(narrowest.clone().next());
+    deciding.map_or(LicenceVerdict::Nothing, |(_, says)| *says)
+}
+
+impl RslLicence {
+    /// Parses a document.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Self {
+        let text = str::from_utf8(bytes).map_err(|_| UNREADABLE);
+        Self(text.and_then(contents))
+    }
+
+    /// Returns a document that cannot be read.
+    #[must_use]
+    pub fn unreadable() -> Self {
+        Self(Err(UNREADABLE))
+    }
+
+    /// Returns the part of it that covers a path of an origin.
+    pub(super) fn covered_content(
+        &self,
+        origin: Option<&Origin>,
+        path: &mut PathMatcher,
+    ) -> Result<CoveredContent, TooCostly> {
+        let Self(Ok(contents)) = self else {
+            return Ok(CoveredContent::default());
+        };
+        let (mut places, mut patterns, mut always) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, content) in contents.iter().enumerate() {
+            match &content.scope {
+                ContentScope::Always(coverage) => always.push((*coverage, at)),
+                ContentScope::Paths(own, pattern) if own.is_none() || own.as_ref() == origin => {
+                    places.push(at);
+                    patterns.push(pattern);
+                }
+                ContentScope::Paths(..) => {}
+            }
+        }
+        path.context.budget.spend(contents.len());
+        let patterns = patterns.into_iter().map(String::as_bytes);
+        let mut readings = path.readings(patterns, MatchSelection::All)?;
+        if path.path().is_none() {
+            // Without a path all elements count, including those that permit.
+            readings.iter_mut().for_each(|it| it.only_restricts = false);
+        }
+        for matched in readings.iter_mut().flat_map(|it| &mut it.matched) {
+            matched.index = places[matched.index];
+            // Each element is evaluated once for each purpose.
+            if !path
+                .context
+                .budget
+                .spend_on_reading(contents[matched.index].heap_bytes() / 16)
+            {
+                return Err(TooCostly);
+            }
+        }
+        Ok(CoveredContent { readings, always })
+    }
+
+    /// Roughly what it holds in memory beside itself.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        let contents = self.0.iter().flatten();
+        contents.map(RslContent::heap_bytes).sum()
+    }
+}
+
+fn contents(text: &str) -> Result<Vec<RslContent>, &'static str> {
+    // The parser refuses document type definitions, and with them entities that grow.
+    let options = ParsingOptions {
+        nodes_limit: MAX_NODES,
+        ..ParsingOptions::default()
+    };
+    let text = text.trim_start_matches('\u{FEFF}').trim_start();
+    // The parser is quadratic in attributes and namespaces, so they are bounded first.
+    if !xml_bounds::are_within_bounds(text) {
+        return Err(UNREADABLE);
+    }
+    let document = Document::parse_with_options(text, options).map_err(|_| UNREADABLE)?;
+    let is_known = |node: Node<'_, '_>| {
+        node.tag_name().namespace() != Some(NAMESPACE) || ELEMENTS.contains(&node.tag_name().name())
+    };
+    let elements = document.descendants().filter(Node::is_element);
+    if !has_name(document.root_element(), "rsl") || !elements.into_iter().all(is_known) {
+        return Err("RSL 1.0 §3, licence invalid");
+    }
+    let contents = children(document.root_element(), "content");
+    Ok(contents.map(RslContent::read).collect())
+}
+
+impl RslContent {
+    fn read(content: Node<'_, '_>) -> Self {
+        let attribute = |name| content.attribute(name).unwrap_or_default().trim();
+        Self {
+            scope: ContentScope::read(attribute("url")),
+            has_server: !attribute("server").is_empty(),
+            licences: children(content, "license")
+                .map(LicenceElement::read)
+                .collect(),
+        }
+    }
+
+    /// Returns its verdict: its licences are offers, any of which suffices, but a use that one of them prohibits is not
+    /// on offer.
+    fn evaluate(&self, purpose: Purpose, asker: PreferenceQuery<'_>) -> LicenceVerdict {
+        // A licence server would have to be asked for a token, which wayleave does not do.
+        if self.has_server {
+            return refuses("RSL 1.0 §3.3, licence server");
+        }
+        let mut licences = self.licences.iter();
+        if licences.any(|it| it.prohibits(purpose, asker)) {
+            return refuses(PROHIBITED);
+        }
+        let says: Vec<_> = self
+            .licences
+            .iter()
+            .map(|it| it.evaluate(purpose, asker))
+            .collect();
+        // Any one offer suffices, whatever the others ask for.
+        let allowing = says
+            .iter()
+            .find(|it| matches!(it, LicenceVerdict::Allows { .. }));
+        let refusing = says
+            .iter()
+            .find(|it| matches!(it, LicenceVerdict::Refuses { .. }));
+        allowing
+            .or(refusing)
+            .copied()
+            .unwrap_or(LicenceVerdict::Nothing)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let licences = self.licences.iter().map(|licence| {
+            let lists = [&licence.usage, &licence.user, &licence.geo];
+            let words = lists
+                .into_iter()
+                .flat_map(|it| [&it.permitted, &it.prohibited])
+                .flatten()
+                .flatten();
+            let words: usize = words.map(|word| size_of::<String>() + word.len()).sum();
+            size_of::<LicenceElement>() + words
+        });
+        size_of::<Self>() + self.scope.heap_bytes() + licences.sum::<usize>()
+    }
+}
+
+impl LicenceElement {
+    fn read(licence: Node<'_, '_>) -> Self {
+        let payments = children(licence, "payment");
+        let payments = payments.map(|it| it.attribute("type").unwrap_or_default().trim());
+        let payments: Vec<_> = payments.collect();
+        let is_free = |kind: &&str| matches!(*kind, "free" | "attribution");
+        let lists = children(licence, "permits").chain(children(licence, "prohibits"));
+        // A list of an unknown kind limits the licence in a way that cannot be checked.
+        let mut kinds = lists.map(|it| it.attribute("type").map(str::trim));
+        let is_known = |kind| matches!(kind, Some("usage" | "user" | "geo"));
+        Self {
+            excluding_clause: if !payments.iter().all(is_free) {
+                Some("RSL 1.0 §3.7, payment")
+            } else if children(licence, "reporting").next().is_some() {
+                Some("RSL 1.0 §3.12, reporting")
+            } else {
+                (!kinds.all(is_known)).then_some("RSL 1.0 §3.5, a limit of an unknown kind")
+            },
+            requires_attribution: payments.contains(&"attribution"),
+            usage: LimitLists::read(licence, "usage"),
+            user: LimitLists::read(licence, "user"),
+            geo: LimitLists::read(licence, "geo"),
+        }
+    }
+
+    fn evaluate(&self, purpose: Purpose, asker: PreferenceQuery<'_>) -> LicenceVerdict {
+        if let Some(clause) = self.excluding_clause {
+            return refuses(clause);
+        }
+        for (lists, own, clause) in self.limits(asker.settings) {
+            if !lists.permits(own) || lists.may_prohibit(own) {
+                return refuses(clause);
+            }
+        }
+        self.evaluate_usages(purpose)
+    }
+
+    /// Returns the limits by class of user and by country: the lists, our own value, and the clause.
+    fn limits<'a>(
+        &'a self,
+        reading: &'a PreferenceSettings,
+    ) -> [(&'a LimitLists, &'a str, &'static str); 2] {
+        [
+            (&self.user, &reading.rsl_user, "RSL 1.0 §3.5, class of user"),
+            (&self.geo, &reading.rsl_geo, "RSL 1.0 §3.5, country"),
+        ]
+    }
+
+    /// Returns whether it prohibits a purpose to us, whatever else it asks for. A licence that is evidently for others
+    /// does not.
+    fn prohibits(&self, purpose: Purpose, asker: PreferenceQuery<'_>) -> bool {
+        let is_for_others = |(lists, own, _): (&LimitLists, &str, _)| {
+            !own.is_empty() && (!lists.permits(own) || lists.may_prohibit(own))
+        };
+        let is_ours = !self.limits(asker.settings).into_iter().any(is_for_others);
+        is_ours
+            && matches!(
+                self.evaluate_usages(purpose),
+                LicenceVerdict::Refuses { clause: PROHIBITED }
+            )
+    }
+
+    /// Returns the verdict of the usage lists: a prohibition refuses, and a list of permitted usages is exhaustive
+    /// (§3.5, §3.6).
+    fn evaluate_usages(&self, purpose: Purpose) -> LicenceVerdict {
+        let means = |word: &String| usages(purpose).contains(&word.as_str());
+        // A word of RSL 0.9 for the present `ai-input`; like all retired words it only restricts.
+        let means_still =
+            |word: &String| means(word) || word == "inference" && purpose == Purpose::AiInput;
+        let LimitLists {
+            permitted,
+            prohibited,
+        } = &self.usage;
+        if prohibited
+            .as_ref()
+            .is_some_and(|words| words.iter().any(means_still))
+        {
+            return refuses(PROHIBITED);
+        }
+        match permitted {
+            None => LicenceVerdict::Nothing,
+            Some(words) if words.iter().any(means) => LicenceVerdict::Allows {
+                clause: "RSL 1.0 §3.5, permitted",
+                attribution: self.requires_attribution,
+            },
+            Some(_) => refuses("RSL 1.0 §3.5, not among what is permitted"),
+        }
+    }
+}
+
+impl LimitLists {
+    fn permits(&self, own: &str) -> bool {
+        let is_own = |word: &String| word.eq_ignore_ascii_case(own);
+        let permitted = self.permitted.as_ref();
+        permitted.is_none_or(|words| words.iter().any(is_own))
+    }
+
+    /// Returns whether it prohibits our own value, or might if that is unspecified.
+    fn may_prohibit(&self, own: &str) -> bool {
+        let is_own = |word: &String| word.eq_ignore_ascii_case(own);
+        let prohibited = self.prohibited.as_ref();
+        prohibited.is_some_and(|words| own.is_empty() || words.iter().any(is_own))
+    }
+
+    fn read(licence: Node<'_, '_>, kind: &str) -> Self {
+        Self {
+            permitted: words(licence, "permits", kind),
+            prohibited: words(licence, "prohibits", kind),
+        }
+    }
+}
+
+/// Returns the usages that include a purpose. An AI system's index counts as input to it.
+fn usages(purpose: Purpose) -> &'static [&'static str] {
+    match purpose {
+        Purpose::Search => &["search", "all"],
+        Purpose::AiInput => &["ai-input", "ai-index", "ai-all", "all"],
+        Purpose::TrainAi => &["ai-train", "ai-all", "all"],
+        Purpose::Archive | Purpose::Tdm | Purpose::Other => &["all"],
+    }
+}
+
+/// Returns the words of all of a licence's lists of one kind; `None` if it has none. RSL 0.9 separates them by commas.
+fn words(licence: Node<'_, '_>, list: &str, kind: &str) -> Option<Vec<String>> {
+    let lists =
+        children(licence, list).filter(|it| it.attribute("type").map(str::trim) == Some(kind));
+    let mut words = None;
+    for list in lists {
+        // A comment splits the text node, but not the word.
+        let texts = list.children().filter(Node::is_text);
+        let text: String = texts.filter_map(|it| it.text()).collect();
+        let text = text.to_ascii_lowercase();
+        let parts = text
+            .split([' ', '\t', '\r', '\n', ','])
+            .filter(|it| !it.is_empty());
+        words
+            .get_or_insert_with(Vec::new)
+            .extend(parts.map(str::to_owned));
+    }
+    words
+}
+
+fn has_name(node: Node<'_, '_>, name: &str) -> bool {
+    node.has_tag_name((NAMESPACE, name))
+}
+
+fn children<'a, 'input>(
+    parent: Node<'a, 'input>,
+    name: &str,
+) -> impl Iterator<Item = Node<'a, 'input>> {
+    parent.children().filter(move |node| has_name(*node, name))
+}

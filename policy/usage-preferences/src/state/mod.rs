@@ -1,0 +1,393 @@
+//! The state of a request's preferences, collected in the order in which they become known.
+
+mod response;
+
+use std::sync::Arc;
+
+use wayleave_robots_txt::matching::{MatchContext, PathMatcher};
+use wayleave_robots_txt::{
+    AccessDecision, AccessResult, AccessVerdict, Dialect, Origin, RobotsTxt, Target,
+};
+
+use crate::licences::LicenceList;
+use crate::robots_meta::{MetaReader, MetaRule};
+use crate::usage_lines::{UsageLines, ai_txt_statement, policy_token_statements};
+use crate::{
+    MetaDialect, Preference, PreferenceJudgement, PreferenceQuery, PreferenceSource,
+    PreferenceStage, PreferenceStatement, Purpose, PurposeSet, RslLicence, StatementCarrier,
+    TdmrepFile, link, robots_meta, tdmrep,
+};
+
+/// The periods that `Archive-Embargo` can name: a week, a month, a quarter.
+const EMBARGOES: [&str; 3] = ["w", "m", "q"];
+
+/// A duty that only the user of a page can fulfil: a name and, for some, a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageDuty {
+    /// `attribution`, `nofollow`, `max-snippet`, …
+    pub name: &'static str,
+    /// The value as written.
+    pub value: Option<String>,
+}
+
+/// A robots meta rule that applies to the crawler, with its location.
+#[derive(Clone, Debug)]
+pub(super) struct CollectedMetaRule {
+    pub(super) rule: MetaRule,
+    pub(super) carrier: StatementCarrier,
+    pub(super) stage: PreferenceStage,
+    /// The line or element as written.
+    pub(super) text: String,
+}
+
+/// Everything known to be stated about one request for a crawler's purposes.
+#[derive(Clone, Debug)]
+pub struct PreferenceState {
+    /// The base URL of references in the response.
+    pub(super) url: String,
+    path: PathMatcher,
+    pub(super) statements: Vec<PreferenceStatement>,
+    pub(super) licences: LicenceList,
+    pub(super) meta_rules: Vec<CollectedMetaRule>,
+    embargoes: Vec<&'static str>,
+    /// The essence of the response's `Content-Type`, in lower case; empty if unknown.
+    pub(super) content_type: String,
+    pub(super) latest_stage: PreferenceStage,
+}
+
+impl PreferenceState {
+    /// Creates an empty state. `path` is the path and query that robots.txt judges, `url` the base of references in the
+    /// response.
+    #[must_use]
+    pub fn new(asker: PreferenceQuery<'_>, url: &str, path: &str) -> Self {
+        Self::with_path(
+            url,
+            PathMatcher::new(path, asker.dialect, asker.all_spellings),
+        )
+    }
+
+    /// Continues with the matching context of earlier decisions about the request.
+    #[must_use]
+    pub fn with_context(mut self, work: MatchContext) -> Self {
+        self.path.context = work;
+        self
+    }
+
+    /// Returns the matching context of the request.
+    pub fn match_context(&mut self) -> &mut MatchContext {
+        &mut self.path.context
+    }
+
+    /// Creates an empty state about every path of an origin, for callers that cannot see the paths: a refusal of one
+    /// path refuses all.
+    #[must_use]
+    pub fn for_every_path(url: &str) -> Self {
+        Self::with_path(url, PathMatcher::every_path())
+    }
+
+    fn with_path(url: &str, path: PathMatcher) -> Self {
+        Self {
+            url: url.to_owned(),
+            path,
+            statements: Vec::new(),
+            licences: LicenceList::default(),
+            meta_rules: Vec::new(),
+            embargoes: Vec::new(),
+            content_type: String::new(),
+            latest_stage: PreferenceStage::Before,
+        }
+    }
+
+    /// Adds a rule of the operator's own organisation, which overrides all statements.
+    pub fn add_rule(&mut self, allows: bool) {
+        let (refuses, allows) = if allows {
+            (PurposeSet::NONE, PurposeSet::ALL)
+        } else {
+            (PurposeSet::ALL, PurposeSet::NONE)
+        };
+        self.statements.push(PreferenceStatement {
+            source: PreferenceSource::Rule,
+            carrier: StatementCarrier::Configuration,
+            text: String::new(),
+            clause: "rule of one's own",
+            policy: None,
+            stage: PreferenceStage::Before,
+            refuses,
+            allows,
+        });
+    }
+
+    /// Adds the decision about access: a disallow refuses every purpose.
+    pub fn add_access_decision(&mut self, decision: &AccessDecision<'_>) {
+        if decision.verdict() == AccessVerdict::Disallow {
+            self.statements.push(PreferenceStatement {
+                source: PreferenceSource::Disallow,
+                carrier: StatementCarrier::RobotsTxt {
+                    line: decision.line().unwrap_or(0),
+                },
+                text: decision
+                    .rule()
+                    .unwrap_or_else(|| decision.reason().to_string()),
+                clause: "RFC 9309 §2.2.2",
+                policy: None,
+                stage: PreferenceStage::Before,
+                refuses: PurposeSet::ALL,
+                allows: PurposeSet::NONE,
+            });
+        }
+    }
+
+    /// Adds a refusal because deciding whether a document may be fetched takes too long.
+    pub fn add_too_costly(&mut self, source: PreferenceSource, url: &str) {
+        let url = url.to_owned();
+        let statement = PreferenceStatement::too_costly(source, StatementCarrier::File { url });
+        self.statements.push(statement);
+    }
+
+    /// Adds the statements of robots.txt about use, given the outcome of fetching it.
+    pub fn add_access_result(&mut self, asker: PreferenceQuery<'_>, access: &AccessResult) {
+        self.add_in_each_dialect(asker, |dialect| access.rules(dialect));
+    }
+
+    /// Adds the statements of robots.txt about use.
+    pub fn add_robots_txt(&mut self, asker: PreferenceQuery<'_>, robots: &RobotsTxt) {
+        self.add_in_each_dialect(asker, |_| Some(robots));
+    }
+
+    /// Adds the statements in each dialect. In the strictest dialect a refusal in any of the four refuses, and a
+    /// permission needs all four.
+    fn add_in_each_dialect<'a>(
+        &mut self,
+        asker: PreferenceQuery<'_>,
+        robots: impl Fn(Dialect) -> Option<&'a RobotsTxt>,
+    ) {
+        let (mut said, mut last) = (Vec::new(), Vec::new());
+        let mut allowed = PurposeSet::ALL;
+        for dialect in asker.dialect.each() {
+            let asker = PreferenceQuery {
+                dialect: *dialect,
+                ..asker
+            };
+            // A dialect without rules of its own states nothing, which in the strictest one revokes permissions.
+            let statements =
+                robots(*dialect).map(|robots| self.robots_txt_statements(asker, robots));
+            let statements = statements.unwrap_or_default();
+            let allows = statements.iter().map(|it| it.allows);
+            allowed = allowed.intersection(allows.fold(PurposeSet::NONE, PurposeSet::union));
+            // Mostly the dialects agree.
+            if statements != last {
+                said.extend_from_slice(&statements);
+                last = statements;
+            }
+        }
+        self.statements
+            .extend(said.into_iter().map(|it| PreferenceStatement {
+                allows: it.allows.intersection(allowed),
+                ..it
+            }));
+    }
+
+    /// Returns the statements of robots.txt about use in one dialect.
+    fn robots_txt_statements(
+        &mut self,
+        asker: PreferenceQuery<'_>,
+        robots: &RobotsTxt,
+    ) -> Vec<PreferenceStatement> {
+        let mut statements = Vec::new();
+        if let Some(lines) = UsageLines::for_crawler(robots, asker, &mut self.path) {
+            statements = lines.statements(asker, &mut self.path);
+            for (url, carrier) in lines.licences() {
+                // A file may name thousands of licences.
+                if !self.path.context.budget.spend_on_reading(url.len()) {
+                    statements.push(PreferenceStatement::too_costly(
+                        PreferenceSource::Rsl,
+                        carrier,
+                    ));
+                    break;
+                }
+                self.add_licence_reference(asker, &url, carrier, PreferenceStage::Before);
+            }
+            // Embargoes only concern archives.
+            if asker.declaration.purposes.contains(Purpose::Archive) {
+                for period in lines.embargoes() {
+                    // Any other value is unsupported, and its line is ignored (draft-nottingham-archive-embargo).
+                    let known = EMBARGOES.iter().find(|it| it.eq_ignore_ascii_case(&period));
+                    let new = known.filter(|it| !self.embargoes.contains(it));
+                    self.embargoes.extend(new);
+                }
+            }
+        }
+        // Rules for such a token are ordinary rules, so a file without lines about use may have them.
+        if asker.reads_source(PreferenceSource::PolicyToken) {
+            statements.extend(policy_token_statements(robots, asker, &mut self.path));
+        }
+        statements
+    }
+
+    /// Adds `/.well-known/tdmrep.json`. A missing file states nothing: its "origin server does not implement this
+    /// protocol" (TDMRep, section on the file).
+    pub fn add_tdmrep(&mut self, asker: PreferenceQuery<'_>, file: &TdmrepFile) {
+        if asker.reads_source(PreferenceSource::Tdmrep) {
+            self.statements
+                .extend(file.statements_about(&mut self.path));
+        }
+    }
+
+    /// Adds `/ai.txt`.
+    pub fn add_ai_txt(&mut self, asker: PreferenceQuery<'_>, file: &RobotsTxt) {
+        if asker.reads_source(PreferenceSource::AiTxt) {
+            self.statements
+                .extend(ai_txt_statement(file, asker, &mut self.path));
+        }
+    }
+
+    /// Returns the URLs of the licences that were named so far and are still to be fetched, each once. There are few,
+    /// however many are named.
+    #[must_use]
+    pub fn missing_licences(&self) -> Vec<String> {
+        self.licences.missing()
+    }
+
+    /// Adds a licence that was named. A licence that is never added counts as unavailable.
+    pub fn add_licence(&mut self, url: &str, document: &Arc<RslLicence>) {
+        if self.licences.is_missing(url) {
+            let covered = document.covered_content(self.origin().as_ref(), &mut self.path);
+            self.licences.add_document(url, document, covered);
+        }
+    }
+
+    /// Adds a licence embedded in the page.
+    pub(super) fn add_licence_in_page(&mut self, document: &str) {
+        let document = RslLicence::parse(document.as_bytes());
+        let covered = document.covered_content(self.origin().as_ref(), &mut self.path);
+        self.licences.add_in_page(&self.url, document, covered);
+    }
+
+    /// Records why a named licence is unavailable.
+    pub fn licence_unavailable(&mut self, url: &str, why_not: &str) {
+        self.licences.set_unavailable(url, why_not);
+    }
+
+    /// Adds a licence that is named at a stage, without the other statements of what names it.
+    pub fn add_named_licence(
+        &mut self,
+        asker: PreferenceQuery<'_>,
+        url: &str,
+        document: &Arc<RslLicence>,
+        stage: PreferenceStage,
+    ) {
+        let carrier = match stage {
+            PreferenceStage::Before => StatementCarrier::RobotsTxt { line: 0 },
+            PreferenceStage::Head => StatementCarrier::Field,
+            PreferenceStage::Body => StatementCarrier::Meta,
+        };
+        self.add_licence_reference(asker, url, carrier, stage);
+        self.add_licence(url, document);
+    }
+
+    /// Combines the statements.
+    #[must_use]
+    pub fn judge(&self, asker: PreferenceQuery<'_>) -> PreferenceJudgement {
+        let mut statements = Vec::new();
+        // Hardly any site states anything, so the copies are rarely made.
+        if !self.is_empty() {
+            statements.extend_from_slice(&self.statements);
+            tdmrep::keep_superseding(&mut statements);
+            statements.extend(self.meta_statements(asker));
+            statements.extend(self.licences.statements(asker));
+        }
+        PreferenceJudgement::of(&statements, asker.declaration, self.latest_stage)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.statements.is_empty() && self.meta_rules.is_empty() && self.licences.is_empty()
+    }
+
+    /// Returns whether a purpose is refused whatever the missing licences state.
+    #[must_use]
+    pub fn is_already_refused(&self, asker: PreferenceQuery<'_>) -> bool {
+        let mut had = self.clone();
+        // A missing licence refuses by itself, which must not count here.
+        had.licences.drop_missing();
+        let judgement = had.judge(asker);
+        judgement.preference == Preference::Refuse && judgement.statement().is_some()
+    }
+
+    /// Returns the duties that only the user of the page can fulfil.
+    #[must_use]
+    pub fn duties(&self, asker: PreferenceQuery<'_>) -> Vec<UsageDuty> {
+        let reader = self.meta_reader(asker);
+        let mut rules: Vec<_> = self.meta_rules.iter().map(|it| &it.rule).collect();
+        rules.sort_by_key(|rule| robots_meta::strictness(rule));
+        let labels = rules
+            .into_iter()
+            .filter_map(|rule| robots_meta::usage_duty(rule, reader));
+        let purposes = asker.declaration.purposes;
+        let archives = purposes.contains(Purpose::Archive);
+        let embargo = self.embargoes.join("|");
+        let embargo = (archives && !embargo.is_empty()).then_some(("embargo", Some(embargo)));
+        let attribution = self.licences.require_attribution(asker);
+        let attribution = attribution.then_some(("attribution", None));
+        let mut duties: Vec<UsageDuty> = Vec::new();
+        for (name, value) in attribution.into_iter().chain(labels).chain(embargo) {
+            // Rules are sorted by strictness, so of several limits the strictest comes first.
+            if !duties.iter().any(|it| it.name == name) {
+                duties.push(UsageDuty { name, value });
+            }
+        }
+        duties
+    }
+
+    /// Adds a reference to a licence.
+    pub(super) fn add_licence_reference(
+        &mut self,
+        asker: PreferenceQuery<'_>,
+        reference: &str,
+        carrier: StatementCarrier,
+        stage: PreferenceStage,
+    ) {
+        if asker.reads_source(PreferenceSource::Rsl) {
+            let url = link::resolve_reference(reference, &self.url);
+            self.licences.add_reference(url, carrier, stage);
+        }
+    }
+
+    /// Returns the origin of the URL, if it has one.
+    fn origin(&self) -> Option<Origin> {
+        let target = Target::parse(&self.url).ok()?;
+        Some(target.origin().clone())
+    }
+
+    fn meta_reader(&self, asker: PreferenceQuery<'_>) -> MetaReader {
+        MetaReader {
+            dialect: asker.settings.robots_meta,
+            is_image: self.content_type.starts_with("image/"),
+            now: asker.now,
+        }
+    }
+
+    fn meta_statements(&self, asker: PreferenceQuery<'_>) -> Vec<PreferenceStatement> {
+        let reader = self.meta_reader(asker);
+        let has_nocache = self.meta_rules.iter().any(|it| it.rule.name == "nocache");
+        // Bing treats the combination like the weaker rule alone.
+        let is_lifted = |heard: &CollectedMetaRule| {
+            let is_noarchive = heard.rule.name == "noarchive";
+            reader.dialect == MetaDialect::Bing && is_noarchive && has_nocache
+        };
+        let rules = self.meta_rules.iter().filter(|it| !is_lifted(it));
+        let statements = rules.filter_map(|heard| {
+            let (refuses, clause) = robots_meta::refuses(&heard.rule, reader)?;
+            Some(PreferenceStatement {
+                source: PreferenceSource::RobotsMeta,
+                carrier: heard.carrier.clone(),
+                text: heard.text.clone(),
+                clause,
+                policy: None,
+                stage: heard.stage,
+                refuses,
+                allows: PurposeSet::NONE,
+            })
+        });
+        statements.collect()
+    }
+}

@@ -1,0 +1,128 @@
+//! What lint says of statements about use.
+
+use wayleave_usage_preferences::lint;
+
+/// The findings of a file, as they are shown; without notes, unless asked for.
+fn found(robots: &str, with_notes: bool) -> Vec<String> {
+    let findings = lint(robots.as_bytes(), &[]).into_iter();
+    let shown = findings.map(|it| it.to_string());
+    shown
+        .filter(|it| with_notes || !it.contains(": note: "))
+        .collect()
+}
+
+/// The one finding of a group that has an `Allow` and these lines.
+#[track_caller]
+fn one(lines: &str) -> String {
+    let findings = found(&format!("User-agent: *\nAllow: /\n{lines}\n"), false);
+    assert_eq!(findings.len(), 1, "{lines:?}: {findings:?}");
+    findings.into_iter().next().unwrap()
+}
+
+#[test]
+fn a_statement_without_meaning_is_an_error() {
+    for (line, part) in [
+        (
+            "Content-Usage: train-ai=n,",
+            "cannot be read, so it says nothing",
+        ),
+        ("Content-Usage: Train-AI=n", "cannot be read"),
+        ("Content-Usage: train-ai=n search=y", "cannot be read"),
+        (
+            "Content-Usage: *.pdf train-ai=n",
+            "a path starts with \"/\"",
+        ),
+        ("Content-Usage: /a", "this says nothing"),
+        (
+            "Content-Usage: train-ai=no",
+            "\"train-ai\": its value is neither y nor n",
+        ),
+        ("Content-Usage: ai-train=n", "did you mean \"train-ai\"?"),
+        ("Content-Signal:", "this says nothing"),
+        (
+            "Content-Signal: ai-train=n",
+            "\"ai-train=n\" says nothing: expected ai-train=yes or no",
+        ),
+        ("Content-Signal: ai-train", "expected ai-train=yes or no"),
+        (
+            "Content-Signal: use=none",
+            "expected use=immediate or reference or full",
+        ),
+        ("Content-Signal: train-ai=no", "did you mean \"ai-train\"?"),
+        ("DisallowAITraining: a", "never matches"),
+        (
+            "License: ftp://site.test/l.xml",
+            "cannot be fetched over HTTP",
+        ),
+    ] {
+        let finding = one(line);
+        assert!(finding.starts_with("3: error: "), "{line}: {finding}");
+        assert!(finding.contains(part), "{line}: {finding}");
+    }
+    for line in ["License: /l.xml", "License: //site.test/l.xml"] {
+        let finding = one(line);
+        let is_warning = finding.starts_with("3: warning: ");
+        assert!(
+            is_warning && finding.contains("not an absolute URL"),
+            "{line}: {finding}"
+        );
+    }
+    let finding = one("Content-Usage: genai=n");
+    assert!(
+        finding.contains("warning: \"genai\" is a label of an earlier draft"),
+        "{finding}"
+    );
+}
+
+#[test]
+fn statements_that_say_something_are_no_findings() {
+    for line in [
+        "Content-Usage: train-ai=n, search=y",
+        "Content-Usage: /a \t train-ai=n;since=@1",
+        "Content-Signal: search=yes, ai-train=no, use=reference",
+        "Content-Signal: /a Search = YES; ai-input=no",
+        "DisallowAITraining: /\nContent-Signal: ai-train=no",
+        "DisallowAITraining: /a\nAllowAITraining: /a/b",
+        "License: https://site.test/l.xml",
+        "License: HTTP://site.test/l.xml",
+        "Archive-Embargo: q\nEmbargo-Allow: /a",
+    ] {
+        let robots = format!("User-agent: *\nAllow: /\n{line}\n");
+        assert_eq!(found(&robots, true), [""; 0], "{line}");
+    }
+}
+
+#[test]
+fn contradictions_are_reported_with_both_lines() {
+    let finding = one("Content-Usage: train-ai=n\nContent-Signal: ai-train=yes");
+    let told = "4: warning: line 3 says the opposite about train-ai: a refusal counts";
+    assert_eq!(finding, told);
+    let finding = one("DisallowAITraining: /\nContent-Usage: train-ai=y");
+    assert!(finding.contains("line 3 says the opposite"), "{finding}");
+    let finding = one("Content-Usage: train-ai=n\nContent-Usage: /b search=y");
+    assert!(
+        finding.contains("for \"/b\" nothing is said about train-ai"),
+        "{finding}"
+    );
+}
+
+#[test]
+fn a_misplaced_statement_is_reported() {
+    let before = |line: &str| found(&format!("{line}\nUser-agent: *\nAllow: /\n"), false);
+    assert!(before("Content-Usage: train-ai=n")[0].starts_with("1: error: "));
+    assert!(before("Content-Signal: ai-train=no")[0].starts_with("1: warning: "));
+    assert_eq!(before("License: https://site.test/l.xml"), [""; 0]);
+    let parted = "User-agent: A\nContent-Usage: train-ai=n\nUser-agent: B\nDisallow: /a\n";
+    let findings = found(parted, false);
+    assert!(
+        findings[0].starts_with("3: warning: the Content-Usage of line 2"),
+        "{findings:?}"
+    );
+    let own =
+        "User-agent: *\nContent-Signal: ai-train=no\nAllow: /\n\nUser-agent: A\nDisallow: /a\n";
+    let findings = found(own, true);
+    assert!(
+        findings[0].starts_with("5: note: \"A\" has a group of its own"),
+        "{findings:?}"
+    );
+}

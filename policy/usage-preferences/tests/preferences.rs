@@ -1,0 +1,328 @@
+//! Runs every case in `cases/preferences.jsonl` against the model of usage preferences.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use serde::Deserialize;
+use wayleave_robots_txt::{
+    AccessResult, Dialect, ProductToken, RobotsTxt, UrlPath, decide, decide_all_spellings,
+};
+use wayleave_usage_preferences::{
+    CrawlerDeclaration, Preference, PreferenceQuery, PreferenceSettings, PreferenceState, Purpose,
+    PurposeSet, RslLicence, TdmrepFile,
+};
+
+const CASES: &str = include_str!("cases/preferences.jsonl");
+
+/// 2026-11-22, the day the cases are from, in seconds since 1970.
+const NOW: u64 = 1_795_305_600;
+
+#[derive(Deserialize)]
+struct Case {
+    id: String,
+    token: String,
+    url: String,
+    purpose: OneOrMany,
+    robots: Option<String>,
+    tdmrep: Option<String>,
+    #[serde(default)]
+    rsl: BTreeMap<String, String>,
+    ai_txt: Option<String>,
+    status: Option<u16>,
+    headers: Option<Vec<(String, String)>>,
+    html: Option<String>,
+    #[serde(default)]
+    config: Config,
+    stage: String,
+    expect: String,
+    because: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Config {
+    purpose_tokens: BTreeMap<String, String>,
+    content_use: Option<String>,
+    unstated: Option<String>,
+    sources: Option<Vec<String>>,
+    robots_meta: Option<String>,
+    rule: Option<String>,
+}
+
+impl Case {
+    fn declaration(&self) -> CrawlerDeclaration {
+        let purposes = match &self.purpose {
+            OneOrMany::One(name) => std::slice::from_ref(name),
+            OneOrMany::Many(names) => names,
+        };
+        let purpose = |name: &String| name.parse::<Purpose>().unwrap();
+        let tokens = self.config.purpose_tokens.iter();
+        CrawlerDeclaration {
+            purposes: purposes.iter().map(purpose).collect(),
+            purpose_tokens: tokens
+                .map(|(name, token)| (purpose(name), ProductToken::new(token).unwrap()))
+                .collect(),
+            content_use: self
+                .config
+                .content_use
+                .as_ref()
+                .map(|it| it.parse().unwrap()),
+            refuse_unstated: self.config.unstated.as_deref() == Some("refuse"),
+        }
+    }
+
+    fn reading(&self) -> PreferenceSettings {
+        let mut reading = PreferenceSettings::default();
+        if let Some(sources) = &self.config.sources {
+            reading.sources = sources.iter().map(|it| it.parse().unwrap()).collect();
+        }
+        if let Some(robots_meta) = &self.config.robots_meta {
+            reading.robots_meta = robots_meta.parse().unwrap();
+        }
+        reading
+    }
+
+    /// The preference and the stage that the model gives.
+    fn judged(&self, strict: bool) -> (&'static str, &'static str) {
+        let (declaration, reading) = (self.declaration(), self.reading());
+        let tokens = [ProductToken::new(&self.token).unwrap()];
+        let asker = PreferenceQuery {
+            declaration: &declaration,
+            settings: &reading,
+            tokens: &tokens,
+            dialect: Dialect::Rfc9309,
+            all_spellings: strict,
+            now: SystemTime::UNIX_EPOCH + Duration::from_secs(NOW),
+        };
+        let path = UrlPath::of_url(&self.url);
+        let mut heard = PreferenceState::new(asker, &self.url, path.as_str());
+        if let Some(rule) = &self.config.rule {
+            heard.add_rule(rule == "allow");
+        }
+        if let Some(robots) = &self.robots {
+            let robots = RobotsTxt::parse(robots.as_bytes());
+            let access = AccessResult::Successful(robots.clone());
+            let judge = if strict { decide_all_spellings } else { decide };
+            heard.add_access_decision(&judge(&access, Dialect::Rfc9309, &tokens, &path));
+            heard.add_robots_txt(asker, &robots);
+        }
+        if let Some(file) = &self.tdmrep {
+            heard.add_tdmrep(asker, &TdmrepFile::parse(file.as_bytes()));
+        }
+        if let Some(file) = &self.ai_txt {
+            heard.add_ai_txt(asker, &RobotsTxt::parse(file.as_bytes()));
+        }
+        if self.headers.is_some() || self.status.is_some() {
+            let fields = self.headers.iter().flatten();
+            let fields = fields.map(|(name, value)| (name.as_str(), value.as_str()));
+            heard.add_response_head(asker, self.status.unwrap_or(200), &fields);
+        }
+        if let Some(html) = &self.html {
+            heard.add_page(asker, html);
+        }
+        for (url, text) in &self.rsl {
+            heard.add_licence(url, &RslLicence::parse(text.as_bytes()).into());
+        }
+        let judgement = heard.judge(asker);
+        (judgement.preference.as_str(), judgement.stage.as_str())
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let cases = CASES
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    cases.collect()
+}
+
+#[test]
+fn every_case_has_the_result_of_its_clause() {
+    let cases = cases();
+    assert!(cases.len() >= 320, "only {} cases were read", cases.len());
+    let mut failed = Vec::new();
+    for case in &cases {
+        for strict in [false, true] {
+            let judged = case.judged(strict);
+            if judged != (&case.expect, &case.stage) {
+                let Case {
+                    id,
+                    expect,
+                    stage,
+                    because,
+                    ..
+                } = case;
+                failed.push(format!("{id}: {judged:?}, not {expect} {stage}: {because}"));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{}: {failed:#?}", failed.len());
+}
+
+/// What robots.txt alone says to a crawler that trains, with and without its access rules.
+fn for_training(robots: &str, token: &str, with_access: bool) -> Preference {
+    let declaration = CrawlerDeclaration {
+        purposes: PurposeSet::of(&[Purpose::TrainAi]),
+        ..CrawlerDeclaration::default()
+    };
+    let tokens = [ProductToken::new(token).unwrap()];
+    let asker = PreferenceQuery {
+        declaration: &declaration,
+        settings: &PreferenceSettings::default(),
+        tokens: &tokens,
+        dialect: Dialect::Rfc9309,
+        all_spellings: true,
+        now: SystemTime::UNIX_EPOCH,
+    };
+    let robots = RobotsTxt::parse(robots.as_bytes());
+    let mut heard = PreferenceState::new(asker, "https://site.test/x", "/x");
+    if with_access {
+        let access = AccessResult::Successful(robots.clone());
+        heard.add_access_decision(&decide(
+            &access,
+            Dialect::Rfc9309,
+            &tokens,
+            &UrlPath::parse("/x").unwrap(),
+        ));
+    }
+    heard.add_robots_txt(asker, &robots);
+    heard.judge(asker).preference
+}
+
+#[test]
+fn quotations_are_bounded() {
+    let long = "x".repeat(100_000);
+    let robots = format!(
+        "User-agent: *\nUser-agent: {long}\nDisallow: /{long}\nContent-Usage: train-ai=n;{long}\n"
+    );
+    let robots = RobotsTxt::parse(robots.as_bytes());
+    let long_path = format!("/{long}");
+    let path = UrlPath::parse(&long_path).unwrap();
+    let told = robots.decide(Dialect::Rfc9309, &[], &path).details();
+    let rule = told.rule.unwrap();
+    assert!(rule.starts_with("Disallow: /xx") && rule.ends_with("x\u{2026}"));
+    assert_eq!(rule.len(), 200);
+    assert!(told.group.iter().all(|name| name.len() <= 200));
+    let declaration = CrawlerDeclaration {
+        purposes: PurposeSet::of(&[Purpose::TrainAi]),
+        ..CrawlerDeclaration::default()
+    };
+    let asker = PreferenceQuery {
+        declaration: &declaration,
+        settings: &PreferenceSettings::default(),
+        tokens: &[],
+        dialect: Dialect::Rfc9309,
+        all_spellings: true,
+        now: SystemTime::UNIX_EPOCH,
+    };
+    let mut heard = PreferenceState::new(asker, "https://site.test/", "/");
+    heard.add_robots_txt(asker, &robots);
+    let judgement = heard.judge(asker);
+    assert_eq!(judgement.preference, Preference::Refuse);
+    let text = &judgement.statement().unwrap().text;
+    assert!(text.starts_with("Content-Usage: train-ai=n"), "{text}");
+    assert_eq!(text.len(), 200);
+}
+
+#[test]
+fn an_embargo_is_named_once_by_a_letter_that_is_known() {
+    let declaration = CrawlerDeclaration {
+        purposes: PurposeSet::of(&[Purpose::Archive]),
+        ..CrawlerDeclaration::default()
+    };
+    let asker = PreferenceQuery {
+        declaration: &declaration,
+        settings: &PreferenceSettings::default(),
+        tokens: &[],
+        dialect: Dialect::Rfc9309,
+        all_spellings: true,
+        now: SystemTime::UNIX_EPOCH,
+    };
+    let lines =
+        "Archive-Embargo: q\nArchive-Embargo: forever\nArchive-Embargo: Q\nArchive-Embargo: m\n";
+    let robots = format!("User-agent: *\n{}", lines.repeat(1000));
+    let mut heard = PreferenceState::new(asker, "https://site.test/", "/");
+    heard.add_robots_txt(asker, &RobotsTxt::parse(robots.as_bytes()));
+    let duties = heard.duties(asker);
+    assert_eq!(duties.len(), 1);
+    assert_eq!(duties[0].value.as_deref(), Some("q|m"));
+}
+
+/// The texts differ on whether a preference ends a run of user-agent lines: to preferences it does, to access it does not.
+#[test]
+fn content_usage_splits_groups_for_preferences_only() {
+    let robots = "User-agent: A\nContent-Usage: train-ai=y\nUser-agent: B\nDisallow: /\n";
+    assert_eq!(for_training(robots, "A", true), Preference::Refuse);
+    assert_eq!(for_training(robots, "A", false), Preference::Allow);
+    let robots =
+        "User-agent: A\nContent-Usage: train-ai=y\nUser-agent: B\nContent-Usage: train-ai=n\n";
+    assert_eq!(for_training(robots, "A", true), Preference::Allow);
+    assert_eq!(for_training(robots, "B", true), Preference::Refuse);
+    // Without anything between them two lines begin one group.
+    let robots = "User-agent: A\nUser-agent: B\nContent-Usage: train-ai=n\n";
+    assert_eq!(for_training(robots, "A", true), Preference::Refuse);
+    assert_eq!(for_training(robots, "B", true), Preference::Refuse);
+}
+
+#[test]
+fn another_spelling_of_a_path_restricts_and_never_permits() {
+    let robots = "User-agent: *\nContent-Usage: /x train-ai=n\nContent-Usage: /y train-ai=y\n";
+    let at = |path: &str| {
+        let declaration = CrawlerDeclaration {
+            purposes: PurposeSet::of(&[Purpose::TrainAi]),
+            ..CrawlerDeclaration::default()
+        };
+        let asker = PreferenceQuery {
+            declaration: &declaration,
+            settings: &PreferenceSettings::default(),
+            tokens: &[],
+            dialect: Dialect::Rfc9309,
+            all_spellings: true,
+            now: SystemTime::UNIX_EPOCH,
+        };
+        let mut heard = PreferenceState::new(asker, "https://site.test/", path);
+        heard.add_robots_txt(asker, &RobotsTxt::parse(robots.as_bytes()));
+        heard.judge(asker).preference
+    };
+    assert_eq!(at("/a/../x"), Preference::Refuse);
+    assert_eq!(at("/a/../y"), Preference::Unstated);
+    assert_eq!(at("/y"), Preference::Allow);
+}
+
+#[test]
+fn a_refusal_of_one_path_refuses_a_hidden_path() {
+    let declaration = CrawlerDeclaration {
+        purposes: PurposeSet::of(&[Purpose::TrainAi]),
+        purpose_tokens: vec![(Purpose::TrainAi, ProductToken::new("A-Extended").unwrap())],
+        ..CrawlerDeclaration::default()
+    };
+    let asker = PreferenceQuery {
+        declaration: &declaration,
+        settings: &PreferenceSettings::default(),
+        tokens: &[],
+        dialect: Dialect::Rfc9309,
+        all_spellings: true,
+        now: SystemTime::UNIX_EPOCH,
+    };
+    let judge = |line: &str| {
+        let robots = format!("User-agent: *\nContent-Usage: train-ai=y\n{line}\n");
+        let mut heard = PreferenceState::for_every_path("https://site.test/");
+        heard.add_robots_txt(asker, &RobotsTxt::parse(robots.as_bytes()));
+        heard.judge(asker).preference
+    };
+    assert_eq!(judge(""), Preference::Unstated);
+    for line in [
+        "Content-Usage: /a train-ai=n",
+        "Content-Signal: /a ai-train=no",
+        "DisallowAITraining: /a",
+        "User-agent: A-Extended\nDisallow: /a",
+    ] {
+        assert_eq!(judge(line), Preference::Refuse, "{line}");
+    }
+}
