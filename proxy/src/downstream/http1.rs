@@ -138,8 +138,8 @@ async fn connect<'a>(
 ) -> Http1Outcome<'a> {
     let idle_timeout = server.settings().options.idle_timeout;
     // Whatever follows the head belongs to the tunnel.
-    let client = Downstream::http1(incoming, BodyFraming::Length(0), false, idle_timeout);
-    let mut client = client.with_half_close_policy(received.half_close_policy());
+    let mut client = Downstream::http1(incoming, BodyFraming::Length(0), false, idle_timeout)
+        .with_half_close_policy(received.half_close_policy());
     let judging = server.exchanges.connect(connection, received, &mut client);
     let permit = match judging.await {
         Ok(permit) => permit,
@@ -177,14 +177,15 @@ async fn exchange(
     let may_continue = !server.stopping.is_cancelled() && settings.permits_connection(connection);
     let keeps_alive = head.keeps_alive() && may_continue;
     let idle_timeout = settings.options.idle_timeout;
-    let client = Downstream::http1(incoming, head.framing(), keeps_alive, idle_timeout);
-    let mut client = client.with_half_close_policy(received.half_close_policy());
+    let mut client = Downstream::http1(incoming, head.framing(), keeps_alive, idle_timeout)
+        .with_half_close_policy(received.half_close_policy());
     match server
         .exchanges
         .exchange(connection, received, &mut client)
         .await
     {
         ConnectionReuse::Whole if client.is_reusable() => client.into_connection(),
+        // A close with unread bytes of the client would be a reset, which destroys the response on its way.
         ConnectionReuse::Whole | ConnectionReuse::Closed => {
             error_response::close_gracefully(client.into_stream()?).await;
             None

@@ -120,10 +120,10 @@ impl InheritedSockets {
         let mut given = ListenFd::from_env();
         let mut sockets = Vec::with_capacity(given.len());
         for index in 0..given.len() {
-            let socket = given.take_tcp_listener(index);
-            let socket = socket
+            let taken = given
+                .take_tcp_listener(index)
                 .with_context(|| format!("inherited socket {index} is not a TCP listener"))?;
-            if let Some(socket) = socket {
+            if let Some(socket) = taken {
                 socket.set_nonblocking(true)?;
                 sockets.push((socket.local_addr()?, socket));
             }

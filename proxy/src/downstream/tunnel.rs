@@ -183,18 +183,13 @@ enum TunnelTransport {
 
 /// Recovers the concrete type of a stream, on which alone gathering can be switched off for the TLS above it.
 fn tunnel_transport(stream: BoxedStream) -> io::Result<TunnelTransport> {
-    let other = match stream.into_any().downcast() {
-        Ok(tcp) => return Ok(TunnelTransport::Tcp(tcp)),
-        Err(other) => other,
-    };
-    let other = match other.downcast() {
-        Ok(tls) => return Ok(TunnelTransport::Tls(tls)),
-        Err(other) => other,
-    };
-    match other.downcast() {
-        Ok(stream) => Ok(TunnelTransport::Http2(stream)),
-        Err(_) => Err(io::Error::other("a tunnel was opened inside a tunnel")),
-    }
+    stream
+        .into_any()
+        .downcast()
+        .map(TunnelTransport::Tcp)
+        .or_else(|other| other.downcast().map(TunnelTransport::Tls))
+        .or_else(|other| other.downcast().map(TunnelTransport::Http2))
+        .map_err(|_| io::Error::other("a tunnel was opened inside a tunnel"))
 }
 
 async fn accept_tls_on<S>(

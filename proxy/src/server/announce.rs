@@ -16,8 +16,9 @@ pub(super) fn announce(
     state_dir: &Path,
     authority: &CertificateAuthority,
 ) -> anyhow::Result<()> {
-    let certificate = std::path::absolute(authority.certificate_path())?;
-    let certificate = certificate.display().to_string();
+    // Absolute, because these lines are pasted in another directory.
+    let path = std::path::absolute(authority.certificate_path())?;
+    let certificate = path.display().to_string();
     let mut text = format!("wayleave {}\n", env!("CARGO_PKG_VERSION"));
     for listener in listeners {
         writeln!(text, "  proxy    {}", listener.url())?;
@@ -27,12 +28,12 @@ pub(super) fn announce(
     writeln!(text, "  state    {}", state_dir.display())?;
     writeln!(text, "  CA       {certificate}")?;
     writeln!(text, "           SHA-256 {}", authority.fingerprint())?;
-    let operators = ListenAddress {
+    let admin = ListenAddress {
         address: admin,
         is_tls: false,
     };
-    let operators = operators.dialable().url();
-    writeln!(text, "\nOther machines and clients: {operators}/#/connect")?;
+    let admin_url = admin.dialable().url();
+    writeln!(text, "\nOther machines and clients: {admin_url}/#/connect")?;
     writeln!(text, "Paste into the shell of a crawler:")?;
     let proxy = local_client_address(listeners);
     let lines = fill_template(GENERAL_TEMPLATE, &proxy.into(), &certificate);

@@ -74,7 +74,7 @@ pub(super) async fn start(
     let hangup = signal(SignalKind::hangup())?;
     let (listeners, inherited_admin, timeout) = listen(config)?;
     let clock = Clock::start();
-    // Before the decision log: the process that has the store owns the state directory.
+    // Before the decision log, which is opened without waiting: the process that has the store owns the state directory.
     let (admin_listener, store) = tokio::select! {
         taken_over = take_over(config, clock, &metrics, inherited_admin, timeout) => taken_over?,
         () = signals.wait() => return Ok(None),
@@ -235,8 +235,11 @@ pub(super) fn build(
         cached: cached.clone(),
         clock,
     });
-    let fetch = outbound.fetch.with_redirect_policy(redirects);
-    let fetch = Arc::new(ArcSwap::from_pointee(fetch.with_traces(traces.clone())));
+    let fetcher = outbound
+        .fetch
+        .with_redirect_policy(redirects)
+        .with_traces(traces.clone());
+    let fetch = Arc::new(ArcSwap::from_pointee(fetcher));
     let cache_config = wiring::robots_cache_config(config);
     let (robots, refresh) =
         RobotsCache::start_in_fleet(Arc::clone(&fetch), store, &cache_config, cached, fleet);

@@ -61,11 +61,11 @@ impl FileWatch {
     ///
     /// Returns an error if the directory cannot be watched.
     pub(super) fn follow_links(&mut self) -> notify::Result<()> {
-        let real = self.file.canonicalize().ok();
-        let real = real.as_deref().and_then(Path::parent);
+        let target = self.file.canonicalize().ok();
+        let target_dir = target.as_deref().and_then(Path::parent);
         // inotify has one watch per directory, whatever the path: removing the second would remove the first.
         let is_other = |dir: &&Path| self.dir.canonicalize().is_ok_and(|own| own != *dir);
-        let linked_dir = real.filter(is_other).map(Path::to_owned);
+        let linked_dir = target_dir.filter(is_other).map(Path::to_owned);
         if linked_dir == self.linked_dir {
             return Ok(());
         }
