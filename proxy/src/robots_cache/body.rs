@@ -58,8 +58,8 @@ pub(super) async fn read(
         limit,
         reader,
     };
-    let place = read_all(&mut incoming, codings, room).await;
-    let place = place.map_err(|error| failure(error.to_string()))?;
+    let reservation = read_all(&mut incoming, codings, room).await;
+    let reservation = reservation.map_err(|error| failure(error.to_string()))?;
     let IncomingBody { mut bytes, .. } = incoming;
     let is_cut = bytes.len() > limit;
     bytes.truncate(limit);
@@ -72,7 +72,7 @@ pub(super) async fn read(
     if oddities.any(|oddity| oddity == Oddity::IncompleteClose) {
         check_ending(&body, codings)?;
     }
-    Ok((body, place))
+    Ok((body, reservation))
 }
 
 /// Reads up to one byte more than the limit, with a reservation if the body is long.
@@ -95,9 +95,9 @@ async fn read_all(
     } else if incoming.read(UNRESERVED_BYTES.min(one_more)).await? {
         return Ok(None);
     }
-    let place = room.reserve(needed).await?;
+    let reservation = room.reserve(needed).await?;
     room.read_reserved(incoming.read(one_more)).await?;
-    Ok(Some(place))
+    Ok(Some(reservation))
 }
 
 /// A body as it arrives.

@@ -56,11 +56,11 @@ impl FetchIdentity {
 
 /// Fetches robots.txt files: over HTTP, or from a script in tests.
 pub trait DocumentFetcher: Send + Sync + 'static {
-    /// Fetches one document, as `fetch_as`. Always ends, and in bounded time.
+    /// Fetches one document, as `identity`. Always ends, and in bounded time.
     fn fetch(
         &self,
         request: FetchRequest,
-        fetch_as: Option<&FetchIdentity>,
+        identity: Option<&FetchIdentity>,
     ) -> impl Future<Output = FetchedDocument> + Send;
 }
 
@@ -195,32 +195,33 @@ impl HttpFetcher {
     async fn fetch_final(
         &self,
         request: &FetchRequest,
-        fetch_as: Option<&FetchIdentity>,
-        way: &mut FetchProgress,
+        identity: Option<&FetchIdentity>,
+        progress: &mut FetchProgress,
     ) -> Result<FetchEnding, FetchError> {
         loop {
-            let target = Target::parse(&way.uri).map_err(|e| bad_redirect(e.to_string()))?;
+            let target = Target::parse(&progress.uri).map_err(|e| bad_redirect(e.to_string()))?;
             // Validators belong to the URL that sent them: after a redirect they would be those of another resource.
             let validators = request
                 .validators
                 .as_ref()
-                .filter(|validators| validators.uri == way.uri);
-            let asking = self.request(&target, validators, fetch_as, way.chosen);
+                .filter(|validators| validators.uri == progress.uri);
+            let sending = self.request(&target, validators, identity, progress.chosen);
             // A robots.txt where the crawler itself goes needs no admission. Every other host was named by somebody else.
-            let is_crawlers = way.chosen == ChosenBy::Crawler && request.resource.is_robots_txt();
+            let is_crawlers =
+                progress.chosen == ChosenBy::Crawler && request.resource.is_robots_txt();
             let mut exchange = if is_crawlers {
-                asking.await?
+                sending.await?
             } else {
                 let redirect = RedirectRequest {
                     target: target.clone(),
                     kind: request.resource.kind(),
                     is_same_origin: target.origin() == request.resource.origin(),
-                    is_first: way.redirects.is_empty(),
+                    is_first: progress.redirects.is_empty(),
                 };
-                self.request_admitted(&redirect, asking).await?
+                self.request_admitted(&redirect, sending).await?
             };
             // If this is a redirect, the next host is this server's choice.
-            way.chosen = way.chosen.for_next_host(exchange.is_public);
+            progress.chosen = progress.chosen.for_next_host(exchange.is_public);
             let status = exchange.status;
             if !is_redirect(status) {
                 let is_conditional = validators.is_some();
@@ -230,19 +231,19 @@ impl HttpFetcher {
                 };
                 let received = (&exchange.fields, &mut exchange.reader);
                 let ended = self.read_response(status, kept, received, is_conditional);
-                let (ending, place) = ended.await?;
-                way.reservation = place;
+                let (ending, reservation) = ended.await?;
+                progress.reservation = reservation;
                 exchange.finish(&self.upstream);
                 return Ok(ending);
             }
             // RFC 9309, 2.3.1.2: after five redirects the file may be assumed to be unavailable.
-            if way.redirects.len() >= self.options.max_redirects {
+            if progress.redirects.len() >= self.options.max_redirects {
                 return Ok(FetchEnding::RedirectLost(status));
             }
-            let next = redirect_target(&way.uri, &exchange.fields)?;
+            let next = redirect_target(&progress.uri, &exchange.fields)?;
             exchange.finish(&self.upstream);
-            let uri = std::mem::replace(&mut way.uri, next.into());
-            way.redirects.push(RedirectHop { uri, status });
+            let uri = std::mem::replace(&mut progress.uri, next.into());
+            progress.redirects.push(RedirectHop { uri, status });
         }
     }
 
@@ -258,10 +259,10 @@ impl HttpFetcher {
             return Ok((FetchEnding::NotModified(kept), None));
         }
         // The body of another response has no meaning in a robots.txt fetch (RFC 9309, 2.3.1).
-        let (mut body, mut place) = Default::default();
+        let (mut body, mut reservation) = Default::default();
         if FetchResult::of_status(status) == FetchResult::Successful {
             let codings = body::codings(fields)?;
-            (body, place) =
+            (body, reservation) =
                 body::read(reader, &codings, self.options.max_size, &self.memory).await?;
         }
         let response = FetchedResponse {
@@ -269,7 +270,7 @@ impl HttpFetcher {
             fields: kept,
             body,
         };
-        Ok((FetchEnding::Response(response), place))
+        Ok((FetchEnding::Response(response), reservation))
     }
 }
 
@@ -277,17 +278,17 @@ impl DocumentFetcher for HttpFetcher {
     async fn fetch(
         &self,
         request: FetchRequest,
-        fetch_as: Option<&FetchIdentity>,
+        identity: Option<&FetchIdentity>,
     ) -> FetchedDocument {
         let started_at = self.clock.now();
         // Outside the future, so that a timeout still reports how far the fetch got.
-        let mut way = FetchProgress {
+        let mut progress = FetchProgress {
             redirects: Vec::new(),
             uri: request.resource.uri(),
-            chosen: fetch_as.map_or_else(ChosenBy::default, |by| by.chosen),
+            chosen: identity.map_or_else(ChosenBy::default, |by| by.chosen),
             reservation: None,
         };
-        let follow = self.fetch_final(&request, fetch_as, &mut way);
+        let follow = self.fetch_final(&request, identity, &mut progress);
         let ending = match timeout(self.options.timeout, follow).await {
             Ok(ending) => ending.unwrap_or_else(FetchEnding::Failed),
             Err(_) => FetchEnding::Failed(FetchError {
@@ -299,8 +300,8 @@ impl DocumentFetcher for HttpFetcher {
             }),
         };
         let outcome = FetchOutcome {
-            redirects: way.redirects,
-            uri: way.uri,
+            redirects: progress.redirects,
+            uri: progress.uri,
             ending,
         };
         if let Some(traces) = &self.traces {
@@ -309,7 +310,7 @@ impl DocumentFetcher for HttpFetcher {
         }
         FetchedDocument {
             outcome,
-            reservation: way.reservation,
+            reservation: progress.reservation,
         }
     }
 }
@@ -319,10 +320,10 @@ impl<F: DocumentFetcher> DocumentFetcher for Arc<ArcSwap<F>> {
     async fn fetch(
         &self,
         request: FetchRequest,
-        fetch_as: Option<&FetchIdentity>,
+        identity: Option<&FetchIdentity>,
     ) -> FetchedDocument {
         let current = self.load_full();
-        current.fetch(request, fetch_as).await
+        current.fetch(request, identity).await
     }
 }
 

@@ -83,7 +83,7 @@ impl FleetEntries {
         &self,
         resource: &Resource,
         own: CacheEntry,
-        (purpose, fetch_as): (FetchPurpose, &FetchIdentity),
+        (purpose, identity): (FetchPurpose, &FetchIdentity),
         (lifetimes, timeout): (&LifetimeSettings, Duration),
     ) -> ClaimDecision {
         let text = resource.to_string();
@@ -91,7 +91,7 @@ impl FleetEntries {
         let usable = async |entry: &CacheEntry| {
             let learned = learning::parse_entry(&self.parser, resource.kind(), entry.clone()).await;
             let snapshot = RefreshScheduler::new(lifetimes.clone()).restore(resource, &learned);
-            let snapshot = fetch_as.view_of(&Arc::new(snapshot));
+            let snapshot = identity.view_of(&Arc::new(snapshot));
             let is_usable = snapshot.usability(self.clock.now()) == Usability::Immediate;
             is_usable.then_some(learned)
         };
@@ -211,7 +211,7 @@ impl FleetEntries {
         &self,
         resource: &Resource,
         (known, version): (&Snapshot, u64),
-        adopt: AdoptionRule,
+        rule: AdoptionRule,
     ) -> Option<(ParsedEntry, u64)> {
         let record = self.fleet.record(&resource.to_string()).await?;
         if record.version < version {
@@ -220,7 +220,7 @@ impl FleetEntries {
             return None;
         }
         let entry = self.decode(resource, &record)?;
-        let is_adopted = match adopt {
+        let is_adopted = match rule {
             AdoptionRule::After(token @ 1..) => record.version > token,
             AdoptionRule::After(0) | AdoptionRule::Newer => is_newer(&entry, known),
         };

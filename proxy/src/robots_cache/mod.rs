@@ -249,23 +249,23 @@ impl RobotsCache {
             metrics,
         } = cached;
         store.set_lifetimes(options.lifetimes.clone());
-        let shared = FleetEntries {
+        let fleet_entries = FleetEntries {
             fleet,
             clock,
             parser: ParserPool::new(),
         };
-        let (events, heard) = mpsc::channel(EVENT_CAPACITY);
-        let around = RefreshServices {
+        let (events, received) = mpsc::channel(EVENT_CAPACITY);
+        let services = RefreshServices {
             published: published.clone(),
             store: store.clone(),
             clock,
             metrics: metrics.clone(),
-            fleet_entries: shared.clone(),
+            fleet_entries: fleet_entries.clone(),
         };
         let refresh = RefreshTask::new(
             fetch,
-            around,
-            heard,
+            services,
+            received,
             options.refresh_settings(),
             options.fetch_limits,
         );
@@ -274,7 +274,7 @@ impl RobotsCache {
             store,
             clock,
             metrics,
-            fleet_entries: shared,
+            fleet_entries: fleet_entries,
             events,
             wait_timeout_ms: Arc::default(),
             disk_entries: Arc::new(DiskEntries::new(options.lifetimes.clone())),
@@ -305,19 +305,19 @@ impl RobotsCache {
     pub async fn find_for(
         &self,
         resource: impl Into<Resource>,
-        behalf: Requester<'_>,
+        requester: Requester<'_>,
     ) -> Result<CachedDocument, FetchPending> {
         let resource = resource.into();
-        if let Some(known) = self.look_up(&resource, Some(behalf)) {
+        if let Some(known) = self.look_up(&resource, Some(requester)) {
             return Ok(known);
         }
-        let mut brought = self.request_fetch(&resource, behalf).await?;
-        if !behalf.can_use(&brought.snapshot) {
+        let mut fetched = self.request_fetch(&resource, requester).await?;
+        if !requester.can_use(&fetched.snapshot) {
             // The answer came from an unsigned fetch that was in progress already.
-            brought = self.request_fetch(&resource, behalf).await?;
+            fetched = self.request_fetch(&resource, requester).await?;
         }
-        if behalf.can_use(&brought.snapshot) {
-            Ok(brought)
+        if requester.can_use(&fetched.snapshot) {
+            Ok(fetched)
         } else {
             Err(self.pending())
         }
@@ -326,10 +326,10 @@ impl RobotsCache {
     async fn request_fetch(
         &self,
         resource: &Resource,
-        behalf: Requester<'_>,
+        requester: Requester<'_>,
     ) -> Result<CachedDocument, FetchPending> {
-        let wanted = |reply| CacheEvent::Demand(resource.clone(), behalf.demand(), reply);
-        let snapshot = behalf.view_of(self.ask_with_timeout(wanted).await?);
+        let demand = |reply| CacheEvent::Demand(resource.clone(), requester.demand(), reply);
+        let snapshot = requester.view_of(self.ask_with_timeout(demand).await?);
         let at = self.clock.now();
         Ok(CachedDocument {
             snapshot,
@@ -346,22 +346,22 @@ impl RobotsCache {
     pub fn cached_for(
         &self,
         resource: impl Into<Resource>,
-        behalf: Requester<'_>,
+        requester: Requester<'_>,
     ) -> Option<CachedDocument> {
-        self.look_up(&resource.into(), Some(behalf))
+        self.look_up(&resource.into(), Some(requester))
     }
 
     fn look_up(
         &self,
         resource: &Resource,
-        behalf: Option<Requester<'_>>,
+        requester: Option<Requester<'_>>,
     ) -> Option<CachedDocument> {
         let at = self.clock.now();
-        let signs = behalf.is_some_and(|behalf| behalf.signed_by.is_some());
+        let signs = requester.is_some_and(|requester| requester.signed_by.is_some());
         let found = self.published.find_usable(resource, signs, at)?;
         if found.is_overdue {
-            let fetch_as = behalf.map(Requester::identity);
-            let overdue = CacheEvent::Overdue(resource.clone(), fetch_as);
+            let identity = requester.map(Requester::identity);
+            let overdue = CacheEvent::Overdue(resource.clone(), identity);
             // A full channel must not delay a request: the next reader reports it again.
             if self.events.try_send(overdue).is_err() {
                 self.published.clear_overdue_report(resource);

@@ -14,17 +14,17 @@ pub(super) struct RefetchIdentities(HashMap<Resource, FetchIdentity>);
 
 impl RefetchIdentities {
     /// Records the identity that caused a fetch.
-    pub(super) fn note(&mut self, resource: &Resource, fetch_as: &FetchIdentity) {
-        if fetch_as.signed_by.is_none() && fetch_as.source.is_none() {
+    pub(super) fn note(&mut self, resource: &Resource, identity: &FetchIdentity) {
+        if identity.signed_by.is_none() && identity.source.is_none() {
             self.0.remove(resource);
             return;
         }
-        let fetch_as = FetchIdentity {
-            signed_by: fetch_as.signed_by.clone(),
-            source: fetch_as.source,
+        let identity = FetchIdentity {
+            signed_by: identity.signed_by.clone(),
+            source: identity.source,
             ..Self::anonymous()
         };
-        self.0.insert(resource.clone(), fetch_as);
+        self.0.insert(resource.clone(), identity);
     }
 
     pub(super) fn identity_for(&self, resource: &Resource) -> FetchIdentity {

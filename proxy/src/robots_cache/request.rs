@@ -15,7 +15,7 @@ use crate::http::http1::{BodyFraming, write_fields};
 use crate::http::proxy_status::ProxyErrorType;
 use crate::http::received::HttpVersion;
 use crate::signing::{
-    KeySigner, MessageToSign, SIGNATURE_FIELDS, SignatureFields, SignatureRequest as Wish,
+    KeySigner, MessageToSign, SIGNATURE_FIELDS, SignatureFields, SignatureRequest,
 };
 use crate::upstream::egress::{EgressError, ParentProxy};
 use crate::upstream::error::UpstreamError;
@@ -53,35 +53,35 @@ impl HttpFetcher {
         &self,
         target: &Target,
         validators: Option<&CacheValidators>,
-        fetch_as: Option<&FetchIdentity>,
+        identity: Option<&FetchIdentity>,
         chosen: ChosenBy,
     ) -> Result<FetchExchange, FetchError> {
         let destination = Destination {
             origin: target.origin(),
-            source: fetch_as.and_then(|by| by.source),
+            source: identity.and_then(|by| by.source),
             // The per-client limit of connections is for requests; fetches have limits of their own.
             client: None,
         };
-        let mut asked = DocumentRequest {
+        let mut parts = DocumentRequest {
             target,
             validators,
-            user_agent: fetch_as
+            user_agent: identity
                 .and_then(|by| by.user_agent.as_deref())
                 .unwrap_or(&self.options.user_agent),
-            signed_by: fetch_as.and_then(|by| by.signed_by.as_ref()),
-            via: via(fetch_as, self.upstream.pseudonym()),
+            signed_by: identity.and_then(|by| by.signed_by.as_ref()),
+            via: via(identity, self.upstream.pseudonym()),
             requested_signature: None,
         };
-        let mut exchange = self.send(&asked, destination, chosen).await?;
-        asked.requested_signature = asked.signature_requested_by(&exchange);
-        if asked.requested_signature.is_some() {
+        let mut exchange = self.send(&parts, destination, chosen).await?;
+        parts.requested_signature = parts.signature_requested_by(&exchange);
+        if parts.requested_signature.is_some() {
             // The first response is left unread, so its connection cannot be used again.
-            return self.send(&asked, destination, chosen).await;
+            return self.send(&parts, destination, chosen).await;
         }
-        exchange.asks_for_signature = asked.is_refused_unsigned(&exchange);
+        exchange.asks_for_signature = parts.is_refused_unsigned(&exchange);
         // The origin may answer a signed request differently. Until a crawler that signs comes by, the earlier answer
         // applies.
-        if self.signs && fetch_as.is_some_and(|by| by.is_refetch) && exchange.asks_for_signature {
+        if self.signs && identity.is_some_and(|by| by.is_refetch) && exchange.asks_for_signature {
             return Err(failure(
                 FetchErrorKind::Http,
                 format!(
@@ -95,30 +95,30 @@ impl HttpFetcher {
 
     async fn send(
         &self,
-        asked: &DocumentRequest<'_>,
+        parts: &DocumentRequest<'_>,
         destination: Destination<'_>,
         chosen: ChosenBy,
     ) -> Result<FetchExchange, FetchError> {
-        let (session, is_public) = self.connect(destination, &asked.via, chosen).await?;
-        let patience = self.upstream.response_timeout();
+        let (session, is_public) = self.connect(destination, &parts.via, chosen).await?;
+        let timeout = self.upstream.response_timeout();
         let started = match session.connection {
             UpstreamConnection::Http1(stream) => {
-                let head = asked.http1(&session.target_form)?;
-                upstream::start_http1(stream, &head, BodyFraming::Length(0), patience).await
+                let head = parts.http1(&session.target_form)?;
+                upstream::start_http1(stream, &head, BodyFraming::Length(0), timeout).await
             }
             UpstreamConnection::Ftp(control) => {
-                let asked = FtpRequest {
-                    path: asked.target.path().as_str(),
+                let ftp_request = FtpRequest {
+                    path: parts.target.path().as_str(),
                     is_head: false,
                     range: None,
                     prefers_text: true,
                     credentials: None,
                 };
-                upstream::start_ftp(*control, &asked, patience).await
+                upstream::start_ftp(*control, &ftp_request, timeout).await
             }
             UpstreamConnection::Http2(stream) => {
-                let head = asked.http2()?;
-                upstream::start_http2(stream, head, BodyFraming::Length(0), patience).await
+                let head = parts.http2()?;
+                upstream::start_http2(stream, head, BodyFraming::Length(0), timeout).await
             }
         };
         let parent = session.lease.parent.as_deref();
@@ -146,13 +146,13 @@ impl HttpFetcher {
     pub(super) async fn request_admitted(
         &self,
         redirect: &RedirectRequest,
-        asking: impl Future<Output = Result<FetchExchange, FetchError>> + Send,
+        sending: impl Future<Output = Result<FetchExchange, FetchError>> + Send,
     ) -> Result<FetchExchange, FetchError> {
         let Some(policy) = &self.redirect_policy else {
-            return asking.await;
+            return sending.await;
         };
         let admitted = policy.admit(redirect).await?;
-        let exchange = asking.await;
+        let exchange = sending.await;
         let now = self.clock.now();
         admitted.finish(exchange.as_ref().map(|exchange| {
             let retry_at = fields::read(&exchange.fields, now).retry_at;
@@ -204,7 +204,7 @@ struct DocumentRequest<'a> {
     /// The `Via` field for parent proxies, so that one that leads back to us is noticed.
     via: Vec<u8>,
     /// The signature that the origin asked for in its answer to the same request.
-    requested_signature: Option<Wish>,
+    requested_signature: Option<SignatureRequest>,
 }
 
 impl DocumentRequest<'_> {
@@ -212,25 +212,25 @@ impl DocumentRequest<'_> {
     fn is_refused_unsigned(&self, exchange: &FetchExchange) -> bool {
         self.signed_by.is_none()
             && matches!(exchange.status, 401 | 403)
-            && Wish::from_fields(&to_pairs(&exchange.fields)).is_some()
+            && SignatureRequest::from_fields(&to_pairs(&exchange.fields)).is_some()
     }
 
     /// Returns the signature that an answer asks for, if the request lacked it and it can be given. The request is then
     /// sent again.
-    fn signature_requested_by(&self, exchange: &FetchExchange) -> Option<Wish> {
+    fn signature_requested_by(&self, exchange: &FetchExchange) -> Option<SignatureRequest> {
         let signed_by = self.signed_by?;
         if !matches!(exchange.status, 401 | 403) {
             return None;
         }
         let request = self.request(self.target.path().as_str()).ok()?;
         let was_signed = request.headers().contains_key(SIGNATURE_FIELDS[0]);
-        let wish = Wish::from_fields(&to_pairs(&exchange.fields))?;
+        let requested = SignatureRequest::from_fields(&to_pairs(&exchange.fields))?;
         // The same signature would be rejected again.
-        if was_signed && !wish.has_nonce() {
+        if was_signed && !requested.has_nonce() {
             return None;
         }
-        signed_by.remember(self.target.origin(), &wish);
-        Some(wish)
+        signed_by.remember(self.target.origin(), &requested);
+        Some(requested)
     }
 
     fn http1(&self, form: &TargetForm) -> Result<BytesMut, FetchError> {
@@ -298,8 +298,8 @@ impl DocumentRequest<'_> {
 }
 
 /// Returns the `Via` value: the proxies of the causing request, and this one, called `name`, last.
-fn via(fetch_as: Option<&FetchIdentity>, name: &str) -> Vec<u8> {
-    let before = fetch_as.and_then(|by| by.via.as_deref());
+fn via(identity: Option<&FetchIdentity>, name: &str) -> Vec<u8> {
+    let before = identity.and_then(|by| by.via.as_deref());
     let ours = HttpVersion::Http11.via_entry(name);
     let all: Vec<_> = before.into_iter().chain([ours.as_bytes()]).collect();
     all.join(&b", "[..])

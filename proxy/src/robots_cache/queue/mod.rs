@@ -138,23 +138,23 @@ impl FetchQueue {
     }
 
     /// Adds a fetch wanted by these keys. A document is in the queue at most once.
-    pub(super) fn push(&mut self, job: FetchJob, askers: HashSet<FairnessKey>) {
+    pub(super) fn push(&mut self, job: FetchJob, keys: HashSet<FairnessKey>) {
         let turns = &mut self.rings[FetchClass::of_entry(&job.entry) as usize];
-        for asker in &askers {
-            turns.add(asker, &job.resource);
+        for key in &keys {
+            turns.add(key, &job.resource);
         }
         let resource = job.resource.clone();
         self.waiting
-            .insert(resource, QueuedFetch { job, keys: askers });
+            .insert(resource, QueuedFetch { job, keys: keys });
     }
 
     /// Adds another key to a waiting fetch, which may start earlier by that. Returns whether it still waits.
-    pub(super) fn join(&mut self, resource: &Resource, asker: &FairnessKey) -> bool {
+    pub(super) fn join(&mut self, resource: &Resource, key: &FairnessKey) -> bool {
         let Some(waiting) = self.waiting.get_mut(resource) else {
             return false;
         };
-        if waiting.keys.insert(asker.clone()) {
-            self.rings[FetchClass::of_entry(&waiting.job.entry) as usize].add(asker, resource);
+        if waiting.keys.insert(key.clone()) {
+            self.rings[FetchClass::of_entry(&waiting.job.entry) as usize].add(key, resource);
         }
         true
     }
@@ -183,10 +183,10 @@ impl FetchQueue {
             if free == 0 {
                 return None;
             }
-            let asker = self.rings[kind as usize].ring.pop_front()?;
-            let may_start = self.running.is_within_share(&asker, free);
-            let next = may_start.then(|| self.next_for(&asker, kind, is_abandoned));
-            self.rings[kind as usize].return_to_ring(asker);
+            let key = self.rings[kind as usize].ring.pop_front()?;
+            let may_start = self.running.is_within_share(&key, free);
+            let next = may_start.then(|| self.next_for(&key, kind, is_abandoned));
+            self.rings[kind as usize].return_to_ring(key);
             if let Some(next) = next.flatten() {
                 return Some(next);
             }
@@ -209,12 +209,12 @@ impl FetchQueue {
     /// Returns the first of a key's fetches that may start.
     fn next_for(
         &mut self,
-        asker: &FairnessKey,
+        key: &FairnessKey,
         kind: FetchClass,
         is_abandoned: &impl Fn(&Resource) -> bool,
     ) -> Option<NextFetch> {
         loop {
-            let wanted = self.rings[kind as usize].queued.get_mut(asker)?;
+            let wanted = self.rings[kind as usize].queued.get_mut(key)?;
             let resource = wanted.pop_front()?;
             // Another key's turn has started it already.
             if !self.waiting.contains_key(&resource) {
@@ -231,11 +231,11 @@ impl FetchQueue {
                     .waiting_for_host
                     .entry(resource.origin().host().into())
                     .or_default();
-                held.push_back((asker.clone(), resource));
+                held.push_back((key.clone(), resource));
                 continue;
             }
             let waiting = self.waiting.remove(&resource)?;
-            self.running.start(resource, asker);
+            self.running.start(resource, key);
             return Some(NextFetch::Start(waiting.job));
         }
     }
@@ -254,10 +254,10 @@ impl FetchQueue {
         let waiting = &self.waiting;
         // Fetches that another key has started meanwhile are skipped, or the host's turn would be lost.
         let released = std::iter::from_fn(|| held.pop_front())
-            .find_map(|(asker, resource)| Some((asker, waiting.get(&resource)?)));
-        if let Some((asker, waiting)) = released {
+            .find_map(|(key, resource)| Some((key, waiting.get(&resource)?)));
+        if let Some((key, waiting)) = released {
             let kind = FetchClass::of_entry(&waiting.job.entry);
-            self.rings[kind as usize].add_first(&asker, &waiting.job.resource);
+            self.rings[kind as usize].add_first(&key, &waiting.job.resource);
         }
         if held.is_empty() {
             self.waiting_for_host.remove(host);
@@ -266,26 +266,26 @@ impl FetchQueue {
 }
 
 impl FairRing {
-    fn add(&mut self, asker: &FairnessKey, resource: &Resource) {
-        self.queue_of(asker).push_back(resource.clone());
+    fn add(&mut self, key: &FairnessKey, resource: &Resource) {
+        self.queue_of(key).push_back(resource.clone());
     }
 
-    fn add_first(&mut self, asker: &FairnessKey, resource: &Resource) {
-        self.queue_of(asker).push_front(resource.clone());
+    fn add_first(&mut self, key: &FairnessKey, resource: &Resource) {
+        self.queue_of(key).push_front(resource.clone());
     }
 
-    fn queue_of(&mut self, asker: &FairnessKey) -> &mut VecDeque<Resource> {
-        if !self.queued.contains_key(asker) {
-            self.ring.push_back(asker.clone());
+    fn queue_of(&mut self, key: &FairnessKey) -> &mut VecDeque<Resource> {
+        if !self.queued.contains_key(key) {
+            self.ring.push_back(key.clone());
         }
-        self.queued.entry(asker.clone()).or_default()
+        self.queued.entry(key.clone()).or_default()
     }
 
     /// Ends a key's turn. It gets another one if more of its documents wait.
-    fn return_to_ring(&mut self, asker: FairnessKey) {
-        match self.queued.get(&asker) {
-            Some(wanted) if !wanted.is_empty() => self.ring.push_back(asker),
-            _ => drop(self.queued.remove(&asker)),
+    fn return_to_ring(&mut self, key: FairnessKey) {
+        match self.queued.get(&key) {
+            Some(wanted) if !wanted.is_empty() => self.ring.push_back(key),
+            _ => drop(self.queued.remove(&key)),
         }
     }
 }
@@ -294,9 +294,9 @@ impl FetchCounts {
     /// Returns whether a key may have one more fetch while `free` are left: a client holds fewer than are left for
     /// others, and all clients of a crawler together fewer than twice as many. Newcomers therefore always find room,
     /// and heavy users get equal shares.
-    fn is_within_share(&self, asker: &FairnessKey, free: usize) -> bool {
-        let of_crawler = self.by_crawler.get(&asker.crawler).copied();
-        self.by_key.get(asker).copied().unwrap_or_default() < free
+    fn is_within_share(&self, key: &FairnessKey, free: usize) -> bool {
+        let of_crawler = self.by_crawler.get(&key.crawler).copied();
+        self.by_key.get(key).copied().unwrap_or_default() < free
             && of_crawler.unwrap_or_default() < free.saturating_mul(2)
     }
 
@@ -304,24 +304,24 @@ impl FetchCounts {
         self.by_host.get(host).copied().unwrap_or_default()
     }
 
-    fn start(&mut self, resource: Resource, asker: &FairnessKey) {
+    fn start(&mut self, resource: Resource, key: &FairnessKey) {
         self.total += 1;
-        *self.by_key.entry(asker.clone()).or_default() += 1;
-        *self.by_crawler.entry(asker.crawler.clone()).or_default() += 1;
+        *self.by_key.entry(key.clone()).or_default() += 1;
+        *self.by_crawler.entry(key.crawler.clone()).or_default() += 1;
         *self
             .by_host
             .entry(resource.origin().host().into())
             .or_default() += 1;
-        self.keys.insert(resource, asker.clone());
+        self.keys.insert(resource, key.clone());
     }
 
     fn finish(&mut self, resource: &Resource) {
-        let Some(asker) = self.keys.remove(resource) else {
+        let Some(key) = self.keys.remove(resource) else {
             return;
         };
         self.total -= 1;
-        decrement(&mut self.by_key, &asker);
-        decrement(&mut self.by_crawler, &asker.crawler);
+        decrement(&mut self.by_key, &key);
+        decrement(&mut self.by_crawler, &key.crawler);
         decrement(&mut self.by_host, resource.origin().host());
     }
 }

@@ -53,12 +53,12 @@ impl From<ParsedEntry> for LearnedEntry {
 }
 
 impl<F: DocumentFetcher> FetchTasks<F> {
-    pub(super) fn new(fetch: F, around: &RefreshServices) -> Self {
+    pub(super) fn new(fetch: F, services: &RefreshServices) -> Self {
         Self {
             fetcher: Arc::new(fetch),
-            clock: around.clock,
-            metrics: around.metrics.clone(),
-            fleet_entries: around.fleet_entries.clone(),
+            clock: services.clock,
+            metrics: services.metrics.clone(),
+            fleet_entries: services.fleet_entries.clone(),
             tasks: JoinSet::new(),
             jobs: HashMap::new(),
         }
@@ -74,16 +74,16 @@ impl<F: DocumentFetcher> FetchTasks<F> {
         (lifetimes, timeout): (LifetimeSettings, Duration),
     ) {
         let (resource, own) = (job.resource.clone(), job.entry.clone());
-        let mut fetch_as = job.identity.clone();
+        let mut identity = job.identity.clone();
         let answer = own.answer.as_ref();
         // The entry is an answer to an unsigned request, so an unsigned refetch can only confirm or replace it.
-        fetch_as.is_refetch &= !answer.is_some_and(|facts| facts.outcome.asks_for_signature());
+        identity.is_refetch &= !answer.is_some_and(|facts| facts.outcome.asks_for_signature());
         let (fetch, clock) = (self.fetcher.clone(), self.clock);
         let (metrics, shared) = (self.metrics.clone(), self.fleet_entries.clone());
         let task = self.tasks.spawn(async move {
-            let terms = (&lifetimes, timeout);
+            let limits = (&lifetimes, timeout);
             let lease = match shared
-                .claim(&resource, own, (purpose, &fetch_as), terms)
+                .claim(&resource, own, (purpose, &identity), limits)
                 .await
             {
                 ClaimDecision::Fetch(lease) => lease,
@@ -99,8 +99,8 @@ impl<F: DocumentFetcher> FetchTasks<F> {
             let request = lease.before.request(&resource);
             let FetchedDocument {
                 outcome,
-                reservation: place,
-            } = fetch.fetch(request, Some(&fetch_as)).await;
+                reservation,
+            } = fetch.fetch(request, Some(&identity)).await;
             report(&metrics, &resource, &outcome, started.elapsed());
             let before = (lease.before.clone(), known);
             let (kind, parser) = (resource.kind(), &shared.parser);
@@ -108,7 +108,7 @@ impl<F: DocumentFetcher> FetchTasks<F> {
                 learning::learn_from_fetch(parser, kind, before, outcome, clock.now(), lifetimes);
             LearnedEntry {
                 learned: learned.await,
-                reservation: place,
+                reservation,
                 version: lease.token,
                 lease: Some(lease),
             }
@@ -121,17 +121,17 @@ impl<F: DocumentFetcher> FetchTasks<F> {
     /// wait forever. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<(FetchJob, Result<LearnedEntry, FetchOutcome>)> {
         let ended = self.tasks.join_next_with_id().await?;
-        let (id, brought) = match ended {
-            Ok((id, brought)) => (id, Ok(brought)),
+        let (id, result) = match ended {
+            Ok((id, result)) => (id, Ok(result)),
             Err(error) => (error.id(), Err(error)),
         };
         let job = self.jobs.remove(&id)?;
-        let brought = brought.map_err(|error| {
+        let result = result.map_err(|error| {
             let outcome = outcome_of_panic(&job.resource, &error);
             report(&self.metrics, &job.resource, &outcome, Duration::ZERO);
             outcome
         });
-        Some((job, brought))
+        Some((job, result))
     }
 }
 

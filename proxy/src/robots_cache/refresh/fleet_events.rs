@@ -39,12 +39,12 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         }
     }
 
-    fn look_up(&mut self, resource: &str, adopt: AdoptionRule) {
+    fn look_up(&mut self, resource: &str, rule: AdoptionRule) {
         let resource = Resource::parse(resource).ok();
         let published = &self.services.published;
         let held = resource.filter(|resource| published.snapshot(resource).is_some());
         self.fleet_lookups
-            .add(held.map(|resource| (resource, adopt)));
+            .add(held.map(|resource| (resource, rule)));
     }
 
     pub(super) fn adopt(&mut self, newer: Option<(Resource, ParsedEntry, u64)>) {

@@ -67,14 +67,14 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         fetch: F,
         services: RefreshServices,
         events: mpsc::Receiver<CacheEvent>,
-        terms: RefreshSettings,
+        settings: RefreshSettings,
         bounds: FetchLimits,
     ) -> Self {
         let fleet_events = services.fleet_entries.fleet.subscribe();
         Self {
-            cache: RefreshScheduler::new(terms.lifetimes),
+            cache: RefreshScheduler::new(settings.lifetimes),
             queue: FetchQueue::new(bounds),
-            eviction: EvictionOrder::new(terms.memory_bytes),
+            eviction: EvictionOrder::new(settings.memory_bytes),
             store_reads: StoreReads::new(
                 services.store.clone(),
                 services.published.clone(),
@@ -83,7 +83,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             fetches: FetchTasks::new(fetch, &services),
             services,
             events,
-            fetch_timeout: terms.fetch_timeout,
+            fetch_timeout: settings.fetch_timeout,
             fleet_events,
             fleet_lookups: FleetLookups::default(),
             waiting: HashMap::new(),
@@ -110,14 +110,14 @@ impl<F: DocumentFetcher> RefreshTask<F> {
                     Some(event) => self.handle_event(event),
                     None => return,
                 },
-                Some(recalled) = self.store_reads.next() => {
-                    for (resource, learned) in recalled {
+                Some(entries) = self.store_reads.next() => {
+                    for (resource, learned) in entries {
                         self.handle_store_read(resource, learned);
                     }
                 }
-                Some((job, brought)) = self.fetches.next() => self.handle_fetched(job, brought),
+                Some((job, fetched)) = self.fetches.next() => self.handle_fetched(job, fetched),
                 Some(change) = self.fleet_events.recv() => self.handle_fleet_event(change),
-                Some(followed) = self.fleet_lookups.next() => self.adopt(followed),
+                Some(newer) = self.fleet_lookups.next() => self.adopt(newer),
                 () = tokio::time::sleep(pause.min(MAX_SLEEP)) => self.refetch_due(),
             }
             // In this order: fetches that the event made possible start before stale copies are served.
@@ -135,11 +135,13 @@ impl<F: DocumentFetcher> RefreshTask<F> {
 
     fn handle_event(&mut self, event: CacheEvent) {
         match event {
-            CacheEvent::Demand(resource, wish, reply) => self.handle_demand(resource, wish, reply),
-            CacheEvent::Overdue(resource, fetch_as) => {
+            CacheEvent::Demand(resource, demand, reply) => {
+                self.handle_demand(resource, demand, reply)
+            }
+            CacheEvent::Overdue(resource, identity) => {
                 // The origin may admit only the crawler that sees the file now.
-                if let Some(fetch_as) = fetch_as {
-                    self.refetch_identities.note(&resource, &fetch_as);
+                if let Some(identity) = identity {
+                    self.refetch_identities.note(&resource, &identity);
                 }
                 let known = self.services.published.snapshot(&resource);
                 if self
@@ -165,21 +167,21 @@ impl<F: DocumentFetcher> RefreshTask<F> {
                 // The sender may be gone, here and below.
                 let _ = reply.send(self.forget(&resource));
             }
-            CacheEvent::Reconfigure(terms, are_crawlers_others, reply) => {
+            CacheEvent::Reconfigure(settings, are_crawlers_others, reply) => {
                 if are_crawlers_others {
                     self.refetch_identities.clear();
                 }
-                self.reconfigure(terms);
+                self.reconfigure(settings);
                 let _ = reply.send(());
             }
             #[cfg(test)]
             CacheEvent::Settings(reply) => {
-                let terms = RefreshSettings {
+                let settings = RefreshSettings {
                     lifetimes: self.cache.lifetimes().clone(),
                     fetch_timeout: self.fetch_timeout,
                     memory_bytes: self.eviction.limit(),
                 };
-                let _ = reply.send(terms);
+                let _ = reply.send(settings);
             }
             CacheEvent::IsFetching(resource, reply) => {
                 let _ = reply.send(self.cache.is_in_flight(&resource));
@@ -200,12 +202,12 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         withdrawn.is_some()
     }
 
-    fn reconfigure(&mut self, terms: RefreshSettings) {
-        self.fetch_timeout = terms.fetch_timeout;
-        if terms.lifetimes != *self.cache.lifetimes() {
-            self.change_lifetimes(terms.lifetimes);
+    fn reconfigure(&mut self, settings: RefreshSettings) {
+        self.fetch_timeout = settings.fetch_timeout;
+        if settings.lifetimes != *self.cache.lifetimes() {
+            self.change_lifetimes(settings.lifetimes);
         }
-        self.eviction.set_limit(terms.memory_bytes);
+        self.eviction.set_limit(settings.memory_bytes);
         self.shrink();
     }
 
@@ -230,11 +232,11 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     fn handle_demand(
         &mut self,
         resource: Resource,
-        wish: FetchDemand,
+        demand: FetchDemand,
         reply: oneshot::Sender<Arc<Snapshot>>,
     ) {
         let known = self.services.published.snapshot(&resource);
-        let known = known.map(|known| wish.identity.view_of(&known));
+        let known = known.map(|known| demand.identity.view_of(&known));
         let is_first = self
             .cache
             .request_fetch(&resource, known.as_deref(), self.now());
@@ -255,13 +257,13 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             .push(reply);
         if is_first {
             self.read_from_store(resource.clone());
-            self.refetch_identities.note(&resource, &wish.identity);
-            let wishes = self.demands.entry(resource).or_default();
-            wishes.identity = wish.identity;
-            wishes.keys.insert(wish.key);
-        } else if let Some(wishes) = self.demands.get_mut(&resource) {
-            wishes.keys.insert(wish.key);
-        } else if self.queue.join(&resource, &wish.key) {
+            self.refetch_identities.note(&resource, &demand.identity);
+            let gathered = self.demands.entry(resource).or_default();
+            gathered.identity = demand.identity;
+            gathered.keys.insert(demand.key);
+        } else if let Some(gathered) = self.demands.get_mut(&resource) {
+            gathered.keys.insert(demand.key);
+        } else if self.queue.join(&resource, &demand.key) {
             self.newly_queued.push(resource);
         }
     }
@@ -274,14 +276,14 @@ impl<F: DocumentFetcher> RefreshTask<F> {
 
     /// Reads the stored entry of a document, to revalidate it or to use it.
     fn read_from_store(&mut self, resource: Resource) {
-        let fetch_as = self.refetch_identities.identity_for(&resource);
-        let wishes = self.demands.entry(resource.clone()).or_default();
-        wishes.identity = fetch_as;
+        let identity = self.refetch_identities.identity_for(&resource);
+        let gathered = self.demands.entry(resource.clone()).or_default();
+        gathered.identity = identity;
         self.store_reads.add(resource);
     }
 
     fn handle_store_read(&mut self, resource: Resource, learned: Option<ParsedEntry>) {
-        let wishes = self.demands.remove(&resource).unwrap_or_default();
+        let gathered = self.demands.remove(&resource).unwrap_or_default();
         let is_forced = self.forced.contains(&resource);
         let is_published = self.services.published.snapshot(&resource).is_some();
         // Another node may have a newer entry than this node's store.
@@ -290,7 +292,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             // A copy that needs no fetch answers everyone who waits, and no job is queued.
             let snapshot = Arc::new(self.cache.restore(&resource, learned));
             self.publish(&resource, &snapshot);
-            let usable = wishes.identity.view_of(&snapshot).usability(self.now());
+            let usable = gathered.identity.view_of(&snapshot).usability(self.now());
             if usable != Usability::AfterRefetch && !is_forced {
                 self.reply_to_waiting(&resource, &snapshot);
             }
@@ -299,10 +301,10 @@ impl<F: DocumentFetcher> RefreshTask<F> {
                 return;
             }
         }
-        let mut askers = wishes.keys;
+        let mut keys = gathered.keys;
         // Wayleave itself wants it: a refresh before the copy expires.
-        if askers.is_empty() {
-            askers.insert(FairnessKey::default());
+        if keys.is_empty() {
+            keys.insert(FairnessKey::default());
         }
         self.newly_queued.push(resource.clone());
         let job = FetchJob {
@@ -310,9 +312,9 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             entry: learned
                 .map(|learned| learned.entry().clone())
                 .unwrap_or_default(),
-            identity: wishes.identity,
+            identity: gathered.identity,
         };
-        self.queue.push(job, askers);
+        self.queue.push(job, keys);
     }
 
     fn start_fetches(&mut self) {
@@ -334,8 +336,8 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     fn start_fetch(&mut self, job: FetchJob) {
         let purpose = self.purpose(&job.resource);
         let known = self.services.published.snapshot(&job.resource);
-        let terms = (self.cache.lifetimes().clone(), self.fetch_timeout);
-        self.fetches.start(job, purpose, known, terms);
+        let settings = (self.cache.lifetimes().clone(), self.fetch_timeout);
+        self.fetches.start(job, purpose, known, settings);
     }
 
     fn purpose(&self, resource: &Resource) -> FetchPurpose {
@@ -373,7 +375,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         }
     }
 
-    fn handle_fetched(&mut self, job: FetchJob, brought: Result<LearnedEntry, FetchOutcome>) {
+    fn handle_fetched(&mut self, job: FetchJob, fetched: Result<LearnedEntry, FetchOutcome>) {
         let FetchJob {
             resource, entry, ..
         } = job;
@@ -381,17 +383,17 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         self.forced.remove(&resource);
         let known = self.services.published.snapshot(&resource);
         // A panic counts as a failed fetch, so that the usual back-off applies.
-        let brought = brought.unwrap_or_else(|outcome| {
+        let fetched = fetched.unwrap_or_else(|outcome| {
             let before = (&entry, known.as_deref());
             let lifetimes = self.cache.lifetimes();
             ParsedEntry::after_fetch(resource.kind(), before, outcome, self.now(), lifetimes).into()
         });
         let LearnedEntry {
             learned,
-            reservation: place,
+            reservation,
             version,
             lease,
-        } = brought;
+        } = fetched;
         let snapshot = self
             .cache
             .fetch_finished(&resource, &learned, known.as_deref());
@@ -408,7 +410,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         // After publishing, which may have created the map entry that holds it.
         self.services.published.set_version(&resource, version);
         // From here on the body is counted as an entry, and by the store.
-        drop(place);
+        drop(reservation);
         self.reply_to_waiting(&resource, &snapshot);
     }
 

@@ -96,11 +96,11 @@ async fn refetch_identities_are_dropped_when_crawlers_change() {
     let robots = started(&fetch);
     let shop = origin("shop");
     let source = Some([192, 0, 2, 1].into());
-    let behalf = Requester {
+    let requester = Requester {
         source,
         ..Requester::default()
     };
-    robots.find_for(&shop, behalf).await.unwrap();
+    robots.find_for(&shop, requester).await.unwrap();
     let use_for_two_days = async || {
         for _ in 0..48 {
             tokio::time::sleep(HOUR).await;

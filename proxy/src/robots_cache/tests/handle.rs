@@ -81,18 +81,18 @@ impl DocumentFetcher for ScriptedFetch {
     async fn fetch(
         &self,
         request: FetchRequest,
-        fetch_as: Option<&FetchIdentity>,
+        identity: Option<&FetchIdentity>,
     ) -> FetchedDocument {
         let script = &self.script;
         let under_way = script.under_way.fetch_add(1, Ordering::SeqCst) + 1;
         script.most_under_way.fetch_max(under_way, Ordering::SeqCst);
         let origin = request.resource.origin().clone();
         script.fetched.lock().unwrap().push(request);
-        let user_agent = fetch_as
+        let user_agent = identity
             .and_then(|by| by.user_agent.as_deref())
             .map(str::to_owned);
         script.user_agents.lock().unwrap().push(user_agent);
-        let source = fetch_as.and_then(|by| by.source);
+        let source = identity.and_then(|by| by.source);
         script.sources.lock().unwrap().push(source);
         let gate = script.gate.lock().unwrap().clone();
         if let Some(gate) = gate {
@@ -241,11 +241,11 @@ async fn the_first_requester_sets_the_fetch_user_agent() {
     let robots = started(&fetch);
     let shop = origin("shop");
     let find_by = async |name: &str| {
-        let behalf = Requester {
+        let requester = Requester {
             user_agent: Some(&name.into()),
             ..Requester::default()
         };
-        robots.find_for(&shop, behalf).await.is_ok()
+        robots.find_for(&shop, requester).await.is_ok()
     };
     let both = tokio::join!(find_by("One/1"), find_by("Two/1"));
     assert_eq!(both, (true, true));
@@ -904,14 +904,14 @@ async fn one_clients_tarpits_delay_nobody_else() {
         naming.push(name_tarpits(&fetch, &robots, first..first + 31));
         tokio::time::sleep(Duration::from_secs(1)).await;
         let asked = tokio::time::Instant::now();
-        for (name, behalf) in [
+        for (name, requester) in [
             ("new", of("news", 2)),
             ("beside", of("news", 1)),
             ("same", of("attacker", 3)),
             ("known", of("news", 2)),
         ] {
             let shop = origin(&format!("{name}{second}"));
-            let known = robots.find_for(&shop, behalf).await.unwrap();
+            let known = robots.find_for(&shop, requester).await.unwrap();
             assert!(
                 matches!(known.access(), AccessResult::Successful(_)),
                 "{shop}"
