@@ -41,14 +41,14 @@ fn mentions(decision: &DecisionRecord, text: &str) -> bool {
         .finding
         .as_ref()
         .and_then(|found| found.rule.as_deref());
-    let policy = decision.policy.as_ref();
-    let said = policy
-        .into_iter()
+    let explanations = decision
+        .policy
+        .iter()
         .flat_map(|policy| [&policy.reason, &policy.owner]);
     contains(&decision.url)
         || contains(&decision.reason)
         || decision.details.as_deref().is_some_and(contains)
-        || said.flatten().any(|text| contains(text))
+        || explanations.flatten().any(|text| contains(text))
         || rule.is_some_and(contains)
         || decision.tokens.iter().any(|token| contains(token))
         || contains(&decision.client.to_string())

@@ -160,8 +160,8 @@ impl ReportEntry<'_> {
     fn rule(&self) -> Option<String> {
         match (&*self.reason, &self.policy, self.line, &self.rule) {
             ("policy-rule", Some(policy), ..) => {
-                let reason = policy.reason.as_deref();
-                let reason = reason.map_or(String::new(), |reason| format!(": {reason}"));
+                let reason = (policy.reason.as_deref())
+                    .map_or(String::new(), |reason| format!(": {reason}"));
                 Some(format!("[[rule]] {}{reason}", policy.number))
             }
             ("rule", _, Some(line), Some(rule)) => {
@@ -175,9 +175,11 @@ impl ReportEntry<'_> {
 
     /// Returns the deciding preference, such as `train-ai by content-signal`.
     fn preference(&self) -> Option<String> {
-        let ranked = self.preferences.iter();
-        let ranked = ranked.filter_map(|it| Some((it.rank()?, it)));
-        let (_, deciding) = ranked.min_by_key(|(rank, _)| *rank)?;
+        let (_, deciding) = self
+            .preferences
+            .iter()
+            .filter_map(|it| Some((it.rank()?, it)))
+            .min_by_key(|(rank, _)| *rank)?;
         let source = deciding.source.as_deref().unwrap_or("nothing said");
         Some(format!("{} by {source}", deciding.purpose))
     }
@@ -239,12 +241,9 @@ impl LogReport {
         rows: &mut HashMap<RowKey, ReportRow>,
         tell: &mut dyn FnMut(),
     ) {
-        let metadata = file.as_ref().map(File::metadata).ok().and_then(Result::ok);
-        let written_at = metadata.map(|found| found.modified());
-        if written_at
-            .and_then(Result::ok)
-            .is_some_and(|at| at < self.since)
-        {
+        let metadata = file.as_ref().ok().and_then(|file| file.metadata().ok());
+        let written_at = metadata.and_then(|found| found.modified().ok());
+        if written_at.is_some_and(|at| at < self.since) {
             self.older_files += 1;
             return;
         }
@@ -293,8 +292,8 @@ impl LogReport {
         let line = line.map_err(str::to_owned)?;
         let read = serde_json::from_slice::<ReportEntry<'_>>(line);
         let entry = read.map_err(|error| format!("is not a decision: {error}"))?;
-        let at = humantime::parse_rfc3339(&entry.at);
-        let at = at.map_err(|error| format!("is not a decision: at: {error}"))?;
+        let at = humantime::parse_rfc3339(&entry.at)
+            .map_err(|error| format!("is not a decision: at: {error}"))?;
         if at < self.since {
             self.lines_before += 1;
             return Ok(());

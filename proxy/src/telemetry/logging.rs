@@ -39,10 +39,10 @@ pub(crate) struct LogHandle {
 /// Starts logging. Events are written until the returned guard is dropped.
 pub(crate) fn start(format: LogFormat) -> (LogHandle, LineWriterGuard) {
     let (log, writing, layer) = log_to(io::stderr(), format);
-    let filter =
-        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
-    // suppaftp logs passwords at level trace.
-    let filter = filter.add_directive("suppaftp=off".parse().expect("a directive"));
+    let filter = EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER))
+        // It logs passwords at level trace.
+        .add_directive("suppaftp=off".parse().expect("a directive"));
     // Fails in tests that run two servers in one process: both use the first log.
     let _ = tracing_subscriber::registry()
         .with(layer)

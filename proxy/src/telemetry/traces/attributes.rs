@@ -164,8 +164,9 @@ fn redacted(query: &str) -> String {
 /// Returns whether a parameter is a credential, in any case and percent-encoding of its name.
 fn is_secret(name: &str) -> bool {
     // Servers decode names before they compare them, so `X%2DAmz%2DSignature` is a credential, too.
-    let name = percent_decode_str(name).decode_utf8_lossy();
-    let name = name.to_ascii_lowercase();
+    let name = percent_decode_str(name)
+        .decode_utf8_lossy()
+        .to_ascii_lowercase();
     SECRETS.contains(&&*name) || SECRET_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
@@ -187,8 +188,8 @@ fn status(code: u16) -> KeyValue {
 fn push_server(uri: &Uri, all: &mut Vec<KeyValue>) {
     let Some(host) = uri.host() else { return };
     // The conventions want IPv6 addresses without brackets.
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    all.push(KeyValue::new("server.address", host.to_owned()));
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    all.push(KeyValue::new("server.address", address.to_owned()));
     let default = match uri.scheme_str() {
         Some("https") => Some(443),
         Some("http") => Some(80),

@@ -53,8 +53,9 @@ impl CollectorClient {
 
     async fn send(self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let uri = request.uri().clone();
-        let host = uri.host().ok_or("the endpoint has no host")?;
-        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let host = (uri.host().ok_or("the endpoint has no host")?)
+            .trim_start_matches('[')
+            .trim_end_matches(']');
         let is_https = uri.scheme_str() == Some("https");
         let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
         #[expect(
