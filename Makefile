@@ -35,7 +35,7 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 	.ci/purity
-	.ci/circles policy/*/src proxy/src
+	.ci/circles policy/*/src proxy/src proxy/evidence/src
 
 doc:
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked
@@ -56,6 +56,7 @@ $(CARGO_DENY):
 fuzz:
 	.ci/fuzz policy/fuzz
 	.ci/fuzz proxy/fuzz
+	.ci/fuzz proxy/evidence/fuzz
 
 # Debian package, OCI image, Helm chart, SBOM and checksums, into target/package; and then each of them installed and used (as root).
 package:

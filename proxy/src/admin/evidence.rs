@@ -6,11 +6,11 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_evidence::HeadFiles;
 
 use super::parameters::PathSegment;
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::state::AdminState;
-use crate::decision_log::HeadFiles;
 use crate::signing::Jwk;
 use crate::telemetry::digest::Sha256Digest;
 
@@ -37,7 +37,7 @@ pub(super) async fn signing(State(admin): State<AdminState>) -> Response {
     let Some(log) = admin.decisions.log_file() else {
         return error_response(StatusCode::NOT_FOUND, "there is no decision log");
     };
-    let head = HeadFiles::for_log(&log.config)
+    let head = HeadFiles::for_log(&log.config.path, &log.config.state_dir)
         .newest()
         .ok()
         .and_then(|line| String::from_utf8(line).ok());

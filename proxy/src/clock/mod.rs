@@ -1,7 +1,5 @@
 //! The clock, from which all other code reads the time.
 
-pub(crate) mod rfc3339;
-
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};

@@ -1,24 +1,15 @@
 //! The decision log's files (the current one and the rotated ones next to it, compressed or not) and the lines in them.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::fs::File;
+use std::io::{self, BufRead, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use flate2::bufread::MultiGzDecoder;
+use wayleave_evidence::files::{MAX_LINE_BYTES, compressed_name, decompressed, rotated_files};
 
 use super::record::{DecisionId, DecisionRecord};
 use crate::clock::system_time;
-
-/// The longest line that is read. Lines that wayleave writes are far shorter: request heads and quoted texts are bounded.
-const MAX_LINE_BYTES: u64 = 4 << 20;
-/// The first bytes of a gzip file (RFC 1952 section 2.3.1). No line begins with them.
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-/// The size of read buffers.
-const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Returns an unused name for a file that is to be rotated.
 pub(super) fn unused_name(path: &Path) -> PathBuf {
@@ -35,8 +26,9 @@ pub(super) fn unused_name(path: &Path) -> PathBuf {
 
 /// Returns the name of a rotated file: `decisions.20261121T083000.123Z.jsonl` for `decisions.jsonl`.
 fn rotated_name(path: &Path, now: SystemTime) -> PathBuf {
-    let time = humantime::format_rfc3339_millis(now).to_string();
-    let time = time.replace(['-', ':'], "");
+    let time = humantime::format_rfc3339_millis(now)
+        .to_string()
+        .replace(['-', ':'], "");
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(".");
     name.push(time);
@@ -45,76 +37,6 @@ fn rotated_name(path: &Path, now: SystemTime) -> PathBuf {
         name.push(extension);
     }
     path.with_file_name(name)
-}
-
-/// Returns the directory of the log at `path` and its rotated files.
-pub(super) fn log_directory(path: &Path) -> &Path {
-    match path.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => dir,
-        _ => Path::new("."),
-    }
-}
-
-/// Returns the name of a rotated file after its compression.
-pub(super) fn compressed_name(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".gz");
-    name.into()
-}
-
-/// Returns the rotated files of the log at `path`, sorted by name and thus by age. If a file exists both compressed and
-/// uncompressed, only the latter is returned: compression was interrupted before it could be deleted.
-///
-/// # Errors
-///
-/// Returns an error if their directory is there and cannot be listed.
-pub(crate) fn rotated_files(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = match fs::read_dir(log_directory(path)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut found: BTreeMap<OsString, PathBuf> = BTreeMap::new();
-    for entry in entries {
-        let file = entry?.path();
-        if is_rotated(path, &file) {
-            found.insert(file.as_os_str().to_owned(), file);
-        } else if file.extension().is_some_and(|it| it == "gz")
-            && is_rotated(path, &file.with_extension(""))
-        {
-            let plain = file.with_extension("").into_os_string();
-            found.entry(plain).or_insert(file);
-        }
-    }
-    // An uncompressed file that was listed after its compressed form has replaced it in the map.
-    Ok(found.into_values().collect())
-}
-
-/// Returns whether the name of `file` is that of a rotated, uncompressed file of the log at `path`.
-fn is_rotated(path: &Path, file: &Path) -> bool {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let name = file.file_stem().unwrap_or_default().to_string_lossy();
-    let time = name
-        .strip_prefix(&*stem)
-        .and_then(|rest| rest.strip_prefix('.'));
-    let is_time =
-        |time: &str| time.ends_with('Z') && time.starts_with(|c: char| c.is_ascii_digit());
-    file.extension() == path.extension() && time.is_some_and(is_time)
-}
-
-/// Returns whether a file is compressed.
-pub(crate) fn is_compressed(file: &File) -> bool {
-    let mut begin = [0; GZIP_MAGIC.len()];
-    file.read_exact_at(&mut begin, 0).is_ok() && begin == GZIP_MAGIC
-}
-
-/// Returns a reader of the decompressed contents of a file that has just been opened.
-pub(crate) fn decompressed(file: &File) -> Box<dyn BufRead + '_> {
-    let plain = BufReader::with_capacity(BUFFER_BYTES, file);
-    if !is_compressed(file) {
-        return Box::new(plain);
-    }
-    let unpacked = MultiGzDecoder::new(plain);
-    Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked))
 }
 
 /// Opens a rotated file, by its compressed name if it has just been compressed.
@@ -139,9 +61,12 @@ pub(super) fn open_log_files(path: &Path) -> Vec<(PathBuf, io::Result<File>)> {
         (Ok(file), Ok(written)) => identity(file) == identity(written),
         _ => false,
     };
-    let rotated = rotated_files(path).unwrap_or_default();
-    let rotated = rotated.into_iter().map(open_rotated);
-    let mut files: Vec<_> = rotated.filter(|(_, file)| !is_written(file)).collect();
+    let mut files: Vec<_> = rotated_files(path)
+        .unwrap_or_default()
+        .into_iter()
+        .map(open_rotated)
+        .filter(|(_, file)| !is_written(file))
+        .collect();
     let is_there = !matches!(&written, Err(error) if error.kind() == io::ErrorKind::NotFound);
     files.extend(is_there.then(|| (path.to_owned(), written)));
     files
@@ -204,6 +129,8 @@ pub(super) fn find_decision(path: &Path, id: DecisionId) -> Option<DecisionRecor
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::super::tests::decision;
     use super::*;
 

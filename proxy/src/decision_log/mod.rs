@@ -17,7 +17,6 @@
 //!
 //! An exchange never waits for the log. If the writer cannot keep up, decisions are dropped and counted.
 
-pub(crate) mod chain;
 mod client_address;
 mod decision_event;
 mod files;
@@ -38,11 +37,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+pub(crate) use wayleave_evidence::chain::event::ConfigRevision;
 
 pub(crate) use self::client_address::{ClientForm, ClientMask, LoggedClient};
-pub(crate) use self::files::{decompressed, is_compressed, rotated_files};
-pub(crate) use self::journal::head_files::HeadFiles;
-pub(crate) use self::journal::resume::file_number;
 pub(crate) use self::journal::{Journal, JournalConfig, LogDescription};
 use self::live::LiveFeed;
 pub(crate) use self::live::{DecisionWatch, WatchedBatch};
@@ -57,7 +54,6 @@ pub(crate) use self::report::{LogReport, ReportRow};
 pub(crate) use self::top::{RankBy, RankedName};
 pub(crate) use self::use_preference::{DocumentRecord, UsePreference};
 use self::writer::DecisionWriter;
-pub(crate) use crate::decision_log::chain::event::ConfigRevision;
 use crate::telemetry::logging::LogHandle;
 use crate::telemetry::metrics::Metrics;
 

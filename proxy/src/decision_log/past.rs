@@ -6,10 +6,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::SystemTime;
 
+use wayleave_evidence::chain::event;
+
 use super::files::{LogLine, find_line, open_log_files};
 use super::query::DecisionQuery;
 use super::record::DecisionRecord;
-use crate::decision_log::chain::event;
 
 /// A time range, both ends included; an end that is `None` is open.
 #[derive(Clone, Copy, Debug, Default)]

@@ -9,11 +9,10 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
+use wayleave_evidence::{Sha256Digest, rfc3339};
 
 use super::client_address::LoggedClient;
 use super::use_preference::{DocumentRecord, UsePreference};
-use crate::clock::rfc3339;
-use crate::telemetry::digest::Sha256Digest;
 use crate::telemetry::harmless::escape_json;
 
 /// The longest `User-Agent` that is recorded. Real ones are shorter.

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
+use wayleave_evidence::chain::event;
+use wayleave_evidence::files::{log_directory, rotated_files};
+use wayleave_evidence::rfc3339;
 
-use super::files::{LogLine, UNFINISHED, find_line, log_directory, open_log_files, rotated_files};
+use super::files::{LogLine, UNFINISHED, find_line, open_log_files};
 use super::record::host;
-use crate::clock::rfc3339;
-use crate::decision_log::chain::event;
 
 /// The number of unreadable lines that are listed; further ones are only counted.
 const MAX_LISTED: usize = 20;

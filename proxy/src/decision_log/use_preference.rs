@@ -5,11 +5,9 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use wayleave_evidence::{Sha256Digest, rfc3339};
 use wayleave_robots_txt::excerpt;
 use wayleave_usage_preferences::{PreferenceJudgement, PurposePreference};
-
-use crate::clock::rfc3339;
-use crate::telemetry::digest::Sha256Digest;
 
 /// The site's preference about one of the crawler's purposes.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

@@ -9,11 +9,11 @@ use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
 use anyhow::Context;
+use wayleave_evidence::Sha256Digest;
+use wayleave_evidence::chain::event::{ConfigRevision, EventKind};
 
 use super::journal::{Journal, LostLines};
 use super::record::EncodedDecision;
-use crate::decision_log::chain::event::{ConfigRevision, EventKind};
-use crate::telemetry::digest::Sha256Digest;
 use crate::telemetry::metrics::Metrics;
 
 /// The most decisions in the queue: some seconds at full speed. Further ones are dropped and counted.

@@ -12,7 +12,6 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::clock::Clock;
 use crate::config::{self, Config};
 use crate::decide::settings::Settings;
-use crate::decision_log::chain::event::program_version;
 use crate::decision_log::{ClientMask, ConfigRevision, Journal};
 use crate::fleet::redis::{self, RedisAddress, RedisEngine};
 use crate::fleet::{self, Fleet, OnLoss};
@@ -27,6 +26,7 @@ use crate::tls;
 use crate::tls::pem_file::PemFile;
 use crate::upstream::egress::{self, Egress};
 use crate::upstream::{self, Upstream};
+use wayleave_evidence::chain::event::program_version;
 
 /// A random number of this process, so that nodes that start together do not refresh the same robots.txt together.
 static PROCESS_SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(()));

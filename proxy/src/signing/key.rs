@@ -139,6 +139,11 @@ impl SigningKey {
         BASE64_URL_SAFE_NO_PAD.encode(self.pair.public_key())
     }
 
+    /// Returns the key pair.
+    pub(crate) fn pair(&self) -> &Ed25519KeyPair {
+        &self.pair
+    }
+
     /// Signs bytes.
     pub(crate) fn sign(&self, bytes: &[u8]) -> Vec<u8> {
         self.pair.sign(bytes).as_ref().to_vec()

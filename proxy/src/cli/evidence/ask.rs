@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
+use wayleave_evidence::SignedLog;
+use wayleave_evidence::select::{Selection, UnsignedLines, select};
 use wayleave_robots_txt::Target;
 
-use super::select::{Selection, UnsignedLines, select};
-use super::signed_log;
 use crate::cli::config_file::load_config;
 use crate::cli::terminal::{UNUSABLE, json_line, print, print_errors, unusable};
 use crate::cli::time_argument::TimeArgument;
@@ -64,8 +64,8 @@ struct FoundDecision {
 
 /// Finds the last decision about the URL up to the time and, if there is one, the first after it.
 fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<Vec<FoundDecision>> {
-    let options = config.log.decisions.as_ref();
-    let options = options.context("log.decisions is empty: there is no decision log")?;
+    let options = (config.log.decisions.as_ref())
+        .context("log.decisions is empty: there is no decision log")?;
     let url = Target::parse(&arguments.url).with_context(|| format!("{:?}", arguments.url))?;
     let at = arguments.at.end(Clock::start().now());
     let wanted = Selection::Url {
@@ -73,7 +73,7 @@ fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<Vec<FoundDecision
         at,
         crawler: arguments.crawler.clone(),
     };
-    let log = signed_log::open_log(options)?;
+    let log = SignedLog::open(&options.path, &options.state_dir)?;
     if log.unsigned_lines > 0 {
         print_errors(&format!(
             "wayleave: lines at the end of the log were not signed by who wrote them, and are left out: {}\n",
@@ -98,8 +98,8 @@ fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<Vec<FoundDecision
             Ok(())
         })?;
     }
-    let first = found.first().map(|answer| &answer.decision);
-    let first = first.with_context(|| format!("the log has no request for {url}"))?;
+    let first = (found.first().map(|answer| &answer.decision))
+        .with_context(|| format!("the log has no request for {url}"))?;
     anyhow::ensure!(
         first.at <= at,
         "the log has no request for {url} up to then; the first was at {} (decision {})",
@@ -157,8 +157,7 @@ fn describe(answer: &FoundDecision) -> String {
     let decision = &answer.decision;
     let fetched = match &*decision.outcome {
         "forwarded" | "tunnelled" | "observed" => {
-            let bytes = decision.body_bytes;
-            let bytes = bytes.map_or(String::new(), |bytes| format!(", {bytes} bytes"));
+            let bytes = (decision.body_bytes).map_or(String::new(), |it| format!(", {it} bytes"));
             format!("yes, answered with {}{bytes}", decision.status)
         }
         "failed" if decision.failed_before_sending() => {
@@ -209,16 +208,15 @@ fn describe(answer: &FoundDecision) -> String {
 }
 
 fn describe_finding(finding: &FindingRecord) -> String {
-    let rule = finding.line.zip(finding.rule.as_ref());
-    let rule = rule.map_or(finding.basis.to_string(), |(line, rule)| {
-        format!("line {line}: {rule}")
-    });
+    let rule = match (finding.line, &finding.rule) {
+        (Some(line), Some(rule)) => format!("line {line}: {rule}"),
+        _ => finding.basis.to_string(),
+    };
     let digest = finding
         .robots_sha256
         .map(|digest| format!(", SHA-256 {digest}"));
-    let at = finding
-        .robots_fetched_at
-        .map(humantime::format_rfc3339_micros);
-    let at = at.map_or(String::new(), |at| format!(", fetched at {at}"));
+    let at = finding.robots_fetched_at.map_or(String::new(), |at| {
+        format!(", fetched at {}", humantime::format_rfc3339_micros(at))
+    });
     format!("{rule}{at}{}", digest.unwrap_or_default())
 }

@@ -1,27 +1,18 @@
-//! `wayleave evidence`: shows any decision, years later, to anyone.
+//! `wayleave evidence`: shows any decision, years later, to anyone. The log, exports and checks are in `wayleave-evidence`.
 //!
 //! ```text
-//!  export ─┬─ log, select      the lines of the log that are wanted
-//!          ├─ standins         what stands for the others
-//!          ├─ sources          the files that decisions rest on
-//!          └─ bundle, manifest a folder or a WARC file (warc)
-//!  verify                      checks such an export, and derives its decisions again
-//!  ask                         what the log says of a URL at a time
-//!  key                         who signs
+//!  export       writes decisions with everything they rest on
+//!    └─ sources   the documents and configurations that are still stored
+//!  verify       checks an export, and derives its decisions again
+//!  ask          looks up the decision about a URL at a time
+//!  key          prints the public key
 //! ```
 
 mod ask;
-mod bundle;
-mod exchange;
 mod export;
 mod key;
-mod manifest;
-mod select;
-mod signed_log;
 mod sources;
-mod stand_ins;
 mod verify;
-mod warc;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
+use wayleave_evidence::chain::HashChain;
+use wayleave_evidence::chain::event::{EVENT_PREFIX, EventKind, LogEvent};
+
 use crate::clock::system_time;
-use crate::decision_log::chain::HashChain;
-use crate::decision_log::chain::event::{EVENT_PREFIX, EventKind, LogEvent};
 
 /// The most by which clocks are set back when they are corrected. Only larger steps are events.
 const MAX_CORRECTION: Duration = Duration::from_secs(2);

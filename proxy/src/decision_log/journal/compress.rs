@@ -11,9 +11,9 @@ use std::thread::{self, JoinHandle};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-
-use super::super::files::{compressed_name, is_compressed, log_directory, rotated_files};
-use super::resume;
+use wayleave_evidence::files::{
+    compressed_name, file_number, is_compressed, log_directory, rotated_files,
+};
 
 /// The compressing thread, while there is one.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl CompressionThread {
 /// Compresses the rotated files of the log at `path` that are older than file `current`.
 pub(super) fn compress_all(path: &Path, current: u64) {
     for file in rotated_files(path).unwrap_or_default() {
-        if resume::file_number(&file).is_none_or(|number| number >= current) {
+        if file_number(&file).is_none_or(|number| number >= current) {
             continue;
         }
         if let Err(error) = compress(&file) {

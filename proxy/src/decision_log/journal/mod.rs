@@ -3,7 +3,6 @@
 //! ```text
 //!  batch      the lines of one write
 //!  resume     continues a chain that an earlier process, or a failed write, left
-//!  head_files the last signed head, next to the log and below state.dir
 //!  open_file  the file that lines are appended to
 //!  config     location, rotation and retention
 //!  retention  deletes rotated files
@@ -13,9 +12,8 @@
 mod batch;
 mod compress;
 mod config;
-pub(crate) mod head_files;
 mod open_file;
-pub(crate) mod resume;
+mod resume;
 mod retention;
 #[cfg(test)]
 mod tests;
@@ -26,19 +24,18 @@ use std::mem;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use wayleave_evidence::chain::event::{EventKind, LogEvent, STOP_PREFIX};
+use wayleave_evidence::{HeadFiles, Sha256Digest};
 
 use self::batch::{LineBatch, LogChanges};
 use self::compress::CompressionThread;
 pub(crate) use self::config::JournalConfig;
-use self::head_files::HeadFiles;
 use self::open_file::OpenFile;
 use self::resume::{ChainState, ResumableLog, ResumedChain};
 use self::retention::ExpiredFile;
 use super::files::unused_name;
 use crate::clock::system_time;
-use crate::decision_log::chain::event::{EventKind, LogEvent, STOP_PREFIX};
 use crate::signing::{Jwk, SigningKey};
-use crate::telemetry::digest::Sha256Digest;
 
 /// The amount of buffered lines, in bytes, at which they are written.
 const FLUSH_BYTES: usize = 256 * 1024;
@@ -80,6 +77,11 @@ pub(crate) struct Journal {
     compression: CompressionThread,
 }
 
+/// Returns the files with the newest head of a log.
+fn head_files(config: &JournalConfig) -> HeadFiles {
+    HeadFiles::for_log(&config.path, &config.state_dir)
+}
+
 /// The settings of a journal, and its public key.
 #[derive(Debug)]
 pub(crate) struct LogDescription {
@@ -104,7 +106,7 @@ impl Journal {
     pub(crate) fn open(options: JournalConfig) -> anyhow::Result<Self> {
         let open = OpenFile::new(&options.path)
             .with_context(|| format!("opening the decision log {}", options.path.display()))?;
-        let heads = HeadFiles::for_log(&options);
+        let heads = head_files(&options);
         let is_known = options.key.exists();
         let key = SigningKey::read_or_create(&options.key).context("evidence.key")?;
         // Only a key in the state directory is known to belong to this log: one from elsewhere may have signed other logs.
@@ -215,7 +217,9 @@ impl Journal {
     /// Signs and saves a head, if there are lines that the saved one does not cover.
     pub(crate) fn save_head(&mut self) {
         if let Some(known) = self.state.as_ref().filter(|_| self.is_unsigned) {
-            self.heads.save(&known.signed_head(&self.key));
+            for (file, error) in self.heads.save(&known.signed_head(&self.key)) {
+                tracing::debug!(%error, file = %file.display(), "the decision log's head cannot be written");
+            }
             self.signed_at = Some(Instant::now());
             self.is_unsigned = false;
         }

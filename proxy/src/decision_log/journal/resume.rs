@@ -11,15 +11,16 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::SystemTime;
 
-use super::super::files::{decompressed, is_compressed, rotated_files, unused_name};
-use super::head_files::HeadFiles;
+use wayleave_evidence::chain::event::{EventKind, LogEvent};
+use wayleave_evidence::chain::head::is_signed_by;
+use wayleave_evidence::chain::link::previous_digest;
+use wayleave_evidence::chain::{HashChain, MerkleTree};
+use wayleave_evidence::files::{file_number, is_compressed, rotated_files};
+use wayleave_evidence::{HeadFiles, Sha256Digest};
+
+use super::super::files::unused_name;
 use crate::clock::system_time;
-use crate::decision_log::chain::event::{EventKind, LogEvent};
-use crate::decision_log::chain::head::is_signed_by;
-use crate::decision_log::chain::link::previous_digest;
-use crate::decision_log::chain::{HashChain, MerkleTree};
 use crate::signing::SigningKey;
-use crate::telemetry::digest::Sha256Digest;
 
 /// The chain after a known line, and the size of its last file up to there.
 #[derive(Clone, Debug)]
@@ -68,7 +69,7 @@ impl ChainState {
     /// Returns the signed head of a file that is still being written.
     pub(super) fn signed_head(&self, key: &SigningKey) -> Vec<u8> {
         self.chain
-            .current_head(key, self.latest_at, self.bytes, self.is_stopped)
+            .current_head(key.pair(), self.latest_at, self.bytes, self.is_stopped)
     }
 
     /// Returns the event for signed lines that are missing or changed or, with `foreign_lines`, for that many appended by
@@ -109,7 +110,7 @@ fn is_altered(what: &EventKind) -> bool {
 
 /// Returns the state that the newest head shows, if it was signed with this key.
 fn signed_before(heads: &HeadFiles, key: &SigningKey) -> Option<ChainState> {
-    let line = heads.newest_signed_by(key)?;
+    let line = heads.newest_signed_by(&key.public_base64())?;
     let LogEvent {
         kind: EventKind::Head(head),
         at,
@@ -126,19 +127,6 @@ fn signed_before(heads: &HeadFiles, key: &SigningKey) -> Option<ChainState> {
         is_stopped: head.stopped,
         is_complete: head.stopped,
     })
-}
-
-/// Returns the number of a file from its first line; `None` if it is not a file of a chain.
-pub(crate) fn file_number(path: &Path) -> Option<u64> {
-    let mut first = Vec::new();
-    let file = File::open(path).ok()?;
-    // The first line of a chain is short; the bound keeps foreign files without line feeds from being read whole.
-    let begin = decompressed(&file).take(4096);
-    BufReader::new(begin).read_until(b'\n', &mut first).ok()?;
-    match LogEvent::parse(first.strip_suffix(b"\n")?)?.kind {
-        EventKind::File { file, .. } => Some(file),
-        _ => None,
-    }
 }
 
 /// A log that is to be continued.
@@ -253,7 +241,7 @@ impl ResumableLog<'_> {
             lines.extend_from_slice(&read.state.chain.append(&object));
             lines.push(b'\n');
         }
-        let head = read.state.chain.final_head(self.key, system_time());
+        let head = read.state.chain.final_head(self.key.pair(), system_time());
         read.state.chain.push_line(&head);
         lines.extend_from_slice(&head);
         lines.push(b'\n');

@@ -5,9 +5,9 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use super::super::files::rotated_files;
+use wayleave_evidence::files::{file_number, rotated_files};
+
 use super::config::JournalConfig;
-use super::resume;
 use crate::clock::system_time;
 
 /// A file that is to be deleted. It is locked until then, so that no export and no compression of it can begin.
@@ -82,7 +82,7 @@ impl RotatedFile {
     fn inspect(path: PathBuf) -> Option<Self> {
         let found = fs::metadata(&path).ok()?;
         Some(Self {
-            number: resume::file_number(&path),
+            number: file_number(&path),
             bytes: found.len(),
             written_at: found.modified().ok()?,
             path,

@@ -3,17 +3,18 @@
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 
-use super::super::files::{
-    compressed_name, decompressed, find_decision, find_line, is_compressed, open_log_files,
-    rotated_files,
+use wayleave_evidence::chain::event::EVENT_PREFIX;
+use wayleave_evidence::chain::head::is_signed_by;
+use wayleave_evidence::chain::link::{NO_PREVIOUS, previous_digest};
+use wayleave_evidence::chain::{HashChain, MerkleTree};
+use wayleave_evidence::files::{
+    compressed_name, decompressed, file_number, is_compressed, rotated_files,
 };
+
+use super::super::files::{find_decision, find_line, open_log_files};
 use super::super::record::{DecisionId, DecisionRecord, EncodedDecision};
 use super::super::tests::decision;
 use super::*;
-use crate::decision_log::chain::event::EVENT_PREFIX;
-use crate::decision_log::chain::head::is_signed_by;
-use crate::decision_log::chain::link::{NO_PREVIOUS, previous_digest};
-use crate::decision_log::chain::{HashChain, MerkleTree};
 
 fn options(dir: &Path) -> JournalConfig {
     JournalConfig {
@@ -432,7 +433,7 @@ fn deleted(path: &Path) -> Vec<u64> {
 fn oldest(path: &Path) -> u64 {
     let numbers = names(path)
         .into_iter()
-        .filter_map(|name| resume::file_number(&name));
+        .filter_map(|name| file_number(&name));
     numbers.min().unwrap()
 }
 
@@ -448,7 +449,7 @@ fn oldest_files_are_deleted_and_reported() {
     }
     let path = &journal.config.path;
     let oldest = oldest(path);
-    let last = resume::file_number(path).unwrap();
+    let last = file_number(path).unwrap();
     assert!(oldest > 2 && last - oldest >= 2, "{oldest} to {last}");
     let told = deleted(path);
     assert_eq!(told.last(), Some(&(oldest - 1)), "{told:?}");
@@ -498,8 +499,8 @@ fn kill_between_event_and_deletion_leaves_no_file() {
         system_time(),
     );
     fs::write(&first, [&line.to_json()[..], b"\n"].concat()).unwrap();
-    let last = resume::file_number(&path);
-    while resume::file_number(&path) == last {
+    let last = file_number(&path);
+    while file_number(&path) == last {
         write_one(&mut journal);
     }
     assert!(!first.exists(), "the next beginning of a file deletes it");
@@ -583,7 +584,7 @@ fn full_disk_defers_compression() {
     let plain = rotated_files(&path).unwrap();
     let part = compress::partial_name(&plain[0]);
     std::os::unix::fs::symlink("/dev/full", &part).unwrap();
-    let newest = resume::file_number(&path).unwrap();
+    let newest = file_number(&path).unwrap();
     compress::compress_all(&path, newest);
     let is_plain = |file: &PathBuf| file.exists() && !compressed_name(file).exists();
     assert!(is_plain(&plain[0]) && !is_plain(&plain[1]), "{plain:?}");
@@ -605,7 +606,7 @@ fn compression_keeps_age_and_skips_locked_files() {
     let reader = File::open(&plain[0]).unwrap();
     let age = system_time() - Duration::from_hours(100);
     reader.set_modified(age).unwrap();
-    let newest = resume::file_number(&path).unwrap();
+    let newest = file_number(&path).unwrap();
     reader.lock_shared().unwrap();
     compress::compress_all(&path, newest);
     assert!(plain[0].exists() && !plain[1].exists(), "{plain:?}");
@@ -621,7 +622,7 @@ fn file_without_final_head_is_not_compressed() {
     let path = written(dir.path());
     let last = unused_name(&path);
     fs::rename(&path, &last).unwrap();
-    compress::compress_all(&path, resume::file_number(&last).unwrap());
+    compress::compress_all(&path, file_number(&last).unwrap());
     assert!(last.exists(), "it has no head yet");
     write_one(&mut Journal::open(options(dir.path())).unwrap());
     assert_eq!(checked(&path), []);
@@ -636,18 +637,18 @@ fn head_of_another_key_is_ignored() {
     newer.chain.file = 999;
     let head = fs::read(head_path(&path)).unwrap();
     fs::write(head_path(&path), newer.signed_head(&other)).unwrap();
-    let last = resume::file_number(&path).unwrap();
+    let last = file_number(&path).unwrap();
     assert_eq!(
-        HeadFiles::for_log(&options(dir.path())).newest().unwrap(),
+        head_files(&options(dir.path())).newest().unwrap(),
         head.trim_ascii_end()
     );
     written(dir.path());
     assert_eq!(checked(&path), []);
-    assert!(resume::file_number(&path).is_some_and(|number| number <= last + 5));
+    assert!(file_number(&path).is_some_and(|number| number <= last + 5));
     // A final head of another key does not end a file, either.
     let aside = unused_name(&path);
     fs::rename(&path, &aside).unwrap();
-    let end = newer.chain.final_head(&other, system_time());
+    let end = newer.chain.final_head(other.pair(), system_time());
     let mut log = OpenOptions::new().append(true).open(&aside).unwrap();
     log.write_all(&[&end[..], b"\n"].concat()).unwrap();
     written(dir.path());
@@ -688,7 +689,7 @@ fn oldest_file_is_deleted_first_whatever_its_name() {
     // As if the clock had been wrong when it was rotated.
     let late = path.with_file_name("decisions.20990101T000000.000Z.jsonl");
     fs::rename(&names(&path)[0], &late).unwrap();
-    assert_eq!(resume::file_number(&late), Some(1));
+    assert_eq!(file_number(&late), Some(1));
     while deleted(&path).is_empty() {
         write_one(&mut journal);
     }

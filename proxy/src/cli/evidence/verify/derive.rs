@@ -1,14 +1,14 @@
 //! Derives a decision again from the documents and the configuration that its line names.
 
 use serde::Serialize;
+use wayleave_evidence::chain::link;
+use wayleave_evidence::verify::CheckedMaterials;
 
 use super::documents::ParsedDocuments;
-use super::materials::CheckedMaterials;
 use super::robots::ParsedRobots;
 use super::settings::PastSettingsCache;
 use crate::decide::rederive::asked_for;
 use crate::decision_log::DecisionRecord;
-use crate::decision_log::chain::link;
 
 /// The number of derived decisions by what they rest on. A decision may rest on several.
 #[derive(Clone, Copy, Debug, Default, Serialize)]

@@ -1,10 +1,10 @@
 //! Parsed documents of an export other than robots.txt.
 
 use quick_cache::sync::Cache;
+use wayleave_evidence::verify::CheckedMaterials;
 use wayleave_lifecycle::Resource;
 use wayleave_usage_preferences::PreferenceDocument;
 
-use super::materials::CheckedMaterials;
 use crate::decision_log::DocumentRecord;
 
 /// The number of parsed documents that are cached. Each is at most `robots.max_size` long.

@@ -4,9 +4,9 @@ use std::fmt;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use wayleave_evidence::verify::{ExportFindings, VerifyResult};
 
 use super::derive::DerivedCounts;
-use super::findings::{ExportFindings, VerifyResult};
 use crate::cli::terminal::UNUSABLE;
 
 /// The exit status for decisions that come out differently, or were not signed by the process that wrote them.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use wayleave_evidence::Sha256Digest;
+use wayleave_evidence::verify::CheckedMaterials;
 use wayleave_lifecycle::FetchedBody;
 use wayleave_robots_txt::AccessResult;
 
-use super::materials::CheckedMaterials;
 use crate::decide::rederive;
 use crate::decision_log::{DecisionRecord, FindingRecord};
-use crate::telemetry::digest::Sha256Digest;
 
 /// The memory for parsed files, in bytes.
 const PARSED_BYTES: u64 = 64 << 20;

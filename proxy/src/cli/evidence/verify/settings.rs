@@ -5,11 +5,11 @@ use std::net::Ipv4Addr;
 use std::rc::Rc;
 
 use toml::{Table, Value};
+use wayleave_evidence::Sha256Digest;
+use wayleave_evidence::verify::CheckedMaterials;
 use wayleave_robots_txt::{AccessResult, Target};
-use wayleave_usage_preferences::PreferenceDocument;
-use wayleave_usage_preferences::PurposeSet;
+use wayleave_usage_preferences::{PreferenceDocument, PurposeSet};
 
-use super::materials::CheckedMaterials;
 use crate::config::Config;
 use crate::decide::identify::{identity_of, objection_to};
 use crate::decide::preference::asker;
@@ -19,7 +19,6 @@ use crate::decide::target::TargetScope;
 use crate::decision_log::{DecisionRecord, DocumentRecord, MAX_USER_AGENT_BYTES, UsePreference};
 use crate::identity::{ClientFacts, Crawler, Crawlers, EnforcementMode};
 use crate::rules::{PolicyRules, RuleMatch, RuleQuery};
-use crate::telemetry::digest::Sha256Digest;
 
 /// The tables that affect decisions. The others say where files and other machines are, which may not exist here.
 const DECIDING: [&str; 6] = [

@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use clap::Parser;
 use serde_json::json;
+use wayleave_evidence::chain::event::EventKind;
+use wayleave_evidence::chain::link::{link_line, previous_digest};
+use wayleave_evidence::files::{file_number, rotated_files};
+use wayleave_evidence::verify::VerifyResult;
+use wayleave_evidence::{Sha256Digest, SignedLog};
 
 use super::super::export;
 use super::*;
 use crate::clock::system_time;
 use crate::config::Config;
-use crate::decision_log::chain::event::EventKind;
-use crate::decision_log::chain::link::{link_line, previous_digest};
-use crate::decision_log::{Journal, JournalConfig, file_number, rotated_files};
+use crate::decision_log::{Journal, JournalConfig};
 
 #[derive(Parser)]
 struct ExportCli {
@@ -341,7 +344,7 @@ fn unsigned_line_of_killed_process_is_reported_or_accepted() {
         "log/000001.jsonl:1",
         "1 decision was not signed by who wrote it",
     );
-    assert_eq!(accepted.result(), findings::VerifyResult::Derived);
+    assert_eq!(accepted.result(), VerifyResult::Derived);
 }
 
 /// Appends a decision as somebody would who knows the format.
@@ -436,10 +439,10 @@ fn new_log_next_to_old_key_says_altered() {
 
 #[test]
 fn decision_at_exactly_the_given_time_is_selected_as_last() {
-    use super::super::select::{Selection, select};
-    use super::super::signed_log::open_log;
+    use wayleave_evidence::select::{Selection, select};
+
     let place = TestLog::written(ProcessFate::Rests);
-    let log = open_log(&place.options()).unwrap();
+    let log = SignedLog::open(&place.options().path, &place.options().state_dir).unwrap();
     let first = lines(&place.files()[0]);
     let first = first
         .iter()

@@ -1,0 +1,143 @@
+//! The chain as it grows: appends lines and signs heads over them.
+
+use std::time::SystemTime;
+
+use ring::signature::Ed25519KeyPair;
+
+use super::event::{EventKind, LogEvent, program_version};
+use super::head::{TreeHead, public_key, sign_line};
+use super::link::{NO_PREVIOUS, link_line};
+use super::tree::MerkleTree;
+use crate::digest::Sha256Digest;
+
+/// The state of the chain after the last line of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HashChain {
+    /// The file's number.
+    pub file: u64,
+    /// The digest of the last line, which may be in the previous file.
+    pub last: Sha256Digest,
+    pub tree: MerkleTree,
+}
+
+impl HashChain {
+    /// Returns the state before the very first line.
+    pub fn new() -> Self {
+        Self {
+            file: 1,
+            last: NO_PREVIOUS,
+            tree: MerkleTree::default(),
+        }
+    }
+
+    /// Returns the state before the first line of the next file.
+    pub fn next_file(&self) -> Self {
+        Self {
+            file: self.file + 1,
+            last: self.last,
+            tree: MerkleTree::default(),
+        }
+    }
+
+    /// Returns the event that begins a file.
+    pub fn file_event(&self, at: SystemTime) -> LogEvent {
+        let (file, program) = (self.file, program_version());
+        LogEvent::new(EventKind::File { file, program }, at)
+    }
+
+    /// Appends an object and returns it as a line, without the line feed.
+    pub fn append(&mut self, object: &[u8]) -> Vec<u8> {
+        let line = link_line(object, self.last);
+        self.push_line(&line);
+        line
+    }
+
+    /// Appends a line that is already in the file, whatever it contains.
+    pub fn push_line(&mut self, line: &[u8]) {
+        self.last = Sha256Digest::of(line);
+        self.tree.push(self.last);
+    }
+
+    /// Returns the head that ends the file, without a line feed.
+    pub fn final_head(&self, key: &Ed25519KeyPair, at: SystemTime) -> Vec<u8> {
+        let next = Some(self.file + 1);
+        self.sign_head(
+            key,
+            at,
+            TreeHead {
+                next,
+                ..self.tree_head(key)
+            },
+        )
+    }
+
+    /// Returns the head of a file that is still being written and holds `bytes` bytes so far. It is stored next to the file.
+    pub fn current_head(
+        &self,
+        key: &Ed25519KeyPair,
+        at: SystemTime,
+        bytes: u64,
+        stopped: bool,
+    ) -> Vec<u8> {
+        let (bytes, peaks) = (Some(bytes), self.tree.peaks().to_vec());
+        let head = TreeHead {
+            bytes,
+            peaks,
+            stopped,
+            ..self.tree_head(key)
+        };
+        self.sign_head(key, at, head)
+    }
+
+    fn tree_head(&self, key: &Ed25519KeyPair) -> TreeHead {
+        TreeHead {
+            file: self.file,
+            lines: self.tree.lines(),
+            root_sha256: self.tree.root(),
+            next: None,
+            bytes: None,
+            peaks: Vec::new(),
+            stopped: false,
+            key: public_key(key),
+        }
+    }
+
+    fn sign_head(&self, key: &Ed25519KeyPair, at: SystemTime, head: TreeHead) -> Vec<u8> {
+        let object = LogEvent::new(EventKind::Head(head), at).to_json();
+        sign_line(&link_line(&object, self.last), key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::head::is_signed_by;
+    use super::super::link::previous_digest;
+    use super::*;
+
+    #[test]
+    fn head_signs_lines_and_names_key() {
+        let key = Ed25519KeyPair::from_seed_unchecked(&[1; 32]).unwrap();
+        let mut chain = HashChain::new();
+        let first = chain.append(br#"{"a":1}"#);
+        let second = chain.append(br#"{"a":2}"#);
+        assert_eq!(previous_digest(&first), Some(NO_PREVIOUS));
+        assert_eq!(previous_digest(&second), Some(Sha256Digest::of(&first)));
+        let so_far = chain.current_head(&key, SystemTime::UNIX_EPOCH, 7, true);
+        let end = chain.final_head(&key, SystemTime::UNIX_EPOCH);
+        for line in [&so_far, &end] {
+            assert_eq!(previous_digest(line), Some(Sha256Digest::of(&second)));
+            assert!(is_signed_by(line, &public_key(&key)));
+            let changed = String::from_utf8(line.clone()).unwrap();
+            let changed = changed.replace("\"lines\":2", "\"lines\":3");
+            assert!(!is_signed_by(changed.as_bytes(), &public_key(&key)));
+        }
+        let other = Ed25519KeyPair::from_seed_unchecked(&[2; 32]).unwrap();
+        assert!(!is_signed_by(&end, &public_key(&other)));
+        let head = LogEvent::parse(&so_far).unwrap();
+        let EventKind::Head(head) = head.kind else {
+            panic!("{head:?}");
+        };
+        assert!(head.stopped);
+        assert_eq!(head.tree(), Some(chain.tree));
+    }
+}

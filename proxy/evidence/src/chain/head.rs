@@ -1,0 +1,74 @@
+//! A head: the signature over all lines of a file so far (a "signed tree head" in RFC 9162).
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use serde::{Deserialize, Serialize};
+
+use super::link::{append_members, split_signature};
+use super::tree::MerkleTree;
+use crate::digest::Sha256Digest;
+
+/// The members of a head, which are signed together with the digest of the line before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeHead {
+    /// The file's number.
+    pub file: u64,
+    /// The number of lines before this one.
+    pub lines: u64,
+    /// The root of their Merkle tree.
+    pub root_sha256: Sha256Digest,
+    /// The number of the next file, if this line ends the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+    /// The size of the lines in bytes. Only in a head that is stored next to a file that is still being written, as are
+    /// `peaks`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// The roots of the complete subtrees, so that the next process can continue the tree without reading the file again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peaks: Vec<Sha256Digest>,
+    /// Whether the process shut down properly, so that it wrote nothing after these lines.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stopped: bool,
+    /// The public half of the key (RFC 8037, `x`).
+    pub key: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl TreeHead {
+    /// Returns the tree so far; `None` if the head has no peaks, or they do not match its root.
+    pub fn tree(&self) -> Option<MerkleTree> {
+        // The peaks of an altered head would lead to another root.
+        let tree = MerkleTree::from_peaks(self.lines, self.peaks.clone())?;
+        (tree.root() == self.root_sha256).then_some(tree)
+    }
+}
+
+/// Returns the public half of a key as base64url (RFC 8037 section 2, `x`).
+pub fn public_key(key: &Ed25519KeyPair) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(key.public_key())
+}
+
+/// Returns the line with the signature over it added as its last member.
+pub fn sign_line(line: &[u8], key: &Ed25519KeyPair) -> Vec<u8> {
+    let signature = BASE64_URL_SAFE_NO_PAD.encode(key.sign(line).as_ref());
+    append_members(line, &format!(",\"signature\":\"{signature}\""))
+}
+
+/// Returns whether the line was signed with the key whose public half is `public` (base64url).
+pub fn is_signed_by(line: &[u8], public: &str) -> bool {
+    let check = || {
+        let (signed, signature) = split_signature(line)?;
+        let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).ok()?;
+        let public = BASE64_URL_SAFE_NO_PAD.decode(public).ok()?;
+        UnparsedPublicKey::new(&ED25519, public)
+            .verify(&signed, &signature)
+            .ok()
+    };
+    check().is_some()
+}

@@ -1,0 +1,107 @@
+//! SHA-256 digests, by which robots.txt files, configurations and lines of the decision log are identified.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A SHA-256, written as 64 hexadecimal digits in lower case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sha256Digest(pub [u8; 32]);
+
+impl Sha256Digest {
+    pub fn of(bytes: &[u8]) -> Self {
+        ring::digest::digest(&ring::digest::SHA256, bytes).into()
+    }
+
+    /// Returns 64 hexadecimal digits in lower case.
+    pub fn hex(self) -> [u8; 64] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut hex = [0; 64];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        hex
+    }
+
+    /// Parses 64 hexadecimal digits in either case.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        // Checked first, because `from_str_radix` accepts a sign, and slicing at 64 bytes may split a character.
+        let is_hex = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let mut array = [0; 32];
+        for (index, byte) in array.iter_mut().enumerate().filter(|_| is_hex) {
+            *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
+        }
+        is_hex.then_some(Self(array))
+    }
+}
+
+impl From<ring::digest::Digest> for Sha256Digest {
+    /// Takes a SHA-256 only; ring's other digests are longer, which would panic.
+    fn from(digest: ring::digest::Digest) -> Self {
+        let mut array = [0; 32];
+        array.copy_from_slice(digest.as_ref());
+        Self(array)
+    }
+}
+
+/// A SHA-256 that is computed in steps.
+#[derive(Clone)]
+pub(crate) struct Sha256Hasher(ring::digest::Context);
+
+impl Sha256Hasher {
+    pub(crate) fn new() -> Self {
+        Self(ring::digest::Context::new(&ring::digest::SHA256))
+    }
+
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(crate) fn finish(self) -> Sha256Digest {
+        self.0.finish().into()
+    }
+}
+
+impl fmt::Debug for Sha256Hasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sha256Hasher").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Sha256Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(str::from_utf8(&self.hex()).expect("digits are ASCII"))
+    }
+}
+
+impl Serialize for Sha256Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Sha256Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        let not_hex = || serde::de::Error::custom("not 64 hexadecimal digits");
+        Self::from_hex(&text).ok_or_else(not_hex)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hex_survives_parsing() {
+        let digest = Sha256Digest::of(b"abc");
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(digest.to_string(), expected);
+        assert_eq!(Sha256Digest::from_hex(expected), Some(digest));
+        for wrong in ["", "ba", &expected[1..], &expected.replace('b', "é")] {
+            assert_eq!(Sha256Digest::from_hex(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The files of a decision log: their names, their numbers, and their decompressed contents.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::chain::event::{EventKind, LogEvent};
+
+/// The longest line that is read. Lines that wayleave writes are far shorter: request heads and quoted texts are bounded.
+pub const MAX_LINE_BYTES: u64 = 4 << 20;
+/// The first bytes of a gzip file (RFC 1952 section 2.3.1). No line begins with them.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// The size of read buffers.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// Returns the directory of the log at `path` and its rotated files.
+pub fn log_directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    }
+}
+
+/// Returns the name of a rotated file after its compression.
+pub fn compressed_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".gz");
+    name.into()
+}
+
+/// Returns the rotated files of the log at `path`, sorted by name and thus by age. If a file exists both compressed and
+/// uncompressed, only the latter is returned: compression was interrupted before it could be deleted.
+///
+/// # Errors
+///
+/// Returns an error if their directory is there and cannot be listed.
+pub fn rotated_files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(log_directory(path)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found: BTreeMap<OsString, PathBuf> = BTreeMap::new();
+    for entry in entries {
+        let file = entry?.path();
+        if is_rotated(path, &file) {
+            found.insert(file.as_os_str().to_owned(), file);
+        } else if file.extension().is_some_and(|it| it == "gz")
+            && is_rotated(path, &file.with_extension(""))
+        {
+            let plain = file.with_extension("").into_os_string();
+            found.entry(plain).or_insert(file);
+        }
+    }
+    // An uncompressed file that was listed after its compressed form has replaced it in the map.
+    Ok(found.into_values().collect())
+}
+
+/// Returns whether the name of `file` is that of a rotated, uncompressed file of the log at `path`.
+fn is_rotated(path: &Path, file: &Path) -> bool {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    let time = name
+        .strip_prefix(&*stem)
+        .and_then(|rest| rest.strip_prefix('.'));
+    let is_time =
+        |time: &str| time.ends_with('Z') && time.starts_with(|c: char| c.is_ascii_digit());
+    file.extension() == path.extension() && time.is_some_and(is_time)
+}
+
+/// Returns whether a file is compressed.
+pub fn is_compressed(file: &File) -> bool {
+    let mut begin = [0; GZIP_MAGIC.len()];
+    file.read_exact_at(&mut begin, 0).is_ok() && begin == GZIP_MAGIC
+}
+
+/// Returns a reader of the decompressed contents of a file that has just been opened.
+pub fn decompressed(file: &File) -> Box<dyn BufRead + '_> {
+    let plain = BufReader::with_capacity(BUFFER_BYTES, file);
+    if !is_compressed(file) {
+        return Box::new(plain);
+    }
+    let unpacked = MultiGzDecoder::new(plain);
+    Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked))
+}
+
+/// Returns the number of a file from its first line; `None` if it is not a file of a chain.
+pub fn file_number(path: &Path) -> Option<u64> {
+    let mut first = Vec::new();
+    let file = File::open(path).ok()?;
+    // The first line of a chain is short; the bound keeps foreign files without line feeds from being read whole.
+    let begin = decompressed(&file).take(4096);
+    BufReader::new(begin).read_until(b'\n', &mut first).ok()?;
+    match LogEvent::parse(first.strip_suffix(b"\n")?)?.kind {
+        EventKind::File { file, .. } => Some(file),
+        _ => None,
+    }
+}

@@ -1,0 +1,146 @@
+//! The files that hold the head of a log that is still being written: one next to the log, and a copy below `state.dir`, out of
+//! the reach of those who can write only to the log's directory.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::chain::TreeHead;
+use crate::chain::event::LogEvent;
+use crate::chain::head::is_signed_by;
+use crate::digest::Sha256Digest;
+
+/// The size of a head file. Heads are padded to it, so that each overwrites the one before in a single write.
+const HEAD_BYTES: usize = 8192;
+
+/// The two head files of a log.
+#[derive(Clone, Debug)]
+pub struct HeadFiles {
+    beside: PathBuf,
+    copy: PathBuf,
+}
+
+/// A head whose signature is valid for the key that it names.
+struct SignedHead {
+    line: Vec<u8>,
+    head: TreeHead,
+}
+
+impl HeadFiles {
+    /// Returns the head files of the log at `path`. The name of the copy in `state_dir` depends on the log's path, so that each
+    /// log has its own.
+    pub fn for_log(path: &Path, state_dir: &Path) -> Self {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".head");
+        // A relative name, so that a state directory that contains the log can be moved.
+        let name = path.strip_prefix(state_dir).unwrap_or(path);
+        let mut digest = Sha256Digest::of(name.as_os_str().as_encoded_bytes()).to_string();
+        digest.truncate(16);
+        Self {
+            beside: beside.into(),
+            copy: state_dir.join(format!("evidence.{digest}.head")),
+        }
+    }
+
+    /// Saves a head in both files. Returns the files that could not be written; the next process notices an old head, and says
+    /// that later lines were not signed.
+    pub fn save(&self, line: &[u8]) -> Vec<(&Path, io::Error)> {
+        let save = |path| Some((path, write(path, line).err()?));
+        [&*self.copy, &*self.beside]
+            .into_iter()
+            .filter_map(save)
+            .collect()
+    }
+
+    /// Saves the head of an empty log, which shows later that the new key has not signed any lines before.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be written.
+    pub fn save_first(&self, line: &[u8]) -> io::Result<()> {
+        write(&self.copy, line)
+    }
+
+    /// Returns whether there is a head, valid or not.
+    pub fn exists(&self) -> bool {
+        self.beside.exists() || self.copy.exists()
+    }
+
+    /// Returns whether there is a copy of any log's head below `state.dir`.
+    pub fn has_any_copy(&self) -> bool {
+        let dir = self.copy.parent().unwrap_or(Path::new("."));
+        let mut entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.any(|entry| {
+            let file_name = entry.file_name();
+            let name = file_name.to_string_lossy();
+            name.starts_with("evidence.") && name.ends_with(".head")
+        })
+    }
+
+    /// Returns the newest head that was signed with the key whose public half is `public`.
+    pub fn newest_signed_by(&self, public: &str) -> Option<Vec<u8>> {
+        [&self.copy, &self.beside]
+            .into_iter()
+            .filter_map(|path| SignedHead::read(path).ok().flatten())
+            .filter(|signed| signed.head.key == public)
+            .max_by_key(SignedHead::position)
+            .map(|signed| signed.line)
+    }
+
+    /// Returns the newest head for readers that have no key. A head next to the log that was signed with another key than the
+    /// copy is ignored.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is none.
+    pub fn newest(&self) -> io::Result<Vec<u8>> {
+        let copy = SignedHead::read(&self.copy).ok().flatten();
+        let newer = match (copy, SignedHead::read(&self.beside)) {
+            (Some(copy), Ok(Some(beside))) => {
+                if copy.head.key == beside.head.key && beside.position() > copy.position() {
+                    beside
+                } else {
+                    copy
+                }
+            }
+            (Some(copy), _) => copy,
+            (None, beside) => match beside? {
+                Some(beside) => beside,
+                None => return read(&self.beside),
+            },
+        };
+        Ok(newer.line)
+    }
+}
+
+impl SignedHead {
+    fn read(path: &Path) -> io::Result<Option<Self>> {
+        let line = read(path)?;
+        let head = LogEvent::parse_head(&line).filter(|head| is_signed_by(&line, &head.key));
+        Ok(head.map(|head| Self { line, head }))
+    }
+
+    fn position(&self) -> (u64, u64) {
+        (self.head.file, self.head.lines)
+    }
+}
+
+fn write(path: &Path, line: &[u8]) -> io::Result<()> {
+    let mut padded = line.to_vec();
+    padded.resize(HEAD_BYTES - 1, b' ');
+    padded.push(b'\n');
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o640)
+        .open(path)?
+        .write_all_at(&padded, 0)
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut line = fs::read(path)?;
+    line.truncate(line.trim_ascii_end().len());
+    Ok(line)
+}

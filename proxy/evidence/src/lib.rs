@@ -1,0 +1,42 @@
+//! The signed decision log of wayleave, exports of it as evidence, and their verification.
+//!
+//! A log is a hash chain: each line carries the SHA-256 of the line before it, and each file ends in a head that signs all of
+//! its lines. An export holds the selected lines, digests that stand in for the others, and everything that the decisions rest
+//! on. `docs/evidence.md` describes both formats for those who check them without this program.
+//!
+//! ```text
+//!  verify        checks an export
+//!  export        writes one: a folder or a WARC file
+//!    ├─ select     the decisions to export
+//!    └─ signed_log a log's files, up to the last signed line
+//!  warc          WARC files, as far as exports need them
+//!  exchange      what decisions record of the exchanges behind them
+//!  manifest      the signed list of an export's files
+//!  stand_ins     digests in place of lines that are left out
+//!  head_files    the files with the newest head of a log
+//!  files         a log's files and their names
+//!  chain         lines, links, the Merkle tree and heads
+//!  digest        SHA-256
+//! ```
+//!
+//! The crate neither reads clocks nor opens network connections. What decisions mean is the caller's business: whoever verifies
+//! an export passes a function that derives a decision again.
+
+pub mod chain;
+mod digest;
+mod exchange;
+pub mod export;
+pub mod files;
+mod head_files;
+mod manifest;
+pub mod rfc3339;
+pub mod select;
+mod signed_log;
+mod stand_ins;
+pub mod verify;
+pub mod warc;
+
+pub use self::digest::Sha256Digest;
+pub use self::head_files::HeadFiles;
+pub use self::manifest::{ListedFile, LogWindow, MANIFEST_PATH, Manifest};
+pub use self::signed_log::{SignedLog, SignedLogFile};

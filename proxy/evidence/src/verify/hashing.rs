@@ -1,0 +1,32 @@
+//! A reader that hashes what is read.
+
+use std::io::Read;
+
+use crate::digest::{Sha256Digest, Sha256Hasher};
+
+/// A reader that computes the SHA-256 of what is read.
+pub(super) struct HashingReader<R> {
+    from: R,
+    hasher: Sha256Hasher,
+}
+
+impl<R: Read> HashingReader<R> {
+    pub(super) fn new(from: R) -> Self {
+        Self {
+            from,
+            hasher: Sha256Hasher::new(),
+        }
+    }
+
+    pub(super) fn digest(self) -> Sha256Digest {
+        self.hasher.finish()
+    }
+}
+
+impl<R: Read> Read for HashingReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.from.read(buffer)?;
+        self.hasher.update(&buffer[..read]);
+        Ok(read)
+    }
+}

@@ -1,0 +1,604 @@
+//! Checks that the lines of a log file are complete, in order, and those that were signed.
+
+use std::collections::BTreeSet;
+use std::mem;
+use std::ops::Range;
+
+use super::findings::ExportFindings;
+use crate::chain::event::{EventKind, LogEvent};
+use crate::chain::head::is_signed_by;
+use crate::chain::link::{NO_PREVIOUS, previous_digest};
+use crate::chain::{MerkleTree, TreeHead};
+use crate::digest::Sha256Digest;
+use crate::manifest::{LogWindow, MANIFEST_PATH};
+use crate::stand_ins::{STANDIN_PREFIX, StandIn};
+
+/// A line that says that a file was deleted.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct DeletedFile {
+    gone: u64,
+    /// The file and the line that say so.
+    file: u64,
+    line: u64,
+}
+
+/// Missing files, and the lines that explain them.
+#[derive(Debug, Default)]
+struct LogGaps {
+    /// The files that the log says were deleted.
+    deleted: BTreeSet<DeletedFile>,
+    /// The numbers of missing files, and the path of the file that follows them.
+    missing: Vec<(Range<u64>, String)>,
+}
+
+/// The end of a checked file, which the next one continues.
+#[derive(Debug)]
+pub struct FileEnd {
+    file: u64,
+    gaps: LogGaps,
+    /// The digest of the last line, if that is a head that names the next file.
+    last: Option<Sha256Digest>,
+}
+
+impl LogGaps {
+    /// Returns whether an authentic line says that the file was deleted.
+    fn explains(&self, gone: u64) -> bool {
+        self.deleted.iter().any(|deleted| deleted.gone == gone)
+    }
+
+    /// Discards what unsigned lines of a file say.
+    fn discard_unsigned(&mut self, file: u64, lines: &Range<u64>) {
+        let is_in = |deleted: &DeletedFile| deleted.file == file && lines.contains(&deleted.line);
+        self.deleted.retain(|deleted| !is_in(deleted));
+    }
+}
+
+impl FileEnd {
+    /// Checks, after the last file, that the log says of every missing file that it was deleted, and that everything in the log
+    /// was signed.
+    pub fn check_gaps(self, window: Option<&LogWindow>, key: &str, findings: &mut ExportFindings) {
+        let gaps = self.gaps;
+        let mut named = BTreeSet::new();
+        for (missing, behind) in &gaps.missing {
+            if let Some(gone) = missing.clone().find(|gone| !gaps.explains(*gone)) {
+                let what = format!("file {gone} is missing before this one");
+                findings.add_altered(&format!("{behind}:1"), &what);
+                named.insert(gone);
+            }
+        }
+        let Some(window) = window else {
+            return;
+        };
+        let place = format!("{}:1", MANIFEST_PATH);
+        let missing = window.missing_files.iter();
+        for gone in missing.filter(|gone| !named.contains(gone) && !gaps.explains(**gone)) {
+            let what =
+                format!("file {gone} of the log is missing, and no line says that it was deleted");
+            findings.add_altered(&place, &what);
+        }
+        let head = LogEvent::parse_head(window.head.as_bytes());
+        let is_ours =
+            |head: &TreeHead| head.key == key && is_signed_by(window.head.as_bytes(), key);
+        let Some(head) = head.filter(is_ours) else {
+            return findings.add_altered(&place, "the head of the log is not signed by its key");
+        };
+        match (window.unsigned_lines, head.stopped) {
+            (0, _) => {}
+            (lines, true) => {
+                let what = format!(
+                    "behind the line that it stopped with, file {} of the log has lines that somebody else wrote, which are left out: {lines}",
+                    head.file
+                );
+                findings.add_altered(&place, &what);
+            }
+            (lines, false) => {
+                let what = format!(
+                    "behind line {} of file {} of the log, lines were not signed by who wrote them, and are left out: {lines}",
+                    head.lines, head.file
+                );
+                findings.add_unsigned(&place, &what);
+            }
+        }
+    }
+}
+
+/// The check of one file.
+#[derive(Debug)]
+pub struct LogCheck<'a> {
+    path: &'a str,
+    key: &'a str,
+    gaps: LogGaps,
+    before: Option<FileEnd>,
+    file: u64,
+    /// The numbers of the lines that are events.
+    events: Vec<u64>,
+    tree: MerkleTree,
+    /// The digest of the previous line, if it is in the export.
+    last: Option<Sha256Digest>,
+    /// A line whose digest is not the one in the next line. Which of the two was changed, the line after them shows.
+    suspect: Option<u64>,
+    /// A line without a link, which only a torn line may be, and its digest.
+    torn: Option<(u64, Sha256Digest)>,
+    /// The head that ended the file.
+    end: Option<TreeHead>,
+    is_first: bool,
+    /// The number of the last line.
+    number: u64,
+}
+
+impl<'a> LogCheck<'a> {
+    pub fn begin(path: &'a str, key: &'a str, mut before: Option<FileEnd>) -> Self {
+        let gaps = before.as_mut().map(|end| mem::take(&mut end.gaps));
+        Self {
+            path,
+            key,
+            gaps: gaps.unwrap_or_default(),
+            before,
+            file: 0,
+            events: Vec::new(),
+            tree: MerkleTree::default(),
+            last: None,
+            suspect: None,
+            torn: None,
+            end: None,
+            is_first: true,
+            number: 0,
+        }
+    }
+
+    /// Checks the next line.
+    pub fn check_line(&mut self, number: u64, line: &[u8], findings: &mut ExportFindings) {
+        self.number = number;
+        if self.end.is_some() {
+            self.report(number, "is behind the head that ends the file", findings);
+        }
+        if line.starts_with(STANDIN_PREFIX) {
+            return self.check_stand_in(number, line, findings);
+        }
+        // The first line is linked to another file, so it is checked by itself.
+        let event = LogEvent::parse(line).map(|event| event.kind);
+        if mem::take(&mut self.is_first) {
+            self.check_first_line(number, event.as_ref(), line, findings);
+        } else {
+            self.check_link(number, line, event.as_ref(), findings);
+        }
+        match &event {
+            Some(EventKind::Head(head)) => self.check_head(number, line, head, findings),
+            Some(EventKind::Deleted { file: gone }) => {
+                self.gaps.deleted.insert(DeletedFile {
+                    gone: *gone,
+                    file: self.file,
+                    line: self.tree.lines() + 1,
+                });
+            }
+            Some(EventKind::Altered {
+                file,
+                lines,
+                foreign_lines,
+                ..
+            }) => self.check_altered_event(number, (*file, *lines), *foreign_lines, findings),
+            Some(EventKind::Recovered { unsigned_lines, .. }) => {
+                self.check_recovered_event(number, *unsigned_lines, findings);
+            }
+            _ => {}
+        }
+        self.events
+            .extend(event.is_some().then(|| self.tree.lines() + 1));
+        let digest = Sha256Digest::of(line);
+        if self.end.is_none() {
+            self.tree.push(digest);
+        }
+        self.last = Some(digest);
+    }
+
+    /// Reports an `altered` event: the log says that it was altered after that many signed lines of a file.
+    fn check_altered_event(
+        &mut self,
+        number: u64,
+        (file, lines): (u64, u64),
+        foreign_lines: Option<u64>,
+        findings: &mut ExportFindings,
+    ) {
+        let here = self.tree.lines() + 1;
+        let begin = foreign_lines.map_or(1, |foreign| here.saturating_sub(foreign));
+        // Somebody who deletes a file could also append a line that says so.
+        self.gaps.discard_unsigned(self.file, &(begin..here));
+        let what = match (foreign_lines, lines) {
+            (Some(1), _) => format!("line {begin} of file {file} was written by somebody else"),
+            (Some(_), _) => format!(
+                "lines {begin} to {} of file {file} were written by somebody else",
+                here - 1
+            ),
+            (None, 0) => format!(
+                "the log was altered before this line was written: what was signed of file {file} is not known"
+            ),
+            (None, _) => format!(
+                "the log was altered before this line was written: line {lines} of file {file} was signed, and is not there"
+            ),
+        };
+        self.report(number, &what, findings);
+    }
+
+    /// Reports a `recovered` event: the log says that the lines before it were not signed by the process that wrote them.
+    fn check_recovered_event(&mut self, number: u64, lines: u64, findings: &mut ExportFindings) {
+        let here = self.tree.lines() + 1;
+        let range = here.saturating_sub(lines)..here;
+        self.gaps.discard_unsigned(self.file, &range);
+        let events = self.events.iter().filter(|event| range.contains(event));
+        let events = events.count() as u64;
+        let decisions = match lines.saturating_sub(events) {
+            1 => "1 decision was not signed by who wrote it".to_owned(),
+            decisions => format!("{decisions} decisions were not signed by who wrote them"),
+        };
+        let what = format!(
+            "{decisions}: lines {} to {} of file {}, {events} of them events",
+            range.start,
+            here - 1,
+            self.file
+        );
+        findings.add_unsigned(&format!("{}:{number}", self.path), &what);
+    }
+
+    /// Checks that the first line of a file names the file, and is linked to the head of the previous file. Files in between
+    /// may have been deleted because of their age, or to make room.
+    fn check_first_line(
+        &mut self,
+        number: u64,
+        event: Option<&EventKind>,
+        line: &[u8],
+        findings: &mut ExportFindings,
+    ) {
+        let Some(EventKind::File { file, .. }) = event else {
+            return self.report(number, "is not the line that begins a file", findings);
+        };
+        self.file = *file;
+        if self.path != format!("log/{file:06}.jsonl") {
+            self.report(number, &format!("begins file {file} of the log"), findings);
+        }
+        let named = previous_digest(line);
+        match &self.before {
+            Some(FileEnd { file: last, .. }) if last.saturating_add(1) > *file => {
+                let what = format!(
+                    "file {} is missing before file {file}",
+                    last.saturating_add(1)
+                );
+                self.report(number, &what, findings);
+            }
+            Some(FileEnd {
+                last: None, file, ..
+            }) => {
+                let what = format!("file {file} before it does not end in a head that names it");
+                self.report(number, &what, findings);
+            }
+            // A later line may say that they were deleted.
+            Some(FileEnd { file: last, .. }) if last.saturating_add(1) < *file => {
+                self.gaps
+                    .missing
+                    .push((last + 1..*file, self.path.to_owned()));
+            }
+            Some(FileEnd { last, .. }) if *last != named => {
+                self.report(
+                    number,
+                    "does not follow the head of the file before",
+                    findings,
+                );
+            }
+            None if *file == 1 && named != Some(NO_PREVIOUS) => {
+                self.report(
+                    number,
+                    "is the first line of all, and follows another",
+                    findings,
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// Checks that a line contains the digest of the previous one, or is torn and reported by the next line.
+    fn check_link(
+        &mut self,
+        number: u64,
+        line: &[u8],
+        event: Option<&EventKind>,
+        findings: &mut ExportFindings,
+    ) {
+        if let Some((torn_at, digest)) = self.torn.take() {
+            // The next process writes the digest of a torn line into the line after it.
+            let is_named = matches!(event, Some(EventKind::Recovered { torn_sha256, .. }) if *torn_sha256 == Some(digest));
+            if !is_named {
+                self.report(
+                    torn_at,
+                    "is not a whole line, and the next does not say so",
+                    findings,
+                );
+            }
+        }
+        let Some(named) = previous_digest(line) else {
+            self.torn = Some((number, Sha256Digest::of(line)));
+            return;
+        };
+        let follows = self.last.is_none_or(|last| last == named);
+        let suspect = self.suspect.take();
+        match (suspect, follows) {
+            // This line confirms the previous one, so the suspect itself was changed.
+            (Some(place), true) => self.report_changed(place, findings),
+            (Some(_), false) => self.report_changed(number - 1, findings),
+            (None, false) => self.suspect = Some(number - 1),
+            (None, true) => {}
+        }
+    }
+
+    fn report_changed(&self, number: u64, findings: &mut ExportFindings) {
+        let what = "was changed, or lines behind it are missing or in another order";
+        self.report(number, what, findings);
+    }
+
+    fn check_stand_in(&mut self, number: u64, line: &[u8], findings: &mut ExportFindings) {
+        // Lines next to a stand-in cannot be compared with their neighbours. The root in the final head still covers them.
+        self.report_unresolved(number, findings);
+        self.last = None;
+        let read = serde_json::from_slice::<StandIn>(line).ok();
+        if !read.is_some_and(|read| self.tree.push_subtree(read.standin)) {
+            self.report(number, "cannot stand for lines here", findings);
+        }
+    }
+
+    /// Reports a suspect or torn line that no further line can explain.
+    fn report_unresolved(&mut self, number: u64, findings: &mut ExportFindings) {
+        if let Some(place) = self.suspect.take() {
+            self.report_changed(place, findings);
+        }
+        if let Some((place, _)) = self.torn.take().filter(|(place, _)| *place + 1 != number) {
+            self.report(place, "is not a whole line", findings);
+        }
+    }
+
+    fn check_head(
+        &mut self,
+        number: u64,
+        line: &[u8],
+        head: &TreeHead,
+        findings: &mut ExportFindings,
+    ) {
+        self.report_unresolved(number, findings);
+        let mut say = |what: &str| self.report(number, what, findings);
+        if head.key != self.key {
+            say("is signed by another key than the export");
+        }
+        if !is_signed_by(line, &head.key) {
+            say("the signature does not belong to it");
+        }
+        if head.file != self.file
+            || head
+                .next
+                .is_some_and(|next| Some(next) != self.file.checked_add(1))
+        {
+            say("is the head of another file");
+        }
+        if head.lines != self.tree.lines() {
+            say(&format!(
+                "signs {} lines, and {} are before it",
+                head.lines,
+                self.tree.lines()
+            ));
+        } else if head.root_sha256 != self.tree.root() {
+            say("the lines before it are not those that it signs");
+        }
+        self.end = Some(head.clone());
+    }
+
+    /// Ends the check after the last line.
+    pub fn finish(mut self, findings: &mut ExportFindings) -> FileEnd {
+        self.report_unresolved(u64::MAX, findings);
+        let Some(head) = &self.end else {
+            let what = "is not the head that ends the file: it was changed, or lines behind it are missing";
+            self.report(self.number, what, findings);
+            return FileEnd {
+                file: self.file,
+                gaps: self.gaps,
+                last: None,
+            };
+        };
+        FileEnd {
+            file: self.file,
+            gaps: self.gaps,
+            last: self.last.filter(|_| head.next.is_some()),
+        }
+    }
+
+    fn report(&self, number: u64, what: &str, findings: &mut ExportFindings) {
+        findings.add_altered(&format!("{}:{number}", self.path), what);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use ring::signature::Ed25519KeyPair;
+
+    use super::*;
+    use crate::chain::HashChain;
+    use crate::chain::head::{public_key, sign_line};
+    use crate::chain::link::link_line;
+    use crate::chain::tree::MerkleSubtree;
+
+    const AT: SystemTime = SystemTime::UNIX_EPOCH;
+
+    fn key(seed: u8) -> Ed25519KeyPair {
+        Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap()
+    }
+
+    /// Returns a file of one decision with its head.
+    fn log(chain: &mut HashChain, key: &Ed25519KeyPair) -> Vec<Vec<u8>> {
+        let first = chain.file_event(AT).to_json();
+        let mut lines = vec![chain.append(&first), chain.append(br#"{"a":1}"#)];
+        lines.push(chain.final_head(key, AT));
+        lines
+    }
+
+    fn check(lines: &[Vec<u8>], key: &Ed25519KeyPair) -> String {
+        let (public, mut findings) = (public_key(key), ExportFindings::default());
+        let mut check = LogCheck::begin("log/000001.jsonl", &public, None);
+        for (number, line) in (1..).zip(lines) {
+            check.check_line(number, line, &mut findings);
+        }
+        check.finish(&mut findings);
+        findings.to_string()
+    }
+
+    /// Returns the findings in files 1 and 4 of a log, where file 4 contains these events.
+    fn check_gap(told: &[EventKind], window: Option<&LogWindow>) -> String {
+        let key = key(1);
+        let (public, mut findings) = (public_key(&key), ExportFindings::default());
+        let mut chain = HashChain::new();
+        let mut before = None;
+        for (file, told) in [(1, &[][..]), (2, &[]), (3, &[]), (4, told)] {
+            let mut lines = vec![chain.append(&chain.file_event(AT).to_json())];
+            let events = told
+                .iter()
+                .map(|what| LogEvent::new(what.clone(), AT).to_json());
+            lines.extend(events.map(|event| chain.append(&event)));
+            let head = chain.final_head(&key, AT);
+            chain.push_line(&head);
+            lines.push(head);
+            chain = chain.next_file();
+            if file == 2 || file == 3 {
+                continue;
+            }
+            let path = format!("log/{file:06}.jsonl");
+            let mut check = LogCheck::begin(&path, &public, before);
+            for (number, line) in (1..).zip(&lines) {
+                check.check_line(number, line, &mut findings);
+            }
+            before = Some(check.finish(&mut findings));
+        }
+        before.unwrap().check_gaps(window, &public, &mut findings);
+        findings.to_string()
+    }
+
+    #[test]
+    fn each_of_two_adjacent_missing_files_needs_explanation() {
+        let deleted = |file| EventKind::Deleted { file };
+        let found = check_gap(&[deleted(2)], None);
+        assert!(found.contains("file 3 is missing"), "{found}");
+        let found = check_gap(&[deleted(3)], None);
+        assert!(found.contains("file 2 is missing"), "{found}");
+        assert_eq!(check_gap(&[deleted(3), deleted(2)], None), "");
+    }
+
+    #[test]
+    fn unsigned_line_explains_no_gap() {
+        let unsigned = |unsigned_lines| EventKind::Recovered {
+            unsigned_lines,
+            torn_sha256: None,
+        };
+        let told = |last| {
+            let deleted = [
+                EventKind::Deleted { file: 2 },
+                EventKind::Deleted { file: 3 },
+            ];
+            [&deleted[..], &[last]].concat()
+        };
+        let found = check_gap(&told(unsigned(1)), None);
+        assert!(found.contains("file 3 is missing"), "{found}");
+        let foreign = EventKind::Altered {
+            file: 4,
+            lines: 1,
+            expected_sha256: NO_PREVIOUS,
+            foreign_lines: Some(2),
+        };
+        let found = check_gap(&told(foreign), None);
+        assert!(found.contains("file 2 is missing"), "{found}");
+        assert!(
+            found.contains("lines 2 to 3 of file 4 were written by somebody else"),
+            "{found}"
+        );
+    }
+
+    #[test]
+    fn log_signed_with_another_key_is_reported() {
+        let (key, other) = (key(1), key(2));
+        let lines = log(&mut HashChain::new(), &other);
+        assert_eq!(check(&lines, &other), "");
+        let found = check(&lines, &key);
+        assert!(found.contains("is signed by another key"), "{found}");
+    }
+
+    #[test]
+    fn file_with_other_number_or_predecessor_is_reported() {
+        let key = key(1);
+        let mut chain = HashChain::new();
+        log(&mut chain, &key);
+        let second = log(&mut chain.next_file(), &key);
+        let found = check(&second, &key);
+        assert!(found.contains("begins file 2 of the log"), "{found}");
+        let mut follows_another = HashChain {
+            last: Sha256Digest::of(b"a line that is not there"),
+            ..HashChain::new()
+        };
+        let found = check(&log(&mut follows_another, &key), &key);
+        assert!(found.contains("is the first line of all"), "{found}");
+    }
+    #[test]
+    fn head_with_wrong_next_file_is_reported() {
+        let key = key(1);
+        let mut chain = HashChain::new();
+        let mut lines = log(&mut chain, &key);
+        let head = TreeHead {
+            file: 1,
+            lines: 2,
+            root_sha256: chain.tree.root(),
+            next: Some(3),
+            bytes: None,
+            peaks: Vec::new(),
+            stopped: false,
+            key: public_key(&key),
+        };
+        let head = LogEvent::new(EventKind::Head(head), AT).to_json();
+        lines[2] = sign_line(&link_line(&head, chain.last), &key);
+        let found = check(&lines, &key);
+        assert!(found.contains("is the head of another file"), "{found}");
+    }
+
+    #[test]
+    fn largest_file_number_does_not_overflow() {
+        let key = key(1);
+        let mut chain = HashChain::new();
+        let (file, program) = (u64::MAX, String::new());
+        let first = LogEvent::new(EventKind::File { file, program }, AT).to_json();
+        let head = TreeHead {
+            file,
+            lines: 1,
+            root_sha256: NO_PREVIOUS,
+            next: Some(0),
+            bytes: None,
+            peaks: Vec::new(),
+            stopped: false,
+            key: public_key(&key),
+        };
+        let head = LogEvent::new(EventKind::Head(head), AT).to_json();
+        let lines = [chain.append(&first), chain.append(&head)];
+        let found = check(&lines, &key);
+        assert!(
+            found.contains("begins file 18446744073709551615"),
+            "{found}"
+        );
+        assert!(found.contains("is the head of another file"), "{found}");
+    }
+
+    #[test]
+    fn misaligned_stand_in_is_reported() {
+        let key = key(1);
+        let whole = log(&mut HashChain::new(), &key);
+        let leaf = MerkleSubtree::leaf(Sha256Digest::of(&whole[1]));
+        let stand_in = |standin| serde_json::to_vec(&StandIn { standin }).unwrap();
+        let lines = |line: Vec<u8>| [whole[0].clone(), line, whole[2].clone()];
+        assert_eq!(check(&lines(stand_in(leaf)), &key), "");
+        let pair = MerkleSubtree { level: 1, ..leaf };
+        for line in [stand_in(pair), b"{\"standin\":0}".to_vec()] {
+            let found = check(&lines(line), &key);
+            assert!(found.contains("cannot stand for lines here"), "{found}");
+        }
+    }
+}
