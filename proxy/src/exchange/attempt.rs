@@ -134,8 +134,8 @@ impl UpstreamAttempt<'_> {
                 check_parent_status(&target_form, head)?;
                 self.inspect_head(head, request, signature.is_some())
             },
-            label: self.labeller.as_ref(),
-            turn: self.cleared.slot.as_ref(),
+            labeller: self.labeller.as_ref(),
+            slot: self.cleared.slot.as_ref(),
             relayed_bytes: &self.relayed_bytes,
             dropped_interim: &dropped_interim,
         };
@@ -218,7 +218,7 @@ impl UpstreamAttempt<'_> {
 }
 
 /// Ends the slot with the origin's response and applies Retry-After, 429 and 503 to the next ones.
-fn apply_response_to_pacing(turn: &PacingSlot<'_>, target: &Target, head: &UpstreamHead) {
+fn apply_response_to_pacing(slot: &PacingSlot<'_>, target: &Target, head: &UpstreamHead) {
     let status = head.status();
     let retry_after = matches!(status, 429 | 503).then(|| {
         let fields = head.fields();
@@ -227,7 +227,7 @@ fn apply_response_to_pacing(turn: &PacingSlot<'_>, target: &Target, head: &Upstr
             .filter(|(name, _)| name.eq_ignore_ascii_case(b"retry-after"));
         named.next().and_then(|(_, value)| read_retry_after(value))
     });
-    turn.record_answer(target, status, retry_after.flatten());
+    slot.record_answer(target, status, retry_after.flatten());
 }
 
 /// Parses `Retry-After`, in seconds or as a date (RFC 9110 section 10.2.3).

@@ -147,12 +147,14 @@ fn fields<'a>(by: AnswerOrigin<'a>, refusal: &Refusal, length: usize) -> Vec<Res
         response_field("Cache-Control", "no-store"),
         response_field("Proxy-Status", status),
     ];
+    // RFC 7725 section 4.
     if let Some(blocked_by) = &refusal.blocked_by {
         fields.push(response_field(
             "Link",
             format!("<{blocked_by}>; rel=\"blocked-by\""),
         ));
     }
+    // A 407 must say how to authenticate (RFC 9110 section 15.5.8).
     if refusal.status == 407 {
         let challenge = format!("Basic realm=\"{name}\", charset=\"UTF-8\"");
         fields.push(response_field("Proxy-Authenticate", challenge));

@@ -39,6 +39,7 @@ impl<'a> UpstreamRequest<'a> {
         is_websocket: bool,
     ) -> Self {
         let all = received.fields();
+        // Host is written anew from the target, which was judged; cookies are joined below.
         let kept = end_to_end(&all)
             .filter(|(field, _)| !is_named(field, "host") && !is_named(field, "cookie"));
         let framing = received.framing();
@@ -56,6 +57,7 @@ impl<'a> UpstreamRequest<'a> {
         if let Some(cookies) = one_cookie_field(&all) {
             fields.push((Cow::Borrowed(b"Cookie"), cookies));
         }
+        // TE is hop-by-hop, and trailers are relayed (RFC 9110 section 10.1.4).
         if first(&all, "te").is_some_and(|te| te.eq_ignore_ascii_case(b"trailers")) {
             fields.push((Cow::Borrowed(b"TE"), Cow::Borrowed(b"trailers")));
         }
@@ -87,6 +89,7 @@ impl<'a> UpstreamRequest<'a> {
         let mut head = BytesMut::with_capacity(512);
         head.extend_from_slice(self.method.as_bytes());
         head.extend_from_slice(b" ");
+        // A parent proxy needs the absolute form (RFC 9112 section 3.2.2).
         if form.parent().is_some() {
             head.extend_from_slice(self.target.origin().to_string().as_bytes());
         }
@@ -103,6 +106,7 @@ impl<'a> UpstreamRequest<'a> {
         if self.framing == BodyFraming::Chunked {
             head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
         }
+        // Asks the origin to close as well, because nothing may follow content.
         if self.ends_connection() {
             head.extend_from_slice(b"Connection: close\r\n");
         }
@@ -132,6 +136,7 @@ impl<'a> UpstreamRequest<'a> {
         &'s self,
         signed: Option<&'s SignatureFields>,
     ) -> impl Iterator<Item = FieldPair<'s>> {
+        // Two signatures under the same label would invalidate each other (RFC 9421 section 4).
         let is_replaced = move |field: &[u8]| signed.is_some() && is_of_signature(field);
         let fields = self.fields.iter();
         let fields = fields.map(|(field, value)| (&**field, &**value));
@@ -196,6 +201,7 @@ pub(super) fn response<'a>(
     let all = head.fields();
     let length = head.content_length();
     let is_upgrade = head.status() == 101;
+    // Decided anew: the origin's framing is for another hop, and HTTP/1.0 knows no chunks.
     let framing = match length {
         _ if is_upgrade => BodyFraming::UntilClose,
         _ if !has_content(head.status(), received.method()) => BodyFraming::Length(0),
@@ -204,6 +210,7 @@ pub(super) fn response<'a>(
         None => BodyFraming::Chunked,
     };
     let mut fields = response_fields(&all, length.filter(|_| is_length_field(head.status())));
+    // Via names the version in which the message was received (RFC 9110 section 7.6.3).
     let version = match head {
         UpstreamHead::Http1(head) if head.is_http_1_0() => HttpVersion::Http10,
         UpstreamHead::Http1(_) => HttpVersion::Http11,
@@ -271,6 +278,7 @@ fn response_fields<'a>(all: &[FieldPair<'a>], length: Option<u64>) -> Vec<Respon
     let kept =
         end_to_end(all).filter(|(field, _)| !is_named(field, "alt-svc") && !is_own_field(field));
     kept.filter_map(|(field, value)| {
+        // `take`: repeated lengths collapse to one.
         let value = if is_named(field, "content-length") {
             Cow::Owned(length.take()?.to_string().into_bytes())
         } else {

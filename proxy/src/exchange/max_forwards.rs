@@ -36,6 +36,7 @@ async fn respond(
     client: &mut Downstream,
     name: &str,
 ) -> Result<(), ClientGone> {
+    // The answer would be lost in a reset if received bytes were left unread.
     if !error_response::drain(&mut client.reader).await {
         client.writer.close_after_response();
     }
@@ -68,8 +69,9 @@ fn trace_body(received: &ReceivedHead) -> Bytes {
     let line = format!("TRACE {} HTTP/{version}\r\n", received.target());
     let mut message = BytesMut::from(line.as_bytes());
     let fields = received.fields().into_iter();
-    let told = fields.filter(|(field, _)| !SECRETS.iter().any(|secret| is_named(field, secret)));
-    write_fields(&mut message, told);
+    // TRACE must not reveal secrets (RFC 9110 section 9.3.8).
+    let shown = fields.filter(|(field, _)| !SECRETS.iter().any(|secret| is_named(field, secret)));
+    write_fields(&mut message, shown);
     message.extend_from_slice(b"\r\n");
     message.freeze()
 }

@@ -134,6 +134,7 @@ impl ExchangeServices {
         known: ExchangeFacts,
         outcome: ExchangeOutcome,
     ) -> EndedExchange {
+        // Parsing the trace context is skipped for requests that have none.
         let traced = begun
             .received
             .filter(|received| received.field("traceparent").is_some());
@@ -165,10 +166,12 @@ impl ExchangeServices {
         let parent = exchange.parent.clone();
         let decided_at = exchange.known.facts.decided_at;
         let decided_after = decided_at.map(|at| at.saturating_duration_since(exchange.started));
+        // The pace of recording must not hold up the client: the log takes the decision and writes it on a thread of its own.
         let (mut decision, outcome) = decision(exchange, took);
         let (label, reason) = (outcome.label(), outcome.reason());
         self.metrics
             .request_finished(&decision.crawler, label, reason, took);
+        // Masked before it leaves this function, so that neither log, traces nor API see the full address.
         decision.client = self.decisions.mask_client(decision.client);
         if let Some(traces) = &self.traces {
             traces.record_exchange(&parent, &decision, decided_after);

@@ -74,6 +74,7 @@ impl<'a> ResponseLabeller<'a> {
     /// Returns the refusal if the response is to be withheld: it has content, and its use is refused.
     pub(super) async fn judge(&self, head: &UpstreamHead) -> Result<LabelStep, Box<Refusal>> {
         let status = head.status();
+        // What follows is not HTTP content.
         if status == 101 {
             return Ok(LabelStep::Relay(Vec::new()));
         }
@@ -82,6 +83,7 @@ impl<'a> ResponseLabeller<'a> {
         let reading = &self.preferences().reading;
         let limit = self.preferences().meta_scan_bytes;
         let has_page = limit > 0 && self.has_page(status, &fields) && said.needs_page(reading);
+        // A page can only add statements: it cannot revoke a refusal that is final.
         let is_final = said.is_final_refusal();
         match self.conclude(said, status) {
             Err(refusal) if is_final || !has_page => Err(refusal),

@@ -57,6 +57,7 @@ impl ExchangeShutdown {
     /// Cancels all exchanges, and waits until each is recorded.
     pub(crate) async fn cancel_all(&self) {
         self.cut.cancel();
+        // A closed tracker lets `wait` return once the last token is gone.
         self.under_way.close();
         self.under_way.wait().await;
     }

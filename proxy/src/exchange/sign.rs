@@ -51,6 +51,7 @@ impl<'a> RequestSigner<'a> {
     /// earlier. Returns `None` if it is not signed.
     pub(super) fn sign(&self, request: &UpstreamRequest<'_>) -> Option<SignatureFields> {
         let by = self.by;
+        // An origin that once asked for a signature gets it at once the next time.
         let before = match self.asked.get() {
             Some(_) => None,
             None => by.signer.remembered_request(by.key, self.origin),
@@ -87,6 +88,7 @@ impl<'a> RequestSigner<'a> {
         let Some(asked) = SignatureRequest::from_fields(&head.fields()) else {
             return false;
         };
+        // The same signature again would get the same response, unless the origin wants its nonce in it.
         if was_signed && !asked.has_nonce() {
             return false;
         }

@@ -84,6 +84,7 @@ impl<'a> PendingBlindTunnel<'a> {
     /// Records the tunnel as used and returns the connection to the origin; `None` if TLS was not allowed.
     pub(crate) fn open(self) -> Option<(UpstreamLink, OpenBlindTunnel<'a>)> {
         let (to_origin, open) = self.to_origin?;
+        // Recorded at the first bytes, not at the end: a tunnel may stay open for days.
         let configuration = self.exchange.known.configuration;
         self.allowed.exchanges.record_ended(self.exchange);
         let open = OpenBlindTunnel {
@@ -178,6 +179,7 @@ impl ExchangeServices {
         let refused = |refusal| ended(ExchangeOutcome::Refuse(refusal));
         let understood = tunnel_scope(&settings, connection, received, &request);
         let (origin, scope) = understood.map_err(refused)?;
+        // Inspected: each request inside is decided by itself, so only the client and the address are checked now.
         let Some(scope) = scope else {
             let admitting = admit(&settings, connection, &request, &origin);
             let admitted = client.run_unless_gone(pin!(admitting)).await;
@@ -233,6 +235,7 @@ impl ExchangeServices {
             source: crawler.and_then(|it| it.source_address),
             client: Some(asking.connection.client),
         };
+        // Plain HTTP is inspected even here, request by request, so it needs no connection yet.
         let to_origin = match origin.scheme() {
             Scheme::Http | Scheme::Ftp => None,
             Scheme::Https => match settings.upstream.dial_tunnel(destination, via).await {
@@ -291,6 +294,7 @@ fn tunnel_scope(
     if let Some(objection) = &request.objection {
         return Err(Refusal::clone(objection));
     }
+    // The body's bytes would be read as the first bytes inside the tunnel (RFC 9110 section 9.3.6).
     if received.framing() != BodyFraming::Length(0) {
         return Err(Refusal::malformed("CONNECT with a body"));
     }

@@ -33,6 +33,7 @@ pub(crate) fn check(received: &ReceivedHead, head: &UpstreamHead) -> Result<(), 
     let asked = received.fields();
     let key = key(&asked).filter(|_| is_asked_for(received));
     let key = key.ok_or("the origin changed the protocol unasked")?;
+    // All of the server's side must be right: a client that believes a wrong 101 would send bytes that nobody checks.
     let fields = head.fields();
     if !upgrades(&fields) {
         return Err("the origin changed to another protocol than WebSocket");

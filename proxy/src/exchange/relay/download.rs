@@ -37,9 +37,9 @@ pub(crate) struct RelayContext<'a> {
     pub(crate) timeout: Duration,
     pub(crate) inspect_head: &'a InspectHead<'a>,
     /// Judges the response's usage preferences, for a crawler with purposes.
-    pub(crate) label: Option<&'a ResponseLabeller<'a>>,
+    pub(crate) labeller: Option<&'a ResponseLabeller<'a>>,
     /// The request's slot, if it needed one.
-    pub(crate) turn: Option<&'a PacingSlot<'a>>,
+    pub(crate) slot: Option<&'a PacingSlot<'a>>,
     /// Counts the bytes of the body that the client got.
     pub(crate) relayed_bytes: &'a AtomicU64,
     /// Counts the interim responses that the client did not get.
@@ -73,7 +73,7 @@ async fn while_there<T>(
 
 /// The response on its way to the client.
 pub(super) struct ResponseRelay<'a> {
-    pub(super) relaying: RelayContext<'a>,
+    pub(super) context: RelayContext<'a>,
     pub(super) reader: &'a mut UpstreamReader,
     pub(super) progress: &'a RelayProgress,
 }
@@ -82,15 +82,16 @@ impl ResponseRelay<'_> {
     pub(super) async fn run(mut self, client: &mut DownstreamWriter) -> Result<u16, RelayError> {
         let head = self.final_head(client).await?;
         let status = head.status();
-        let named = (self.relaying.inspect_head)(&head)?;
-        let (added, beginning) = match self.relaying.label {
+        // Before the client gets anything: an error here withholds the response.
+        let named = (self.context.inspect_head)(&head)?;
+        let (added, beginning) = match self.context.labeller {
             // Few crawlers have purposes: in a box it takes no room in every exchange.
-            Some(label) => Box::pin(self.label(label, &head, client)).await?,
+            Some(labeller) => Box::pin(self.label(labeller, &head, client)).await?,
             None => Default::default(),
         };
-        let mut response = headers::response(&head, self.relaying.received, self.relaying.name);
+        let mut response = headers::response(&head, self.context.received, self.context.name);
         response.fields.extend(added.into_iter().chain(named));
-        if headers::authenticates_connection(self.relaying.received, &head) {
+        if headers::authenticates_connection(self.context.received, &head) {
             self.progress
                 .is_connection_authenticated
                 .store(true, Ordering::Relaxed);
@@ -102,6 +103,7 @@ impl ResponseRelay<'_> {
             client.close_after_response();
         }
         client.send_head(&response).await?;
+        // The bytes that follow belong to the new protocol.
         if status == 101 {
             client.flush().await?;
             return Ok(status);
@@ -121,7 +123,7 @@ impl ResponseRelay<'_> {
     async fn trailers(&mut self, client: &mut DownstreamWriter) -> Result<Trailers, RelayError> {
         tokio::select! {
             biased;
-            trailers = timeout(self.relaying.timeout, self.reader.trailers()) => {
+            trailers = timeout(self.context.timeout, self.reader.trailers()) => {
                 let trailers = trailers.unwrap_or_else(|_| {
                     let details = "the origin did not finish its response".to_owned();
                     Err(UpstreamError::new(ProxyErrorType::HttpResponseTimeout, details))
@@ -150,7 +152,7 @@ impl ResponseRelay<'_> {
                 },
             };
             if head.status() == 101 {
-                let checked = websocket::check(self.relaying.received, &head);
+                let checked = websocket::check(self.context.received, &head);
                 checked.map_err(|details| {
                     UpstreamError::new(ProxyErrorType::HttpProtocolError, details.to_owned())
                 })?;
@@ -161,7 +163,7 @@ impl ResponseRelay<'_> {
             }
             interim.count()?;
             // HTTP/1.0 knows no interim responses.
-            if self.relaying.received.version() != HttpVersion::Http10 {
+            if self.context.received.version() != HttpVersion::Http10 {
                 next = self.pass_interim(head, client, &mut interim).await?;
             }
         }
@@ -229,26 +231,25 @@ impl ResponseRelay<'_> {
 
     /// Counts an interim response that the client does not get.
     fn drop_interim(&self) {
-        self.relaying
-            .dropped_interim
-            .fetch_add(1, Ordering::Relaxed);
+        self.context.dropped_interim.fetch_add(1, Ordering::Relaxed);
     }
 
     async fn head(&mut self) -> Result<UpstreamHead, RelayError> {
-        let method = self.relaying.received.method();
+        let method = self.context.received.method();
+        // The timeout starts again for as long as the upload makes progress.
         loop {
             let sent = self.progress.sent_chunks();
-            match timeout(self.relaying.timeout, self.reader.next_head(method)).await {
+            match timeout(self.context.timeout, self.reader.next_head(method)).await {
                 Ok(head) => return head.map_err(|fault| self.progress.upstream_error(fault)),
                 Err(_) => self.progress.check_upload_progress(sent)?,
             }
         }
     }
 
-    async fn relay_chunk(&mut self) -> Result<Option<Bytes>, RelayError> {
+    async fn next_chunk(&mut self) -> Result<Option<Bytes>, RelayError> {
         loop {
             let sent = self.progress.sent_chunks();
-            match timeout(self.relaying.timeout, self.reader.next_chunk()).await {
+            match timeout(self.context.timeout, self.reader.next_chunk()).await {
                 Ok(part) => return part.map_err(|fault| self.progress.upstream_error(fault)),
                 Err(_) => self.progress.check_upload_progress(sent)?,
             }
@@ -279,10 +280,10 @@ impl ResponseRelay<'_> {
         mut page: PageBuffer,
         client: &mut DownstreamWriter,
     ) -> Result<(PageBuffer, bool), RelayError> {
-        let patience = self.relaying.timeout;
+        let limit = self.context.timeout;
         let reading = async {
             while page.wants_more() {
-                match self.relay_chunk().await? {
+                match self.next_chunk().await? {
                     Some(part) => page.take(&part),
                     None => return Ok(true),
                 }
@@ -291,13 +292,13 @@ impl ResponseRelay<'_> {
         };
         let has_ended = tokio::select! {
             biased;
-            read = tokio::time::timeout(patience, reading) => read.unwrap_or_else(|_| Err(too_slow()))?,
+            read = tokio::time::timeout(limit, reading) => read.unwrap_or_else(|_| Err(too_slow()))?,
             () = client.wait_until_reset() => return Err(RelayError::ClientGone),
         };
         Ok((page, has_ended))
     }
 
-    async fn relay_response(
+    async fn send_chunk(
         &self,
         client: &mut DownstreamWriter,
         part: Bytes,
@@ -305,7 +306,7 @@ impl ResponseRelay<'_> {
     ) -> Result<(), ClientGone> {
         let bytes = part.len() as u64;
         client.send_chunk(part, is_last).await?;
-        self.relaying
+        self.context
             .relayed_bytes
             .fetch_add(bytes, Ordering::Relaxed);
         Ok(())
@@ -318,12 +319,13 @@ impl ResponseRelay<'_> {
     ) -> Result<(), RelayError> {
         if !beginning.part.is_empty() {
             let is_last = self.reader.has_ended();
-            self.relay_response(client, beginning.part, is_last).await?;
+            self.send_chunk(client, beginning.part, is_last).await?;
         }
         if beginning.has_ended {
             return Ok(());
         }
         loop {
+            // Flushing and watching the client must not delay the next chunk, so both run beside reading it.
             let meanwhile = async {
                 if client.has_unflushed() {
                     // Nothing more is at hand: what waits for company leaves.
@@ -334,7 +336,7 @@ impl ResponseRelay<'_> {
             };
             let part = tokio::select! {
                 biased;
-                part = self.relay_chunk() => part,
+                part = self.next_chunk() => part,
                 flushed = meanwhile => {
                     flushed?;
                     continue;
@@ -343,7 +345,7 @@ impl ResponseRelay<'_> {
             match part {
                 Ok(Some(part)) => {
                     let is_last = self.reader.has_ended();
-                    self.relay_response(client, part, is_last).await?;
+                    self.send_chunk(client, part, is_last).await?;
                     if is_last {
                         return Ok(());
                     }
@@ -397,13 +399,13 @@ mod tests {
         let request = b"GET http://site.test/ HTTP/1.1\r\nHost: site.test\r\n\r\n";
         let received = RequestHead::read(&mut &request[..], &mut BytesMut::new()).await;
         let mut download = ResponseRelay {
-            relaying: RelayContext {
+            context: RelayContext {
                 received: &ReceivedHead::Http1(received.unwrap()),
                 name: "wayleave",
                 timeout: patience,
                 inspect_head: &|_| Ok(Vec::new()),
-                label: None,
-                turn: None,
+                labeller: None,
+                slot: None,
                 relayed_bytes: &AtomicU64::new(0),
                 dropped_interim: &AtomicU64::new(0),
             },

@@ -27,16 +27,14 @@ pub(crate) struct RelayedResponse {
 
 /// Sends the client's body to the origin, and the origin's response to the client.
 pub(super) async fn relay(
-    relaying: RelayContext<'_>,
+    context: RelayContext<'_>,
     client: &mut Downstream,
     writer: &mut UpstreamWriter,
     reader: &mut UpstreamReader,
 ) -> Result<RelayedResponse, RelayError> {
     let RelayContext {
-        received,
-        timeout: patience,
-        ..
-    } = relaying;
+        received, timeout, ..
+    } = context;
     let progress = RelayProgress::default();
     // Then the head said all, and the upload has only to watch the client.
     let is_sent = received.framing() == BodyFraming::Length(0);
@@ -45,24 +43,25 @@ pub(super) async fn relay(
         body: &mut client.reader,
         writer,
         progress: &progress,
-        turn: relaying.turn,
-        timeout: patience,
+        slot: context.slot,
+        timeout,
     };
     let upload = upload.run();
     let download = ResponseRelay {
-        relaying,
+        context,
         reader,
         progress: &progress,
     };
     let download = download.run(&mut client.writer);
     let status = both(pin!(upload), pin!(download)).await?;
-    let is_somebodys = progress.is_connection_authenticated.load(Ordering::Relaxed);
+    let is_authenticated = progress.is_connection_authenticated.load(Ordering::Relaxed);
     let is_upgraded = status == 101;
     if is_upgraded {
+        // Only now: until the 101 was written, both sides still spoke HTTP.
         splice::splice(client, writer, reader).await;
     }
     let is_sent = progress.is_sent.load(Ordering::Relaxed);
-    let connection_serves_again = is_sent && !is_upgraded && !is_somebodys;
+    let connection_serves_again = is_sent && !is_upgraded && !is_authenticated;
     Ok(RelayedResponse {
         status,
         connection_serves_again,

@@ -26,7 +26,7 @@ pub(super) struct RequestRelay<'a> {
     pub(super) body: &'a mut DownstreamReader,
     pub(super) writer: &'a mut UpstreamWriter,
     pub(super) progress: &'a RelayProgress,
-    pub(super) turn: Option<&'a PacingSlot<'a>>,
+    pub(super) slot: Option<&'a PacingSlot<'a>>,
     /// The timeout of each upstream write.
     pub(super) timeout: Duration,
 }
@@ -35,9 +35,8 @@ impl RequestRelay<'_> {
     /// Relays the client's body, then watches whether the client is still connected. Returns only when something broke.
     pub(super) async fn run(mut self) -> RelayError {
         if !self.progress.is_sent.load(Ordering::Relaxed) {
-            let turn = self.turn;
-            let passed = match turn {
-                Some(turn) => release_slot_after(turn, pin!(self.pass())).await,
+            let passed = match self.slot {
+                Some(slot) => release_slot_after(slot, pin!(self.pass())).await,
                 None => self.pass().await,
             };
             if let Err(broken) = passed {
@@ -50,33 +49,34 @@ impl RequestRelay<'_> {
     }
 
     async fn pass(&mut self) -> Result<(), RelayError> {
-        let (progress, patience) = (self.progress, self.timeout);
+        let (progress, timeout) = (self.progress, self.timeout);
         let broke = |error| body_broke(&error, progress);
         let failed = |fault| progress.upstream_error(fault);
-        let is_limited = self.turn.is_some_and(PacingSlot::has_concurrency_slot);
+        let is_limited = self.slot.is_some_and(PacingSlot::has_concurrency_slot);
+        // A client that holds one of a limited number of slots must not hold it by sending slowly.
         let mut rate = is_limited.then(UploadRate::default);
-        while let Some(part) = next(self.body, rate.as_mut()).await.map_err(broke)? {
+        while let Some(chunk) = next(self.body, rate.as_mut()).await.map_err(broke)? {
             self.writer
-                .send_chunk(part, patience)
+                .send_chunk(chunk, timeout)
                 .await
                 .map_err(failed)?;
             progress.sent_chunk_count.fetch_add(1, Ordering::Relaxed);
         }
         let trailers = self.body.trailers().await.map_err(broke)?;
-        let finishing = self.writer.finish(&trailers, patience);
+        let finishing = self.writer.finish(&trailers, timeout);
         finishing.await.map_err(failed)
     }
 }
 
 /// Awaits an upload, and releases its slot if it takes long, so that no client can block others by sending slowly.
 async fn release_slot_after<T>(
-    turn: &PacingSlot<'_>,
+    slot: &PacingSlot<'_>,
     mut uploading: Pin<&mut impl Future<Output = T>>,
 ) -> T {
     match timeout(SLOT_DURATION, &mut uploading).await {
         Ok(uploaded) => uploaded,
         Err(_) => {
-            turn.release_queue();
+            slot.release_queue();
             uploading.await
         }
     }
@@ -108,6 +108,7 @@ impl UploadRate {
         let (started, left) = (Instant::now(), self.remaining());
         let part = timeout(left, body.next_chunk()).await;
         let part = part.map_err(|_| BodyError::Timeout)??;
+        // Only the time spent waiting for the client counts; the origin may be slow to accept.
         self.waited += started.elapsed();
         self.bytes += part.as_ref().map_or(0, |part| part.len() as u64);
         Ok(part)
