@@ -64,7 +64,8 @@ fn serve(startup: Startup) -> anyhow::Result<()> {
 fn server_conf() -> ServerConf {
     ServerConf {
         threads: available_parallelism().map_or(1, NonZero::get),
-        // Without stealing, a connection stays on one thread, and with it every exchange on it: docs/design.md has figures.
+        // Otherwise a connection would stay on one thread however busy that is, and the upstream pool, which all threads share,
+        // would hand out sockets that belong to other threads.
         work_stealing: true,
         ..ServerConf::default()
     }
