@@ -109,6 +109,9 @@ struct ListedDecisions<'a> {
     /// Whether there are older decisions in the requested span of time.
     #[serde(skip_serializing_if = "Option::is_none")]
     is_cut: Option<bool>,
+    /// The number of damaged lines of the decision log that were left out, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damaged_lines: Option<u64>,
 }
 
 /// Recent decisions, or those of a span of time, the newest first.
@@ -142,6 +145,7 @@ pub(super) async fn list(
             Ok(Some(newest)) => SafeJson(ListedDecisions {
                 decisions: newest.decisions.iter().collect(),
                 is_cut: Some(newest.is_truncated),
+                damaged_lines: (newest.damaged_lines > 0).then_some(newest.damaged_lines),
             })
             .into_response(),
             Ok(None) => no_decision_log(),
@@ -150,8 +154,12 @@ pub(super) async fn list(
         Ok(None) => {
             let decisions = admin.decisions.list_recent(&filter.into_query(), limit);
             let decisions = decisions.iter().map(Arc::as_ref).collect();
-            let is_cut = None;
-            SafeJson(ListedDecisions { decisions, is_cut }).into_response()
+            SafeJson(ListedDecisions {
+                decisions,
+                is_cut: None,
+                damaged_lines: None,
+            })
+            .into_response()
         }
     }
 }

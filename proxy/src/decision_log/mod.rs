@@ -172,6 +172,7 @@ impl DecisionLog {
             past::newest(&log.config.path, span, &query, limit)
         });
         let newest = reading.await.map_err(io::Error::other)??;
+        warn_of_damage(newest.damaged_lines);
         Ok(Some(newest))
     }
 
@@ -188,8 +189,9 @@ impl DecisionLog {
         };
         tokio::task::spawn_blocking(move || {
             let each = |decision: DecisionRecord, line: &[u8]| take(Some((&decision, line)));
-            if let Err(error) = past::for_each(&log.config.path, span, &query, each) {
-                tracing::warn!(%error, "the decision log cannot be read");
+            match past::for_each(&log.config.path, span, &query, each) {
+                Ok(damaged) => warn_of_damage(damaged),
+                Err(error) => tracing::warn!(%error, "the decision log cannot be read"),
             }
             // The result only says whether more is wanted.
             let _ = take(None);
@@ -219,6 +221,13 @@ impl DecisionLog {
     /// Writes all decisions recorded so far and ends the thread.
     pub(crate) fn close(&self) {
         self.writer.close();
+    }
+}
+
+/// Logs that lines of the decision log could not be read, if there are any.
+fn warn_of_damage(lines: u64) {
+    if lines > 0 {
+        tracing::warn!(lines, "lines of the decision log are damaged and left out");
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use wayleave_evidence::chain::event;
 
-use super::files::{LogLine, find_line, open_log_files};
+use super::files::{LogLine, UNFINISHED, find_line, open_log_files};
 use super::query::DecisionQuery;
 use super::record::DecisionRecord;
 
@@ -31,6 +31,8 @@ pub(crate) struct NewestDecisions {
     pub(crate) decisions: Vec<DecisionRecord>,
     /// Whether there are older ones.
     pub(crate) is_truncated: bool,
+    /// The number of damaged lines that were skipped.
+    pub(crate) damaged_lines: u64,
 }
 
 /// Returns the newest decisions of the log at `path`, at most `limit`.
@@ -46,7 +48,7 @@ pub(super) fn newest(
 ) -> io::Result<NewestDecisions> {
     let mut found = VecDeque::new();
     let mut is_cut = false;
-    for_each(path, span, query, |decision, _| {
+    let damaged_lines = for_each(path, span, query, |decision, _| {
         found.push_back(decision);
         if found.len() > limit {
             found.pop_front();
@@ -58,11 +60,12 @@ pub(super) fn newest(
     Ok(NewestDecisions {
         decisions,
         is_truncated: is_cut,
+        damaged_lines,
     })
 }
 
 /// Passes the decisions of a time range that match `query`, with their lines and in the order of the log at `path`, to `take`
-/// until it breaks.
+/// until it breaks. Returns the number of damaged lines on the way: complete lines that are too long, or no decision.
 ///
 /// # Errors
 ///
@@ -72,7 +75,8 @@ pub(super) fn for_each(
     span: TimeRange,
     query: &DecisionQuery,
     mut take: impl FnMut(DecisionRecord, &[u8]) -> ControlFlow<()>,
-) -> io::Result<()> {
+) -> io::Result<u64> {
+    let mut damaged = 0;
     for (_, file) in open_log_files(path) {
         let file = file?;
         // A file that was last written before the range has no decision of it.
@@ -82,10 +86,19 @@ pub(super) fn for_each(
             continue;
         }
         let wanted = |line: LogLine<'_>| {
-            let line = line
-                .ok()
-                .filter(|line| !line.starts_with(event::EVENT_PREFIX))?;
-            let decision: DecisionRecord = serde_json::from_slice(line).ok()?;
+            let line = match line {
+                Ok(line) if line.starts_with(event::EVENT_PREFIX) => return None,
+                Ok(line) => line,
+                Err(error) => {
+                    // The last line may still be being written.
+                    damaged += u64::from(error != UNFINISHED);
+                    return None;
+                }
+            };
+            let Ok(decision) = serde_json::from_slice::<DecisionRecord>(line) else {
+                damaged += 1;
+                return None;
+            };
             let is_wanted = span.contains(decision.at) && query.matches(&decision);
             match is_wanted.then(|| take(decision, line))? {
                 ControlFlow::Continue(()) => None,
@@ -93,8 +106,30 @@ pub(super) fn for_each(
             }
         };
         if find_line(&file, wanted)?.is_some() {
-            return Ok(());
+            return Ok(damaged);
         }
     }
-    Ok(())
+    Ok(damaged)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::tests::decision;
+    use super::*;
+
+    #[test]
+    fn damaged_lines_are_counted_and_hide_no_decision() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("decisions.jsonl");
+        let line = serde_json::to_vec(&decision()).unwrap();
+        let too_long = vec![b'x'; 5 << 20];
+        let event = b"{\"event\":\"stop\"}";
+        let lines: [&[u8]; 6] = [&line, &too_long, event, b"{\"id\":1}", &line, b"{\"id\""];
+        fs::write(&path, lines.join(&b'\n')).unwrap();
+        let (span, query) = (TimeRange::default(), DecisionQuery::default());
+        let newest = newest(&path, span, &query, 10).unwrap();
+        assert_eq!((newest.decisions.len(), newest.damaged_lines), (2, 2));
+    }
 }
