@@ -68,6 +68,8 @@ async function overview(page) {
   assert.match(await requests.innerText(), /^\d+ of \d+, last 5 minutes$/);
   await page.locator(".canvas canvas").waitFor();
   assert.match(await page.locator("figcaption").innerText(), /forwarded/);
+  // A point every two seconds: the first one may have been made before all crawlers had sent their requests.
+  for (const name of ["news", "images"]) await page.getByRole("group", { name: "Requests by crawler" }).getByText(name, { exact: true }).waitFor();
   const crawlers = await page.getByRole("group", { name: "Requests by crawler" }).innerText();
   for (const name of ["news", "images", "asserted"]) assert.match(crawlers, new RegExp(name));
   assert.match(await page.getByRole("group", { name: "Requests by reason" }).innerText(), /unreachable/);

@@ -4,9 +4,8 @@ use std::path::Path;
 
 use clap::Subcommand;
 
-use super::CommandResult;
 use super::config_file::load_config;
-use super::terminal::{absolute_path, print, unusable};
+use super::terminal::{CommandResult, absolute_path, print, unusable};
 use crate::tls::intercept::CertificateAuthority;
 
 #[derive(Debug, Clone, Copy, Subcommand)]

@@ -6,8 +6,8 @@ use clap::Subcommand;
 use wayleave_robots_txt::{Dialect, ProductToken, RobotsTxt, UrlPath};
 
 use super::config_file::load_config;
-use super::terminal::{print, print_errors};
-use super::{CommandResult, expired_rules};
+use super::expired_rules;
+use super::terminal::{CommandResult, print, print_errors};
 use crate::clock::Clock;
 use crate::config::{Config, DEFAULT_FILE};
 use crate::identity::Crawler;

@@ -11,9 +11,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::CommandResult;
 use super::config_file::load_config;
-use super::terminal::{absolute_path, print, print_errors, unusable};
+use super::terminal::{CommandResult, absolute_path, print, print_errors, unusable};
 use crate::config::Config;
 use crate::downstream::listeners::ListenAddress;
 use crate::environment::{KnownClient, ProxyUrl, shell_lines};

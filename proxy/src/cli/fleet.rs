@@ -8,11 +8,10 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::CommandResult;
 use super::admin_client::request_json;
 use super::config_file::load_config;
 use super::paint::Tone;
-use super::terminal::{failed, pretty_json, print, print_painted, unusable};
+use super::terminal::{CommandResult, failed, pretty_json, print, print_painted, unusable};
 use crate::config::{Config, StoreConfig};
 use crate::fleet::check::check;
 use crate::server::wiring;

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use super::CommandResult;
 use super::admin_client::readiness;
 use super::config_file::load_config;
-use super::terminal::{failed, print};
+use super::terminal::{CommandResult, failed, print};
 
 pub(super) fn run(file: Option<&Path>) -> CommandResult {
     let (config, _) = load_config(file)?;

@@ -9,9 +9,8 @@ use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::CommandResult;
 use super::config_file::{config_dir, load_config};
-use super::terminal::{absolute_path, pretty_json, print, unusable};
+use super::terminal::{CommandResult, absolute_path, pretty_json, print, unusable};
 use crate::clock::system_time;
 use crate::config::{Config, KEYS_DIR};
 use crate::identity::EnforcementMode;

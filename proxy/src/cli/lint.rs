@@ -11,12 +11,11 @@ use wayleave_robots_txt::lint::{Finding, Severity};
 use wayleave_robots_txt::{Dialect, Target};
 use wayleave_usage_preferences::lint;
 
-use super::CommandResult;
 use super::config_file::load_config;
 use super::paint::Tone;
 use super::progress::ProgressLine;
 use super::robots_fetcher::{RobotsFetcher, failure_text};
-use super::terminal::{json_line, print_errors, print_painted, unusable};
+use super::terminal::{CommandResult, json_line, print_errors, print_painted, unusable};
 use crate::telemetry::harmless::escape_controls;
 
 /// The size up to which a file is fetched in order to report how large it is.

@@ -83,9 +83,6 @@ enum CliCommand {
     Man(manual::ManArguments),
 }
 
-/// The exit status of a command. An error has been printed where it occurred, so its status is all that is left of it.
-type CommandResult = Result<ExitCode, ExitCode>;
-
 /// Runs the command that the process's arguments name.
 #[must_use]
 pub fn run() -> ExitCode {

@@ -9,11 +9,10 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use wayleave_robots_txt::Origin;
 
-use super::CommandResult;
 use super::admin_client::request_json;
 use super::config_file::load_config;
 use super::paint::Tone;
-use super::terminal::{pretty_json, print, print_errors, print_painted, unusable};
+use super::terminal::{CommandResult, pretty_json, print, print_errors, print_painted, unusable};
 use super::time_argument::TimeArgument;
 use crate::clock::Clock;
 use crate::telemetry::harmless::{escape_controls, escape_lines};

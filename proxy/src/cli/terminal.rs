@@ -9,6 +9,9 @@ use serde::Serialize;
 use super::paint::Tone;
 use crate::telemetry::harmless::{escape_json, escape_lines};
 
+/// The exit status of a command. An error has been printed where it occurred, so its status is all that is left of it.
+pub(super) type CommandResult = Result<ExitCode, ExitCode>;
+
 /// The exit status for input that cannot be used.
 pub(super) const UNUSABLE: u8 = 2;
 

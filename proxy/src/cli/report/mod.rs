@@ -10,11 +10,10 @@ use std::time::SystemTime;
 use clap::Args;
 use serde::Serialize;
 
-use super::CommandResult;
 use super::config_file::load_config;
 use super::expired_rules::{self, ExpiredRule};
 use super::progress::{self, ProgressLine};
-use super::terminal::{pretty_json, print, print_errors, print_painted, unusable};
+use super::terminal::{CommandResult, pretty_json, print, print_errors, print_painted, unusable};
 use super::time_argument::TimeArgument;
 use crate::clock::Clock;
 use crate::decision_log::LogReport;

@@ -210,12 +210,14 @@ pub(crate) fn size_or_zero(node: &ValueNode<'_>) -> ParseResult<ByteSize> {
 
 /// Returns a check that a size is not less than `least`.
 pub(crate) fn at_least(least: ByteSize) -> impl Fn(&ByteSize) -> Result<(), String> {
-    move |size| match *size < least {
-        true => Err(format!(
+    move |size| {
+        if *size >= least {
+            return Ok(());
+        }
+        Err(format!(
             "is less than {}",
             least.to_value().as_str().unwrap_or_default()
-        )),
-        false => Ok(()),
+        ))
     }
 }
 
