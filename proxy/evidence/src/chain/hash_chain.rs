@@ -20,6 +20,12 @@ pub struct HashChain {
     pub tree: MerkleTree,
 }
 
+impl Default for HashChain {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl HashChain {
     /// Returns the state before the very first line.
     pub fn new() -> Self {

@@ -31,7 +31,7 @@ impl CheckedMaterials {
                 }
                 Ok(_) => findings.add_altered(&listed.path, "does not have its digest"),
                 Err(error) => {
-                    findings.add_altered(&listed.path, &format!("cannot be read: {error:#}"))
+                    findings.add_altered(&listed.path, &format!("cannot be read: {error:#}"));
                 }
             }
         }

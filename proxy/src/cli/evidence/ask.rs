@@ -123,7 +123,7 @@ fn print_decisions(found: &[FoundDecision], arguments: &AskArgs) -> ExitCode {
     let doubts = || found.iter().filter_map(|it| it.doubt.as_ref());
     if arguments.json {
         doubts().for_each(|doubt| {
-            print_errors(&format!("wayleave: signed: {}\n", describe_unsigned(doubt)))
+            print_errors(&format!("wayleave: signed: {}\n", describe_unsigned(doubt)));
         });
     }
     let is_unsigned = doubts().next().is_some() && !arguments.accept_unsigned;
