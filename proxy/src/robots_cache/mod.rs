@@ -274,7 +274,7 @@ impl RobotsCache {
             store,
             clock,
             metrics,
-            fleet_entries: fleet_entries,
+            fleet_entries,
             events,
             wait_timeout_ms: Arc::default(),
             disk_entries: Arc::new(DiskEntries::new(options.lifetimes.clone())),

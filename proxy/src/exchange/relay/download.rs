@@ -223,9 +223,9 @@ impl ResponseRelay<'_> {
         held: &mut VecDeque<UpstreamHead>,
     ) {
         if interim.fits(&head) {
-            held.push_back(head)
+            held.push_back(head);
         } else {
-            self.drop_interim()
+            self.drop_interim();
         }
     }
 

@@ -145,7 +145,7 @@ impl FetchQueue {
         }
         let resource = job.resource.clone();
         self.waiting
-            .insert(resource, QueuedFetch { job, keys: keys });
+            .insert(resource, QueuedFetch { job, keys });
     }
 
     /// Adds another key to a waiting fetch, which may start earlier by that. Returns whether it still waits.

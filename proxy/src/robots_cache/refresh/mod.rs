@@ -136,7 +136,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     fn handle_event(&mut self, event: CacheEvent) {
         match event {
             CacheEvent::Demand(resource, demand, reply) => {
-                self.handle_demand(resource, demand, reply)
+                self.handle_demand(resource, demand, reply);
             }
             CacheEvent::Overdue(resource, identity) => {
                 // The origin may admit only the crawler that sees the file now.
