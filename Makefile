@@ -35,7 +35,7 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 	.ci/purity
-	.ci/circles policy/*/src proxy/src proxy/evidence/src
+	.ci/circles policy/*/src proxy/src proxy/evidence/src proxy/http-wire/src
 
 doc:
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked
@@ -55,7 +55,7 @@ $(CARGO_DENY):
 # Every fuzz target for a few seconds, over the inputs kept from earlier runs.
 fuzz:
 	.ci/fuzz policy/fuzz
-	.ci/fuzz proxy/fuzz
+	.ci/fuzz proxy/http-wire/fuzz
 	.ci/fuzz proxy/evidence/fuzz
 
 # Debian package, OCI image, Helm chart, SBOM and checksums, into target/package; and then each of them installed and used (as root).

@@ -24,7 +24,6 @@ mod forward;
 mod headers;
 mod max_forwards;
 pub(crate) mod outcome;
-mod page;
 pub(crate) mod record;
 pub(crate) mod redirect;
 mod reject_connection;

@@ -7,7 +7,6 @@ use std::sync::{Mutex, PoisonError};
 use wayleave_robots_txt::excerpt;
 use wayleave_usage_preferences::{Preference, PreferenceSource, Purpose, UsageDuty};
 
-use super::page::PageBuffer;
 use crate::decide::documents::DocumentSource;
 use crate::decide::permit::Permit;
 use crate::decide::preference::PreferenceDecision;
@@ -15,11 +14,12 @@ use crate::decide::refusal::Refusal;
 use crate::decide::rules;
 use crate::decide::settings::PreferencesConfig;
 use crate::decide::target::TargetScope;
-use crate::http::client::{ResponseField, response_field};
+use crate::http::downstream::{ResponseField, response_field};
 use crate::http::field_pairs::{FieldPair, first};
 use crate::http::http1::has_content;
 use crate::http::received::ReceivedHead;
 use crate::upstream::UpstreamHead;
+use wayleave_http_wire::page::PageBuffer;
 
 /// 304: the client's copy of the content is still good.
 const NOT_MODIFIED: u16 = 304;

@@ -1,13 +1,10 @@
-//! HTTP on the wire, the same for crawlers and origins. Nothing here decides what may be fetched.
+//! Byte streams between the proxy and its peers, and the downstream side of a request. HTTP itself is in `wayleave-http-wire`.
 
-pub(crate) mod client;
 pub(crate) mod connect_stream;
-pub(crate) mod content_coding;
-pub(crate) mod field_pairs;
+pub(crate) mod client;
 pub(crate) mod flushes;
-pub(crate) mod ftp_path;
-pub(crate) mod http1;
-pub(crate) mod proxy_status;
-pub(crate) mod received;
-pub(crate) mod request_target;
 pub(crate) mod transport;
+
+pub(crate) use wayleave_http_wire::{
+    content_coding, field_pairs, ftp_path, http1, proxy_status, received, request_target,
+};

@@ -7,7 +7,7 @@
 /// If the server could read the path differently from what was judged. That is so for a line ending, which would
 /// start another command; for a query, which FTP does not have; and for patterns, which servers expand to other
 /// names.
-pub(crate) fn decode(path: &str) -> Result<String, &'static str> {
+pub fn decode(path: &str) -> Result<String, &'static str> {
     let name = decode_as_latin1(path);
     if path.contains('?') {
         return Err("an ftp: URL has no query; write a \"?\" in a name as %3F");
@@ -24,7 +24,7 @@ pub(crate) fn decode(path: &str) -> Result<String, &'static str> {
 /// # Errors
 ///
 /// If they contain a control character, which could start another command.
-pub(crate) fn check_credentials(target: &str) -> Result<(), &'static str> {
+pub fn check_credentials(target: &str) -> Result<(), &'static str> {
     let (user, password) = credentials(target).unwrap_or_default();
     refuse_control_characters(&user).and_then(|()| refuse_control_characters(&password))
 }
@@ -38,7 +38,7 @@ fn refuse_control_characters(name: &str) -> Result<(), &'static str> {
 }
 
 /// Returns user name and password of an `ftp:` URL as it was received. Invalid percent-encoding is taken literally.
-pub(crate) fn credentials(target: &str) -> Option<(String, String)> {
+pub fn credentials(target: &str) -> Option<(String, String)> {
     let (_, rest) = target.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
     let (user_info, _) = authority.rsplit_once('@')?;
@@ -54,7 +54,7 @@ fn decode_as_latin1(text: &str) -> String {
 }
 
 /// Returns the target without user name and password, for logs.
-pub(crate) fn without_credentials(target: &str) -> String {
+pub fn without_credentials(target: &str) -> String {
     let Some((scheme, rest)) = target.split_once("://") else {
         return target.to_owned();
     };

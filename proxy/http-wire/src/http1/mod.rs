@@ -9,15 +9,13 @@ mod body;
 mod fields;
 mod framing;
 mod head;
-pub(crate) mod oddities;
+pub mod oddities;
 mod repair;
-pub(crate) mod request_override;
+pub mod request_override;
 
-pub(crate) use self::body::{BodyError, BodyReader, BodyWriter, Trailers};
-pub(crate) use self::fields::{
-    is_allowed_in_trailers, is_end_to_end, is_underscore_alias, write_fields,
-};
-pub(crate) use self::framing::{BodyFraming, agreed_content_length};
-pub(crate) use self::head::{
+pub use self::body::{BodyError, BodyReader, BodyWriter, Trailers};
+pub use self::fields::{is_allowed_in_trailers, is_end_to_end, is_underscore_alias, write_fields};
+pub use self::framing::{BodyFraming, agreed_content_length};
+pub use self::head::{
     HeadError, MAX_FIELDS, MAX_HEAD_BYTES, RequestHead, ResponseHead, has_content,
 };

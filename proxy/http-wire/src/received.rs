@@ -12,7 +12,7 @@ use super::http1::{BodyFraming, HeadError, MAX_FIELDS, RequestHead, is_underscor
 
 /// The HTTP version of a message, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HttpVersion {
+pub enum HttpVersion {
     Http10,
     Http11,
     Http2,
@@ -20,7 +20,7 @@ pub(crate) enum HttpVersion {
 
 impl HttpVersion {
     /// Returns the version as `Via` spells it (RFC 9110 section 7.6.3).
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Http10 => "1.0",
             Self::Http11 => "1.1",
@@ -29,21 +29,21 @@ impl HttpVersion {
     }
 
     /// Returns the `Via` entry of a proxy with this name for a message received in this version.
-    pub(crate) fn via_entry(self, name: &str) -> String {
+    pub fn via_entry(self, name: &str) -> String {
         [self.as_str(), " ", name].concat()
     }
 }
 
 /// The state that is assumed of a client that closed its sending side (a FIN), and may or may not still read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HalfClosePolicy {
+pub enum HalfClosePolicy {
     StillWaiting,
     Gone,
 }
 
 /// A request's head, in the form of its HTTP version.
 #[derive(Debug)]
-pub(crate) enum ReceivedHead {
+pub enum ReceivedHead {
     Http1(RequestHead),
     Http2 {
         head: Box<Parts>,
@@ -57,13 +57,13 @@ pub(crate) enum ReceivedHead {
 impl ReceivedHead {
     /// Wraps the head of an HTTP/2 stream inside a tunnel, where we act as the origin. `has_body` is false if the
     /// head ended the stream.
-    pub(crate) fn from_http2(head: Parts, has_body: bool) -> Self {
+    pub fn from_http2(head: Parts, has_body: bool) -> Self {
         Self::from_http2_stream(head, has_body, None)
     }
 
     /// Wraps the head of an HTTP/2 stream to us as a proxy. Its target is in `:scheme`, `:authority` and `:path` (RFC
     /// 9113 section 8.3.1).
-    pub(crate) fn from_proxied_http2(head: Parts, has_body: bool) -> Self {
+    pub fn from_proxied_http2(head: Parts, has_body: bool) -> Self {
         let target = absolute_target(&head);
         Self::from_http2_stream(head, has_body, Some(target))
     }
@@ -79,7 +79,7 @@ impl ReceivedHead {
     }
 
     /// Returns the request target as received, or as HTTP/1.1 would state it; for HTTP/2 inside a tunnel the `:path`.
-    pub(crate) fn target(&self) -> Cow<'_, str> {
+    pub fn target(&self) -> Cow<'_, str> {
         match self {
             Self::Http1(head) => Cow::Borrowed(head.target()),
             Self::Http2 {
@@ -94,7 +94,7 @@ impl ReceivedHead {
     }
 
     /// Returns HTTP/2's `:scheme`.
-    pub(crate) fn scheme(&self) -> Option<&str> {
+    pub fn scheme(&self) -> Option<&str> {
         match self {
             Self::Http1(_) => None,
             Self::Http2 { head, .. } => head.uri.scheme_str(),
@@ -102,7 +102,7 @@ impl ReceivedHead {
     }
 
     /// Returns `Host`, or HTTP/2's `:authority`.
-    pub(crate) fn authority(&self) -> Option<&str> {
+    pub fn authority(&self) -> Option<&str> {
         let authority = match self {
             Self::Http1(_) => None,
             Self::Http2 { head, .. } => head.uri.authority(),
@@ -111,14 +111,14 @@ impl ReceivedHead {
         authority.or_else(|| str::from_utf8(self.field("host")?).ok())
     }
 
-    pub(crate) fn method(&self) -> &str {
+    pub fn method(&self) -> &str {
         match self {
             Self::Http1(head) => head.method(),
             Self::Http2 { head, .. } => head.method.as_str(),
         }
     }
 
-    pub(crate) fn version(&self) -> HttpVersion {
+    pub fn version(&self) -> HttpVersion {
         match self {
             Self::Http1(head) if head.is_http_1_0() => HttpVersion::Http10,
             Self::Http1(_) => HttpVersion::Http11,
@@ -127,7 +127,7 @@ impl ReceivedHead {
     }
 
     /// Returns the value of the first field with this name, which is in lower case.
-    pub(crate) fn field(&self, name: &'static str) -> Option<&[u8]> {
+    pub fn field(&self, name: &'static str) -> Option<&[u8]> {
         match self {
             Self::Http1(head) => head.fields().values(name).next(),
             Self::Http2 { head, .. } => head.headers.get(name).map(HeaderValue::as_bytes),
@@ -135,7 +135,7 @@ impl ReceivedHead {
     }
 
     /// Returns the name and value of every field.
-    pub(crate) fn fields(&self) -> Vec<FieldPair<'_>> {
+    pub fn fields(&self) -> Vec<FieldPair<'_>> {
         match self {
             Self::Http1(head) => head.fields().iter().collect(),
             Self::Http2 { head, .. } => to_pairs(&head.headers),
@@ -143,7 +143,7 @@ impl ReceivedHead {
     }
 
     /// Returns the fields that make servers use another path or method than the request line states.
-    pub(crate) fn overrides(&self) -> Vec<(RequestOverride, &[u8])> {
+    pub fn overrides(&self) -> Vec<(RequestOverride, &[u8])> {
         match self {
             Self::Http1(head) => {
                 let fields = head.fields().iter();
@@ -158,7 +158,7 @@ impl ReceivedHead {
     }
 
     /// Returns how many more recipients the request may have, if its method limits that (RFC 9110 section 7.6.2).
-    pub(crate) fn max_forwards(&self) -> Option<u64> {
+    pub fn max_forwards(&self) -> Option<u64> {
         if !matches!(self.method(), "OPTIONS" | "TRACE") {
             return None;
         }
@@ -170,7 +170,7 @@ impl ReceivedHead {
     }
 
     /// Returns how the end of the body is marked on a connection where it has to be.
-    pub(crate) fn framing(&self) -> BodyFraming {
+    pub fn framing(&self) -> BodyFraming {
         match self {
             Self::Http1(head) => head.framing(),
             // A request with malformed framing is refused, so nothing of it is forwarded.
@@ -179,7 +179,7 @@ impl ReceivedHead {
     }
 
     /// Returns whether the request reads and does nothing else: a GET or HEAD without content that does not upgrade.
-    pub(crate) fn is_plain_read(&self) -> bool {
+    pub fn is_plain_read(&self) -> bool {
         matches!(self.method(), "GET" | "HEAD")
             && self.framing() == BodyFraming::Length(0)
             && !self
@@ -190,7 +190,7 @@ impl ReceivedHead {
     /// Returns what is assumed of a client that closes its sending side while it waits for us. That is usually a
     /// client that timed out, and a slot kept for it would be lost to all others. HTTP/1.0 without keep-alive is for
     /// one request: closing after it states only that no other follows.
-    pub(crate) fn half_close_policy(&self) -> HalfClosePolicy {
+    pub fn half_close_policy(&self) -> HalfClosePolicy {
         match self {
             Self::Http1(head) if head.is_http_1_0() && !head.keeps_alive() => {
                 HalfClosePolicy::StillWaiting
@@ -200,7 +200,7 @@ impl ReceivedHead {
     }
 
     /// Returns whether the body arrives only after a 100 (RFC 9110 section 10.1.1).
-    pub(crate) fn expects_continue(&self) -> bool {
+    pub fn expects_continue(&self) -> bool {
         self.field("expect").is_some() && self.version() == HttpVersion::Http11
     }
 
@@ -210,7 +210,7 @@ impl ReceivedHead {
     /// # Errors
     ///
     /// Returns the reason why the head is malformed.
-    pub(crate) fn validate(&self) -> Result<(), HeadError> {
+    pub fn validate(&self) -> Result<(), HeadError> {
         let Self::Http2 { head, framing, .. } = self else {
             return Ok(());
         };

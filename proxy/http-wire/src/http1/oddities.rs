@@ -3,7 +3,7 @@
 
 /// A way in which a response was malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Oddity {
+pub enum Oddity {
     /// Whitespace between a field's name and its colon (RFC 9112 section 5.1).
     SpaceBeforeColon,
     /// A field that continues in the next line (RFC 9112 section 5.2).
@@ -21,7 +21,7 @@ pub(crate) enum Oddity {
 }
 
 impl Oddity {
-    pub(crate) const ALL: [Self; 7] = [
+    pub const ALL: [Self; 7] = [
         Self::SpaceBeforeColon,
         Self::FoldedField,
         Self::RepeatedContentLength,
@@ -32,7 +32,7 @@ impl Oddity {
     ];
 
     /// Returns the metric's label, which is also the word in the decision log.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::SpaceBeforeColon => "space-before-colon",
             Self::FoldedField => "folded-field",
@@ -47,28 +47,28 @@ impl Oddity {
 
 /// The set of oddities of one response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Oddities(u8);
+pub struct Oddities(u8);
 
 impl Oddities {
-    pub(crate) fn insert(&mut self, oddity: Oddity) {
+    pub fn insert(&mut self, oddity: Oddity) {
         self.0 |= 1 << oddity as u8;
     }
 
     /// Returns the union of both sets.
-    pub(crate) fn union(self, others: Self) -> Self {
+    pub fn union(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
-    pub(crate) fn is_empty(self) -> bool {
+    pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// Returns whether no oddity concerns the end of the message: only then may its connection be reused.
-    pub(crate) fn is_framing_certain(self) -> bool {
+    pub fn is_framing_certain(self) -> bool {
         self.0 & !(1 << Oddity::StatusOutOfRange as u8) == 0
     }
 
-    pub(crate) fn iter(self) -> impl Iterator<Item = Oddity> {
+    pub fn iter(self) -> impl Iterator<Item = Oddity> {
         let mut all = Oddity::ALL.into_iter();
         std::iter::from_fn(move || all.find(|oddity| self.0 & 1 << *oddity as u8 != 0))
     }

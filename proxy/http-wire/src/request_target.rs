@@ -7,19 +7,19 @@ use super::ftp_path;
 
 /// Everything in a request that names a destination.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RequestTarget<'a> {
-    pub(crate) method: &'a str,
+pub struct RequestTarget<'a> {
+    pub method: &'a str,
     /// The request target as received; for HTTP/2 the `:path`.
-    pub(crate) target: &'a str,
+    pub target: &'a str,
     /// HTTP/2's `:scheme`.
-    pub(crate) scheme: Option<&'a str>,
+    pub scheme: Option<&'a str>,
     /// `Host`, or HTTP/2's `:authority`.
-    pub(crate) authority: Option<&'a str>,
+    pub authority: Option<&'a str>,
 }
 
 /// A reason why a request has no destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TargetError {
+pub enum TargetError {
     Malformed(String),
     /// The request is for another origin than its tunnel.
     Misdirected(String),
@@ -43,7 +43,7 @@ impl RequestTarget<'_> {
     /// # Errors
     ///
     /// If the target is not an absolute URL that can be requested.
-    pub(crate) fn resolve(&self) -> Result<Target, TargetError> {
+    pub fn resolve(&self) -> Result<Target, TargetError> {
         self.refuse_connect()?;
         let target = self.parse_absolute()?;
         if target.origin().scheme() == Scheme::Ftp {
@@ -68,7 +68,7 @@ impl RequestTarget<'_> {
     /// # Errors
     ///
     /// If the target is malformed, or if anything in the request names another origin.
-    pub(crate) fn resolve_in_tunnel(&self, origin: &Origin) -> Result<Target, TargetError> {
+    pub fn resolve_in_tunnel(&self, origin: &Origin) -> Result<Target, TargetError> {
         self.refuse_connect()?;
         if let Some(scheme) = self.scheme
             && scheme != origin.scheme().as_str()
@@ -97,7 +97,7 @@ impl RequestTarget<'_> {
 
     /// Returns whether this is an `OPTIONS` request for the server as a whole (RFC 9112 section 3.2.4), provided its
     /// target can be resolved.
-    pub(crate) fn is_server_wide_options(&self) -> bool {
+    pub fn is_server_wide_options(&self) -> bool {
         if self.method != "OPTIONS" || self.target.starts_with('/') {
             return false;
         }
@@ -124,7 +124,7 @@ impl RequestTarget<'_> {
 }
 
 /// Returns a target as received for use in logs, without anything before an `@`, which may be a password.
-pub(crate) fn without_credentials(target: &str) -> String {
+pub fn without_credentials(target: &str) -> String {
     // A path has no userinfo.
     let is_path = target.starts_with('/') && !target.starts_with("//");
     if is_path || !target.contains('@') {
@@ -155,7 +155,7 @@ fn target_error(error: InvalidUri, target: &str) -> TargetError {
 /// # Errors
 ///
 /// If the authority is malformed or has no port (RFC 9110 section 9.3.6).
-pub(crate) fn connect_origin(authority: &str, scheme: Scheme) -> Result<Origin, TargetError> {
+pub fn connect_origin(authority: &str, scheme: Scheme) -> Result<Origin, TargetError> {
     let port = authority.rsplit_once(':').map(|(_, port)| port);
     if !port.is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
     {

@@ -2,7 +2,7 @@
 
 /// An error type of RFC 9209 section 2.3, as far as wayleave uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProxyErrorType {
+pub enum ProxyErrorType {
     DnsTimeout,
     DnsError,
     DestinationUnavailable,
@@ -28,7 +28,7 @@ pub(crate) enum ProxyErrorType {
 
 impl ProxyErrorType {
     /// Returns the type's name in `Proxy-Status`.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::DnsTimeout => "dns_timeout",
             Self::DnsError => "dns_error",
@@ -55,7 +55,7 @@ impl ProxyErrorType {
     }
 
     /// Returns the status that RFC 9209 recommends for the type, but 502 instead of 500, which is less specific.
-    pub(crate) fn recommended_status(self) -> u16 {
+    pub fn recommended_status(self) -> u16 {
         match self {
             Self::DnsTimeout
             | Self::ConnectionTimeout
@@ -69,7 +69,7 @@ impl ProxyErrorType {
     }
 
     /// Returns the reason phrase for answers of this type that have none of their own.
-    pub(crate) fn reason_phrase(self) -> &'static str {
+    pub fn reason_phrase(self) -> &'static str {
         match self {
             Self::DnsTimeout => "DNS timeout",
             Self::DnsError => "DNS error",
@@ -98,7 +98,7 @@ impl ProxyErrorType {
 
 /// Returns the value of `Proxy-Status`: `name; error=TYPE; next-hop="…"; details="…"` (RFC 9209 section 2). The texts
 /// are structured strings (RFC 8941 section 3.3.3), in which anything but printable ASCII becomes `?`.
-pub(crate) fn field_value(
+pub fn field_value(
     name: &str,
     error: ProxyErrorType,
     next_hop: Option<&str>,

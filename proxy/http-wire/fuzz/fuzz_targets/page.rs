@@ -1,19 +1,17 @@
-//! The beginning of a page is passed on as it came, read to a limit, and reads the same however it comes in pieces, in every
-//! coding and charset.
+//! The beginning of a page is forwarded unchanged, read up to a limit, and reads the same in one piece and in two, in every
+//! content coding and charset.
 
 #![no_main]
 
-mod http;
-#[path = "../../src/exchange/page/mod.rs"]
-mod page;
-
 use std::time::SystemTime;
 
-use http::field_pairs::Pair;
 use libfuzzer_sys::fuzz_target;
-use page::Page;
-use wayleave_usage_preferences::{Asker, Declaration, Preferences, Purposes, Reading};
+use wayleave_http_wire::field_pairs::FieldPair;
+use wayleave_http_wire::page::PageBuffer;
 use wayleave_robots_txt::{Dialect, ProductToken};
+use wayleave_usage_preferences::{
+    CrawlerDeclaration, PreferenceQuery, PreferenceSettings, PreferenceState, PurposeSet,
+};
 
 const LIMIT: usize = 4096;
 const CODINGS: [&str; 8] =
@@ -29,53 +27,53 @@ const TYPES: [&str; 8] = [
     "",
 ];
 
-// The first byte chooses the coding and the charset, the second says where the page falls into two parts.
+// The first byte selects the coding and the charset, the second where the page is split in two.
 fuzz_target!(|input: &[u8]| {
     let [chosen, at, body @ ..] = input else { return };
     let chosen = usize::from(*chosen);
-    let fields: [Pair<'_>; 2] = [
+    let fields: [FieldPair<'_>; 2] = [
         (b"Content-Encoding", CODINGS[chosen % 8].as_bytes()),
         (b"Content-Type", TYPES[chosen / 8 % 8].as_bytes()),
     ];
     let (first, second) = body.split_at(usize::from(*at).min(body.len()));
     let whole = read(&fields, &[body]);
     let in_two = read(&fields, &[first, second]);
-    // What is broken is read as far as it was decoded, which is a matter of the pieces.
-    if whole.takes_more() && in_two.takes_more() {
+    // How far a malformed page is decoded depends on the pieces.
+    if whole.wants_more() && in_two.wants_more() {
         assert_eq!(whole.text(), in_two.text());
     }
     let text = whole.text().into_owned();
-    // A byte becomes three where it stands for no character.
+    // A byte that is no character becomes U+FFFD, three bytes.
     assert!(text.len() <= 3 * LIMIT, "{}", text.len());
-    hear(&text);
-    assert_eq!(whole.into_held(), body);
-    assert_eq!(in_two.into_held(), body);
+    read_preferences(&text);
+    assert_eq!(whole.into_buffered(), body);
+    assert_eq!(in_two.into_buffered(), body);
 });
 
-fn read(fields: &[Pair<'_>], parts: &[&[u8]]) -> Page {
-    let mut page = Page::new(fields, LIMIT);
+fn read(fields: &[FieldPair<'_>], parts: &[&[u8]]) -> PageBuffer {
+    let mut page = PageBuffer::new(fields, LIMIT);
     for part in parts {
         page.take(part);
     }
     page
 }
 
-fn hear(text: &str) {
-    let declaration = Declaration {
-        purposes: Purposes::ALL,
-        ..Declaration::default()
+fn read_preferences(text: &str) {
+    let declaration = CrawlerDeclaration {
+        purposes: PurposeSet::ALL,
+        ..CrawlerDeclaration::default()
     };
-    let asker = Asker {
+    let query = PreferenceQuery {
         declaration: &declaration,
-        reading: &Reading::default(),
+        settings: &PreferenceSettings::default(),
         tokens: &[ProductToken::new("ExampleBot").expect("a name")],
         dialect: Dialect::Rfc9309,
-        strict: true,
+        all_spellings: true,
         now: SystemTime::UNIX_EPOCH,
     };
-    let mut heard = Preferences::new(asker, "https://site.test/a", "/a");
-    heard.hear_page(asker, text);
-    let _judgement = heard.judge(asker);
-    let missing = heard.missing_licences();
+    let mut state = PreferenceState::new(query, "https://site.test/a", "/a");
+    state.add_page(query, text);
+    let _judgement = state.judge(query);
+    let missing = state.missing_licences();
     assert!(missing.len() <= 8, "{missing:?}");
 }

@@ -8,7 +8,7 @@ use super::request_override;
 
 /// Fields in their order, with names spelt as received.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct HeaderFields {
+pub struct HeaderFields {
     bytes: Bytes,
     ranges: Vec<(Range<usize>, Range<usize>)>,
 }
@@ -29,7 +29,7 @@ impl HeaderFields {
     }
 
     /// Returns the name and value of each field.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         let part = |range: &Range<usize>| &self.bytes[range.clone()];
         self.ranges
             .iter()
@@ -37,7 +37,7 @@ impl HeaderFields {
     }
 
     /// Returns the values of all fields with this name, in any case.
-    pub(crate) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> + Clone {
+    pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> + Clone {
         let named = move |(found, value): (&'a [u8], &'a [u8])| {
             found.eq_ignore_ascii_case(name.as_bytes()).then_some(value)
         };
@@ -53,7 +53,7 @@ pub(super) fn range_within(whole: &[u8], part: &[u8]) -> Range<usize> {
 
 /// Returns whether a field is always end-to-end, so that `Connection` cannot list it (RFC 9110 section 7.6.1): every
 /// recipient needs it, or the decision is based on it.
-pub(crate) fn is_end_to_end(name: &[u8]) -> bool {
+pub fn is_end_to_end(name: &[u8]) -> bool {
     const EVERY: &[&str] = &[
         "host",
         "content-length",
@@ -73,7 +73,7 @@ pub(crate) fn is_end_to_end(name: &[u8]) -> bool {
 
 /// Returns whether some servers read this name as an end-to-end field that was not checked as one: CGI and its
 /// successors map `-` to `_` (RFC 3875 section 4.1.18), so `User_Agent` is `User-Agent` to them.
-pub(crate) fn is_underscore_alias(name: &[u8]) -> bool {
+pub fn is_underscore_alias(name: &[u8]) -> bool {
     if !name.contains(&b'_') {
         return false;
     }
@@ -88,7 +88,7 @@ pub(crate) fn is_underscore_alias(name: &[u8]) -> bool {
 
 /// Returns whether a field may follow a body: its definition allows it, or only the two endpoints know it. Any other
 /// field would arrive too late, since the head has decided what it could change (RFC 9110 section 6.5.1).
-pub(crate) fn is_allowed_in_trailers(name: &str) -> bool {
+pub fn is_allowed_in_trailers(name: &str) -> bool {
     const MAY: &[&str] = &[
         "content-digest",
         "repr-digest",
@@ -109,7 +109,7 @@ pub(crate) fn is_allowed_in_trailers(name: &str) -> bool {
 }
 
 /// Appends fields as they appear in a head.
-pub(crate) fn write_fields<'a>(
+pub fn write_fields<'a>(
     head: &mut BytesMut,
     fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
 ) {

@@ -1,6 +1,7 @@
 //! Decoding of content codings (RFC 9110 section 8.4.1), chunk by chunk and up to a limit.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::io::{self, Write};
 
 use brotli_decompressor::{BrotliDecoderParameter, DecompressorWriter};
@@ -20,7 +21,7 @@ const MAX_CODINGS: usize = 2;
 
 /// A content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ContentCoding {
+pub enum ContentCoding {
     Gzip,
     Deflate,
     Brotli,
@@ -48,9 +49,7 @@ impl ContentCoding {
     /// # Errors
     ///
     /// If one of them is unknown, or there are more than two. The error names what cannot be decoded.
-    pub(crate) fn parse_list<'v>(
-        values: impl Iterator<Item = &'v str>,
-    ) -> Result<Vec<Self>, String> {
+    pub fn parse_list<'v>(values: impl Iterator<Item = &'v str>) -> Result<Vec<Self>, String> {
         let mut codings = Vec::new();
         for name in values.flat_map(|value| value.split(',')).map(str::trim) {
             // RFC 9110 section 5.6.1 allows empty list elements; `identity` changes nothing (section 12.5.3).
@@ -67,7 +66,7 @@ impl ContentCoding {
     }
 
     /// Returns the longest window that a decoder of this coding may hold, in bytes.
-    pub(crate) fn window_bytes(self) -> usize {
+    pub fn window_bytes(self) -> usize {
         match self {
             Self::Gzip | Self::Deflate => 32 << 10,
             Self::Brotli => 16 << 20,
@@ -77,7 +76,7 @@ impl ContentCoding {
 }
 
 /// A decoder of all codings of one message.
-pub(crate) struct ContentDecoder {
+pub struct ContentDecoder {
     /// The coding that was applied last comes first.
     stages: Vec<CodingDecoder>,
 }
@@ -89,11 +88,7 @@ impl ContentDecoder {
     /// # Errors
     ///
     /// If there is no memory for a decoder.
-    pub(crate) fn new(
-        codings: &[ContentCoding],
-        limit: usize,
-        coded_limit: usize,
-    ) -> io::Result<Self> {
+    pub fn new(codings: &[ContentCoding], limit: usize, coded_limit: usize) -> io::Result<Self> {
         // The coding applied first is undone last, so its output is the message.
         let limits = [limit].into_iter().chain(std::iter::repeat(coded_limit));
         let decoders = codings.iter().zip(limits);
@@ -104,7 +99,7 @@ impl ContentDecoder {
     }
 
     /// Returns the decoded form of `bytes`. With an error nothing more can be decoded.
-    pub(crate) fn decode(&mut self, bytes: &[u8]) -> (Vec<u8>, io::Result<()>) {
+    pub fn decode(&mut self, bytes: &[u8]) -> (Vec<u8>, io::Result<()>) {
         let (mut decoded, mut result) = (Cow::Borrowed(bytes), Ok(()));
         for decoder in &mut self.stages {
             let (bytes, written) = decoder.decode(&decoded);
@@ -120,8 +115,14 @@ impl ContentDecoder {
     /// # Errors
     ///
     /// If a coding is incomplete.
-    pub(crate) fn finish(&mut self) -> io::Result<()> {
+    pub fn finish(&mut self) -> io::Result<()> {
         self.stages.iter_mut().try_for_each(CodingDecoder::finish)
+    }
+}
+
+impl fmt::Debug for ContentDecoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ContentDecoder").finish_non_exhaustive()
     }
 }
 

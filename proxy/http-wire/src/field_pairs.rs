@@ -6,10 +6,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::http1::{Trailers, is_allowed_in_trailers, is_end_to_end};
 
 /// A field's name and value.
-pub(crate) type FieldPair<'a> = (&'a [u8], &'a [u8]);
+pub type FieldPair<'a> = (&'a [u8], &'a [u8]);
 
 /// Returns the values of all fields with this name, in order.
-pub(crate) fn values<'a>(fields: &[FieldPair<'a>], name: &str) -> impl Iterator<Item = &'a [u8]> {
+pub fn values<'a>(fields: &[FieldPair<'a>], name: &str) -> impl Iterator<Item = &'a [u8]> {
     let named = fields
         .iter()
         .filter(move |(field, _)| is_named(field, name));
@@ -17,30 +17,30 @@ pub(crate) fn values<'a>(fields: &[FieldPair<'a>], name: &str) -> impl Iterator<
 }
 
 /// Returns the value of the first field with this name.
-pub(crate) fn first<'a>(fields: &[FieldPair<'a>], name: &str) -> Option<&'a [u8]> {
+pub fn first<'a>(fields: &[FieldPair<'a>], name: &str) -> Option<&'a [u8]> {
     values(fields, name).next()
 }
 
 /// Returns the value of the field with this name; `None` if there are several, or none.
-pub(crate) fn single<'a>(fields: &[FieldPair<'a>], name: &str) -> Option<&'a [u8]> {
+pub fn single<'a>(fields: &[FieldPair<'a>], name: &str) -> Option<&'a [u8]> {
     let mut values = values(fields, name);
     let value = values.next()?;
     values.next().is_none().then_some(value)
 }
 
 /// Returns whether this is the field's name, in any case.
-pub(crate) fn is_named(field: &[u8], name: &str) -> bool {
+pub fn is_named(field: &[u8], name: &str) -> bool {
     field.eq_ignore_ascii_case(name.as_bytes())
 }
 
 /// Returns all values of `Via` as one list: the proxies that the message went through, in order.
-pub(crate) fn combined_via(fields: &[FieldPair<'_>]) -> Option<Vec<u8>> {
+pub fn combined_via(fields: &[FieldPair<'_>]) -> Option<Vec<u8>> {
     let all: Vec<_> = values(fields, "via").collect();
     (!all.is_empty()).then(|| all.join(&b", "[..]))
 }
 
 /// Returns whether `Via` names a proxy of this name.
-pub(crate) fn passed_through(fields: &[FieldPair<'_>], name: &str) -> bool {
+pub fn passed_through(fields: &[FieldPair<'_>], name: &str) -> bool {
     values(fields, "via")
         .flat_map(|value| value.split(|&byte| byte == b','))
         .filter_map(|entry| str::from_utf8(entry).ok()?.split_whitespace().nth(1))
@@ -49,7 +49,7 @@ pub(crate) fn passed_through(fields: &[FieldPair<'_>], name: &str) -> bool {
 
 /// Returns whether `Connection` lists this field. End-to-end fields do not count: requests that list one are
 /// malformed, and in responses such an option is ignored.
-pub(crate) fn is_listed_in_connection(fields: &[FieldPair<'_>], name: &[u8]) -> bool {
+pub fn is_listed_in_connection(fields: &[FieldPair<'_>], name: &[u8]) -> bool {
     !is_end_to_end(name)
         && values(fields, "connection")
             .flat_map(|value| value.split(|&byte| byte == b','))
@@ -57,7 +57,7 @@ pub(crate) fn is_listed_in_connection(fields: &[FieldPair<'_>], name: &[u8]) -> 
 }
 
 /// Returns the name and value of every field.
-pub(crate) fn to_pairs(fields: &HeaderMap) -> Vec<(&[u8], &[u8])> {
+pub fn to_pairs(fields: &HeaderMap) -> Vec<(&[u8], &[u8])> {
     fields
         .iter()
         .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
@@ -65,7 +65,7 @@ pub(crate) fn to_pairs(fields: &HeaderMap) -> Vec<(&[u8], &[u8])> {
 }
 
 /// Returns the trailers of an HTTP/2 body without the fields that are not allowed there, as for HTTP/1.
-pub(crate) fn to_trailers(fields: &HeaderMap) -> Trailers {
+pub fn to_trailers(fields: &HeaderMap) -> Trailers {
     let kept = fields
         .iter()
         .filter(|(name, _)| is_allowed_in_trailers(name.as_str()));
@@ -77,7 +77,7 @@ pub(crate) fn to_trailers(fields: &HeaderMap) -> Trailers {
 }
 
 /// Converts fields for HTTP/2, without those that are invalid there.
-pub(crate) fn to_header_map(fields: &Trailers) -> HeaderMap {
+pub fn to_header_map(fields: &Trailers) -> HeaderMap {
     let mut map = HeaderMap::with_capacity(fields.len());
     for (name, value) in fields {
         if let (Ok(name), Ok(value)) =

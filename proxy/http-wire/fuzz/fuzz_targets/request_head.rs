@@ -1,19 +1,16 @@
-//! A head that is taken can be read in one way only: the plainest reader finds the same in it.
+//! A head that is accepted can be read in one way only: the simplest reader finds the same in it.
 
 #![no_main]
 
-#[path = "../../src/http/http1/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "the proxy uses the rest")]
-mod http1;
 mod ready;
 
 use bytes::BytesMut;
-use http1::{Framing, RequestHead};
 use libfuzzer_sys::fuzz_target;
 use ready::ready;
 use tokio::io::AsyncReadExt;
+use wayleave_http_wire::http1::{BodyFraming, RequestHead};
 
-// The first byte says where the input falls into two reads.
+// The first byte selects where the input is split into two reads.
 fuzz_target!(|input: &[u8]| {
     let Some((&at, input)) = input.split_first() else { return };
     let mut rest = BytesMut::new();
@@ -23,7 +20,7 @@ fuzz_target!(|input: &[u8]| {
     let in_two = ready(RequestHead::read(&mut first.chain(second), &mut rest_of_two));
     assert_eq!(head.is_ok(), in_two.is_ok(), "{head:?} {in_two:?}");
     let Ok(head) = head else { return };
-    // What was not read yet lies in the stream, so only what was read is comparable.
+    // Unread bytes remain in the stream, so only those that were read can be compared.
     assert!(input.windows(rest.len().max(1)).any(|part| part == &rest[..]) || rest.is_empty());
     check(&head, input);
 });
@@ -39,7 +36,7 @@ fn check(head: &RequestHead, input: &[u8]) {
     let parts = split(line, b" ");
     assert_eq!(parts.len(), 3, "{line:?}");
     assert_eq!((parts[0], parts[1]), (head.method().as_bytes(), head.target().as_bytes()));
-    assert_eq!(parts[2] == b"HTTP/1.0", head.is_http_10());
+    assert_eq!(parts[2] == b"HTTP/1.0", head.is_http_1_0());
     assert!(head.target().bytes().all(|byte| byte.is_ascii_graphic()));
     let fields: Vec<_> = lines.iter().map(|line| field(line)).collect();
     let found: Vec<_> = head.fields().iter().collect();
@@ -52,16 +49,16 @@ fn check_framing(head: &RequestHead, fields: &[(&[u8], &[u8])]) {
         let named = fields.iter().filter(|(found, _)| found.eq_ignore_ascii_case(name.as_bytes()));
         named.map(|(_, value)| *value).collect::<Vec<_>>()
     };
-    assert!(values("host").len() == 1 || head.is_http_10() && values("host").is_empty());
+    assert!(values("host").len() == 1 || head.is_http_1_0() && values("host").is_empty());
     let (lengths, codings) = (values("content-length"), values("transfer-encoding"));
     let expected = match (&lengths[..], &codings[..]) {
-        ([], []) => Framing::Length(0),
+        ([], []) => BodyFraming::Length(0),
         ([length], []) => {
             assert!(length.iter().all(u8::is_ascii_digit));
             let length = std::str::from_utf8(length).expect("digits");
-            Framing::Length(length.parse().expect("a number"))
+            BodyFraming::Length(length.parse().expect("a number"))
         }
-        ([], [coding]) if coding.eq_ignore_ascii_case(b"chunked") => Framing::Chunked,
+        ([], [coding]) if coding.eq_ignore_ascii_case(b"chunked") => BodyFraming::Chunked,
         _ => panic!("two framings: {fields:?}"),
     };
     assert_eq!(head.framing(), expected);

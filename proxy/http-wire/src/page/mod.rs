@@ -9,10 +9,11 @@ use std::borrow::Cow;
 use bytes::{Bytes, BytesMut};
 
 use self::coding::PageDecoder;
-use crate::http::field_pairs::{FieldPair, is_named};
+use crate::field_pairs::{FieldPair, is_named};
 
 /// The buffered start of a page.
-pub(super) struct PageBuffer {
+#[derive(Debug)]
+pub struct PageBuffer {
     /// Copied, because small chunks may each keep a large buffer alive.
     held: BytesMut,
     /// `None` if the page has no content coding.
@@ -24,7 +25,7 @@ pub(super) struct PageBuffer {
 
 impl PageBuffer {
     /// Creates the buffer for a response with these fields; at most `limit` decoded bytes are read.
-    pub(super) fn new(fields: &[FieldPair<'_>], limit: usize) -> Self {
+    pub fn new(fields: &[FieldPair<'_>], limit: usize) -> Self {
         let values = |name| {
             let named = fields
                 .iter()
@@ -40,13 +41,13 @@ impl PageBuffer {
     }
 
     /// Returns whether the next chunk is to be buffered as well.
-    pub(super) fn wants_more(&self) -> bool {
+    pub fn wants_more(&self) -> bool {
         let decodes_more = self.decoding.as_ref().is_none_or(PageDecoder::wants_more);
         self.held.len() < self.limit && decodes_more
     }
 
     /// Buffers a chunk.
-    pub(super) fn take(&mut self, part: &[u8]) {
+    pub fn take(&mut self, part: &[u8]) {
         if let Some(decoding) = &mut self.decoding {
             decoding.decode(part);
         }
@@ -54,7 +55,7 @@ impl PageBuffer {
     }
 
     /// Returns the text decoded so far.
-    pub(super) fn text(&self) -> Cow<'_, str> {
+    pub fn text(&self) -> Cow<'_, str> {
         let as_it_is = || &self.held[..self.held.len().min(self.limit)];
         let bytes = self
             .decoding
@@ -64,7 +65,7 @@ impl PageBuffer {
     }
 
     /// Returns the buffered bytes as they came.
-    pub(super) fn into_buffered(self) -> Bytes {
+    pub fn into_buffered(self) -> Bytes {
         self.held.freeze()
     }
 }

@@ -1,19 +1,16 @@
-//! An origin's head that is taken is the same however it comes in pieces, and one length or none tells where its body ends.
+//! An origin's head that is accepted reads the same in one piece and in two, and states at most one length.
 
 #![no_main]
 
-#[path = "../../src/http/http1/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "the proxy uses the rest")]
-mod http1;
 mod ready;
 
 use bytes::BytesMut;
-use http1::{Framing, ResponseHead};
 use libfuzzer_sys::fuzz_target;
 use ready::ready;
 use tokio::io::AsyncReadExt;
+use wayleave_http_wire::http1::{BodyFraming, ResponseHead};
 
-// The first byte says where the input falls into two reads.
+// The first byte selects where the input is split into two reads.
 fuzz_target!(|input: &[u8]| {
     let Some((&at, input)) = input.split_first() else { return };
     let head = ready(ResponseHead::read(&mut &*input, &mut BytesMut::new()));
@@ -30,12 +27,12 @@ fn check(head: &ResponseHead) {
     let is_chunked = head.fields().values("transfer-encoding").next().is_some();
     let lengths: Vec<_> = head.fields().values("content-length").collect();
     assert!(!is_chunked || lengths.is_empty());
-    assert_eq!(head.length().is_some(), !lengths.is_empty());
+    assert_eq!(head.content_length().is_some(), !lengths.is_empty());
     match head.framing("GET") {
-        Framing::Length(0) if matches!(head.status(), 100..=199 | 204 | 304) => {}
-        Framing::Length(length) => assert_eq!(head.length(), Some(length)),
-        Framing::Chunked => assert!(is_chunked),
-        Framing::UntilClose => assert!(!is_chunked && lengths.is_empty()),
+        BodyFraming::Length(0) if matches!(head.status(), 100..=199 | 204 | 304) => {}
+        BodyFraming::Length(length) => assert_eq!(head.content_length(), Some(length)),
+        BodyFraming::Chunked => assert!(is_chunked),
+        BodyFraming::UntilClose => assert!(!is_chunked && lengths.is_empty()),
     }
     for (name, value) in head.fields().iter() {
         assert!(!name.is_empty() && !name.contains(&b' ') && !name.contains(&b'\t'));

@@ -2,7 +2,7 @@
 
 /// The part of the request line that a field overrides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RequestOverride {
+pub enum RequestOverride {
     Path,
     Method,
 }
@@ -18,7 +18,7 @@ const METHOD_OVERRIDES: [&[u8]; 3] = [
 
 /// Returns what a field of this name overrides, if anything. CGI and its successors read `_` as `-` (RFC 3875 section
 /// 4.1.18).
-pub(crate) fn from_field_name(name: &[u8]) -> Option<RequestOverride> {
+pub fn from_field_name(name: &[u8]) -> Option<RequestOverride> {
     let is_named = |known: &&[u8]| {
         let mut both = name.iter().zip(*known);
         let is_same = |(found, known): (&u8, &u8)| {

@@ -8,7 +8,7 @@ use super::oddities::{Oddities, Oddity};
 
 /// The way the end of a body is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BodyFraming {
+pub enum BodyFraming {
     /// By a length in bytes; zero if there is no body.
     Length(u64),
     /// By a last chunk.
@@ -44,7 +44,7 @@ impl BodyFraming {
 
     /// Returns the framing of an HTTP/2 request for an HTTP/1 connection. `has_body` is false if the head ended the
     /// stream.
-    pub(crate) fn from_http2_request<'a>(
+    pub fn from_http2_request<'a>(
         lengths: impl Iterator<Item = &'a [u8]>,
         has_body: bool,
     ) -> Result<Self, &'static str> {
@@ -59,7 +59,7 @@ impl BodyFraming {
 
 /// Returns the length on which all values of a response's `Content-Length` agree, in separate fields or in a list;
 /// `None` without any. Repeating the same length is an oddity, but unambiguous (RFC 9112 section 6.3).
-pub(crate) fn agreed_content_length<'a>(
+pub fn agreed_content_length<'a>(
     values: impl Iterator<Item = &'a [u8]>,
 ) -> Result<(Option<u64>, Oddities), &'static str> {
     let mut lengths = values.flat_map(|value| value.split(|&byte| byte == b','));

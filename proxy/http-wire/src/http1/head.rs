@@ -15,16 +15,16 @@ use super::oddities::{Oddities, Oddity};
 use super::repair::{LineEndings, SectionStart, repair, section_end};
 
 /// The longest head that is accepted, in bytes.
-pub(crate) const MAX_HEAD_BYTES: usize = 64 * 1024;
+pub const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// The largest number of fields that a head may have.
-pub(crate) const MAX_FIELDS: usize = 100;
+pub const MAX_FIELDS: usize = 100;
 /// The number of bytes read at a time. Whatever part of a body arrives in the same read as its head can leave with
 /// the head in one write, as long as both are small enough to be gathered.
 const READ_BYTES: usize = 8 * 1024;
 
 /// A reason why a head could not be read.
 #[derive(Debug)]
-pub(crate) enum HeadError {
+pub enum HeadError {
     /// The connection ended or broke before the first byte.
     Closed,
     /// The connection broke, or ended in the middle of the head.
@@ -51,7 +51,7 @@ impl From<String> for HeadError {
 
 /// A checked request head.
 #[derive(Debug)]
-pub(crate) struct RequestHead {
+pub struct RequestHead {
     /// The request line, checked once to be text so that its parts can be handed out as `&str`.
     line: String,
     method: Range<usize>,
@@ -64,7 +64,7 @@ pub(crate) struct RequestHead {
 impl RequestHead {
     /// Reads the next request head from `stream`. `ahead` holds bytes that were read before; bytes after the head
     /// remain in it. A read that is cancelled loses nothing.
-    pub(crate) async fn read<S: AsyncRead + Unpin>(
+    pub async fn read<S: AsyncRead + Unpin>(
         stream: &mut S,
         ahead: &mut BytesMut,
     ) -> Result<Self, HeadError> {
@@ -100,37 +100,37 @@ impl RequestHead {
         })
     }
 
-    pub(crate) fn method(&self) -> &str {
+    pub fn method(&self) -> &str {
         &self.line[self.method.clone()]
     }
 
-    pub(crate) fn target(&self) -> &str {
+    pub fn target(&self) -> &str {
         &self.line[self.target.clone()]
     }
 
-    pub(crate) fn is_http_1_0(&self) -> bool {
+    pub fn is_http_1_0(&self) -> bool {
         self.is_http_1_0
     }
 
     /// Returns how the end of the body is marked.
-    pub(crate) fn framing(&self) -> BodyFraming {
+    pub fn framing(&self) -> BodyFraming {
         self.framing
     }
 
-    pub(crate) fn fields(&self) -> &HeaderFields {
+    pub fn fields(&self) -> &HeaderFields {
         &self.fields
     }
 
     /// Returns whether the client wants to reuse the connection (RFC 9112 section 9.3). That is never so for
     /// HTTP/1.0, whose keep-alive does not work through proxies.
-    pub(crate) fn keeps_alive(&self) -> bool {
+    pub fn keeps_alive(&self) -> bool {
         !self.is_http_1_0 && !has_close_option(&self.fields)
     }
 }
 
 /// A checked response head, repaired where that was needed.
 #[derive(Debug)]
-pub(crate) struct ResponseHead {
+pub struct ResponseHead {
     status: u16,
     reason: Range<usize>,
     is_http_1_0: bool,
@@ -141,7 +141,7 @@ pub(crate) struct ResponseHead {
 
 impl ResponseHead {
     /// Reads the next response head from `stream`; `ahead` is used as in [`RequestHead::read`].
-    pub(crate) async fn read<S: AsyncRead + Unpin>(
+    pub async fn read<S: AsyncRead + Unpin>(
         stream: &mut S,
         ahead: &mut BytesMut,
     ) -> Result<Self, HeadError> {
@@ -174,24 +174,24 @@ impl ResponseHead {
         })
     }
 
-    pub(crate) fn status(&self) -> u16 {
+    pub fn status(&self) -> u16 {
         self.status
     }
 
-    pub(crate) fn reason(&self) -> &[u8] {
+    pub fn reason(&self) -> &[u8] {
         &self.fields.bytes()[self.reason.clone()]
     }
 
-    pub(crate) fn is_http_1_0(&self) -> bool {
+    pub fn is_http_1_0(&self) -> bool {
         self.is_http_1_0
     }
 
-    pub(crate) fn fields(&self) -> &HeaderFields {
+    pub fn fields(&self) -> &HeaderFields {
         &self.fields
     }
 
     /// Returns the value of Content-Length.
-    pub(crate) fn content_length(&self) -> Option<u64> {
+    pub fn content_length(&self) -> Option<u64> {
         match self.framing {
             Some(BodyFraming::Length(length)) => Some(length),
             _ => None,
@@ -199,12 +199,12 @@ impl ResponseHead {
     }
 
     /// Returns what was repaired in the head.
-    pub(crate) fn oddities(&self) -> Oddities {
+    pub fn oddities(&self) -> Oddities {
         self.oddities
     }
 
     /// Returns how the end of the body is marked in a response to `method` (RFC 9112 section 6.3).
-    pub(crate) fn framing(&self, method: &str) -> BodyFraming {
+    pub fn framing(&self, method: &str) -> BodyFraming {
         if has_content(self.status, method) {
             self.framing.unwrap_or(BodyFraming::UntilClose)
         } else {
@@ -213,7 +213,7 @@ impl ResponseHead {
     }
 
     /// Returns whether the connection can serve further requests after this response to `method`.
-    pub(crate) fn keeps_alive(&self, method: &str) -> bool {
+    pub fn keeps_alive(&self, method: &str) -> bool {
         // Some origins send the content that the head announces even where the response has none (HEAD, 304). It would be read
         // as the next response (RFC 9112 section 11.1).
         let is_bare = matches!(self.framing, None | Some(BodyFraming::Length(0)));
@@ -223,7 +223,7 @@ impl ResponseHead {
 }
 
 /// Returns whether a final response to `method` with this status has content (RFC 9110 section 6.4.1).
-pub(crate) fn has_content(status: u16, method: &str) -> bool {
+pub fn has_content(status: u16, method: &str) -> bool {
     method != "HEAD" && !matches!(status, 100..=199 | 204 | 304)
 }
 

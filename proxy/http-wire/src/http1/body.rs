@@ -20,11 +20,11 @@ const MAX_TRAILERS: usize = 16 * 1024;
 const MAX_TRAILER_FIELDS: usize = 64;
 
 /// The fields after a chunked body, with names spelt as received.
-pub(crate) type Trailers = Vec<(Bytes, Bytes)>;
+pub type Trailers = Vec<(Bytes, Bytes)>;
 
 /// A reason why a body cannot be read.
 #[derive(Debug)]
-pub(crate) enum BodyError {
+pub enum BodyError {
     /// The body is not framed as announced.
     Malformed(&'static str),
     /// The connection ended before the body.
@@ -44,7 +44,7 @@ impl From<io::Error> for BodyError {
 /// A reader of one body. Bytes taken from the stream are kept in the caller's buffer, so a read that is cancelled
 /// loses nothing.
 #[derive(Debug)]
-pub(crate) struct BodyReader {
+pub struct BodyReader {
     state: ReadState,
     sender: BodySender,
     trailers: Trailers,
@@ -71,12 +71,12 @@ enum ReadState {
 
 impl BodyReader {
     /// Reads a client's body, and refuses what is malformed.
-    pub(crate) fn strict(framing: BodyFraming) -> Self {
+    pub fn strict(framing: BodyFraming) -> Self {
         Self::with_sender(BodySender::Downstream, framing)
     }
 
     /// Reads an origin's body, and repairs what may be repaired.
-    pub(crate) fn repairing(framing: BodyFraming) -> Self {
+    pub fn repairing(framing: BodyFraming) -> Self {
         Self::with_sender(BodySender::Upstream, framing)
     }
 
@@ -96,26 +96,26 @@ impl BodyReader {
     }
 
     /// Returns what was repaired so far.
-    pub(crate) fn oddities(&self) -> Oddities {
+    pub fn oddities(&self) -> Oddities {
         self.oddities
     }
 
-    pub(crate) fn is_done(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         self.state == ReadState::Done
     }
 
     /// Returns whether fields followed the body; valid once it is done.
-    pub(crate) fn has_trailers(&self) -> bool {
+    pub fn has_trailers(&self) -> bool {
         !self.trailers.is_empty()
     }
 
     /// Takes the fields that followed the body; valid once it is done.
-    pub(crate) fn take_trailers(&mut self) -> Trailers {
+    pub fn take_trailers(&mut self) -> Trailers {
         std::mem::take(&mut self.trailers)
     }
 
     /// Returns the next chunk of the body; `None` at its end. `ahead` holds bytes that were read before.
-    pub(crate) async fn next_chunk<R: AsyncRead + Unpin>(
+    pub async fn next_chunk<R: AsyncRead + Unpin>(
         &mut self,
         stream: &mut R,
         ahead: &mut BytesMut,
@@ -314,18 +314,18 @@ fn parse_trailers(section: &Bytes) -> Result<Trailers, BodyError> {
 
 /// A writer of one body.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BodyWriter {
+pub struct BodyWriter {
     framing: BodyFraming,
 }
 
 impl BodyWriter {
-    pub(crate) fn new(framing: BodyFraming) -> Self {
+    pub fn new(framing: BodyFraming) -> Self {
         Self { framing }
     }
 
     /// Writes a chunk, which is not empty. Bytes beyond an announced length are an error, since they would be read as
     /// the next message.
-    pub(crate) async fn write<W: AsyncWrite + Unpin>(
+    pub async fn write<W: AsyncWrite + Unpin>(
         &mut self,
         stream: &mut W,
         part: &[u8],
@@ -350,7 +350,7 @@ impl BodyWriter {
     }
 
     /// Ends the body and flushes the stream.
-    pub(crate) async fn finish<W: AsyncWrite + Unpin>(
+    pub async fn finish<W: AsyncWrite + Unpin>(
         &mut self,
         stream: &mut W,
         trailers: &Trailers,

@@ -1,8 +1,9 @@
 //! Undoes the content codings of a response chunk by chunk, up to a limit.
 
-use crate::http::content_coding::{ContentCoding, ContentDecoder};
+use crate::content_coding::{ContentCoding, ContentDecoder};
 
 /// A decoder for the start of a response.
+#[derive(Debug)]
 pub(super) struct PageDecoder {
     /// `None` if a coding is not supported.
     decoders: Option<ContentDecoder>,

@@ -1,0 +1,14 @@
+//! HTTP on the wire, for clients and origins alike, without I/O of its own.
+//!
+//! [`http1`] reads and writes heads and bodies on any byte stream. A message that two readers could understand differently is
+//! refused; what RFC 9112 lets a proxy repair in a response is repaired and counted. The other modules are views of a head:
+//! its target, its fields, and the encodings of its content. Nothing here knows the proxy, nor what may be fetched.
+
+pub mod content_coding;
+pub mod field_pairs;
+pub mod ftp_path;
+pub mod http1;
+pub mod page;
+pub mod proxy_status;
+pub mod received;
+pub mod request_target;
