@@ -3,7 +3,6 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -226,9 +225,8 @@ impl ConnectionAcceptor {
 
 impl AcceptedConnection {
     fn new(tcp: TcpStream, peer: IpAddr) -> Self {
-        let descriptor = tcp.as_raw_fd();
         Self {
-            tcp: Transport::new(tcp, descriptor),
+            tcp: Transport::new(tcp),
             buffered: BytesMut::new(),
             connection: ClientConnection {
                 client: peer,

@@ -188,7 +188,7 @@ mod tests {
         let (origin, _) = listener.accept().await.unwrap();
         let (near, client) = tokio::io::duplex(1024);
         let ahead = BytesMut::from(&b"ahead,"[..]);
-        let stream = Box::new(Transport::new(near, 1));
+        let stream = Box::new(Transport::new(near));
         let client_side = BufferedStream {
             stream,
             buffered: ahead,

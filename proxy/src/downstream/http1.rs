@@ -16,7 +16,7 @@ use crate::decide::refusal::{self, Refusal};
 use crate::decide::request::ClientConnection;
 use crate::exchange::tunnel::TunnelPermit;
 use crate::exchange::{ConnectionReuse, error_response};
-use crate::http::client::Downstream;
+use crate::http::downstream::Downstream;
 use crate::http::http1::{BodyFraming, RequestHead};
 use crate::http::received::ReceivedHead;
 use crate::http::transport::{BoxedStream, BufferedStream};

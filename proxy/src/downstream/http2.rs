@@ -11,10 +11,10 @@ use tokio::time::timeout;
 
 use super::server::DownstreamServer;
 use crate::decide::request::ClientConnection;
-use crate::http::client::Downstream;
-use crate::http::flushes::{FlushSignal, FlushTracking};
+use crate::http::downstream::Downstream;
+use crate::http::flush_signal::FlushSignal;
 use crate::http::received::ReceivedHead;
-use crate::http::transport::BoxedStream;
+use crate::http::transport::{BoxedStream, Transport};
 
 /// The exchanges of one HTTP/2 connection that may run at once: twice the streams that it may have open. A stream that was
 /// reset by its client no longer counts as open, but its exchange still takes a moment to end (CVE-2023-44487, rapid reset).
@@ -78,7 +78,7 @@ pub(super) async fn serve(
 
 /// One connection, and the exchanges on its streams.
 struct Http2Streams {
-    http2: h2::server::Connection<FlushTracking<BoxedStream>, Bytes>,
+    http2: h2::server::Connection<Transport<BoxedStream>, Bytes>,
     connection: Arc<ClientConnection>,
     flushes: Arc<FlushSignal>,
     /// A permit for each exchange that may still begin.
@@ -96,7 +96,10 @@ impl Http2Streams {
     ) -> Option<Self> {
         let header_timeout = server.settings().options.header_timeout;
         let options = http2_options(connection.tunnel.is_some());
-        let (stream, flushes) = FlushTracking::new(stream);
+        let flushes = Arc::<FlushSignal>::default();
+        let stream = Transport::new(stream)
+            .ungathered()
+            .with_flush_signal(Arc::clone(&flushes));
         let handshake = timeout(header_timeout, options.handshake(stream)).await;
         let http2 = handshake
             .ok()?

@@ -10,8 +10,8 @@ use super::http2::{self, Http2Request};
 use super::server::DownstreamServer;
 use super::tunnel;
 use crate::decide::request::ClientConnection;
-use crate::http::client::Downstream;
 use crate::http::connect_stream::ConnectStream;
+use crate::http::downstream::Downstream;
 use crate::http::received::ReceivedHead;
 use crate::http::transport::{BoxedStream, Transport};
 
@@ -75,8 +75,6 @@ async fn serve_tunnel(server: &Arc<DownstreamServer>, stream: Http2Request) {
 /// Answers the CONNECT with 200 and returns the tunnel's stream, or `None` if the client is gone.
 fn open_tunnel(received: h2::RecvStream, mut respond: SendResponse<Bytes>) -> Option<BoxedStream> {
     let sent = respond.send_response(Response::new(()), false).ok()?;
-    // The id only has to differ from those of sockets, which are descriptors and so never negative.
-    let id = -i32::try_from(sent.stream_id().as_u32()).unwrap_or(i32::MAX);
     let stream = ConnectStream::new(received, sent);
-    Some(Box::new(Transport::new(stream, id)))
+    Some(Box::new(Transport::new(stream)))
 }

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use pingora_core::protocols::UniqueID;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -99,11 +98,10 @@ pub(super) async fn accept<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let id = stream.id();
     // Small writes are gathered above TLS; gathering its records once more would only delay them.
     let stream = stream.ungathered().with_buffered(buffered.freeze());
     let tls = acceptor.accept(stream).await?;
-    Ok(Transport::new(tls, id))
+    Ok(Transport::new(tls))
 }
 
 /// Returns the certificate that the client presented. It was verified in this handshake, or in the one of the session that

@@ -1,5 +1,6 @@
 //! A tunnel, from its opening to the protocol inside: TLS that is intercepted or relayed uninspected, or plain HTTP.
 
+use std::any::Any;
 use std::io;
 use std::sync::Arc;
 
@@ -183,8 +184,8 @@ enum TunnelTransport {
 
 /// Recovers the concrete type of a stream, on which alone gathering can be switched off for the TLS above it.
 fn tunnel_transport(stream: BoxedStream) -> io::Result<TunnelTransport> {
+    let stream: Box<dyn Any> = stream;
     stream
-        .into_any()
         .downcast()
         .map(TunnelTransport::Tcp)
         .or_else(|other| other.downcast().map(TunnelTransport::Tls))

@@ -15,7 +15,7 @@ use super::sign::RequestSigner;
 use super::websocket;
 use crate::clock::system_time;
 use crate::decide::target::ResolvedTarget;
-use crate::http::client::{Downstream, ResponseField};
+use crate::http::downstream::{Downstream, ResponseField};
 use crate::http::ftp_path;
 use crate::http::http1::BodyFraming;
 use crate::http::http1::oddities::Oddities;

@@ -19,7 +19,7 @@ use crate::decide::refusal::{self, Refusal};
 use crate::decide::request::{ClientConnection, RequestView};
 use crate::decide::settings::{LogFailureMode, Settings};
 use crate::decide::target::{IncomingRequest, TargetScope};
-use crate::http::client::Downstream;
+use crate::http::downstream::Downstream;
 use crate::http::received::ReceivedHead;
 use crate::identity::{EnforcementMode, PasswordProof};
 use crate::pacing::{PacedRequest, PacingSlot};

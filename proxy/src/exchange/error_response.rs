@@ -12,7 +12,7 @@ use crate::clock::system_time;
 use crate::decide::refusal::{Refusal, RefusalBasis};
 use crate::decide::settings::ConnectionSettings;
 use crate::decision_log::{DecisionId, UsePreference};
-use crate::http::client::{
+use crate::http::downstream::{
     ClientGone, Downstream, DownstreamReader, DownstreamResponse, ResponseField, response_field,
 };
 use crate::http::http1::{BodyFraming, Trailers};
@@ -244,7 +244,7 @@ mod tests {
             )
         };
         let (near, mut far) = tokio::io::duplex(4096);
-        let stream: BoxedStream = Box::new(Transport::new(near, 1));
+        let stream: BoxedStream = Box::new(Transport::new(near));
         let framing = BodyFraming::Length(0);
         let mut client = Downstream::http1(stream.into(), framing, false, DRAINED);
         refuse(&mut client, by(), &refusal, false).await.unwrap();
@@ -275,7 +275,7 @@ mod tests {
         let received = ReceivedHead::Http1(head.unwrap());
         let (near, mut far) = tokio::io::duplex(4096);
         let patience = Duration::from_secs(60);
-        let stream: BoxedStream = Box::new(Transport::new(near, 1));
+        let stream: BoxedStream = Box::new(Transport::new(near));
         let mut client = Downstream::http1(stream.into(), received.framing(), true, patience);
         let started = tokio::time::Instant::now();
         answer(by(), &received, &mut client, refusal).await;

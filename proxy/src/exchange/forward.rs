@@ -22,7 +22,7 @@ use crate::decide::preference::PreferenceDecision;
 use crate::decide::refusal::{self, Refusal};
 use crate::decide::request::RequestView;
 use crate::decide::settings::Settings;
-use crate::http::client::{Downstream, ResponseField};
+use crate::http::downstream::{Downstream, ResponseField};
 use crate::identity::{Crawler, EnforcementMode};
 
 /// The reason of a relayed response that asks for payment; its status shows that already.

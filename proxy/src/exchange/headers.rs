@@ -9,7 +9,7 @@ use wayleave_robots_txt::Target;
 
 use crate::clock::system_time;
 use crate::decide::target::ResolvedTarget;
-use crate::http::client::{DownstreamResponse, ResponseField, response_field};
+use crate::http::downstream::{DownstreamResponse, ResponseField, response_field};
 use crate::http::field_pairs::{FieldPair, first, is_listed_in_connection, is_named, values};
 use crate::http::http1::{BodyFraming, has_content, write_fields};
 use crate::http::received::{HttpVersion, ReceivedHead};

@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use super::{ConnectionReuse, error_response};
 use crate::clock::system_time;
 use crate::decide::refusal::Refusal;
-use crate::http::client::{ClientGone, Downstream, DownstreamResponse, response_field};
+use crate::http::downstream::{ClientGone, Downstream, DownstreamResponse, response_field};
 use crate::http::field_pairs::is_named;
 use crate::http::http1::{BodyFraming, Trailers, write_fields};
 use crate::http::proxy_status::ProxyErrorType;

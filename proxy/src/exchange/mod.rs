@@ -49,7 +49,7 @@ use self::outcome::{ExchangeOutcome, ReplyKind, client_closed, shut_down};
 use self::record::{ExchangeFacts, ExchangeStart};
 use crate::decide::request::{ClientConnection, RequestView};
 use crate::decide::settings::Settings;
-use crate::http::client::Downstream;
+use crate::http::downstream::Downstream;
 use crate::http::received::ReceivedHead;
 use crate::identity::PasswordProof;
 

@@ -7,7 +7,7 @@ use super::tunnel::undecided_record;
 use super::{ExchangeServices, error_response};
 use crate::decide::refusal::Refusal;
 use crate::decide::request::{ClientConnection, RequestView};
-use crate::http::client::Downstream;
+use crate::http::downstream::Downstream;
 use crate::http::http1::BodyFraming;
 use crate::http::received::ReceivedHead;
 use crate::http::transport::BoxedStream;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pingora_timeout::timeout;
 
-use crate::http::client::Downstream;
+use crate::http::downstream::Downstream;
 use crate::http::http1::BodyError;
 use crate::upstream::{UpstreamReader, UpstreamWriter};
 
@@ -64,7 +64,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::http::client::DownstreamResponse;
+    use crate::http::downstream::DownstreamResponse;
     use crate::http::http1::BodyFraming;
     use crate::http::transport::{BoxedStream, Transport};
     use crate::upstream::start_http1;
@@ -72,7 +72,7 @@ mod tests {
     const SWITCHING: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\n\r\n";
 
     fn stream(near: DuplexStream) -> BoxedStream {
-        Box::new(Transport::new(near, 1))
+        Box::new(Transport::new(near))
     }
 
     /// Returns how long an upgraded connection remains whose client ended its side, with an origin that sends at this interval.

@@ -19,7 +19,7 @@ use crate::decide::refusal::Refusal;
 use crate::decide::request::{ClientConnection, RequestView};
 use crate::decide::settings::Settings;
 use crate::decide::target::{self, IncomingRequest, ResolvedTarget, TargetScope};
-use crate::http::client::Downstream;
+use crate::http::downstream::Downstream;
 use crate::http::http1::BodyFraming;
 use crate::http::received::ReceivedHead;
 use crate::http::request_target;

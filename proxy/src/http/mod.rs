@@ -1,8 +1,8 @@
 //! Byte streams between the proxy and its peers, and the downstream side of a request. HTTP itself is in `wayleave-http-wire`.
 
 pub(crate) mod connect_stream;
-pub(crate) mod client;
-pub(crate) mod flushes;
+pub(crate) mod downstream;
+pub(crate) mod flush_signal;
 pub(crate) mod transport;
 
 pub(crate) use wayleave_http_wire::{

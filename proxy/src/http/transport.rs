@@ -1,5 +1,6 @@
 //! The byte stream under every HTTP connection, downstream and upstream.
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
@@ -7,19 +8,23 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::{Buf, Bytes, BytesMut};
-use pingora_core::protocols::raw_connect::ProxyDigest;
-use pingora_core::protocols::{
-    GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl,
-    TimingDigest, UniqueID, UniqueIDType,
-};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A stream as pingora's sessions require it.
-pub(crate) type BoxedStream = pingora_core::protocols::Stream;
+use super::flush_signal::FlushSignal;
+
+/// A stream of bytes in both directions.
+pub(crate) trait ByteStream:
+    Any + AsyncRead + AsyncWrite + fmt::Debug + Send + Sync + Unpin
+{
+}
+
+impl<S> ByteStream for S where S: Any + AsyncRead + AsyncWrite + fmt::Debug + Send + Sync + Unpin {}
+
+/// A stream over any layers: TCP, TLS, a tunnel inside another connection.
+pub(crate) type BoxedStream = Box<dyn ByteStream>;
 
 /// A client's stream, with the bytes that were read from it ahead of need.
 #[derive(Debug)]
@@ -30,10 +35,9 @@ pub(crate) struct BufferedStream {
 
 impl From<BoxedStream> for BufferedStream {
     fn from(stream: BoxedStream) -> Self {
-        let ahead = BytesMut::new();
         Self {
             stream,
-            buffered: ahead,
+            buffered: BytesMut::new(),
         }
     }
 }
@@ -58,24 +62,24 @@ pub(crate) fn set_tcp_options(tcp: &TcpStream, unread: Duration) -> io::Result<(
 /// Idle streams have no buffer, so thousands of them cost only their sockets.
 pub(crate) struct Transport<S> {
     inner: S,
-    id: UniqueIDType,
     buffered: Bytes,
     gathered: BytesMut,
     gathers: bool,
     /// Whether nothing was written since the last flush.
     is_flushed: bool,
+    flushes: Option<Arc<FlushSignal>>,
 }
 
 impl<S> Transport<S> {
-    /// Wraps `inner`. `id` must be unique among the streams alive: the socket's descriptor.
-    pub(crate) fn new(inner: S, id: UniqueIDType) -> Self {
+    /// Wraps `inner`.
+    pub(crate) fn new(inner: S) -> Self {
         Self {
             inner,
-            id,
             buffered: Bytes::new(),
             gathered: BytesMut::new(),
             gathers: true,
             is_flushed: true,
+            flushes: None,
         }
     }
 
@@ -91,20 +95,18 @@ impl<S> Transport<S> {
         self
     }
 
-    /// Turns gathering off: for the layer under TLS, which gathers above, and for [`to_origin`].
+    /// Turns gathering off: for the layer under TLS, which gathers above, and for connections to origins, whose heads are
+    /// flushed at once.
     pub(crate) fn ungathered(mut self) -> Self {
         self.gathers = false;
         self
     }
-}
 
-/// Makes a stream to an origin, with the socket's `id`. It does not gather: heads are flushed at once, and the first
-/// bytes of a body must not wait.
-pub(crate) fn upstream_stream<S>(inner: S, id: UniqueIDType) -> BoxedStream
-where
-    S: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static,
-{
-    Box::new(Transport::new(inner, id).ungathered())
+    /// Reports each completed flush to `flushes`.
+    pub(crate) fn with_flush_signal(mut self, flushes: Arc<FlushSignal>) -> Self {
+        self.flushes = Some(flushes);
+        self
+    }
 }
 
 impl<S: AsyncWrite + Unpin> Transport<S> {
@@ -181,7 +183,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Transport<S> {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_write_gathered(cx))?;
         self.is_flushed = true;
-        Pin::new(&mut self.inner).poll_flush(cx)
+        ready!(Pin::new(&mut self.inner).poll_flush(cx))?;
+        if let Some(flushes) = &self.flushes {
+            flushes.record();
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -192,64 +198,19 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Transport<S> {
 
 impl<S> fmt::Debug for Transport<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transport")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl<S: AsyncWrite + Unpin + Send> Shutdown for Transport<S> {
-    async fn shutdown(&mut self) {
-        // The peer may be gone already.
-        let _ = AsyncWriteExt::shutdown(self).await;
-    }
-}
-
-impl<S> UniqueID for Transport<S> {
-    fn id(&self) -> UniqueIDType {
-        self.id
-    }
-}
-
-impl<S> Ssl for Transport<S> {}
-impl<S> Peek for Transport<S> {}
-
-impl<S> GetTimingDigest for Transport<S> {
-    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        Vec::new()
-    }
-
-    fn get_read_pending_time(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn get_write_pending_time(&self) -> Duration {
-        Duration::ZERO
-    }
-}
-
-impl<S> GetProxyDigest for Transport<S> {
-    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        None
-    }
-}
-
-impl<S> GetSocketDigest for Transport<S> {
-    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        None
+        f.debug_struct("Transport").finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::AsyncReadExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[tokio::test]
     async fn head_leaves_with_the_start_of_its_body() {
         let (near, mut far) = tokio::io::duplex(64);
-        let mut stream = Transport::new(near, 1);
+        let mut stream = Transport::new(near);
         let mut seen = [0; 16];
         stream.write_all(b"head ").await.unwrap();
         assert!(futures_util::poll!(Box::pin(far.read(&mut seen))).is_pending());
@@ -270,7 +231,7 @@ mod tests {
     #[tokio::test]
     async fn ungathered_writes_pass_at_once() {
         let (near, mut far) = tokio::io::duplex(64);
-        let mut stream = Transport::new(near, 1).ungathered();
+        let mut stream = Transport::new(near).ungathered();
         stream.write_all(b"now").await.unwrap();
         let mut seen = [0; 16];
         let count = far.read(&mut seen).await.unwrap();
@@ -281,7 +242,7 @@ mod tests {
     async fn put_back_bytes_are_read_first() {
         let (near, mut far) = tokio::io::duplex(64);
         far.write_all(b"second").await.unwrap();
-        let mut stream = Transport::new(near, 1).with_buffered(Bytes::from_static(b"first "));
+        let mut stream = Transport::new(near).with_buffered(Bytes::from_static(b"first "));
         let mut seen = [0; 12];
         stream.read_exact(&mut seen).await.unwrap();
         assert_eq!(&seen, b"first second");
@@ -290,7 +251,7 @@ mod tests {
     #[tokio::test]
     async fn large_write_follows_gathered_bytes() {
         let (near, mut far) = tokio::io::duplex(4 * MAX_GATHERED_BYTES);
-        let mut stream = Transport::new(near, 1);
+        let mut stream = Transport::new(near);
         let large = vec![b'x'; MAX_GATHERED_BYTES];
         stream.write_all(b"small").await.unwrap();
         stream.write_all(&large).await.unwrap();

@@ -59,7 +59,9 @@ impl Eq for ServerCertificate {}
 
 impl fmt::Debug for ServerCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OwnCertificate").field(&self.path).finish()
+        f.debug_tuple("ServerCertificate")
+            .field(&self.path)
+            .finish()
     }
 }
 
@@ -169,8 +171,8 @@ impl Eq for ServerTls {}
 
 impl fmt::Debug for ServerTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entrance")
-            .field("options", &self.settings)
+        f.debug_struct("ServerTls")
+            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }

@@ -7,7 +7,6 @@
 use std::io;
 use std::sync::Arc;
 
-use pingora_core::protocols::UniqueID;
 use quick_cache::sync::Cache;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -30,7 +29,7 @@ use super::parent_tunnel;
 use super::request_form::{TargetForm, VersionPreference};
 use crate::http::proxy_status::ProxyErrorType;
 use crate::http::received::HttpVersion;
-use crate::http::transport::{BoxedStream, upstream_stream};
+use crate::http::transport::BoxedStream;
 use crate::tls;
 
 /// The number of origins remembered not to negotiate a protocol. Each of them saves a handshake per connection.
@@ -186,19 +185,18 @@ impl UpstreamConnector {
             agreed = self.handshake(origin, offer, route, deadline).await;
         }
         let tls = agreed.map_err(HandshakeFailure::into_error)?;
-        let id = tls.get_ref().0.id();
         let protocol = tls.get_ref().1.alpn_protocol();
         if offer == AlpnOffer::Http1 {
-            return Ok(OpenedConnection::Http1(upstream_stream(tls, id)));
+            return Ok(OpenedConnection::Http1(Box::new(tls)));
         }
         if protocol != Some(b"h2") {
             // Remembered, so that the next HTTP/1.1 connection needs no second handshake.
             if protocol.is_none() {
                 self.without_alpn.insert(origin.clone(), ());
             }
-            return Ok(OpenedConnection::Http1Fallback(upstream_stream(tls, id)));
+            return Ok(OpenedConnection::Http1Fallback(Box::new(tls)));
         }
-        let opening = Http2Connection::open(upstream_stream(tls, id), terms.window);
+        let opening = Http2Connection::open(Box::new(tls), terms.window);
         let opened = timeout_at(deadline, opening).await;
         let opened = opened
             .map_err(|_| connect_timed_out(origin))?

@@ -1,7 +1,5 @@
 //! The stream under a connection to an origin: TCP, or TCP or TLS to a parent proxy.
 
-use std::os::fd::AsRawFd;
-
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
@@ -12,13 +10,11 @@ use crate::http::transport::Transport;
 pub(crate) type UpstreamLink = Transport<Either<TcpStream, Box<TlsStream<TcpStream>>>>;
 
 pub(super) fn over_tcp(tcp: TcpStream) -> UpstreamLink {
-    let descriptor = tcp.as_raw_fd();
-    Transport::new(Either::Left(tcp), descriptor).ungathered()
+    Transport::new(Either::Left(tcp)).ungathered()
 }
 
 pub(super) fn over_tls(tls: TlsStream<TcpStream>) -> UpstreamLink {
-    let descriptor = tls.as_raw_fd();
-    Transport::new(Either::Right(Box::new(tls)), descriptor).ungathered()
+    Transport::new(Either::Right(Box::new(tls))).ungathered()
 }
 
 /// Makes the connection end with a reset instead of a FIN once it is dropped, so that the peer sees it was cut off.

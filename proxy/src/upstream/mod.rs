@@ -391,7 +391,7 @@ fn no_stream_error(origin: &Origin) -> UpstreamError {
 impl fmt::Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Upstream")
-            .field("options", &self.settings)
+            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }

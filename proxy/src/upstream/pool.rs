@@ -1,7 +1,7 @@
 //! Idle connections to origins, in one pool for all requests.
 //!
 //! One lock around plain maps: an operation takes a few hundred nanoseconds, no task watches a connection, and none
-//! needs a system call. A connection that its origin closed is noticed when it is taken, or by [`Pool::sweep`] every
+//! needs a system call. A connection that its origin closed is noticed when it is taken, or by [`ConnectionPool::sweep`] every
 //! second.
 
 use std::collections::hash_map::Entry;
@@ -224,7 +224,7 @@ fn is_idle(stream: &mut BoxedStream) -> bool {
 
 impl fmt::Debug for ConnectionPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool")
+        f.debug_struct("ConnectionPool")
             .field("limit", &self.limit)
             .field("kept", &self.lock().by_age.len())
             .finish_non_exhaustive()
@@ -238,11 +238,10 @@ mod tests {
 
     use super::super::http2::FlowWindow;
     use super::*;
-    use crate::http::transport::Transport;
 
-    fn connection(id: i32) -> (BoxedStream, DuplexStream) {
+    fn connection() -> (BoxedStream, DuplexStream) {
         let (near, far) = tokio::io::duplex(64);
-        (Box::new(Transport::new(near, id)), far)
+        (Box::new(near), far)
     }
 
     const KEYS: [PoolKey; 3] = [PoolKey(7), PoolKey(8), PoolKey(9)];
@@ -251,67 +250,73 @@ mod tests {
         pool.keep(key, PooledConnection::Http1(stream));
     }
 
-    fn taken(pool: &ConnectionPool, key: PoolKey) -> Option<i32> {
-        pool.take(key).map(|stream| stream.id())
+    /// Takes a connection, and returns which of the origins' sides in `far` it leads to.
+    async fn take(pool: &ConnectionPool, key: PoolKey, far: &mut [DuplexStream]) -> Option<usize> {
+        let mut near = pool.take(key)?;
+        near.write_all(b"x").await.unwrap();
+        far.iter_mut().position(|end| {
+            let read = end.read(&mut [0; 1]).now_or_never();
+            read.is_some_and(|read| read.unwrap() == 1)
+        })
     }
 
     #[tokio::test(start_paused = true)]
     async fn newest_connection_of_the_key_is_taken_first() {
         let pool = ConnectionPool::new(10);
-        let ((one, _far_one), (two, _far_two)) = (connection(1), connection(2));
+        let ((one, far_one), (two, far_two)) = (connection(), connection());
+        let mut far = [far_one, far_two];
         keep(&pool, KEYS[0], one);
         keep(&pool, KEYS[0], two);
-        assert_eq!(taken(&pool, KEYS[1]), None);
-        assert_eq!(taken(&pool, KEYS[0]), Some(2));
-        assert_eq!(taken(&pool, KEYS[0]), Some(1));
-        assert_eq!(taken(&pool, KEYS[0]), None);
+        assert_eq!(take(&pool, KEYS[1], &mut far).await, None);
+        assert_eq!(take(&pool, KEYS[0], &mut far).await, Some(1));
+        assert_eq!(take(&pool, KEYS[0], &mut far).await, Some(0));
+        assert!(pool.take(KEYS[0]).is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn connection_idle_longest_is_evicted() {
         let pool = ConnectionPool::new(2);
         let mut far = Vec::new();
-        for (id, key) in [(1, KEYS[0]), (2, KEYS[1]), (3, KEYS[2])] {
-            let (near, end) = connection(id);
+        for key in KEYS {
+            let (near, end) = connection();
             far.push(end);
             keep(&pool, key, near);
         }
         assert_eq!(far[0].read(&mut [0; 1]).await.unwrap(), 0, "closed");
-        assert_eq!(taken(&pool, KEYS[0]), None);
-        assert_eq!(taken(&pool, KEYS[1]), Some(2));
-        assert_eq!(taken(&pool, KEYS[2]), Some(3));
+        assert!(pool.take(KEYS[0]).is_none());
+        assert_eq!(take(&pool, KEYS[1], &mut far).await, Some(1));
+        assert_eq!(take(&pool, KEYS[2], &mut far).await, Some(2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn closed_or_chatty_connections_are_not_reused() {
         let pool = ConnectionPool::new(10);
-        let ((closed, far_closed), (chatty, mut far_chatty)) = (connection(1), connection(2));
+        let ((closed, far_closed), (chatty, mut far_chatty)) = (connection(), connection());
         keep(&pool, KEYS[0], closed);
         keep(&pool, KEYS[0], chatty);
         drop(far_closed);
         far_chatty.write_all(b"unasked").await.unwrap();
-        assert_eq!(taken(&pool, KEYS[0]), None);
+        assert!(pool.take(KEYS[0]).is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn idle_connections_expire() {
         let pool = ConnectionPool::new(10);
-        let ((old, mut far_old), (new, _far_new)) = (connection(1), connection(2));
+        let ((old, mut far_old), (new, far_new)) = (connection(), connection());
         keep(&pool, KEYS[0], old);
         tokio::time::advance(IDLE_TIMEOUT / 2).await;
         keep(&pool, KEYS[1], new);
         tokio::time::advance(IDLE_TIMEOUT / 2).await;
         pool.sweep();
         assert_eq!(far_old.read(&mut [0; 1]).await.unwrap(), 0, "closed");
-        assert_eq!(taken(&pool, KEYS[0]), None);
-        assert_eq!(taken(&pool, KEYS[1]), Some(2));
+        assert!(pool.take(KEYS[0]).is_none());
+        assert_eq!(take(&pool, KEYS[1], &mut [far_new]).await, Some(0));
     }
 
     /// Opens an HTTP/2 connection, and returns it with the origin's side.
     async fn http2() -> (Http2Connection, h2::server::Connection<DuplexStream, Bytes>) {
         let (near, far) = tokio::io::duplex(1024);
-        let stream: BoxedStream = Box::new(Transport::new(near, 1));
-        let opening = Http2Connection::open(stream, FlowWindow::SMALL);
+        let opening = Http2Connection::open(Box::new(near), FlowWindow::SMALL);
         let (near, far) = tokio::join!(opening, h2::server::handshake(far));
         (near.unwrap(), far.unwrap())
     }

@@ -12,16 +12,16 @@ use super::interim::{FINAL_RESPONSE_DELAY, InterimResponses, is_interim};
 use super::progress::{RelayError, RelayProgress};
 use crate::decide::refusal::Refusal;
 use crate::exchange::headers;
-use crate::exchange::page::PageBuffer;
 use crate::exchange::response_policy::{LabelStep, ResponseLabeller};
 use crate::exchange::websocket;
-use crate::http::client::{ClientGone, DownstreamWriter, ResponseField};
+use crate::http::downstream::{ClientGone, DownstreamWriter, ResponseField};
 use crate::http::http1::{BodyFraming, Trailers};
 use crate::http::proxy_status::ProxyErrorType;
 use crate::http::received::{HttpVersion, ReceivedHead};
 use crate::pacing::PacingSlot;
 use crate::upstream::error::UpstreamError;
 use crate::upstream::{UpstreamHead, UpstreamReader};
+use wayleave_http_wire::page::PageBuffer;
 
 /// Inspects a response's head as soon as it arrives, and returns the fields to add or an error that withholds the response.
 pub(crate) type InspectHead<'a> =
@@ -367,13 +367,13 @@ mod tests {
     use tokio::io::{AsyncWriteExt, duplex};
 
     use super::*;
-    use crate::http::client::Downstream;
+    use crate::http::downstream::Downstream;
     use crate::http::http1::RequestHead;
     use crate::http::transport::{BoxedStream, Transport};
     use crate::upstream::start_http1;
 
     fn stream(near: tokio::io::DuplexStream) -> BoxedStream {
-        Box::new(Transport::new(near, 1))
+        Box::new(Transport::new(near))
     }
 
     /// Buffers a page of this many bytes that arrive one by one, each within the timeout.

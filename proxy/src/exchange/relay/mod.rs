@@ -14,7 +14,7 @@ pub(crate) use self::progress::RelayError;
 use self::progress::RelayProgress;
 use self::upload::RequestRelay;
 use super::splice;
-use crate::http::client::Downstream;
+use crate::http::downstream::Downstream;
 use crate::http::http1::BodyFraming;
 use crate::upstream::{UpstreamReader, UpstreamWriter};
 

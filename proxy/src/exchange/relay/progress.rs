@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::decide::refusal::Refusal;
-use crate::http::client::ClientGone;
+use crate::http::downstream::ClientGone;
 use crate::http::proxy_status::ProxyErrorType;
 use crate::pacing::TooSoon;
 use crate::upstream::egress::ParentProxy;

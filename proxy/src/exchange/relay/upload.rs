@@ -8,7 +8,7 @@ use bytes::Bytes;
 use pingora_timeout::timeout;
 
 use super::progress::{RelayError, RelayProgress};
-use crate::http::client::DownstreamReader;
+use crate::http::downstream::DownstreamReader;
 use crate::http::http1::BodyError;
 use crate::pacing::PacingSlot;
 use crate::upstream::UpstreamWriter;

@@ -135,7 +135,7 @@ impl TlsInterceptor {
 
 impl fmt::Debug for TlsInterceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Interceptor")
+        f.debug_struct("TlsInterceptor")
             .field("authority", &self.authority)
             .finish_non_exhaustive()
     }

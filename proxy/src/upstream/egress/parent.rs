@@ -135,7 +135,9 @@ fn credentials(
 /// Leaves the credentials out.
 impl fmt::Debug for ParentProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Parent").field(&self.authority()).finish()
+        f.debug_tuple("ParentProxy")
+            .field(&self.authority())
+            .finish()
     }
 }
 
@@ -227,7 +229,7 @@ mod tests {
         assert_eq!((&**user, &**password), ("us@er", "p:ss"));
         let authorization = squid.authorization();
         assert_eq!(authorization.as_deref(), Some("Basic dXNAZXI6cDpzcw=="));
-        assert_eq!(format!("{squid:?}"), "Parent(\"proxy.corp:3128\")");
+        assert_eq!(format!("{squid:?}"), "ParentProxy(\"proxy.corp:3128\")");
         assert_eq!(parse("socks5://[::1]").authority(), "[::1]:1080");
         assert_eq!(parse("https://proxy.corp").authority(), "proxy.corp:443");
     }

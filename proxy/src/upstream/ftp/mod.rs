@@ -10,7 +10,6 @@ mod response;
 
 use std::fmt;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::time::{Duration, SystemTime};
 
 use suppaftp::tokio::AsyncFtpStream;
@@ -70,7 +69,6 @@ pub(crate) async fn start(
     request: &FtpRequest<'_>,
     patience: Duration,
 ) -> Result<(UpstreamWriter, UpstreamReader), UpstreamError> {
-    let id = connection.tcp.as_raw_fd();
     let asking = timeout(patience, fetch(connection, request));
     let answer = asking.await.unwrap_or_else(|_| {
         let details = "the FTP server did not answer in time".to_owned();
@@ -79,7 +77,7 @@ pub(crate) async fn start(
             details,
         ))
     })?;
-    let stream = answer.into_stream(id, patience);
+    let stream = answer.into_stream(patience);
     start_http1(stream, b"", BodyFraming::Length(0), patience).await
 }
 

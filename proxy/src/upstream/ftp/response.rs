@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::timeout;
 
 use super::range::ByteSpan;
-use crate::http::transport::{BoxedStream, Transport};
+use crate::http::transport::BoxedStream;
 
 /// The most bytes of a file that are read before they are taken.
 const BUFFERED_BYTES: usize = 64 * 1024;
@@ -59,13 +59,13 @@ impl FtpResponse {
     }
 
     /// Returns the response as a stream that ends after it. It is cut off if the server sends nothing for `patience`.
-    pub(super) fn into_stream(self, id: i32, patience: Duration) -> BoxedStream {
+    pub(super) fn into_stream(self, patience: Duration) -> BoxedStream {
         let (near, far) = tokio::io::duplex(BUFFERED_BYTES);
         tokio::spawn(async move {
             // The reader may be gone. If not, it notices a cut by the length or the missing last chunk.
             let _ = self.write(far, patience).await;
         });
-        Box::new(Transport::new(near, id).ungathered())
+        Box::new(near)
     }
 
     async fn write(self, mut to: DuplexStream, patience: Duration) -> io::Result<()> {

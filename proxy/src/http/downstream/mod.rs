@@ -17,7 +17,7 @@ use self::writer::Http1Writer;
 pub(crate) use self::writer::{
     ClientGone, DownstreamResponse, DownstreamWriter, ResponseField, response_field,
 };
-use super::flushes::FlushSignal;
+use super::flush_signal::FlushSignal;
 use super::http1::{BodyFraming, BodyReader, BodyWriter};
 use super::received::HalfClosePolicy;
 use super::transport::{BoxedStream, BufferedStream};
@@ -98,7 +98,7 @@ impl Downstream {
         self.run_while(self.half_close_policy, work).await
     }
 
-    /// Like [`Self::while_there`], but a client that only closed its sending side still counts as present.
+    /// Like [`Self::run_unless_gone`], but a client that only closed its sending side still counts as present.
     pub(crate) async fn run_while_connected<T>(
         &mut self,
         work: Pin<&mut impl Future<Output = T>>,

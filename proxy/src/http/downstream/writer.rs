@@ -16,7 +16,7 @@ use pingora_timeout::timeout;
 use tokio::io::{AsyncWriteExt, WriteHalf};
 
 use crate::http::field_pairs::to_header_map;
-use crate::http::flushes::FlushSignal;
+use crate::http::flush_signal::FlushSignal;
 use crate::http::http1::{BodyFraming, BodyWriter, Trailers, write_fields};
 use crate::http::transport::BoxedStream;
 
