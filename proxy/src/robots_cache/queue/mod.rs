@@ -144,8 +144,7 @@ impl FetchQueue {
             turns.add(key, &job.resource);
         }
         let resource = job.resource.clone();
-        self.waiting
-            .insert(resource, QueuedFetch { job, keys });
+        self.waiting.insert(resource, QueuedFetch { job, keys });
     }
 
     /// Adds another key to a waiting fetch, which may start earlier by that. Returns whether it still waits.
