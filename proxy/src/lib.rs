@@ -26,7 +26,9 @@
 //!                       │
 //!     identity  rules  pacing          who asks, the organisation's rules, how often
 //!     fleet                            what several nodes share
-//!     decision_log  telemetry          decisions; metrics, traces, log
+//!     traces                           decisions as OpenTelemetry spans
+//!     decision_log                     decisions: recent ones, the log, reports
+//!     telemetry                        metrics, the program's log
 //!     signing                          crawlers' signatures, and the keys
 //!     environment                      what clients need to use the proxy
 //!     http  tls  clock  parser_pool    what all of them use
@@ -56,4 +58,5 @@ pub mod server;
 mod signing;
 pub mod telemetry;
 mod tls;
+pub mod traces;
 pub mod upstream;

@@ -85,7 +85,7 @@ pub struct Config {
     /// `[evidence]`: the file of the key that the decision log is signed with.
     pub(crate) evidence_key: PathBuf,
     /// `[traces]`.
-    pub(crate) traces: crate::telemetry::traces::TraceConfig,
+    pub(crate) traces: crate::traces::TraceConfig,
     keys: EffectiveKeys,
 }
 

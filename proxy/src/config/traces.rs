@@ -3,7 +3,7 @@
 use url::Url;
 
 use super::reader::{ParseResult, Section, ValueNode, checked, none_if_empty, number, parse_with};
-use crate::telemetry::traces::TraceConfig;
+use crate::traces::TraceConfig;
 
 pub(super) fn read(section: &mut Section<'_>) -> TraceConfig {
     TraceConfig {

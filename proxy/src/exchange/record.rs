@@ -18,7 +18,7 @@ use crate::http::received::ReceivedHead;
 use crate::identity::{ClientCertificate, Crawler};
 use crate::rules::RuleMatch;
 use crate::telemetry::metrics::ASSERTED;
-use crate::telemetry::traces::ParentTrace;
+use crate::traces::ParentTrace;
 
 /// One request, from its head to the end of its response.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ use crate::robots_cache::{
     Admission, AdmittedRedirect, CachedDocuments, RedirectAnswer, RedirectPolicy, RedirectRequest,
 };
 use crate::rules::RuleQuery;
-use crate::telemetry::traces::ParentTrace;
+use crate::traces::ParentTrace;
 
 /// The reasons for such a request.
 const REASON: &str = "robots-redirect";

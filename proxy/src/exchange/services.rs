@@ -12,7 +12,7 @@ use crate::decide::Decider;
 use crate::decision_log::DecisionLog;
 use crate::pacing::Pacer;
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::traces::Traces;
+use crate::traces::Traces;
 
 /// The services that exchanges share.
 pub(crate) struct ExchangeServices {

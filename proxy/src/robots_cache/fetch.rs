@@ -21,7 +21,7 @@ use super::fields;
 use super::redirect::{ChosenBy, RedirectPolicy, RedirectRequest};
 use crate::clock::Clock;
 use crate::signing::KeySigner;
-use crate::telemetry::traces::Traces;
+use crate::traces::Traces;
 use crate::upstream::{Upstream, UpstreamReader};
 
 /// The maximum length of a `Location` that is followed.

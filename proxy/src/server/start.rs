@@ -32,9 +32,9 @@ use crate::server::shutdown::StopSignals;
 use crate::server::wiring::{self, OutboundConfig};
 use crate::telemetry::logging::LogHandle;
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::traces::Traces;
 use crate::telemetry::traffic::Traffic;
 use crate::tls::intercept::{CertificateAuthority, TlsInterceptor};
+use crate::traces::Traces;
 
 /// The time that a process which is being replaced may take to end, beyond its `shutdown_grace`.
 const TAKEOVER_MARGIN: Duration = Duration::from_secs(10);
