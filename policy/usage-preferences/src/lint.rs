@@ -42,7 +42,7 @@ struct UsageGroup<'a> {
     disallows_all: bool,
 }
 
-/// Finds everything that [`wayleave_robots_txt::lint`] does, and statements about use that mean nothing, contradict each
+/// Finds everything that [`wayleave_robots_txt::lint()`] does, and statements about use that mean nothing, contradict each
 /// other or hide one another.
 #[must_use]
 pub fn lint(body: &[u8], dialects: &[Dialect]) -> Vec<Finding> {

@@ -447,7 +447,7 @@ impl RobotsCache {
         self.lister().list(listing, self.clock.now())
     }
 
-    /// Counts the stored entries in each state, in the order of [`State::ALL`]; if the store has failed or has not
+    /// Counts the stored entries in each state, in the order of [`SnapshotState::ALL`]; if the store has failed or has not
     /// counted them yet, the entries in memory. Takes the same time however many are stored. Blocks.
     pub fn count_by_state(&self) -> [(SnapshotState, usize); 4] {
         self.lister().count_by_state(self.clock.now())
@@ -475,7 +475,7 @@ impl RobotsCache {
     }
 
     /// Applies another configuration, except for its limits on fetches. Existing entries are used no longer than it
-    /// says; see [`Cache::change_lifetimes`]. If crawlers have changed, identities recorded for refetches are dropped.
+    /// says; see [`RefreshScheduler::change_lifetimes`]. If crawlers have changed, identities recorded for refetches are dropped.
     pub async fn reconfigure(&self, options: &RobotsCacheConfig, are_crawlers_others: bool) {
         self.set_wait_timeout(options);
         if self.disk_entries.lifetimes() != options.lifetimes {

@@ -124,7 +124,7 @@ impl AccessDecision<'_> {
         Some(self.robots?.line(self.rule?))
     }
 
-    /// Returns the deciding rule, such as `Disallow: /private`; a long one is cut as by [`excerpt`](crate::excerpt).
+    /// Returns the deciding rule, such as `Disallow: /private`; a long one is cut.
     #[must_use]
     pub fn rule(&self) -> Option<String> {
         Some(self.robots?.rule_text(self.rule?))

@@ -214,10 +214,10 @@ impl RobotsStore {
         self.writer.set_lifetimes(lifetimes);
     }
 
-    /// Returns the number of stored robots.txt files in each state, in the order of [`State::ALL`]; `None` if the store
+    /// Returns the number of stored robots.txt files in each state, in the order of [`SnapshotState::ALL`]; `None` if the store
     /// has failed or has not counted them yet. Takes the same time however many there are. Blocks.
     ///
-    /// [`State::ALL`]: wayleave_lifecycle::State::ALL
+    /// [`SnapshotState::ALL`]: wayleave_lifecycle::SnapshotState::ALL
     pub fn count_by_state(&self) -> Option<[usize; 4]> {
         self.writer.write();
         self.writer.database()?;
