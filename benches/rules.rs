@@ -16,7 +16,7 @@ use std::hint::black_box;
 use std::time::{Duration, SystemTime};
 
 use criterion::{BenchmarkId, Criterion};
-use wayleave::rules::{PolicyRule, PolicyRules, RuleQuery};
+use wayleave_decision::{PolicyRule, PolicyRules, RuleQuery};
 use wayleave_robots_txt::Target;
 use wayleave_usage_preferences::PurposeSet;
 

@@ -100,12 +100,12 @@ impl ProxyErrorType {
 /// are structured strings (RFC 8941 section 3.3.3), in which anything but printable ASCII becomes `?`.
 pub fn field_value(
     name: &str,
-    error: ProxyErrorType,
+    error: &str,
     next_hop: Option<&str>,
     details: &str,
 ) -> String {
     let mut value = String::with_capacity(name.len() + details.len() + 64);
-    for part in [name, "; error=", error.as_str()] {
+    for part in [name, "; error=", error] {
         value.push_str(part);
     }
     if let Some(next_hop) = next_hop {
@@ -141,7 +141,7 @@ mod tests {
     fn details_are_a_structured_string() {
         let value = field_value(
             "wayleave",
-            ProxyErrorType::HttpRequestDenied,
+            ProxyErrorType::HttpRequestDenied.as_str(),
             Some("proxy.corp:3128"),
             "say \"no\"\\\n\u{e9}",
         );

@@ -7,10 +7,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_lifecycle::{FetchedBody, Resource};
 use wayleave_robots_txt::{AccessResult, ProductToken, Target};
-use wayleave_usage_preferences::PreferenceDocument;
 use wayleave_usage_preferences::{
-    CrawlerDeclaration, PreferenceQuery, PreferenceSettings, PreferenceStage, PreferenceState,
-    Purpose, PurposeSet,
+    CrawlerDeclaration, PreferenceDocument, PreferenceQuery, PreferenceSettings, PreferenceStage,
+    PreferenceState, Purpose, PurposeSet,
 };
 
 use super::parameters::PathDecision;

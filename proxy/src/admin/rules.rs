@@ -6,13 +6,13 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use wayleave_decision::{PolicyRule, RuleAction};
 use wayleave_usage_preferences::Purpose;
 
 use super::parameters::{QueryParameters, check_limit};
 use super::response::{ErrorBody, SafeJson, bad_request};
 use super::robots_view::format_instant;
 use super::state::AdminState;
-use crate::rules::{PolicyRule, RuleAction};
 
 /// The action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]

@@ -5,11 +5,11 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
+use wayleave_decision::EnforcementMode;
 
 use super::response::{ErrorBody, error_response};
 use super::state::AdminState;
 use crate::clock::system_time;
-use crate::identity::EnforcementMode;
 use crate::signing::directory::{self, MEDIA_TYPE};
 
 /// The public keys of the crawlers, as JSON Web Keys, signed by each of them for the host of `signing.agent`.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Subcommand;
+use wayleave_decision::Crawler;
 use wayleave_robots_txt::{Dialect, ProductToken, RobotsTxt, UrlPath};
 
 use super::config_file::load_config;
@@ -10,7 +11,6 @@ use super::expired_rules;
 use super::terminal::{CommandResult, print, print_errors};
 use crate::clock::Clock;
 use crate::config::{Config, DEFAULT_FILE};
-use crate::identity::Crawler;
 use crate::server::wiring::UNCHECKED_PARENT_WARNING;
 use crate::tls::intercept::exposed_key_warning;
 

@@ -4,9 +4,9 @@ use std::fmt;
 use std::time::SystemTime;
 
 use serde::Serialize;
+use wayleave_decision::PolicyRules;
 
 use crate::config::Config;
-use crate::rules::PolicyRules;
 
 /// A rule that has no effect any more.
 #[derive(Debug, Serialize)]

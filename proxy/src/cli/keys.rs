@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use wayleave_decision::EnforcementMode;
 
 use super::config_file::{config_dir, load_config};
 use super::terminal::{CommandResult, absolute_path, pretty_json, print, unusable};
 use crate::clock::system_time;
 use crate::config::{Config, KEYS_DIR};
-use crate::identity::EnforcementMode;
 use crate::signing::SigningKey;
 use crate::signing::directory;
 
@@ -101,7 +101,7 @@ fn list_keys(config: &Config, arguments: &KeysListArguments) -> String {
 fn published_key<'a>(config: &'a Config, key: &'a SigningKey) -> PublishedKey<'a> {
     let crawlers = config.crawlers.crawlers.iter().filter(|crawler| {
         let own = crawler.signing_key.as_ref();
-        own.is_some_and(|own| own.thumbprint() == key.thumbprint())
+        own.is_some_and(|own| **own == *key.thumbprint())
     });
     PublishedKey {
         thumbprint: key.thumbprint(),

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use wayleave_decision::{Crawler, CrawlersConfig, EnforcementMode, ProxyAccount};
 use wayleave_robots_txt::{Dialect, ProductToken};
 use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose};
 
@@ -13,7 +14,8 @@ use super::reader::{
 use super::robots::dialect_words;
 use super::signing;
 use super::upstream::parse_local_address;
-use crate::identity::{Crawler, CrawlersConfig, EnforcementMode, ProxyAccount, check_hash};
+use crate::identity::check_hash;
+use crate::signing::SigningKey;
 
 /// The keys of `[proxy]` that apply to crawlers: the rules for requests that match no table, and a default for those that do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,17 +33,19 @@ pub(super) const MODES: [(&str, EnforcementMode); 2] = [
 ];
 
 /// Reads all `[[crawler]]` tables. `dialect` and the default mode apply to crawlers that set none, and to requests that match
-/// no crawler. Paths of keys are relative to `dir`.
+/// no crawler. Paths of keys are relative to `dir`. Returns the keys that crawlers use, too.
 pub(super) fn read(
     root: &mut Section<'_>,
     others: CrawlerDefaults,
     dialect: Dialect,
     dir: &Path,
-) -> CrawlersConfig {
+) -> (CrawlersConfig, Vec<Arc<SigningKey>>) {
     let mut earlier: Vec<Crawler> = Vec::new();
+    let mut keys = Vec::new();
     let mut catch_all = None;
     let crawlers = root.tables("crawler", |section| {
-        let crawler = read_crawler(section, others.mode, dialect, dir);
+        let (crawler, key) = read_crawler(section, others.mode, dialect, dir);
+        keys.extend(key);
         let has_name = |other: &&Crawler| other.name == crawler.name;
         if section.is_valid("name") && earlier.iter().any(|other| has_name(&other)) {
             let name = &crawler.name;
@@ -66,12 +70,13 @@ pub(super) fn read(
         earlier.push(crawler.clone());
         crawler
     });
-    CrawlersConfig {
+    let config = CrawlersConfig {
         crawlers,
         require_crawler: others.require_crawler,
         dialect,
         mode: others.mode,
-    }
+    };
+    (config, keys)
 }
 
 fn matches_all(crawler: &Crawler) -> bool {
@@ -97,7 +102,7 @@ fn read_crawler(
     others_mode: EnforcementMode,
     robots_dialect: Dialect,
     dir: &Path,
-) -> Crawler {
+) -> (Crawler, Option<Arc<SigningKey>>) {
     let (username, certificate, named, addresses) = section.section("match", |section| {
         (
             section.optional("username", checked(text, check_username)),
@@ -118,7 +123,8 @@ fn read_crawler(
     }
     let account = username.zip(password_hash);
     let declaration = read_declaration(section);
-    Crawler {
+    let signing_key = section.optional("signing_key", |node| signing::parse_key(node, dir));
+    let crawler = Crawler {
         name: section
             .required("name", checked(text, check_label))
             .unwrap_or_default(),
@@ -138,9 +144,10 @@ fn read_crawler(
         robots_user_agent: section.optional("user_agent", user_agent).map(Arc::from),
         user_agent_must_contain_token: section.key("user_agent_must_contain_token", false, boolean),
         source_address: section.optional("source_address", parse_local_address),
-        signing_key: section.optional("signing_key", |node| signing::parse_key(node, dir)),
+        signing_key: signing_key.as_ref().map(|key| key.thumbprint().into()),
         declaration,
-    }
+    };
+    (crawler, signing_key)
 }
 
 /// Reads what the crawler declares about its use of content, for usage preferences.

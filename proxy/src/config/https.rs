@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use wayleave_decision::{HttpsMode, InterceptionSettings};
 use wayleave_robots_txt::HostPattern;
 
 use super::reader::{ParseResult, Section, ValueNode, fixed, list, parse_with, path_in};
-use crate::decide::https::{self, HttpsMode};
 
 /// Whether and how HTTPS is intercepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) struct HttpsConfig {
     /// The directory of `ca.crt` and `ca.key`, already joined to `state.dir`.
     pub(crate) ca_dir: PathBuf,
     /// The treatment of `CONNECT`: interception, a tunnel, or a refusal.
-    pub(crate) interception: https::InterceptionSettings,
+    pub(crate) interception: InterceptionSettings,
 }
 
 pub(super) fn read(section: &mut Section<'_>, state_dir: &Path) -> HttpsConfig {
@@ -21,7 +21,7 @@ pub(super) fn read(section: &mut Section<'_>, state_dir: &Path) -> HttpsConfig {
     let words = modes.map(|mode| (mode.as_str(), mode));
     let ca_dir = state_dir.join("ca");
     HttpsConfig {
-        interception: https::InterceptionSettings {
+        interception: InterceptionSettings {
             mode: section.word("mode", HttpsMode::Intercept, &words),
             bypass: section.key("bypass", Vec::new(), list(parse_bypass)),
         },

@@ -36,14 +36,14 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use self::log::LogConfig;
 pub use self::reader::ConfigMistake;
+use wayleave_decision::{CrawlersConfig, PolicyRule};
+
 use self::reader::{ConfigReader, EffectiveKeys, Section, fixed};
 pub(crate) use self::signing::KEYS_DIR;
 pub(crate) use self::store::StoreConfig;
 pub(crate) use self::upstream::UpstreamConfig;
 use crate::decide::settings::PreferencesConfig;
-use crate::identity;
 use crate::robots_cache::RobotsStoreConfig;
-use crate::rules::PolicyRule;
 
 /// The shipped `config.toml`: every key with its default and its unit. Reading it gives `Config::default()`.
 pub const DEFAULT_FILE: &str = include_str!("../../../config.toml");
@@ -71,7 +71,7 @@ pub struct Config {
     /// The limits of the store of robots.txt entries on disk: `state.max_size`, and its share of `robots.memory`.
     pub(crate) robots_store: RobotsStoreConfig,
     /// `[[crawler]]`, in the order of the file, and what `[proxy]` sets for requests that match none.
-    pub(crate) crawlers: identity::CrawlersConfig,
+    pub(crate) crawlers: CrawlersConfig,
     /// `[signing]`.
     pub(crate) signing: signing::SigningConfig,
     /// `[[rule]]`, in the order of the file; the first that matches a request is used.
@@ -129,10 +129,8 @@ fn read_config(root: &mut Section<'_>, dirs: BaseDirs<'_>) -> Config {
     let https = root.section("https", |section| https::read(section, &state_dir));
     let upstream = upstream::read(root, dir, &proxy.listen);
     let robots = root.section("robots", robots::read);
-    let crawlers = crawlers::read(root, proxy.crawler_defaults, robots.dialect, dir);
-    let signing = root.section("signing", |section| {
-        signing::read(section, dir, &crawlers.crawlers)
-    });
+    let (crawlers, keys) = crawlers::read(root, proxy.crawler_defaults, robots.dialect, dir);
+    let signing = root.section("signing", |section| signing::read(section, dir, keys));
     let key_in_file = root.section("evidence", |section| {
         evidence::read_key(section, &state_dir)
     });

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use wayleave_decision::EnforcementMode;
+
 use super::crawlers;
 use super::reader::{
     MAX_COUNT, Section, boolean, checked, count, duration, fixed, list, network, non_empty_list,
@@ -14,7 +16,6 @@ use super::upstream::read_pem_file;
 use crate::decide::settings;
 use crate::downstream::limits;
 use crate::downstream::listeners::ListenAddress;
-use crate::identity::EnforcementMode;
 use crate::tls::server::{self, ServerCertificate, ServerTls};
 
 /// The listeners for clients, and the settings of their connections.

@@ -2,14 +2,13 @@
 
 use std::time::SystemTime;
 
+use wayleave_decision::{Crawler, PolicyRule, RuleAction, blocked_by};
 use wayleave_robots_txt::HostPattern;
 use wayleave_usage_preferences::Purpose;
 
 use super::reader::{
     ParseResult, Section, ValueNode, boolean, checked, date, non_empty_list, parse_with, text, word,
 };
-use crate::identity::Crawler;
-use crate::rules::{PolicyRule, RuleAction, blocked_by};
 
 /// Reads all `[[rule]]` tables; `crawlers` are the ones that a rule can name.
 pub(super) fn read(root: &mut Section<'_>, crawlers: &[Crawler]) -> Vec<PolicyRule> {

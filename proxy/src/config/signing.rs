@@ -11,7 +11,6 @@ use super::reader::{
     ParseResult, Section, ToValue, ValueNode, checked, none_if_empty, parse_with, path_in,
     positive_duration,
 };
-use crate::identity::Crawler;
 use crate::signing::{AgentFieldForm, SigningKey, SigningMode, SigningSettings};
 
 /// The folder of keys, next to the configuration file.
@@ -28,8 +27,12 @@ pub(crate) struct SigningConfig {
     pub(crate) keys: Vec<Arc<SigningKey>>,
 }
 
-/// Reads `[signing]`. Paths of keys are relative to `dir`.
-pub(super) fn read(section: &mut Section<'_>, dir: &Path, crawlers: &[Crawler]) -> SigningConfig {
+/// Reads `[signing]`. Paths of keys are relative to `dir`; `used`: the keys of crawlers.
+pub(super) fn read(
+    section: &mut Section<'_>,
+    dir: &Path,
+    used: Vec<Arc<SigningKey>>,
+) -> SigningConfig {
     let modes = [
         ("off", SigningMode::Off),
         ("always", SigningMode::Always),
@@ -55,11 +58,8 @@ pub(super) fn read(section: &mut Section<'_>, dir: &Path, crawlers: &[Crawler]) 
         section.report("mode", message);
     }
     let mut keys: Vec<Arc<SigningKey>> = Vec::new();
-    let used = crawlers
-        .iter()
-        .filter_map(|crawler| crawler.signing_key.clone());
     let spare = read_keys(&dir.join(KEYS_DIR)).into_iter().map(Arc::new);
-    for key in used.chain(spare) {
+    for key in used.into_iter().chain(spare) {
         if !keys
             .iter()
             .any(|other| other.thumbprint() == key.thumbprint())

@@ -3,17 +3,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::TempDir;
+use wayleave_decision::{
+    Crawler, EnforcementMode, HttpsMode, InterceptionSettings, ProxyAccount, RuleAction,
+};
 use wayleave_robots_txt::{Dialect, HostPattern, ProductToken};
 use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose, PurposeSet};
 
 use super::{Config, ConfigMistake, DEFAULT_FILE};
-use crate::decide::https;
 use crate::decide::settings::LogFailureMode;
 use crate::decision_log::{ClientForm, JournalConfig};
-use crate::identity::{Crawler, EnforcementMode, ProxyAccount};
 use crate::pacing::{self, CrawlDelayMode};
 use crate::robots_cache::{self, FetchConfig, RobotsStoreConfig};
-use crate::rules::RuleAction;
 use crate::telemetry::logging::LogFormat;
 
 fn mistakes_of(text: &str) -> Vec<String> {
@@ -223,7 +223,7 @@ fn listeners_and_connections_are_read() {
         HostPattern::Exact("bank.test".to_owned()),
         HostPattern::Glob("*.pay.test".to_owned()),
     ];
-    assert_eq!(config.https.interception.mode, https::HttpsMode::Tunnel);
+    assert_eq!(config.https.interception.mode, HttpsMode::Tunnel);
     assert_eq!(config.https.interception.bypass, bypass);
     assert_eq!(config.state.dir, Path::new("/var/lib/wayleave"));
     assert_eq!(
@@ -450,10 +450,7 @@ fn defaults_of_the_rooms_are_the_ones_of_the_file() {
     assert_eq!(config.robots.cache.fetch_timeout, cache.fetch_timeout);
     assert_eq!(config.robots_store, RobotsStoreConfig::default());
     assert_eq!(config.politeness, pacing::PacingConfig::default());
-    assert_eq!(
-        config.https.interception,
-        https::InterceptionSettings::default()
-    );
+    assert_eq!(config.https.interception, InterceptionSettings::default());
 }
 
 #[test]

@@ -1,58 +1,57 @@
-//! Decides about a hypothetical request, for the API's preview.
+//! Decides about a request that nobody made, for the API's preview and `wayleave check`.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use wayleave_robots_txt::{Dialect, Origin, Scheme, Target};
+use wayleave_decision::{
+    ClientFacts, Crawler, Crawlers, DecisionRequest, HttpsHandling, HttpsMode, Identified,
+    Identity, InterceptionSettings, ResolvedTarget, TargetScope, Verdict, decide_in_dialect,
+};
+use wayleave_robots_txt::{AccessDecision, AccessResult, Dialect, Scheme, Target};
 use wayleave_usage_preferences::{CrawlerDeclaration, PurposeSet, UnknownPurpose};
 
 use super::Decider;
-use super::consult::{self, Judge};
-use super::https::{HttpsHandling, HttpsMode};
-use super::identify::{self, IdentifiedClient, Identity};
-use super::permit::DecidedRequest;
+use super::identify::IdentifiedClient;
 use super::request::{ClientConnection, RequestView};
-use super::settings::Settings;
-use super::target::{IncomingRequest, TargetScope};
-use crate::identity::{Crawler, Crawlers};
+use super::target;
 
 /// A request to think about.
-#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Question {
     /// The target, such as `https://example.com/a`.
     #[param(format = "uri")]
-    url: String,
+    pub(crate) url: String,
     /// The request's User-Agent; empty unless given.
     #[serde(default)]
     #[param(required = false)]
-    user_agent: String,
+    pub(crate) user_agent: String,
     /// A configured crawler's name; without it, whoever `client` and `user_agent` lead to.
     #[param(format = "crawler")]
-    crawler: Option<String>,
+    pub(crate) crawler: Option<String>,
     /// Read robots.txt like this instead of as the crawler does.
     #[param(inline)]
-    dialect: Option<DialectWord>,
+    pub(crate) dialect: Option<DialectWord>,
     /// Where the request comes from; 127.0.0.1 unless given.
     #[param(format = "ip-address")]
-    client: Option<String>,
+    pub(crate) client: Option<String>,
     /// GET unless given.
-    method: Option<String>,
+    pub(crate) method: Option<String>,
     /// What it would be fetched for, instead of what the crawler declares: `search`, `ai-input`, `train-ai`, `archive`, `tdm` or
     /// `other`. For several of them it is repeated, or has commas between.
     #[serde(default)]
     #[param(inline, required = false)]
-    purpose: Vec<PurposeWords>,
+    pub(crate) purpose: Vec<PurposeWords>,
 }
 
 /// One purpose, or several with commas between.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(transparent)]
 #[schema(format = "purposes")]
-struct PurposeWords(String);
+pub(crate) struct PurposeWords(pub(crate) String);
 
 /// A way of reading robots.txt.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
@@ -77,7 +76,56 @@ impl From<DialectWord> for Dialect {
     }
 }
 
+/// A request that nobody made, as it would be decided about.
+#[derive(Debug)]
+pub(crate) struct HypotheticalRequest {
+    pub(crate) client: IpAddr,
+    pub(crate) method: String,
+    pub(crate) identified: Identified,
+    /// The target as if every request were seen.
+    pub(crate) target: ResolvedTarget,
+    /// The target that would be decided about: a tunnel may not be inspected.
+    pub(crate) resolved: ResolvedTarget,
+    pub(crate) is_by_tunnel: bool,
+}
+
 impl Question {
+    /// Returns the request as it would come.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong with the question.
+    pub(crate) fn request(
+        &self,
+        crawlers: &Crawlers,
+        interception: &InterceptionSettings,
+    ) -> Result<HypotheticalRequest, String> {
+        let connection = ClientConnection {
+            client: self.client()?,
+            peer: None,
+            certificate: None,
+            proof: None,
+            tunnel: None,
+        };
+        let identified = self.identify(crawlers, connection.client)?;
+        let request = self.view();
+        let target = target::resolve(&connection, &request)
+            .map_err(|refusal| format!("url: {}", refusal.details))?;
+        let blind = blind_scope(interception, &target.target);
+        Ok(HypotheticalRequest {
+            client: connection.client,
+            method: request.method.to_owned(),
+            identified,
+            resolved: match blind {
+                Some(scope) => ResolvedTarget::blind(target.target.origin().clone(), scope)
+                    .map_err(|error| format!("url: {error}"))?,
+                None => target.clone(),
+            },
+            is_by_tunnel: blind.is_some(),
+            target,
+        })
+    }
+
     fn client(&self) -> Result<IpAddr, String> {
         match &self.client {
             None => Ok(Ipv4Addr::LOCALHOST.into()),
@@ -87,7 +135,7 @@ impl Question {
         }
     }
 
-    fn request(&self) -> RequestView<'_> {
+    fn view(&self) -> RequestView<'_> {
         let method = self.method.as_deref().unwrap_or("GET");
         RequestView {
             method,
@@ -102,17 +150,54 @@ impl Question {
             objection: None,
         }
     }
+
+    /// Identifies the crawler that the question names, and how it reads robots.txt.
+    fn identify(&self, crawlers: &Crawlers, client: IpAddr) -> Result<Identified, String> {
+        let mut identified = match &self.crawler {
+            None => crawlers.identify(&ClientFacts {
+                client,
+                username: None,
+                certificate: &[],
+                user_agent: self.user_agent.as_bytes(),
+            }),
+            Some(name) => {
+                let crawler = crawlers.named(name);
+                let crawler = crawler.ok_or_else(|| format!("crawler: none is named {name:?}"))?;
+                Identified::without_objection(Identity::Known(crawler))
+            }
+        };
+        if let Some(dialect) = self.dialect {
+            identified.identity = in_dialect(identified.identity, dialect.into());
+        }
+        if !self.purpose.is_empty() {
+            let purposes = self.purposes()?;
+            identified.purposes_from =
+                Some(Arc::new(with_purposes(&identified.identity, purposes)));
+        }
+        Ok(identified)
+    }
+
+    fn purposes(&self) -> Result<PurposeSet, String> {
+        let names = self
+            .purpose
+            .iter()
+            .flat_map(|PurposeWords(words)| words.split(','));
+        let purposes = names.map(|name| name.trim().parse());
+        let purposes: Result<PurposeSet, UnknownPurpose> = purposes.collect();
+        purposes.map_err(|error| format!("purpose: {error}"))
+    }
 }
 
-/// What would be decided about a request.
+/// The verdict on a request that nobody made.
 #[derive(Debug)]
 pub(crate) struct PreviewedDecision {
     pub(crate) client: IpAddr,
     pub(crate) method: String,
+    pub(crate) url: String,
     pub(crate) identity: Identity,
     pub(crate) configuration: u64,
-    pub(crate) decided: DecidedRequest,
-    /// What robots.txt says in each dialect; empty if it did not come in time.
+    pub(crate) verdict: Verdict,
+    /// The finding of robots.txt in each dialect; empty if it did not come in time.
     pub(crate) dialects: Vec<Reading>,
 }
 
@@ -136,6 +221,37 @@ pub(crate) struct Reading {
     group_lines: Vec<u32>,
 }
 
+impl From<AccessDecision<'_>> for Reading {
+    fn from(decision: AccessDecision<'_>) -> Self {
+        Self {
+            dialect: decision.dialect().as_str(),
+            verdict: decision.verdict().as_str(),
+            basis: decision.reason().as_str(),
+            line: decision.line(),
+            rule: decision.rule(),
+            group: decision.group(),
+            group_lines: decision.group_lines(),
+        }
+    }
+}
+
+/// Returns the finding of robots.txt about a target in every dialect.
+pub(crate) fn readings(
+    access: &AccessResult,
+    identity: &Identity,
+    ResolvedTarget { target, scope }: &ResolvedTarget,
+) -> Vec<Reading> {
+    let reading = |dialect: Dialect| {
+        let decision = decide_in_dialect(*scope, access, dialect, identity.tokens(), target.path());
+        Reading {
+            // In dialect "strictest" the decision names the dialect that decided.
+            dialect: dialect.as_str(),
+            ..decision.into()
+        }
+    };
+    Dialect::ALL.map(reading).into()
+}
+
 impl Decider {
     /// Decides as for a request, by the same steps.
     ///
@@ -143,61 +259,43 @@ impl Decider {
     ///
     /// Returns what is wrong with the question.
     pub(crate) async fn preview(&self, question: &Question) -> Result<PreviewedDecision, String> {
-        let connection = ClientConnection {
-            client: question.client()?,
-            peer: None,
-            certificate: None,
-            proof: None,
-            tunnel: None,
-        };
-        let request = question.request();
         let settings = self.settings();
-        let identified = identify_as_asked(&settings.crawlers, question, &connection, &request)?;
-        let mut asking = IncomingRequest::new(&connection, &request);
-        let resolved = asking.resolve();
-        let resolved = resolved.map_err(|refusal| format!("url: {}", refusal.details))?;
-        let (target, judge) = (&resolved.target, consult::judge_of(resolved.scope));
-        asking.blind = as_it_would_come(&settings, target);
-        let decided = self.decide(&settings, &identified, asking).await;
-        let dialects = self.readings(&identified.identity, target, judge).await;
+        let request = question.request(&settings.crawlers, &settings.https)?;
+        let client = IdentifiedClient {
+            address: request.client,
+            proof: None,
+            via: None,
+            identified: request.identified,
+        };
+        let asked = DecisionRequest {
+            identified: &client.identified,
+            method: &request.method,
+            resolved: request.resolved,
+            is_by_tunnel: request.is_by_tunnel,
+            now: self.robots.clock().now(),
+        };
+        let (verdict, _) = self.complete(&settings, &client, asked).await;
+        let identity = client.identified.identity;
+        let origin = request.target.target.origin();
+        let dialects = match self.robots.find(origin).await {
+            Ok(cached) => self.robots.with_recount(origin, &cached, || {
+                readings(cached.access(), &identity, &request.target)
+            }),
+            Err(_) => Vec::new(),
+        };
         Ok(PreviewedDecision {
-            client: connection.client,
-            method: request.method.to_owned(),
-            identity: identified.identity,
+            client: request.client,
+            method: request.method,
+            url: request.target.target.to_string(),
             configuration: settings.configuration,
-            decided: DecidedRequest {
-                url: target.to_string(),
-                ..decided
-            },
+            identity,
+            verdict,
             dialects,
         })
     }
-
-    /// What the target's robots.txt says in every dialect.
-    async fn readings(&self, identity: &Identity, target: &Target, judge: Judge) -> Vec<Reading> {
-        let origin = target.origin();
-        let Ok(known) = self.robots.find(origin).await else {
-            return Vec::new();
-        };
-        let reading = |dialect: Dialect| {
-            let access = known.access();
-            let decision = judge(access, dialect, identity.tokens(), target.path());
-            Reading {
-                dialect: dialect.as_str(),
-                verdict: decision.verdict().as_str(),
-                basis: decision.reason().as_str(),
-                line: decision.line(),
-                rule: decision.rule(),
-                group: decision.group(),
-                group_lines: decision.group_lines(),
-            }
-        };
-        let in_all = || Dialect::ALL.map(reading).into();
-        self.robots.with_recount(origin, &known, in_all)
-    }
 }
 
-/// The same crawler, reading robots.txt in another dialect.
+/// Returns the same crawler, reading robots.txt in another dialect.
 fn in_dialect(identity: Identity, dialect: Dialect) -> Identity {
     match identity {
         Identity::Known(crawler) => Identity::Known(Arc::new(Crawler {
@@ -212,71 +310,22 @@ fn in_dialect(identity: Identity, dialect: Dialect) -> Identity {
     }
 }
 
-/// HTTPS comes by `CONNECT`: how much of it would be allowed without being seen, if it would not be intercepted.
-fn as_it_would_come<'a>(
-    settings: &Settings,
-    target: &'a Target,
-) -> Option<(&'a Origin, TargetScope)> {
+/// Returns how much of an origin would be decided about without being seen, if HTTPS to it would not be inspected.
+fn blind_scope(interception: &InterceptionSettings, target: &Target) -> Option<TargetScope> {
     let origin = target.origin();
     if origin.scheme() == Scheme::Http {
         return None;
     }
-    match settings.https.handling_of(origin.host()) {
+    match interception.handling_of(origin.host()) {
         HttpsHandling::Mode(HttpsMode::Intercept | HttpsMode::Refuse) => None,
-        HttpsHandling::Mode(HttpsMode::Tunnel) => Some((origin, TargetScope::EveryPath)),
-        HttpsHandling::Bypass => Some((origin, TargetScope::Bypass)),
+        HttpsHandling::Mode(HttpsMode::Tunnel) => Some(TargetScope::EveryPath),
+        HttpsHandling::Bypass => Some(TargetScope::Bypass),
     }
 }
 
-/// Who the question says is asking, and how it reads robots.txt.
-fn identify_as_asked(
-    crawlers: &Crawlers,
-    question: &Question,
-    connection: &ClientConnection,
-    request: &RequestView<'_>,
-) -> Result<IdentifiedClient, String> {
-    let identified = match &question.crawler {
-        None => identify::recognised(crawlers, connection, None, request),
-        Some(name) => {
-            let crawler = crawlers.named(name);
-            let crawler = crawler.ok_or_else(|| format!("crawler: none is named {name:?}"))?;
-            IdentifiedClient {
-                client: connection.client,
-                identity: Identity::Known(crawler),
-                proof: None,
-                objection: None,
-                purposes_from: None,
-                via: None,
-            }
-        }
-    };
-    let identified = match question.dialect {
-        None => identified,
-        Some(dialect) => IdentifiedClient {
-            identity: in_dialect(identified.identity, dialect.into()),
-            ..identified
-        },
-    };
-    match &question.purpose[..] {
-        [] => Ok(identified),
-        words => for_purposes(identified, words),
-    }
-}
-
-/// The same crawler, or whoever asserts to be one, if it declared these purposes.
-fn for_purposes(
-    identified: IdentifiedClient,
-    words: &[PurposeWords],
-) -> Result<IdentifiedClient, String> {
-    let names = words
-        .iter()
-        .flat_map(|PurposeWords(words)| words.split(','));
-    let purposes = names.map(|name| name.trim().parse());
-    let purposes: Result<PurposeSet, UnknownPurpose> = purposes.collect();
-    let purposes = purposes.map_err(|error| format!("purpose: {error}"))?;
-    let identity = &identified.identity;
-    let crawler = identity.crawler().cloned();
-    let mut crawler = crawler.unwrap_or_else(|| Crawler {
+/// Returns the crawler, or one like the client that asserts to be one, with these purposes.
+fn with_purposes(identity: &Identity, purposes: PurposeSet) -> Crawler {
+    let mut crawler = identity.crawler().cloned().unwrap_or_else(|| Crawler {
         name: identity.label().to_owned(),
         tokens: identity.tokens().to_vec(),
         user_agent: None,
@@ -293,8 +342,5 @@ fn for_purposes(
         declaration: CrawlerDeclaration::default(),
     });
     crawler.declaration.purposes = purposes;
-    Ok(IdentifiedClient {
-        purposes_from: Some(Arc::new(crawler)),
-        ..identified
-    })
+    crawler
 }

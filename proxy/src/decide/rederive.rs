@@ -4,13 +4,13 @@ use wayleave_robots_txt::{
     AccessDecision as Judged, AccessResult, Dialect, MatchContext, Origin, ProductToken, Target,
     excerpt,
 };
-use wayleave_usage_preferences::PreferenceDocument;
-use wayleave_usage_preferences::{PreferenceJudgement, PreferenceQuery};
+use wayleave_usage_preferences::{PreferenceDocument, PreferenceJudgement, PreferenceQuery};
 
-use super::consult::{judge_of, judge_within};
-use super::documents::wanted;
-use super::preference::hear_robots_txt;
-use super::target::TargetScope;
+use wayleave_decision::{
+    DocumentResult, TargetScope, decide_in_dialect, decide_within, documents_to_fetch,
+    robots_txt_state,
+};
+
 use crate::decision_log::{DecisionRecord, DocumentRecord, FindingRecord};
 
 /// What a request was for.
@@ -67,7 +67,13 @@ pub(crate) fn by_robots_txt<'a>(
         .parse()
         .map_err(|_| unknown("dialect", &finding.dialect))?;
     let (target, scope) = asked_for(decision)?;
-    Ok(judge_of(scope)(access, dialect, tokens, target.path()))
+    Ok(decide_in_dialect(
+        scope,
+        access,
+        dialect,
+        tokens,
+        target.path(),
+    ))
 }
 
 /// What comes out differently than the line says, in its words.
@@ -76,9 +82,12 @@ pub(crate) fn by_robots_txt<'a>(
 ///
 /// Returns that.
 pub(crate) fn compare(judged: &Judged<'_>, finding: &FindingRecord) -> Result<(), String> {
-    let same = |member: &str, derived: &str, said: &str| match derived == said {
-        true => Ok(()),
-        false => Err(format!("{member} is {derived:?}, not {said:?}")),
+    let same = |member: &str, derived: &str, said: &str| {
+        if derived == said {
+            Ok(())
+        } else {
+            Err(format!("{member} is {derived:?}, not {said:?}"))
+        }
     };
     let line = |line: Option<u32>| line.map_or("none".to_owned(), |line| line.to_string());
     same("verdict", judged.verdict().as_str(), &finding.verdict)?;
@@ -108,19 +117,20 @@ pub(crate) fn by_preferences(
     // As when it was decided, what the rules took is gone.
     let mut work = MatchContext::default();
     let (dialect, tokens) = (asker.dialect, asker.tokens);
-    let _ = judge_within(scope, access, dialect, tokens, target.path(), &mut work);
-    let Some(mut heard) = hear_robots_txt(asker, access, &target, scope, work) else {
+    let _ = decide_within(scope, access, dialect, tokens, target.path(), &mut work);
+    let Some(mut heard) = robots_txt_state(asker, access, &target, scope, work) else {
         return Ok(None);
     };
     if heard.is_already_refused(asker) {
         return Ok(Some(heard.judge(asker)));
     }
-    for wanted in wanted(asker, target.origin(), &heard) {
-        let url = wanted.shown_url();
+    for wanted in documents_to_fetch(asker, target.origin(), &heard) {
+        let url = wanted.url();
         let seen = decision.documents.iter().find(|seen| seen.url == url);
         // One that is not there was not asked for.
         let document = seen.map_or(Ok(None), &read)?;
-        heard = wanted.heard(heard, asker, document.as_ref());
+        let added = wanted.add_to(&mut heard, asker, &DocumentResult::Archived(document));
+        added.map_err(|_| format!("{url} has not come"))?;
     }
     Ok(Some(heard.judge(asker)))
 }

@@ -1,32 +1,33 @@
-//! A request as far as deciding needs it, and the connection that it came by.
+//! A request as far as deciding needs it, and the connection that brought it.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use wayleave_decision::{Reason, Refusal};
 use wayleave_robots_txt::Origin;
 
-use super::refusal::{Refusal, head_refusal};
+use super::refusal::{head_refusal, looped};
 use crate::http::field_pairs;
 use crate::http::http1::request_override::RequestOverride;
 use crate::http::received::ReceivedHead;
 use crate::identity::{ClientCertificate, PasswordProof};
 
-/// The connection that a request came by.
+/// The connection that brought a request.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientConnection {
     pub(crate) client: IpAddr,
     /// The load balancer that said who the client is.
     pub(crate) peer: Option<IpAddr>,
-    /// What the client showed when TLS to the proxy began.
+    /// The certificate that the client showed when TLS to the proxy began.
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
-    /// What was proved when the tunnel was asked for.
+    /// The password that was proved when the tunnel was asked for.
     pub(crate) proof: Option<PasswordProof>,
     pub(crate) tunnel: Option<ConnectTunnel>,
 }
 
 impl ClientConnection {
-    /// The same, as one by which something was proved.
+    /// Returns the connection as one on which a password was proved.
     pub(crate) fn with_proof(&self, proof: Option<PasswordProof>) -> Self {
         let proof = proof.or_else(|| self.proof.clone());
         Self {
@@ -36,13 +37,13 @@ impl ClientConnection {
     }
 }
 
-/// A `CONNECT` that was answered: whatever follows is for this origin.
+/// An open tunnel: every request inside is for its origin.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectTunnel {
     pub(crate) origin: Origin,
     /// The server name of the TLS handshake, if it is another host than the origin's.
     pub(crate) foreign_server_name: Option<String>,
-    /// The proxies that the `CONNECT` has come by, if by any.
+    /// The proxies that the `CONNECT` has passed, if any.
     pub(crate) via: Option<Arc<[u8]>>,
 }
 
@@ -59,18 +60,19 @@ pub(crate) struct RequestView<'a> {
     pub(crate) user_agent: &'a [u8],
     /// `Proxy-Authorization`. Inside a tunnel it counts for nothing: the `CONNECT` has been answered.
     pub(crate) credentials: Option<&'a [u8]>,
-    /// GET or HEAD, without content and not to change the protocol: what robots.txt itself is always free for.
+    /// Whether it is a GET or HEAD without content that does not change the protocol: such requests for robots.txt are always
+    /// allowed.
     pub(crate) only_reads: bool,
-    /// What fields say by which servers serve another path than the target's.
+    /// The paths in fields by which some servers serve another path than the target's.
     pub(crate) other_paths: Vec<&'a [u8]>,
-    /// The proxies that it has come by (`Via`), if by any.
+    /// The proxies that it has passed (`Via`), if any.
     pub(crate) via: Option<Arc<[u8]>>,
-    /// What is wrong with it whatever it asks for: it is malformed, or goes round in a loop.
+    /// The refusal of a request that is malformed, or that has passed this proxy before.
     pub(crate) objection: Option<Box<Refusal>>,
 }
 
 impl<'a> RequestView<'a> {
-    /// `name` is the proxy's pseudonym.
+    /// Reads a request head. `name` is the proxy's pseudonym.
     pub(crate) fn from_received(received: &'a ReceivedHead, name: &str) -> Self {
         Self {
             method: received.method(),
@@ -89,7 +91,7 @@ impl<'a> RequestView<'a> {
         }
     }
 
-    /// A `CONNECT` whose target is known, by a client with this `User-Agent`.
+    /// Returns a `CONNECT` whose target is known, by a client with this `User-Agent`.
     pub(crate) fn connect(user_agent: &'a [u8]) -> Self {
         Self {
             method: "CONNECT",
@@ -112,7 +114,7 @@ fn other_paths(received: &ReceivedHead) -> Vec<&[u8]> {
     paths.map(|(_, path)| path).collect()
 }
 
-/// Whether a field asks servers to go by another method than the request's.
+/// Returns whether a field asks servers to use another method than the request's.
 fn has_other_method(received: &ReceivedHead) -> bool {
     let method = received.method().as_bytes();
     let mut overrides = received.overrides().into_iter();
@@ -123,7 +125,7 @@ fn has_other_method(received: &ReceivedHead) -> bool {
 fn objection(received: &ReceivedHead, name: &str) -> Option<Refusal> {
     if let Some(refusal) = received.validate().err().and_then(head_refusal) {
         // Unlike a head that could not be read, it says who sent it.
-        let reason = "malformed-request";
+        let reason = Reason::MalformedRequest;
         return Some(Refusal { reason, ..refusal });
     }
     if has_other_method(received) {
@@ -132,5 +134,5 @@ fn objection(received: &ReceivedHead, name: &str) -> Option<Refusal> {
     }
     let is_loop =
         received.field("via").is_some() && field_pairs::passed_through(&received.fields(), name);
-    is_loop.then(Refusal::looped)
+    is_loop.then(looped)
 }

@@ -1,4 +1,4 @@
-//! The settings that requests go by: one value, replaced as a whole at each reload.
+//! The settings in effect: one value, replaced as a whole at each reload.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,15 +7,16 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use tokio::sync::watch;
+use wayleave_decision::{
+    Crawler, Crawlers, DecisionSettings, HttpsHandling, HttpsMode, InterceptionSettings,
+    PolicyRules, ResolvedTarget, TargetScope,
+};
 use wayleave_robots_txt::Scheme;
 use wayleave_usage_preferences::PreferenceSettings;
 
-use super::https::{self, HttpsHandling, HttpsMode};
 use super::request::ClientConnection;
-use super::target::{ResolvedTarget, TargetScope};
-use crate::identity::{Crawler, Crawlers};
-use crate::pacing;
-use crate::rules::PolicyRules;
+use crate::identity::Authenticator;
+use crate::pacing::PacingConfig;
 use crate::signing::{KeySigner, MessageSigner};
 use crate::tls::server::ServerTls;
 use crate::upstream::Upstream;
@@ -25,20 +26,20 @@ use crate::upstream::Upstream;
 pub(crate) struct ConnectionSettings {
     /// The pseudonym in `Via` and `Proxy-Status`.
     pub(crate) name: String,
-    /// How long a client may take for a request's head.
+    /// The time that a client may take for a request's head.
     pub(crate) header_timeout: Duration,
-    /// How long a connection may be silent between requests.
+    /// The time that a connection may be silent between requests.
     pub(crate) idle_timeout: Duration,
-    /// How long exchanges under way may go on when the process ends.
+    /// The time that exchanges may go on when the process ends.
     pub(crate) shutdown_grace: Duration,
-    /// Load balancers, which say by the PROXY protocol whose connection it is.
+    /// Load balancers, which name the client by the PROXY protocol.
     pub(crate) proxy_protocol: Vec<IpNet>,
-    /// Whether responses say which decision they rest on.
+    /// Whether responses carry the id of their decision.
     pub(crate) decision_id: bool,
 }
 
 impl ConnectionSettings {
-    /// Whether the connections of this peer begin with a PROXY header.
+    /// Returns whether the connections of this peer begin with a PROXY header.
     pub(crate) fn is_load_balancer(&self, peer: IpAddr) -> bool {
         self.proxy_protocol
             .iter()
@@ -51,31 +52,32 @@ impl ConnectionSettings {
 pub(crate) struct PreferencesConfig {
     /// How statements are read.
     pub(crate) reading: PreferenceSettings,
-    /// Whether an answer whose use is refused is withheld, instead of only labelled.
+    /// Whether a response whose use is refused is withheld, instead of only labelled.
     pub(crate) withholds: bool,
-    /// How much of a page is read, decoded.
+    /// The number of bytes of a page that are read, decoded.
     pub(crate) meta_scan_bytes: usize,
 }
 
-/// What becomes of requests while decisions cannot be recorded.
+/// The treatment of requests while decisions cannot be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFailureMode {
-    /// They go on; how many are not recorded is counted, and the log says so when it can.
+    /// Requests are forwarded; those that are not recorded are counted, and the log says so when it can.
     Forward,
-    /// They are refused.
+    /// Requests are refused.
     Refuse,
 }
 
-/// What one exchange goes by from its beginning to its end.
+/// The settings of one exchange from its beginning to its end.
 pub(crate) struct Settings {
-    /// Which configuration this is, counted from 1 at the start.
+    /// The number of the configuration, counted from 1 at the start.
     pub(crate) configuration: u64,
     pub(crate) options: ConnectionSettings,
-    pub(crate) https: https::InterceptionSettings,
+    pub(crate) https: InterceptionSettings,
     pub(crate) crawlers: Crawlers,
+    pub(crate) authenticator: Authenticator,
     pub(crate) rules: PolicyRules,
     pub(crate) preferences: PreferencesConfig,
-    pub(crate) politeness: pacing::PacingConfig,
+    pub(crate) politeness: PacingConfig,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) signer: Arc<MessageSigner>,
     pub(crate) on_failure: LogFailureMode,
@@ -128,21 +130,32 @@ impl CurrentSettings {
 }
 
 impl Settings {
-    /// Who signs what is fetched for a crawler, if it is signed.
-    pub(super) fn signed_by(&self, crawler: Option<&Crawler>) -> Option<KeySigner> {
-        let key = crawler.and_then(|crawler| crawler.signing_key.as_ref());
-        key.filter(|_| self.signer.is_enabled())
-            .map(|key| KeySigner {
-                signer: Arc::clone(&self.signer),
-                key: Arc::clone(key),
-            })
+    /// Returns the settings that decide.
+    pub(crate) fn for_decisions(&self) -> DecisionSettings<'_> {
+        DecisionSettings {
+            crawlers: &self.crawlers,
+            rules: &self.rules,
+            interception: &self.https,
+            preferences: &self.preferences.reading,
+        }
     }
 
-    /// Whether a connection may go on as it is. None may whose client's certificate is not good any more. A tunnel may not whose password was changed, or that would be refused or not looked
-    /// into if it were asked for now.
+    /// Returns the signer of what is fetched for a crawler, if it is signed.
+    pub(super) fn signed_by(&self, crawler: Option<&Crawler>) -> Option<KeySigner> {
+        let thumbprint = crawler?.signing_key.as_deref()?;
+        let key = self.signer.enabled_key(thumbprint)?;
+        Some(KeySigner {
+            signer: Arc::clone(&self.signer),
+            key: Arc::clone(key),
+        })
+    }
+
+    /// Returns whether a connection may stay open. It may not if its client's certificate is no longer good. A tunnel may not if its
+    /// password was changed, or if it would now be refused or not be inspected.
     pub(crate) fn permits_connection(&self, connection: &ClientConnection) -> bool {
         let certificate = connection.certificate.as_ref();
-        if certificate.is_some_and(|certificate| !self.crawlers.is_still_trusted(certificate)) {
+        if certificate.is_some_and(|certificate| !self.authenticator.is_still_trusted(certificate))
+        {
             return false;
         }
         let Some(tunnel) = &connection.tunnel else {
@@ -155,11 +168,11 @@ impl Settings {
             HttpsHandling::Mode(HttpsMode::Tunnel) => origin.scheme() == Scheme::Http,
             HttpsHandling::Mode(HttpsMode::Refuse) | HttpsHandling::Bypass => false,
         };
-        is_looked_into && proof.is_none_or(|proof| self.crawlers.is_still_valid(proof))
+        is_looked_into && proof.is_none_or(|proof| self.authenticator.is_still_valid(proof))
     }
 
-    /// Whether an uninspected tunnel would open again uninspected, as far as that is a matter of https.mode and https.bypass.
-    /// Where HTTPS is refused, its refusal may only be observed.
+    /// Returns whether a blind tunnel would be opened again by `https.mode` and `https.bypass`. Mode "refuse" counts as a blind tunnel,
+    /// since its refusal may only be observed.
     pub(crate) fn permits_blind_tunnel(&self, resolved: &ResolvedTarget) -> bool {
         let scope = resolved.scope;
         match self.https.handling_of(resolved.target.origin().host()) {

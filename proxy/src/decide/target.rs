@@ -1,88 +1,22 @@
-//! Resolves the request target, `Host` and the tunnel to a target: the origin and the path that
-//! will be sent.
+//! Resolves the request target, `Host` and the tunnel to a target: the origin and the path that will be sent.
 
+use wayleave_decision::{Reason, Refusal, ResolvedTarget, TargetScope};
 use wayleave_robots_txt::{Origin, Scheme, Target};
 
-use super::refusal::Refusal;
-use super::request::ClientConnection;
-use super::request::RequestView;
-use crate::http::proxy_status::ProxyErrorType;
+use super::request::{ClientConnection, RequestView};
 use crate::http::request_target::{self, RequestTarget, TargetError};
 
-/// What a request is for.
-#[derive(Clone, Debug)]
-pub(crate) struct ResolvedTarget {
-    /// What is judged.
-    pub(crate) target: Target,
-    pub(crate) scope: TargetScope,
-}
-
-/// How much of an origin a request is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TargetScope {
-    /// The target's path.
-    Path,
-    /// `/robots.txt`, to read it: always allowed (RFC 9309 section 2.2.2).
-    RobotsTxt,
-    /// The server as a whole: `OPTIONS` with the target `*` (RFC 9112 section 3.2.4). It is judged as the origin's root.
-    Server,
-    /// Every path: nobody will see which.
-    EveryPath,
-    /// Whatever it is, on purpose.
-    Bypass,
-}
-
-impl TargetScope {
-    /// Everything but a path, in kebab case.
-    pub(crate) const ALL: [(&'static str, Self); 4] = [
-        ("robots-txt", Self::RobotsTxt),
-        ("server", Self::Server),
-        ("every-path", Self::EveryPath),
-        ("bypass", Self::Bypass),
-    ];
-
-    /// How it is written; none for a path.
-    pub(crate) fn log_word(self) -> Option<&'static str> {
-        let mut all = Self::ALL.iter();
-        all.find(|(_, scope)| *scope == self).map(|(word, _)| *word)
-    }
-}
-
-impl ResolvedTarget {
-    /// The path that is sent.
-    pub(crate) fn path(&self) -> &str {
-        match self.scope {
-            TargetScope::Server => "*",
-            TargetScope::Path
-            | TargetScope::RobotsTxt
-            | TargetScope::EveryPath
-            | TargetScope::Bypass => self.target.path().as_str(),
-        }
-    }
-
-    /// A tunnel to an origin into which nobody looks.
-    pub(crate) fn blind(origin: Origin, scope: TargetScope) -> Result<Self, Refusal> {
-        let target = Target::new(origin, "/").map_err(|error| refusal(error.into()))?;
-        Ok(Self { target, scope })
-    }
-
-    /// Whether what is asked for is not seen.
-    pub(crate) fn is_blind(&self) -> bool {
-        matches!(self.scope, TargetScope::EveryPath | TargetScope::Bypass)
-    }
-}
-
-/// A request, and the way it came.
+/// A request with the connection that brought it.
 #[derive(Clone, Copy)]
 pub(crate) struct IncomingRequest<'a> {
     pub(crate) connection: &'a ClientConnection,
     pub(crate) request: &'a RequestView<'a>,
-    /// A `CONNECT` to this origin: how much of what is asked for inside is decided without being seen.
+    /// The origin of a `CONNECT`, and how much of it is decided about without seeing the requests inside.
     pub(crate) blind: Option<(&'a Origin, TargetScope)>,
 }
 
 impl<'a> IncomingRequest<'a> {
-    /// A request that is decided about by itself.
+    /// Returns a request that is decided about by itself.
     pub(crate) fn new(connection: &'a ClientConnection, request: &'a RequestView<'a>) -> Self {
         Self {
             connection,
@@ -91,7 +25,7 @@ impl<'a> IncomingRequest<'a> {
         }
     }
 
-    /// What it is for.
+    /// Returns the target.
     ///
     /// # Errors
     ///
@@ -101,17 +35,19 @@ impl<'a> IncomingRequest<'a> {
             return Err(Refusal::clone(objection));
         }
         match self.blind {
-            Some((origin, scope)) => ResolvedTarget::blind(origin.clone(), scope),
+            Some((origin, scope)) => {
+                ResolvedTarget::blind(origin.clone(), scope).map_err(|error| refusal(error.into()))
+            }
             None => resolve(self.connection, self.request),
         }
     }
 
-    /// Whether it comes by a tunnel, or asks for one.
+    /// Returns whether it comes through a tunnel, or asks for one.
     pub(crate) fn is_by_tunnel(self) -> bool {
         self.connection.tunnel.is_some() || self.blind.is_some()
     }
 
-    /// The target as it is recorded: as received if it was not understood.
+    /// Returns the target as it is recorded: as received if it was not understood.
     pub(crate) fn display_target(self, resolved: Option<&ResolvedTarget>) -> String {
         match (self.blind, resolved) {
             (_, None) => request_target::without_credentials(&self.request.target),
@@ -121,7 +57,7 @@ impl<'a> IncomingRequest<'a> {
     }
 }
 
-/// The target of a request.
+/// Returns the target of a request.
 ///
 /// Without a tunnel only the absolute form names an origin (RFC 9112 section 3.2.2), and a
 /// differing `Host` counts for nothing. Inside a tunnel the origin is the tunnel's; whatever else
@@ -163,16 +99,19 @@ pub(crate) fn resolve(
     Ok(ResolvedTarget { target, scope })
 }
 
-/// Whether a path, or a URL, is the same as the target.
+/// Returns whether a path, or a URL, is the same as the target.
 fn is_for(path: &[u8], target: &Target) -> bool {
-    let named = str::from_utf8(path).map(|path| match path.starts_with('/') {
-        true => Target::new(target.origin().clone(), path),
-        false => Target::parse(path),
+    let named = str::from_utf8(path).map(|path| {
+        if path.starts_with('/') {
+            Target::new(target.origin().clone(), path)
+        } else {
+            Target::parse(path)
+        }
     });
     named.is_ok_and(|named| named.as_ref() == Ok(target))
 }
 
-/// The origin that a `CONNECT` asks a tunnel to. Its scheme shows with the first byte inside.
+/// Returns the origin that a `CONNECT` asks a tunnel to. Its scheme shows with the first byte inside.
 ///
 /// # Errors
 ///
@@ -181,45 +120,33 @@ pub(crate) fn resolve_connect(authority: &str, scheme: Scheme) -> Result<Origin,
     request_target::connect_origin(authority, scheme).map_err(refusal)
 }
 
-/// Whether a TLS handshake with this server name is with `origin`'s host.
+/// Returns whether a TLS handshake with this server name is with `origin`'s host.
 pub(crate) fn names_host_of(server_name: &str, origin: &Origin) -> bool {
     let host = origin.host().trim_start_matches('[').trim_end_matches(']');
     server_name.trim_end_matches('.').eq_ignore_ascii_case(host)
 }
 
-/// The refusal of a TLS handshake with another host than the tunnel's.
+/// Returns the refusal of a TLS handshake with another host than the tunnel's.
 pub(crate) fn foreign_server_name(name: &str, origin: &Origin) -> Refusal {
     misdirected(format!(
         "the TLS handshake named {name}, but the tunnel is to {origin}"
     ))
 }
 
-/// The refusal of TLS in a tunnel that was asked for, and judged, as one for plain HTTP.
+/// Returns the refusal of TLS in a tunnel that was asked for, and judged, as one for plain HTTP.
 pub(crate) fn unexpected_tls_in_tunnel(origin: &Origin) -> Refusal {
     misdirected(format!("TLS in a tunnel to {origin}"))
 }
 
 fn misdirected(details: String) -> Refusal {
-    Refusal::new(
-        421,
-        "Misdirected request",
-        ProxyErrorType::HttpRequestError,
-        "misdirected",
-        details,
-    )
+    Refusal::new(Reason::Misdirected, details)
 }
 
 fn refusal(unresolved: TargetError) -> Refusal {
     match unresolved {
         TargetError::Malformed(details) => Refusal::malformed(details),
         TargetError::Misdirected(details) => misdirected(details),
-        TargetError::Scheme(details) => Refusal::new(
-            501,
-            "Scheme not supported",
-            ProxyErrorType::HttpRequestError,
-            "unsupported-scheme",
-            details,
-        ),
+        TargetError::Scheme(details) => Refusal::new(Reason::UnsupportedScheme, details),
     }
 }
 

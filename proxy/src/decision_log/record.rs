@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
+use wayleave_decision::AccessFinding;
 use wayleave_evidence::{Sha256Digest, rfc3339};
 
 use super::client_address::LoggedClient;
@@ -266,6 +267,23 @@ pub(crate) struct FindingRecord {
     )]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub(crate) robots_fetched_at: Option<SystemTime>,
+}
+
+impl From<AccessFinding> for FindingRecord {
+    fn from(finding: AccessFinding) -> Self {
+        Self {
+            verdict: finding.verdict.as_str().into(),
+            basis: finding.basis.as_str().into(),
+            dialect: finding.dialect.as_str().into(),
+            line: finding.line,
+            rule: finding.rule,
+            robots_access: Some(finding.access.into()),
+            robots_status: finding.status,
+            robots_cut: finding.is_cut,
+            robots_sha256: finding.sha256.map(Sha256Digest),
+            robots_fetched_at: finding.fetched_at,
+        }
+    }
 }
 
 impl DecisionRecord {

@@ -5,9 +5,10 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use wayleave_decision::{DocumentSeen, StatedPreference};
 use wayleave_evidence::{Sha256Digest, rfc3339};
 use wayleave_robots_txt::excerpt;
-use wayleave_usage_preferences::{PreferenceJudgement, PurposePreference};
+use wayleave_usage_preferences::PurposePreference;
 
 /// The site's preference about one of the crawler's purposes.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -77,17 +78,6 @@ impl UsePreference {
             && self.statement == other.statement
             && self.carrier == other.carrier
     }
-
-    /// Returns the preference for the purpose that decides.
-    pub(crate) fn deciding(judgement: &PreferenceJudgement) -> Option<Self> {
-        let mut each = judgement.by_purpose.iter();
-        let deciding = each.find(|say| Some(say.purpose) == judgement.purpose)?;
-        let stage = Some(judgement.stage.as_str().into());
-        Some(Self {
-            stage,
-            ..deciding.into()
-        })
-    }
 }
 
 impl From<&PurposePreference> for UsePreference {
@@ -104,6 +94,30 @@ impl From<&PurposePreference> for UsePreference {
             policy: policy.map(|it| excerpt(it).into_owned()),
             stage: statement.map(|it| it.stage.as_str().into()),
             document: None,
+        }
+    }
+}
+
+impl From<&StatedPreference> for UsePreference {
+    fn from(stated: &StatedPreference) -> Self {
+        let record = Self::from(&stated.preference);
+        let stage = stated.stage.map(|stage| stage.as_str().into());
+        let document = stated.document.as_deref();
+        Self {
+            stage: stage.or(record.stage),
+            document: document.map(|document| Box::new(document.into())),
+            ..record
+        }
+    }
+}
+
+impl From<&DocumentSeen> for DocumentRecord {
+    fn from(document: &DocumentSeen) -> Self {
+        Self {
+            url: document.url.clone(),
+            sha256: document.sha256.map(Sha256Digest),
+            fetched_at: document.fetched_at,
+            cut: document.is_cut,
         }
     }
 }

@@ -9,6 +9,7 @@ use bytes::BytesMut;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use wayleave_decision::Refusal;
 
 use super::http1::Http1Outcome;
 use super::limits::{ConnectionPermit, LimitReached};
@@ -17,7 +18,7 @@ use super::proxy_protocol::ProxyHeaderError;
 use super::server::DownstreamServer;
 use super::tls_termination::TlsRefusal;
 use super::{http1, listeners, proxied_http2, proxy_protocol, tls_termination, tunnel};
-use crate::decide::refusal::{self, Refusal};
+use crate::decide::refusal;
 use crate::decide::request::ClientConnection;
 use crate::http::transport::{self, BufferedStream, Transport, UNREAD_TIMEOUT};
 

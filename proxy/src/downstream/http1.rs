@@ -10,9 +10,10 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
+use wayleave_decision::Refusal;
 
 use super::server::DownstreamServer;
-use crate::decide::refusal::{self, Refusal};
+use crate::decide::refusal;
 use crate::decide::request::ClientConnection;
 use crate::exchange::tunnel::TunnelPermit;
 use crate::exchange::{ConnectionReuse, error_response};

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wayleave_decision::{Reason, Refusal};
 
-use crate::decide::refusal::Refusal;
-use crate::http::proxy_status::ProxyErrorType;
 use crate::identity::per_client::{ClientCountGuard, ClientCounts};
 
 /// The connections beyond the limits that are answered with a 503 at once; further ones are closed without an answer.
@@ -50,7 +49,6 @@ pub(crate) enum LimitReached {
 impl LimitReached {
     /// Returns the answer to a connection that exceeds the limit.
     pub(super) fn refusal(self) -> Refusal {
-        let error = ProxyErrorType::ConnectionLimitReached;
         let details = match self {
             Self::Total => "proxy.max_connections connections are open",
             Self::PerClient => {
@@ -60,7 +58,7 @@ impl LimitReached {
         Refusal {
             retry_after: Some(Duration::from_secs(1)),
             closes: true,
-            ..Refusal::new(503, error.reason_phrase(), error, error.as_str(), details)
+            ..Refusal::new(Reason::ConnectionLimitReached, details)
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use wayleave_decision::ResolvedTarget;
 use wayleave_robots_txt::{Scheme, Target};
 
 use super::Exchange;
@@ -14,7 +15,6 @@ use super::response_policy::ResponseLabeller;
 use super::sign::RequestSigner;
 use super::websocket;
 use crate::clock::system_time;
-use crate::decide::target::ResolvedTarget;
 use crate::http::downstream::{Downstream, ResponseField};
 use crate::http::ftp_path;
 use crate::http::http1::BodyFraming;

@@ -9,19 +9,19 @@ use std::time::Duration;
 
 use futures_util::poll;
 use tokio::time::Instant;
-use wayleave_robots_txt::AccessReason;
+use wayleave_decision::{EnforcementMode, Identity, Permit, Reason, Refusal, TargetScope};
 
 use super::ExchangeServices;
 use super::record::ExchangeFacts;
-use crate::decide::identify::{self, IdentifiedClient, Identity};
-use crate::decide::permit::{DecidedRequest, Permit};
-use crate::decide::refusal::{self, Refusal};
+use crate::decide::DecidedRequest;
+use crate::decide::identify::{self, IdentifiedClient};
+use crate::decide::refusal;
 use crate::decide::request::{ClientConnection, RequestView};
 use crate::decide::settings::{LogFailureMode, Settings};
-use crate::decide::target::{IncomingRequest, TargetScope};
+use crate::decide::target::IncomingRequest;
 use crate::http::downstream::Downstream;
 use crate::http::received::ReceivedHead;
-use crate::identity::{EnforcementMode, PasswordProof};
+use crate::identity::PasswordProof;
 use crate::pacing::{PacedRequest, PacingSlot};
 
 /// A request that was decided about, and whose turn has come.
@@ -60,7 +60,7 @@ impl DecidedExchange<'_> {
         Self {
             known: ExchangeFacts {
                 url,
-                identity: Some(identified.identity),
+                identity: Some(identified.identified.identity),
                 configuration: settings.configuration,
                 ..ExchangeFacts::default()
             },
@@ -128,10 +128,9 @@ impl ExchangeServices {
             request,
             ..
         } = asking;
-        let crawlers = &settings.crawlers;
-        let identifying = identify::identify(crawlers, connection, request);
+        let identifying = identify::identify(&settings, connection, request);
         let Some(identified) = client.run_unless_gone(pin!(identifying)).await else {
-            let identified = identify::recognised(crawlers, connection, None, request);
+            let identified = identify::recognised(&settings, connection, None, request);
             return DecidedExchange::left(settings, identified, asking.display_target(None));
         };
         let deciding = self.decider.decide(&settings, &identified, asking);
@@ -155,19 +154,14 @@ impl ExchangeServices {
         identified: IdentifiedClient,
         decided: DecidedRequest,
     ) -> DecidedExchange<'_> {
-        let DecidedRequest {
-            url,
-            facts,
-            verdict,
-        } = decided;
-        if facts.decided_at.is_some() {
-            self.metrics.decision(facts.decided_in);
+        if decided.decided_at.is_some() {
+            self.metrics.decision(decided.decided_in);
         }
-        let next = match verdict {
+        let next = match decided.result {
             Ok(_)
                 if settings.on_failure == LogFailureMode::Refuse && self.decisions.is_failing() =>
             {
-                NextStep::Refuse(Refusal::unrecorded())
+                NextStep::Refuse(refusal::unrecorded())
             }
             Ok(permit) => NextStep::Send(permit.into()),
             Err(refusal) => NextStep::Refuse(refusal),
@@ -175,14 +169,17 @@ impl ExchangeServices {
         DecidedExchange {
             next,
             known: ExchangeFacts {
-                url,
-                identity: Some(identified.identity),
+                url: decided.url,
+                identity: Some(identified.identified.identity),
                 username: identified
                     .proof
                     .as_ref()
                     .map(|proof| Arc::clone(&proof.username)),
                 configuration: settings.configuration,
-                facts,
+                facts: decided.facts,
+                pace_group: decided.pace_group,
+                decided_at: decided.decided_at,
+                decided_in: decided.decided_in,
                 ..ExchangeFacts::default()
             },
             proof: identified.proof,
@@ -191,7 +188,7 @@ impl ExchangeServices {
     }
 
     fn count_mismatch(&self, identified: &IdentifiedClient, request: &RequestView<'_>) {
-        if let Some(crawler) = identified.identity.crawler()
+        if let Some(crawler) = identified.identified.identity.crawler()
             && !crawler.is_named_in(request.user_agent)
         {
             self.metrics.user_agent_mismatch(&crawler.name);
@@ -215,11 +212,11 @@ impl ExchangeServices {
         };
         let own_delay = crawler.and_then(|crawler| crawler.default_delay);
         // It may always be asked for, so that neither waits nor makes the page behind it wait.
-        let is_free = permit.reason == AccessReason::RobotsTxtItself.as_str();
+        let is_free = permit.reason == Reason::RobotsTxtItself;
         let facts = &known.facts;
         let delay = options.delay(facts.delay.or(own_delay));
         let own_token = crawler.and_then(|crawler| crawler.tokens.first());
-        let pace = own_token.map_or(facts.group.as_str(), |token| token.as_str());
+        let pace = own_token.map_or(known.pace_group.as_str(), |token| token.as_str());
         let target = &permit.resolved.target;
         let visit = PacedRequest {
             target,
@@ -228,9 +225,10 @@ impl ExchangeServices {
         };
         let turning = async {
             let politeness = &self.politeness;
-            match is_free {
-                true => politeness.wait_for_concurrency_slot(&options, visit).await,
-                false => politeness.wait_for_slot(&options, visit, delay).await,
+            if is_free {
+                politeness.wait_for_concurrency_slot(&options, visit).await
+            } else {
+                politeness.wait_for_slot(&options, visit, delay).await
             }
         };
         let (turn, waited) = timed(pin!(turning)).await;

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
+use wayleave_decision::{Refusal, RefusalBasis};
 
 use super::ConnectionReuse;
 use crate::clock::system_time;
-use crate::decide::refusal::{Refusal, RefusalBasis};
 use crate::decide::settings::ConnectionSettings;
 use crate::decision_log::{DecisionId, UsePreference};
 use crate::http::downstream::{
@@ -73,7 +73,7 @@ struct ProblemDetails<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<&'a str>,
     #[serde(flatten)]
-    preference: Option<&'a UsePreference>,
+    preference: Option<UsePreference>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
 }
@@ -108,7 +108,7 @@ pub(super) async fn refuse(
     let body = Bytes::from(problem(by.id, refusal));
     let response = DownstreamResponse {
         status: refusal.status,
-        reason: refusal.phrase.as_bytes(),
+        reason: refusal.title.as_bytes(),
         framing: BodyFraming::Length(if is_head { 0 } else { body.len() as u64 }),
         fields: fields(by, refusal, body.len()),
     };
@@ -137,8 +137,12 @@ async fn read(body: &mut DownstreamReader) -> bool {
 
 fn fields<'a>(by: AnswerOrigin<'a>, refusal: &Refusal, length: usize) -> Vec<ResponseField<'a>> {
     let name = by.name;
-    let status =
-        proxy_status::field_value(name, refusal.error, refusal.next_hop(), &refusal.details);
+    let status = proxy_status::field_value(
+        name,
+        refusal.proxy_error,
+        refusal.parent_proxy(),
+        &refusal.details,
+    );
     let mut fields = vec![
         response_field("Date", httpdate::fmt_http_date(system_time())),
         response_field("Server", name),
@@ -186,16 +190,16 @@ pub(crate) async fn close_gracefully(mut stream: BoxedStream) {
 fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {
     let (rule, preference) = match refusal.statement.as_deref() {
         Some(RefusalBasis::Rule(rule)) => (Some(rule), None),
-        Some(RefusalBasis::Preference(preference)) => (None, Some(preference)),
+        Some(RefusalBasis::Preference(preference)) => (None, Some(preference.into())),
         Some(RefusalBasis::ParentProxy(_)) | None => (None, None),
     };
     let problem = ProblemDetails {
         r#type: format!("urn:wayleave:problem:{}", refusal.reason),
-        title: refusal.phrase,
+        title: refusal.title,
         status: refusal.status,
         detail: &refusal.details,
         decision_id: id,
-        reason: refusal.reason,
+        reason: refusal.reason.as_str(),
         robots_url: refusal.robots_url.as_deref(),
         line: rule.map(|rule| rule.line),
         rule: rule.map(|rule| &*rule.text),
@@ -218,9 +222,11 @@ fn whole_seconds(duration: Duration) -> u64 {
 mod tests {
     use bytes::BytesMut;
 
+    use wayleave_decision::Reason;
+
     use super::*;
+    use crate::decide::refusal::looped;
     use crate::http::http1::RequestHead;
-    use crate::http::proxy_status::ProxyErrorType;
     use crate::http::transport::Transport;
 
     fn by() -> AnswerOrigin<'static> {
@@ -235,13 +241,7 @@ mod tests {
     async fn says_why_in_every_place() {
         let refusal = Refusal {
             retry_after: Some(Duration::from_millis(1500)),
-            ..Refusal::new(
-                503,
-                "Robots.txt unreachable",
-                ProxyErrorType::DestinationUnavailable,
-                "unreachable",
-                "no answer",
-            )
+            ..Refusal::new(Reason::Unreachable, "no answer")
         };
         let (near, mut far) = tokio::io::duplex(4096);
         let stream: BoxedStream = Box::new(Transport::new(near));
@@ -266,7 +266,7 @@ mod tests {
 
     /// Refuses a request before its body arrives, and returns the answer and the time it took.
     async fn refused(fields: &str) -> (String, Duration) {
-        refused_by(&Refusal::looped(), fields).await
+        refused_by(&looped(), fields).await
     }
 
     async fn refused_by(refusal: &Refusal, fields: &str) -> (String, Duration) {
@@ -288,10 +288,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_refusal_says_whether_the_connection_ends() {
-        for (refusal, closes) in [
-            (Refusal::malformed("no request"), true),
-            (Refusal::looped(), false),
-        ] {
+        for (refusal, closes) in [(Refusal::malformed("no request"), true), (looped(), false)] {
             let (text, _) = refused_by(&refusal, "").await;
             let says = text.contains("\r\nConnection: close\r\n");
             assert_eq!(says, closes, "{text}");

@@ -4,6 +4,9 @@ use std::pin::pin;
 use std::sync::atomic::AtomicU64;
 
 use tokio::sync::Notify;
+use wayleave_decision::{
+    Crawler, EnforcementMode, Identity, Permit, PreferenceDecision, Reason, Refusal,
+};
 use wayleave_robots_txt::{Origin, Scheme};
 
 use super::attempt::{ForwardedResponse, SWITCHING_PROTOCOLS, UpstreamAttempt, may_repeat};
@@ -16,17 +19,10 @@ use super::revoke::LongLivedRequest;
 use super::sign::{RequestSigner, SigningIdentity};
 use super::{ConnectionReuse, Exchange};
 use crate::decide::documents::DocumentSource;
-use crate::decide::identify::Identity;
-use crate::decide::permit::Permit;
-use crate::decide::preference::PreferenceDecision;
-use crate::decide::refusal::{self, Refusal};
+use crate::decide::refusal;
 use crate::decide::request::RequestView;
 use crate::decide::settings::Settings;
 use crate::http::downstream::{Downstream, ResponseField};
-use crate::identity::{Crawler, EnforcementMode};
-
-/// The reason of a relayed response that asks for payment; its status shows that already.
-const PAYMENT: &str = "payment";
 
 impl<'a> Exchange<'a> {
     /// Sends a permitted request and relays the response. Returns `None` if it was not sent because other settings are in effect
@@ -121,7 +117,6 @@ impl<'a> Exchange<'a> {
             robots: &self.services.decider.robots,
             settings: &self.settings,
             client: self.connection.client,
-            origin: permit.resolved.target.origin(),
         };
         let method = self.received.method();
         Some(ResponseLabeller::new(
@@ -134,16 +129,22 @@ impl<'a> Exchange<'a> {
 
     /// Returns the signer if the crawler has a key and the protocol has fields to sign, unlike FTP.
     fn signer<'b>(&'b self, cleared: &'b ClearedRequest<'_>) -> Option<RequestSigner<'b>> {
-        let key = self.crawler()?.signing_key.as_deref()?;
+        let thumbprint = self.crawler()?.signing_key.as_deref()?;
         let signer = &self.settings.signer;
         let origin = cleared.permit.resolved.target.origin();
-        let is_signed = signer.is_enabled() && origin.scheme() != Scheme::Ftp;
+        if origin.scheme() == Scheme::Ftp {
+            return None;
+        }
         let identity = SigningIdentity {
             signer,
-            key,
+            key: signer.enabled_key(thumbprint)?,
             metrics: &self.services.metrics,
         };
-        is_signed.then(|| RequestSigner::new(identity, origin, may_repeat(self.received)))
+        Some(RequestSigner::new(
+            identity,
+            origin,
+            may_repeat(self.received),
+        ))
     }
 
     /// Returns the proxy's own fields, which replace any of the same name in the response.
@@ -187,7 +188,7 @@ fn outcome_of_response(
         ExchangeOutcome::Forward { status, .. } if preferences.asks_for_payment() => {
             ExchangeOutcome::Forward {
                 status,
-                reason: PAYMENT,
+                reason: Reason::Payment,
             }
         }
         ExchangeOutcome::Forward { status, .. }

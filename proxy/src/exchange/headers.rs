@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use bytes::BytesMut;
 use http::{Request, Uri};
 use url::Url;
+use wayleave_decision::ResolvedTarget;
 use wayleave_robots_txt::Target;
 
 use crate::clock::system_time;
-use crate::decide::target::ResolvedTarget;
 use crate::http::downstream::{DownstreamResponse, ResponseField, response_field};
 use crate::http::field_pairs::{FieldPair, first, is_listed_in_connection, is_named, values};
 use crate::http::http1::{BodyFraming, has_content, write_fields};
@@ -351,9 +351,9 @@ fn one_cookie_field<'a>(fields: &[FieldPair<'a>]) -> Option<Cow<'a, [u8]>> {
 #[cfg(test)]
 mod tests {
     use bytes::BytesMut;
+    use wayleave_decision::TargetScope;
 
     use super::*;
-    use crate::decide::target::TargetScope;
     use crate::exchange::websocket;
     use crate::http::field_pairs::passed_through;
     use crate::http::http1::{RequestHead, ResponseHead};

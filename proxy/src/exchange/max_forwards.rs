@@ -1,21 +1,18 @@
 //! Requests with `Max-Forwards: 0`: OPTIONS and TRACE that end here (RFC 9110 section 7.6.2).
 
 use bytes::{Bytes, BytesMut};
+use wayleave_decision::{Reason, Refusal};
 
 use super::{ConnectionReuse, error_response};
 use crate::clock::system_time;
-use crate::decide::refusal::Refusal;
 use crate::http::downstream::{ClientGone, Downstream, DownstreamResponse, response_field};
 use crate::http::field_pairs::is_named;
 use crate::http::http1::{BodyFraming, Trailers, write_fields};
-use crate::http::proxy_status::ProxyErrorType;
 use crate::http::received::ReceivedHead;
 
 /// Returns the refusal that the record shows: the request was not forwarded.
 pub(crate) fn refusal() -> Refusal {
-    let error = ProxyErrorType::HttpRequestDenied;
-    let details = "Max-Forwards: 0 ends the request here";
-    Refusal::new(200, "OK", error, "max-forwards", details)
+    Refusal::new(Reason::MaxForwards, "Max-Forwards: 0 ends the request here")
 }
 
 /// Answers a request as its final recipient.

@@ -1,18 +1,16 @@
 //! The outcome of a request, and the answer that its client is still to get.
 
-use crate::decide::permit::Permit;
-use crate::decide::refusal::Refusal;
-use crate::http::proxy_status::ProxyErrorType;
+use wayleave_decision::{Permit, Reason, Refusal, RequestOutcome};
 
 /// The outcome of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum ExchangeOutcome {
     /// The origin's response reached the client completely.
-    Forward { status: u16, reason: &'static str },
+    Forward { status: u16, reason: Reason },
     /// The origin's response reached the client, though the request would have been refused in mode enforce.
     Observe { status: u16, refusal: Refusal },
     /// An uninspected tunnel opened.
-    Tunnel { reason: &'static str },
+    Tunnel { reason: Reason },
     /// Nothing of the request left this proxy.
     Refuse(Refusal),
     /// The origin answered, but the client got nothing of it.
@@ -23,20 +21,21 @@ pub(crate) enum ExchangeOutcome {
 }
 
 impl ExchangeOutcome {
-    /// Returns the label of the metric.
-    pub(crate) fn label(&self) -> &'static str {
+    /// Returns the outcome as the log and the metrics know it.
+    pub(crate) fn request_outcome(&self) -> RequestOutcome {
         match self {
-            Self::Forward { .. } => "forwarded",
-            Self::Observe { .. } => "observed",
-            Self::Tunnel { .. } => "tunnelled",
-            Self::Refuse(_) | Self::Withhold(_) => "refused",
-            Self::Fail(_) => "failed",
+            Self::Forward { .. } => RequestOutcome::Forwarded,
+            Self::Observe { .. } => RequestOutcome::Observed,
+            Self::Tunnel { .. } => RequestOutcome::Tunnelled,
+            Self::Refuse(_) | Self::Withhold(_) => RequestOutcome::Refused,
+            Self::Fail(_) => RequestOutcome::Failed,
         }
     }
 
-    pub(crate) fn reason(&self) -> &'static str {
+    /// Returns the reason for the outcome.
+    pub(crate) fn reason(&self) -> Reason {
         match self {
-            Self::Forward { reason, .. } | Self::Tunnel { reason } => reason,
+            Self::Forward { reason, .. } | Self::Tunnel { reason } => *reason,
             Self::Observe { refusal, .. }
             | Self::Refuse(refusal)
             | Self::Withhold(refusal)
@@ -116,15 +115,12 @@ pub(super) fn permitted_outcome(permit: &Permit, status: u16) -> ExchangeOutcome
 
 /// Returns the failure of a request that was cancelled because the proxy shuts down.
 pub(super) fn shut_down() -> Refusal {
-    let error = ProxyErrorType::ConnectionTerminated;
     let details = "the proxy ended before the response was complete";
-    Refusal::new(503, "Proxy shutting down", error, "shutdown", details)
+    Refusal::new(Reason::Shutdown, details)
 }
 
 /// Returns the failure of a request whose client left.
 pub(super) fn client_closed() -> Refusal {
-    let error = ProxyErrorType::ConnectionTerminated;
     let details = "the client left before the response was complete";
-    let phrase = "Client closed request";
-    Refusal::new(499, phrase, error, "client-closed", details)
+    Refusal::new(Reason::ClientClosed, details)
 }

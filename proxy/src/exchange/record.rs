@@ -4,20 +4,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use wayleave_decision::{
+    ASSERTED, Crawler, DecisionFacts, Identity, PreferenceDecision, RuleMatch, TargetScope, Verdict,
+};
+
 use super::ExchangeServices;
 use super::outcome::{ExchangeOutcome, permitted_outcome};
-use crate::decide::identify::Identity;
-use crate::decide::permit::{DecidedRequest, DecisionFacts};
-use crate::decide::preference::PreferenceDecision;
 use crate::decide::preview::{PreviewedDecision, Reading};
 use crate::decide::request::ClientConnection;
-use crate::decide::target::TargetScope;
-use crate::decision_log::{DecisionId, DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, RuleRecord};
+use crate::decision_log::{
+    DecisionId, DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, RuleRecord, UsePreference,
+};
 use crate::http::http1::oddities::{Oddities, Oddity};
 use crate::http::received::ReceivedHead;
-use crate::identity::{ClientCertificate, Crawler};
-use crate::rules::RuleMatch;
-use crate::telemetry::metrics::ASSERTED;
+use crate::identity::ClientCertificate;
 use crate::traces::ParentTrace;
 
 /// One request, from its head to the end of its response.
@@ -49,6 +49,11 @@ pub(crate) struct ExchangeFacts {
     /// The number of the configuration in effect, from 1.
     pub(crate) configuration: u64,
     pub(crate) facts: DecisionFacts,
+    /// The group of robots.txt that gives an unknown client its pace, where that matters.
+    pub(crate) pace_group: String,
+    /// The moment at which the decision began, if there was one.
+    pub(crate) decided_at: Option<Instant>,
+    pub(crate) decided_in: Duration,
     /// The time spent waiting for a slot.
     pub(crate) waited: Duration,
     /// The repairs of the origin's response.
@@ -164,13 +169,13 @@ impl ExchangeServices {
         }
         let took = exchange.started.elapsed();
         let parent = exchange.parent.clone();
-        let decided_at = exchange.known.facts.decided_at;
+        let decided_at = exchange.known.decided_at;
         let decided_after = decided_at.map(|at| at.saturating_duration_since(exchange.started));
         // The pace of recording must not hold up the client: the log takes the decision and writes it on a thread of its own.
         let (mut decision, outcome) = decision(exchange, took);
-        let (label, reason) = (outcome.label(), outcome.reason());
+        let (label, reason) = (outcome.request_outcome(), outcome.reason());
         self.metrics
-            .request_finished(&decision.crawler, label, reason, took);
+            .request_finished(&decision.crawler, label.as_str(), reason.as_str(), took);
         // Masked before it leaves this function, so that neither log, traces nor API see the full address.
         decision.client = self.decisions.mask_client(decision.client);
         if let Some(traces) = &self.traces {
@@ -195,12 +200,8 @@ pub(crate) fn preview(
     previewed: PreviewedDecision,
     at: SystemTime,
 ) -> (DecisionRecord, Vec<Reading>) {
-    let DecidedRequest {
-        url,
-        facts,
-        verdict,
-    } = previewed.decided;
-    let outcome = match verdict {
+    let Verdict { facts, result } = previewed.verdict;
+    let outcome = match result {
         Ok(permit) => permitted_outcome(&permit, 200),
         Err(refusal) => refusal.into(),
     };
@@ -215,7 +216,7 @@ pub(crate) fn preview(
         received: None,
     };
     let known = ExchangeFacts {
-        url,
+        url: previewed.url,
         identity: Some(previewed.identity),
         configuration: previewed.configuration,
         facts,
@@ -242,8 +243,8 @@ pub(crate) fn decision(
     let decision = DecisionRecord {
         id: exchange.id,
         at: exchange.started_at,
-        outcome: outcome.label().into(),
-        reason: outcome.reason().into(),
+        outcome: outcome.request_outcome().as_str().into(),
+        reason: outcome.reason().as_str().into(),
         status: outcome.status(),
         crawler: crawler.map_or(ASSERTED.into(), |it| LogWord::Owned(it.name.clone())),
         identity: crawler.map_or(ASSERTED, |_| "known").into(),
@@ -265,9 +266,17 @@ pub(crate) fn decision(
         robots_delay_us: facts.delay.map(micros),
         trace_id: exchange.parent.trace_id(),
         policy: facts.rule.as_ref().map(policy),
-        finding: facts.finding,
-        preferences: said.map_or_else(Vec::new, PreferenceDecision::use_preferences),
-        documents: said.map_or_else(Vec::new, PreferenceDecision::documents_seen),
+        finding: facts.finding.map(Into::into),
+        preferences: said
+            .into_iter()
+            .flat_map(PreferenceDecision::stated_preferences)
+            .map(|stated| UsePreference::from(&stated))
+            .collect(),
+        documents: said
+            .into_iter()
+            .flat_map(PreferenceDecision::documents_seen)
+            .map(Into::into)
+            .collect(),
         reached_origin: matches!(outcome, ExchangeOutcome::Withhold(_)).then_some(true),
         would_be: outcome.would_be(),
         body_bytes: known.body_bytes,
@@ -276,7 +285,7 @@ pub(crate) fn decision(
         mode: mode.as_str().into(),
         configuration: known.configuration,
         details,
-        decided_us: micros(facts.decided_in),
+        decided_us: micros(known.decided_in),
         waited_us: micros(known.waited),
         took_us: micros(took),
     };

@@ -6,31 +6,23 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
+use wayleave_decision::{DecisionFacts, Identity, Reason, Refusal, crawl_delay, decide_redirect};
 use wayleave_lifecycle::{FetchError, FetchErrorKind};
 use wayleave_robots_txt::Target;
 use wayleave_usage_preferences::DocumentKind;
-use wayleave_usage_preferences::PurposeSet;
 
 use super::outcome::ExchangeOutcome;
 use super::record::{self, ExchangeFacts, ExchangeStart};
 use crate::clock::Clock;
-use crate::decide::identify::Identity;
-use crate::decide::permit::DecisionFacts;
-use crate::decide::refusal::{self, Refusal};
+use crate::decide::refusal;
 use crate::decide::settings::{CurrentSettings, Settings};
-use crate::decide::{consult, rules};
 use crate::decision_log::{DecisionId, DecisionLog, LogWord};
-use crate::http::proxy_status::ProxyErrorType;
 use crate::pacing::{PacedRequest, Pacer, PacingSlot};
 use crate::robots_cache::{
     Admission, AdmittedRedirect, CachedDocuments, RedirectAnswer, RedirectPolicy, RedirectRequest,
 };
-use crate::rules::RuleQuery;
 use crate::traces::ParentTrace;
 
-/// The reasons for such a request.
-const REASON: &str = "robots-redirect";
-const DOCUMENT: &str = "preference-document";
 /// The name and product token of the crawler that makes it.
 const WAYLEAVE: &str = "wayleave";
 
@@ -49,7 +41,7 @@ struct AdmittedRequest<'a> {
     target: &'a Target,
     start: ExchangeStart<'a>,
     facts: ExchangeFacts,
-    reason: &'static str,
+    reason: Reason,
     slot: Option<PacingSlot<'a>>,
 }
 
@@ -72,11 +64,11 @@ impl RedirectPolicy for RedirectRules {
                 received: None,
             };
             let reason = match redirect.kind {
-                DocumentKind::RobotsTxt if !redirect.is_first => REASON,
+                DocumentKind::RobotsTxt if !redirect.is_first => Reason::RobotsRedirect,
                 DocumentKind::RobotsTxt
                 | DocumentKind::Tdmrep
                 | DocumentKind::AiTxt
-                | DocumentKind::Rsl => DOCUMENT,
+                | DocumentKind::Rsl => Reason::PreferenceDocument,
             };
             let (facts, slot) = self.decide(&settings, redirect, start.started_at).await;
             let facts = ExchangeFacts {
@@ -116,21 +108,10 @@ impl RedirectRules {
         now: SystemTime,
     ) -> (DecisionFacts, Result<Option<PacingSlot<'_>>, Refusal>) {
         let target = &redirect.target;
-        // Rules for certain crawlers or purposes do not apply: the document is fetched for all.
-        let asked = RuleQuery {
-            target,
-            method: "GET",
-            crawler: "",
-            purposes: PurposeSet::NONE,
-            now,
-        };
         let origin = target.origin();
-        let facts = DecisionFacts {
-            origin: Some(origin.clone()),
-            rule: settings.rules.find_for_redirect(asked),
-            ..DecisionFacts::default()
-        };
-        if let Some(refusal) = facts.rule.as_ref().and_then(rules::refusal) {
+        let verdict = decide_redirect(&settings.rules, target, now);
+        let facts = verdict.facts;
+        if let Err(refusal) = verdict.result {
             return (facts, Err(refusal));
         }
         if redirect.is_same_origin || target.path().as_str() == "/robots.txt" {
@@ -143,7 +124,7 @@ impl RedirectRules {
             mode: crawlers.mode,
         };
         let known = self.cached.cached(origin);
-        let robots_delay = known.and_then(|known| consult::delay(known.access(), &identity));
+        let robots_delay = known.and_then(|known| crawl_delay(known.access(), &identity));
         let delay = options.delay(robots_delay);
         let request = PacedRequest {
             target,
@@ -204,13 +185,6 @@ fn prohibited(detail: String) -> FetchError {
     }
 }
 
-fn failure(error: &FetchError, reason: &'static str) -> Refusal {
-    let kind = ProxyErrorType::DestinationUnavailable;
-    Refusal::new(
-        502,
-        kind.reason_phrase(),
-        kind,
-        reason,
-        error.detail.clone(),
-    )
+fn failure(error: &FetchError, reason: Reason) -> Refusal {
+    Refusal::new(reason, error.detail.clone())
 }

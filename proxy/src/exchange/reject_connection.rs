@@ -1,11 +1,12 @@
 //! Answers a client whose connection ends here: a refused `CONNECT`, an unreadable head, one connection too many.
 
+use wayleave_decision::Refusal;
+
 use super::error_response::AnswerOrigin;
 use super::outcome::ExchangeOutcome;
 use super::record::EndedExchange;
 use super::tunnel::undecided_record;
 use super::{ExchangeServices, error_response};
-use crate::decide::refusal::Refusal;
 use crate::decide::request::{ClientConnection, RequestView};
 use crate::http::downstream::Downstream;
 use crate::http::http1::BodyFraming;

@@ -4,16 +4,12 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
+use wayleave_decision::{Permit, PreferenceDecision, Reason, Refusal, TargetScope};
 use wayleave_robots_txt::excerpt;
 use wayleave_usage_preferences::{Preference, PreferenceSource, Purpose, UsageDuty};
 
 use crate::decide::documents::DocumentSource;
-use crate::decide::permit::Permit;
-use crate::decide::preference::PreferenceDecision;
-use crate::decide::refusal::Refusal;
-use crate::decide::rules;
 use crate::decide::settings::PreferencesConfig;
-use crate::decide::target::TargetScope;
 use crate::http::downstream::{ResponseField, response_field};
 use crate::http::field_pairs::{FieldPair, first};
 use crate::http::http1::has_content;
@@ -105,7 +101,7 @@ impl<'a> ResponseLabeller<'a> {
                 .with_headers(reading, status, &texts)
         };
         if is_judged(status) || status == NOT_MODIFIED {
-            said.with_licences(&self.documents).await
+            self.documents.with_licences(said).await
         } else {
             said
         }
@@ -132,8 +128,11 @@ impl<'a> ResponseLabeller<'a> {
         let said = judged.unwrap_or_else(|| self.preferences_before.clone());
         let reading = &self.preferences().reading;
         let (text, parser) = (page.text().into_owned(), self.documents.robots.parser());
-        let said = said.with_page(reading, text, parser).await;
-        let said = said.with_licences(&self.documents).await;
+        let (bytes, settings) = (text.len(), reading.clone());
+        let with_page = move || said.with_page(&settings, &text);
+        // In a box it takes no room in every exchange.
+        let said = Box::pin(parser.parse(bytes, with_page)).await;
+        let said = self.documents.with_licences(said).await;
         self.conclude(said, 200)
     }
 
@@ -224,8 +223,8 @@ pub(super) fn label_without_statements(
 fn by_rule(permit: &Permit) -> Option<(Preference, Option<PreferenceSource>)> {
     let observed = permit.observed.as_ref().map(|refusal| refusal.reason);
     let preference = match observed {
-        _ if permit.reason == rules::EXCEPTION => Preference::Allow,
-        Some(rules::REFUSAL) => Preference::Refuse,
+        _ if permit.reason == Reason::PolicyException => Preference::Allow,
+        Some(Reason::PolicyRule) => Preference::Refuse,
         _ => return None,
     };
     Some((preference, Some(PreferenceSource::Rule)))

@@ -1,9 +1,10 @@
 //! Revokes upgraded connections and uninspected tunnels, which outlast their exchange, when a reload no longer allows them.
 
+use wayleave_decision::ResolvedTarget;
+
 use super::ExchangeServices;
 use crate::decide::request::{ClientConnection, RequestView};
 use crate::decide::settings::Settings;
-use crate::decide::target::ResolvedTarget;
 
 /// The request behind a connection that outlasts its exchange.
 pub(super) struct LongLivedRequest<'a> {

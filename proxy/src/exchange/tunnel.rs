@@ -4,6 +4,9 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use wayleave_decision::{
+    HttpsHandling, HttpsMode, Identity, Permit, Refusal, ResolvedTarget, TargetScope,
+};
 use wayleave_robots_txt::{Origin, Scheme};
 
 use super::ExchangeServices;
@@ -12,13 +15,10 @@ use super::headers;
 use super::outcome::{ExchangeOutcome, client_closed, permitted_outcome, shut_down};
 use super::record::{EndedExchange, ExchangeFacts, ExchangeStart};
 use super::revoke::LongLivedRequest;
-use crate::decide::https::{HttpsHandling, HttpsMode};
-use crate::decide::identify::{self, Identity};
-use crate::decide::permit::Permit;
-use crate::decide::refusal::Refusal;
+use crate::decide::identify;
 use crate::decide::request::{ClientConnection, RequestView};
 use crate::decide::settings::Settings;
-use crate::decide::target::{self, IncomingRequest, ResolvedTarget, TargetScope};
+use crate::decide::target::{self, IncomingRequest};
 use crate::http::downstream::Downstream;
 use crate::http::http1::BodyFraming;
 use crate::http::received::ReceivedHead;
@@ -267,8 +267,9 @@ pub(super) fn undecided_record(
     connection: &ClientConnection,
     request: Option<&RequestView<'_>>,
 ) -> ExchangeFacts {
-    let (crawlers, proof) = (&settings.crawlers, connection.proof.as_ref());
-    let identity = request.map(|request| identify::recognise(crawlers, connection, proof, request));
+    let proof = connection.proof.as_ref();
+    let identity =
+        request.map(|request| identify::identity_of(settings, connection, proof, request));
     ExchangeFacts {
         url: request.map_or_else(
             || "-".to_owned(),
@@ -320,7 +321,7 @@ async fn admit(
     request: &RequestView<'_>,
     origin: &Origin,
 ) -> Result<Option<PasswordProof>, Refusal> {
-    let proof = identify::admit_tunnel(&settings.crawlers, connection, request).await?;
+    let proof = identify::admit_tunnel(settings, connection, request).await?;
     // Whatever else is wrong with the name is told inside, where clients show the answer.
     let upstream = &settings.upstream;
     let deadline = upstream.connect_deadline();

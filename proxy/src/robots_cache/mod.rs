@@ -38,9 +38,11 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use wayleave_decision::CheckedSnapshot;
 #[cfg(doc)]
-use wayleave_lifecycle::RefreshScheduler;
-use wayleave_lifecycle::{CacheEntry, LifetimeSettings, Resource, Snapshot, SnapshotState};
+use wayleave_lifecycle::{
+    CacheEntry, LifetimeSettings, RefreshScheduler, Resource, Snapshot, SnapshotState,
+};
 use wayleave_robots_txt::{AccessResult, Origin};
 use wayleave_usage_preferences::PreferenceDocument;
 
@@ -176,6 +178,15 @@ pub struct CachedDocument {
     pub snapshot: Arc<Snapshot>,
     /// The moment of the check.
     pub checked_at: SystemTime,
+}
+
+impl From<CachedDocument> for CheckedSnapshot {
+    fn from(cached: CachedDocument) -> Self {
+        Self {
+            snapshot: cached.snapshot,
+            checked_at: cached.checked_at,
+        }
+    }
 }
 
 impl CachedDocument {

@@ -7,9 +7,9 @@ use super::fetch::FetchIdentity;
 use super::queue::FairnessKey;
 use super::redirect::ChosenBy;
 use super::refresh::FetchDemand;
+use wayleave_decision::Crawler;
 use wayleave_lifecycle::Snapshot;
 
-use crate::identity::Crawler;
 use crate::signing::KeySigner;
 
 /// The request for which a document is looked up. Fetches are shared out fairly among crawlers and their clients.

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use rustls::{ClientConfig, RootCertStore};
+use wayleave_decision::{Crawlers, PolicyRules};
 
 use crate::clock::Clock;
 use crate::config::{self, Config};
@@ -15,9 +16,8 @@ use crate::decide::settings::Settings;
 use crate::decision_log::{ClientMask, ConfigRevision, Journal};
 use crate::fleet::redis::{self, RedisAddress, RedisEngine};
 use crate::fleet::{self, Fleet, OnLoss};
-use crate::identity::Crawlers;
+use crate::identity::Authenticator;
 use crate::robots_cache::{self, FetchConfig, HttpFetcher};
-use crate::rules::PolicyRules;
 use crate::server::config_archive;
 use crate::signing::{self, MessageSigner};
 use crate::telemetry::digest::Sha256Digest;
@@ -312,11 +312,12 @@ pub(crate) fn build_settings(
         configuration: before.map_or(1, |before| before.configuration + 1),
         options: config.proxy.connections.clone(),
         https: config.https.interception.clone(),
-        crawlers: Crawlers::replacing(
-            before.map(|before| &before.crawlers),
-            config.crawlers.clone(),
-        )
-        .with_tls(server_tls.clone()),
+        authenticator: Authenticator::replacing(
+            before.map(|before| &before.authenticator),
+            &config.crawlers.crawlers,
+            server_tls.clone(),
+        ),
+        crawlers: Crawlers::new(config.crawlers.clone()),
         rules,
         preferences: config.preferences.clone(),
         politeness: config.politeness,

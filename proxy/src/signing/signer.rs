@@ -37,6 +37,12 @@ impl MessageSigner {
         self.settings.mode != SigningMode::Off
     }
 
+    /// Returns the key with this thumbprint, if any requests are signed.
+    pub(crate) fn enabled_key(&self, thumbprint: &str) -> Option<&Arc<SigningKey>> {
+        let mut keys = self.keys.iter().filter(|_| self.is_enabled());
+        keys.find(|key| key.thumbprint() == thumbprint)
+    }
+
     /// Returns the signature that `origin` requested of this key's crawlers earlier.
     pub(crate) fn remembered_request(
         &self,

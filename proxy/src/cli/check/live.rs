@@ -4,15 +4,18 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
+use wayleave_decision::{
+    DocumentBatch, DocumentResult, DocumentToFetch, documents_to_fetch, may_fetch,
+};
 use wayleave_lifecycle::FetchResult;
 use wayleave_robots_txt::{AccessResult, MatchContext, Origin};
-use wayleave_usage_preferences::{DocumentKind, PreferenceDocument};
-use wayleave_usage_preferences::{PreferenceQuery, PreferenceState};
+use wayleave_usage_preferences::{
+    DocumentKind, PreferenceDocument, PreferenceQuery, PreferenceState,
+};
 
 use crate::cli::progress::ProgressLine;
 use crate::cli::robots_fetcher::{RobotsFetcher, failure_text};
 use crate::cli::terminal::print_errors;
-use crate::decide::documents::{DocumentToFetch, NOT_ALLOWED, allows, wanted};
 
 /// All that was fetched, each file once.
 pub(super) struct FetchedFiles {
@@ -56,9 +59,10 @@ impl FetchedFiles {
         asker: PreferenceQuery<'_>,
         origin: &Origin,
     ) -> PreferenceState {
-        for wanted in wanted(asker, origin, &heard) {
-            let document = self.document(asker, &wanted);
-            heard = wanted.heard(heard, asker, document.as_deref());
+        for wanted in documents_to_fetch(asker, origin, &heard) {
+            let document = self.document(asker, &wanted).as_deref().cloned();
+            // Nothing is pending here.
+            let _ = wanted.add_to(&mut heard, asker, &DocumentResult::Archived(document));
         }
         heard
     }
@@ -68,7 +72,7 @@ impl FetchedFiles {
         asker: PreferenceQuery<'_>,
         wanted: &DocumentToFetch,
     ) -> Option<Rc<PreferenceDocument>> {
-        let url = wanted.shown_url();
+        let url = wanted.url();
         if let Some(known) = self.documents.get(&url) {
             return known.clone();
         }
@@ -88,8 +92,9 @@ impl FetchedFiles {
     ) -> Result<Option<PreferenceDocument>, String> {
         let resource = wanted.resource()?;
         let access = self.access(resource.origin());
-        if !allows(&access, asker, resource, &mut MatchContext::default()) {
-            return Err(NOT_ALLOWED.to_owned());
+        let crawler = (asker.dialect, asker.tokens);
+        if !may_fetch(crawler, &access, resource, &mut MatchContext::default()) {
+            return Err(DocumentBatch::NOT_ALLOWED.to_owned());
         }
         let facts = self.fetcher.fetch(resource.clone());
         let kind = resource.kind();

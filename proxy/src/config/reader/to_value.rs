@@ -9,11 +9,11 @@ use ipnet::IpNet;
 use toml::Value;
 use toml::value::Datetime;
 use url::Url;
+use wayleave_decision::CertificateName;
 use wayleave_robots_txt::{HostPattern, ProductToken};
 use wayleave_usage_preferences::{PreferenceSource, Purpose};
 
 use crate::downstream::listeners::ListenAddress;
-use crate::identity::CertificateName;
 
 /// A type that can be the value of a key. Reading the value that it is written as gives the same value again.
 pub(crate) trait ToValue {

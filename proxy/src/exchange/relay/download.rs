@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pingora_timeout::timeout;
+use wayleave_decision::Refusal;
 
 use super::interim::{FINAL_RESPONSE_DELAY, InterimResponses, is_interim};
 use super::progress::{RelayError, RelayProgress};
-use crate::decide::refusal::Refusal;
 use crate::exchange::headers;
 use crate::exchange::response_policy::{LabelStep, ResponseLabeller};
 use crate::exchange::websocket;

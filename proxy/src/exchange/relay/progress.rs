@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::decide::refusal::Refusal;
+use wayleave_decision::Refusal;
+
 use crate::http::downstream::ClientGone;
 use crate::http::proxy_status::ProxyErrorType;
 use crate::pacing::TooSoon;

@@ -20,8 +20,7 @@ use prometheus::{
     Encoder, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
     TextEncoder,
 };
-use wayleave_usage_preferences::DocumentKind;
-use wayleave_usage_preferences::PreferenceJudgement;
+use wayleave_usage_preferences::{DocumentKind, PreferenceJudgement};
 
 use self::connections::ConnectionMetrics;
 use self::constructors::{

@@ -5,20 +5,18 @@ use std::net::Ipv4Addr;
 use std::rc::Rc;
 
 use toml::{Table, Value};
+use wayleave_decision::{
+    ClientFacts, Crawler, Crawlers, EnforcementMode, PolicyRules, RuleMatch, RuleQuery,
+    TargetScope, find_rule, query,
+};
 use wayleave_evidence::Sha256Digest;
 use wayleave_evidence::verify::CheckedMaterials;
 use wayleave_robots_txt::{AccessResult, Target};
 use wayleave_usage_preferences::{PreferenceDocument, PurposeSet};
 
 use crate::config::Config;
-use crate::decide::identify::{identity_of, objection_to};
-use crate::decide::preference::asker;
 use crate::decide::rederive;
-use crate::decide::rules;
-use crate::decide::target::TargetScope;
 use crate::decision_log::{DecisionRecord, DocumentRecord, MAX_USER_AGENT_BYTES, UsePreference};
-use crate::identity::{ClientFacts, Crawler, Crawlers, EnforcementMode};
-use crate::rules::{PolicyRules, RuleMatch, RuleQuery};
 
 /// The tables that affect decisions. The others say where files and other machines are, which may not exist here.
 const DECIDING: [&str; 6] = [
@@ -145,10 +143,11 @@ impl PastSettings {
         let seen = ClientFacts {
             client,
             username,
-            certificate: None,
+            certificate: &[],
             user_agent,
         };
-        let identity = identity_of(&self.crawlers, &seen);
+        let identified = self.crawlers.identify(&seen);
+        let identity = identified.identity;
         if identity.label() != decision.crawler {
             let (derived, said) = (identity.label(), &decision.crawler);
             return Err(format!("the crawler is {derived:?}, not {said:?}"));
@@ -156,8 +155,7 @@ impl PastSettings {
         if identity.mode().as_str() != decision.mode {
             return Err(format!("the mode is {:?}", identity.mode().as_str()));
         }
-        let derived = objection_to(&self.crawlers, &identity, user_agent);
-        let derived = derived.map(|refusal| refusal.reason);
+        let derived = identified.objection.map(|refusal| refusal.reason.as_str());
         let said = Some(&*decision.reason);
         let by_identity = ["unidentified", "foreign-token", "token-missing"];
         let is_by_identity = by_identity.contains(&&*decision.reason);
@@ -225,7 +223,7 @@ impl PastSettings {
         if is_redirect {
             self.rules.find_for_redirect(asked)
         } else {
-            rules::find(&self.rules, asked, scope, mode)
+            find_rule(&self.rules, asked, scope, mode)
         }
     }
 
@@ -249,7 +247,7 @@ impl PastSettings {
         if decision.preferences.is_empty() || decision.preferences.iter().any(is_by_answer) {
             return Ok(false);
         }
-        let asker = asker(&crawler, &self.config.preferences.reading, decision.at);
+        let asker = query(&crawler, &self.config.preferences.reading, decision.at);
         let judgement = rederive::by_preferences(asker, decision, access, read)?;
         let derived = judgement.map_or_else(Vec::new, |judgement| judgement.by_purpose);
         if derived.len() != decision.preferences.len() {

@@ -117,6 +117,8 @@ fn shown(settings: &Settings) -> String {
         options,
         https,
         crawlers,
+        // Its passwords are those of the crawlers, and its TLS is the entrance below.
+        authenticator: _,
         rules,
         preferences,
         politeness,

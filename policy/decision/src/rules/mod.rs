@@ -1,8 +1,9 @@
 //! The organisation's own rules, `[[rule]]`: checked before robots.txt; the first that matches applies.
 //!
-//! A request meets only the rules that its host leads to, so that ten thousand rules for other hosts cost it nothing. Among
-//! the rules of one host, one look at all their paths together tells whether any of them can match.
+//! Rules are indexed by host, so that ten thousand rules for other hosts cost a request nothing. Among the rules of one host,
+//! one match against all their paths together tells whether any of them can match.
 
+mod apply;
 mod bucket;
 mod rule;
 
@@ -14,20 +15,21 @@ use wayleave_robots_txt::{
     AccessResult, AccessVerdict, Dialect, HostPattern, RobotsTxt, decide_write_all_spellings,
 };
 
+pub use self::apply::find;
+pub(crate) use self::apply::refusal;
 use self::bucket::BucketEntry;
-pub(crate) use self::rule::blocked_by;
-pub use self::rule::{PolicyRule, RuleAction, RuleMatch, RuleQuery};
+pub use self::rule::{PolicyRule, RuleAction, RuleMatch, RuleQuery, blocked_by};
 
-/// Rules that some hosts lead to, several's paths held as one robots.txt.
-type Bucket = bucket::HostBucket<AccessResult>;
+/// The rules for some hosts. The paths of several rules are held as one robots.txt.
+type RuleBucket = bucket::HostBucket<AccessResult>;
 
-/// All rules, findable by host.
+/// All rules, indexed by host.
 #[derive(Debug, Default)]
 pub struct PolicyRules {
     rules: Vec<CompiledRule>,
-    by_ending: HashMap<String, Bucket>,
-    by_beginning: HashMap<String, Bucket>,
-    others: Option<Bucket>,
+    by_ending: HashMap<String, RuleBucket>,
+    by_beginning: HashMap<String, RuleBucket>,
+    others: Option<RuleBucket>,
 }
 
 /// A rule with its paths ready for matching.
@@ -40,7 +42,7 @@ struct CompiledRule {
 }
 
 impl PolicyRules {
-    /// The rules in their order.
+    /// Returns the rules, indexed; they keep their order.
     #[must_use]
     pub fn new(rules: Vec<PolicyRule>) -> Self {
         let rules: Vec<_> = rules.into_iter().map(CompiledRule::new).collect();
@@ -62,7 +64,8 @@ impl PolicyRules {
             let paths = indexes.iter().flat_map(|index| &rules[*index].rule.paths);
             robots(paths, "", "Disallow")
         };
-        let bucket = |entries| Bucket::new(entries, |index| rules[index].paths.is_none(), together);
+        let bucket =
+            |entries| RuleBucket::new(entries, |index| rules[index].paths.is_none(), together);
         let buckets = |entries: HashMap<String, Vec<BucketEntry>>| {
             let entries = entries.into_iter();
             entries
@@ -77,7 +80,7 @@ impl PolicyRules {
         }
     }
 
-    /// The first rule for a request. Nobody asks for the one that only reads `/robots.txt`, which is always allowed.
+    /// Returns the first rule that matches a request. Not to be asked for reading `/robots.txt`, which is always allowed.
     pub fn find(&self, asked: RuleQuery<'_>) -> Option<RuleMatch> {
         if self.rules.is_empty() {
             return None;
@@ -91,8 +94,8 @@ impl PolicyRules {
         Some(found.as_match(first))
     }
 
-    /// Where the rules for a host are, among others. The host is spelt as patterns compare it.
-    fn buckets<'a>(&'a self, host: &'a str) -> impl Iterator<Item = &'a Bucket> {
+    /// Returns the buckets that hold the rules for a host, among others. The host is spelt as patterns compare it.
+    fn buckets<'a>(&'a self, host: &'a str) -> impl Iterator<Item = &'a RuleBucket> {
         let beginning = host.split('.').next().unwrap_or_default();
         let endings = std::iter::successors(Some(host), |name| {
             name.split_once('.').map(|(_, parent)| parent)
@@ -103,8 +106,8 @@ impl PolicyRules {
             .chain(endings.filter_map(|ending| self.by_ending.get(ending)))
     }
 
-    /// The first rule of a bucket that matches, if it is before `before`; else that.
-    fn first_in(&self, bucket: &Bucket, asked: RuleQuery<'_>, before: usize) -> usize {
+    /// Returns the index of a bucket's first rule that matches, if it is below `before`; else `before`.
+    fn first_in(&self, bucket: &RuleBucket, asked: RuleQuery<'_>, before: usize) -> usize {
         let host = asked.target.origin().host();
         bucket.first(
             before,
@@ -113,8 +116,7 @@ impl PolicyRules {
         )
     }
 
-    /// The rule for whatever is asked of a host by someone whose requests are not seen: the first that refuses any of
-    /// them, or excepts all.
+    /// Returns the rule for a host whose requests are not seen: the first that refuses any of them, or allows all of them.
     pub(crate) fn find_for_every_request(&self, asked: RuleQuery<'_>) -> Option<RuleMatch> {
         let mut rules = self.rules_for_host(asked);
         rules.find(|found| {
@@ -122,39 +124,39 @@ impl PolicyRules {
         })
     }
 
-    /// The rule for a host as such: the first that is for all its requests.
+    /// Returns the rule for a host as such: the first that is for all its requests.
     pub(crate) fn find_for_host(&self, asked: RuleQuery<'_>) -> Option<RuleMatch> {
         let mut rules = self.rules_for_host(asked);
         rules.find(|found| found.rule.is_for_every_request())
     }
 
-    /// The rule for where a robots.txt is redirected to: the first that matches the request or is for all of its host's, even
-    /// for `/robots.txt`.
-    pub(crate) fn find_for_redirect(&self, asked: RuleQuery<'_>) -> Option<RuleMatch> {
+    /// Returns the rule for the target of a redirect of robots.txt: the first that matches the request or is for all of its
+    /// host's requests, even for `/robots.txt`.
+    pub fn find_for_redirect(&self, asked: RuleQuery<'_>) -> Option<RuleMatch> {
         let found = [self.find(asked), self.find_for_host(asked)];
         found.into_iter().flatten().min_by_key(|found| found.number)
     }
 
-    /// The rule that holds where our own refusals are only observed: the first that is not one of them, and that `meets` what
-    /// is asked.
+    /// Returns the rule that holds where our own refusals are only observed: the first that is none of them, and that
+    /// `is_met`.
     pub(crate) fn find_beyond_refusals(
         &self,
         asked: RuleQuery<'_>,
-        meets: impl Fn(&RuleMatch) -> bool,
+        is_met: impl Fn(&RuleMatch) -> bool,
     ) -> Option<RuleMatch> {
         let mut rules = self.rules_for_host(asked);
-        rules.find(|found| found.rule.action != RuleAction::Refuse && meets(found))
+        rules.find(|found| found.rule.action != RuleAction::Refuse && is_met(found))
     }
 
-    /// Whether a rule matches a request.
+    /// Returns whether a rule matches a request.
     pub(crate) fn matches(&self, found: &RuleMatch, asked: RuleQuery<'_>) -> bool {
         self.rules[found.number - 1].matches(asked)
     }
 
-    /// The rules for a host and crawler in their order, whatever their paths and methods.
+    /// Returns the rules for a host and crawler in their order, whatever their paths and methods.
     fn rules_for_host(&self, asked: RuleQuery<'_>) -> impl Iterator<Item = RuleMatch> {
         let host = HostPattern::comparable(asked.target.origin().host());
-        let entries = self.buckets(&host).flat_map(Bucket::entries);
+        let entries = self.buckets(&host).flat_map(RuleBucket::entries);
         let mut indexes: Vec<_> = entries
             .filter(|entry| entry.pattern.matches(&host))
             .map(|entry| entry.index)
@@ -168,13 +170,14 @@ impl PolicyRules {
         })
     }
 
-    /// All of them, with their numbers.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &PolicyRule)> {
+    /// Returns all rules, with their numbers.
+    pub fn all(&self) -> impl Iterator<Item = (usize, &PolicyRule)> {
         (1..).zip(self.rules.iter().map(|compiled| &*compiled.rule))
     }
 
-    /// How many rules count at `now`, and which expired, by number.
-    pub(crate) fn count(&self, now: SystemTime) -> (usize, Vec<RuleMatch>) {
+    /// Returns how many rules count at `now`, and those that have expired.
+    #[must_use]
+    pub fn count(&self, now: SystemTime) -> (usize, Vec<RuleMatch>) {
         let all = self.rules.iter().enumerate();
         let expired: Vec<_> = all
             .filter(|(_, compiled)| compiled.rule.has_expired(now))
@@ -183,8 +186,9 @@ impl PolicyRules {
         (self.rules.len() - expired.len(), expired)
     }
 
-    /// When the first exception that counts at `now` will expire.
-    pub(crate) fn next_expiry(&self, now: SystemTime) -> Option<SystemTime> {
+    /// Returns the time at which the first exception that counts at `now` will expire.
+    #[must_use]
+    pub fn next_expiry(&self, now: SystemTime) -> Option<SystemTime> {
         let rules = self.rules.iter().map(|compiled| &compiled.rule);
         let exceptions =
             rules.filter(|rule| rule.action == RuleAction::Allow && !rule.has_expired(now));
@@ -204,7 +208,7 @@ impl CompiledRule {
         }
     }
 
-    /// This rule, the one with that index.
+    /// Returns this rule, which has that index, as a match.
     fn as_match(&self, index: usize) -> RuleMatch {
         RuleMatch {
             number: index + 1,
@@ -225,7 +229,7 @@ impl CompiledRule {
     }
 }
 
-/// A robots.txt for everyone that begins with `head` and says `verb` of each path.
+/// Returns a robots.txt for everyone that begins with `head` and has a line `verb` for each path.
 fn robots<'a>(paths: impl IntoIterator<Item = &'a String>, head: &str, verb: &str) -> AccessResult {
     let mut text = format!("User-agent: *\n{head}");
     for path in paths {
@@ -367,7 +371,7 @@ mod tests {
         assert_eq!((counting, expired[0].number), (0, 1));
     }
 
-    /// The first that matches, each looked at.
+    /// Returns the first that matches, trying each.
     fn found_by_looking_at_all(rules: &PolicyRules, asked: RuleQuery<'_>) -> Option<usize> {
         let host = asked.target.origin().host();
         let mut matching = rules.rules.iter().map(|compiled| {

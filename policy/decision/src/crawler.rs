@@ -1,4 +1,4 @@
-//! One crawler, and whether it is the one that asks.
+//! One configured crawler, and whether it is behind a request.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,21 +9,20 @@ use ipnet::IpNet;
 use wayleave_robots_txt::{Dialect, ProductToken};
 use wayleave_usage_preferences::CrawlerDeclaration;
 
-use super::certificate::{CertificateName, ClientCertificate};
-use crate::signing::SigningKey;
+use crate::certificate_name::CertificateName;
 
-/// What is done about a request that may not be sent.
+/// The treatment of a request that is refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EnforcementMode {
-    /// It is refused.
+    /// The client gets the refusal.
     #[default]
     Enforce,
-    /// It is forwarded, and counted and logged as one that would have been refused.
+    /// The request is forwarded, and counted and logged as one that would have been refused.
     Observe,
 }
 
 impl EnforcementMode {
-    /// The spelling used in configuration and in the decision log.
+    /// Returns the spelling used in configuration and in the decision log.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -40,17 +39,17 @@ pub struct Crawler {
     pub name: String,
     /// Its product tokens in order of preference; at least one.
     pub tokens: Vec<ProductToken>,
-    /// What `User-Agent` must contain, ignoring ASCII case. `None`: anything.
+    /// The text that `User-Agent` must contain, ignoring ASCII case. `None`: any will do.
     pub user_agent: Option<String>,
-    /// Where its requests come from. Empty: anywhere.
+    /// The networks that its requests come from. Empty: any.
     pub addresses: Vec<IpNet>,
-    /// What the client's certificate must say. `None`: it need not show one.
-    pub(crate) certificate: Option<CertificateName>,
-    /// Who must have proved a name by a password. `None`: anyone.
+    /// A name that the client's certificate must have. `None`: it need not show one.
+    pub certificate: Option<CertificateName>,
+    /// The user name that must have been proved by a password. `None`: none need be.
     pub account: Option<ProxyAccount>,
-    /// How robots.txt is read for it.
+    /// The dialect in which robots.txt is read for it.
     pub dialect: Dialect,
-    /// What is done about its requests that may not be sent.
+    /// The treatment of its requests that are refused.
     pub mode: EnforcementMode,
     /// The time between requests to an origin that names none, instead of `[politeness]`'s.
     pub default_delay: Option<Duration>,
@@ -60,23 +59,26 @@ pub struct Crawler {
     pub user_agent_must_contain_token: bool,
     /// The address that origins see, if not everybody's.
     pub source_address: Option<IpAddr>,
-    /// What its requests are signed with, if they are.
-    pub(crate) signing_key: Option<Arc<SigningKey>>,
-    /// What it fetches for, if it says so: then preferences about that use are obeyed.
+    /// The thumbprint of the key that its requests are signed with, if they are.
+    pub signing_key: Option<Arc<str>>,
+    /// The purposes that it fetches for, if it declares any: then preferences about that use are obeyed.
     pub declaration: CrawlerDeclaration,
 }
 
-/// What is seen of whoever asks.
+/// Facts about the client of a request, by which its crawler is recognised.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ClientFacts<'a> {
-    pub(crate) client: IpAddr,
-    /// Proved by a password.
-    pub(crate) username: Option<&'a str>,
-    pub(crate) certificate: Option<&'a ClientCertificate>,
-    pub(crate) user_agent: &'a [u8],
+pub struct ClientFacts<'a> {
+    /// The client's address.
+    pub client: IpAddr,
+    /// The user name that was proved by a password.
+    pub username: Option<&'a str>,
+    /// The names in the certificate that was checked; empty without one.
+    pub certificate: &'a [CertificateName],
+    /// The value of `User-Agent`; empty without one.
+    pub user_agent: &'a [u8],
 }
 
-/// A user name and what proves it.
+/// A user name and the password that proves it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ProxyAccount {
     /// The user name of `Proxy-Authorization: Basic`.
@@ -87,23 +89,25 @@ pub struct ProxyAccount {
 
 impl fmt::Debug for ProxyAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Account").field(&self.username).finish()
+        f.debug_tuple("ProxyAccount").field(&self.username).finish()
     }
 }
 
 impl Crawler {
-    pub(super) fn matches(&self, seen: &ClientFacts<'_>) -> bool {
+    /// Returns whether it is behind a request of this client.
+    pub(crate) fn matches(&self, facts: &ClientFacts<'_>) -> bool {
         let account = self.account.as_ref();
         let user_agent = self.user_agent.as_ref();
-        self.matches_address(seen.client)
-            && self.matches_certificate(seen.certificate)
-            && account.is_none_or(|account| seen.username == Some(&account.username))
+        self.matches_address(facts.client)
+            && self.matches_certificate(facts.certificate)
+            && account.is_none_or(|account| facts.username == Some(&account.username))
             && user_agent
-                .is_none_or(|wanted| contains_ignoring_case(seen.user_agent, wanted.as_bytes()))
+                .is_none_or(|part| contains_ignoring_case(facts.user_agent, part.as_bytes()))
     }
 
-    /// Whether every request that `other` would match is matched by this one, too, so that `other` never is after it.
-    pub(crate) fn covers(&self, other: &Self) -> bool {
+    /// Returns whether every request that `other` would match matches this one, too, so that `other` never matches after it.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
         let name = |crawler: &Self| crawler.account.as_ref().map(|it| it.username.clone());
         let ranges = IpNet::aggregate(&self.addresses);
         let is_inside = |range: &IpNet| ranges.iter().any(|outer| outer.contains(range));
@@ -119,13 +123,14 @@ impl Crawler {
             && (self.certificate.is_none() || self.certificate == other.certificate)
     }
 
-    pub(super) fn matches_certificate(&self, certificate: Option<&ClientCertificate>) -> bool {
-        let wanted = self.certificate.as_ref();
-        wanted.is_none_or(|name| certificate.is_some_and(|certificate| certificate.has_name(name)))
+    pub(crate) fn matches_certificate(&self, names: &[CertificateName]) -> bool {
+        let name = self.certificate.as_ref();
+        name.is_none_or(|name| names.contains(name))
     }
 
-    /// By what a client proves that it is this crawler, if by anything: what is hardest to have stands for all.
-    pub(crate) fn proven_by(&self) -> Option<&'static str> {
+    /// Returns the strongest proof that a client has to give for being this crawler, if it has to give any.
+    #[must_use]
+    pub fn proven_by(&self) -> Option<&'static str> {
         if self.certificate.is_some() {
             Some("certificate")
         } else if self.account.is_some() {
@@ -135,7 +140,7 @@ impl Crawler {
         }
     }
 
-    pub(super) fn matches_address(&self, client: IpAddr) -> bool {
+    pub(crate) fn matches_address(&self, client: IpAddr) -> bool {
         self.addresses.is_empty()
             || self
                 .addresses
@@ -143,21 +148,22 @@ impl Crawler {
                 .any(|range| range.contains(&client.to_canonical()))
     }
 
-    /// Whether `user_agent` contains one of the tokens, ignoring ASCII case.
-    pub(crate) fn is_named_in(&self, user_agent: &[u8]) -> bool {
+    /// Returns whether `user_agent` contains one of the tokens, ignoring ASCII case.
+    #[must_use]
+    pub fn is_named_in(&self, user_agent: &[u8]) -> bool {
         let mut tokens = self.tokens.iter();
         tokens.any(|token| contains_ignoring_case(user_agent, token.as_str().as_bytes()))
     }
 
-    pub(super) fn owns_token(&self, name: &str) -> bool {
+    pub(crate) fn owns_token(&self, name: &str) -> bool {
         let mut tokens = self.tokens.iter();
         tokens.any(|token| token.as_str().eq_ignore_ascii_case(name))
     }
 }
 
-fn contains_ignoring_case(text: &[u8], wanted: &[u8]) -> bool {
-    wanted.is_empty()
+fn contains_ignoring_case(text: &[u8], part: &[u8]) -> bool {
+    part.is_empty()
         || text
-            .windows(wanted.len())
-            .any(|part| part.eq_ignore_ascii_case(wanted))
+            .windows(part.len())
+            .any(|window| window.eq_ignore_ascii_case(part))
 }

@@ -1,11 +1,11 @@
-//! `Bucket`: the rules for some hosts, indexed by path.
+//! The rules for some hosts, indexed by path.
 
 use wayleave_robots_txt::HostPattern;
 
-/// With fewer rules, looking at each is as fast.
+/// With so few rules, trying each is as fast.
 const MAX_LEAF_RULES: usize = 4;
 
-/// Rules that some hosts lead to, in their order.
+/// The rules for some hosts, in their order.
 #[derive(Debug)]
 pub(super) struct HostBucket<P> {
     entries: Vec<BucketEntry>,
@@ -17,16 +17,16 @@ pub(super) struct HostBucket<P> {
 
 #[derive(Debug)]
 pub(super) struct BucketEntry {
-    /// Which rule, from 0.
+    /// The rule's index in the configuration, from 0.
     pub(super) index: usize,
     pub(super) pattern: HostPattern,
 }
 
-/// Places of rules, and all their paths in one: if none of them matches, no rule does. Else each half is asked the same.
+/// Places of rules, with all their paths in one: if none of these matches, no rule does. Else the halves are tried.
 #[derive(Debug)]
 struct PathTree<P> {
     places: Vec<usize>,
-    /// With few places: nothing.
+    /// None with few places.
     node: Option<PathNode<P>>,
 }
 
@@ -55,7 +55,7 @@ impl<P> PathTree<P> {
         }
     }
 
-    /// The first place that `is_it`, passing over those whose paths together cannot match.
+    /// Returns the first place for which `is_it` holds, skipping those whose paths together cannot match.
     fn first(
         &self,
         can_match: &impl Fn(&P) -> bool,
@@ -73,7 +73,8 @@ impl<P> PathTree<P> {
 }
 
 impl<P> HostBucket<P> {
-    /// Rules in their order; `is_for_all_paths` tells of a rule's index, `together` makes one of the paths of several.
+    /// Indexes rules, which keep their order. `is_for_all_paths` is asked with a rule's index; `together` joins the paths of
+    /// several rules.
     pub(super) fn new(
         entries: Vec<BucketEntry>,
         is_for_all_paths: impl Fn(usize) -> bool,
@@ -92,13 +93,13 @@ impl<P> HostBucket<P> {
         }
     }
 
-    /// All of them.
+    /// Returns all entries.
     pub(super) fn entries(&self) -> &[BucketEntry] {
         &self.entries
     }
 
-    /// The index of the first rule that `matches`, if it is before `before`; else that. `can_match` tells whether any of some
-    /// paths can.
+    /// Returns the index of the first rule that `matches`, if it is below `before`; else `before`. `can_match` says whether any
+    /// of some paths can match.
     pub(super) fn first(
         &self,
         before: usize,

@@ -18,10 +18,10 @@ const MAX_WORD_BYTES: usize = 256;
 
 /// A well-known crawler.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct WellKnownCrawler {
+pub(crate) struct WellKnownCrawler {
     /// Its token in lower case.
-    pub(super) token: String,
-    pub(super) owner: &'static str,
+    pub(crate) token: String,
+    pub(crate) owner: &'static str,
 }
 
 /// The well-known crawlers that `user_agent` names as words, in a product or a comment. Ignores ASCII case, as RFC 9309
@@ -30,7 +30,7 @@ pub(super) struct WellKnownCrawler {
 /// A word is of the letters of a product token, `_` and `-` among them, and digits, so that a longer name is another one:
 /// `Googlebot-News` does not name `Googlebot`. What hangs on to a name but cannot be meant as part of it, such as a version
 /// without its slash, hides none.
-pub(super) fn find_well_known(user_agent: &[u8]) -> Vec<WellKnownCrawler> {
+pub(crate) fn find_well_known(user_agent: &[u8]) -> Vec<WellKnownCrawler> {
     let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let words = user_agent.split(|byte| !is_of_word(byte));
     words.filter_map(crawler_named_by).collect()

@@ -1,4 +1,4 @@
-//! One rule, and what it is asked about.
+//! One rule, and the request that it is compared with.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub enum RuleAction {
 }
 
 impl RuleAction {
-    /// The spelling used in configuration; that the law demands a refusal is said beside it.
+    /// Returns the spelling used in configuration, where another key says that the law demands a refusal.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl RuleAction {
 /// One rule as configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyRule {
-    /// What it does.
+    /// The action.
     pub action: RuleAction,
     /// The hosts it is for; at least one.
     pub hosts: Vec<HostPattern>,
@@ -45,16 +45,16 @@ pub struct PolicyRule {
     pub purposes: PurposeSet,
     /// The methods it is for. Empty: all.
     pub methods: Vec<String>,
-    /// Who answers for it. Never empty where it allows.
+    /// The person who answers for it. Never empty where it allows.
     pub owner: Option<String>,
-    /// Why there is such a rule. Never empty where it allows.
+    /// The reason for the rule. Never empty where it allows.
     pub reason: Option<String>,
-    /// From when on it does not count any more. Always given where it allows.
+    /// The time from which it no longer counts. Always given where it allows.
     pub expires_at: Option<SystemTime>,
 }
 
 impl PolicyRule {
-    /// Whether it is for who asks, and what for.
+    /// Returns whether the rule is for this crawler and its purposes.
     pub(super) fn is_for(&self, asked: RuleQuery<'_>) -> bool {
         let is_for_crawler =
             self.crawlers.is_empty() || self.crawlers.iter().any(|name| name == asked.crawler);
@@ -71,19 +71,23 @@ impl PolicyRule {
         }
     }
 
-    /// Whether no request to its hosts is left out.
-    pub(crate) fn is_for_every_request(&self) -> bool {
+    /// Returns whether the rule is for every request to its hosts.
+    #[must_use]
+    pub fn is_for_every_request(&self) -> bool {
         let is_every_path = |path: &String| matches!(path.as_str(), "/" | "/*" | "*");
         self.methods.is_empty() && (self.paths.is_empty() || self.paths.iter().any(is_every_path))
     }
 
-    pub(crate) fn has_expired(&self, now: SystemTime) -> bool {
+    /// Returns whether the rule no longer counts.
+    #[must_use]
+    pub fn has_expired(&self, now: SystemTime) -> bool {
         self.expires_at.is_some_and(|expires_at| expires_at <= now)
     }
 }
 
-/// A URI for whoever blocks by law (RFC 7725 section 4): an owner that is a URL or a mail address.
-pub(crate) fn blocked_by(owner: &str) -> Option<String> {
+/// Returns a URI for whoever blocks by law (RFC 7725 section 4), if the owner is a URL or a mail address.
+#[must_use]
+pub fn blocked_by(owner: &str) -> Option<String> {
     let is_plain = |c: char| c.is_ascii_graphic() && !"<>\"".contains(c);
     if !owner.chars().all(is_plain) {
         None
@@ -97,7 +101,7 @@ pub(crate) fn blocked_by(owner: &str) -> Option<String> {
 /// A rule that matched a request.
 #[derive(Clone, Debug)]
 pub struct RuleMatch {
-    /// Which `[[rule]]` of the configuration, from 1.
+    /// The number of the `[[rule]]` in the configuration, from 1.
     pub number: usize,
     /// The rule itself.
     pub rule: Arc<PolicyRule>,
@@ -116,10 +120,10 @@ impl fmt::Display for RuleMatch {
     }
 }
 
-/// What a rule is asked about.
+/// A request that rules are compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleQuery<'a> {
-    /// What the request is for.
+    /// The target.
     pub target: &'a Target,
     /// Its method.
     pub method: &'a str,

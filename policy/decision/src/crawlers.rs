@@ -1,0 +1,240 @@
+//! The configured crawlers, and how each is recognised.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use quick_cache::sync::Cache;
+use wayleave_robots_txt::{Dialect, ProductToken};
+
+use crate::certificate_name::CertificateName;
+use crate::crawler::{ClientFacts, Crawler, EnforcementMode};
+use crate::well_known::{WellKnownCrawler, find_well_known};
+
+/// The number of `User-Agent` values whose names are cached, and the longest value that is.
+const CLAIM_CAPACITY: usize = 4096;
+const MAX_CACHED_USER_AGENT_BYTES: usize = 512;
+
+/// The names in a `User-Agent`.
+#[derive(Debug, Default)]
+pub struct ClaimedNames {
+    /// The product token; none if no product is named.
+    pub tokens: Vec<ProductToken>,
+    /// Well-known crawlers that are named anywhere.
+    well_known: Vec<WellKnownCrawler>,
+}
+
+impl ClaimedNames {
+    /// Reads the value of `User-Agent`.
+    #[must_use]
+    pub fn parse(user_agent: &[u8]) -> Self {
+        let token = ProductToken::from_user_agent(user_agent);
+        Self {
+            tokens: token.into_iter().collect(),
+            well_known: find_well_known(user_agent),
+        }
+    }
+
+    /// Returns the owner of a well-known crawler that is named, other than `crawler` itself.
+    #[must_use]
+    pub fn foreign_owner(&self, crawler: Option<&Crawler>) -> Option<&'static str> {
+        let is_own = |named: &WellKnownCrawler| {
+            crawler.is_some_and(|crawler| crawler.owns_token(&named.token))
+        };
+        let foreign = self.well_known.iter().find(|named| !is_own(named));
+        foreign.map(|named| named.owner)
+    }
+}
+
+/// The configuration of crawlers: `[[crawler]]` and part of `[proxy]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CrawlersConfig {
+    /// The known ones; the first that matches a request is used.
+    pub crawlers: Vec<Crawler>,
+    /// Whether requests of others are refused.
+    pub require_crawler: bool,
+    /// The dialect in which robots.txt is read for others.
+    pub dialect: Dialect,
+    /// The treatment of refused requests of others.
+    pub mode: EnforcementMode,
+}
+
+/// All configured crawlers, in the file's order, and what holds for others.
+#[derive(Debug)]
+pub struct Crawlers {
+    crawlers: Vec<Arc<Crawler>>,
+    claims: Cache<Box<[u8]>, Arc<ClaimedNames>>,
+    /// Whether requests of other crawlers are refused.
+    pub require_crawler: bool,
+    /// The dialect in which robots.txt is read for other crawlers.
+    pub dialect: Dialect,
+    /// The treatment of refused requests of other crawlers.
+    pub mode: EnforcementMode,
+}
+
+impl Crawlers {
+    /// Returns the crawlers of a configuration.
+    #[must_use]
+    pub fn new(config: CrawlersConfig) -> Self {
+        Self {
+            crawlers: config.crawlers.into_iter().map(Arc::new).collect(),
+            claims: Cache::new(CLAIM_CAPACITY),
+            require_crawler: config.require_crawler,
+            dialect: config.dialect,
+            mode: config.mode,
+        }
+    }
+
+    /// Returns the configured crawlers, in the file's order.
+    pub fn all(&self) -> impl Iterator<Item = &Crawler> {
+        self.crawlers.iter().map(Arc::as_ref)
+    }
+
+    /// Returns the names of the configured crawlers, in the file's order.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.all().map(|crawler| crawler.name.clone()).collect()
+    }
+
+    /// Returns whether a client at this address with this certificate may be a known crawler without a password.
+    #[must_use]
+    pub fn may_match_without_password(
+        &self,
+        client: IpAddr,
+        certificate: &[CertificateName],
+    ) -> bool {
+        self.all().any(|crawler| {
+            crawler.account.is_none()
+                && crawler.matches_address(client)
+                && crawler.matches_certificate(certificate)
+        })
+    }
+
+    /// Returns the crawler with this name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<Arc<Crawler>> {
+        let mut crawlers = self.crawlers.iter();
+        crawlers.find(|crawler| crawler.name == name).cloned()
+    }
+
+    /// Returns the crawler behind a request, if one is configured.
+    pub(crate) fn find(&self, facts: &ClientFacts<'_>) -> Option<&Arc<Crawler>> {
+        self.crawlers.iter().find(|crawler| crawler.matches(facts))
+    }
+
+    /// Returns the names in `user_agent`, which is parsed once for many requests.
+    #[must_use]
+    pub fn claim(&self, user_agent: &[u8]) -> Arc<ClaimedNames> {
+        if let Some(claim) = self.claims.get(user_agent) {
+            return claim;
+        }
+        let claim = Arc::new(ClaimedNames::parse(user_agent));
+        if user_agent.len() <= MAX_CACHED_USER_AGENT_BYTES {
+            self.claims.insert(user_agent.into(), Arc::clone(&claim));
+        }
+        claim
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wayleave_usage_preferences::CrawlerDeclaration;
+
+    use super::*;
+    use crate::crawler::ProxyAccount;
+
+    fn crawler(name: &str, user_agent: Option<&str>, addresses: &[&str]) -> Crawler {
+        Crawler {
+            name: name.to_owned(),
+            tokens: vec![ProductToken::new("ExampleBot").unwrap()],
+            user_agent: user_agent.map(str::to_owned),
+            addresses: addresses
+                .iter()
+                .map(|range| range.parse().unwrap())
+                .collect(),
+            certificate: None,
+            account: None,
+            dialect: Dialect::Rfc9309,
+            mode: EnforcementMode::Enforce,
+            default_delay: None,
+            robots_user_agent: None,
+            user_agent_must_contain_token: false,
+            source_address: None,
+            signing_key: None,
+            declaration: CrawlerDeclaration::default(),
+        }
+    }
+
+    fn crawlers(crawlers: Vec<Crawler>) -> Crawlers {
+        Crawlers::new(CrawlersConfig {
+            crawlers,
+            ..CrawlersConfig::default()
+        })
+    }
+
+    fn facts<'a>(client: &str, username: Option<&'a str>, user_agent: &'a [u8]) -> ClientFacts<'a> {
+        ClientFacts {
+            client: client.parse().unwrap(),
+            username,
+            certificate: &[],
+            user_agent,
+        }
+    }
+
+    fn found(crawlers: &Crawlers, client: &str, user_agent: &str) -> Option<String> {
+        crawlers
+            .find(&facts(client, None, user_agent.as_bytes()))
+            .map(|crawler| crawler.name.clone())
+    }
+
+    #[test]
+    fn all_that_is_given_must_match_and_the_first_counts() {
+        let crawlers = crawlers(vec![
+            crawler("both", Some("examplebot"), &["10.1.0.0/16"]),
+            crawler("agent", Some("ExampleBot"), &[]),
+        ]);
+        let agent = "Mozilla/5.0 (compatible; EXAMPLEBOT/1.0)";
+        assert_eq!(found(&crawlers, "10.1.2.3", agent).as_deref(), Some("both"));
+        assert_eq!(
+            found(&crawlers, "10.2.2.3", agent).as_deref(),
+            Some("agent")
+        );
+        assert_eq!(found(&crawlers, "10.1.2.3", "Other/1.0"), None);
+    }
+
+    #[test]
+    fn a_mapped_address_is_the_address_it_maps() {
+        let crawlers = crawlers(vec![crawler("net", None, &["10.1.0.0/16"])]);
+        assert_eq!(
+            found(&crawlers, "::ffff:10.1.2.3", "").as_deref(),
+            Some("net")
+        );
+    }
+
+    #[test]
+    fn a_user_name_must_have_been_proved() {
+        let mut named = crawler("named", None, &["10.1.0.0/16"]);
+        named.account = Some(ProxyAccount {
+            username: "news".to_owned(),
+            password_hash: String::new(),
+        });
+        let known = crawlers(vec![named]);
+        let found = |username| known.find(&facts("10.1.2.3", username, b""));
+        assert!(found(Some("news")).is_some());
+        assert!(found(Some("other")).is_none());
+        assert!(found(None).is_none());
+        assert!(!known.may_match_without_password("10.1.2.3".parse().unwrap(), &[]));
+    }
+
+    #[test]
+    fn a_well_known_name_is_foreign_to_all_but_its_crawler() {
+        let known = crawlers(Vec::new());
+        let agent = b"Mozilla/5.0 (compatible; gptbot/1.2; +https://openai.com/gptbot)";
+        assert_eq!(known.claim(agent).foreign_owner(None), Some("OpenAI"));
+        let mut own = crawler("own", None, &[]);
+        assert_eq!(known.claim(agent).foreign_owner(Some(&own)), Some("OpenAI"));
+        own.tokens.push(ProductToken::new("GPTBot").unwrap());
+        assert_eq!(known.claim(agent).foreign_owner(Some(&own)), None);
+        assert_eq!(known.claim(b"ExampleBot/1.0").foreign_owner(None), None);
+        assert_eq!(known.claim(b"").tokens, []);
+    }
+}

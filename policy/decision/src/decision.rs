@@ -1,0 +1,346 @@
+//! The decision about one request: every rule in its order, asking the caller for what it needs to know.
+
+use std::time::{Duration, SystemTime};
+
+use wayleave_robots_txt::{MatchContext, Origin, Target};
+use wayleave_usage_preferences::{PreferenceSettings, PurposeSet};
+
+use crate::crawlers::Crawlers;
+use crate::documents::{DocumentBatch, DocumentResult};
+use crate::https::InterceptionSettings;
+use crate::identity::Identified;
+use crate::preference::{PreferenceDecision, document_pending};
+use crate::reason::Reason;
+use crate::refusal::Refusal;
+use crate::robots::{RobotsCopy, ask_robots_txt, crawl_delay, unreachable};
+use crate::rules::{self, PolicyRules, RuleAction, RuleQuery};
+use crate::target::{ResolvedTarget, TargetScope};
+use crate::verdict::{DecisionFacts, Permit, Verdict};
+
+/// The settings that decide.
+#[derive(Clone, Copy, Debug)]
+pub struct DecisionSettings<'a> {
+    /// The configured crawlers.
+    pub crawlers: &'a Crawlers,
+    /// The organisation's own rules.
+    pub rules: &'a PolicyRules,
+    /// The treatment of HTTPS.
+    pub interception: &'a InterceptionSettings,
+    /// How statements about use are read.
+    pub preferences: &'a PreferenceSettings,
+}
+
+/// A request as far as it is decided about.
+#[derive(Debug)]
+pub struct DecisionRequest<'a> {
+    /// The crawler behind it.
+    pub identified: &'a Identified,
+    /// The method as received.
+    pub method: &'a str,
+    /// The target.
+    pub resolved: ResolvedTarget,
+    /// Whether it comes through a tunnel, or asks for one.
+    pub is_by_tunnel: bool,
+    /// The time by which rules expire.
+    pub now: SystemTime,
+}
+
+/// An input that a decision needs.
+#[derive(Debug)]
+pub enum Input {
+    /// The robots.txt of an origin, fetched if need be: [`Decision::add_robots_txt`], or [`Decision::robots_txt_pending`].
+    RobotsTxt(Origin),
+    /// The robots.txt of an origin if it is cached, for the pace of a request that a rule allows: [`Decision::add_cached_robots_txt`].
+    CachedRobotsTxt(Origin),
+    /// Documents about use that could still refuse the request: [`Decision::add_documents`].
+    Documents(Box<DocumentBatch>),
+}
+
+/// The next step of a decision.
+#[derive(Debug)]
+pub enum Step {
+    /// Supply this, then call [`Decision::step`] again.
+    Need(Input),
+    /// The decision is made: [`Decision::into_verdict`].
+    Done,
+}
+
+/// A decision under way.
+///
+/// Inputs are asked for only while they can change the verdict: robots.txt only if no rule decides, documents only if robots.txt
+/// allows the request and nothing refuses its use yet.
+#[derive(Debug)]
+pub struct Decision<'a> {
+    settings: DecisionSettings<'a>,
+    request: DecisionRequest<'a>,
+    /// The refusal that would have been the verdict by now, were it not only observed.
+    observed: Option<Refusal>,
+    facts: DecisionFacts,
+    state: DecisionState,
+}
+
+#[derive(Debug)]
+enum DecisionState {
+    /// A rule allows the request, which has to keep the pace that robots.txt asks for.
+    NeedsPace,
+    NeedsRobotsTxt,
+    /// Robots.txt allows the request for this reason, and documents may still refuse its use.
+    NeedsDocuments(Reason),
+    Decided(Result<Reason, Refusal>),
+}
+
+impl<'a> Decision<'a> {
+    /// Begins a decision: objections to the crawler and to HTTPS, and the organisation's rules, need no input.
+    #[must_use]
+    pub fn new(settings: DecisionSettings<'a>, request: DecisionRequest<'a>) -> Self {
+        let facts = DecisionFacts {
+            origin: Some(request.resolved.target.origin().clone()),
+            scope: Some(request.resolved.scope),
+            ..DecisionFacts::default()
+        };
+        let mut decision = Self {
+            settings,
+            request,
+            observed: None,
+            facts,
+            state: DecisionState::NeedsRobotsTxt,
+        };
+        let begun = decision.apply_objections();
+        if let Err(refusal) = begun.and_then(|()| decision.apply_rules()) {
+            decision.state = DecisionState::Decided(Err(refusal));
+        }
+        decision
+    }
+
+    fn apply_objections(&mut self) -> Result<(), Refusal> {
+        let request = &self.request;
+        let objection = request.identified.objection.clone().or_else(|| {
+            let interception = self.settings.interception;
+            interception.refusal(&request.resolved, request.is_by_tunnel)
+        });
+        self.enforce(objection)
+    }
+
+    fn apply_rules(&mut self) -> Result<(), Refusal> {
+        let request = &self.request;
+        let (identity, scope) = (&request.identified.identity, request.resolved.scope);
+        let query = RuleQuery {
+            target: &request.resolved.target,
+            method: request.method,
+            crawler: identity.label(),
+            purposes: request.identified.purposes(),
+            now: request.now,
+        };
+        let rule = rules::find(self.settings.rules, query, scope, identity.mode());
+        let action = rule.as_ref().map(|found| found.rule.action);
+        let refusal = rule.as_ref().and_then(rules::refusal);
+        self.facts.rule = rule;
+        if action == Some(RuleAction::Allow) {
+            self.state = DecisionState::NeedsPace;
+            return Ok(());
+        }
+        self.enforce(refusal)?;
+        if scope == TargetScope::Bypass {
+            self.state = DecisionState::Decided(Ok(Reason::Bypass));
+        }
+        Ok(())
+    }
+
+    /// Keeps a refusal that is only observed. Of several the first counts.
+    fn enforce(&mut self, refusal: Option<Refusal>) -> Result<(), Refusal> {
+        if let Some(refusal) = refusal {
+            let observed = refusal.enforce(self.request.identified.identity.mode())?;
+            self.observed.get_or_insert(observed);
+        }
+        Ok(())
+    }
+
+    /// Returns what is needed next. Until it is supplied, the same is needed.
+    pub fn step(&mut self) -> Step {
+        let origin = || self.request.resolved.target.origin().clone();
+        match &self.state {
+            DecisionState::NeedsPace => Step::Need(Input::CachedRobotsTxt(origin())),
+            DecisionState::NeedsRobotsTxt => Step::Need(Input::RobotsTxt(origin())),
+            DecisionState::NeedsDocuments(reason) => {
+                let reason = *reason;
+                let preferences = self.facts.preferences.as_mut();
+                let batch = preferences.and_then(|preferences| {
+                    preferences.documents_to_fetch(self.settings.preferences)
+                });
+                match batch {
+                    Some(batch) => Step::Need(Input::Documents(Box::new(batch))),
+                    None => {
+                        self.judge_use(reason);
+                        Step::Done
+                    }
+                }
+            }
+            DecisionState::Decided(_) => Step::Done,
+        }
+    }
+
+    /// Supplies the robots.txt that was asked for, if it is known.
+    pub fn add_cached_robots_txt(&mut self, robots_txt: Option<&RobotsCopy>) {
+        if let DecisionState::NeedsPace = self.state {
+            let identity = &self.request.identified.identity;
+            self.facts.delay = robots_txt.and_then(|copy| crawl_delay(copy.access(), identity));
+            self.state = DecisionState::Decided(Ok(Reason::PolicyException));
+        }
+    }
+
+    /// Supplies the robots.txt that was asked for.
+    pub fn add_robots_txt(&mut self, robots_txt: &RobotsCopy) {
+        let (request, settings) = (&self.request, self.settings);
+        // For a crawler with purposes more is matched than rules, all within one bound.
+        let mut context = request
+            .identified
+            .declaring()
+            .map(|_| MatchContext::default());
+        let outcome = ask_robots_txt(
+            robots_txt,
+            &request.identified.identity,
+            &request.resolved,
+            context.as_mut(),
+        );
+        self.facts.finding = Some(outcome.finding);
+        self.facts.delay = outcome.delay;
+        self.state = match outcome.result {
+            Err(refusal) => self.refused(refusal),
+            Ok(reason) => {
+                let declaring = request.identified.declaring().zip(context);
+                self.facts.preferences = declaring.and_then(|(crawler, context)| {
+                    PreferenceDecision::from_robots_txt(
+                        robots_txt.clone(),
+                        settings.preferences,
+                        crawler,
+                        request.method,
+                        &request.resolved,
+                        context,
+                    )
+                });
+                match self.facts.preferences {
+                    Some(_) => DecisionState::NeedsDocuments(reason),
+                    None => DecisionState::Decided(Ok(reason)),
+                }
+            }
+        };
+    }
+
+    /// Says that the robots.txt that was asked for has not come in time.
+    pub fn robots_txt_pending(&mut self, details: &str, retry_after: Duration) {
+        let refusal = unreachable(&self.request.resolved.target, details, retry_after);
+        self.state = self.refused(refusal);
+    }
+
+    /// Supplies the documents that were asked for, in the order of the batch.
+    pub fn add_documents(&mut self, batch: DocumentBatch, results: &[DocumentResult]) {
+        let DecisionState::NeedsDocuments(reason) = self.state else {
+            return;
+        };
+        let Some(preferences) = &mut self.facts.preferences else {
+            return;
+        };
+        match preferences.add_documents(self.settings.preferences, batch, results) {
+            Ok(()) => self.judge_use(reason),
+            Err(retry_after) => {
+                // What was read so far decides nothing, so it is not shown either.
+                self.facts.preferences = None;
+                self.state = self.refused(document_pending(retry_after));
+            }
+        }
+    }
+
+    /// Decides by the statements about use.
+    fn judge_use(&mut self, reason: Reason) {
+        let preferences = self.facts.preferences.as_ref();
+        let refusal = preferences
+            .and_then(|preferences| preferences.refusal_before_request(&self.request.resolved));
+        self.state = match refusal {
+            Some(refusal) => self.refused(refusal),
+            None => DecisionState::Decided(Ok(reason)),
+        };
+    }
+
+    /// Decides by a refusal: in mode "observe" the request is forwarded, and the reason is the refusal's.
+    fn refused(&mut self, refusal: Refusal) -> DecisionState {
+        let reason = refusal.reason;
+        let enforced = self.enforce(Some(refusal));
+        DecisionState::Decided(enforced.map(|()| reason))
+    }
+
+    /// Returns the findings so far.
+    #[must_use]
+    pub fn facts(&self) -> &DecisionFacts {
+        &self.facts
+    }
+
+    /// Returns the verdict.
+    ///
+    /// # Panics
+    ///
+    /// Panics if an input is missing: call this after [`Step::Done`].
+    #[must_use]
+    pub fn into_verdict(self) -> Verdict {
+        let DecisionState::Decided(result) = self.state else {
+            unreachable!("a verdict is asked for before the decision is made");
+        };
+        let method = check_method(self.request.method);
+        let result = result.and_then(|reason| {
+            method?;
+            Ok(Permit {
+                reason,
+                observed: self.observed,
+                purposes: self.request.identified.purposes(),
+                resolved: self.request.resolved,
+            })
+        });
+        Verdict {
+            facts: self.facts,
+            result,
+        }
+    }
+}
+
+/// Decides whether a fetch of robots.txt, or of a document about use, may go where somebody else's site sent it. Only the
+/// organisation's rules count: rules for certain crawlers or purposes do not, since the fetch is for all of them.
+#[must_use]
+pub fn decide_redirect(rules: &PolicyRules, target: &Target, now: SystemTime) -> Verdict {
+    let query = RuleQuery {
+        target,
+        method: "GET",
+        crawler: "",
+        purposes: PurposeSet::NONE,
+        now,
+    };
+    let rule = rules.find_for_redirect(query);
+    let refusal = rule.as_ref().and_then(rules::refusal);
+    Verdict {
+        facts: DecisionFacts {
+            origin: Some(target.origin().clone()),
+            rule,
+            ..DecisionFacts::default()
+        },
+        result: match refusal {
+            Some(refusal) => Err(refusal),
+            None => Ok(Permit {
+                resolved: ResolvedTarget {
+                    target: target.clone(),
+                    scope: TargetScope::Path,
+                },
+                reason: Reason::RobotsRedirect,
+                observed: None,
+                purposes: PurposeSet::NONE,
+            }),
+        },
+    }
+}
+
+/// Refuses methods in lower case. They are compared exactly (RFC 9110 section 9.1), but not by every origin: to some `post` is
+/// `POST`, and rules that name methods would be passed by it.
+fn check_method(method: &str) -> Result<(), Refusal> {
+    if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        let details = format!("{method:?} is not an upper-case method");
+        return Err(Refusal::malformed(details));
+    }
+    Ok(())
+}

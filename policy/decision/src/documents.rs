@@ -1,0 +1,298 @@
+//! The documents next to robots.txt that speak of use: `tdmrep.json`, `ai.txt`, and licences that robots.txt or a response names.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use wayleave_lifecycle::{FetchErrorKind, Resource, Snapshot};
+use wayleave_robots_txt::{
+    AccessResult, AccessVerdict, Dialect, MatchContext, Origin, ProductToken, Scheme, Target,
+    decide_all_spellings_within,
+};
+use wayleave_usage_preferences::{
+    AI_TXT_PATH, PreferenceDocument, PreferenceQuery, PreferenceSource, PreferenceState,
+    TDMREP_PATH,
+};
+
+use crate::crawler::Crawler;
+use crate::robots::{CheckedSnapshot, RobotsCopy};
+
+/// The longest URL of a licence, as of a `Location` that is followed.
+const MAX_URL_BYTES: usize = 8 * 1024;
+
+/// The cause of a licence that could still come.
+const NOT_IN_TIME: &str = "not fetched in time";
+
+/// A document as it was when it decided.
+#[derive(Clone, Debug)]
+pub struct DocumentSeen {
+    /// The URL from which it was fetched.
+    pub url: String,
+    /// Its SHA-256, if it could be had.
+    pub sha256: Option<[u8; 32]>,
+    /// The time at which it was fetched or last confirmed.
+    pub fetched_at: Option<SystemTime>,
+    /// Whether it is longer than what is read of it.
+    pub is_cut: bool,
+}
+
+/// A document that was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct ConsultedDocument {
+    pub(crate) source: PreferenceSource,
+    /// The URL as it was written.
+    pub(crate) named: String,
+    pub(crate) seen: DocumentSeen,
+    /// The time after which it is worth asking again, if it could not be had.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+/// A document to fetch.
+#[derive(Clone, Debug)]
+pub struct DocumentToFetch {
+    source: PreferenceSource,
+    /// The URL as it was written.
+    named: String,
+    resource: Result<Resource, String>,
+}
+
+/// The outcome of fetching a document.
+#[derive(Debug)]
+pub enum DocumentResult {
+    /// From a cache, or just fetched.
+    Cached(CheckedSnapshot),
+    /// From an export; none if it could not be had when the decision was made.
+    Archived(Option<PreferenceDocument>),
+    /// Not asked for, with the cause.
+    NotAsked(String),
+    /// Not fetched in time.
+    Pending {
+        /// The time after which it may be there.
+        retry_after: Duration,
+    },
+}
+
+/// Documents to fetch, all at once, and what counts for whether they may be fetched.
+#[derive(Debug)]
+pub struct DocumentBatch {
+    /// The documents.
+    pub documents: Vec<DocumentToFetch>,
+    /// The work that is left for matching for the request.
+    pub context: MatchContext,
+    /// The crawler on whose behalf they are fetched.
+    pub crawler: Arc<Crawler>,
+    /// The origin that was asked for.
+    pub origin: Origin,
+    /// Its robots.txt.
+    pub robots_txt: RobotsCopy,
+}
+
+impl DocumentBatch {
+    /// Why a document is not fetched that a robots.txt disallows.
+    pub const NOT_ALLOWED: &str = "robots.txt there does not allow it";
+
+    /// Returns whether the crawler may fetch a document from an origin with this robots.txt, within the work that is left.
+    pub fn allows(
+        &self,
+        access: &AccessResult,
+        resource: &Resource,
+        context: &mut MatchContext,
+    ) -> bool {
+        may_fetch(
+            (self.crawler.dialect, &self.crawler.tokens),
+            access,
+            resource,
+            context,
+        )
+    }
+}
+
+/// Returns whether a crawler with this dialect and these tokens may fetch a document from an origin with this robots.txt, within
+/// the work that is left.
+pub fn may_fetch(
+    (dialect, tokens): (Dialect, &[ProductToken]),
+    access: &AccessResult,
+    resource: &Resource,
+    context: &mut MatchContext,
+) -> bool {
+    let path = resource.path();
+    let decision = decide_all_spellings_within(access, dialect, tokens, &path, false, context);
+    decision.verdict() == AccessVerdict::Allow
+}
+
+/// Returns the documents that could still refuse a purpose: the files of `origin`, and licences.
+#[must_use]
+pub fn documents_to_fetch(
+    query: PreferenceQuery<'_>,
+    origin: &Origin,
+    state: &PreferenceState,
+) -> Vec<DocumentToFetch> {
+    // Both are of HTTP alone (RFC 8615 section 1; Spawning).
+    let has_files = origin.scheme() != Scheme::Ftp;
+    let files = [
+        (PreferenceSource::Tdmrep, TDMREP_PATH),
+        (PreferenceSource::AiTxt, AI_TXT_PATH),
+    ];
+    files
+        .into_iter()
+        .filter(|(source, _)| has_files && query.could_be_refused_by(*source))
+        .map(|(source, path)| DocumentToFetch {
+            source,
+            named: path.to_owned(),
+            resource: Ok(Resource::at(origin, path)),
+        })
+        .chain(licences_to_fetch(state))
+        .collect()
+}
+
+/// Returns the licences that were named and are still to be fetched.
+pub(crate) fn licences_to_fetch(state: &PreferenceState) -> Vec<DocumentToFetch> {
+    let licences = state.missing_licences().into_iter();
+    licences
+        .map(|url| DocumentToFetch {
+            source: PreferenceSource::Rsl,
+            resource: licence_resource(&url),
+            named: url,
+        })
+        .collect()
+}
+
+fn licence_resource(url: &str) -> Result<Resource, String> {
+    if url.len() > MAX_URL_BYTES {
+        return Err(format!("its URL is longer than {MAX_URL_BYTES} bytes"));
+    }
+    let target = Target::parse(url).map_err(|error| error.to_string())?;
+    if target.origin().scheme() == Scheme::Ftp {
+        return Err("licences are fetched over HTTP only".to_owned());
+    }
+    Ok(target.into())
+}
+
+/// Returns whether the last attempt failed for a reason that is not the origin's.
+fn is_kept_from(snapshot: &Snapshot) -> bool {
+    matches!(
+        snapshot.error_kind(),
+        Some(FetchErrorKind::RedirectProhibited | FetchErrorKind::Internal)
+    )
+}
+
+fn cause_of_absence(snapshot: &Snapshot) -> String {
+    match (snapshot.cause(), snapshot.status()) {
+        (Some(cause), _) => format!("not to be had: {cause}"),
+        (None, Some(status)) => format!("not to be had: status {status}"),
+        (None, None) => "not to be had".to_owned(),
+    }
+}
+
+impl DocumentToFetch {
+    /// Returns the resource to fetch.
+    ///
+    /// # Errors
+    ///
+    /// Returns the cause if its URL cannot be fetched.
+    pub fn resource(&self) -> Result<&Resource, String> {
+        self.resource.as_ref().map_err(String::clone)
+    }
+
+    /// Returns the URL from which it is fetched, as the log writes it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.resource
+            .as_ref()
+            .map_or_else(|_| self.named.clone(), Resource::uri)
+    }
+
+    /// Adds the document to `state`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the time after which to ask again if it could refuse and has not come.
+    pub fn add_to(
+        &self,
+        state: &mut PreferenceState,
+        query: PreferenceQuery<'_>,
+        result: &DocumentResult,
+    ) -> Result<(), Duration> {
+        match result {
+            DocumentResult::Pending { retry_after } => return Err(*retry_after),
+            DocumentResult::NotAsked(_) if state.match_context().is_spent() => {
+                state.add_too_costly(self.source, &self.named);
+            }
+            DocumentResult::NotAsked(cause) => state.licence_unavailable(&self.named, cause),
+            DocumentResult::Cached(cached) if self.source == PreferenceSource::Rsl => {
+                self.add_licence(state, cached);
+            }
+            DocumentResult::Cached(cached) => {
+                let document = cached.document();
+                // To an origin that does not have one it says nothing. Here the origin was not asked.
+                if document.is_none() && is_kept_from(&cached.snapshot) {
+                    let retry_after = cached.snapshot.retry_after(cached.checked_at);
+                    return Err(retry_after.unwrap_or_default());
+                }
+                self.add_document(state, query, document);
+            }
+            DocumentResult::Archived(document) => {
+                self.add_document(state, query, document.as_ref());
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a licence that a response named; one that has not come in time cannot be had.
+    pub(crate) fn add_licence_to(&self, state: &mut PreferenceState, result: &DocumentResult) {
+        match result {
+            DocumentResult::Cached(cached) => self.add_licence(state, cached),
+            DocumentResult::NotAsked(cause) => state.licence_unavailable(&self.named, cause),
+            DocumentResult::Pending { .. } => state.licence_unavailable(&self.named, NOT_IN_TIME),
+            DocumentResult::Archived(Some(PreferenceDocument::Rsl(licence))) => {
+                state.add_licence(&self.named, licence);
+            }
+            DocumentResult::Archived(_) => {}
+        }
+    }
+
+    fn add_document(
+        &self,
+        state: &mut PreferenceState,
+        query: PreferenceQuery<'_>,
+        document: Option<&PreferenceDocument>,
+    ) {
+        match document {
+            Some(PreferenceDocument::Tdmrep(file)) => state.add_tdmrep(query, file),
+            Some(PreferenceDocument::AiTxt(file)) => state.add_ai_txt(query, file),
+            Some(PreferenceDocument::Rsl(licence)) => state.add_licence(&self.named, licence),
+            Some(_) | None => {}
+        }
+    }
+
+    fn add_licence(&self, state: &mut PreferenceState, cached: &CheckedSnapshot) {
+        match cached.document() {
+            Some(PreferenceDocument::Rsl(licence)) => state.add_licence(&self.named, licence),
+            _ => state.licence_unavailable(&self.named, &cause_of_absence(&cached.snapshot)),
+        }
+    }
+
+    /// Returns what is recorded of the document; none if it was not asked for.
+    pub(crate) fn consulted(&self, result: &DocumentResult) -> Option<ConsultedDocument> {
+        let (cached, retry_after) = match result {
+            DocumentResult::Cached(cached) => {
+                (Some(cached), cached.snapshot.retry_after(cached.checked_at))
+            }
+            DocumentResult::Pending { retry_after } => (None, Some(*retry_after)),
+            DocumentResult::NotAsked(_) | DocumentResult::Archived(_) => return None,
+        };
+        let snapshot = cached
+            .filter(|cached| cached.document().is_some())
+            .map(|cached| &*cached.snapshot);
+        Some(ConsultedDocument {
+            source: self.source,
+            named: self.named.clone(),
+            seen: DocumentSeen {
+                url: self.url(),
+                sha256: snapshot.and_then(Snapshot::digest).copied(),
+                fetched_at: snapshot.and_then(Snapshot::fetched_at),
+                is_cut: snapshot.is_some_and(Snapshot::is_cut),
+            },
+            retry_after,
+        })
+    }
+}

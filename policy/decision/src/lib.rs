@@ -1,0 +1,52 @@
+//! Decides whether a crawler's request may be forwarded.
+//!
+//! This is the only place that decides. It does no I/O, reads no clock and starts no task: a [`Decision`] names the inputs
+//! that it still needs, and its caller supplies them, from a cache, by fetching, from files or from an archive.
+//!
+//! ```text
+//!  crawlers ─ identity        the crawler behind a request, and objections to the name it gives
+//!  https                      the treatment of HTTPS: interception, blind tunnels, refusal
+//!  rules                      the organisation's own rules
+//!  robots                     robots.txt in every equivalent spelling
+//!  preference ─ documents     statements about use, and the documents that hold them
+//!  decision                   all of these, in their order
+//!  verdict, refusal, reason   the result
+//! ```
+
+mod certificate_name;
+mod crawler;
+mod crawlers;
+mod decision;
+mod documents;
+mod https;
+mod identity;
+mod preference;
+mod reason;
+mod refusal;
+mod robots;
+mod rules;
+mod target;
+mod verdict;
+mod well_known;
+
+pub use certificate_name::CertificateName;
+pub use crawler::{ClientFacts, Crawler, EnforcementMode, ProxyAccount};
+pub use crawlers::{ClaimedNames, Crawlers, CrawlersConfig};
+pub use decision::{Decision, DecisionRequest, DecisionSettings, Input, Step, decide_redirect};
+pub use documents::{
+    DocumentBatch, DocumentResult, DocumentSeen, DocumentToFetch, documents_to_fetch, may_fetch,
+};
+pub use https::{HttpsHandling, HttpsMode, InterceptionSettings};
+pub use identity::{ASSERTED, Identified, Identity};
+pub use preference::{PreferenceDecision, StatedPreference, query, robots_txt_state};
+pub use reason::{DefaultAnswer, Reason, ReasonMeaning, RequestOutcome};
+pub use refusal::{DecidingRule, Refusal, RefusalBasis};
+pub use robots::{
+    AccessFinding, CheckedSnapshot, RobotsCopy, crawl_delay, decide_in_dialect, decide_within,
+    group_names,
+};
+pub use rules::{
+    PolicyRule, PolicyRules, RuleAction, RuleMatch, RuleQuery, blocked_by, find as find_rule,
+};
+pub use target::{ResolvedTarget, TargetScope};
+pub use verdict::{DecisionFacts, Permit, Verdict};

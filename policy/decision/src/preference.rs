@@ -1,0 +1,345 @@
+//! Statements about the use of content, for crawlers that declare what they fetch for.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use wayleave_robots_txt::{AccessResult, MatchContext, Origin, Target};
+use wayleave_usage_preferences::{
+    Preference, PreferenceJudgement, PreferenceQuery, PreferenceSettings, PreferenceSource,
+    PreferenceStage, PreferenceState, PreferenceStatement, PurposePreference, StatementCarrier,
+    UsageDuty,
+};
+
+use crate::crawler::{Crawler, EnforcementMode};
+use crate::documents::{
+    ConsultedDocument, DocumentBatch, DocumentResult, DocumentSeen, DocumentToFetch,
+    documents_to_fetch, licences_to_fetch,
+};
+use crate::reason::Reason;
+use crate::refusal::{Refusal, RefusalBasis};
+use crate::robots::RobotsCopy;
+use crate::target::{ResolvedTarget, TargetScope};
+
+/// Everything a site has stated so far about the use of what is asked for, and the resulting judgement.
+#[derive(Clone, Debug)]
+pub struct PreferenceDecision {
+    crawler: Arc<Crawler>,
+    origin: Origin,
+    robots_txt: RobotsCopy,
+    state: PreferenceState,
+    /// The preference for each purpose of the crawler.
+    pub judgement: PreferenceJudgement,
+    /// Duties that only the user of the response can fulfil.
+    pub duties: Vec<UsageDuty>,
+    documents: Vec<ConsultedDocument>,
+}
+
+/// A preference for one purpose, with the document that states it.
+#[derive(Clone, Debug)]
+pub struct StatedPreference {
+    /// The preference.
+    pub preference: PurposePreference,
+    /// The stage at which it is known, if that differs from its statement's.
+    pub stage: Option<PreferenceStage>,
+    /// The document that holds the statement, if that is not the origin's robots.txt.
+    pub document: Option<Box<DocumentSeen>>,
+}
+
+impl PreferenceDecision {
+    /// Reads the origin's robots.txt; none for requests that do more than read, because preferences are about fetched content.
+    pub(crate) fn from_robots_txt(
+        robots_txt: RobotsCopy,
+        settings: &PreferenceSettings,
+        crawler: &Arc<Crawler>,
+        method: &str,
+        resolved: &ResolvedTarget,
+        context: MatchContext,
+    ) -> Option<Self> {
+        let only_reads =
+            resolved.scope == TargetScope::EveryPath || matches!(method, "GET" | "HEAD");
+        if !only_reads {
+            return None;
+        }
+        let query = query(crawler, settings, robots_txt.at());
+        let access = robots_txt.access();
+        let state = robots_txt_state(query, access, &resolved.target, resolved.scope, context)?;
+        Some(Self {
+            crawler: Arc::clone(crawler),
+            origin: resolved.target.origin().clone(),
+            judgement: state.judge(query),
+            duties: state.duties(query),
+            state,
+            robots_txt,
+            documents: Vec::new(),
+        })
+    }
+
+    fn query<'a>(&'a self, settings: &'a PreferenceSettings) -> PreferenceQuery<'a> {
+        query(&self.crawler, settings, self.robots_txt.at())
+    }
+
+    fn update(&mut self, settings: &PreferenceSettings) {
+        let query = query(&self.crawler, settings, self.robots_txt.at());
+        let (judgement, duties) = (self.state.judge(query), self.state.duties(query));
+        (self.judgement, self.duties) = (judgement, duties);
+    }
+
+    /// Returns the files of the origin, and licences, that could still change the judgement; none if it is a refusal already.
+    pub(crate) fn documents_to_fetch(
+        &mut self,
+        settings: &PreferenceSettings,
+    ) -> Option<DocumentBatch> {
+        let query = self.query(settings);
+        if self.state.is_already_refused(query) {
+            return None;
+        }
+        let documents = documents_to_fetch(query, &self.origin, &self.state);
+        Some(self.batch(documents)).filter(|batch| !batch.documents.is_empty())
+    }
+
+    /// Returns the licences that a response named, unless they could only repeat a refusal.
+    pub fn licences_to_fetch(&mut self, settings: &PreferenceSettings) -> Option<DocumentBatch> {
+        let licences = licences_to_fetch(&self.state);
+        if licences.is_empty() || self.state.is_already_refused(self.query(settings)) {
+            return None;
+        }
+        Some(self.batch(licences))
+    }
+
+    fn batch(&mut self, documents: Vec<DocumentToFetch>) -> DocumentBatch {
+        DocumentBatch {
+            documents,
+            context: std::mem::take(self.state.match_context()),
+            crawler: Arc::clone(&self.crawler),
+            origin: self.origin.clone(),
+            robots_txt: self.robots_txt.clone(),
+        }
+    }
+
+    /// Adds documents, in the order of the batch.
+    ///
+    /// # Errors
+    ///
+    /// Returns the time after which to ask again if one that could refuse has not come.
+    pub(crate) fn add_documents(
+        &mut self,
+        settings: &PreferenceSettings,
+        batch: DocumentBatch,
+        results: &[DocumentResult],
+    ) -> Result<(), Duration> {
+        *self.state.match_context() = batch.context;
+        for (document, result) in batch.documents.iter().zip(results) {
+            let query = query(&self.crawler, settings, self.robots_txt.at());
+            document.add_to(&mut self.state, query, result)?;
+            self.documents.extend(document.consulted(result));
+        }
+        self.update(settings);
+        Ok(())
+    }
+
+    /// Adds licences that a response named, in the order of the batch. One that cannot be had refuses.
+    pub fn add_licences(
+        &mut self,
+        settings: &PreferenceSettings,
+        batch: DocumentBatch,
+        results: &[DocumentResult],
+    ) {
+        *self.state.match_context() = batch.context;
+        for (licence, result) in batch.documents.iter().zip(results) {
+            licence.add_licence_to(&mut self.state, result);
+            self.documents.extend(licence.consulted(result));
+        }
+        self.update(settings);
+    }
+
+    /// Returns the decision with the statements in a response's head added.
+    #[must_use]
+    pub fn with_headers<'f>(
+        &self,
+        settings: &PreferenceSettings,
+        status: u16,
+        fields: &(impl Iterator<Item = (&'f str, &'f str)> + Clone),
+    ) -> Self {
+        let mut decision = self.clone();
+        let query = self.query(settings);
+        decision.state.add_response_head(query, status, fields);
+        decision.update(settings);
+        decision
+    }
+
+    /// Returns the decision with the statements in the beginning of a page added.
+    #[must_use]
+    pub fn with_page(mut self, settings: &PreferenceSettings, page: &str) -> Self {
+        let query = query(&self.crawler, settings, self.robots_txt.at());
+        self.state.add_page(query, page);
+        self.update(settings);
+        self
+    }
+
+    /// Returns whether the beginning of the response's body may state more.
+    #[must_use]
+    pub fn needs_page(&self, settings: &PreferenceSettings) -> bool {
+        self.state.needs_page(self.query(settings))
+    }
+
+    /// Returns whether a refusal holds whatever the page states: not one for lack of a statement, nor a reservation, which one in
+    /// the page replaces.
+    #[must_use]
+    pub fn is_final_refusal(&self) -> bool {
+        let by_purpose = self.judgement.by_purpose.iter();
+        let mut refused = by_purpose.filter(|it| it.preference == Preference::Refuse);
+        refused.any(|it| {
+            it.statement
+                .as_ref()
+                .is_some_and(|it| it.source != PreferenceSource::Tdmrep)
+        })
+    }
+
+    /// Returns whether the origin asks for payment or a licence, whatever the purpose.
+    #[must_use]
+    pub fn asks_for_payment(&self) -> bool {
+        let statement = self.judgement.statement();
+        statement.is_some_and(|it| it.source == PreferenceSource::Payment)
+    }
+
+    /// Returns whether a refusal is only counted and logged.
+    #[must_use]
+    pub fn is_only_observed(&self) -> bool {
+        self.crawler.mode == EnforcementMode::Observe
+    }
+
+    /// Returns the preference for each purpose, with its document.
+    pub fn stated_preferences(&self) -> impl Iterator<Item = StatedPreference> {
+        self.judgement.by_purpose.iter().map(|preference| {
+            let document = self.document_of(preference.statement.as_ref());
+            StatedPreference {
+                preference: preference.clone(),
+                stage: None,
+                document: document.map(|it| Box::new(it.seen.clone())),
+            }
+        })
+    }
+
+    /// Returns the documents that were asked for.
+    pub fn documents_seen(&self) -> impl Iterator<Item = &DocumentSeen> {
+        self.documents.iter().map(|document| &document.seen)
+    }
+
+    /// Returns the document that holds a statement.
+    fn document_of(&self, statement: Option<&PreferenceStatement>) -> Option<&ConsultedDocument> {
+        let statement = statement?;
+        let mut documents = self.documents.iter();
+        documents.find(|it| {
+            it.source == statement.source
+                && match (it.source, &statement.carrier) {
+                    // There may be several licences, each with its own URL.
+                    (PreferenceSource::Rsl, _) => statement.policy.as_ref() == Some(&it.named),
+                    (_, StatementCarrier::Tdmrep { .. } | StatementCarrier::File { .. }) => true,
+                    _ => false,
+                }
+        })
+    }
+
+    /// Returns the refusal that needs no response: of a purpose, or for lack of a statement where no response will be seen.
+    pub(crate) fn refusal_before_request(&self, resolved: &ResolvedTarget) -> Option<Refusal> {
+        let is_stated = self.judgement.statement().is_some();
+        let is_last = resolved.scope == TargetScope::EveryPath;
+        self.refusal(resolved).filter(|_| is_stated || is_last)
+    }
+
+    /// Returns the refusal, if one of the purposes is refused.
+    #[must_use]
+    pub fn refusal(&self, resolved: &ResolvedTarget) -> Option<Refusal> {
+        if self.judgement.preference != Preference::Refuse {
+            return None;
+        }
+        let mut by_purpose = self.judgement.by_purpose.iter();
+        let deciding = by_purpose.find(|it| Some(it.purpose) == self.judgement.purpose)?;
+        let statement = deciding.statement.as_ref();
+        let purpose = deciding.purpose;
+        let is_too_costly = statement.is_some_and(PreferenceStatement::is_too_costly);
+        let details = match statement {
+            Some(statement) if is_too_costly => format!(
+                "finding what {} says about use of this URL for {purpose} takes too long",
+                statement.carrier
+            ),
+            Some(statement) => format!(
+                "{} ({}) refuses use for {purpose}",
+                statement.text, statement.carrier
+            ),
+            None => format!(
+                "nothing is said about use for {purpose}, and the crawler goes without (unstated = \"refuse\")"
+            ),
+        };
+        let document = self.document_of(statement);
+        let deciding = StatedPreference {
+            preference: deciding.clone(),
+            stage: Some(self.judgement.stage),
+            document: document.map(|it| Box::new(it.seen.clone())),
+        };
+        let reason = if is_too_costly {
+            Reason::TooCostly
+        } else {
+            Reason::Preference
+        };
+        Some(Refusal {
+            title: "Refused by usage preference",
+            robots_url: Some(resolved.target.origin().robots_txt_uri().into()),
+            statement: Some(Box::new(RefusalBasis::Preference(deciding))),
+            retry_after: document.and_then(|it| it.retry_after),
+            ..Refusal::by_policy(reason, details)
+        })
+    }
+}
+
+/// Returns the refusal of a request about whose use a document may state something that could not be fetched.
+pub(crate) fn document_pending(retry_after: Duration) -> Refusal {
+    let unavailable = Reason::DestinationUnavailable.default_answer();
+    let details = "a document that could refuse the use has not been fetched: ask again later";
+    Refusal {
+        status: 503,
+        title: "Usage preferences unreachable",
+        proxy_error: unavailable.proxy_error,
+        retry_after: Some(retry_after),
+        ..Refusal::by_policy(Reason::Preference, details)
+    }
+}
+
+/// Returns what robots.txt states about the use of a target; none where no preference is judged.
+#[must_use]
+pub fn robots_txt_state(
+    query: PreferenceQuery<'_>,
+    access: &AccessResult,
+    target: &Target,
+    scope: TargetScope,
+    context: MatchContext,
+) -> Option<PreferenceState> {
+    let state = match scope {
+        TargetScope::Path | TargetScope::Server => {
+            PreferenceState::new(query, &target.to_string(), target.path().as_str())
+        }
+        TargetScope::EveryPath => PreferenceState::for_every_path(&target.to_string()),
+        // It is always fetched, and what is not judged has no preference either.
+        TargetScope::RobotsTxt | TargetScope::Bypass => return None,
+    };
+    let mut state = state.with_context(context);
+    state.add_access_result(query, access);
+    Some(state)
+}
+
+/// Returns the question that a crawler asks about use at a moment.
+#[must_use]
+pub fn query<'a>(
+    crawler: &'a Crawler,
+    settings: &'a PreferenceSettings,
+    now: SystemTime,
+) -> PreferenceQuery<'a> {
+    PreferenceQuery {
+        declaration: &crawler.declaration,
+        settings,
+        tokens: &crawler.tokens,
+        dialect: crawler.dialect,
+        all_spellings: true,
+        now,
+    }
+}

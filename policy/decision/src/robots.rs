@@ -1,0 +1,433 @@
+//! Robots.txt: its verdict on a request in every equivalent spelling of the path, and the pace it asks for.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use wayleave_lifecycle::{
+    CacheEntry, FetchErrorKind, FetchOutcome, RefreshScheduler, Resource, Snapshot, SnapshotState,
+};
+use wayleave_robots_txt::{
+    AccessDecision, AccessReason, AccessResult, AccessVerdict, Dialect, MatchContext, ProductToken,
+    Target, UrlPath, decide, decide_all_spellings, decide_all_spellings_within, decide_whole_site,
+    decide_whole_site_within, decide_write_all_spellings, excerpt,
+};
+use wayleave_usage_preferences::PreferenceDocument;
+
+use crate::crawler::EnforcementMode;
+use crate::identity::Identity;
+use crate::reason::Reason;
+use crate::refusal::{DecidingRule, Refusal, RefusalBasis};
+use crate::target::{ResolvedTarget, TargetScope};
+
+/// A snapshot of a document, with the moment at which it was found good enough to use.
+#[derive(Clone, Debug)]
+pub struct CheckedSnapshot {
+    /// The document as it was fetched.
+    pub snapshot: Arc<Snapshot>,
+    /// The moment.
+    pub checked_at: SystemTime,
+}
+
+impl CheckedSnapshot {
+    /// Returns what follows from a first fetch of a document that ended just now.
+    #[must_use]
+    pub fn from_fetch(resource: &Resource, outcome: FetchOutcome, now: SystemTime) -> Self {
+        let entry = CacheEntry::default().after_fetch(outcome, now);
+        Self {
+            snapshot: RefreshScheduler::default()
+                .restore(resource, &entry.into())
+                .into(),
+            checked_at: now,
+        }
+    }
+
+    /// Returns the document's content at that moment, if there was one.
+    #[must_use]
+    pub fn document(&self) -> Option<&PreferenceDocument> {
+        let document = self.snapshot.document(self.checked_at);
+        document.map(|document| &**document)
+    }
+}
+
+/// A robots.txt at a moment.
+#[derive(Clone, Debug)]
+pub enum RobotsCopy {
+    /// From a cache, or just fetched.
+    Cached(CheckedSnapshot),
+    /// From an export, which holds the file but not what else was known of the origin.
+    Archived {
+        /// The result of fetching it.
+        access: Arc<AccessResult>,
+        /// The moment of the decision.
+        at: SystemTime,
+    },
+}
+
+impl RobotsCopy {
+    /// Returns the rules at that moment, or why there are none.
+    #[must_use]
+    pub fn access(&self) -> &AccessResult {
+        match self {
+            Self::Cached(cached) => cached.snapshot.access(cached.checked_at),
+            Self::Archived { access, .. } => access,
+        }
+    }
+
+    /// Returns the moment for which the copy counts.
+    #[must_use]
+    pub fn at(&self) -> SystemTime {
+        match self {
+            Self::Cached(cached) => cached.checked_at,
+            Self::Archived { at, .. } => *at,
+        }
+    }
+
+    fn snapshot(&self) -> Option<&Snapshot> {
+        match self {
+            Self::Cached(cached) => Some(&cached.snapshot),
+            Self::Archived { .. } => None,
+        }
+    }
+}
+
+/// The finding of an origin's robots.txt about one request, and the copy that it rests on.
+#[derive(Clone, Debug)]
+pub struct AccessFinding {
+    /// Whether robots.txt allows the request.
+    pub verdict: AccessVerdict,
+    /// The basis of the verdict.
+    pub basis: AccessReason,
+    /// The dialect that gave it.
+    pub dialect: Dialect,
+    /// The deciding rule's line, from 1.
+    pub line: Option<u32>,
+    /// The deciding rule.
+    pub rule: Option<String>,
+    /// The result of fetching robots.txt, as [`AccessResult::as_str`] writes it.
+    pub access: &'static str,
+    /// The status code of the answer, where that decided.
+    pub status: Option<u16>,
+    /// Whether the file is longer than what is read of it.
+    pub is_cut: bool,
+    /// The SHA-256 of the copy that decided, if it had rules.
+    pub sha256: Option<[u8; 32]>,
+    /// The time at which the copy that decided was fetched or last confirmed.
+    pub fetched_at: Option<SystemTime>,
+}
+
+/// The outcome of asking robots.txt.
+pub(crate) struct RobotsOutcome {
+    pub(crate) finding: AccessFinding,
+    /// The reason to forward the request, or the refusal.
+    pub(crate) result: Result<Reason, Refusal>,
+    /// The time that robots.txt wants between requests, for a request that may be forwarded.
+    pub(crate) delay: Option<Duration>,
+}
+
+impl From<AccessReason> for Reason {
+    fn from(basis: AccessReason) -> Self {
+        let mut all = Self::ALL.iter();
+        let same = all.find(|reason| reason.as_str() == basis.as_str());
+        // A test goes through all of them.
+        same.copied().unwrap_or(Self::Unreachable)
+    }
+}
+
+/// Asks robots.txt about a request. `context`: the work left for a crawler for which more than rules is matched.
+pub(crate) fn ask_robots_txt(
+    copy: &RobotsCopy,
+    identity: &Identity,
+    resolved: &ResolvedTarget,
+    context: Option<&mut MatchContext>,
+) -> RobotsOutcome {
+    let access = copy.access();
+    let (dialect, tokens) = (identity.dialect(), identity.tokens());
+    let (scope, path) = (resolved.scope, resolved.target.path());
+    let decision = match context {
+        Some(context) => decide_within(scope, access, dialect, tokens, path, context),
+        None => decide_in_dialect(scope, access, dialect, tokens, path),
+    };
+    let finding = finding(copy, &decision);
+    let result = match decision.verdict() {
+        AccessVerdict::Allow => Ok(decision.reason().into()),
+        AccessVerdict::Disallow => Err(refusal(resolved, copy, &finding, identity.mode())),
+    };
+    // Finding a delay is a walk through the rules, and a request that is refused waits for no slot.
+    let may_go_on = result.is_ok() || identity.mode() == EnforcementMode::Observe;
+    RobotsOutcome {
+        delay: may_go_on.then(|| crawl_delay(access, identity)).flatten(),
+        finding,
+        result,
+    }
+}
+
+/// Judges a target in one dialect, in every equivalent spelling.
+#[must_use]
+pub fn decide_in_dialect<'a>(
+    scope: TargetScope,
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+    path: &UrlPath<'_>,
+) -> AccessDecision<'a> {
+    match scope {
+        TargetScope::RobotsTxt => decide_all_spellings(access, dialect, tokens, path),
+        TargetScope::Path | TargetScope::Server => {
+            decide_write_all_spellings(access, dialect, tokens, path)
+        }
+        TargetScope::EveryPath | TargetScope::Bypass => decide_whole_site(access, dialect, tokens),
+    }
+}
+
+/// Judges a target as [`decide_in_dialect`] does, within the work left for the request.
+pub fn decide_within<'a>(
+    scope: TargetScope,
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+    path: &UrlPath<'_>,
+    context: &mut MatchContext,
+) -> AccessDecision<'a> {
+    match scope {
+        TargetScope::RobotsTxt => {
+            decide_all_spellings_within(access, dialect, tokens, path, true, context)
+        }
+        TargetScope::Path | TargetScope::Server => {
+            decide_all_spellings_within(access, dialect, tokens, path, false, context)
+        }
+        TargetScope::EveryPath | TargetScope::Bypass => {
+            decide_whole_site_within(access, dialect, tokens, context)
+        }
+    }
+}
+
+fn finding(copy: &RobotsCopy, decision: &AccessDecision<'_>) -> AccessFinding {
+    let access = copy.access();
+    let snapshot = copy.snapshot();
+    // A copy that is too old did not decide, unless one of its rules still did.
+    let deciding = snapshot.filter(|snapshot| {
+        snapshot.state(copy.at()) != SnapshotState::Unreachable
+            || access.rules(decision.dialect()).is_some()
+    });
+    AccessFinding {
+        verdict: decision.verdict(),
+        basis: decision.reason(),
+        dialect: decision.dialect(),
+        line: decision.line(),
+        rule: decision.rule(),
+        access: access.as_str(),
+        status: match access {
+            AccessResult::Unavailable { status } => Some(*status),
+            _ => snapshot.and_then(Snapshot::error_status),
+        },
+        is_cut: deciding.is_some_and(Snapshot::is_cut),
+        sha256: deciding.and_then(Snapshot::digest).copied(),
+        fetched_at: deciding.and_then(Snapshot::fetched_at),
+    }
+}
+
+/// Returns the names of the group that a crawler falls into, one a line; empty if no group is for it.
+#[must_use]
+pub fn group_names(access: &AccessResult, identity: &Identity) -> String {
+    let decision = decide(
+        access,
+        identity.dialect(),
+        identity.tokens(),
+        &UrlPath::ROOT,
+    );
+    decision.group().join("\n")
+}
+
+/// Returns the longest of what `Crawl-delay` and `Request-rate` ask of the crawler. A rate is kept evenly, at all hours.
+#[must_use]
+pub fn crawl_delay(access: &AccessResult, identity: &Identity) -> Option<Duration> {
+    let in_dialect = |dialect: Dialect| {
+        let robots = access.rules(dialect)?;
+        let tokens = identity.tokens();
+        let rates = robots.request_rates(dialect, tokens).into_iter();
+        let pauses = rates.map(|rate| {
+            let never = rate.within.saturating_mul(u32::MAX);
+            rate.within.checked_div(rate.requests).unwrap_or(never)
+        });
+        pauses.chain(robots.crawl_delay(dialect, tokens)).max()
+    };
+    match identity.dialect() {
+        Dialect::Strictest => Dialect::ALL.into_iter().filter_map(in_dialect).max(),
+        dialect => in_dialect(dialect),
+    }
+}
+
+fn refusal(
+    resolved: &ResolvedTarget,
+    copy: &RobotsCopy,
+    finding: &AccessFinding,
+    mode: EnforcementMode,
+) -> Refusal {
+    let target = &resolved.target;
+    if finding.basis == AccessReason::Unreachable {
+        return unreachable_refusal(target, copy, mode);
+    }
+    let robots_url = target.origin().robots_txt_uri();
+    let rule = finding.line.zip(finding.rule.clone());
+    let mut details = match &rule {
+        Some((line, text)) => format!("{text} (line {line} of {robots_url})"),
+        None if finding.basis == AccessReason::TooCostly => {
+            format!("finding the rule for this URL in {robots_url} takes too long")
+        }
+        None => format!("{robots_url}: {}", finding.basis),
+    };
+    if resolved.is_blind() {
+        details
+            .push_str(": an uninspected tunnel is allowed only where robots.txt allows every path");
+    }
+    Refusal {
+        robots_url: Some(robots_url.into()),
+        statement: rule
+            .map(|(line, text)| Box::new(RefusalBasis::Rule(DecidingRule { line, text }))),
+        ..Refusal::by_policy(finding.basis.into(), details)
+    }
+}
+
+/// Returns the refusal where nothing came from the origin; it says so if the origin may not be dialled or its name leads nowhere.
+fn unreachable_refusal(target: &Target, copy: &RobotsCopy, mode: EnforcementMode) -> Refusal {
+    let snapshot = copy.snapshot();
+    let kind = snapshot.and_then(Snapshot::error_kind);
+    let cause = match kind {
+        Some(FetchErrorKind::Prohibited) => {
+            let details = format!("{} is at an internal address", target.origin());
+            return Refusal::new(Reason::DestinationIpProhibited, details);
+        }
+        Some(FetchErrorKind::NoSuchName) => {
+            let details = format!("no such host: {}", target.origin().host());
+            return Refusal {
+                is_failure: true,
+                ..Refusal::new(Reason::DnsError, details)
+            };
+        }
+        _ => snapshot.and_then(Snapshot::cause),
+    };
+    // An origin's own words in it may be of any length.
+    let details = excerpt(cause.unwrap_or("not fetched yet"));
+    let retry_after = snapshot.and_then(|snapshot| snapshot.retry_after(copy.at()));
+    let retry_after = retry_after.unwrap_or(Duration::from_secs(1));
+    let refusal = unreachable(target, &details, retry_after);
+    let reason = match kind {
+        Some(FetchErrorKind::Dns) => Reason::DnsError,
+        Some(FetchErrorKind::DnsTimeout) => Reason::DnsTimeout,
+        _ => return refusal,
+    };
+    // Behind a redirect it is not the origin's own name that fails. In mode "observe" the request is sent, and resolves it again.
+    let failed_after_redirect = snapshot.is_some_and(Snapshot::failed_after_redirect);
+    if failed_after_redirect || mode == EnforcementMode::Observe {
+        return refusal;
+    }
+    Refusal {
+        reason,
+        is_policy: false,
+        is_failure: true,
+        ..refusal
+    }
+}
+
+/// Returns the refusal of a request whose robots.txt cannot be had.
+pub(crate) fn unreachable(target: &Target, details: &str, retry_after: Duration) -> Refusal {
+    let robots_url = target.origin().robots_txt_uri();
+    let details = format!("{robots_url}: {details}");
+    Refusal {
+        retry_after: Some(retry_after),
+        robots_url: Some(robots_url.into()),
+        ..Refusal::by_policy(Reason::Unreachable, details)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wayleave_lifecycle::{FetchEnding, FetchedBody, FetchedResponse, ResponseFields};
+    use wayleave_robots_txt::RobotsTxt;
+
+    use super::*;
+    use crate::crawlers::{Crawlers, CrawlersConfig};
+
+    const START: SystemTime = SystemTime::UNIX_EPOCH;
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    fn example_bot(dialect: Dialect) -> Identity {
+        Identity::Asserted {
+            claim: Crawlers::new(CrawlersConfig::default()).claim(b"ExampleBot/1.0"),
+            dialect,
+            mode: EnforcementMode::default(),
+        }
+    }
+
+    #[test]
+    fn every_basis_has_a_reason() {
+        for (basis, reason) in [
+            (AccessReason::Rule, Reason::Rule),
+            (AccessReason::NoMatchingRule, Reason::NoMatchingRule),
+            (AccessReason::NoMatchingGroup, Reason::NoMatchingGroup),
+            (AccessReason::RobotsTxtItself, Reason::RobotsTxtItself),
+            (AccessReason::Unavailable, Reason::Unavailable),
+            (AccessReason::RedirectLost, Reason::RedirectLost),
+            (AccessReason::Unreachable, Reason::Unreachable),
+            (AccessReason::TooCostly, Reason::TooCostly),
+        ] {
+            assert_eq!(Reason::from(basis), reason);
+            assert_eq!(basis.as_str(), reason.as_str());
+        }
+    }
+
+    #[test]
+    fn the_strictest_delay_is_the_longest_of_all_dialects() {
+        // That is no user-agent line but to Google's parser.
+        let text = "User-agent: *\nCrawl-delay: 1\n\nUseragent: ExampleBot\nCrawl-delay: 30\n";
+        let access = AccessResult::Successful(RobotsTxt::parse(text.as_bytes()));
+        for (dialect, seconds) in [
+            (Dialect::Rfc9309, 1),
+            (Dialect::Google, 30),
+            (Dialect::Strictest, 30),
+        ] {
+            let found = crawl_delay(&access, &example_bot(dialect));
+            assert_eq!(found, Some(Duration::from_secs(seconds)), "{dialect:?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_that_is_too_old_is_not_named() {
+        let resource = Resource::parse("https://shop.example").expect("a resource");
+        let text = b"User-agent: *\nDisallow: /private\n";
+        let response = FetchedResponse {
+            status: 200,
+            fields: ResponseFields::default(),
+            body: FetchedBody {
+                bytes: text[..].into(),
+                is_cut: false,
+                digest: Some([7; 32].into()),
+            },
+        };
+        let answered = FetchOutcome {
+            redirects: Vec::new(),
+            uri: resource.uri(),
+            ending: FetchEnding::Response(response),
+        };
+        let failed = || FetchOutcome::failed(resource.uri(), FetchErrorKind::Timeout, "");
+        let entry = CacheEntry::default().after_fetch(answered, START);
+        let resolved = ResolvedTarget {
+            target: Target::parse("https://shop.example/private").expect("a target"),
+            scope: TargetScope::Path,
+        };
+        for (days, is_named) in [(1, true), (29, true), (40, false)] {
+            let at = START + days * DAY;
+            let parsed = entry.after_fetch(failed(), at).into();
+            let copy = RobotsCopy::Cached(CheckedSnapshot {
+                snapshot: RefreshScheduler::default()
+                    .restore(&resource, &parsed)
+                    .into(),
+                checked_at: at,
+            });
+            let identity = example_bot(Dialect::default());
+            let finding = ask_robots_txt(&copy, &identity, &resolved, None).finding;
+            let named = (finding.fetched_at.is_some(), finding.sha256.is_some());
+            assert_eq!(named, (is_named, is_named), "after {days} days");
+        }
+    }
+}

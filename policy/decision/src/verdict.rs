@@ -1,0 +1,52 @@
+//! The result of a decision.
+
+use std::time::Duration;
+
+use wayleave_robots_txt::Origin;
+use wayleave_usage_preferences::PurposeSet;
+
+use crate::preference::PreferenceDecision;
+use crate::reason::Reason;
+use crate::refusal::Refusal;
+use crate::robots::AccessFinding;
+use crate::rules::RuleMatch;
+use crate::target::{ResolvedTarget, TargetScope};
+
+/// The result of a decision, with everything that the log, the API and the answer say about it.
+#[derive(Debug)]
+pub struct Verdict {
+    /// Findings that hold whatever becomes of the request.
+    pub facts: DecisionFacts,
+    /// The permission to forward the request, or its refusal.
+    pub result: Result<Permit, Refusal>,
+}
+
+/// Permission to forward a request to its origin.
+#[derive(Debug)]
+pub struct Permit {
+    /// The target that was decided about.
+    pub resolved: ResolvedTarget,
+    /// The reason, from a closed set.
+    pub reason: Reason,
+    /// The refusal that is only observed, if there is one.
+    pub observed: Option<Refusal>,
+    /// The purposes that the crawler declares.
+    pub purposes: PurposeSet,
+}
+
+/// Findings of a decision.
+#[derive(Clone, Debug, Default)]
+pub struct DecisionFacts {
+    /// The origin that was asked for.
+    pub origin: Option<Origin>,
+    /// The part of the origin that was asked for.
+    pub scope: Option<TargetScope>,
+    /// The finding of robots.txt, if it was asked.
+    pub finding: Option<AccessFinding>,
+    /// Statements about use, for a crawler with purposes.
+    pub preferences: Option<PreferenceDecision>,
+    /// The rule of the organisation that matched.
+    pub rule: Option<RuleMatch>,
+    /// The time that robots.txt wants between requests.
+    pub delay: Option<Duration>,
+}

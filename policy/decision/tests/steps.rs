@@ -1,0 +1,412 @@
+//! The steps of a decision: their order, the inputs they ask for, and those they do not.
+
+use std::time::{Duration, SystemTime};
+
+use wayleave_decision::{
+    CheckedSnapshot, ClientFacts, Crawler, Crawlers, CrawlersConfig, Decision, DecisionRequest,
+    DecisionSettings, DocumentResult, EnforcementMode, HttpsMode, Identified, Input,
+    InterceptionSettings, PolicyRule, PolicyRules, Reason, ResolvedTarget, RobotsCopy, RuleAction,
+    Step, TargetScope, Verdict, decide_redirect,
+};
+use wayleave_lifecycle::{
+    FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse, Resource,
+    ResponseFields,
+};
+use wayleave_robots_txt::{Dialect, ProductToken, Target};
+use wayleave_usage_preferences::{CrawlerDeclaration, PreferenceSettings, Purpose, PurposeSet};
+
+const NOW: SystemTime = SystemTime::UNIX_EPOCH;
+
+/// A configuration, and the crawler that asks.
+struct World {
+    crawlers: Crawlers,
+    rules: PolicyRules,
+    interception: InterceptionSettings,
+    preferences: PreferenceSettings,
+    user_agent: &'static str,
+    method: &'static str,
+    scope: TargetScope,
+    is_by_tunnel: bool,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self {
+            crawlers: Crawlers::new(CrawlersConfig::default()),
+            rules: PolicyRules::default(),
+            interception: InterceptionSettings::default(),
+            preferences: PreferenceSettings::default(),
+            user_agent: "ExampleBot/1.0",
+            method: "GET",
+            scope: TargetScope::Path,
+            is_by_tunnel: false,
+        }
+    }
+}
+
+fn crawler(mode: EnforcementMode, purposes: PurposeSet) -> Crawler {
+    Crawler {
+        name: "example".to_owned(),
+        tokens: vec![ProductToken::new("ExampleBot").unwrap()],
+        user_agent: None,
+        addresses: Vec::new(),
+        certificate: None,
+        account: None,
+        dialect: Dialect::Rfc9309,
+        mode,
+        default_delay: None,
+        robots_user_agent: None,
+        user_agent_must_contain_token: false,
+        source_address: None,
+        signing_key: None,
+        declaration: CrawlerDeclaration {
+            purposes,
+            ..CrawlerDeclaration::default()
+        },
+    }
+}
+
+fn known(mode: EnforcementMode, purposes: &[Purpose]) -> Crawlers {
+    Crawlers::new(CrawlersConfig {
+        crawlers: vec![crawler(mode, PurposeSet::of(purposes))],
+        ..CrawlersConfig::default()
+    })
+}
+
+fn rule(action: RuleAction) -> PolicyRules {
+    PolicyRules::new(vec![PolicyRule {
+        action,
+        hosts: vec!["shop.test".parse().unwrap()],
+        ..PolicyRule::default()
+    }])
+}
+
+fn fetched(resource: &Resource, status: u16, body: &str) -> CheckedSnapshot {
+    let outcome = FetchOutcome {
+        redirects: Vec::new(),
+        uri: resource.uri(),
+        ending: FetchEnding::Response(FetchedResponse {
+            status,
+            fields: ResponseFields::default(),
+            body: FetchedBody {
+                bytes: body.as_bytes().into(),
+                ..FetchedBody::default()
+            },
+        }),
+    };
+    CheckedSnapshot::from_fetch(resource, outcome, NOW)
+}
+
+impl World {
+    fn identified(&self) -> Identified {
+        self.crawlers.identify(&ClientFacts {
+            client: [127, 0, 0, 1].into(),
+            username: None,
+            certificate: &[],
+            user_agent: self.user_agent.as_bytes(),
+        })
+    }
+
+    /// Decides about `/page`, by this robots.txt and with these results for all documents; returns the inputs that were asked for.
+    fn decide(
+        &self,
+        robots_txt: Option<&str>,
+        document: impl Fn(&Resource) -> DocumentResult,
+    ) -> (Verdict, Vec<&'static str>) {
+        let identified = self.identified();
+        let settings = DecisionSettings {
+            crawlers: &self.crawlers,
+            rules: &self.rules,
+            interception: &self.interception,
+            preferences: &self.preferences,
+        };
+        let request = DecisionRequest {
+            identified: &identified,
+            method: self.method,
+            resolved: ResolvedTarget {
+                target: Target::parse("https://shop.test/page").unwrap(),
+                scope: self.scope,
+            },
+            is_by_tunnel: self.is_by_tunnel,
+            now: NOW,
+        };
+        let mut decision = Decision::new(settings, request);
+        let mut asked = Vec::new();
+        while let Step::Need(input) = decision.step() {
+            match input {
+                Input::CachedRobotsTxt(origin) => {
+                    asked.push("cached robots.txt");
+                    let copy = robots_txt.map(|text| fetched(&(&origin).into(), 200, text));
+                    decision.add_cached_robots_txt(copy.map(RobotsCopy::Cached).as_ref());
+                }
+                Input::RobotsTxt(origin) => {
+                    asked.push("robots.txt");
+                    match robots_txt {
+                        Some(text) => {
+                            let copy = fetched(&(&origin).into(), 200, text);
+                            decision.add_robots_txt(&RobotsCopy::Cached(copy));
+                        }
+                        None => decision.robots_txt_pending("late", Duration::from_secs(7)),
+                    }
+                }
+                Input::Documents(batch) => {
+                    asked.push("documents");
+                    let results = batch
+                        .documents
+                        .iter()
+                        .map(|it| document(it.resource().unwrap()));
+                    let results: Vec<_> = results.collect();
+                    decision.add_documents(*batch, &results);
+                }
+            }
+        }
+        (decision.into_verdict(), asked)
+    }
+
+    /// The reason, `+` if the request is forwarded, and the inputs that were asked for.
+    fn outcome(&self, robots_txt: Option<&str>) -> (String, Vec<&'static str>) {
+        let (verdict, asked) = self.decide(robots_txt, |resource| {
+            DocumentResult::Cached(fetched(resource, 404, ""))
+        });
+        (described(&verdict), asked)
+    }
+}
+
+fn described(verdict: &Verdict) -> String {
+    match &verdict.result {
+        Ok(permit) if permit.observed.is_some() => format!("~{}", permit.reason),
+        Ok(permit) => format!("+{}", permit.reason),
+        Err(refusal) => format!("-{}", refusal.reason),
+    }
+}
+
+const ALLOWS: &str = "User-agent: *\nDisallow: /private\n";
+const DISALLOWS: &str = "User-agent: *\nDisallow: /\nCrawl-delay: 5\n";
+
+#[test]
+fn a_rule_that_refuses_needs_no_robots_txt() {
+    for action in [RuleAction::Refuse, RuleAction::RefuseLegally] {
+        let world = World {
+            rules: rule(action),
+            ..World::default()
+        };
+        let (outcome, asked) = world.outcome(Some(ALLOWS));
+        assert_eq!((outcome.as_str(), asked.len()), ("-policy-rule", 0));
+    }
+}
+
+#[test]
+fn an_exception_only_looks_for_a_cached_pace() {
+    let world = World {
+        rules: rule(RuleAction::Allow),
+        ..World::default()
+    };
+    let nothing = |_: &Resource| DocumentResult::Archived(None);
+    let (verdict, asked) = world.decide(Some(DISALLOWS), nothing);
+    assert_eq!(asked, ["cached robots.txt"]);
+    assert_eq!(described(&verdict), "+policy-exception");
+    assert_eq!(verdict.facts.delay, Some(Duration::from_secs(5)));
+    let (verdict, _) = world.decide(None, nothing);
+    assert_eq!(verdict.facts.delay, None);
+}
+
+#[test]
+fn what_is_certain_is_decided_without_inputs() {
+    let unknown = World {
+        crawlers: Crawlers::new(CrawlersConfig {
+            require_crawler: true,
+            ..CrawlersConfig::default()
+        }),
+        ..World::default()
+    };
+    let foreign = World {
+        user_agent: "GPTBot/1.0",
+        ..World::default()
+    };
+    let bypass = World {
+        scope: TargetScope::Bypass,
+        ..World::default()
+    };
+    let https = World {
+        interception: InterceptionSettings {
+            mode: HttpsMode::Refuse,
+            bypass: Vec::new(),
+        },
+        ..World::default()
+    };
+    for (world, outcome) in [
+        (unknown, "-unidentified"),
+        (foreign, "-foreign-token"),
+        (bypass, "+bypass"),
+        (https, "-https-refused"),
+    ] {
+        let (found, asked) = world.outcome(Some(ALLOWS));
+        assert_eq!((found.as_str(), asked.len()), (outcome, 0));
+    }
+}
+
+#[test]
+fn robots_txt_decides_where_no_rule_does() {
+    let world = World::default();
+    for (text, outcome) in [
+        (Some(ALLOWS), "+no-matching-rule"),
+        (Some(DISALLOWS), "-rule"),
+        (Some(""), "+no-matching-group"),
+        (None, "-unreachable"),
+    ] {
+        assert_eq!(
+            world.outcome(text),
+            (outcome.to_owned(), vec!["robots.txt"])
+        );
+    }
+}
+
+#[test]
+fn mode_observe_forwards_and_names_the_first_refusal() {
+    let world = World {
+        crawlers: known(EnforcementMode::Observe, &[]),
+        ..World::default()
+    };
+    assert_eq!(world.outcome(Some(DISALLOWS)).0, "~rule");
+    let world = World {
+        rules: rule(RuleAction::Refuse),
+        ..world
+    };
+    let (verdict, _) = world.decide(Some(DISALLOWS), |_| DocumentResult::Archived(None));
+    let observed = verdict.result.unwrap().observed.unwrap();
+    assert_eq!(observed.reason, Reason::PolicyRule);
+    let world = World {
+        rules: rule(RuleAction::RefuseLegally),
+        ..world
+    };
+    assert_eq!(world.outcome(Some(ALLOWS)).0, "-policy-rule");
+}
+
+#[test]
+fn documents_are_asked_for_only_while_they_can_refuse() {
+    let world = World {
+        crawlers: known(EnforcementMode::Enforce, &[Purpose::TrainAi]),
+        ..World::default()
+    };
+    let refuses = format!("{ALLOWS}Content-Usage: train-ai=n\n");
+    for (text, outcome, last) in [
+        (ALLOWS, "+no-matching-rule", "documents"),
+        (DISALLOWS, "-rule", "robots.txt"),
+        (&refuses, "-preference", "robots.txt"),
+    ] {
+        let (found, asked) = world.outcome(Some(text));
+        assert_eq!(
+            (found.as_str(), asked.last()),
+            (outcome, Some(&last)),
+            "{text}"
+        );
+    }
+    let post = World {
+        method: "POST",
+        ..world
+    };
+    assert_eq!(post.outcome(Some(&refuses)).1, ["robots.txt"]);
+}
+
+#[test]
+fn a_document_that_refuses_decides_and_is_named() {
+    let world = World {
+        crawlers: known(EnforcementMode::Enforce, &[Purpose::TrainAi]),
+        ..World::default()
+    };
+    let reserved = r#"[{"location": "/", "tdm-reservation": 1}]"#;
+    let (verdict, _) = world.decide(Some(ALLOWS), |resource| {
+        DocumentResult::Cached(fetched(resource, 200, reserved))
+    });
+    assert_eq!(described(&verdict), "-preference");
+    let preferences = verdict.facts.preferences.unwrap();
+    let documents: Vec<_> = preferences
+        .documents_seen()
+        .map(|it| it.url.as_str())
+        .collect();
+    assert_eq!(documents, ["https://shop.test/.well-known/tdmrep.json"]);
+}
+
+#[test]
+fn a_document_that_has_not_come_refuses_for_now() {
+    let world = World {
+        crawlers: known(EnforcementMode::Enforce, &[Purpose::TrainAi]),
+        ..World::default()
+    };
+    let retry_after = Duration::from_secs(3);
+    let (verdict, _) = world.decide(Some(ALLOWS), |_| DocumentResult::Pending { retry_after });
+    let refusal = verdict.result.unwrap_err();
+    assert_eq!((refusal.status, refusal.reason), (503, Reason::Preference));
+    assert_eq!(refusal.retry_after, Some(retry_after));
+    assert!(verdict.facts.preferences.is_none());
+}
+
+#[test]
+fn a_method_in_lower_case_is_malformed_only_if_nothing_else_refuses() {
+    let world = World {
+        method: "get",
+        ..World::default()
+    };
+    assert_eq!(world.outcome(Some(ALLOWS)).0, "-malformed-request");
+    assert_eq!(world.outcome(Some(DISALLOWS)).0, "-rule");
+}
+
+#[test]
+fn a_name_that_leads_nowhere_is_a_failure_not_a_refusal() {
+    let world = World::default();
+    let identified = world.identified();
+    for (kind, reason) in [
+        (FetchErrorKind::NoSuchName, Reason::DnsError),
+        (FetchErrorKind::Dns, Reason::DnsError),
+        (FetchErrorKind::DnsTimeout, Reason::DnsTimeout),
+    ] {
+        let settings = DecisionSettings {
+            crawlers: &world.crawlers,
+            rules: &world.rules,
+            interception: &world.interception,
+            preferences: &world.preferences,
+        };
+        let resolved = ResolvedTarget {
+            target: Target::parse("https://shop.test/page").unwrap(),
+            scope: TargetScope::Path,
+        };
+        let resource = Resource::from(resolved.target.origin());
+        let outcome = FetchOutcome::failed(resource.uri(), kind, "no answer");
+        let mut decision = Decision::new(
+            settings,
+            DecisionRequest {
+                identified: &identified,
+                method: "GET",
+                resolved,
+                is_by_tunnel: false,
+                now: NOW,
+            },
+        );
+        let copy = CheckedSnapshot::from_fetch(&resource, outcome, NOW);
+        decision.add_robots_txt(&RobotsCopy::Cached(copy));
+        let refusal = decision.into_verdict().result.unwrap_err();
+        assert!(refusal.is_failure, "{kind:?}");
+        assert_eq!(refusal.reason, reason);
+    }
+}
+
+#[test]
+fn redirects_obey_rules_for_everybody_only() {
+    let target = Target::parse("https://shop.test/robots.txt").unwrap();
+    let refused = decide_redirect(&rule(RuleAction::Refuse), &target, NOW);
+    assert_eq!(described(&refused), "-policy-rule");
+    for rules in [rule(RuleAction::Allow), PolicyRules::default()] {
+        let verdict = decide_redirect(&rules, &target, NOW);
+        assert_eq!(described(&verdict), "+robots-redirect");
+    }
+    let of_one_crawler = PolicyRules::new(vec![PolicyRule {
+        hosts: vec!["shop.test".parse().unwrap()],
+        crawlers: vec!["example".to_owned()],
+        ..PolicyRule::default()
+    }]);
+    assert!(
+        decide_redirect(&of_one_crawler, &target, NOW)
+            .result
+            .is_ok()
+    );
+}
