@@ -127,7 +127,7 @@ fn derive(proxy: &Wayleave, line: &Value) -> Value {
     let said = said(proxy, line, id);
     let text = |member: &str| line[member].as_str().expect("a string");
     let mut check = command();
-    check.args(["check", "--strict", "--json"]);
+    check.args(["check", "--robots-only", "--strict", "--json"]);
     check.args(["--dialect", text("dialect")]);
     for token in line["tokens"].as_array().expect("an array") {
         check.args(["--token", token.as_str().expect("a string")]);

@@ -47,7 +47,14 @@ pub(crate) fn lines(output: &Output) -> Vec<Value> {
 
 #[test]
 fn each_url_gets_a_line_and_the_worst_decides_the_status() {
-    let arguments = ["check", "--robots", "-", "--token", "ExampleBot"];
+    let arguments = [
+        "check",
+        "--robots-only",
+        "--robots",
+        "-",
+        "--token",
+        "ExampleBot",
+    ];
     let output = run(
         &[&arguments[..], &["/open", "/private/a"]].concat(),
         ROBOTS.as_bytes(),
@@ -65,6 +72,7 @@ fn each_url_gets_a_line_and_the_worst_decides_the_status() {
 fn strict_judges_every_equivalent_spelling() {
     let arguments = [
         "check",
+        "--robots-only",
         "--robots",
         "-",
         "--token",
@@ -82,6 +90,7 @@ fn a_path_may_start_with_two_slashes() {
     let robots = b"User-agent: *\nDisallow: /private\n";
     let arguments = [
         "check",
+        "--robots-only",
         "--robots",
         "-",
         "--token",
@@ -95,7 +104,15 @@ fn a_path_may_start_with_two_slashes() {
     assert_eq!(stdout(&as_the_proxy_does), refused);
     let robots = b"User-agent: *\nDisallow: //a\n";
     let disallowed = run(
-        &["check", "--robots", "-", "--token", "ExampleBot", "//a/b"],
+        &[
+            "check",
+            "--robots-only",
+            "--robots",
+            "-",
+            "--token",
+            "ExampleBot",
+            "//a/b",
+        ],
         robots,
     );
     assert_eq!(disallowed.status.code(), Some(1));
@@ -106,6 +123,7 @@ fn json_output_has_every_member() {
     let field = "Mozilla/5.0 (compatible; ExampleBot/0.1; +https://example.com/bot)";
     let arguments = [
         "check",
+        "--robots-only",
         "--robots",
         "-",
         "--user-agent",
@@ -135,7 +153,18 @@ fn a_token_that_finds_no_group_is_refused_with_advice() {
             "is a whole User-Agent: write \"VerBot\"",
         ),
     ] {
-        let output = run(&["check", "--robots", "-", "--token", token, "/"], b"");
+        let output = run(
+            &[
+                "check",
+                "--robots-only",
+                "--robots",
+                "-",
+                "--token",
+                token,
+                "/",
+            ],
+            b"",
+        );
         assert_eq!(output.status.code(), Some(2), "{token}");
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(error.contains(advice), "{error}");
@@ -145,12 +174,37 @@ fn a_token_that_finds_no_group_is_refused_with_advice() {
 #[test]
 fn mistakes_in_usage_and_input_exit_with_2() {
     for arguments in [
-        &["check", "--robots", "-", "/"][..],
-        &["check", "--robots", "missing.txt", "--token", "a", "/"],
-        &["check", "--robots", "-", "--token", "", "/"],
-        &["check", "--robots", "-", "--token", "*", "/"],
+        &["check", "--robots-only", "--robots", "-", "/"][..],
         &[
             "check",
+            "--robots-only",
+            "--robots",
+            "missing.txt",
+            "--token",
+            "a",
+            "/",
+        ],
+        &[
+            "check",
+            "--robots-only",
+            "--robots",
+            "-",
+            "--token",
+            "",
+            "/",
+        ],
+        &[
+            "check",
+            "--robots-only",
+            "--robots",
+            "-",
+            "--token",
+            "*",
+            "/",
+        ],
+        &[
+            "check",
+            "--robots-only",
             "--robots",
             "-",
             "--token",
@@ -159,8 +213,14 @@ fn mistakes_in_usage_and_input_exit_with_2() {
             "rfc",
             "/",
         ],
-        &["check", "--robots", "-", "--token", "a"],
-        &["check", "--token", "a", "/a/path/without/origin"],
+        &["check", "--robots-only", "--robots", "-", "--token", "a"],
+        &[
+            "check",
+            "--robots-only",
+            "--token",
+            "a",
+            "/a/path/without/origin",
+        ],
         &["check", "--batch", "/"],
         &["lint", "missing.txt"],
         &["lint"],
@@ -174,10 +234,10 @@ fn mistakes_in_usage_and_input_exit_with_2() {
 
 #[test]
 fn an_argument_that_is_neither_url_nor_path_is_named() {
-    let offline = &["check", "--robots", "-", "--token", "a"][..];
-    let live = &["check", "--token", "a"][..];
+    let offline = &["check", "--robots-only", "--robots", "-", "--token", "a"][..];
+    let live = &["check", "--robots-only", "--token", "a"][..];
     for (arguments, url) in [
-        (&["check"][..], "http://["),
+        (&["check", "--robots-only"][..], "http://["),
         (live, "http://["),
         (live, "/a/path/without/origin"),
         (offline, "http://["),
@@ -383,7 +443,15 @@ fn a_batch_answers_before_the_next_question_is_whole() {
 fn what_a_terminal_would_obey_is_escaped() {
     let body = "User-agent: *\nDisallow: /\u{1b}[31mred\n";
     let output = run(
-        &["check", "--robots", "-", "--token", "a", "/%1B[31mred"],
+        &[
+            "check",
+            "--robots-only",
+            "--robots",
+            "-",
+            "--token",
+            "a",
+            "/%1B[31mred",
+        ],
         body.as_bytes(),
     );
     assert_eq!(
@@ -440,7 +508,15 @@ fn without_a_file_the_origins_robots_txt_decides() {
     let check = |url: &str| {
         let config = config.to_str().unwrap();
         run(
-            &["check", "--config", config, "--token", "ExampleBot", url],
+            &[
+                "check",
+                "--robots-only",
+                "--config",
+                config,
+                "--token",
+                "ExampleBot",
+                url,
+            ],
             b"",
         )
     };
@@ -464,7 +540,11 @@ fn urls_come_from_standard_input() {
     let file = dir.path().join("robots.txt");
     std::fs::write(&file, "User-agent: *\nDisallow: /private\n").unwrap();
     let check = |robots: &str, urls: &[&str], input: &str| {
-        let arguments = [&["check", "--robots", robots, "--token", "a"], urls].concat();
+        let arguments = [
+            &["check", "--robots-only", "--robots", robots, "--token", "a"],
+            urls,
+        ]
+        .concat();
         run(&arguments, input.as_bytes())
     };
     let name = file.to_str().unwrap();

@@ -105,6 +105,7 @@ fn the_command_line_reports_the_preference_for_each_purpose() {
     let robots = b"User-agent: *\nContent-Signal: search=yes, ai-train=no\n";
     let check = [
         "check",
+        "--robots-only",
         "--robots",
         "-",
         "--token",

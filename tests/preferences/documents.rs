@@ -587,7 +587,14 @@ fn licences_that_moved_within_their_origin_wait_for_no_turn() {
 /// Returns the answer of `wayleave check` for this URL with the proxy's configuration.
 fn checked(proxy: &Wayleave, purpose: &str, url: &str) -> (i32, Value, String) {
     let mut check = command();
-    check.args(["check", "--json", "--strict", "--config", "config.toml"]);
+    check.args([
+        "check",
+        "--robots-only",
+        "--json",
+        "--strict",
+        "--config",
+        "config.toml",
+    ]);
     check.args(["--token", "ExampleBot", "--purpose", purpose, url]);
     let output = check
         .current_dir(proxy.dir.path())

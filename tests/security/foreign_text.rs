@@ -139,8 +139,25 @@ fn known_files_are_printed_without_control_characters() {
     let file = file.to_str().expect("text");
     for arguments in [
         &["lint", file][..],
-        &["check", "--robots", file, "--token", "a", PATH],
-        &["check", "--robots", file, "--token", "a", "--json", PATH],
+        &[
+            "check",
+            "--robots-only",
+            "--robots",
+            file,
+            "--token",
+            "a",
+            PATH,
+        ],
+        &[
+            "check",
+            "--robots-only",
+            "--robots",
+            file,
+            "--token",
+            "a",
+            "--json",
+            PATH,
+        ],
     ] {
         let output = command().args(arguments).output().expect("it runs");
         assert_eq!(output.status.code(), Some(1), "{output:?}");

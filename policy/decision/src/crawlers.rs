@@ -34,6 +34,15 @@ impl ClaimedNames {
         }
     }
 
+    /// Returns the names of a crawler that names itself, and no other, in its `User-Agent`.
+    #[must_use]
+    pub fn with_tokens(tokens: Vec<ProductToken>) -> Self {
+        Self {
+            tokens,
+            well_known: Vec::new(),
+        }
+    }
+
     /// Returns the owner of a well-known crawler that is named, other than `crawler` itself.
     #[must_use]
     pub fn foreign_owner(&self, crawler: Option<&Crawler>) -> Option<&'static str> {

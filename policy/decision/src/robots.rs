@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use wayleave_lifecycle::{
-    CacheEntry, FetchErrorKind, FetchOutcome, RefreshScheduler, Resource, Snapshot, SnapshotState,
+    CacheEntry, FetchErrorKind, FetchOutcome, ParsedEntry, RefreshScheduler, Resource, Snapshot,
+    SnapshotState,
 };
 use wayleave_robots_txt::{
     AccessDecision, AccessReason, AccessResult, AccessVerdict, Dialect, MatchContext, ProductToken,
@@ -33,12 +34,19 @@ impl CheckedSnapshot {
     #[must_use]
     pub fn from_fetch(resource: &Resource, outcome: FetchOutcome, now: SystemTime) -> Self {
         let entry = CacheEntry::default().after_fetch(outcome, now);
+        let parsed = ParsedEntry::parse(resource.kind(), entry, None);
         Self {
             snapshot: RefreshScheduler::default()
-                .restore(resource, &entry.into())
+                .restore(resource, &parsed)
                 .into(),
             checked_at: now,
         }
+    }
+
+    /// Returns the rules of a robots.txt at that moment, or why there are none.
+    #[must_use]
+    pub fn access(&self) -> &AccessResult {
+        self.snapshot.access(self.checked_at)
     }
 
     /// Returns the document's content at that moment, if there was one.
@@ -68,7 +76,7 @@ impl RobotsCopy {
     #[must_use]
     pub fn access(&self) -> &AccessResult {
         match self {
-            Self::Cached(cached) => cached.snapshot.access(cached.checked_at),
+            Self::Cached(cached) => cached.access(),
             Self::Archived { access, .. } => access,
         }
     }

@@ -21,7 +21,7 @@ mod openapi;
 mod overview;
 mod page;
 mod parameters;
-mod preview;
+pub(crate) mod preview;
 mod reload_handle;
 mod response;
 mod robots;

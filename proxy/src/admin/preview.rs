@@ -1,5 +1,7 @@
 //! `/v1/decision`: what would be decided about a URL, in every dialect.
 
+use std::time::SystemTime;
+
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -8,13 +10,13 @@ use utoipa::ToSchema;
 use super::parameters::QueryParameters;
 use super::response::{ErrorBody, SafeJson, bad_request};
 use super::state::AdminState;
-use crate::decide::preview::{Question, Reading};
+use crate::decide::preview::{PreviewedDecision, Question, Reading};
 use crate::decision_log::{FindingRecord, LogWord, RuleRecord, UsePreference};
 use crate::exchange::record;
 
 /// What would become of a request. Members that do not apply are left out.
 #[derive(Debug, Serialize, ToSchema)]
-struct Preview {
+pub(crate) struct Preview {
     /// `forwarded`, `refused` or `observed`.
     #[schema(value_type = String)]
     outcome: LogWord,
@@ -79,25 +81,53 @@ pub(super) async fn preview(
         Err(mistake) => return bad_request(mistake),
     };
     let at = admin.decider.robots.clock().now();
-    let (decision, dialects) = record::preview(previewed, at);
-    SafeJson(Preview {
-        outcome: decision.outcome,
-        reason: decision.reason,
-        status: decision.status,
-        crawler: decision.crawler,
-        identity: decision.identity,
-        tokens: decision.tokens,
-        method: decision.method,
-        url: decision.url,
-        origin: decision.origin,
-        policy: decision.policy,
-        finding: decision.finding,
-        preferences: decision.preferences,
-        would_be: decision.would_be,
-        mode: decision.mode,
-        configuration: decision.configuration,
-        details: decision.details,
-        dialects,
-    })
-    .into_response()
+    SafeJson(Preview::new(previewed, at)).into_response()
+}
+
+impl Preview {
+    /// Returns the verdict on a request that nobody made, as the log would record it.
+    pub(crate) fn new(previewed: PreviewedDecision, at: SystemTime) -> Self {
+        let (decision, dialects) = record::preview(previewed, at);
+        Self {
+            outcome: decision.outcome,
+            reason: decision.reason,
+            status: decision.status,
+            crawler: decision.crawler,
+            identity: decision.identity,
+            tokens: decision.tokens,
+            method: decision.method,
+            url: decision.url,
+            origin: decision.origin,
+            policy: decision.policy,
+            finding: decision.finding,
+            preferences: decision.preferences,
+            would_be: decision.would_be,
+            mode: decision.mode,
+            configuration: decision.configuration,
+            details: decision.details,
+            dialects,
+        }
+    }
+
+    /// Returns `forwarded`, `tunnelled`, `observed`, `refused` or `failed`.
+    pub(crate) fn outcome(&self) -> &str {
+        &self.outcome
+    }
+
+    pub(crate) fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    pub(crate) fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Returns the status of a refusal that is only observed.
+    pub(crate) fn would_be(&self) -> Option<u16> {
+        self.would_be
+    }
+
+    pub(crate) fn details(&self) -> Option<&str> {
+        self.details.as_deref()
+    }
 }

@@ -64,6 +64,18 @@ pub(crate) enum DialectWord {
     Strictest,
 }
 
+impl From<Dialect> for DialectWord {
+    fn from(dialect: Dialect) -> Self {
+        match dialect {
+            Dialect::Rfc9309 => Self::Rfc9309,
+            Dialect::Google => Self::Google,
+            Dialect::Koster1996 => Self::Koster1996,
+            Dialect::Selfhtml => Self::Selfhtml,
+            Dialect::Strictest => Self::Strictest,
+        }
+    }
+}
+
 impl From<DialectWord> for Dialect {
     fn from(word: DialectWord) -> Self {
         match word {

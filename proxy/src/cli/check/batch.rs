@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, BufWriter, Read, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wayleave_robots_txt::{Dialect, ProductToken, UrlPath, decide, decide_all_spellings};
 
+use super::batch_verdict::{BatchSettings, RowVerdict};
 use super::preference::{self, UseSubject};
 use super::robots_cache::{FileCache, ParsedFile};
 use crate::telemetry::harmless::escape_json;
@@ -47,6 +49,15 @@ struct BatchQuestion<'a> {
     purpose: Option<&'a RawValue>,
     #[serde(borrow)]
     config: Option<&'a RawValue>,
+    /// With this the line is read again, as a question to the proxy.
+    #[serde(borrow, rename = "as")]
+    asked_as: Option<&'a RawValue>,
+    #[serde(default, rename = "crawler")]
+    _crawler: IgnoredAny,
+    #[serde(default, rename = "client")]
+    _client: IgnoredAny,
+    #[serde(default, rename = "method")]
+    _method: IgnoredAny,
     // What is said about use.
     #[serde(default, rename = "status")]
     _status: IgnoredAny,
@@ -104,6 +115,14 @@ struct BatchAnswer<'a> {
     preference: Option<preference::UseAnswer>,
 }
 
+/// The proxy's verdict, behind the row's id.
+#[derive(Serialize)]
+struct WithId<'a> {
+    id: Option<&'a RawValue>,
+    #[serde(flatten)]
+    verdict: RowVerdict,
+}
+
 #[derive(Serialize)]
 struct BatchFailure<'a> {
     id: Option<&'a RawValue>,
@@ -123,13 +142,21 @@ struct ParsedQuestion<'a> {
 /// # Errors
 ///
 /// If either breaks.
-pub(super) fn run(dialect: Dialect, strict: bool) -> io::Result<usize> {
+pub(super) fn run(
+    dialect: Option<Dialect>,
+    strict: bool,
+    config: Option<&Path>,
+) -> io::Result<usize> {
     let mut input = io::BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
     let mut output = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let mut batch = BatchRun {
         seen: FileCache::default(),
         dialect,
         strict,
+        settings: BatchSettings {
+            config,
+            loaded: None,
+        },
         failures: 0,
     };
     let mut line = Vec::new();
@@ -180,14 +207,15 @@ fn write(output: &mut impl Write, answer: &impl Serialize) -> io::Result<()> {
     output.write_all(b"\n")
 }
 
-struct BatchRun {
+struct BatchRun<'a> {
     seen: FileCache,
-    dialect: Dialect,
+    dialect: Option<Dialect>,
     strict: bool,
+    settings: BatchSettings<'a>,
     failures: usize,
 }
 
-impl BatchRun {
+impl BatchRun<'_> {
     fn fail(&mut self, failure: &BatchFailure<'_>, output: &mut impl Write) -> io::Result<()> {
         self.failures += 1;
         write(output, failure)
@@ -199,6 +227,16 @@ impl BatchRun {
             Err(failure) => return self.fail(&failure, output),
         };
         let id = question.id;
+        if question.asked_as.is_some() {
+            let decided = self.file(&question).and_then(|file| {
+                let dialect = self.dialect;
+                self.settings.decide(line, &file.access, dialect)
+            });
+            return match decided {
+                Ok(verdict) => write(output, &WithId { id, verdict }),
+                Err(error) => self.fail(&BatchFailure { id, error }, output),
+            };
+        }
         let ParsedQuestion {
             file,
             tokens,
@@ -252,7 +290,7 @@ impl BatchRun {
             Some(name) => string("dialect", name)?
                 .parse()
                 .map_err(|error| format!("{error}"))?,
-            None => self.dialect,
+            None => self.dialect.unwrap_or_default(),
         };
         let tokens = tokens(question)?;
         let url = string("url", url)?;
@@ -278,7 +316,9 @@ impl BatchRun {
             }),
             (Some(_), Some(_)) => Err("robots and robots_base64 contradict each other".to_owned()),
             // What is said about use may come without a robots.txt.
-            (None, None) if question.is_about_use() => self.seen.file("\"\"", || Ok(Vec::new())),
+            (None, None) if question.is_about_use() || question.asked_as.is_some() => {
+                self.seen.file("\"\"", || Ok(Vec::new()))
+            }
             (None, None) => Err("robots or robots_base64 is missing".to_owned()),
         }
     }

@@ -1,112 +1,114 @@
-//! What origins serve now: robots.txt, and what stands beside it and speaks of use.
+//! Robots.txt and other documents as origins serve them now.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::rc::Rc;
 
 use wayleave_decision::{
-    DocumentBatch, DocumentResult, DocumentToFetch, documents_to_fetch, may_fetch,
+    CheckedSnapshot, DocumentBatch, DocumentResult, DocumentToFetch, RobotsCopy,
+    documents_to_fetch, may_fetch,
 };
-use wayleave_lifecycle::FetchResult;
+use wayleave_lifecycle::{FetchResult, FetchedAnswer, Resource};
 use wayleave_robots_txt::{AccessResult, MatchContext, Origin};
-use wayleave_usage_preferences::{
-    DocumentKind, PreferenceDocument, PreferenceQuery, PreferenceState,
-};
+use wayleave_usage_preferences::{DocumentKind, PreferenceQuery, PreferenceState};
 
 use crate::cli::progress::ProgressLine;
 use crate::cli::robots_fetcher::{RobotsFetcher, failure_text};
 use crate::cli::terminal::print_errors;
+use crate::decide::offline::InputSource;
 
-/// All that was fetched, each file once.
+/// Everything that was fetched, each file once.
 pub(super) struct FetchedFiles {
     fetcher: RobotsFetcher,
-    robots: HashMap<Origin, Rc<AccessResult>>,
-    documents: HashMap<String, Option<Rc<PreferenceDocument>>>,
+    files: HashMap<Resource, CheckedSnapshot>,
     progress: ProgressLine,
 }
 
 impl FetchedFiles {
-    /// Nothing yet, of so many origins.
+    /// Returns an empty collection, for the progress line of so many origins.
     pub(super) fn of(origins: usize, fetcher: RobotsFetcher) -> Self {
         Self {
             fetcher,
-            robots: HashMap::new(),
-            documents: HashMap::new(),
+            files: HashMap::new(),
             progress: ProgressLine::new(origins),
         }
     }
 
-    /// What an origin's robots.txt says.
-    pub(super) fn access(&mut self, origin: &Origin) -> Rc<AccessResult> {
-        let entry = match self.robots.entry(origin.clone()) {
-            Entry::Occupied(known) => return Rc::clone(known.get()),
-            Entry::Vacant(entry) => entry,
-        };
-        let uri = origin.robots_txt_uri();
-        self.progress.start_part(&uri);
-        let facts = self.fetcher.fetch(origin);
-        let access = facts.access();
-        if matches!(access, AccessResult::Unreachable) {
-            warn(&self.progress, &uri, &failure_text(&facts));
-        }
-        Rc::clone(entry.insert(Rc::new(access)))
-    }
-
-    /// What was heard, with what documents say that the proxy would ask for.
-    pub(super) fn with_documents(
-        &mut self,
-        mut heard: PreferenceState,
-        asker: PreferenceQuery<'_>,
-        origin: &Origin,
-    ) -> PreferenceState {
-        for wanted in documents_to_fetch(asker, origin, &heard) {
-            let document = self.document(asker, &wanted).as_deref().cloned();
-            // Nothing is pending here.
-            let _ = wanted.add_to(&mut heard, asker, &DocumentResult::Archived(document));
-        }
-        heard
-    }
-
-    fn document(
-        &mut self,
-        asker: PreferenceQuery<'_>,
-        wanted: &DocumentToFetch,
-    ) -> Option<Rc<PreferenceDocument>> {
-        let url = wanted.url();
-        if let Some(known) = self.documents.get(&url) {
+    /// Returns a file, fetched unless it was before.
+    pub(super) fn get(&mut self, resource: &Resource) -> CheckedSnapshot {
+        if let Some(known) = self.files.get(resource) {
             return known.clone();
         }
-        let document = self.look(asker, wanted).unwrap_or_else(|why_not| {
-            warn(&self.progress, &url, &why_not);
-            None
-        });
-        let document = document.map(Rc::new);
-        self.documents.insert(url, document.clone());
-        document
+        let uri = resource.uri();
+        if resource.is_robots_txt() {
+            self.progress.start_part(&uri);
+        }
+        let answer = self.fetcher.fetch(resource.clone());
+        if is_failure(resource.kind(), &answer) {
+            self.warn(&uri, &failure_text(&answer));
+        }
+        let file = CheckedSnapshot::from_fetch(resource, answer.outcome, answer.fetched_at);
+        self.files.insert(resource.clone(), file.clone());
+        file
     }
 
-    fn look(
+    /// Adds the documents that the proxy would ask for.
+    pub(super) fn with_documents(
         &mut self,
-        asker: PreferenceQuery<'_>,
-        wanted: &DocumentToFetch,
-    ) -> Result<Option<PreferenceDocument>, String> {
-        let resource = wanted.resource()?;
-        let access = self.access(resource.origin());
-        let crawler = (asker.dialect, asker.tokens);
-        if !may_fetch(crawler, &access, resource, &mut MatchContext::default()) {
+        mut state: PreferenceState,
+        query: PreferenceQuery<'_>,
+        origin: &Origin,
+    ) -> PreferenceState {
+        for document in documents_to_fetch(query, origin, &state) {
+            let result = self
+                .fetch_allowed(query, &document)
+                .unwrap_or_else(|cause| {
+                    self.warn(&document.url(), &cause);
+                    DocumentResult::Archived(None)
+                });
+            // A document that the proxy would wait for says nothing here.
+            let _ = document.add_to(&mut state, query, &result);
+        }
+        state
+    }
+
+    fn fetch_allowed(
+        &mut self,
+        query: PreferenceQuery<'_>,
+        document: &DocumentToFetch,
+    ) -> Result<DocumentResult, String> {
+        let resource = document.resource()?;
+        let robots_txt = self.get(&resource.origin().into());
+        let crawler = (query.dialect, query.tokens);
+        let mut context = MatchContext::default();
+        if !may_fetch(crawler, robots_txt.access(), resource, &mut context) {
             return Err(DocumentBatch::NOT_ALLOWED.to_owned());
         }
-        let facts = self.fetcher.fetch(resource.clone());
-        let kind = resource.kind();
-        match (facts.outcome.result(), facts.outcome.body()) {
-            (FetchResult::Successful, Some(body)) => Ok(kind.parse(&body.bytes, body.is_cut)),
-            // Most origins have none.
-            (FetchResult::Unavailable, _) if kind != DocumentKind::Rsl => Ok(None),
-            _ => Err(failure_text(&facts)),
-        }
+        let file = self.get(resource);
+        Ok(DocumentResult::Archived(file.document().cloned()))
+    }
+
+    fn warn(&self, url: &str, cause: &str) {
+        self.progress
+            .suspend(|| print_errors(&format!("wayleave: {url}: {cause}\n")));
     }
 }
 
-fn warn(progress: &ProgressLine, url: &str, why_not: &str) {
-    progress.suspend(|| print_errors(&format!("wayleave: {url}: {why_not}\n")));
+impl InputSource for FetchedFiles {
+    fn robots_txt(&mut self, origin: &Origin) -> RobotsCopy {
+        RobotsCopy::Cached(self.get(&origin.into()))
+    }
+
+    fn document(&mut self, resource: &Resource) -> DocumentResult {
+        DocumentResult::Cached(self.get(resource))
+    }
+}
+
+/// Returns whether the user should know that a file could not be fetched: most origins have no documents besides robots.txt.
+fn is_failure(kind: DocumentKind, answer: &FetchedAnswer) -> bool {
+    match answer.outcome.result() {
+        FetchResult::Successful => false,
+        FetchResult::Unavailable => kind == DocumentKind::Rsl,
+        _ => {
+            kind != DocumentKind::RobotsTxt || matches!(answer.access(), AccessResult::Unreachable)
+        }
+    }
 }

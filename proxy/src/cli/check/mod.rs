@@ -1,14 +1,17 @@
-//! `wayleave check`: what robots.txt says about URLs, without a running proxy.
+//! `wayleave check`: what the proxy would do about URLs, or what robots.txt says about them, without a running proxy.
 
 mod answer;
 mod batch;
+mod batch_verdict;
 mod live;
 mod preference;
 mod robots_cache;
+mod verdict;
 
 use std::collections::HashSet;
 use std::fs;
 use std::io::{self, ErrorKind, Read};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -28,8 +31,9 @@ use live::FetchedFiles;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit status: 0 all allowed, 1 at least one disallowed, 2 usage or input error, \
-                  3 undecided because a robots.txt is unreachable."
+    after_help = "Prints a line for each URL: forward, observe or refuse, with the reason and the status of the answer.\n\
+                  Exit status: 0 all forwarded or observed (with --robots-only: allowed), 1 at least one refused (disallowed), \
+                  2 usage or input error, 3 undecided because a robots.txt is unreachable or a name cannot be resolved."
 )]
 #[allow(
     clippy::struct_excessive_bools,
@@ -42,9 +46,18 @@ pub(super) struct CheckArguments {
     /// Assume that robots.txt was answered with this HTTP status, instead of fetching it
     #[arg(long, value_name = "STATUS", conflicts_with = "batch", value_parser = clap::value_parser!(u16).range(200..=599))]
     status: Option<u16>,
+    /// Say what robots.txt allows (allow, disallow), whatever the configuration says of crawlers and rules
+    #[arg(long)]
+    robots_only: bool,
     /// The crawler's User-Agent; its product token is derived as the proxy does
     #[arg(long, value_name = "UA", conflicts_with = "tokens")]
     user_agent: Option<String>,
+    /// A crawler of the configuration, as if it were recognised
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["robots_only", "batch"])]
+    crawler: Option<String>,
+    /// The address that the request comes from [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["robots_only", "batch"])]
+    client: Option<IpAddr>,
     /// The crawler's product token; repeat for more, in order of preference
     #[arg(long = "token", value_name = "T")]
     tokens: Vec<String>,
@@ -56,7 +69,7 @@ pub(super) struct CheckArguments {
     /// --robots or --status: a licence then refuses). The page itself, which may say more, is not fetched
     #[arg(long = "purpose", value_name = "P")]
     purposes: Vec<Purpose>,
-    /// Judge every equivalent spelling of the URL, as the proxy does; without, only the URL as it stands, as the dialect says
+    /// With --robots-only: judge every equivalent spelling of the URL, as the proxy does, not only the URL as it stands
     #[arg(long)]
     strict: bool,
     /// Print one JSON object per URL
@@ -64,15 +77,36 @@ pub(super) struct CheckArguments {
     json: bool,
     /// Read JSON objects from standard input, one a line, and answer each with one, in order. Members: id, url, robots or
     /// robots_base64, user_agent or tokens or token, dialect; about use, purpose, status, headers, html, tdmrep, ai_txt, rsl
-    /// and config. docs/check.md describes them and the answers. Exit status: 0 all answered, 2 at least one not
+    /// and config; with as "proxy", the proxy's verdict, also crawler, client and method. docs/check.md describes them and the answers. Exit status: 0 all answered, 2 at least one not
     #[arg(long, conflicts_with_all = ["json", "user_agent", "tokens", "purposes", "urls"])]
     batch: bool,
-    /// Absolute URLs; with --robots, paths too ("-": one a line from standard input)
+    /// Absolute URLs ("-": one a line from standard input); with --robots, paths too, of which only robots.txt is asked
     #[arg(value_name = "URL", required_unless_present = "batch")]
     urls: Vec<String>,
 }
 
 impl CheckArguments {
+    /// Returns whether only robots.txt is asked: a path has no origin, so the proxy could not be asked about it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the mistake of asking both ways at once.
+    fn is_robots_only(&self) -> Result<bool, String> {
+        let mut paths = self.urls.iter().filter(|url| url.starts_with('/'));
+        let is_about_crawlers = self.crawler.is_some() || self.client.is_some();
+        match paths.next() {
+            _ if self.robots_only => Ok(true),
+            Some(path) if is_about_crawlers || paths.count() + 1 < self.urls.len() => Err(format!(
+                "{path:?} names no origin: give a whole URL, or ask robots.txt alone with --robots-only"
+            )),
+            Some(_) => Ok(true),
+            None if self.strict => Err(
+                "--strict needs --robots-only: the proxy always judges every spelling".to_owned(),
+            ),
+            None => Ok(false),
+        }
+    }
+
     fn declaration(&self) -> CrawlerDeclaration {
         CrawlerDeclaration {
             purposes: self.purposes.iter().copied().collect(),
@@ -99,7 +133,7 @@ impl CheckArguments {
 pub(super) fn run(mut arguments: CheckArguments, config: Option<&Path>) -> ExitCode {
     let dialect = arguments.dialect.unwrap_or_default();
     if arguments.batch {
-        return match batch::run(dialect, arguments.strict) {
+        return match batch::run(arguments.dialect, arguments.strict, config) {
             Ok(0) => ExitCode::SUCCESS,
             Ok(failures) => {
                 let lines = if failures == 1 { "line" } else { "lines" };
@@ -116,19 +150,29 @@ pub(super) fn run(mut arguments: CheckArguments, config: Option<&Path>) -> ExitC
         return unusable(&format!("standard input: {error}"));
     }
     let arguments = &arguments;
-    let tokens = match (mistaken_url(arguments), tokens(arguments)) {
-        (None, Ok(tokens)) => tokens,
-        (Some(message), _) | (None, Err(message)) => return unusable(&message),
+    if let Some(message) = mistaken_url(arguments) {
+        return unusable(&message);
+    }
+    let asked = arguments
+        .is_robots_only()
+        .and_then(|is_robots_only| Ok((is_robots_only, tokens(arguments, is_robots_only)?)));
+    let (is_robots_only, tokens) = match asked {
+        Ok(asked) => asked,
+        Err(message) => return unusable(&message),
     };
     let body = match &arguments.robots {
         Some(file) => match read(file) {
-            Ok(body) => body,
+            Ok(body) => Some(body),
             Err(error) => return unusable(&format!("{}: {error}", file.display())),
         },
-        None if arguments.status.is_some() => Vec::new(),
-        None => return live(arguments, &tokens, config),
+        None => arguments.status.map(|_| Vec::new()),
     };
-    offline(arguments, dialect, &tokens, body)
+    let given = body.map(|body| given_ending(arguments, body));
+    match given {
+        given if !is_robots_only => verdict::run(arguments, &tokens, config, given),
+        Some(ending) => offline(arguments, dialect, &tokens, ending),
+        None => live(arguments, &tokens, config),
+    }
 }
 
 /// Puts the lines of standard input in the place of a "-" among the URLs.
@@ -170,15 +214,20 @@ fn mistaken_url(arguments: &CheckArguments) -> Option<String> {
 }
 
 /// The crawler's names; without any, the crawler that only `*` can mean.
-fn tokens(arguments: &CheckArguments) -> Result<Vec<ProductToken>, String> {
+fn tokens(arguments: &CheckArguments, is_robots_only: bool) -> Result<Vec<ProductToken>, String> {
     if let Some(field) = &arguments.user_agent {
+        if !is_robots_only {
+            // The proxy reads the field itself.
+            return Ok(Vec::new());
+        }
         let token = ProductToken::from_user_agent(field.as_bytes());
         let token =
             token.ok_or_else(|| format!("--user-agent {field:?} does not name a product"))?;
         return Ok(vec![token]);
     }
-    if arguments.tokens.is_empty() {
-        return Err("which crawler? Give --user-agent or --token".to_owned());
+    let is_known_otherwise = arguments.crawler.is_some() || arguments.client.is_some();
+    if arguments.tokens.is_empty() && !is_known_otherwise {
+        return Err("which crawler? Give --user-agent, --token or --crawler".to_owned());
     }
     let token =
         |name: &String| ProductToken::new(name).map_err(|error| format!("--token: {error}"));
@@ -199,16 +248,8 @@ fn offline(
     arguments: &CheckArguments,
     dialect: Dialect,
     tokens: &[ProductToken],
-    body: Vec<u8>,
+    ending: FetchEnding,
 ) -> ExitCode {
-    let ending = FetchEnding::Response(FetchedResponse {
-        status: arguments.status.unwrap_or(200),
-        fields: ResponseFields::default(),
-        body: FetchedBody {
-            bytes: body.into(),
-            ..FetchedBody::default()
-        },
-    });
     let facts = FetchedAnswer {
         fetched_at: SystemTime::UNIX_EPOCH,
         outcome: FetchOutcome {
@@ -226,6 +267,18 @@ fn offline(
         CheckAnswer::new(url, &access, &path, asking, None)
     });
     finish(&answers.collect::<Vec<_>>(), arguments.json)
+}
+
+/// Returns the outcome of a fetch that brings this body.
+fn given_ending(arguments: &CheckArguments, body: Vec<u8>) -> FetchEnding {
+    FetchEnding::Response(FetchedResponse {
+        status: arguments.status.unwrap_or(200),
+        fields: ResponseFields::default(),
+        body: FetchedBody {
+            bytes: body.into(),
+            ..FetchedBody::default()
+        },
+    })
 }
 
 /// The path of an argument: what starts with `/` is one, also with two, where a reference would name a host.
@@ -262,9 +315,9 @@ fn live(arguments: &CheckArguments, tokens: &[ProductToken], config: Option<&Pat
     let reading = &config.preferences.reading;
     let asking = arguments.asking(tokens, dialect, (&declaration, reading));
     let answers = arguments.urls.iter().zip(&targets).map(|(url, target)| {
-        let access = live.access(target.origin());
+        let robots_txt = live.get(&target.origin().into());
         let live = Some((&mut live, target.origin()));
-        CheckAnswer::new(url, &access, target.path(), asking, live)
+        CheckAnswer::new(url, robots_txt.access(), target.path(), asking, live)
     });
     let answers: Vec<_> = answers.collect();
     drop(live);

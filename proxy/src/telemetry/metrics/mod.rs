@@ -20,7 +20,8 @@ use prometheus::{
     Encoder, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
     TextEncoder,
 };
-use wayleave_usage_preferences::{DocumentKind, PreferenceJudgement};
+use wayleave_usage_preferences::DocumentKind;
+use wayleave_usage_preferences::PreferenceJudgement;
 
 use self::connections::ConnectionMetrics;
 use self::constructors::{

@@ -1,0 +1,189 @@
+//! `wayleave check --batch`, rows with `"as": "proxy"`: the proxy's verdict, by its configuration and the files of the row.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use wayleave_decision::{DocumentResult, RobotsCopy};
+use wayleave_lifecycle::Resource;
+use wayleave_robots_txt::{AccessResult, Dialect, Origin, ProductToken};
+use wayleave_usage_preferences::{AI_TXT_PATH, TDMREP_PATH};
+
+use super::verdict::{ProxySettings, word};
+use crate::cli::config_file::load_config;
+use crate::clock::system_time;
+use crate::decide::offline::InputSource;
+use crate::decide::preview::{PurposeWords, Question};
+
+/// The members of such a row. Those that describe a response are mistakes: the verdict is from before the request.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProxyQuestion {
+    r#as: String,
+    url: String,
+    #[serde(default)]
+    user_agent: String,
+    #[serde(default)]
+    tokens: Vec<String>,
+    token: Option<String>,
+    crawler: Option<String>,
+    client: Option<String>,
+    method: Option<String>,
+    dialect: Option<String>,
+    #[serde(default)]
+    purpose: PurposeMember,
+    tdmrep: Option<String>,
+    ai_txt: Option<String>,
+    #[serde(default)]
+    rsl: BTreeMap<String, String>,
+    // These are read with any row.
+    #[serde(default, rename = "id")]
+    _id: IgnoredAny,
+    #[serde(default, rename = "robots")]
+    _robots: IgnoredAny,
+    #[serde(default, rename = "robots_base64")]
+    _robots_base64: IgnoredAny,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum PurposeMember {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Default for PurposeMember {
+    fn default() -> Self {
+        Self::Several(Vec::new())
+    }
+}
+
+/// The proxy's verdict on a row.
+#[derive(Serialize)]
+pub(super) struct RowVerdict {
+    verdict: &'static str,
+    reason: String,
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    would_be: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<String>,
+}
+
+/// The configuration of the proxy, loaded when the first row needs it.
+pub(super) struct BatchSettings<'a> {
+    pub(super) config: Option<&'a Path>,
+    pub(super) loaded: Option<Result<ProxySettings, String>>,
+}
+
+impl BatchSettings<'_> {
+    /// Decides about a row, whose robots.txt is `access`.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong with the row, or with the configuration.
+    pub(super) fn decide(
+        &mut self,
+        line: &[u8],
+        access: &AccessResult,
+        dialect: Option<Dialect>,
+    ) -> Result<RowVerdict, String> {
+        let row: ProxyQuestion = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+        if row.r#as != "proxy" {
+            return Err(format!("as: {:?} is not \"proxy\"", row.r#as));
+        }
+        let config = self.config;
+        let loaded = self.loaded.get_or_insert_with(|| {
+            let loaded = load_config(config);
+            let unusable = |_| "the configuration cannot be used".to_owned();
+            loaded
+                .map(|(config, _)| ProxySettings::new(&config))
+                .map_err(unusable)
+        });
+        let settings = loaded.as_ref().map_err(String::clone)?;
+        let tokens = row.product_tokens()?;
+        let question = row.question(dialect)?;
+        let mut files = RowFiles {
+            access: Arc::new(access.clone()),
+            at: system_time(),
+            row: &row,
+        };
+        let verdict = settings.decide(&question, &tokens, &mut files)?;
+        Ok(RowVerdict {
+            verdict: word(&verdict),
+            reason: verdict.reason().to_owned(),
+            status: verdict.status(),
+            would_be: verdict.would_be(),
+            details: verdict.details().map(str::to_owned),
+        })
+    }
+}
+
+impl ProxyQuestion {
+    fn names(&self) -> impl Iterator<Item = &String> {
+        self.tokens.iter().chain(&self.token)
+    }
+
+    fn product_tokens(&self) -> Result<Vec<ProductToken>, String> {
+        let names = self.names().filter(|name| !name.is_empty());
+        let tokens = names.map(|name| ProductToken::new(name));
+        tokens
+            .collect::<Result<_, _>>()
+            .map_err(|error| error.to_string())
+    }
+
+    fn question(&self, dialect: Option<Dialect>) -> Result<Question, String> {
+        let names: Vec<&str> = self.names().map(String::as_str).collect();
+        let dialect = match &self.dialect {
+            Some(name) => Some(name.parse().map_err(|error| format!("{error}"))?),
+            None => dialect,
+        };
+        let purposes = match &self.purpose {
+            PurposeMember::One(name) => std::slice::from_ref(name),
+            PurposeMember::Several(names) => names,
+        };
+        Ok(Question {
+            url: self.url.clone(),
+            user_agent: if names.is_empty() {
+                self.user_agent.clone()
+            } else {
+                names.join(" ")
+            },
+            crawler: self.crawler.clone(),
+            dialect: dialect.map(|dialect: Dialect| dialect.into()),
+            client: self.client.clone(),
+            method: self.method.clone(),
+            purpose: purposes.iter().cloned().map(PurposeWords).collect(),
+        })
+    }
+}
+
+/// The files of a row.
+struct RowFiles<'a> {
+    access: Arc<AccessResult>,
+    at: SystemTime,
+    row: &'a ProxyQuestion,
+}
+
+impl InputSource for RowFiles<'_> {
+    fn robots_txt(&mut self, _: &Origin) -> RobotsCopy {
+        RobotsCopy::Archived {
+            access: Arc::clone(&self.access),
+            at: self.at,
+        }
+    }
+
+    fn document(&mut self, resource: &Resource) -> DocumentResult {
+        let path = resource.path();
+        let text = match path.as_str() {
+            TDMREP_PATH => self.row.tdmrep.as_ref(),
+            AI_TXT_PATH => self.row.ai_txt.as_ref(),
+            _ => self.row.rsl.get(&resource.uri()),
+        };
+        let document = text.and_then(|text| resource.kind().parse(text.as_bytes(), false));
+        DocumentResult::Archived(document)
+    }
+}

@@ -1,0 +1,271 @@
+//! The proxy's verdict on URLs, by its configuration and by files that are fetched or given.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use wayleave_decision::{
+    CheckedSnapshot, ClaimedNames, Crawlers, Decision, DecisionRequest, DecisionSettings,
+    DocumentResult, Identity, InterceptionSettings, PolicyRules, RobotsCopy,
+};
+use wayleave_lifecycle::{FetchEnding, FetchOutcome, Resource};
+use wayleave_robots_txt::{Origin, ProductToken, Target};
+use wayleave_usage_preferences::{PreferenceSettings, Purpose};
+
+use super::CheckArguments;
+use super::live::FetchedFiles;
+use crate::admin::preview::Preview;
+use crate::cli::config_file::load_config;
+use crate::cli::paint::Tone;
+use crate::cli::robots_fetcher::RobotsFetcher;
+use crate::cli::terminal::{json_line, print, print_painted, unusable};
+use crate::clock::system_time;
+use crate::config::Config;
+use crate::decide::offline::{self, InputSource};
+use crate::decide::preview::{PreviewedDecision, PurposeWords, Question, readings};
+use crate::telemetry::harmless::escape_controls;
+
+/// The settings of the proxy that decide.
+pub(super) struct ProxySettings {
+    crawlers: Crawlers,
+    rules: PolicyRules,
+    interception: InterceptionSettings,
+    preferences: PreferenceSettings,
+}
+
+impl ProxySettings {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            crawlers: Crawlers::new(config.crawlers.clone()),
+            rules: PolicyRules::new(config.rules.clone()),
+            interception: config.https.interception.clone(),
+            preferences: config.preferences.reading.clone(),
+        }
+    }
+
+    /// Decides about a request that nobody made. `tokens`: the names of a crawler that is not configured.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong with the question.
+    pub(super) fn decide(
+        &self,
+        question: &Question,
+        tokens: &[ProductToken],
+        source: &mut impl InputSource,
+    ) -> Result<Preview, String> {
+        let mut request = question.request(&self.crawlers, &self.interception)?;
+        if let Identity::Asserted { claim, .. } = &mut request.identified.identity
+            && !tokens.is_empty()
+        {
+            *claim = ClaimedNames::with_tokens(tokens.to_vec()).into();
+            if let Some(crawler) = &mut request.identified.purposes_from {
+                Arc::make_mut(crawler).tokens = tokens.to_vec();
+            }
+        }
+        let settings = DecisionSettings {
+            crawlers: &self.crawlers,
+            rules: &self.rules,
+            interception: &self.interception,
+            preferences: &self.preferences,
+        };
+        let now = system_time();
+        let decision = Decision::new(
+            settings,
+            DecisionRequest {
+                identified: &request.identified,
+                method: &request.method,
+                resolved: request.resolved,
+                is_by_tunnel: request.is_by_tunnel,
+                now,
+            },
+        );
+        let verdict = offline::complete(decision, source);
+        let identity = request.identified.identity;
+        let dialects = match &verdict.facts.finding {
+            Some(_) => {
+                let robots_txt = source.robots_txt(request.target.target.origin());
+                readings(robots_txt.access(), &identity, &request.target)
+            }
+            // It was not needed, so it is not fetched to be shown.
+            None => Vec::new(),
+        };
+        let previewed = PreviewedDecision {
+            client: request.client,
+            method: request.method,
+            url: request.target.target.to_string(),
+            identity,
+            configuration: 1,
+            verdict,
+            dialects,
+        };
+        Ok(Preview::new(previewed, now))
+    }
+}
+
+/// Files that the user gave: one robots.txt for every origin, and no other documents.
+struct GivenRobotsTxt {
+    ending: FetchEnding,
+    now: SystemTime,
+}
+
+impl InputSource for GivenRobotsTxt {
+    fn robots_txt(&mut self, origin: &Origin) -> RobotsCopy {
+        let resource = Resource::from(origin);
+        let outcome = FetchOutcome {
+            redirects: Vec::new(),
+            uri: resource.uri(),
+            ending: self.ending.clone(),
+        };
+        RobotsCopy::Cached(CheckedSnapshot::from_fetch(&resource, outcome, self.now))
+    }
+
+    fn document(&mut self, _: &Resource) -> DocumentResult {
+        DocumentResult::NotAsked("nothing is fetched beside a given robots.txt".to_owned())
+    }
+}
+
+/// Prints the verdicts on all URLs. `given`: what robots.txt is, instead of fetching it.
+pub(super) fn run(
+    arguments: &CheckArguments,
+    tokens: &[ProductToken],
+    config: Option<&Path>,
+    given: Option<FetchEnding>,
+) -> ExitCode {
+    let config = match load_config(config) {
+        Ok((config, _)) => config,
+        Err(status) => return status,
+    };
+    let settings = ProxySettings::new(&config);
+    let decided = match given {
+        Some(ending) => {
+            let now = system_time();
+            decide_all(
+                arguments,
+                tokens,
+                &settings,
+                &mut GivenRobotsTxt { ending, now },
+            )
+        }
+        None => {
+            let origins = arguments
+                .urls
+                .iter()
+                .filter_map(|url| Target::parse(url).ok());
+            let origins: HashSet<_> = origins.map(|target| target.origin().clone()).collect();
+            match RobotsFetcher::new(&config) {
+                Ok(fetcher) => {
+                    let mut files = FetchedFiles::of(origins.len(), fetcher);
+                    decide_all(arguments, tokens, &settings, &mut files)
+                }
+                Err(error) => return unusable(&format!("{error:#}")),
+            }
+        }
+    };
+    match decided {
+        Ok(verdicts) => finish(&verdicts, arguments.json),
+        Err(message) => unusable(&message),
+    }
+}
+
+fn decide_all(
+    arguments: &CheckArguments,
+    tokens: &[ProductToken],
+    settings: &ProxySettings,
+    source: &mut impl InputSource,
+) -> Result<Vec<(String, Preview)>, String> {
+    let decide = |url: &String| {
+        let question = arguments.question(url);
+        let verdict = settings.decide(&question, tokens, source)?;
+        Ok((url.clone(), verdict))
+    };
+    arguments.urls.iter().map(decide).collect()
+}
+
+impl CheckArguments {
+    /// Returns the question about a URL. A product token stands for a `User-Agent`, too.
+    fn question(&self, url: &str) -> Question {
+        let purpose = self.purposes.iter().copied().map(Purpose::as_str);
+        Question {
+            url: url.replace(' ', "%20"),
+            user_agent: match &self.user_agent {
+                Some(user_agent) => user_agent.clone(),
+                None => self.tokens.join(" "),
+            },
+            crawler: self.crawler.clone(),
+            dialect: self.dialect.map(Into::into),
+            client: self.client.map(|client| client.to_string()),
+            method: None,
+            purpose: purpose.map(|word| PurposeWords(word.to_owned())).collect(),
+        }
+    }
+}
+
+/// Prints the verdicts and returns the exit status that sums them up.
+fn finish(verdicts: &[(String, Preview)], json: bool) -> ExitCode {
+    let printed = if json {
+        let lines = verdicts
+            .iter()
+            .map(|(_, verdict)| json_line(verdict) + "\n");
+        print(&lines.collect::<String>())
+    } else {
+        let lines = verdicts
+            .iter()
+            .map(|(url, verdict)| line(url, verdict) + "\n");
+        print_painted(&lines.collect::<String>())
+    };
+    if printed == ExitCode::SUCCESS {
+        return ExitCode::from(exit_status(verdicts));
+    }
+    printed
+}
+
+/// Returns the verdict in a word: `forward`, `observe`, `refuse`, or `fail` for a name that cannot be resolved.
+pub(super) fn word(verdict: &Preview) -> &'static str {
+    match verdict.outcome() {
+        "forwarded" | "tunnelled" => "forward",
+        "observed" => "observe",
+        "failed" => "fail",
+        _ => "refuse",
+    }
+}
+
+/// `refuse https://shop.test/private: rule (403): Disallow: /private (line 2 of https://shop.test/robots.txt)`
+fn line(url: &str, verdict: &Preview) -> String {
+    let word = word(verdict);
+    let mut text = format!(" {url}: {} ({}", verdict.reason(), verdict.status());
+    if let Some(would_be) = verdict.would_be() {
+        text += &format!(", would be {would_be}");
+    }
+    text += ")";
+    if let Some(details) = verdict.details() {
+        text += &format!(": {details}");
+    }
+    let tone = match word {
+        "forward" => Tone::Good,
+        "refuse" if !is_undecided(verdict) => Tone::Bad,
+        _ => Tone::Doubtful,
+    };
+    tone.paint(word) + &escape_controls(&text)
+}
+
+/// 3 if anything could not be decided, else 1 if anything is refused, else 0.
+fn exit_status(verdicts: &[(String, Preview)]) -> u8 {
+    let mut all = verdicts.iter();
+    if all.any(|(_, verdict)| is_undecided(verdict)) {
+        return 3;
+    }
+    let mut all = verdicts.iter();
+    u8::from(all.any(|(_, verdict)| word(verdict) == "refuse"))
+}
+
+/// Returns whether the verdict may be another one when the origin, or DNS, answers again.
+fn is_undecided(verdict: &Preview) -> bool {
+    match word(verdict) {
+        "fail" => true,
+        "refuse" => verdict.status() == 503,
+        _ => false,
+    }
+}
