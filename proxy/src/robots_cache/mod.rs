@@ -40,9 +40,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use wayleave_decision::CheckedSnapshot;
 #[cfg(doc)]
-use wayleave_lifecycle::{
-    CacheEntry, LifetimeSettings, RefreshScheduler, Resource, Snapshot, SnapshotState,
-};
+use wayleave_lifecycle::RefreshScheduler;
+use wayleave_lifecycle::{CacheEntry, LifetimeSettings, Resource, Snapshot, SnapshotState};
 use wayleave_robots_txt::{AccessResult, Origin};
 use wayleave_usage_preferences::PreferenceDocument;
 
