@@ -4,55 +4,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use quick_cache::sync::Cache;
-use wayleave_robots_txt::{Dialect, ProductToken};
+use wayleave_robots_txt::Dialect;
 
 use crate::certificate_name::CertificateName;
+use crate::claimed_names::ClaimedNames;
 use crate::crawler::{ClientFacts, Crawler, EnforcementMode};
-use crate::well_known::{WellKnownCrawler, find_well_known};
+use crate::identity::{Identified, Identity};
+use crate::reason::Reason;
+use crate::refusal::Refusal;
 
 /// The number of `User-Agent` values whose names are cached, and the longest value that is.
 const CLAIM_CAPACITY: usize = 4096;
 const MAX_CACHED_USER_AGENT_BYTES: usize = 512;
-
-/// The names in a `User-Agent`.
-#[derive(Debug, Default)]
-pub struct ClaimedNames {
-    /// The product token; none if no product is named.
-    pub tokens: Vec<ProductToken>,
-    /// Well-known crawlers that are named anywhere.
-    well_known: Vec<WellKnownCrawler>,
-}
-
-impl ClaimedNames {
-    /// Reads the value of `User-Agent`.
-    #[must_use]
-    pub fn parse(user_agent: &[u8]) -> Self {
-        let token = ProductToken::from_user_agent(user_agent);
-        Self {
-            tokens: token.into_iter().collect(),
-            well_known: find_well_known(user_agent),
-        }
-    }
-
-    /// Returns the names of a crawler that names itself, and no other, in its `User-Agent`.
-    #[must_use]
-    pub fn with_tokens(tokens: Vec<ProductToken>) -> Self {
-        Self {
-            tokens,
-            well_known: Vec::new(),
-        }
-    }
-
-    /// Returns the owner of a well-known crawler that is named, other than `crawler` itself.
-    #[must_use]
-    pub fn foreign_owner(&self, crawler: Option<&Crawler>) -> Option<&'static str> {
-        let is_own = |named: &WellKnownCrawler| {
-            crawler.is_some_and(|crawler| crawler.owns_token(&named.token))
-        };
-        let foreign = self.well_known.iter().find(|named| !is_own(named));
-        foreign.map(|named| named.owner)
-    }
-}
 
 /// The configuration of crawlers: `[[crawler]]` and part of `[proxy]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -144,9 +107,58 @@ impl Crawlers {
     }
 }
 
+impl Crawlers {
+    /// Identifies the crawler behind a request, and objects to a name that is not its own.
+    #[must_use]
+    pub fn identify(&self, client: &ClientFacts<'_>) -> Identified {
+        let identity = self.identity_of(client);
+        Identified {
+            objection: self.objection_to(&identity, client.user_agent),
+            identity,
+            purposes_from: None,
+        }
+    }
+
+    /// Returns the configured crawler behind a request, or else the name that the client gives itself.
+    #[must_use]
+    pub fn identity_of(&self, client: &ClientFacts<'_>) -> Identity {
+        match self.find(client) {
+            Some(crawler) => Identity::Known(Arc::clone(crawler)),
+            None => Identity::Asserted {
+                claim: self.claim(client.user_agent),
+                dialect: self.dialect,
+                mode: self.mode,
+            },
+        }
+    }
+
+    /// Returns what speaks against an identity and the name it gives itself.
+    fn objection_to(&self, identity: &Identity, user_agent: &[u8]) -> Option<Refusal> {
+        let crawler = identity.crawler();
+        if crawler.is_none() && self.require_crawler {
+            let details = "no [[crawler]] matches this request";
+            return Some(Refusal::by_policy(Reason::Unidentified, details));
+        }
+        if let Some(owner) = self.claim(user_agent).foreign_owner(crawler) {
+            let details = format!(
+                "User-Agent names a crawler of {owner}, and no [[crawler]] here owns that token"
+            );
+            return Some(Refusal::by_policy(Reason::ForeignToken, details));
+        }
+        let crawler = crawler?;
+        let must_be_named = crawler.user_agent_must_contain_token;
+        (must_be_named && !crawler.is_named_in(user_agent)).then(|| {
+            let details = format!("User-Agent contains no token of crawler {}", crawler.name);
+            Refusal::by_policy(Reason::TokenMissing, details)
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use wayleave_usage_preferences::CrawlerDeclaration;
+
+    use wayleave_robots_txt::ProductToken;
 
     use super::*;
     use crate::crawler::ProxyAccount;

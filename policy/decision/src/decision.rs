@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use wayleave_robots_txt::{MatchContext, Origin, Target};
 use wayleave_usage_preferences::{PreferenceSettings, PurposeSet};
 
+use crate::applied_rule;
 use crate::crawlers::Crawlers;
 use crate::documents::{DocumentBatch, DocumentResult};
 use crate::https::InterceptionSettings;
@@ -13,7 +14,7 @@ use crate::preference::{PreferenceDecision, document_pending};
 use crate::reason::Reason;
 use crate::refusal::Refusal;
 use crate::robots::{RobotsCopy, ask_robots_txt, crawl_delay, unreachable};
-use crate::rules::{self, PolicyRules, RuleAction, RuleQuery};
+use crate::rules::{PolicyRules, RuleAction, RuleQuery};
 use crate::target::{ResolvedTarget, TargetScope};
 use crate::verdict::{DecisionFacts, Permit, Verdict};
 
@@ -131,9 +132,9 @@ impl<'a> Decision<'a> {
             purposes: request.identified.purposes(),
             now: request.now,
         };
-        let rule = rules::find(self.settings.rules, query, scope, identity.mode());
+        let rule = applied_rule::find(self.settings.rules, query, scope, identity.mode());
         let action = rule.as_ref().map(|found| found.rule.action);
-        let refusal = rule.as_ref().and_then(rules::refusal);
+        let refusal = rule.as_ref().and_then(applied_rule::refusal);
         self.facts.rule = rule;
         if action == Some(RuleAction::Allow) {
             self.state = DecisionState::NeedsPace;
@@ -313,7 +314,7 @@ pub fn decide_redirect(rules: &PolicyRules, target: &Target, now: SystemTime) ->
         now,
     };
     let rule = rules.find_for_redirect(query);
-    let refusal = rule.as_ref().and_then(rules::refusal);
+    let refusal = rule.as_ref().and_then(applied_rule::refusal);
     Verdict {
         facts: DecisionFacts {
             origin: Some(target.origin().clone()),

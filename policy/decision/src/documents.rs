@@ -1,7 +1,7 @@
 //! The documents next to robots.txt that speak of use: `tdmrep.json`, `ai.txt`, and licences that robots.txt or a response names.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use wayleave_lifecycle::{FetchErrorKind, Resource, Snapshot};
 use wayleave_robots_txt::{
@@ -15,25 +15,13 @@ use wayleave_usage_preferences::{
 
 use crate::crawler::Crawler;
 use crate::robots::{CheckedSnapshot, RobotsCopy};
+use crate::stated_preference::DocumentSeen;
 
 /// The longest URL of a licence, as of a `Location` that is followed.
 const MAX_URL_BYTES: usize = 8 * 1024;
 
 /// The cause of a licence that could still come.
 const NOT_IN_TIME: &str = "not fetched in time";
-
-/// A document as it was when it decided.
-#[derive(Clone, Debug)]
-pub struct DocumentSeen {
-    /// The URL from which it was fetched.
-    pub url: String,
-    /// Its SHA-256, if it could be had.
-    pub sha256: Option<[u8; 32]>,
-    /// The time at which it was fetched or last confirmed.
-    pub fetched_at: Option<SystemTime>,
-    /// Whether it is longer than what is read of it.
-    pub is_cut: bool,
-}
 
 /// A document that was asked for.
 #[derive(Clone, Debug)]

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use wayleave_robots_txt::{Dialect, ProductToken};
 use wayleave_usage_preferences::PurposeSet;
 
-use crate::crawler::{ClientFacts, Crawler, EnforcementMode};
-use crate::crawlers::{ClaimedNames, Crawlers};
-use crate::reason::Reason;
+use crate::claimed_names::ClaimedNames;
+use crate::crawler::{Crawler, EnforcementMode};
 use crate::refusal::Refusal;
 
 /// The label of crawlers that the configuration does not know: their name is only their own word.
@@ -114,52 +113,5 @@ impl Identified {
     pub fn purposes(&self) -> PurposeSet {
         self.declaring()
             .map_or(PurposeSet::NONE, |crawler| crawler.declaration.purposes)
-    }
-}
-
-impl Crawlers {
-    /// Identifies the crawler behind a request, and objects to a name that is not its own.
-    #[must_use]
-    pub fn identify(&self, client: &ClientFacts<'_>) -> Identified {
-        let identity = self.identity_of(client);
-        Identified {
-            objection: self.objection_to(&identity, client.user_agent),
-            identity,
-            purposes_from: None,
-        }
-    }
-
-    /// Returns the configured crawler behind a request, or else the name that the client gives itself.
-    #[must_use]
-    pub fn identity_of(&self, client: &ClientFacts<'_>) -> Identity {
-        match self.find(client) {
-            Some(crawler) => Identity::Known(Arc::clone(crawler)),
-            None => Identity::Asserted {
-                claim: self.claim(client.user_agent),
-                dialect: self.dialect,
-                mode: self.mode,
-            },
-        }
-    }
-
-    /// Returns what speaks against an identity and the name it gives itself.
-    fn objection_to(&self, identity: &Identity, user_agent: &[u8]) -> Option<Refusal> {
-        let crawler = identity.crawler();
-        if crawler.is_none() && self.require_crawler {
-            let details = "no [[crawler]] matches this request";
-            return Some(Refusal::by_policy(Reason::Unidentified, details));
-        }
-        if let Some(owner) = self.claim(user_agent).foreign_owner(crawler) {
-            let details = format!(
-                "User-Agent names a crawler of {owner}, and no [[crawler]] here owns that token"
-            );
-            return Some(Refusal::by_policy(Reason::ForeignToken, details));
-        }
-        let crawler = crawler?;
-        let must_be_named = crawler.user_agent_must_contain_token;
-        (must_be_named && !crawler.is_named_in(user_agent)).then(|| {
-            let details = format!("User-Agent contains no token of crawler {}", crawler.name);
-            Refusal::by_policy(Reason::TokenMissing, details)
-        })
     }
 }

@@ -4,16 +4,18 @@
 //! that it still needs, and its caller supplies them, from a cache, by fetching, from files or from an archive.
 //!
 //! ```text
-//!  crawlers ─ identity        the crawler behind a request, and objections to the name it gives
+//!  identity ─ crawlers        the crawler behind a request, and objections to the name it gives
 //!  https                      the treatment of HTTPS: interception, blind tunnels, refusal
-//!  rules                      the organisation's own rules
+//!  rules ─ applied_rule       the organisation's own rules
 //!  robots                     robots.txt in every equivalent spelling
 //!  preference ─ documents     statements about use, and the documents that hold them
 //!  decision                   all of these, in their order
 //!  verdict, refusal, reason   the result
 //! ```
 
+mod applied_rule;
 mod certificate_name;
+mod claimed_names;
 mod crawler;
 mod crawlers;
 mod decision;
@@ -25,28 +27,30 @@ mod reason;
 mod refusal;
 mod robots;
 mod rules;
+mod stated_preference;
 mod target;
 mod verdict;
 mod well_known;
 
+pub use applied_rule::find as find_rule;
 pub use certificate_name::CertificateName;
+pub use claimed_names::ClaimedNames;
 pub use crawler::{ClientFacts, Crawler, EnforcementMode, ProxyAccount};
-pub use crawlers::{ClaimedNames, Crawlers, CrawlersConfig};
+pub use crawlers::{Crawlers, CrawlersConfig};
 pub use decision::{Decision, DecisionRequest, DecisionSettings, Input, Step, decide_redirect};
 pub use documents::{
-    DocumentBatch, DocumentResult, DocumentSeen, DocumentToFetch, documents_to_fetch, may_fetch,
+    DocumentBatch, DocumentResult, DocumentToFetch, documents_to_fetch, may_fetch,
 };
 pub use https::{HttpsHandling, HttpsMode, InterceptionSettings};
 pub use identity::{ASSERTED, Identified, Identity};
-pub use preference::{PreferenceDecision, StatedPreference, query, robots_txt_state};
+pub use preference::{PreferenceDecision, query, robots_txt_state};
 pub use reason::{DefaultAnswer, Reason, ReasonMeaning, RequestOutcome};
 pub use refusal::{DecidingRule, Refusal, RefusalBasis};
 pub use robots::{
     AccessFinding, CheckedSnapshot, RobotsCopy, crawl_delay, decide_in_dialect, decide_within,
     group_names,
 };
-pub use rules::{
-    PolicyRule, PolicyRules, RuleAction, RuleMatch, RuleQuery, blocked_by, find as find_rule,
-};
+pub use rules::{PolicyRule, PolicyRules, RuleAction, RuleMatch, RuleQuery, blocked_by};
+pub use stated_preference::{DocumentSeen, StatedPreference};
 pub use target::{ResolvedTarget, TargetScope};
 pub use verdict::{DecisionFacts, Permit, Verdict};

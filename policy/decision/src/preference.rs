@@ -6,18 +6,18 @@ use std::time::{Duration, SystemTime};
 use wayleave_robots_txt::{AccessResult, MatchContext, Origin, Target};
 use wayleave_usage_preferences::{
     Preference, PreferenceJudgement, PreferenceQuery, PreferenceSettings, PreferenceSource,
-    PreferenceStage, PreferenceState, PreferenceStatement, PurposePreference, StatementCarrier,
-    UsageDuty,
+    PreferenceState, PreferenceStatement, StatementCarrier, UsageDuty,
 };
 
 use crate::crawler::{Crawler, EnforcementMode};
 use crate::documents::{
-    ConsultedDocument, DocumentBatch, DocumentResult, DocumentSeen, DocumentToFetch,
-    documents_to_fetch, licences_to_fetch,
+    ConsultedDocument, DocumentBatch, DocumentResult, DocumentToFetch, documents_to_fetch,
+    licences_to_fetch,
 };
 use crate::reason::Reason;
 use crate::refusal::{Refusal, RefusalBasis};
 use crate::robots::RobotsCopy;
+use crate::stated_preference::{DocumentSeen, StatedPreference};
 use crate::target::{ResolvedTarget, TargetScope};
 
 /// Everything a site has stated so far about the use of what is asked for, and the resulting judgement.
@@ -32,17 +32,6 @@ pub struct PreferenceDecision {
     /// Duties that only the user of the response can fulfil.
     pub duties: Vec<UsageDuty>,
     documents: Vec<ConsultedDocument>,
-}
-
-/// A preference for one purpose, with the document that states it.
-#[derive(Clone, Debug)]
-pub struct StatedPreference {
-    /// The preference.
-    pub preference: PurposePreference,
-    /// The stage at which it is known, if that differs from its statement's.
-    pub stage: Option<PreferenceStage>,
-    /// The document that holds the statement, if that is not the origin's robots.txt.
-    pub document: Option<Box<DocumentSeen>>,
 }
 
 impl PreferenceDecision {

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::crawler::EnforcementMode;
-use crate::preference::StatedPreference;
 use crate::reason::{DefaultAnswer, Reason};
+use crate::stated_preference::StatedPreference;
 
 /// A rule of a robots.txt.
 #[derive(Clone, Debug)]

@@ -98,12 +98,7 @@ impl ProxyErrorType {
 
 /// Returns the value of `Proxy-Status`: `name; error=TYPE; next-hop="…"; details="…"` (RFC 9209 section 2). The texts
 /// are structured strings (RFC 8941 section 3.3.3), in which anything but printable ASCII becomes `?`.
-pub fn field_value(
-    name: &str,
-    error: &str,
-    next_hop: Option<&str>,
-    details: &str,
-) -> String {
+pub fn field_value(name: &str, error: &str, next_hop: Option<&str>, details: &str) -> String {
     let mut value = String::with_capacity(name.len() + details.len() + 64);
     for part in [name, "; error=", error] {
         value.push_str(part);

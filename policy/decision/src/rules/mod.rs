@@ -3,7 +3,6 @@
 //! Rules are indexed by host, so that ten thousand rules for other hosts cost a request nothing. Among the rules of one host,
 //! one match against all their paths together tells whether any of them can match.
 
-mod apply;
 mod bucket;
 mod rule;
 
@@ -15,8 +14,6 @@ use wayleave_robots_txt::{
     AccessResult, AccessVerdict, Dialect, HostPattern, RobotsTxt, decide_write_all_spellings,
 };
 
-pub use self::apply::find;
-pub(crate) use self::apply::refusal;
 use self::bucket::BucketEntry;
 pub use self::rule::{PolicyRule, RuleAction, RuleMatch, RuleQuery, blocked_by};
 

@@ -14,7 +14,7 @@ use wayleave_lifecycle::{FetchEnding, FetchOutcome, Resource};
 use wayleave_robots_txt::{Origin, ProductToken, Target};
 use wayleave_usage_preferences::{PreferenceSettings, Purpose};
 
-use super::CheckArguments;
+use super::arguments::CheckArguments;
 use super::live::FetchedFiles;
 use crate::admin::preview::Preview;
 use crate::cli::config_file::load_config;

@@ -1,9 +1,9 @@
 //! Applying the organisation's rules: a refusal, an exception or nothing.
 
-use super::{PolicyRules, RuleAction, RuleMatch, RuleQuery, blocked_by};
 use crate::crawler::EnforcementMode;
 use crate::reason::Reason;
 use crate::refusal::Refusal;
+use crate::rules::{PolicyRules, RuleAction, RuleMatch, RuleQuery, blocked_by};
 use crate::target::TargetScope;
 
 /// Returns the rule that decides about a target.

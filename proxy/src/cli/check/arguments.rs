@@ -1,0 +1,113 @@
+//! The arguments of `wayleave check`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use wayleave_robots_txt::{Dialect, ProductToken};
+use wayleave_usage_preferences::{CrawlerDeclaration, PreferenceSettings, Purpose};
+
+use super::answer::CheckQuery;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Prints a line for each URL: forward, observe or refuse, with the reason and the status of the answer.\n\
+                  Exit status: 0 all forwarded or observed (with --robots-only: allowed), 1 at least one refused (disallowed), \
+                  2 usage or input error, 3 undecided because a robots.txt is unreachable or a name cannot be resolved."
+)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of the command line"
+)]
+pub(crate) struct CheckArguments {
+    /// Read robots.txt from this file ("-": standard input) instead of fetching it
+    #[arg(long, value_name = "FILE", conflicts_with = "batch")]
+    pub(super) robots: Option<PathBuf>,
+    /// Assume that robots.txt was answered with this HTTP status, instead of fetching it
+    #[arg(long, value_name = "STATUS", conflicts_with = "batch", value_parser = clap::value_parser!(u16).range(200..=599))]
+    pub(super) status: Option<u16>,
+    /// Say what robots.txt allows (allow, disallow), whatever the configuration says of crawlers and rules
+    #[arg(long)]
+    pub(super) robots_only: bool,
+    /// The crawler's User-Agent; its product token is derived as the proxy does
+    #[arg(long, value_name = "UA", conflicts_with = "tokens")]
+    pub(super) user_agent: Option<String>,
+    /// A crawler of the configuration, as if it were recognised
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["robots_only", "batch"])]
+    pub(super) crawler: Option<String>,
+    /// The address that the request comes from [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["robots_only", "batch"])]
+    pub(super) client: Option<IpAddr>,
+    /// The crawler's product token; repeat for more, in order of preference
+    #[arg(long = "token", value_name = "T")]
+    pub(super) tokens: Vec<String>,
+    /// How to read robots.txt: rfc9309, google, koster1996, selfhtml or strictest
+    #[arg(long, value_name = "D")]
+    pub(super) dialect: Option<Dialect>,
+    /// What the crawler fetches for: search, ai-input, train-ai, archive, tdm or other; repeat for more. What robots.txt says
+    /// about that use then counts too, and so do tdmrep.json and licences, which are fetched as the proxy would (but not with
+    /// --robots or --status: a licence then refuses). The page itself, which may say more, is not fetched
+    #[arg(long = "purpose", value_name = "P")]
+    pub(super) purposes: Vec<Purpose>,
+    /// With --robots-only: judge every equivalent spelling of the URL, as the proxy does, not only the URL as it stands
+    #[arg(long)]
+    pub(super) strict: bool,
+    /// Print one JSON object per URL
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Read JSON objects from standard input, one a line, and answer each with one, in order. Members: id, url, robots or
+    /// robots_base64, user_agent or tokens or token, dialect; about use, purpose, status, headers, html, tdmrep, ai_txt, rsl
+    /// and config; with as "proxy", the proxy's verdict, also crawler, client and method. docs/check.md describes them and the answers. Exit status: 0 all answered, 2 at least one not
+    #[arg(long, conflicts_with_all = ["json", "user_agent", "tokens", "purposes", "urls"])]
+    pub(super) batch: bool,
+    /// Absolute URLs ("-": one a line from standard input); with --robots, paths too, of which only robots.txt is asked
+    #[arg(value_name = "URL", required_unless_present = "batch")]
+    pub(super) urls: Vec<String>,
+}
+
+impl CheckArguments {
+    /// Returns whether only robots.txt is asked: a path has no origin, so the proxy could not be asked about it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the mistake of asking both ways at once.
+    pub(super) fn is_robots_only(&self) -> Result<bool, String> {
+        let mut paths = self.urls.iter().filter(|url| url.starts_with('/'));
+        let is_about_crawlers = self.crawler.is_some() || self.client.is_some();
+        match paths.next() {
+            _ if self.robots_only => Ok(true),
+            Some(path) if is_about_crawlers || paths.count() + 1 < self.urls.len() => Err(format!(
+                "{path:?} names no origin: give a whole URL, or ask robots.txt alone with --robots-only"
+            )),
+            Some(_) => Ok(true),
+            None if self.strict => Err(
+                "--strict needs --robots-only: the proxy always judges every spelling".to_owned(),
+            ),
+            None => Ok(false),
+        }
+    }
+
+    /// Returns the purposes that the arguments declare.
+    pub(super) fn declaration(&self) -> CrawlerDeclaration {
+        CrawlerDeclaration {
+            purposes: self.purposes.iter().copied().collect(),
+            ..CrawlerDeclaration::default()
+        }
+    }
+
+    /// Returns the query that the arguments put to robots.txt alone.
+    pub(super) fn asking<'a>(
+        &self,
+        tokens: &'a [ProductToken],
+        dialect: Dialect,
+        (declaration, reading): (&'a CrawlerDeclaration, &'a PreferenceSettings),
+    ) -> CheckQuery<'a> {
+        CheckQuery {
+            tokens,
+            dialect,
+            strict: self.strict,
+            declaration,
+            reading,
+        }
+    }
+}
