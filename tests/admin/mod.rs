@@ -7,4 +7,5 @@ mod decisions;
 mod health;
 mod metrics;
 mod page;
+mod reasons;
 mod traces;

@@ -146,38 +146,6 @@ fn the_lines_for_clients_are_those_that_env_prints() {
 }
 
 #[test]
-fn the_page_explains_every_reason_as_the_document_does() {
-    let page = include_str!("../../proxy/src/admin/page/reasons.js");
-    let document = include_str!("../../docs/metrics.md");
-    let reasons = document.split("| reason |").nth(1).expect("a table");
-    let rows = reasons
-        .lines()
-        .skip(2)
-        .take_while(|line| line.starts_with('|'));
-    let mut explained = 0;
-    for row in rows {
-        let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-        let [reasons, outcomes, meaning] = cells[..] else {
-            panic!("{row}");
-        };
-        let meaning = meaning.replace('`', "").replace('"', "\\\"");
-        let written = format!(
-            "  [\"{}\", \"{outcomes}\", \"{meaning}\"],",
-            reasons.replace('`', "")
-        );
-        assert!(page.lines().any(|line| line == written), "{written}");
-        // The meaning of a reason depends on the outcome.
-        for outcome in ["forwarded", "tunnelled", "observed", "refused", "failed"] {
-            assert!(!meaning.contains(&format!("{outcome}:")), "{row}");
-        }
-        explained += 1;
-    }
-    assert!(explained > 40, "{explained} rows");
-    let on_page = page.lines().filter(|line| line.starts_with("  [\""));
-    assert_eq!(on_page.count(), explained);
-}
-
-#[test]
 fn the_page_is_whole_without_other_machines() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);

@@ -6,11 +6,11 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_decision::ASSERTED;
 
 use super::response::SafeJson;
 use super::robots_view::format_instant;
 use super::state::AdminState;
-use crate::telemetry::metrics::ASSERTED;
 
 #[derive(Debug, Serialize, ToSchema)]
 struct ListedCrawlers {

@@ -4,6 +4,7 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ComponentsBuilder, InfoBuilder, OpenApi, OpenApiBuilder};
+use wayleave_decision::Reason;
 
 /// Returns the document without endpoints.
 pub(super) fn base_document() -> OpenApi {
@@ -48,6 +49,9 @@ pub(super) fn complete(document: &OpenApi) -> serde_json::Result<Value> {
             }
         }
     }
+    let decision = &mut document["components"]["schemas"]["Decision"];
+    let reasons = Reason::ALL.iter().map(|reason| reason.as_str());
+    decision["properties"]["reason"]["enum"] = reasons.collect();
     Ok(document)
 }
 

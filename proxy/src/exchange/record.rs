@@ -175,7 +175,7 @@ impl ExchangeServices {
         let (mut decision, outcome) = decision(exchange, took);
         let (label, reason) = (outcome.request_outcome(), outcome.reason());
         self.metrics
-            .request_finished(&decision.crawler, label.as_str(), reason.as_str(), took);
+            .request_finished(&decision.crawler, label, reason, took);
         // Masked before it leaves this function, so that neither log, traces nor API see the full address.
         decision.client = self.decisions.mask_client(decision.client);
         if let Some(traces) = &self.traces {

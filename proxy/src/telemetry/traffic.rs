@@ -150,21 +150,24 @@ impl RequestTotals {
 
 #[cfg(test)]
 mod tests {
+    use wayleave_decision::{Reason, RequestOutcome};
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn point_counts_requests_of_its_step() {
         let metrics = Metrics::new().unwrap();
         let traffic = Traffic::new();
-        let count = |outcome| metrics.request_finished("news", outcome, "rule", Duration::ZERO);
+        let count =
+            |outcome| metrics.request_finished("news", outcome, Reason::Rule, Duration::ZERO);
         let mut watched = traffic.watch();
         let counting = async {
             let empty = watched.recv().await.unwrap();
             assert!(empty.ends_with(b"\"counts\":[]}\n\n"), "{empty:?}");
-            count("refused");
-            count("refused");
+            count(RequestOutcome::Refused);
+            count(RequestOutcome::Refused);
             watched.recv().await.unwrap();
-            count("forwarded");
+            count(RequestOutcome::Forwarded);
             watched.recv().await.unwrap();
         };
         tokio::select! {

@@ -8,7 +8,6 @@ mod constructors;
 mod fleet;
 mod organisation;
 mod preferences;
-mod reasons;
 mod robots;
 
 use std::time::{Duration, SystemTime};
@@ -20,6 +19,7 @@ use prometheus::{
     Encoder, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
     TextEncoder,
 };
+use wayleave_decision::{ASSERTED, Reason, RequestOutcome};
 use wayleave_usage_preferences::DocumentKind;
 use wayleave_usage_preferences::PreferenceJudgement;
 
@@ -29,8 +29,6 @@ use self::constructors::{
 };
 pub use self::fleet::FleetMetrics;
 use self::organisation::OrganisationMetrics;
-pub(crate) use self::reasons::ASSERTED;
-use self::reasons::Reasons;
 pub use self::robots::RobotsLookup;
 use self::robots::RobotsMetrics;
 use crate::http::http1::oddities::Oddities;
@@ -129,17 +127,18 @@ impl Metrics {
         for result in ["signed", "asked", "unanswerable", "foreign", "tunnel"] {
             self.signatures.with_label_values(&[result]);
         }
-        for outcome in reasons::OUTCOMES {
-            self.request_duration.with_label_values(&[outcome]);
+        for outcome in RequestOutcome::ALL {
+            self.request_duration.with_label_values(&[outcome.as_str()]);
         }
-        self.start_requests(ASSERTED, reasons::OF_CRAWLERS);
-        self.start_requests(ASSERTED, reasons::OF_NOBODY);
+        self.start_requests(ASSERTED, Reason::ALL.iter().copied());
     }
 
-    fn start_requests(&self, crawler: &str, reasons: &Reasons) {
-        for (reason, outcomes) in reasons {
-            for outcome in *outcomes {
-                self.requests.with_label_values(&[crawler, outcome, reason]);
+    fn start_requests(&self, crawler: &str, reasons: impl Iterator<Item = Reason>) {
+        for reason in reasons {
+            let meanings = reason.meanings().iter();
+            for outcome in meanings.flat_map(|meaning| meaning.outcomes) {
+                self.requests
+                    .with_label_values(&[crawler, outcome.as_str(), reason.as_str()]);
             }
         }
     }
@@ -148,19 +147,19 @@ impl Metrics {
     pub(crate) fn request_finished(
         &self,
         crawler: &str,
-        outcome: &str,
-        reason: &str,
+        outcome: RequestOutcome,
+        reason: Reason,
         took: Duration,
     ) {
         debug_assert!(
-            reasons::is_known(outcome, reason),
-            "{outcome}, {reason}: its series would not exist from the start"
+            reason.has_outcome(outcome),
+            "{outcome:?}, {reason}: its series would not exist from the start"
         );
         self.requests
-            .with_label_values(&[crawler, outcome, reason])
+            .with_label_values(&[crawler, outcome.as_str(), reason.as_str()])
             .inc();
         self.request_duration
-            .with_label_values(&[outcome])
+            .with_label_values(&[outcome.as_str()])
             .observe(took.as_secs_f64());
     }
 
@@ -320,7 +319,11 @@ impl Metrics {
     /// Creates the series of a configured crawler, so that a rate over its first event is right. They are kept when the crawler
     /// is removed from the configuration, as counters must be.
     pub(crate) fn start_crawler_series(&self, crawler: &str) {
-        self.start_requests(crawler, reasons::OF_CRAWLERS);
+        let reasons = Reason::ALL.iter().copied();
+        self.start_requests(
+            crawler,
+            reasons.filter(|reason| !reason.is_before_request()),
+        );
         self.organisation
             .user_agent_mismatches
             .with_label_values(&[crawler]);

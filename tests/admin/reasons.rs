@@ -1,0 +1,106 @@
+//! The tables of reasons in documents, page and API, which are generated from `Reason`. `WAYLEAVE_GENERATE=1` rewrites them.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+
+use serde_json::Value;
+use wayleave_decision::{Reason, RequestOutcome};
+
+use crate::harness::tools::project;
+use crate::harness::{Origin, Wayleave};
+
+/// Compares a part of a file, from the line `start` to the line `end`, with what it should be.
+fn compare(path: &str, start: &str, end: &str, expected: &str) {
+    let path = project().join(path);
+    let text = fs::read_to_string(&path).expect("a file of the project");
+    let (before, rest) = text.split_once(start).expect("the start of the table");
+    let (current, after) = rest.split_once(end).expect("the end of the table");
+    if current == expected {
+        return;
+    }
+    assert!(
+        std::env::var_os("WAYLEAVE_GENERATE").is_some(),
+        "{} differs from `Reason`: run this test with WAYLEAVE_GENERATE=1",
+        path.display()
+    );
+    let text = format!("{before}{start}{expected}{end}{after}");
+    fs::write(&path, text).expect("the file can be written");
+}
+
+/// Each reason's outcomes, joined as the tables have them, with their meaning.
+fn rows() -> impl Iterator<Item = (Reason, String, &'static str)> {
+    Reason::ALL.iter().flat_map(|reason| {
+        reason.meanings().iter().map(|meaning| {
+            let outcomes: Vec<_> = meaning.outcomes.iter().map(|it| it.as_str()).collect();
+            (*reason, outcomes.join(", "), meaning.text)
+        })
+    })
+}
+
+#[test]
+fn the_document_on_metrics_has_every_reason() {
+    let mut table = String::new();
+    for (reason, outcomes, meaning) in rows() {
+        let _ = writeln!(table, "| `{reason}` | {outcomes} | {meaning} |");
+    }
+    let head = "| reason | outcomes | it means |\n| --- | --- | --- |\n";
+    compare("docs/metrics.md", head, "\n\n", table.trim_end());
+}
+
+#[test]
+fn the_document_on_refusals_has_the_answer_to_every_reason() {
+    let mut table = String::new();
+    for reason in Reason::ALL {
+        let answered = [RequestOutcome::Refused, RequestOutcome::Failed];
+        if !answered.iter().any(|outcome| reason.has_outcome(*outcome)) {
+            continue;
+        }
+        let answer = reason.default_answer();
+        let _ = writeln!(
+            table,
+            "| `{reason}` | {} | {} | `{}` |",
+            answer.status, answer.title, answer.proxy_error
+        );
+    }
+    let head = "| reason | status | title | Proxy-Status error |\n| --- | --- | --- | --- |\n";
+    compare("docs/refusals.md", head, "\n\n", table.trim_end());
+}
+
+#[test]
+fn the_page_explains_every_reason() {
+    let mut table = String::new();
+    for (reason, outcomes, meaning) in rows() {
+        let meaning = meaning.replace('`', "").replace('"', "\\\"");
+        let _ = writeln!(table, "  [\"{reason}\", \"{outcomes}\", \"{meaning}\"],");
+    }
+    compare(
+        "proxy/src/admin/page/reasons.js",
+        "const MEANINGS = [\n",
+        "].map(",
+        &table,
+    );
+}
+
+#[test]
+fn the_api_describes_every_reason() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let document = proxy.admin_get("/v1/openapi.json").json();
+    let schema = &document["components"]["schemas"]["Decision"]["properties"]["reason"]["enum"];
+    let words = schema.as_array().into_iter().flatten();
+    let documented: BTreeSet<_> = words.filter_map(Value::as_str).collect();
+    let known: BTreeSet<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
+    assert_eq!(documented, known);
+}
+
+/// The explanation of an outcome must not speak of another one.
+#[test]
+fn a_meaning_names_no_outcome() {
+    for (reason, _, meaning) in rows() {
+        for outcome in RequestOutcome::ALL {
+            let heading = format!("{}:", outcome.as_str());
+            assert!(!meaning.contains(&heading), "{reason}: {meaning}");
+        }
+    }
+}
