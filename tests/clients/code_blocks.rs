@@ -192,7 +192,7 @@ fn the_three_questions_of_the_readme_are_answered() {
     let said = both(&output);
     assert!(output.status.success(), "{said}");
     for answer in [
-        "allow https://example.com/page: no-matching-rule",
+        "forward https://example.com/page: no-matching-rule (200)",
         "refused 403 rule",
         "Refused: 1",
     ] {
