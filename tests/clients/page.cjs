@@ -166,10 +166,18 @@ async function everyCrawlerIsCounted(page) {
   assert.ok(told.includes(` of ${counted.toLocaleString("en")}, `), `${counted} in ${told}`);
 }
 
+/** Returns the place of an element. Asks again if a redraw replaced it meanwhile: a detached element is nowhere. */
+async function rectOf(locator) {
+  for (;;) {
+    await locator.waitFor();
+    const rect = await locator.evaluate((element) => element.isConnected && element.getBoundingClientRect().toJSON());
+    if (rect) return rect;
+  }
+}
+
 /** Whether a person sees it without scrolling. */
 async function assertSeen(locator, what) {
-  await locator.waitFor();
-  const { top, bottom, left, right, height } = await locator.evaluate((element) => element.getBoundingClientRect().toJSON());
+  const { top, bottom, left, right, height } = await rectOf(locator);
   const { width, height: all } = locator.page().viewportSize();
   assert.ok(height > 0 && top >= 0 && bottom <= all && left >= 0 && right <= width, `${what} is out of sight: ${JSON.stringify({ top, bottom, left, right })}`);
 }
@@ -213,7 +221,7 @@ async function reasonsLeadToDecisions(page) {
   const reasons = page.getByRole("group", { name: "Requests by reason" });
   assert.match(await reasons.getByRole("link", { name: "unreachable" }).getAttribute("title"), /robots.txt cannot be fetched/);
   await reasons.getByText("robots.txt cannot be fetched").first().waitFor();
-  const number = await reasons.locator("tbody tr").first().locator("td").last().boundingBox();
+  const number = await rectOf(reasons.locator("tbody tr").first().locator("td").last());
   assert.ok(number.x + number.width < page.viewportSize().width, "the numbers of the reasons are out of sight");
   await reasons.getByRole("link", { name: "unreachable", exact: true }).click();
   await page.locator("main h1", { hasText: "Decisions" }).waitFor();
@@ -259,7 +267,7 @@ async function longUrlsAreClamped(page) {
   await crawl(`http://shop.test/private/${"long_".repeat(600)}end`);
   await visit(page, "decisions?q=long_long_");
   await rows(page).first().waitFor();
-  const { height } = await rows(page).first().boundingBox();
+  const { height } = await rectOf(rows(page).first());
   assert.ok(height < 90, `a row is ${height} pixels high`);
   assert.match(await page.locator(".stream .url a").first().innerText(), /shop\.test.* … .*end$/);
 }
@@ -268,7 +276,7 @@ async function aPartOfTheChartIsShown(page) {
   await visit(page, "overview");
   await page.waitForFunction(() => /start at|reload at/.test(document.querySelector("figcaption .unseen")?.textContent ?? ""));
   await page.getByRole("heading", { name: "By crawler, last 5 minutes" }).waitFor();
-  const { x, y, width, height } = await page.locator(".canvas .u-over").boundingBox();
+  const { x, y, width, height } = await rectOf(page.locator(".canvas .u-over"));
   await page.mouse.move(x + width - 120, y + height / 2);
   await page.waitForFunction(() => / in all$/.test(document.querySelector("[data-total]").textContent));
   await page.mouse.down();
@@ -343,19 +351,10 @@ async function theFleetIsShown(page) {
   await assertSeen(page.getByText("This proxy is alone"), "that the proxy is alone");
 }
 
-/** Where an element is, which may be drawn anew in this moment. */
-async function boxOf(locator) {
-  for (;;) {
-    await locator.waitFor();
-    const box = await locator.boundingBox();
-    if (box) return box;
-  }
-}
-
 async function theValueUnderThePointerStays(page) {
   await visit(page, "overview");
   const plot = page.locator(".canvas .u-over");
-  const { x, y, width, height } = await boxOf(plot);
+  const { x, y, width, height } = await rectOf(plot);
   await page.mouse.move(x + width - 6, y + height / 2);
   const value = page.locator(".key [data-value]").first();
   await page.waitForFunction(() => /\/s/.test(document.querySelector(".key [data-value]").textContent));

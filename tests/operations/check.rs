@@ -320,6 +320,47 @@ fn a_batch_answers_each_line_in_order_and_survives_bad_ones() {
 }
 
 /// A batch's question and answer with every member that there is are what docs/check.md describes.
+/// The members in the first cells of the tables in a text.
+fn members(text: &str) -> BTreeSet<String> {
+    let cells = text.lines().filter(|line| line.starts_with("| `"));
+    let cells = cells.filter_map(|line| line.split('|').nth(1));
+    let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    names.map(str::to_owned).collect()
+}
+
+fn keys(value: &Value) -> BTreeSet<String> {
+    value
+        .as_object()
+        .expect("an object")
+        .keys()
+        .cloned()
+        .collect()
+}
+
+#[test]
+fn the_members_of_a_proxy_question_are_documented() {
+    let document = include_str!("../../docs/check.md");
+    let (_, of_proxy) = document
+        .split_once("### The proxy's verdict")
+        .expect("a heading");
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("config.toml");
+    let crawler = "[[crawler]]\nname = \"a\"\ntokens = [\"A\"]\nmode = \"observe\"\nmatch = { user_agent = \"A\" }\n";
+    std::fs::write(&path, crawler).unwrap();
+    let only_of_proxy =
+        json!({"as": "proxy", "crawler": "a", "client": "127.0.0.1", "method": "GET"});
+    let mut question_of_proxy =
+        json!({"id": 1, "robots": "User-agent: *\nDisallow: /a", "url": "http://site.test/a"});
+    let all_members = question_of_proxy.as_object_mut().unwrap();
+    all_members.extend(only_of_proxy.as_object().unwrap().clone());
+    let batch = ["check", "--batch", "--config", path.to_str().unwrap()];
+    let output = run(&batch, question_of_proxy.to_string().as_bytes());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let mut all = keys(&only_of_proxy);
+    all.extend(keys(&lines(&output)[0]));
+    assert_eq!(members(of_proxy), all);
+}
+
 #[test]
 fn the_members_of_a_batch_are_documented() {
     let config = json!({
@@ -333,21 +374,11 @@ fn the_members_of_a_batch_are_documented() {
         "config": config,
     });
     let document = include_str!("../../docs/check.md");
-    let (asked, told) = document.split_once("## Answers").expect("a heading");
-    let members = |text: &str| {
-        let cells = text.lines().filter(|line| line.starts_with("| `"));
-        let cells = cells.filter_map(|line| line.split('|').nth(1));
-        let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
-        names.map(str::to_owned).collect::<BTreeSet<_>>()
-    };
-    let keys = |value: &Value| -> BTreeSet<String> {
-        value
-            .as_object()
-            .expect("an object")
-            .keys()
-            .cloned()
-            .collect()
-    };
+    let (_, document) = document.split_once("### Questions").expect("a heading");
+    let (asked, rest) = document.split_once("### Answers").expect("a heading");
+    let (told, _) = rest
+        .split_once("### The proxy's verdict")
+        .expect("a heading");
     let others = ["robots_base64", "user_agent", "tokens"].map(str::to_owned);
     let mut all = keys(&question);
     all.extend(keys(&question["config"]));
