@@ -39,36 +39,11 @@ fn main() {
             "https://www.example.org/private/a",
             false,
         ),
-        (
-            "a host of its own",
-            &by_host,
-            "https://www.host-7.example/private/a",
-            true,
-        ),
-        (
-            "one host, no path",
-            &by_path,
-            "https://www.shop.example/public/page?id=7",
-            false,
-        ),
-        (
-            "one host, one path",
-            &by_path,
-            "https://www.shop.example/private/7/a",
-            true,
-        ),
-        (
-            "every host, no path",
-            &everywhere,
-            "https://www.shop.example/public/a.pdf",
-            false,
-        ),
-        (
-            "every host, one path",
-            &everywhere,
-            "https://www.shop.example/public/7.pdf",
-            true,
-        ),
+        ("a host of its own", &by_host, "https://www.host-7.example/private/a", true),
+        ("one host, no path", &by_path, "https://www.shop.example/public/page?id=7", false),
+        ("one host, one path", &by_path, "https://www.shop.example/private/7/a", true),
+        ("every host, no path", &everywhere, "https://www.shop.example/public/a.pdf", false),
+        ("every host, one path", &everywhere, "https://www.shop.example/public/7.pdf", true),
     ] {
         let mut group = criterion.benchmark_group(name);
         for count in COUNTS {

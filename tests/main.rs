@@ -4,10 +4,7 @@
     unreachable_pub,
     reason = "nothing can be reached from outside a test binary; pub marks what topics may use"
 )]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "the world outside has the machine's clocks"
-)]
+#![allow(clippy::disallowed_methods, reason = "the world outside has the machine's clocks")]
 
 mod harness;
 

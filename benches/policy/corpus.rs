@@ -19,10 +19,7 @@ pub(crate) struct Question {
 
 impl Corpus {
     pub(crate) fn read() -> Self {
-        let sample = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../policy/robots-txt/tests/corpus"
-        );
+        let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../policy/robots-txt/tests/corpus");
         let dir = std::env::var_os("WAYLEAVE_CORPUS").map_or(PathBuf::from(sample), PathBuf::from);
         let files = std::fs::read_dir(dir.join("files")).expect("a directory of files");
         let bodies = files.map(|file| {

@@ -46,13 +46,7 @@ fn decide_all(criterion: &mut Criterion, group: &str, case: &str, body: &str, pa
     let asked = UrlPath::parse(path).expect("a path");
     group.bench_function(BenchmarkId::new("wayleave", case), |bencher| {
         bencher.iter(|| {
-            decide(
-                black_box(&access),
-                Dialect::Rfc9309,
-                &tokens,
-                black_box(&asked),
-            )
-            .verdict()
+            decide(black_box(&access), Dialect::Rfc9309, &tokens, black_box(&asked)).verdict()
         });
     });
     let robots = robotxt_0_6::Robots::from_bytes(body.as_bytes(), NAME);
@@ -91,22 +85,13 @@ fn wild_rules() -> (String, &'static str) {
     for number in 0..71 {
         writeln!(body, "Disallow: /*?sort{number}=*&page").expect("writes to a string");
     }
-    (
-        body,
-        "/catalog/garden/chairs/wooden-chair?colour=green&size=3",
-    )
+    (body, "/catalog/garden/chairs/wooden-chair?colour=green&size=3")
 }
 
 fn decide_by_rules(criterion: &mut Criterion) {
     for count in [1, 10, 100, 1_000, 10_000] {
         let (body, path) = literal_rules(count);
-        decide_all(
-            criterion,
-            "decide_by_rules",
-            &count.to_string(),
-            &body,
-            path,
-        );
+        decide_all(criterion, "decide_by_rules", &count.to_string(), &body, path);
     }
 }
 
@@ -118,11 +103,5 @@ fn decide_by_wild_rules(criterion: &mut Criterion) {
 fn decide_pathological(criterion: &mut Criterion) {
     let body = format!("User-agent: {NAME}\nDisallow: /*a*a*a*a*b\n");
     let path = format!("/{}", "a".repeat(2_048));
-    decide_all(
-        criterion,
-        "decide_pathological",
-        "stars on 2 KiB",
-        &body,
-        &path,
-    );
+    decide_all(criterion, "decide_pathological", "stars on 2 KiB", &body, &path);
 }

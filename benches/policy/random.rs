@@ -21,17 +21,10 @@ pub(crate) fn print(corpus: &Corpus) {
     println!(
         "\none decision on a parsed file by path, in random order, best of {PASSES} passes: ns"
     );
-    println!(
-        "  {:32}  {:>7} {:>7} {:>7}   {:>7} {:>7}",
-        "", "p50", "p99", "worst", "p50", "p99"
-    );
+    println!("  {:32}  {:>7} {:>7} {:>7}   {:>7} {:>7}", "", "p50", "p99", "worst", "p50", "p99");
     let ours = wayleave(corpus, decide);
     print_row("wayleave", ours, ours);
-    print_row(
-        "wayleave, every spelling",
-        wayleave(corpus, decide_all_spellings),
-        ours,
-    );
+    print_row("wayleave, every spelling", wayleave(corpus, decide_all_spellings), ours);
     print_row("the same for a purpose", for_a_purpose(corpus), ours);
     print_row("robotxt 0.6.1", robotxt_0_6(corpus), ours);
     print_row("robotxt 0.7.0", robotxt_0_7(corpus), ours);
@@ -147,14 +140,10 @@ fn fast_robots(corpus: &Corpus) -> [f64; 3] {
     let texts = each(corpus, file, |question| {
         String::from_utf8_lossy(&corpus.bodies[&question.file]).into_owned()
     });
-    let parsed: HashMap<_, _> = texts
-        .iter()
-        .map(|(file, text)| (file, fast_robots::RobotsTxt::parse(text)))
-        .collect();
-    let matchers: HashMap<_, _> = parsed
-        .iter()
-        .map(|(file, robots)| (*file, robots.matcher()))
-        .collect();
+    let parsed: HashMap<_, _> =
+        texts.iter().map(|(file, text)| (file, fast_robots::RobotsTxt::parse(text))).collect();
+    let matchers: HashMap<_, _> =
+        parsed.iter().map(|(file, robots)| (*file, robots.matcher())).collect();
     quantiles(corpus, |question| {
         let matcher = &matchers[&question.file];
         move || {
@@ -195,9 +184,7 @@ fn quantiles<'a, C: FnOnce()>(corpus: &'a Corpus, prepare: impl Fn(&'a Question)
     let mut state = 1_u64;
     for _ in 0..PASSES {
         for last in (1..order.len()).rev() {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             order.swap(last, (state >> 33) as usize % (last + 1));
         }
         for &index in &order {

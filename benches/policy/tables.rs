@@ -25,16 +25,10 @@ pub(crate) fn print(corpus: &Corpus) {
 
 fn print_sizes(corpus: &Corpus) {
     let bodies = corpus.bodies.values();
-    let mut sizes: Vec<usize> = bodies
-        .map(|body| RobotsTxt::parse(body).heap_bytes())
-        .collect();
+    let mut sizes: Vec<usize> = bodies.map(|body| RobotsTxt::parse(body).heap_bytes()).collect();
     sizes.sort_unstable();
     let total: usize = corpus.bodies.values().map(Vec::len).sum();
-    println!(
-        "{} files of {} bytes on average",
-        sizes.len(),
-        total / sizes.len()
-    );
+    println!("{} files of {} bytes on average", sizes.len(), total / sizes.len());
     println!(
         "compiled, all agents and dialects: {} bytes on average, {} at the median, {} at most",
         sizes.iter().sum::<usize>() / sizes.len(),
@@ -79,9 +73,8 @@ fn print_parse(corpus: &Corpus) {
             parse_robotstxt(std::str::from_utf8(body).expect("was a text"));
         }),
     ];
-    let rounds: Vec<[f64; 6]> = (0..ROUNDS)
-        .map(|_| parsers.map(|(_, bodies, parse)| speed(bodies, parse)))
-        .collect();
+    let rounds: Vec<[f64; 6]> =
+        (0..ROUNDS).map(|_| parsers.map(|(_, bodies, parse)| speed(bodies, parse))).collect();
     println!(
         "\nparsing all files, one after the other, middle of {ROUNDS} rounds: MB/s, and how often wayleave is as fast"
     );
@@ -136,15 +129,9 @@ fn print_quantiles(corpus: &Corpus) {
     println!(
         "\none decision on a parsed file, ns, and how often wayleave (rfc9309, whole URL) is as fast"
     );
-    println!(
-        "  {:32}  {:>7} {:>7} {:>7}   {:>7} {:>7}",
-        "", "p50", "p99", "worst", "p50", "p99"
-    );
-    let accesses: HashMap<&str, AccessResult> = corpus
-        .bodies
-        .iter()
-        .map(|(file, body)| (file.as_str(), successful(body)))
-        .collect();
+    println!("  {:32}  {:>7} {:>7} {:>7}   {:>7} {:>7}", "", "p50", "p99", "worst", "p50", "p99");
+    let accesses: HashMap<&str, AccessResult> =
+        corpus.bodies.iter().map(|(file, body)| (file.as_str(), successful(body))).collect();
     let ask = |dialect, whole: bool| {
         quantiles(&corpus.questions, |Question { file, agent, path }| {
             let access = &accesses[file.as_str()];
@@ -160,11 +147,7 @@ fn print_quantiles(corpus: &Corpus) {
     let ours = ask(Dialect::Rfc9309, true);
     print_row("wayleave rfc9309, whole URL", ours, ours);
     for dialect in Dialect::ALL {
-        print_row(
-            &format!("wayleave {dialect}, path"),
-            ask(dialect, false),
-            ours,
-        );
+        print_row(&format!("wayleave {dialect}, path"), ask(dialect, false), ours);
     }
     print_peers(corpus, ours);
 }
@@ -207,14 +190,10 @@ fn print_fast_robots(corpus: &Corpus, ours: Quantiles) {
         .iter()
         .map(|(file, body)| (file, String::from_utf8_lossy(body).into_owned()))
         .collect();
-    let parsed: HashMap<&String, _> = texts
-        .iter()
-        .map(|(file, text)| (*file, fast_robots::RobotsTxt::parse(text)))
-        .collect();
-    let matchers: HashMap<&String, _> = parsed
-        .iter()
-        .map(|(file, robots)| (*file, robots.matcher()))
-        .collect();
+    let parsed: HashMap<&String, _> =
+        texts.iter().map(|(file, text)| (*file, fast_robots::RobotsTxt::parse(text))).collect();
+    let matchers: HashMap<&String, _> =
+        parsed.iter().map(|(file, robots)| (*file, robots.matcher())).collect();
     let times = quantiles(&corpus.questions, |Question { file, agent, path }| {
         time(CALLS, || matchers[file].is_allowed(agent, black_box(path)))
     });
@@ -229,10 +208,9 @@ fn print_by_rules() {
         "", "wayleave", "robotxt 0.6.1", "robotxt 0.7.0", "texting_robots", "fast-robots"
     );
     let tokens = [ProductToken::new(NAME).expect("a name")];
-    for (name, (body, path)) in [
-        ("10,000 literal rules", literal_rules(10_000)),
-        ("71 rules with stars", wild_rules()),
-    ] {
+    for (name, (body, path)) in
+        [("10,000 literal rules", literal_rules(10_000)), ("71 rules with stars", wild_rules())]
+    {
         let access = successful(body.as_bytes());
         let path = UrlPath::parse(path).expect("a path");
         let decide = || decide(&access, Dialect::Rfc9309, &tokens, black_box(&path)).verdict();

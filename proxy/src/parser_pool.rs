@@ -88,11 +88,7 @@ mod tests {
     #[tokio::test]
     async fn panic_reaches_the_waiting_task() {
         let parser = ParserPool::new();
-        let parsing = async move {
-            parser
-                .parse(INLINE_BYTES + 1, || panic!("as expected"))
-                .await
-        };
+        let parsing = async move { parser.parse(INLINE_BYTES + 1, || panic!("as expected")).await };
         let parsing = tokio::spawn(parsing);
         assert!(parsing.await.is_err_and(|error| error.is_panic()));
     }

@@ -12,10 +12,8 @@ const TOKEN_SHA256: &str = "\"66a86ca606fc451721d2f1011b92cf7524622a06a55739d1e0
 
 fn ask(proxy: &Wayleave, method: &str, path: &str, fields: &[(&str, &str)]) -> Response {
     let mut wire = Wire::connect(proxy.admin);
-    let fields: String = fields
-        .iter()
-        .map(|(name, value)| format!("{name}: {value}\r\n"))
-        .collect();
+    let fields: String =
+        fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     wire.send(format!(
         "{method} {path} HTTP/1.1\r\n{fields}Content-Length: 0\r\nConnection: close\r\n\r\n"
     ));
@@ -29,11 +27,7 @@ fn a_listener_for_other_machines_needs_a_token() {
         std::fs::write(dir.path().join("my.toml"), text).expect("writable");
         let mut command = command();
         command.args(arguments).args(["--config", "my.toml"]);
-        tools::run(
-            command.current_dir(dir.path()),
-            b"",
-            Duration::from_secs(120),
-        )
+        tools::run(command.current_dir(dir.path()), b"", Duration::from_secs(120))
     };
     let open = "[admin]\nlisten = \"0.0.0.0:3129\"\n";
     for arguments in [&["config", "check"][..], &["serve"]] {
@@ -51,16 +45,10 @@ fn a_listener_for_other_machines_needs_a_token() {
 #[test]
 fn a_token_opens_what_is_not_for_everybody() {
     let origin = Origin::start();
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("admin.token_sha256", TOKEN_SHA256)
-    });
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("admin.token_sha256", TOKEN_SHA256));
     let host = ("Host", "wayleave.example");
-    for path in [
-        "/metrics",
-        "/v1/decisions",
-        "/v1/decisions/stream",
-        "/v1/robots",
-    ] {
+    for path in ["/metrics", "/v1/decisions", "/v1/decisions/stream", "/v1/robots"] {
         let refused = ask(&proxy, "GET", path, &[host]);
         assert_eq!(refused.status, 401, "{path}");
         assert!(refused.header("www-authenticate").is_some(), "{path}");
@@ -79,9 +67,8 @@ fn a_token_opens_what_is_not_for_everybody() {
 #[test]
 fn the_commands_show_the_token() {
     let origin = Origin::start();
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("admin.token_sha256", TOKEN_SHA256)
-    });
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("admin.token_sha256", TOKEN_SHA256));
     proxy.get("http://shop.test/");
     let file = proxy.dir.path().join("ports.toml");
     std::fs::write(&file, format!("admin.listen = \"{}\"\n", proxy.admin)).expect("writable");
@@ -94,38 +81,23 @@ fn the_commands_show_the_token() {
         };
         let output = tools::run(&mut command, b"", Duration::from_secs(120));
         let said = [&output.stdout[..], &output.stderr].concat();
-        (
-            output.status.code(),
-            String::from_utf8_lossy(&said).into_owned(),
-        )
+        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
     };
     let (status, said) = list(Some(TOKEN));
-    assert!(
-        status == Some(0) && said.contains("http://shop.test"),
-        "{said}"
-    );
+    assert!(status == Some(0) && said.contains("http://shop.test"), "{said}");
     for wrong in [None, Some("guess")] {
         let (status, said) = list(wrong);
-        assert!(
-            status == Some(2) && said.contains("WAYLEAVE_ADMIN_TOKEN"),
-            "{said}"
-        );
+        assert!(status == Some(2) && said.contains("WAYLEAVE_ADMIN_TOKEN"), "{said}");
         let is_called_wrong = said.contains("does not hold the token");
         assert_eq!(is_called_wrong, wrong.is_some(), "{said}");
     }
     let host = ("Host", "wayleave.test");
     let missing = ask(&proxy, "GET", "/metrics", &[host]);
-    assert_eq!(
-        missing.header("www-authenticate"),
-        Some("Bearer realm=\"wayleave\"")
-    );
+    assert_eq!(missing.header("www-authenticate"), Some("Bearer realm=\"wayleave\""));
     let guess = ("Authorization", "Bearer guess");
     let wrong = ask(&proxy, "GET", "/metrics", &[host, guess]);
     let challenge = "Bearer realm=\"wayleave\", error=\"invalid_token\"";
-    assert_eq!(
-        (wrong.status, wrong.header("www-authenticate")),
-        (401, Some(challenge))
-    );
+    assert_eq!((wrong.status, wrong.header("www-authenticate")), (401, Some(challenge)));
     assert_ne!(wrong.text(), missing.text());
 }
 
@@ -146,17 +118,12 @@ fn foreign_pages_and_foreign_names_get_nothing() {
         (vec![own, ("Origin", "null")], 403),
     ];
     for (fields, expected) in statuses {
-        for (method, path) in [
-            ("GET", "/v1/decisions"),
-            ("DELETE", "/v1/robots/http%3A%2F%2Fa.test"),
-        ] {
+        for (method, path) in
+            [("GET", "/v1/decisions"), ("DELETE", "/v1/robots/http%3A%2F%2Fa.test")]
+        {
             let status = ask(&proxy, method, path, &fields).status;
             // A request that passes the guard gets 404, because nothing is known about the origin.
-            let expected = if method == "DELETE" && expected == 200 {
-                404
-            } else {
-                expected
-            };
+            let expected = if method == "DELETE" && expected == 200 { 404 } else { expected };
             assert_eq!(status, expected, "{method} {path} {fields:?}");
         }
     }
@@ -171,15 +138,8 @@ fn every_answer_has_a_strict_policy() {
         let policy = answer.header("content-security-policy").unwrap_or_default();
         assert!(policy.contains("default-src 'none'"), "{path}: {policy}");
         assert!(!policy.contains("unsafe"), "{path}: {policy}");
-        assert!(
-            policy.contains("frame-ancestors 'none'"),
-            "{path}: {policy}"
-        );
-        assert_eq!(
-            answer.header("x-content-type-options"),
-            Some("nosniff"),
-            "{path}"
-        );
+        assert!(policy.contains("frame-ancestors 'none'"), "{path}: {policy}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
         assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
     }
 }

@@ -100,19 +100,13 @@ fn every_endpoint_is_described() {
 /// Wrong requests, and the beginning of the error message for each.
 const MISTAKES: &[(&str, &str)] = &[
     ("/v1/decisions?limit=0", "limit: 0 is not 1 to 8192"),
-    (
-        "/v1/decisions?limit=many",
-        "limit: \"many\" is not a whole number",
-    ),
+    ("/v1/decisions?limit=many", "limit: \"many\" is not a whole number"),
     (
         "/v1/decisions?outcome=lost",
         "outcome: \"lost\" is not one of forwarded, observed, refused, failed, tunnelled",
     ),
     ("/v1/decisions?q=a&q=b", "q: given more than once"),
-    (
-        "/v1/top?by=colour",
-        "by: \"colour\" is not one of host, crawler, reason, rule",
-    ),
+    ("/v1/top?by=colour", "by: \"colour\" is not one of host, crawler, reason, rule"),
     (
         "/v1/robots?colour=red",
         "\"colour\" is not a parameter here; these are: state, q, limit, cursor",
@@ -121,14 +115,8 @@ const MISTAKES: &[(&str, &str)] = &[
     ("/v1/robots/%ff", "the path is not UTF-8"),
     ("/v1/decision", "url is missing"),
     ("/v1/decision?url=x", "url: "),
-    (
-        "/v1/decision?url=http://shop.test/&client=here",
-        "client: \"here\" is not an IP address",
-    ),
-    (
-        "/v1/decision?url=http://shop.test/&crawler=none",
-        "crawler: none is named \"none\"",
-    ),
+    ("/v1/decision?url=http://shop.test/&client=here", "client: \"here\" is not an IP address"),
+    ("/v1/decision?url=http://shop.test/&crawler=none", "crawler: none is named \"none\""),
     (
         "/v1/decision?url=http://shop.test/&purpose=search&purpose=x",
         "purpose: \"x\" is not a purpose",
@@ -137,22 +125,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "/v1/decision?url=http://shop.test/&dialect=klingon",
         "dialect: \"klingon\" is not one of rfc9309, google, koster1996, selfhtml, strictest",
     ),
-    (
-        "/v1/decisions/12",
-        "id: \"12\" is not a decision ID: 32 hexadecimal digits",
-    ),
-    (
-        "/v1/decisions/stream?traffic=1",
-        "traffic: \"1\" is not true or false",
-    ),
-    (
-        "/v1/rules?expires_within_days=-1",
-        "expires_within_days: \"-1\" is not a whole number",
-    ),
-    (
-        "/v1/evidence/bodies/12",
-        "sha256: \"12\" is not a SHA-256: 64 hexadecimal digits",
-    ),
+    ("/v1/decisions/12", "id: \"12\" is not a decision ID: 32 hexadecimal digits"),
+    ("/v1/decisions/stream?traffic=1", "traffic: \"1\" is not true or false"),
+    ("/v1/rules?expires_within_days=-1", "expires_within_days: \"-1\" is not a whole number"),
+    ("/v1/evidence/bodies/12", "sha256: \"12\" is not a SHA-256: 64 hexadecimal digits"),
 ];
 
 #[test]
@@ -169,10 +145,7 @@ fn api_mistakes_are_json() {
         let answer = proxy.admin_get(path);
         assert_eq!(answer.status, status, "{path}");
         let error = &answer.json()["error"];
-        assert!(
-            error.as_str().is_some_and(|error| !error.is_empty()),
-            "{path}: {error}"
-        );
+        assert!(error.as_str().is_some_and(|error| !error.is_empty()), "{path}: {error}");
     }
 }
 
@@ -190,10 +163,6 @@ fn schemathesis_finds_nothing() {
         .current_dir(proxy.dir.path());
     let output = run(&mut command, b"", LIMIT);
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success(),
-        "{said}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     println!("{said}");
 }

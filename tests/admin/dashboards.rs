@@ -56,31 +56,21 @@ fn dashboard() -> Value {
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
-    value[key]
-        .as_str()
-        .unwrap_or_else(|| panic!("no {key}: {value}"))
+    value[key].as_str().unwrap_or_else(|| panic!("no {key}: {value}"))
 }
 
 /// All panels, also those of rows that are collapsed, which hold theirs.
 fn panels(dashboard: &Value) -> Vec<&Value> {
     let top = dashboard["panels"].as_array().expect("panels");
     let of = |panel: &'static str| move |row: &&Value| row["type"] == panel;
-    let nested = top
-        .iter()
-        .filter(of("row"))
-        .flat_map(|row| row["panels"].as_array().expect("panels"));
-    top.iter()
-        .filter(|panel| panel["type"] != "row")
-        .chain(nested)
-        .collect()
+    let nested =
+        top.iter().filter(of("row")).flat_map(|row| row["panels"].as_array().expect("panels"));
+    top.iter().filter(|panel| panel["type"] != "row").chain(nested).collect()
 }
 
 fn rows(dashboard: &Value) -> Vec<&Value> {
     let panels = dashboard["panels"].as_array().expect("panels");
-    panels
-        .iter()
-        .filter(|panel| panel["type"] == "row")
-        .collect()
+    panels.iter().filter(|panel| panel["type"] == "row").collect()
 }
 
 #[test]
@@ -90,10 +80,7 @@ fn every_panel_has_a_description_and_the_chosen_data_source() {
     for panel in panels(&dashboard) {
         let (title, description) = (text(panel, "title"), text(panel, "description"));
         assert!(!title.is_empty() && !description.is_empty(), "{panel}");
-        assert!(
-            ids.insert(panel["id"].as_u64()),
-            "{title}: its id is another's"
-        );
+        assert!(ids.insert(panel["id"].as_u64()), "{title}: its id is another's");
         for target in panel["targets"].as_array().expect("targets") {
             assert_eq!(target["datasource"]["uid"], "${datasource}", "{title}");
         }
@@ -106,11 +93,7 @@ fn no_panel_overlaps_another() {
     let dashboard = dashboard();
     let top = dashboard["panels"].as_array().expect("panels");
     let mut parts = vec![top];
-    parts.extend(
-        rows(&dashboard)
-            .into_iter()
-            .filter_map(|row| row["panels"].as_array()),
-    );
+    parts.extend(rows(&dashboard).into_iter().filter_map(|row| row["panels"].as_array()));
     for part in parts {
         let mut taken = BTreeSet::new();
         for panel in part {
@@ -157,10 +140,8 @@ fn panels_lead_to_the_page_and_the_runbook() {
     let read = |file: &str| std::fs::read_to_string(project().join(file)).expect("it is there");
     let runbook = read("docs/runbook.md").to_lowercase();
     let whole = dashboard.to_string();
-    let links = whole
-        .split("\"url\":\"")
-        .skip(1)
-        .map(|rest| rest.split('"').next().expect("an end"));
+    let links =
+        whole.split("\"url\":\"").skip(1).map(|rest| rest.split('"').next().expect("an end"));
     let views = read("proxy/src/admin/page/page.js");
     let (mut to_page, mut to_runbook) = (0, 0);
     for link in links {
@@ -197,21 +178,11 @@ fn starts_and_reloads_are_marked() {
     let proxy = Wayleave::start(&origin);
     let prometheus = Prometheus::scraping(&proxy);
     let dashboard = dashboard();
-    let annotations = dashboard["annotations"]["list"]
-        .as_array()
-        .expect("annotations");
-    let marks: Vec<_> = annotations
-        .iter()
-        .filter(|mark| mark["useValueForTime"] == true)
-        .collect();
+    let annotations = dashboard["annotations"]["list"].as_array().expect("annotations");
+    let marks: Vec<_> = annotations.iter().filter(|mark| mark["useValueForTime"] == true).collect();
     assert_eq!(marks.len(), 2, "{annotations:?}");
     for mark in marks {
-        expect_data(
-            &prometheus,
-            &proxy,
-            text(mark, "name"),
-            &as_asked(text(mark, "expr")),
-        );
+        expect_data(&prometheus, &proxy, text(mark, "name"), &as_asked(text(mark, "expr")));
     }
 }
 
@@ -223,10 +194,7 @@ fn as_asked(expression: &str) -> String {
     for (name, value) in variables.into_iter().chain(times) {
         expression = expression.replace(name, value);
     }
-    assert!(
-        !expression.contains('$'),
-        "an unknown variable: {expression}"
-    );
+    assert!(!expression.contains('$'), "an unknown variable: {expression}");
     expression
 }
 
@@ -240,17 +208,10 @@ fn queries_of_dashboard() -> Vec<(String, String)> {
             queries.push((text(panel, "title").to_owned(), query));
         }
     }
-    let variables = dashboard["templating"]["list"]
-        .as_array()
-        .expect("variables");
-    for variable in variables
-        .iter()
-        .filter(|variable| variable["type"] == "query")
-    {
+    let variables = dashboard["templating"]["list"].as_array().expect("variables");
+    for variable in variables.iter().filter(|variable| variable["type"] == "query") {
         let query = text(&variable["query"], "query");
-        let query = query
-            .strip_prefix("label_values(")
-            .expect("values of a label");
+        let query = query.strip_prefix("label_values(").expect("values of a label");
         let (metric, label) = query.rsplit_once(", ").expect("a metric and a label");
         let label = label.trim_end_matches(')');
         let query = format!("count by ({label}) ({})", as_asked(metric));
@@ -264,9 +225,7 @@ fn queries_of_readme() -> Vec<(String, String)> {
     let readme = std::fs::read_to_string(project().join("README.md")).expect("it is there");
     let (_, rest) = readme.split_once("```promql\n").expect("examples");
     let (block, _) = rest.split_once("```").expect("a fence ends");
-    let queries = block
-        .lines()
-        .map(|query| ("README.md".to_owned(), query.to_owned()));
+    let queries = block.lines().map(|query| ("README.md".to_owned(), query.to_owned()));
     queries.collect()
 }
 
@@ -289,15 +248,11 @@ fn with_truth_values(condition: &str) -> String {
 
 /// Some of everything in the metrics, a fleet of two included: the first is scraped.
 fn start(origin: &Origin, engine: &Server) -> [Wayleave; 2] {
-    origin
-        .site("*")
-        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("*").robots("User-agent: *\nDisallow: /private\n");
     let slow = "User-agent: *\nDisallow:\nCrawl-delay: 0.2\n";
     origin.site("slow.test").robots(slow);
     origin.site("down.test").robots_reply(Reply::new(503));
-    origin
-        .site("partner.test")
-        .robots("User-agent: *\nDisallow: /\n");
+    origin.site("partner.test").robots("User-agent: *\nDisallow: /\n");
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = nobody.local_addr().expect("it is bound");
     // An exception is forwarded without asking for robots.txt, so that what fails is the request.
@@ -387,10 +342,7 @@ fn every_alert_says_what_to_do_and_is_tested() {
     let runbook = read("docs/runbook.md");
     let tests = read("dashboards/wayleave-rules-test.yaml");
     let rules = rules(&prometheus);
-    let alerts: Vec<_> = rules
-        .iter()
-        .filter(|rule| rule["type"] == "alerting")
-        .collect();
+    let alerts: Vec<_> = rules.iter().filter(|rule| rule["type"] == "alerting").collect();
     assert!(alerts.len() > 15, "{rules:?}");
     for alert in &alerts {
         let name = text(alert, "name");
@@ -399,25 +351,12 @@ fn every_alert_says_what_to_do_and_is_tested() {
         assert!(!text(annotations, "description").is_empty(), "{name}");
         let link = format!("docs/runbook.md#{}", name.to_lowercase());
         assert_eq!(text(annotations, "runbook_url"), link);
-        assert!(
-            runbook.contains(&format!("\n## {name}\n")),
-            "{name}: no runbook"
-        );
+        assert!(runbook.contains(&format!("\n## {name}\n")), "{name}: no runbook");
         let severities = ["critical", "warning", "info"];
-        assert!(
-            severities.contains(&text(&alert["labels"], "severity")),
-            "{name}"
-        );
+        assert!(severities.contains(&text(&alert["labels"], "severity")), "{name}");
         let fires = format!("- alertname: {name}\n");
-        assert!(
-            tests.contains(&fires),
-            "{name}: nothing tests that it fires"
-        );
+        assert!(tests.contains(&fires), "{name}: nothing tests that it fires");
     }
     let headings = runbook.matches("\n## ").count();
-    assert_eq!(
-        headings,
-        alerts.len(),
-        "the runbook has an alert that does not exist"
-    );
+    assert_eq!(headings, alerts.len(), "the runbook has an alert that does not exist");
 }

@@ -45,9 +45,7 @@ fn log(proxy: &Wayleave) -> HashMap<String, Value> {
     let file = proxy.dir.path().join("state/decisions.jsonl");
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let lines = decisions(&text).map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    lines
-        .map(|line| (line["id"].as_str().expect("an id").to_owned(), line))
-        .collect()
+    lines.map(|line| (line["id"].as_str().expect("an id").to_owned(), line)).collect()
 }
 
 #[test]
@@ -78,10 +76,7 @@ fn the_answer_the_log_the_api_and_the_command_agree() {
     ] {
         assert_eq!(logged[member], expected, "{member} of {logged}");
     }
-    assert_eq!(
-        (&logged["line"], &logged["status"]),
-        (&2.into(), &403.into())
-    );
+    assert_eq!((&logged["line"], &logged["status"]), (&2.into(), &403.into()));
     assert_eq!(logged["tokens"], serde_json::json!(["NewsBot"]));
     assert!(logged["robots_fetched_at"].is_string(), "{logged}");
     assert_eq!(logged["details"], problem["detail"]);
@@ -145,9 +140,7 @@ fn a_decision_shows_its_own_file_even_if_there_is_a_newer_one() {
     };
     let before = refused("a").json();
     let newer = b"\xEF\xBB\xBF# caf\xE9\nUser-agent: *\nDisallow: /private\n";
-    origin
-        .site("shop.test")
-        .robots_reply(Reply::new(200).body(*newer));
+    origin.site("shop.test").robots_reply(Reply::new(200).body(*newer));
     let mut wire = Wire::connect(proxy.admin);
     wire.send("POST /v1/robots/http%3A%2F%2Fshop.test/refresh HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(wire.response().status, 200);
@@ -188,13 +181,7 @@ fn every_exchange_is_a_line_whatever_became_of_it() {
     assert_eq!(member("crawler"), crawlers);
     let dialects = ["rfc9309", "google", "google", "rfc9309", "-"];
     assert_eq!(member("dialect"), dialects);
-    let bases = [
-        "no-matching-rule",
-        "rule",
-        "unavailable",
-        "unreachable",
-        "-",
-    ];
+    let bases = ["no-matching-rule", "rule", "unavailable", "unreachable", "-"];
     assert_eq!(member("basis"), bases);
 }
 
@@ -218,10 +205,7 @@ fn recent_decisions_are_listed_filtered_and_ranked() {
     };
     eventually("four decisions", || urls("").len() == 4);
     assert_eq!(urls("crawler=news&limit=1"), ["http://shop.test/private/b"]);
-    assert_eq!(
-        urls("crawler=images&outcome=refused"),
-        ["http://shop.test/images/a"]
-    );
+    assert_eq!(urls("crawler=images&outcome=refused"), ["http://shop.test/images/a"]);
     assert_eq!(urls("host=open.test"), ["http://open.test/images/a"]);
     let top = |query: &str| proxy.admin_get(&format!("/v1/top?{query}")).json()["top"].clone();
     assert_eq!(
@@ -241,10 +225,7 @@ fn recent_decisions_are_listed_filtered_and_ranked() {
     );
     assert_eq!(proxy.admin_get("/v1/decisions/nonsense").status, 400);
     let unknown = "0".repeat(32);
-    assert_eq!(
-        proxy.admin_get(&format!("/v1/decisions/{unknown}")).status,
-        404
-    );
+    assert_eq!(proxy.admin_get(&format!("/v1/decisions/{unknown}")).status, 404);
 }
 
 #[test]
@@ -266,10 +247,7 @@ fn what_would_be_decided_can_be_asked() {
     let ask = |query: &str| proxy.admin_get(&format!("/v1/decision?{query}")).json();
     let news = ask("url=http://shop.test/private/a&user_agent=NewsBot");
     assert_eq!(news["outcome"], "refused", "{news}");
-    assert_eq!(
-        (&news["line"], &news["crawler"]),
-        (&2.into(), &"news".into())
-    );
+    assert_eq!((&news["line"], &news["crawler"]), (&2.into(), &"news".into()));
     let images = ask("url=http://shop.test/private/a&crawler=images");
     assert_eq!(images["outcome"], "forwarded", "{images}");
     let unknown = proxy.admin_get("/v1/decision?url=http://shop.test/&crawler=nobody");
@@ -304,16 +282,8 @@ fn a_limited_stream_counts_the_decisions_it_skips() {
     wire.send("GET /v1/decisions/stream?q=%2Fwanted%2F&most=1&traffic=true HTTP/1.1\r\nHost: localhost\r\n\r\n");
     wire.response_head();
     for number in 0..20 {
-        get(
-            &proxy,
-            "NewsBot/2",
-            &format!("http://shop.test/wanted/{number}"),
-        );
-        get(
-            &proxy,
-            "NewsBot/2",
-            &format!("http://shop.test/other/{number}"),
-        );
+        get(&proxy, "NewsBot/2", &format!("http://shop.test/wanted/{number}"));
+        get(&proxy, "NewsBot/2", &format!("http://shop.test/other/{number}"));
     }
     let mut text = String::new();
     let told = |text: &str| {
@@ -336,10 +306,7 @@ fn clients_fetch_what_they_need() {
     let proxy = start(&origin, |settings| settings);
     assert_eq!(proxy.admin_get("/ca.pem").body, proxy.ca_pem());
     let pac = proxy.admin_get("/proxy.pac");
-    assert_eq!(
-        pac.header("content-type"),
-        Some("application/x-ns-proxy-autoconfig")
-    );
+    assert_eq!(pac.header("content-type"), Some("application/x-ns-proxy-autoconfig"));
     let expected = format!("return \"PROXY {}\";", proxy.proxy);
     assert!(pac.text().contains(&expected), "{}", pac.text());
 }
@@ -347,9 +314,7 @@ fn clients_fetch_what_they_need() {
 #[test]
 fn a_log_that_cannot_be_written_loses_no_request() {
     let origin = sites();
-    let proxy = start(&origin, |settings| {
-        settings.set("log.decisions", "\"/dev/full\"")
-    });
+    let proxy = start(&origin, |settings| settings.set("log.decisions", "\"/dev/full\""));
     assert_eq!(get(&proxy, "NewsBot/2", "http://shop.test/").status, 200);
     eventually("what is missing is counted", || {
         proxy.metric("wayleave_decisions_dropped_total", &[]) == 1.0
@@ -370,9 +335,7 @@ fn all_are_accounted_for(proxy: &Wayleave, file: &str, asked: usize) -> usize {
         lines.len()
     };
     let missing = || proxy.metric("wayleave_decisions_dropped_total", &[]);
-    eventually("each is written or counted", || {
-        written() as f64 + missing() == asked as f64
-    });
+    eventually("each is written or counted", || written() as f64 + missing() == asked as f64);
     written()
 }
 
@@ -392,9 +355,7 @@ fn a_full_disk_leaves_whole_lines_and_an_exact_count() {
     let log = proxy.dir.path().join("state/decisions.jsonl");
     let size = std::fs::metadata(log).expect("it is there").len();
     assert!((63 * 1024..=64 * 1024).contains(&size), "{size}");
-    eventually("it is said", || {
-        proxy.log().contains("the decision log cannot be written")
-    });
+    eventually("it is said", || proxy.log().contains("the decision log cannot be written"));
     // A shorter line may still fit.
     let log = proxy.log();
     assert!(log.matches("can be written again").count() < 3, "{log}");
@@ -403,9 +364,7 @@ fn a_full_disk_leaves_whole_lines_and_an_exact_count() {
 #[test]
 fn a_log_goes_on_when_its_directory_is_back() {
     let origin = sites();
-    let proxy = start(&origin, |settings| {
-        settings.set("log.decisions", "\"log/decisions.jsonl\"")
-    });
+    let proxy = start(&origin, |settings| settings.set("log.decisions", "\"log/decisions.jsonl\""));
     let ask = |page: &str| get(&proxy, "Other/1", &format!("http://open.test/{page}")).status;
     assert_eq!(ask("a"), 200);
     assert_eq!(all_are_accounted_for(&proxy, "log/decisions.jsonl", 1), 1);
@@ -420,9 +379,7 @@ fn a_log_goes_on_when_its_directory_is_back() {
     assert_eq!(ask("c"), 200);
     // The first line went with the directory.
     assert_eq!(all_are_accounted_for(&proxy, "log/decisions.jsonl", 2), 1);
-    eventually("it is said", || {
-        proxy.log().contains("the decision log is writable again")
-    });
+    eventually("it is said", || proxy.log().contains("the decision log is writable again"));
 }
 
 #[test]
@@ -437,25 +394,16 @@ fn a_rule_that_was_cut_is_shown_as_it_was_judged() {
     let proxy = Wayleave::start(&origin);
     let problem = proxy.get("http://cut.test/other").json();
     let id = problem["decision_id"].as_str().expect("it has one");
-    let basis = proxy
-        .admin_get(&format!("/v1/decisions/{id}/robots"))
-        .json();
-    assert_eq!(
-        (&basis["is_same"], &basis["line"]),
-        (&true.into(), &2.into())
-    );
+    let basis = proxy.admin_get(&format!("/v1/decisions/{id}/robots")).json();
+    assert_eq!((&basis["is_same"], &basis["line"]), (&true.into(), &2.into()));
 }
 
 #[test]
 fn a_response_names_its_decision_if_that_is_wanted() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("proxy.decision_id", "true")
-            .set("log.events", "false")
+        settings.set("proxy.decision_id", "true").set("log.events", "false")
     });
     let agent = format!("ExampleBot/1.0 \u{202e}{}", "x".repeat(600));
     for url in ["http://shop.test/a", "https://shop.test/private"] {
@@ -483,9 +431,7 @@ fn a_response_names_its_decision_if_that_is_wanted() {
     let plain = Wayleave::start(&origin);
     let answer = plain.get("http://shop.test/a");
     assert_eq!(answer.header("wayleave-decision"), None);
-    eventually("it is an event", || {
-        plain.log().contains("wayleave::decision: forwarded 200 ")
-    });
+    eventually("it is an event", || plain.log().contains("wayleave::decision: forwarded 200 "));
 }
 
 /// The one line of the log for this URL.
@@ -498,9 +444,7 @@ fn line(proxy: &Wayleave, url: &str) -> Value {
 #[test]
 fn a_log_line_has_the_bytes_sent_and_the_trace_id() {
     let origin = sites();
-    origin
-        .site("open.test")
-        .page("/long", Reply::new(200).body("x".repeat(100_000)));
+    origin.site("open.test").page("/long", Reply::new(200).body("x".repeat(100_000)));
     let proxy = start(&origin, |settings| settings);
     let trace = "0af7651916cd43dd8448eb211c80319c";
     let parent = format!("00-{trace}-b7ad6b7169203331-01");
@@ -515,9 +459,7 @@ fn a_log_line_has_the_bytes_sent_and_the_trace_id() {
     assert_eq!(refused.get("body_bytes"), None, "nothing was asked for");
     let heads = || {
         let lines = log(&proxy).into_values();
-        lines
-            .filter(|it| it["method"] == "HEAD")
-            .collect::<Vec<_>>()
+        lines.filter(|it| it["method"] == "HEAD").collect::<Vec<_>>()
     };
     eventually("the decision is in the log", || heads().len() == 1);
     assert_eq!(heads()[0]["body_bytes"], 0);
@@ -527,18 +469,15 @@ fn a_log_line_has_the_bytes_sent_and_the_trace_id() {
 fn clients_are_written_down_as_they_are_to_be_wherever_that_is() {
     for (form, shown) in [("network", "127.0.0.0/24"), ("keyed", "")] {
         let origin = sites();
-        let proxy = start(&origin, |settings| {
-            settings.set("log.client_address", &format!("{form:?}"))
-        });
+        let proxy =
+            start(&origin, |settings| settings.set("log.client_address", &format!("{form:?}")));
         get(&proxy, "NewsBot/2", "http://shop.test/private/a");
         // A handshake that fails is told of, too.
         let mut tunnel = proxy.connect();
         assert_eq!(tunnel.connect_tunnel("shop.test:443").status, 200);
         let other_roots = Authority::trusted().pem.as_bytes();
         assert!(tunnel.start_tls("shop.test", other_roots, &[]).is_err());
-        eventually("the handshake is told of", || {
-            proxy.log().contains("does not trust")
-        });
+        eventually("the handshake is told of", || proxy.log().contains("does not trust"));
         let written = line(&proxy, "http://shop.test/private/a");
         let client = written["client"].as_str().expect("text");
         match shown {

@@ -10,9 +10,7 @@ fn small_crawl(
     settings: impl FnOnce(crate::harness::wayleave::Settings) -> crate::harness::wayleave::Settings,
 ) -> (Origin, Wayleave) {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     origin.site("down.test").robots_reply(Reply::new(503));
     let proxy = Wayleave::start_with(&origin, settings);
     for path in ["/a", "/b", "/private"] {
@@ -35,21 +33,15 @@ fn health_is_reported() {
 fn readiness_ends_when_stopping_begins() {
     let origin = Origin::start();
     let gate = Gate::closed();
-    origin.site("shop.test").page(
-        "/slow",
-        Reply::new(200)
-            .body("a")
-            .step(Step::Wait(gate.clone()))
-            .body("b"),
-    );
+    origin
+        .site("shop.test")
+        .page("/slow", Reply::new(200).body("a").step(Step::Wait(gate.clone())).body("b"));
     let mut proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
     wire.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
     wire.response_head();
     proxy.signal("TERM");
-    eventually("/readyz answers 503", || {
-        proxy.admin_get("/readyz").status == 503
-    });
+    eventually("/readyz answers 503", || proxy.admin_get("/readyz").status == 503);
     gate.open();
     assert_eq!(wire.bytes(2), b"ab");
     assert_eq!(proxy.wait().code(), Some(0));
@@ -58,50 +50,20 @@ fn readiness_ends_when_stopping_begins() {
 #[test]
 fn metrics_count_what_happened() {
     let (_origin, proxy) = small_crawl(|settings| settings);
-    eventually("every exchange is counted", || {
-        proxy.metric("wayleave_requests_total", &[]) == 4.0
-    });
+    eventually("every exchange is counted", || proxy.metric("wayleave_requests_total", &[]) == 4.0);
     let requests = |outcome| proxy.metric("wayleave_requests_total", &[("outcome", outcome)]);
-    assert_eq!(
-        (
-            requests("forwarded"),
-            requests("refused"),
-            requests("failed")
-        ),
-        (2.0, 2.0, 0.0)
-    );
-    assert_eq!(
-        proxy.metric("wayleave_requests_total", &[("crawler", "asserted")]),
-        4.0
-    );
+    assert_eq!((requests("forwarded"), requests("refused"), requests("failed")), (2.0, 2.0, 0.0));
+    assert_eq!(proxy.metric("wayleave_requests_total", &[("crawler", "asserted")]), 4.0);
     let fetches = |result| proxy.metric("wayleave_robots_fetches_total", &[("result", result)]);
     assert_eq!((fetches("successful"), fetches("unreachable")), (1.0, 1.0));
     let lookups = |result| proxy.metric("wayleave_robots_lookups_total", &[("result", result)]);
-    assert_eq!(
-        (lookups("miss"), lookups("hit"), lookups("joined")),
-        (2.0, 2.0, 0.0)
-    );
+    assert_eq!((lookups("miss"), lookups("hit"), lookups("joined")), (2.0, 2.0, 0.0));
     let entries = |state| proxy.metric("wayleave_robots_entries", &[("state", state)]);
     assert_eq!((entries("fresh"), entries("unreachable")), (1.0, 1.0));
-    assert_eq!(
-        proxy.metric("wayleave_request_duration_seconds_count", &[]),
-        4.0
-    );
-    assert_eq!(
-        proxy.metric("wayleave_decision_duration_seconds_count", &[]),
-        4.0
-    );
-    assert_eq!(
-        proxy.metric("wayleave_robots_fetch_duration_seconds_count", &[]),
-        2.0
-    );
-    assert_eq!(
-        proxy.metric(
-            "wayleave_build_info",
-            &[("version", env!("CARGO_PKG_VERSION"))]
-        ),
-        1.0
-    );
+    assert_eq!(proxy.metric("wayleave_request_duration_seconds_count", &[]), 4.0);
+    assert_eq!(proxy.metric("wayleave_decision_duration_seconds_count", &[]), 4.0);
+    assert_eq!(proxy.metric("wayleave_robots_fetch_duration_seconds_count", &[]), 2.0);
+    assert_eq!(proxy.metric("wayleave_build_info", &[("version", env!("CARGO_PKG_VERSION"))]), 1.0);
     assert!(proxy.metric("process_open_fds", &[]) > 0.0);
 }
 
@@ -121,23 +83,15 @@ fn metrics_have_the_exposition_format_and_bounded_labels() {
         if let Some(rest) = line.strip_prefix("# TYPE ") {
             typed.insert(rest.split(' ').next().expect("a name follows").to_owned());
         } else if !line.starts_with('#') {
-            let (series, value) = line
-                .rsplit_once(' ')
-                .unwrap_or_else(|| panic!("no sample: {line}"));
+            let (series, value) =
+                line.rsplit_once(' ').unwrap_or_else(|| panic!("no sample: {line}"));
             assert!(value.parse::<f64>().is_ok(), "{line}");
             let name = series.split('{').next().expect("a name");
             let family = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| {
-                name.strip_suffix(suffix)
-                    .filter(|family| typed.contains(*family))
+                name.strip_suffix(suffix).filter(|family| typed.contains(*family))
             });
-            assert!(
-                typed.contains(family.unwrap_or(name)),
-                "a sample before its TYPE: {line}"
-            );
-            assert!(
-                name.starts_with("wayleave_") || name.starts_with("process_"),
-                "{line}"
-            );
+            assert!(typed.contains(family.unwrap_or(name)), "a sample before its TYPE: {line}");
+            assert!(name.starts_with("wayleave_") || name.starts_with("process_"), "{line}");
         }
     }
     assert!(
@@ -162,10 +116,7 @@ fn client_connections_are_gauged() {
 fn a_decision_is_one_json_event() {
     let (_origin, proxy) = small_crawl(|settings| settings.set("log.format", "\"json\""));
     let refused = proxy.get("http://shop.test/private/again");
-    let id = refused.json()["decision_id"]
-        .as_str()
-        .expect("a string")
-        .to_owned();
+    let id = refused.json()["decision_id"].as_str().expect("a string").to_owned();
     eventually("the event is written", || proxy.log().contains(&id));
     let log = proxy.log();
     let events: Vec<serde_json::Value> = log
@@ -175,15 +126,9 @@ fn a_decision_is_one_json_event() {
         .collect();
     assert_eq!(events.len(), 1, "{log}");
     let text = events[0].to_string();
-    for word in [
-        "http://shop.test/private/again",
-        "refused",
-        "403",
-        "ExampleBot",
-    ] {
+    for word in ["http://shop.test/private/again", "refused", "403", "ExampleBot"] {
         assert!(
-            text.to_ascii_lowercase()
-                .contains(&word.to_ascii_lowercase()),
+            text.to_ascii_lowercase().contains(&word.to_ascii_lowercase()),
             "{word} is missing: {text}"
         );
     }
@@ -192,16 +137,8 @@ fn a_decision_is_one_json_event() {
 #[test]
 fn a_decision_is_one_line_of_text() {
     let (_origin, proxy) = small_crawl(|settings| settings);
-    let lines = |word: &str| {
-        proxy
-            .log()
-            .lines()
-            .filter(|line| line.contains(word))
-            .count()
-    };
-    eventually("the events are written", || {
-        lines("http://down.test/a") >= 1
-    });
+    let lines = |word: &str| proxy.log().lines().filter(|line| line.contains(word)).count();
+    eventually("the events are written", || lines("http://down.test/a") >= 1);
     assert_eq!(
         (
             lines("http://shop.test/a"),
@@ -223,10 +160,7 @@ fn no_log_event_can_be_forged() {
     );
     proxy.get("http://shop.test/%0Aforged");
     eventually("both are logged", || proxy.log().contains("%0Aforged"));
-    assert!(
-        !proxy.log().contains('\u{1b}'),
-        "an escape sequence reached the log"
-    );
+    assert!(!proxy.log().contains('\u{1b}'), "an escape sequence reached the log");
 }
 
 /// The timeout of a prober: less than the 30 s that a silent connection is kept.
@@ -239,10 +173,7 @@ fn health_and_metrics_answer_however_many_connections_are_idle() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let mut operator = Wire::connect(proxy.admin);
-    operator.send(format!(
-        "GET /v1/decisions/stream HTTP/1.1\r\nHost: {}\r\n\r\n",
-        proxy.admin
-    ));
+    operator.send(format!("GET /v1/decisions/stream HTTP/1.1\r\nHost: {}\r\n\r\n", proxy.admin));
     assert_eq!(operator.response_head().status, 200);
     let idle: Vec<_> = (0..1100)
         .map(|number| {
@@ -259,9 +190,7 @@ fn health_and_metrics_answer_however_many_connections_are_idle() {
         probe.tcp.set_read_timeout(Some(PROBE)).expect("not zero");
         probe.send(Ask::get(&format!("http://{}{path}", proxy.admin)).bytes(path));
         let answer = probe.try_response(false);
-        let answer = answer
-            .expect("it comes before those who idle are given up")
-            .expect("one");
+        let answer = answer.expect("it comes before those who idle are given up").expect("one");
         assert_eq!(answer.status, 200, "{path}");
     }
     proxy.get("http://shop.test/seen-by-the-operator");

@@ -20,9 +20,7 @@ match = { user_agent = "WatchedBot" }
 "#;
 
 fn start(origin: &Origin) -> Wayleave {
-    origin
-        .site("*")
-        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("*").robots("User-agent: *\nDisallow: /private\n");
     Wayleave::start_with(origin, |settings: Settings| settings.table(CRAWLERS))
 }
 

@@ -18,22 +18,14 @@ fn sites() -> Origin {
     origin.site("shop.test").robots(
         "# Robots of the shop\nUser-agent: NewsBot\nDisallow: /private\nAllow: /private/press\n\nUser-agent: *\nDisallow: /images\nDisallow: /private\nCrawl-delay: 0\n",
     );
-    origin
-        .site("news.test")
-        .robots("User-agent: *\nDisallow:\n");
+    origin.site("news.test").robots("User-agent: *\nDisallow:\n");
     // Those who take the first rule that matches disagree with those who take the longest.
-    origin
-        .site("museum.test")
-        .robots("User-agent: *\nDisallow: /halls\nAllow: /halls/west\n");
+    origin.site("museum.test").robots("User-agent: *\nDisallow: /halls\nAllow: /halls/west\n");
     let section = |line: u32| format!("Disallow: /section-{line}/\n");
     let sections: String = (2..=200).map(section).collect();
     let spoofed = "Disallow: /spoofed\u{202e}gnp.exe\n";
-    origin
-        .site("long.test")
-        .robots(format!("User-agent: *\n{sections}{spoofed}"));
-    origin
-        .site("usage.test")
-        .robots("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n");
+    origin.site("long.test").robots(format!("User-agent: *\n{sections}{spoofed}"));
+    origin.site("usage.test").robots("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n");
     origin.site("down.test").robots_reply(Reply::new(503));
     origin.site("gone.test").robots_reply(Reply::new(404));
     origin
@@ -81,9 +73,8 @@ fn every_function_of_the_page_works() {
     let refresh = "/v1/robots/http%3A%2F%2Fchanging.test/refresh";
     assert_eq!(proxy.admin_ask("POST", refresh).status, 200);
     assert_eq!(proxy.get(&format!("{changing}/new")).status, 403);
-    let guarded = Wayleave::start_with(&origin, |settings| {
-        settings.set("admin.token_sha256", TOKEN_SHA256)
-    });
+    let guarded =
+        Wayleave::start_with(&origin, |settings| settings.set("admin.token_sha256", TOKEN_SHA256));
     let pictures = project().join("target/screenshots");
     std::fs::create_dir_all(&pictures).expect("target/ is writable");
     let mut command = clean(program("node"));
@@ -115,13 +106,7 @@ fn the_lines_for_clients_are_those_that_env_prints() {
     for client in clients {
         let name = client["name"].as_str().expect("a name");
         let printed = command()
-            .args([
-                "env",
-                "--client",
-                name,
-                "--proxy",
-                "http://proxy.example:3128",
-            ])
+            .args(["env", "--client", name, "--proxy", "http://proxy.example:3128"])
             .args(["--ca", "/etc/ssl/it's here.pem"])
             .output()
             .expect("it runs");
@@ -134,11 +119,7 @@ fn the_lines_for_clients_are_those_that_env_prints() {
     assert!(banner.contains(fingerprint), "{banner}");
     let page = format!("http://{}/#/connect", proxy.admin);
     assert!(banner.contains(&page), "{banner}");
-    for refused in [
-        "ftp://a/",
-        "http://a$({touch,pwned})b:3128",
-        "http://a:3128/?b",
-    ] {
+    for refused in ["ftp://a/", "http://a$({touch,pwned})b:3128", "http://a:3128/?b"] {
         let path = format!("/v1/connect?proxy={refused}");
         assert_eq!(proxy.admin_get(&path).status, 400, "{refused}");
     }
@@ -158,10 +139,7 @@ fn the_page_is_whole_without_other_machines() {
         assert_eq!(answer.status, 200, "{asset}");
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
     }
-    assert!(
-        !page.contains("style=") && !page.contains("<style"),
-        "{page}"
-    );
+    assert!(!page.contains("style=") && !page.contains("<style"), "{page}");
     assert!(!page.contains("<script>"), "{page}");
     assert_eq!(proxy.admin_get("/assets/nothing.js").status, 404);
     assert_eq!(proxy.admin_get("/assets/..%2Fmod.rs").status, 404);

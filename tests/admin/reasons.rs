@@ -74,12 +74,7 @@ fn the_page_explains_every_reason() {
         let meaning = meaning.replace('`', "").replace('"', "\\\"");
         let _ = writeln!(table, "  [\"{reason}\", \"{outcomes}\", \"{meaning}\"],");
     }
-    compare(
-        "proxy/src/admin/page/reasons.js",
-        "const MEANINGS = [\n",
-        "].map(",
-        &table,
-    );
+    compare("proxy/src/admin/page/reasons.js", "const MEANINGS = [\n", "].map(", &table);
 }
 
 #[test]

@@ -24,20 +24,14 @@ const PARENT: &str = "b7ad6b7169203331";
 
 fn collector() -> Origin {
     let collector = Origin::start();
-    collector
-        .site("127.0.0.1")
-        .page("/v1/traces", Reply::new(200));
+    collector.site("127.0.0.1").page("/v1/traces", Reply::new(200));
     collector
 }
 
 fn start(origin: &Origin, endpoint: &str, ratio: &str) -> Wayleave {
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     // Long enough for a slow machine to ask again before it is over.
-    origin
-        .site("slow.test")
-        .robots("User-agent: *\nDisallow:\nCrawl-delay: 2\n");
+    origin.site("slow.test").robots("User-agent: *\nDisallow:\nCrawl-delay: 2\n");
     Wayleave::start_with(origin, |settings: Settings| {
         settings
             .set("traces.otlp_endpoint", &format!("{endpoint:?}"))
@@ -62,22 +56,14 @@ fn spans(proxy: Wayleave, collector: &Origin) -> Vec<Span> {
     let mut spans = Vec::new();
     for request in collector.requests() {
         assert_eq!(request.target, "/v1/traces");
-        assert_eq!(
-            request.header("content-type"),
-            Some("application/x-protobuf")
-        );
+        assert_eq!(request.header("content-type"), Some("application/x-protobuf"));
         let sent = ExportTraceServiceRequest::decode(&*request.body().start).expect("protobuf");
         for resource in sent.resource_spans {
             let about = resource.resource.expect("a resource").attributes;
             assert_eq!(text(&about, "service.name"), "wayleave");
             let version = text(&about, "service.version");
             assert_eq!(version, env!("CARGO_PKG_VERSION"));
-            spans.extend(
-                resource
-                    .scope_spans
-                    .into_iter()
-                    .flat_map(|scope| scope.spans),
-            );
+            spans.extend(resource.scope_spans.into_iter().flat_map(|scope| scope.spans));
         }
     }
     spans
@@ -108,21 +94,15 @@ fn number(span: &Span, key: &str) -> i64 {
 #[track_caller]
 fn find<'a>(spans: &'a [Span], kind: SpanKind, key: &str, wanted: &str) -> &'a Span {
     let wanted = Some(Value::StringValue(wanted.to_owned()));
-    let mut found = spans
-        .iter()
-        .filter(|span| span.kind() == kind && value(&span.attributes, key) == wanted);
+    let mut found =
+        spans.iter().filter(|span| span.kind() == kind && value(&span.attributes, key) == wanted);
     let span = found.next();
-    assert!(
-        found.next().is_none(),
-        "more than one has {key} = {wanted:?}"
-    );
+    assert!(found.next().is_none(), "more than one has {key} = {wanted:?}");
     span.unwrap_or_else(|| panic!("no {kind:?} has {key} = {wanted:?}: {spans:#?}"))
 }
 
 fn children<'a>(spans: &'a [Span], parent: &Span) -> Vec<&'a Span> {
-    let of_it = spans
-        .iter()
-        .filter(|span| span.parent_span_id == parent.span_id);
+    let of_it = spans.iter().filter(|span| span.parent_span_id == parent.span_id);
     of_it.collect()
 }
 
@@ -138,11 +118,7 @@ fn a_forwarded_request_is_a_trace_with_the_fields_names() {
     assert_eq!(ask(&proxy, "http://shop.test/a", None), 200);
     assert_eq!(ask(&proxy, "https://shop.test/b?c=d", Some(&parent)), 200);
     let forwarded = origin.wait_for_target("/b?c=d");
-    assert_eq!(
-        forwarded.header("traceparent"),
-        Some(&*parent),
-        "as it came"
-    );
+    assert_eq!(forwarded.header("traceparent"), Some(&*parent), "as it came");
     let spans = spans(proxy, &collector);
 
     let span = find(&spans, SpanKind::Server, "url.path", "/b");
@@ -169,31 +145,17 @@ fn a_forwarded_request_is_a_trace_with_the_fields_names() {
     let steps = children(&spans, span);
     let onward = steps.iter().find(|span| span.kind() == SpanKind::Client);
     let onward = onward.expect("a span for the way to the origin");
-    assert_eq!(
-        text(&onward.attributes, "url.full"),
-        "https://shop.test/b?c=d"
-    );
+    assert_eq!(text(&onward.attributes, "url.full"), "https://shop.test/b?c=d");
     assert_eq!(number(onward, "http.response.status_code"), 200);
-    assert!(
-        steps.iter().any(|span| span.name == "consult"),
-        "{steps:#?}"
-    );
+    assert!(steps.iter().any(|span| span.name == "consult"), "{steps:#?}");
     for step in steps {
         assert_eq!(step.trace_id, span.trace_id);
         assert!(step.start_time_unix_nano >= span.start_time_unix_nano);
         assert!(step.end_time_unix_nano <= span.end_time_unix_nano);
     }
 
-    let fetch = find(
-        &spans,
-        SpanKind::Client,
-        "url.full",
-        "https://shop.test/robots.txt",
-    );
-    assert_eq!(
-        text(&fetch.attributes, "wayleave.robots.result"),
-        "successful"
-    );
+    let fetch = find(&spans, SpanKind::Client, "url.full", "https://shop.test/robots.txt");
+    assert_eq!(text(&fetch.attributes, "wayleave.robots.result"), "successful");
     assert_eq!(number(fetch, "http.response.status_code"), 200);
 }
 
@@ -206,9 +168,7 @@ fn refusals_and_failures_say_why() {
     let exception = "[[rule]]\naction = \"allow\"\nhosts = [\"nobody.test\"]\nowner = \"a@example.com\"\nreason = \"a test\"\nexpires = \"2999-01-01\"\n";
     drop(nobody);
     let proxy = Wayleave::start_with(&origin, |settings| {
-        origin
-            .site("shop.test")
-            .robots("User-agent: *\nDisallow: /private\n");
+        origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
         let endpoint = format!("\"http://{}\"", collector.http);
         settings
             .set("traces.otlp_endpoint", &endpoint)
@@ -221,25 +181,12 @@ fn refusals_and_failures_say_why() {
     let spans = spans(proxy, &collector);
 
     let refused = find(&spans, SpanKind::Server, "wayleave.reason", "rule");
-    assert_eq!(
-        text(&refused.attributes, "wayleave.robots.rule"),
-        "Disallow: /private"
-    );
+    assert_eq!(text(&refused.attributes, "wayleave.robots.rule"), "Disallow: /private");
     assert_eq!(number(refused, "wayleave.robots.line"), 2);
     assert_eq!(number(refused, "http.response.status_code"), 403);
-    assert_eq!(
-        status(refused),
-        StatusCode::Unset,
-        "the client's error, not ours"
-    );
-    let kinds: Vec<_> = children(&spans, refused)
-        .iter()
-        .map(|span| span.kind())
-        .collect();
-    assert!(
-        !kinds.contains(&SpanKind::Client),
-        "nothing left: {kinds:?}"
-    );
+    assert_eq!(status(refused), StatusCode::Unset, "the client's error, not ours");
+    let kinds: Vec<_> = children(&spans, refused).iter().map(|span| span.kind()).collect();
+    assert!(!kinds.contains(&SpanKind::Client), "nothing left: {kinds:?}");
 
     let unreachable = find(&spans, SpanKind::Server, "wayleave.reason", "unreachable");
     assert_eq!(status(unreachable), StatusCode::Error);
@@ -283,9 +230,7 @@ fn the_client_decides_about_its_own_traces() {
     assert_eq!(ask(&proxy, "http://shop.test/c", Some(&sampled)), 200);
     let spans = spans(proxy, &collector);
     let of_clients = spans.iter().filter(|span| span.kind() == SpanKind::Server);
-    let paths: Vec<_> = of_clients
-        .map(|span| text(&span.attributes, "url.path"))
-        .collect();
+    let paths: Vec<_> = of_clients.map(|span| text(&span.attributes, "url.path")).collect();
     assert_eq!(paths, ["/c"]);
 }
 
@@ -298,9 +243,7 @@ fn fetches_are_traced_after_a_reload_too() {
     let settings = settings.set("robots.user_agent", "\"other/1\"");
     std::fs::write(file, settings.to_toml()).expect("it can be written");
     proxy.signal("HUP");
-    eventually("the file is read again", || {
-        proxy.log().contains("the configuration was reloaded")
-    });
+    eventually("the file is read again", || proxy.log().contains("the configuration was reloaded"));
     assert_eq!(ask(&proxy, "http://shop.test/a", None), 200);
     let asked = origin.wait_for_target("/robots.txt");
     assert_eq!(asked.header("user-agent"), Some("other/1"));
@@ -312,18 +255,11 @@ fn fetches_are_traced_after_a_reload_too() {
 #[test]
 fn a_collector_with_tls_is_trusted_like_an_origin() {
     let (origin, collector) = (Origin::start(), Origin::start());
-    collector
-        .site("collector.test")
-        .page("/v1/traces", Reply::new(200));
+    collector.site("collector.test").page("/v1/traces", Reply::new(200));
     let endpoint = format!("https://localhost:{}", collector.https.port());
     let proxy = start(&origin, &endpoint, "1.0");
     assert_eq!(ask(&proxy, "http://shop.test/a", None), 200);
-    find(
-        &spans(proxy, &collector),
-        SpanKind::Server,
-        "url.path",
-        "/a",
-    );
+    find(&spans(proxy, &collector), SpanKind::Server, "url.path", "/a");
 }
 
 #[test]
@@ -340,9 +276,7 @@ fn a_collector_that_is_away_stops_nothing() {
     eventually("the spans are counted as lost", || {
         proxy.metric("wayleave_spans_total", &failed) >= 3.0
     });
-    eventually("it is said", || {
-        proxy.log().contains("traces cannot be sent")
-    });
+    eventually("it is said", || proxy.log().contains("traces cannot be sent"));
     proxy.stop();
 }
 
@@ -359,9 +293,7 @@ fn a_collector_that_hangs_does_not_keep_the_proxy() {
 fn hex(text: &str) -> Vec<u8> {
     let digits = text.as_bytes().chunks(2);
     let byte = |pair: &[u8]| {
-        std::str::from_utf8(pair)
-            .ok()
-            .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+        std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok())
     };
     digits.map(|pair| byte(pair).expect("two digits")).collect()
 }

@@ -19,9 +19,7 @@ fn blocks(file: &str, language: &str) -> Vec<String> {
     let text = std::fs::read_to_string(project().join(file)).expect("there is such a file");
     let begin = format!("\n```{language}\n");
     let parts = text.split(&begin).skip(1);
-    parts
-        .map(|part| part.split("```").next().expect("a fence ends").to_owned())
-        .collect()
+    parts.map(|part| part.split("```").next().expect("a fence ends").to_owned()).collect()
 }
 
 /// The one block that contains a text.
@@ -47,11 +45,7 @@ fn write_files(dir: &Path) {
     let request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=proxy.example \
                    -addext subjectAltName=DNS:proxy.example -keyout proxy.key -out proxy.crt";
     let mut openssl = clean(program("openssl"));
-    output_of(
-        openssl.args(request.split(' ')).current_dir(dir),
-        b"",
-        LIMIT,
-    );
+    output_of(openssl.args(request.split(' ')).current_dir(dir), b"", LIMIT);
     std::fs::copy(dir.join("proxy.crt"), dir.join("clients-ca.crt")).expect("writable");
     std::fs::write(dir.join("redis-password"), "secret\n").expect("writable");
     std::fs::write(dir.join("fleet.key"), [7; 32]).expect("writable");
@@ -85,10 +79,7 @@ fn every_configuration_in_the_documents_is_one() {
             std::fs::write(dir.path().join("config.toml"), text).expect("writable");
             let output = wayleave(dir.path(), &["config", "check"]);
             let said = String::from_utf8_lossy(&output.stderr);
-            assert!(
-                output.status.success() && said.is_empty(),
-                "{file}: {block}\n{said}"
-            );
+            assert!(output.status.success() && said.is_empty(), "{file}: {block}\n{said}");
             count += 1;
         }
     }
@@ -113,17 +104,12 @@ fn prometheus_takes_the_configurations_for_it() {
     let all = files.map(|file| blocks(file, "yaml"));
     for (file, blocks) in files.iter().zip(&all) {
         assert_eq!(blocks.len(), 1, "{file}");
-        let named = tempfile::Builder::new()
-            .suffix(".yml")
-            .tempfile_in(project().join("dashboards"));
+        let named =
+            tempfile::Builder::new().suffix(".yml").tempfile_in(project().join("dashboards"));
         let named = named.expect("writable");
         std::fs::write(named.path(), &blocks[0]).expect("writable");
         let mut promtool = clean(program("promtool"));
-        output_of(
-            promtool.args(["check", "config"]).arg(named.path()),
-            b"",
-            LIMIT,
-        );
+        output_of(promtool.args(["check", "config"]).arg(named.path()), b"", LIMIT);
     }
 }
 
@@ -132,11 +118,7 @@ fn a_token_for_operators_is_made_as_the_document_says() {
     let dir = tempfile::tempdir().expect("a directory");
     let lines = block("docs/operating.md", "sh", "openssl rand");
     let mut shell = clean("/bin/sh");
-    let printed = output_of(
-        shell.args(["-ec", &lines]).current_dir(dir.path()),
-        b"",
-        LIMIT,
-    );
+    let printed = output_of(shell.args(["-ec", &lines]).current_dir(dir.path()), b"", LIMIT);
     let digest = printed.split(' ').next().expect("a digest");
     let config = format!("admin.token_sha256 = {digest:?}\n");
     std::fs::write(dir.path().join("config.toml"), config).expect("writable");
@@ -149,23 +131,12 @@ fn roots_of_a_tls_listener_are_combined_as_documented() {
     let dir = tempfile::tempdir().expect("a directory");
     assert!(wayleave(dir.path(), &["ca", "init"]).status.success());
     write_files(dir.path());
-    std::fs::rename(
-        dir.path().join("proxy.crt"),
-        dir.path().join("proxy-ca.crt"),
-    )
-    .expect("there");
+    std::fs::rename(dir.path().join("proxy.crt"), dir.path().join("proxy-ca.crt")).expect("there");
     let lines = block("docs/configuration.md", "sh", "roots.pem");
-    let lines = lines.replace(
-        "$(wayleave",
-        &format!("$({}", crate::harness::wayleave::BINARY),
-    );
+    let lines = lines.replace("$(wayleave", &format!("$({}", crate::harness::wayleave::BINARY));
     let script = format!("{lines}\ngrep -c BEGIN \"$SSL_CERT_FILE\"; echo \"$https_proxy\"");
     let mut shell = clean("/bin/sh");
-    let printed = output_of(
-        shell.args(["-ec", &script]).current_dir(dir.path()),
-        b"",
-        LIMIT,
-    );
+    let printed = output_of(shell.args(["-ec", &script]).current_dir(dir.path()), b"", LIMIT);
     assert_eq!(printed, "2\nhttps://proxy.example:3130\n");
 }
 
@@ -177,11 +148,7 @@ fn stage() -> (Stage, String) {
 }
 
 fn script(text: &str) -> Snippet {
-    Snippet {
-        name: "block".to_owned(),
-        language: "sh".to_owned(),
-        text: format!("set -e\n{text}"),
-    }
+    Snippet { name: "block".to_owned(), language: "sh".to_owned(), text: format!("set -e\n{text}") }
 }
 
 #[test]
@@ -202,36 +169,22 @@ fn the_three_questions_of_the_readme_are_answered() {
 
 /// The first word of each line that begins with one.
 fn labels(text: &str) -> Vec<&str> {
-    let lines = text
-        .lines()
-        .filter(|line| line.starts_with(char::is_alphabetic));
-    lines
-        .filter_map(|line| line.split_whitespace().next())
-        .collect()
+    let lines = text.lines().filter(|line| line.starts_with(char::is_alphabetic));
+    lines.filter_map(|line| line.split_whitespace().next()).collect()
 }
 
 #[test]
 fn what_decision_and_report_print_is_what_the_documents_show() {
     let (stage, id) = stage();
     for (file, asked, command) in [
-        (
-            "docs/refusals.md",
-            "$ wayleave decision",
-            format!("wayleave decision {id}"),
-        ),
-        (
-            "docs/configuration.md",
-            "$ wayleave report",
-            "wayleave report --since 7d".to_owned(),
-        ),
+        ("docs/refusals.md", "$ wayleave decision", format!("wayleave decision {id}")),
+        ("docs/configuration.md", "$ wayleave report", "wayleave report --since 7d".to_owned()),
     ] {
         let shown = block(file, "console", asked);
         let output = stage.run(&script(&command));
         let printed = both(&output);
-        let printed: Vec<_> = labels(&printed)
-            .into_iter()
-            .filter(|label| *label != "Refused:")
-            .collect();
+        let printed: Vec<_> =
+            labels(&printed).into_iter().filter(|label| *label != "Refused:").collect();
         let mut shown = labels(&shown);
         // One file was read where the document shows two.
         shown.dedup();
@@ -253,22 +206,12 @@ fn the_refusal_of_the_readme_is_one() {
     let output = stage.run(&script(&format!("{before}{asked}\n")));
     let said = String::from_utf8_lossy(&output.stdout).replace('\r', "");
     let mut lines = said.lines();
-    for line in answered
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('{'))
-    {
-        assert!(
-            lines.any(|other| other.trim_end() == line),
-            "{line} in {said}"
-        );
+    for line in answered.lines().filter(|line| !line.is_empty() && !line.starts_with('{')) {
+        assert!(lines.any(|other| other.trim_end() == line), "{line} in {said}");
     }
     let body: Value = serde_json::from_str(said.lines().last().expect("a body")).expect("JSON");
     let shown = answered.lines().last().expect("a body");
-    for part in shown
-        .trim_matches(['{', '}'])
-        .split(" ... ")
-        .flat_map(|part| part.split(",\""))
-    {
+    for part in shown.trim_matches(['{', '}']).split(" ... ").flat_map(|part| part.split(",\"")) {
         let (name, value) = part.split_once("\":").expect("a member");
         let value: Value = serde_json::from_str(value.trim_end_matches(',')).expect("JSON");
         assert_eq!(body[name.trim_matches('"')], value, "{said}");

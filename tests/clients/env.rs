@@ -26,11 +26,7 @@ pub fn settled_config(proxy: &Wayleave) -> PathBuf {
 
 /// Runs a shell line after `eval "$(wayleave env …)"`; returns both streams together.
 fn after_env(proxy: &Wayleave, client: &str, line: &str, path: &Path) -> String {
-    let option = if client.is_empty() {
-        String::new()
-    } else {
-        format!("--client {client}")
-    };
+    let option = if client.is_empty() { String::new() } else { format!("--client {client}") };
     let script = format!(
         "eval \"$('{BINARY}' env {option} --config '{}')\"\n{line}\n",
         settled_config(proxy).display()
@@ -64,10 +60,7 @@ fn check_client(client: &str, line: &str) {
             &line.replace("$URL", &format!("{scheme}://shop.test/open")),
             scratch.path(),
         );
-        assert!(
-            open.contains("a page of the origin"),
-            "{client}, {scheme}: {open}"
-        );
+        assert!(open.contains("a page of the origin"), "{client}, {scheme}: {open}");
         let private = after_env(
             &proxy,
             client,
@@ -77,10 +70,7 @@ fn check_client(client: &str, line: &str) {
         assert!(private.contains("403"), "{client}, {scheme}: {private}");
     }
     let expected = ["http", "https"].map(|scheme| {
-        [
-            format!("GET {scheme}://shop.test/robots.txt"),
-            format!("GET {scheme}://shop.test/open"),
-        ]
+        [format!("GET {scheme}://shop.test/robots.txt"), format!("GET {scheme}://shop.test/open")]
     });
     assert_eq!(origin.seen(), expected.concat(), "{client}");
 }
@@ -98,18 +88,12 @@ fn curl_shows_line_and_rule() {
     origin.site("site.test").robots(robots);
     let proxy = Wayleave::start(&origin);
     let mut curl = clean(program("curl"));
-    curl.args(["-q", "-sS", "-i", "-x"])
-        .arg(format!("http://{}", proxy.proxy));
-    curl.arg("--cacert")
-        .arg(proxy.ca_file())
-        .arg("https://site.test/private");
+    curl.args(["-q", "-sS", "-i", "-x"]).arg(format!("http://{}", proxy.proxy));
+    curl.arg("--cacert").arg(proxy.ca_file()).arg("https://site.test/private");
     let shown = output_of(&mut curl, b"", LIMIT);
-    for words in [
-        "403",
-        "application/problem+json",
-        "\"line\":2",
-        "\"rule\":\"Disallow: /private\"",
-    ] {
+    for words in
+        ["403", "application/problem+json", "\"line\":2", "\"rule\":\"Disallow: /private\""]
+    {
         assert!(shown.contains(words), "{words} is missing: {shown}");
     }
     assert_eq!(origin.seen(), ["GET https://site.test/robots.txt"]);
@@ -140,17 +124,11 @@ fn scrapy_works_after_env() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let scratch = tempfile::tempdir().expect("a directory");
-    let shown = after_env(
-        &proxy,
-        "scrapy",
-        &scrapy.replace("$URL", "http://shop.test/"),
-        scratch.path(),
-    );
+    let shown =
+        after_env(&proxy, "scrapy", &scrapy.replace("$URL", "http://shop.test/"), scratch.path());
     assert!(!shown.contains("deprecated"), "{shown}");
-    let untrusting = format!(
-        "unset SSL_CERT_FILE; {}",
-        scrapy.replace("$URL", "https://shop.test/")
-    );
+    let untrusting =
+        format!("unset SSL_CERT_FILE; {}", scrapy.replace("$URL", "https://shop.test/"));
     let output = after_env(&proxy, "scrapy", &untrusting, scratch.path());
     assert!(output.contains("certificate verify failed"), "{output}");
     let fetched = "GET https://shop.test/".to_owned();
@@ -174,9 +152,7 @@ fn go_works_after_env() {
 pub fn build_go(source: &Path) -> PathBuf {
     let target = project().join("target/go");
     std::fs::create_dir_all(&target).expect("target/ is writable");
-    let directory = tempfile::tempdir_in(&target)
-        .expect("target/ is writable")
-        .keep();
+    let directory = tempfile::tempdir_in(&target).expect("target/ is writable").keep();
     let binary = directory.join("program");
     let mut build = clean(program("go"));
     build
@@ -185,10 +161,7 @@ pub fn build_go(source: &Path) -> PathBuf {
         .arg(source)
         .env("GOCACHE", target.join("cache"))
         .env("GOPATH", target.join("path"));
-    build
-        .env("GOTOOLCHAIN", "local")
-        .env("GOFLAGS", "-mod=mod")
-        .env("CGO_ENABLED", "0");
+    build.env("GOTOOLCHAIN", "local").env("GOFLAGS", "-mod=mod").env("CGO_ENABLED", "0");
     output_of(&mut build, b"", LIMIT);
     binary
 }
@@ -210,30 +183,17 @@ const PAGE: &str = r#"<!doctype html><title>page</title>
 fn a_browsers_subresources_are_judged_one_by_one() {
     let origin = Origin::start();
     let robots = "User-agent: *\nDisallow: /private\n";
-    origin
-        .site("shop.test")
-        .robots(robots)
-        .page("/", Reply::html(PAGE));
+    origin.site("shop.test").robots(robots).page("/", Reply::html(PAGE));
     origin.site("other.test").robots(robots);
     let proxy = Wayleave::start(&origin);
     trust_in_nss(&proxy);
     let dom = dump_dom(&proxy, "https://shop.test/");
     assert!(dom.contains("<title>done</title>"), "{dom}");
     let seen = origin.seen();
-    for path in [
-        "shop.test/open/b.js",
-        "shop.test/open/g",
-        "other.test/open/e",
-    ] {
-        assert!(
-            seen.contains(&format!("GET https://{path}")),
-            "{path} is missing: {seen:?}"
-        );
+    for path in ["shop.test/open/b.js", "shop.test/open/g", "other.test/open/e"] {
+        assert!(seen.contains(&format!("GET https://{path}")), "{path} is missing: {seen:?}");
     }
-    assert!(
-        !seen.iter().any(|line| line.contains("/private")),
-        "{seen:?}"
-    );
+    assert!(!seen.iter().any(|line| line.contains("/private")), "{seen:?}");
     let robots = seen.iter().filter(|line| line.ends_with("/robots.txt"));
     assert_eq!(robots.count(), 2, "{seen:?}");
 }

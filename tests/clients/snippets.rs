@@ -33,16 +33,11 @@ fn snippets_in(file: &str) -> Vec<Snippet> {
     let text = std::fs::read_to_string(project().join(file)).expect("there is such a file");
     let marked = text.split("<!-- snippet: ").skip(1);
     let snippet = |part: &str| {
-        let (name, rest) = part
-            .split_once(" -->\n```")
-            .expect("a fence follows the marker at once");
+        let (name, rest) =
+            part.split_once(" -->\n```").expect("a fence follows the marker at once");
         let (language, rest) = rest.split_once('\n').expect("a fence is a line");
         let (text, _) = rest.split_once("\n```\n").expect("a fence ends");
-        Snippet {
-            name: name.to_owned(),
-            language: language.to_owned(),
-            text: format!("{text}\n"),
-        }
+        Snippet { name: name.to_owned(), language: language.to_owned(), text: format!("{text}\n") }
     };
     marked.map(snippet).collect()
 }
@@ -72,9 +67,8 @@ impl Stage {
                 Reply::text("0123456789012345678901234567890123456789\trefs/heads/200\n"),
             )
             .page("/repository.git/HEAD", Reply::text("ref: refs/heads/200\n"));
-        let proxy = Wayleave::start_with(&origin, |settings| {
-            settings.resolve_to("example.com", &origin)
-        });
+        let proxy =
+            Wayleave::start_with(&origin, |settings| settings.resolve_to("example.com", &origin));
         let link = |from: PathBuf, name: &str| {
             std::os::unix::fs::symlink(from, proxy.dir.path().join(name))
                 .expect("a link can be made");
@@ -131,10 +125,7 @@ impl Stage {
         let file = self.dir().join(name);
         std::fs::write(&file, text).expect("writable");
         let mut command = self.interpreter(&snippet.language, &file);
-        command
-            .current_dir(self.dir())
-            .env("HOME", self.dir())
-            .env("PATH", self.path());
+        command.current_dir(self.dir()).env("HOME", self.dir()).env("PATH", self.path());
         run(&mut command, b"", LIMIT)
     }
 
@@ -231,16 +222,10 @@ fn no_snippet_is_left_out() {
         "env-java",
     ];
     for name in &names {
-        assert!(
-            known.contains(&name.as_str()),
-            "no test runs the snippet `{name}`"
-        );
+        assert!(known.contains(&name.as_str()), "no test runs the snippet `{name}`");
     }
     for name in known {
-        assert!(
-            names.iter().any(|known| known == name),
-            "no file has a snippet `{name}`"
-        );
+        assert!(names.iter().any(|known| known == name), "no file has a snippet `{name}`");
     }
 }
 
@@ -308,10 +293,7 @@ fn every_metric_that_documents_name_exists() {
 #[test]
 fn every_link_leads_somewhere() {
     for (file, text) in documents() {
-        let links = text
-            .split("](")
-            .skip(1)
-            .filter_map(|rest| rest.split(')').next());
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         for link in links.filter(|link| !link.starts_with("http")) {
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
             let target = match path {
@@ -326,16 +308,10 @@ fn every_link_leads_somewhere() {
             let headings = text.lines().filter_map(|line| line.strip_prefix('#'));
             let mut anchors = headings.map(|heading| {
                 let heading = heading.trim_start_matches('#').trim().to_lowercase();
-                let kept = heading
-                    .chars()
-                    .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+                let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
                 kept.collect::<String>().replace(' ', "-")
             });
-            assert!(
-                anchors.any(|found| found == anchor),
-                "{}: {link}",
-                file.display()
-            );
+            assert!(anchors.any(|found| found == anchor), "{}: {link}", file.display());
         }
     }
 }
@@ -356,10 +332,7 @@ fn every_command_and_option_that_documents_name_exists() {
             let options = words.iter().filter(|word| word.starts_with("--"));
             for option in options.map(|option| option.split('=').next().expect("one part")) {
                 let place = file.display();
-                assert!(
-                    help.contains(option),
-                    "{place}: {line}: no {option} in\n{help}"
-                );
+                assert!(help.contains(option), "{place}: {line}: no {option} in\n{help}");
             }
             count += 1;
         }
@@ -387,17 +360,13 @@ fn every_key_that_documents_name_exists() {
             keys.insert(format!("{section}.{key}"));
         }
     }
-    let sections: BTreeSet<_> = keys
-        .iter()
-        .filter_map(|key| key.split('.').next())
-        .collect();
+    let sections: BTreeSet<_> = keys.iter().filter_map(|key| key.split('.').next()).collect();
     let mut count = 0;
     for (file, text) in documents() {
         for found in text.lines().flat_map(inline_code) {
             let name = found.split([' ', '[']).next().expect("one part");
-            let is_key = name
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || b"._".contains(&byte));
+            let is_key =
+                name.bytes().all(|byte| byte.is_ascii_lowercase() || b"._".contains(&byte));
             let (section, key) = name.split_once('.').unwrap_or_default();
             if !is_key || !sections.contains(section) || ["txt", "redb", "rs"].contains(&key) {
                 continue;
@@ -487,16 +456,7 @@ fn java_works_after_env() {
 fn every_client_has_its_line() {
     let text = std::fs::read_to_string(project().join("docs/clients.md")).expect("there is one");
     let lines = || text.lines().filter(|line| line.starts_with("| "));
-    for client in [
-        "curl",
-        "python",
-        "scrapy",
-        "node",
-        "java",
-        "go",
-        "wget",
-        "playwright",
-    ] {
+    for client in ["curl", "python", "scrapy", "node", "java", "go", "wget", "playwright"] {
         let ending = format!("| `{client}` |");
         assert!(lines().any(|line| line.ends_with(&ending)), "{client}");
     }

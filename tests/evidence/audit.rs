@@ -91,15 +91,10 @@ fn every_refusal_follows_again_from_the_log_and_the_history() {
     drop(origin);
     let log = std::fs::read_to_string(dir.path().join("state/decisions.jsonl")).expect("a log");
     let proxy = Wayleave::start_in(dir, settings);
-    let lines: Vec<Value> = log
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect();
+    let lines: Vec<Value> =
+        log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let refusals = lines.iter().filter(|line| line["outcome"] == "refused");
-    let by_robots: Vec<_> = refusals
-        .clone()
-        .filter(|line| line["verdict"] == "disallow")
-        .collect();
+    let by_robots: Vec<_> = refusals.clone().filter(|line| line["verdict"] == "disallow").collect();
     let by_rules = refusals
         .clone()
         .filter(|line| line["policy"]["number"] == 1 && line["reason"] == "policy-rule");
@@ -109,10 +104,7 @@ fn every_refusal_follows_again_from_the_log_and_the_history() {
     for line in by_robots {
         let derived = derive(&proxy, line);
         for member in ["verdict", "line", "rule", "dialect"] {
-            assert_eq!(
-                derived[member], line[member],
-                "{member}: {derived} of {line}"
-            );
+            assert_eq!(derived[member], line[member], "{member}: {derived} of {line}");
         }
         assert_eq!(derived["reason"], line["basis"], "{derived} of {line}");
         bases.insert((line["basis"].to_string(), line["line"].to_string()));
@@ -154,11 +146,7 @@ fn said(proxy: &Wayleave, line: &Value, id: &str) -> Said {
         let encoded = origin.replace(':', "%3A").replace('/', "%2F");
         let known = proxy.admin_get(&format!("/v1/robots/{encoded}")).json();
         let is_unreachable = line["basis"] == "unreachable";
-        let member = if is_unreachable {
-            "last_failure"
-        } else {
-            "answer"
-        };
+        let member = if is_unreachable { "last_failure" } else { "answer" };
         let status = known[member]["status"].as_u64();
         return Said::Status(status.expect("a status"));
     }
@@ -168,11 +156,7 @@ fn said(proxy: &Wayleave, line: &Value, id: &str) -> Said {
         None => file["body"].as_str().expect("the file").as_bytes().to_vec(),
     };
     let digest = ring::digest::digest(&ring::digest::SHA256, &bytes);
-    let hex: String = digest
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(line["robots_sha256"], hex);
     Said::File(bytes)
 }

@@ -53,9 +53,7 @@ fn a_process_that_is_killed_in_a_line_is_gone_on_from() {
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
     let state = proxy.dir.path().join("state");
-    eventually("the decision is there", || {
-        decisions(&read(&state)).count() == 1
-    });
+    eventually("the decision is there", || decisions(&read(&state)).count() == 1);
     eventually("it is signed", || head(&state)["lines"] == 3);
     let (dir, settings) = proxy.kill();
     let lines = linked(&state);
@@ -97,11 +95,8 @@ fn the_key_is_its_owners_and_its_public_half_everybodys() {
         serde_json::from_str(published["head"].as_str().expect("a line")).expect("JSON");
     assert_eq!(head["key"], published["key"]["x"]);
     let config = proxy.dir.path().join("config.toml");
-    let told = command()
-        .args(["evidence", "key", "--config"])
-        .arg(&config)
-        .output()
-        .expect("it runs");
+    let told =
+        command().args(["evidence", "key", "--config"]).arg(&config).output().expect("it runs");
     let told = String::from_utf8(told.stdout).expect("text");
     assert_eq!(published["key"]["x"], told.trim_end());
 }
@@ -110,30 +105,21 @@ fn the_key_is_its_owners_and_its_public_half_everybodys() {
 fn what_cannot_be_recorded_is_refused_where_that_is_wanted() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("log.decisions", "\"log/decisions.jsonl\"")
-            .set("log.on_failure", "\"refuse\"")
+        settings.set("log.decisions", "\"log/decisions.jsonl\"").set("log.on_failure", "\"refuse\"")
     });
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
     let dir = proxy.dir.path().join("state/log");
     std::fs::remove_dir_all(&dir).expect("it can be removed");
     std::fs::write(&dir, "in its place").expect("it can be written");
-    eventually("requests are refused", || {
-        proxy.get("http://shop.test/b").status == 503
-    });
+    eventually("requests are refused", || proxy.get("http://shop.test/b").status == 503);
     let seen = origin.seen().len();
     let refused = proxy.get("http://shop.test/c");
     assert_eq!(refused.status, 503);
     assert_eq!(refused.json()["title"], "Decision log unavailable");
     assert_eq!(origin.seen().len(), seen, "nothing of it arrives");
     std::fs::remove_file(&dir).expect("it can be removed");
-    eventually("requests go on", || {
-        proxy.get("http://shop.test/d").status == 200
-    });
+    eventually("requests go on", || proxy.get("http://shop.test/d").status == 200);
     let log = std::fs::read_to_string(dir.join("decisions.jsonl")).expect("a log");
     assert!(log.contains("{\"event\":\"lost\","), "{log}");
-    assert!(
-        log.contains("{\"event\":\"altered\","),
-        "the file was taken away: {log}"
-    );
+    assert!(log.contains("{\"event\":\"altered\","), "the file was taken away: {log}");
 }

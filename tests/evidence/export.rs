@@ -112,10 +112,7 @@ fn every_decision_is_made_again() {
     let by_rule = decisions(&text).filter(|line| line.contains("\"rule\":"));
     let by_rule = by_rule.count();
     for out in ["folder", "file.warc.gz", "file.warc"] {
-        let told = expect(
-            &evidence(dir.path(), &["export", "--since", "1d", "--out", out]),
-            0,
-        );
+        let told = expect(&evidence(dir.path(), &["export", "--since", "1d", "--out", out]), 0);
         assert!(told.contains(&format!("{all} decisions")), "{told}");
     }
     let key = expect(&evidence(dir.path(), &["key"]), 0);
@@ -125,10 +122,7 @@ fn every_decision_is_made_again() {
         let moved = elsewhere.path().join(out);
         std::fs::rename(dir.path().join(out), &moved).expect("it can be moved");
         let path = moved.display().to_string();
-        let told = expect(
-            &evidence(elsewhere.path(), &["verify", &path, "--key", key.trim()]),
-            0,
-        );
+        let told = expect(&evidence(elsewhere.path(), &["verify", &path, "--key", key.trim()]), 0);
         for words in [
             &*format!("decisions  {all}: by robots.txt 1"),
             "every decision was derived again",
@@ -180,15 +174,7 @@ fn crawled_by_a_trainer() -> TempDir {
 fn what_documents_beside_robots_txt_say_is_made_again() {
     let dir = crawled_by_a_trainer();
     for out in ["folder", "file.warc.gz"] {
-        let arguments = [
-            "export",
-            "--since",
-            "1d",
-            "--crawler",
-            "trainer",
-            "--out",
-            out,
-        ];
+        let arguments = ["export", "--since", "1d", "--crawler", "trainer", "--out", out];
         expect(&evidence(dir.path(), &arguments), 0);
         let told = expect(&evidence(dir.path(), &["verify", out]), 0);
         assert!(told.contains("by preference 6"), "{told}");
@@ -197,13 +183,7 @@ fn what_documents_beside_robots_txt_say_is_made_again() {
     let folder = dir.path().join("folder");
     let mut by_others = clean(python());
     by_others.arg(project().join("tests/clients/verify_evidence.py"));
-    let told = said(
-        &by_others
-            .arg(&folder)
-            .arg(key.trim())
-            .output()
-            .expect("it runs"),
-    );
+    let told = said(&by_others.arg(&folder).arg(key.trim()).output().expect("it runs"));
     assert!(told.starts_with("sound: "), "{told}");
     let mut warcio = clean(python());
     warcio.args(["-m", "warcio.cli", "check", "-v"]);
@@ -218,17 +198,11 @@ fn what_documents_beside_robots_txt_say_is_made_again() {
     let tdmrep = paths.find(holds).expect("it was exported");
     std::fs::remove_file(tdmrep).expect("it can be removed");
     let told = expect(&evidence(dir.path(), &["verify", "folder"]), 2);
-    assert!(
-        told.contains("differs: decision") && told.contains("is missing"),
-        "{told}"
-    );
+    assert!(told.contains("differs: decision") && told.contains("is missing"), "{told}");
     let told = evidence(dir.path(), &["verify", "folder", "--json"]);
     let told: Value = serde_json::from_str(&expect(&told, 2)).expect("JSON");
     let first = &told["findings"][0];
-    assert_eq!(
-        (&told["result"], &first["kind"]),
-        (&"altered".into(), &"altered".into())
-    );
+    assert_eq!((&told["result"], &first["kind"]), (&"altered".into(), &"altered".into()));
     let place = first["place"].as_str().expect("it has a place");
     assert!(place.starts_with("bodies/"), "{told}");
 }
@@ -240,15 +214,9 @@ fn of_one_decision_nothing_else_is_disclosed() {
     let line = decisions(&text).nth(17).expect("there are more");
     let decision: Value = serde_json::from_str(line).expect("JSON");
     let id = decision["id"].as_str().expect("an id");
-    expect(
-        &evidence(dir.path(), &["export", "--id", id, "--out", "one"]),
-        0,
-    );
+    expect(&evidence(dir.path(), &["export", "--id", id, "--out", "one"]), 0);
     let lines = exported(&dir.path().join("one"));
-    let shown: Vec<_> = lines
-        .iter()
-        .filter(|line| line.starts_with("{\"id\""))
-        .collect();
+    let shown: Vec<_> = lines.iter().filter(|line| line.starts_with("{\"id\"")).collect();
     assert_eq!(shown, [line]);
     let standins = lines.iter().filter(|line| line.starts_with("{\"standin\""));
     assert!((4..20).contains(&standins.count()), "{lines:#?}");
@@ -306,9 +274,7 @@ fn a_url_and_a_time_are_enough_and_a_running_proxy_is_asked() {
     std::fs::write(&config, text).expect("it can be written");
     let export = |arguments: &[&str]| {
         let mut command = command();
-        command
-            .args(["evidence", "export", "--config"])
-            .arg(&config);
+        command.args(["evidence", "export", "--config"]).arg(&config);
         let output = command.args(arguments).current_dir(dir).output();
         output.expect("it runs")
     };
@@ -316,25 +282,10 @@ fn a_url_and_a_time_are_enough_and_a_running_proxy_is_asked() {
     let now = ["--url", url, "--at", "0s", "--out", "now"];
     expect(&export(&now), 0);
     let shown = exported(&dir.join("now"));
-    assert_eq!(
-        shown
-            .iter()
-            .filter(|line| line.starts_with("{\"id\""))
-            .count(),
-        1
-    );
+    assert_eq!(shown.iter().filter(|line| line.starts_with("{\"id\"")).count(), 1);
     let told = expect(&evidence(dir, &["verify", "now"]), 0);
     assert!(told.contains("by robots.txt 1"), "{told}");
-    let by_nobody = [
-        "--url",
-        url,
-        "--at",
-        "0s",
-        "--crawler",
-        "news",
-        "--out",
-        "none",
-    ];
+    let by_nobody = ["--url", url, "--at", "0s", "--crawler", "news", "--out", "none"];
     expect(&export(&by_nobody), 2);
 }
 
@@ -342,25 +293,16 @@ fn a_url_and_a_time_are_enough_and_a_running_proxy_is_asked() {
 fn the_log_answers_what_was_allowed_then() {
     let dir = crawled();
     let url = "http://shop.test/private/a?b=c";
-    let ask = |crawler: &str| {
-        evidence(
-            dir.path(),
-            &["ask", url, "--at", "0s", "--crawler", crawler],
-        )
-    };
+    let ask =
+        |crawler: &str| evidence(dir.path(), &["ask", url, "--at", "0s", "--crawler", crawler]);
     let told = expect(&ask("news"), 1);
-    for words in [
-        "allowed     no: rule",
-        "line 2: Disallow: /private",
-        "fetched     no, nothing was sent",
-    ] {
+    for words in
+        ["allowed     no: rule", "line 2: Disallow: /private", "fetched     no, nothing was sent"]
+    {
         assert!(told.contains(words), "{words} in {told}");
     }
     let told = expect(&ask("asserted"), 0);
-    for words in [
-        "allowed     yes: no-matching-rule",
-        "fetched     yes, answered with 200",
-    ] {
+    for words in ["allowed     yes: no-matching-rule", "fetched     yes, answered with 200"] {
         assert!(told.contains(words), "{words} in {told}");
     }
     expect(&ask("nobody"), 2);
@@ -371,10 +313,7 @@ fn the_log_answers_what_was_allowed_then() {
     assert!(told.contains("up to then; the first was at 20"), "{told}");
     // A day is asked about as a whole.
     let at = told.split("was at ").nth(1).unwrap().get(..10).unwrap();
-    expect(
-        &evidence(dir.path(), &["ask", url, "--at", at, "--crawler", "news"]),
-        1,
-    );
+    expect(&evidence(dir.path(), &["ask", url, "--at", at, "--crawler", "news"]), 1);
 }
 
 #[test]
@@ -384,10 +323,7 @@ fn what_was_just_decided_is_found() {
     let proxy = Wayleave::start(&origin);
     let dir = proxy.dir.path().join("asking");
     std::fs::create_dir(&dir).expect("writable");
-    let config = format!(
-        "admin.listen = \"{}\"\nstate.dir = \"../state\"\n",
-        proxy.admin
-    );
+    let config = format!("admin.listen = \"{}\"\nstate.dir = \"../state\"\n", proxy.admin);
     std::fs::write(dir.join("config.toml"), config).expect("writable");
     for number in 0..5 {
         // While decisions follow each other, only every tenth of a second is signed.

@@ -26,11 +26,7 @@ fn forge(state: &Path) {
     let to = from + decision[from..].find('"').expect("it ends");
     let forged = format!("{}{FORGED}{}", &decision[..from], &decision[to..]);
     let end = forged.find(",\"prev_sha256\"").expect("it is linked");
-    let forged = format!(
-        "{},\"prev_sha256\":\"{}\"}}\n",
-        &forged[..end],
-        hex(last.as_bytes())
-    );
+    let forged = format!("{},\"prev_sha256\":\"{}\"}}\n", &forged[..end], hex(last.as_bytes()));
     fs::write(&path, format!("{text}{forged}")).expect("it can be written");
 }
 
@@ -67,19 +63,11 @@ fn lines_written_into_a_running_log_are_foreign() {
     signed(&proxy, 1);
     forge(&proxy.dir.path().join("state"));
     assert_eq!(proxy.get("http://shop.test/b").status, 200);
-    eventually("it is noticed", || {
-        proxy.metric("wayleave_decision_log_altered_total", &[]) == 1.0
-    });
+    eventually("it is noticed", || proxy.metric("wayleave_decision_log_altered_total", &[]) == 1.0);
     let (dir, _) = proxy.stop();
     export(dir.path());
-    let told = expect(
-        &evidence(dir.path(), &["verify", "out", "--accept-unsigned"]),
-        2,
-    );
-    assert!(
-        told.contains("line 4 of file 1 was written by somebody else"),
-        "{told}"
-    );
+    let told = expect(&evidence(dir.path(), &["verify", "out", "--accept-unsigned"]), 2);
+    assert!(told.contains("line 4 of file 1 was written by somebody else"), "{told}");
     let told = by_others(dir.path(), &["--accept-unsigned"]);
     assert!(told.contains("the log was altered"), "{told}");
     let told = expect(&evidence(dir.path(), &["ask", FORGED, "--at", "0s"]), 2);
@@ -149,10 +137,7 @@ fn a_log_that_was_deleted_is_missing_also_with_its_head() {
     let (dir, _) = proxy.stop();
     export(dir.path());
     let told = expect(&evidence(dir.path(), &["verify", "out"]), 2);
-    assert!(
-        told.contains("line 4 of file 1 was signed, and is not there"),
-        "{told}"
-    );
+    assert!(told.contains("line 4 of file 1 was signed, and is not there"), "{told}");
     assert!(told.contains("file 1 of the log is missing"), "{told}");
     assert!(by_others(dir.path(), &[]).contains("the log was altered"));
 }

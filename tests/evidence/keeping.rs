@@ -15,9 +15,8 @@ use crate::harness::{Ask, Origin, Wayleave};
 fn rotated(dir: &Path) -> Vec<PathBuf> {
     let state = fs::read_dir(dir.join("state")).expect("it can be listed");
     let paths = state.flatten().map(|entry| entry.path());
-    let mut found: Vec<_> = paths
-        .filter(|path| path.to_string_lossy().contains("/decisions.2"))
-        .collect();
+    let mut found: Vec<_> =
+        paths.filter(|path| path.to_string_lossy().contains("/decisions.2")).collect();
     found.sort();
     found
 }
@@ -93,9 +92,7 @@ fn the_log_stays_within_its_limit_and_records_deletions() {
     let (dir, _) = kept(|settings| settings.set("log.decisions_max_total", "\"256KiB\""));
     let mut files = rotated(dir.path());
     files.push(dir.path().join("state/decisions.jsonl"));
-    let sizes = files
-        .iter()
-        .map(|file| fs::metadata(file).expect("it is there").len());
+    let sizes = files.iter().map(|file| fs::metadata(file).expect("it is there").len());
     let total: u64 = sizes.sum();
     // A file is rotated once it has its size: the lines that are written at once, 256 KiB, may go beyond. All take 640 KiB.
     assert!(total < 512 << 10, "{total}");

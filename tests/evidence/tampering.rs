@@ -19,18 +19,12 @@ struct Tampering {
 /// Whole exports and one of a single decision, and the key that signed them.
 fn exports() -> (TempDir, String) {
     let dir = crawled();
-    expect(
-        &evidence(dir.path(), &["export", "--since", "1d", "--out", "whole"]),
-        0,
-    );
+    expect(&evidence(dir.path(), &["export", "--since", "1d", "--out", "whole"]), 0);
     let log = fs::read_to_string(dir.path().join("state/decisions.jsonl")).expect("a log");
     let line = crate::harness::decisions(&log).nth(40).expect("it is long");
     let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
     let id = line["id"].as_str().expect("an id");
-    expect(
-        &evidence(dir.path(), &["export", "--id", id, "--out", "part"]),
-        0,
-    );
+    expect(&evidence(dir.path(), &["export", "--id", id, "--out", "part"]), 0);
     let key = expect(&evidence(dir.path(), &["key"]), 0);
     (dir, key.trim().to_owned())
 }
@@ -50,10 +44,7 @@ fn copy(from: &Path, to: &Path) {
 fn files(dir: &Path) -> Vec<String> {
     let mut found = vec!["manifest.json".to_owned()];
     for below in ["bodies", "configurations", "log"] {
-        for entry in fs::read_dir(dir.join(below))
-            .expect("it is there")
-            .flatten()
-        {
+        for entry in fs::read_dir(dir.join(below)).expect("it is there").flatten() {
             found.push(format!("{below}/{}", entry.file_name().to_string_lossy()));
         }
     }
@@ -73,11 +64,7 @@ fn tamper(dir: &Path, number: usize) -> Tampering {
     let file = dir.join(log);
     let mut all = lines(&file);
     let at = (number * 7919) % (all.len() - 3) + 1;
-    let near = |at: usize| {
-        (at.max(1) - 1..=at + 2)
-            .map(|line| format!("{log}:{line}:"))
-            .collect()
-    };
+    let near = |at: usize| (at.max(1) - 1..=at + 2).map(|line| format!("{log}:{line}:")).collect();
     let anywhere = || vec![log.to_owned()];
     let (name, places) = match number % 10 {
         0 | 1 => {
@@ -104,9 +91,7 @@ fn tamper(dir: &Path, number: usize) -> Tampering {
         }
         6 => {
             let text = String::from_utf8(all[at].clone()).expect("text");
-            let other = text
-                .replace("\"refused\"", "\"forwarded\"")
-                .replace("example", "sample");
+            let other = text.replace("\"refused\"", "\"forwarded\"").replace("example", "sample");
             let other = other.replacen("{\"", "{ \"", usize::from(other == text));
             all[at] = other.into_bytes();
             ("a word of a line", near(at + 1))
@@ -121,28 +106,19 @@ fn tamper(dir: &Path, number: usize) -> Tampering {
         _ => return tamper_folder(dir, number),
     };
     fs::write(&file, all.concat()).expect("it can be written");
-    Tampering {
-        name: format!("{name}, {number}"),
-        places,
-    }
+    Tampering { name: format!("{name}, {number}"), places }
 }
 
 /// A byte of another file.
 fn tamper_file(dir: &Path, number: usize) -> Tampering {
     let others = files(dir);
-    let others: Vec<_> = others
-        .iter()
-        .filter(|path| !path.starts_with("log/"))
-        .collect();
+    let others: Vec<_> = others.iter().filter(|path| !path.starts_with("log/")).collect();
     let path = others[number / 10 % others.len()];
     let mut bytes = fs::read(dir.join(path)).expect("it can be read");
     let at = (number * 613) % (bytes.len() - 1);
     bytes[at] ^= 2;
     fs::write(dir.join(path), bytes).expect("it can be written");
-    Tampering {
-        name: format!("a byte of {path}, {number}"),
-        places: vec![path.clone()],
-    }
+    Tampering { name: format!("a byte of {path}, {number}"), places: vec![path.clone()] }
 }
 
 /// A file taken away, emptied or added.
@@ -162,10 +138,7 @@ fn tamper_folder(dir: &Path, number: usize) -> Tampering {
             };
         }
     }
-    Tampering {
-        name: format!("{path} gone or empty, {number}"),
-        places,
-    }
+    Tampering { name: format!("{path} gone or empty, {number}"), places }
 }
 
 fn by_document(out: &Path, key: &str) -> std::process::Output {
@@ -186,10 +159,7 @@ fn two_hundred_tamperings_are_found_and_named_by_place() {
         let Tampering { name, places } = tamper(&changed, number);
         let found = evidence(dir.path(), &["verify", "changed", "--key", &key]);
         let told = expect(&found, 2);
-        assert!(
-            places.iter().any(|place| told.contains(place)),
-            "{name}: {places:?} in {told}"
-        );
+        assert!(places.iter().any(|place| told.contains(place)), "{name}: {places:?} in {told}");
         *kinds.entry(number % 10).or_insert(0) += 1;
         if number % 9 == 0 && !name.starts_with("a file added") {
             let found = by_document(&changed, &key);
@@ -216,19 +186,13 @@ fn who_knows_only_the_document_finds_it_sound() {
 fn warcio_opens_the_file_and_its_digests_agree() {
     let (dir, key) = exports();
     let out = "file.warc.gz";
-    expect(
-        &evidence(dir.path(), &["export", "--since", "1d", "--out", out]),
-        0,
-    );
+    expect(&evidence(dir.path(), &["export", "--since", "1d", "--out", out]), 0);
     let file = dir.path().join(out);
     let mut check = clean(python());
     check.args(["-m", "warcio.cli", "check", "-v"]).arg(&file);
     let checked = check.output().expect("it runs");
     let told = expect(&checked, 0);
-    assert!(
-        told.contains("digest pass") && !told.contains("fail"),
-        "{told}"
-    );
+    assert!(told.contains("digest pass") && !told.contains("fail"), "{told}");
     let mut index = clean(python());
     index.args(["-m", "warcio.cli", "index", "-f", "warc-type,http:status"]);
     let told = expect(&index.arg(&file).output().expect("it runs"), 0);
@@ -251,9 +215,8 @@ fn warcio_opens_the_file_and_its_digests_agree() {
         let found = evidence(dir.path(), &["verify", "changed.warc", "--key", &key]);
         let told = expect(&found, 2);
         // The changed byte may be the slash in the name of a file of the log.
-        let is_placed = ["record ", "log/", "log+", "manifest.json:1"]
-            .iter()
-            .any(|it| told.contains(it));
+        let is_placed =
+            ["record ", "log/", "log+", "manifest.json:1"].iter().any(|it| told.contains(it));
         assert!(is_placed, "byte {at}: {told}");
         fs::remove_file(&changed).expect("it can be removed");
     }

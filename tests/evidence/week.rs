@@ -137,10 +137,7 @@ fn comes_out_the_same(week: &Week) {
     let (bytes, written) = written(dir.path());
     println!("{written} decisions in {bytes} bytes");
     let requests = week.requests;
-    assert!(
-        written > requests * 9 / 10 && written <= requests,
-        "{written} of {requests}"
-    );
+    assert!(written > requests * 9 / 10 && written <= requests, "{written} of {requests}");
     timed(dir.path(), &["export", "--since", "30d", "--out", "week"]);
     // Lines that a killed process had not signed yet are there as well.
     let told = timed(dir.path(), &["verify", "week", "--accept-unsigned"]);

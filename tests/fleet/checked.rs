@@ -20,10 +20,7 @@ fn check(store: &str) -> (Option<i32>, String) {
     command.args(["fleet", "check", "--config"]).arg(&file);
     let output = run(&mut command, b"", Duration::from_secs(60));
     let text = [output.stdout, output.stderr].concat();
-    (
-        output.status.code(),
-        String::from_utf8_lossy(&text).into_owned(),
-    )
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
 }
 
 #[track_caller]
@@ -150,10 +147,7 @@ fn missing_and_unexpected_tls_are_reported() {
     let (status, text) = check(&format!("url = \"redis://127.0.0.1:{port}\""));
     assert_eq!(status, Some(2), "{text}");
     let hint = ": if the port speaks TLS, store.url begins with rediss:\n";
-    assert!(
-        text.starts_with("beat      connection: ") && text.contains(hint),
-        "{text}"
-    );
+    assert!(text.starts_with("beat      connection: ") && text.contains(hint), "{text}");
     expect_unfit(
         &format!("url = \"rediss://127.0.0.1:{}\"", server.port),
         "beat",
@@ -177,10 +171,7 @@ fn a_full_engine_is_distinguished_from_one_that_drops_keys() {
     assert_eq!(status, Some(2), "{text}");
     let said =
         "has the maxmemory-policy allkeys-lru, which may drop what keeps the pace; set noeviction";
-    assert!(
-        text.starts_with("beat      denied: ") && text.contains(said),
-        "{text}"
-    );
+    assert!(text.starts_with("beat      denied: ") && text.contains(said), "{text}");
 }
 
 #[test]

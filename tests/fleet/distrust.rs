@@ -26,9 +26,7 @@ fn corrupt(node: &Wayleave) -> f64 {
 }
 
 fn waiting(settings: Settings) -> Settings {
-    settings
-        .set("politeness.crawl_delay", "\"wait\"")
-        .set("politeness.max_wait", "\"60s\"")
+    settings.set("politeness.crawl_delay", "\"wait\"").set("politeness.max_wait", "\"60s\"")
 }
 
 fn state(node: &Wayleave) -> String {
@@ -94,23 +92,13 @@ fn changes_are_read_while_beats_fail() {
         "wl:{0}:nodes",
     ]);
     for node in &nodes {
-        eventually("its beats are seen to fail", || {
-            state(node) == "beats-failing"
-        });
+        eventually("its beats are seen to fail", || state(node) == "beats-failing");
         let ready = node.admin_get("/readyz");
         assert_eq!(ready.status, 200);
-        assert!(
-            ready.text().contains("{\"fleet\":\"beats-failing\"}"),
-            "{}",
-            ready.text()
-        );
+        assert!(ready.text().contains("{\"fleet\":\"beats-failing\"}"), "{}", ready.text());
         let metric = |state| node.metric("wayleave_fleet_state", &[("state", state)]);
         assert_eq!(["up", "lost", "beats-failing"].map(metric), [0.0, 0.0, 1.0]);
-        assert!(
-            node.log().contains("the beats to the fleet's engine fail"),
-            "{}",
-            node.log()
-        );
+        assert!(node.log().contains("the beats to the fleet's engine fail"), "{}", node.log());
     }
     close(&origin, &nodes);
     server.tell(&["del", "wl:{0}:nodes"]);
@@ -143,10 +131,7 @@ fn an_old_record_that_is_restored_is_ignored_with_a_key() {
         let keyed = |settings: Settings| settings.set("store.key_file", &format!("{file:?}"));
         let nodes = two(&origin, &server, keyed);
         eventually("the engine has it", || {
-            !server
-                .tell(&["keys", "*:e:http://shop.test"])
-                .trim()
-                .is_empty()
+            !server.tell(&["keys", "*:e:http://shop.test"]).trim().is_empty()
         });
         let entry = key(&server, "*:e:http://shop.test");
         server.tell(&["copy", &entry, "wl-saved"]);
@@ -158,9 +143,7 @@ fn an_old_record_that_is_restored_is_ignored_with_a_key() {
         let before = nodes.each_ref().map(corrupt);
         server.tell(&["eval", PUT_BACK, "3", &entry, &born, &log, version]);
         for (node, before) in nodes.iter().zip(before) {
-            eventually("it has looked at it", || {
-                corrupt(node) > before || private(node) == 200
-            });
+            eventually("it has looked at it", || corrupt(node) > before || private(node) == 200);
             assert_eq!(private(node), 403, "{version}");
         }
         // The entries that the first one learns now are no older than that.
@@ -195,9 +178,7 @@ fn an_engine_that_is_full_holds_nobody_up() {
     // An operator's word is heard all the same.
     let path = "/v1/robots/http%3A%2F%2Fshop.test";
     assert!(nodes[0].admin_ask("DELETE", path).status < 300);
-    eventually("the other one has forgotten it, too", || {
-        nodes[1].admin_get(path).status == 404
-    });
+    eventually("the other one has forgotten it, too", || nodes[1].admin_get(path).status == 404);
 }
 
 #[test]
@@ -205,10 +186,7 @@ fn a_node_restarted_within_its_turn_waits_for_the_turns_end() {
     let gate = Gate::closed();
     let origin = Origin::start();
     let hangs = Reply::raw("", Step::Wait(gate.clone()));
-    origin
-        .site("slow.test")
-        .robots("User-agent: *\nCrawl-delay: 5\n")
-        .page("/hangs", hangs);
+    origin.site("slow.test").robots("User-agent: *\nCrawl-delay: 5\n").page("/hangs", hangs);
     let server = Server::start(Product::Redis);
     let named = |settings| waiting(settings).set("store.node", "\"first\"");
     let first = node(&origin, &server, named);
@@ -235,10 +213,7 @@ fn ends(store: &str, arguments: &[&str]) -> (Option<i32>, String) {
     command.args(arguments).arg("--config").arg(&file);
     let output = run(&mut command, b"", Duration::from_secs(60));
     let text = [output.stdout, output.stderr].concat();
-    (
-        output.status.code(),
-        String::from_utf8_lossy(&text).into_owned(),
-    )
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
 }
 
 #[test]
@@ -255,16 +230,10 @@ fn a_second_node_of_the_same_name_is_refused_and_reported() {
     assert_eq!(status, Some(0), "it is the first that it asks for: {text}");
     let (status, text) = ends(&store, &["serve"]);
     assert!(status.is_some_and(|status| status != 0), "{text}");
-    assert!(
-        text.contains("another process is the node \"first\""),
-        "{text}"
-    );
+    assert!(text.contains("another process is the node \"first\""), "{text}");
     let (status, text) = ends(&store, &["fleet", "check"]);
     assert_eq!(status, Some(2), "{text}");
-    assert!(
-        text.contains("another process is the node \"first\""),
-        "{text}"
-    );
+    assert!(text.contains("another process is the node \"first\""), "{text}");
     assert_eq!(state(&first), "up");
     // One that was stopped as it should be makes room at once.
     let (dir, settings) = first.stop();
@@ -280,9 +249,7 @@ fn a_delay_holds_while_home_nodes_find_the_engine_again() {
     let home = |settings| waiting(settings).set("store.on_loss", "\"home\"");
     let nodes = [(); 4].map(|()| node(&origin, &server, home));
     for node in &nodes {
-        eventually("all see each other", || {
-            node.metric("wayleave_fleet_members", &[]) == 4.0
-        });
+        eventually("all see each other", || node.metric("wayleave_fleet_members", &[]) == 4.0);
     }
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -297,9 +264,7 @@ fn a_delay_holds_while_home_nodes_find_the_engine_again() {
         }
         let more = |count: usize| {
             let before = arrivals(&origin, "slow.test").len();
-            eventually("they go on", || {
-                arrivals(&origin, "slow.test").len() >= before + count
-            });
+            eventually("they go on", || arrivals(&origin, "slow.test").len() >= before + count);
         };
         more(2);
         for is_restarted in [true, false, true] {
@@ -339,21 +304,14 @@ fn a_wrong_clock_is_reported_if_there_is_a_key() {
     assert_eq!(metric, 1.0);
     let ready = wrong.admin_get("/readyz").text();
     assert!(ready.contains("{\"fleet\":\"clock-off\"}"), "{ready}");
-    assert!(
-        wrong.log().contains("this machine's clock is off"),
-        "{}",
-        wrong.log()
-    );
+    assert!(wrong.log().contains("this machine's clock is off"), "{}", wrong.log());
     let config = dir.path().join("asking.toml");
     std::fs::write(&config, settings.to_toml()).expect("it can be written");
     let check = |mut command: Command| {
         command.args(["fleet", "check", "--config"]).arg(&config);
         let output = run(&mut command, b"", Duration::from_secs(60));
         let text = [output.stdout, output.stderr].concat();
-        (
-            output.status.code(),
-            String::from_utf8_lossy(&text).into_owned(),
-        )
+        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
     };
     let (status, text) = check(off());
     assert_eq!(status, Some(2), "{text}");
@@ -377,9 +335,7 @@ fn a_key_of_a_wrong_type_concerns_its_origin_only() {
         assert_eq!(node.get(&format!("http://{host}/")).status, 200);
     }
     let turns = key(&server, "*:t:http://odd.test*");
-    eventually("the turn has ended", || {
-        server.tell(&["hlen", &turns]).trim() == "1"
-    });
+    eventually("the turn has ended", || server.tell(&["hlen", &turns]).trim() == "1");
     let before = node.metric("wayleave_fleet_errors_total", &[("kind", "connection")]);
     server.tell(&["set", &turns, "odd"]);
     for _ in 0..5 {
@@ -388,10 +344,7 @@ fn a_key_of_a_wrong_type_concerns_its_origin_only() {
     }
     assert_eq!((is_up(&node), state(&node)), (true, "up".to_owned()));
     assert!(corrupt(&node) >= 5.0);
-    assert_eq!(
-        node.metric("wayleave_fleet_errors_total", &[("kind", "connection")]),
-        before
-    );
+    assert_eq!(node.metric("wayleave_fleet_errors_total", &[("kind", "connection")]), before);
 }
 
 #[test]
@@ -441,10 +394,7 @@ fn a_lease_without_an_end_is_ignored() {
     let node = node(&origin, &server, |settings| settings);
     assert_eq!(private(&node), 403);
     eventually("the engine has it", || {
-        !server
-            .tell(&["keys", "*:e:http://shop.test"])
-            .trim()
-            .is_empty()
+        !server.tell(&["keys", "*:e:http://shop.test"]).trim().is_empty()
     });
     let lease = key(&server, "*:e:http://shop.test").replace(":e:", ":f:");
     for ends_in in [None, Some("31536000")] {
@@ -463,10 +413,8 @@ fn nodes_that_would_judge_otherwise_are_refused() {
     let origin = Origin::start();
     let server = Server::start(Product::Redis);
     let first = node(&origin, &server, |settings| settings);
-    let store = format!(
-        "[store]\nkind = \"redis\"\nurl = \"{}\"\ntimeout = \"2s\"\n",
-        server.url()
-    );
+    let store =
+        format!("[store]\nkind = \"redis\"\nurl = \"{}\"\ntimeout = \"2s\"\n", server.url());
     let (status, text) = ends(&store, &["fleet", "check"]);
     assert_eq!(status, Some(0), "{text}");
     let other = store + "[robots]\nmax_size = \"700KiB\"\n";

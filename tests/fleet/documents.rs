@@ -19,9 +19,7 @@ fn asked(origin: &Origin, url: &str) -> usize {
 }
 
 fn reserved(yes: u8) -> Reply {
-    Reply::text(format!(
-        "[{{\"location\": \"/\", \"tdm-reservation\": {yes}}}]"
-    ))
+    Reply::text(format!("[{{\"location\": \"/\", \"tdm-reservation\": {yes}}}]"))
 }
 
 fn licence(usage: &str) -> Reply {
@@ -49,12 +47,8 @@ fn reservations_and_licences_are_fetched_once_for_all_nodes() {
         }
     });
     assert_eq!([TDMREP, LICENCE].map(|url| asked(&origin, url)), [1, 1]);
-    origin
-        .site("site.test")
-        .page("/.well-known/tdmrep.json", reserved(0));
-    origin
-        .site("licences.test")
-        .page("/all.xml", licence("<permits type=\"usage\">all</permits>"));
+    origin.site("site.test").page("/.well-known/tdmrep.json", reserved(0));
+    origin.site("licences.test").page("/all.xml", licence("<permits type=\"usage\">all</permits>"));
     for host in ["site.test", "licences.test"] {
         refresh(&nodes[0], host);
     }

@@ -68,13 +68,7 @@ impl Server {
         let port = ports::free();
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
         let child = spawn(product, port, &dir, &options);
-        let server = Self {
-            product,
-            port,
-            dir,
-            options,
-            child,
-        };
+        let server = Self { product, port, dir, options, child };
         server.wait();
         server
     }
@@ -121,8 +115,7 @@ impl Server {
 
     pub fn signal(&self, signal: &str) {
         let mut kill = Command::new("kill");
-        kill.arg(format!("-{signal}"))
-            .arg(self.child.id().to_string());
+        kill.arg(format!("-{signal}")).arg(self.child.id().to_string());
         assert!(kill.status().expect("kill can be started").success());
     }
 
@@ -144,12 +137,7 @@ impl Server {
     }
 
     pub fn address(&self) -> RedisAddress {
-        RedisAddress {
-            urls: vec![self.url()],
-            is_cluster: false,
-            password: None,
-            ca: None,
-        }
+        RedisAddress { urls: vec![self.url()], is_cluster: false, password: None, ca: None }
     }
 }
 
@@ -161,10 +149,7 @@ fn spawn(product: Product, port: u16, dir: &TempDir, options: &[String]) -> Chil
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
     command.args(["--save", "", "--appendonly", "no", "--daemonize", "no"]);
     command.arg("--dir").arg(dir.path()).args(options);
-    command
-        .stdin(Stdio::null())
-        .stdout(log)
-        .stderr(Stdio::null());
+    command.stdin(Stdio::null()).stdout(log).stderr(Stdio::null());
     command.spawn().expect("the engine can be started")
 }
 
@@ -193,16 +178,10 @@ impl Cluster {
             "--repl-diskless-sync-delay",
             "0",
         ];
-        let servers: Vec<_> = (0..6)
-            .map(|_| Server::start_with(product, &options))
-            .collect();
+        let servers: Vec<_> = (0..6).map(|_| Server::start_with(product, &options)).collect();
         let mut create = clean(product.client());
         create.args(["--cluster", "create"]);
-        create.args(
-            servers
-                .iter()
-                .map(|server| format!("127.0.0.1:{}", server.port)),
-        );
+        create.args(servers.iter().map(|server| format!("127.0.0.1:{}", server.port)));
         create.args(["--cluster-replicas", "1", "--cluster-yes"]);
         output_of(&mut create, b"", Duration::from_secs(60));
         let cluster = Self { servers };
@@ -218,24 +197,16 @@ impl Cluster {
                 info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:6")
             });
         }
-        eventually(
-            "every primary has a replica that can take its place",
-            || {
-                let servers = self.servers.iter();
-                let replication = servers.map(|server| server.tell(&["info", "replication"]));
-                let is_replica = |text: &String| text.contains("master_link_status:up");
-                replication.filter(is_replica).count() == 3
-            },
-        );
+        eventually("every primary has a replica that can take its place", || {
+            let servers = self.servers.iter();
+            let replication = servers.map(|server| server.tell(&["info", "replication"]));
+            let is_replica = |text: &String| text.contains("master_link_status:up");
+            replication.filter(is_replica).count() == 3
+        });
     }
 
     pub fn address(&self) -> RedisAddress {
         let urls = self.servers.iter().map(Server::url).collect();
-        RedisAddress {
-            urls,
-            is_cluster: true,
-            password: None,
-            ca: None,
-        }
+        RedisAddress { urls, is_cluster: true, password: None, ca: None }
     }
 }

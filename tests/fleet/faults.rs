@@ -17,9 +17,7 @@ fn sites() -> Origin {
     let origin = Origin::start();
     let slow = "User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n";
     origin.site("slow.test").robots(slow);
-    origin
-        .site("free.test")
-        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("free.test").robots("User-agent: *\nDisallow: /private\n");
     origin
 }
 
@@ -98,9 +96,7 @@ fn a_delay_holds_through_the_failover_of_a_cluster() {
     let urls = cluster.address().urls.join(",");
     let of_cluster = |settings: Settings| {
         let url = format!("{urls:?}");
-        waiting(settings)
-            .set("store.url", &url)
-            .set("store.cluster", "true")
+        waiting(settings).set("store.url", &url).set("store.cluster", "true")
     };
     let nodes = [(); 2].map(|()| node(&origin, &cluster.servers[0], of_cluster));
     for node in &nodes {
@@ -136,12 +132,8 @@ fn another_node_fetches_when_the_one_that_did_has_died() {
     wire.send(Ask::get("http://shop.test/").bytes("http://shop.test/"));
     origin.wait_for_target("/robots.txt");
     dies.signal("KILL");
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n");
-    eventually("its lease has ended", || {
-        lives.get("http://shop.test/").status == 200
-    });
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    eventually("its lease has ended", || lives.get("http://shop.test/").status == 200);
     assert_eq!(lives.get("http://shop.test/private").status, 403);
     assert_eq!(robots_fetches(&origin, "shop.test"), 2);
 }
@@ -153,9 +145,7 @@ fn without_the_engine_each_origin_has_a_home_node_if_set() {
     let home = |settings| waiting(settings).set("store.on_loss", "\"home\"");
     let nodes = [(); 3].map(|()| node(&origin, &server, home));
     for node in &nodes {
-        eventually("all see each other", || {
-            node.metric("wayleave_fleet_members", &[]) == 3.0
-        });
+        eventually("all see each other", || node.metric("wayleave_fleet_members", &[]) == 3.0);
         eventually("it goes", || goes_slowly(node));
     }
     server.kill();
@@ -171,24 +161,14 @@ fn without_the_engine_each_origin_has_a_home_node_if_set() {
 
 fn fleet_command(node: &Wayleave, arguments: &[&str]) -> (Option<i32>, String) {
     let config = node.dir.path().join("config.toml");
-    let text = node
-        .settings
-        .clone()
-        .set("admin.listen", &format!("\"{}\"", node.admin));
+    let text = node.settings.clone().set("admin.listen", &format!("\"{}\"", node.admin));
     let asking = config.with_file_name("asking.toml");
     std::fs::write(&asking, text.to_toml()).expect("it can be written");
     let mut command = clean(BINARY);
-    command
-        .arg("fleet")
-        .args(arguments)
-        .arg("--config")
-        .arg(&asking);
+    command.arg("fleet").args(arguments).arg("--config").arg(&asking);
     let output = run(&mut command, b"", Duration::from_secs(60));
     let text = [output.stdout, output.stderr].concat();
-    (
-        output.status.code(),
-        String::from_utf8_lossy(&text).into_owned(),
-    )
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
 }
 
 #[test]
@@ -199,16 +179,9 @@ fn operators_see_the_fleet_and_what_it_lacks() {
     let first = node(&origin, &server, named);
     let (status, text) = fleet_command(&first, &["status"]);
     assert_eq!(status, Some(0), "{text}");
-    assert!(
-        text.contains("state      up") && text.contains("first 0.1.0 (this one)"),
-        "{text}"
-    );
+    assert!(text.contains("state      up") && text.contains("first 0.1.0 (this one)"), "{text}");
     let (status, text) = fleet_command(&first, &["check"]);
-    assert_eq!(
-        (status, text.matches(" ok\n").count()),
-        (Some(0), 11),
-        "{text}"
-    );
+    assert_eq!((status, text.matches(" ok\n").count()), (Some(0), 11), "{text}");
     server.tell(&["acl", "setuser", "default", "-xadd"]);
     let (status, text) = fleet_command(&first, &["check"]);
     assert_eq!(status, Some(2), "{text}");

@@ -33,18 +33,14 @@ fn fleet(origin: &Origin, server: &Server, count: usize) -> Vec<Wayleave> {
 
 pub fn robots_fetches(origin: &Origin, host: &str) -> usize {
     let seen = origin.requests();
-    let fetches = seen
-        .iter()
-        .filter(|request| request.target == "/robots.txt");
+    let fetches = seen.iter().filter(|request| request.target == "/robots.txt");
     fetches.filter(|request| request.host() == host).count()
 }
 
 /// Returns the arrival times of requests for pages.
 pub fn arrivals(origin: &Origin, host: &str) -> Vec<Instant> {
     let seen = origin.requests();
-    let pages = seen
-        .iter()
-        .filter(|request| request.target != "/robots.txt");
+    let pages = seen.iter().filter(|request| request.target != "/robots.txt");
     let pages = pages.filter(|request| request.host() == host);
     let mut arrivals: Vec<_> = pages.map(|request| request.at).collect();
     arrivals.sort();
@@ -112,9 +108,7 @@ fn a_crawl_delay_holds_over_all_nodes_if_the_engine_forgets() {
 #[test]
 fn a_change_that_one_node_sees_counts_for_all() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow:\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow:\n");
     let server = Server::start(Product::Valkey);
     let nodes = fleet(&origin, &server, 3);
     for node in &nodes {
@@ -157,9 +151,7 @@ fn an_origin_that_asks_one_node_for_rest_has_it_from_all() {
         });
     }
     let late = node(&origin, &server, reject);
-    eventually("who comes later hears of it", || {
-        late.get("http://busy.test/").status == 429
-    });
+    eventually("who comes later hears of it", || late.get("http://busy.test/").status == 429);
 }
 
 #[test]
@@ -167,9 +159,7 @@ fn the_limit_on_concurrency_holds_over_all_nodes() {
     let gate = Gate::closed();
     let origin = Origin::start();
     let late = Step::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate".to_vec());
-    let late = Reply::raw("", Step::Wait(gate.clone()))
-        .step(late)
-        .step(Step::Close);
+    let late = Reply::raw("", Step::Wait(gate.clone())).step(late).step(Step::Close);
     origin.site("shop.test").robots(RULES).page("/late", late);
     let server = Server::start(Product::Redis);
     let two = |settings: Settings| {
@@ -186,9 +176,7 @@ fn the_limit_on_concurrency_holds_over_all_nodes() {
             wire
         })
         .collect();
-    eventually("two have arrived", || {
-        arrivals(&origin, "shop.test").len() == 2
-    });
+    eventually("two have arrived", || arrivals(&origin, "shop.test").len() == 2);
     for node in &nodes {
         eventually("they are known to be under way", || {
             let waits = node.metric("wayleave_client_connections", &[]);
@@ -207,9 +195,7 @@ fn without_the_engine_only_origins_with_a_delay_are_refused() {
     let origin = Origin::start();
     origin.site("free.test").robots(RULES);
     origin.site("new.test").robots(RULES);
-    origin
-        .site("slow.test")
-        .robots("User-agent: *\nDisallow: /private\nCrawl-delay: 0.1\n");
+    origin.site("slow.test").robots("User-agent: *\nDisallow: /private\nCrawl-delay: 0.1\n");
     let mut server = Server::start(Product::Redis);
     let nodes = fleet(&origin, &server, 2);
     for node in &nodes {
@@ -231,9 +217,7 @@ fn without_the_engine_only_origins_with_a_delay_are_refused() {
     server.revive();
     for node in &nodes {
         eventually("the engine is back", || is_up(node));
-        eventually("and with it the turns", || {
-            node.get("http://slow.test/").status == 200
-        });
+        eventually("and with it the turns", || node.get("http://slow.test/").status == 200);
     }
     let disallowed = |request: &String| request.ends_with("/private");
     assert!(!origin.seen().iter().any(disallowed));
@@ -247,9 +231,8 @@ fn what_a_node_holds_is_offered_instead_of_fetched() {
     assert_eq!(alone.get("http://shop.test/").status, 200);
     let (dir, settings) = alone.stop();
     let server = Server::start(Product::Redis);
-    let joined = settings
-        .set("store.kind", "\"redis\"")
-        .set("store.url", &format!("{:?}", server.url()));
+    let joined =
+        settings.set("store.kind", "\"redis\"").set("store.url", &format!("{:?}", server.url()));
     let first = Wayleave::start_in(dir, joined);
     assert_eq!(first.get("http://shop.test/").status, 200);
     eventually("it was told", || {
@@ -282,9 +265,7 @@ fn a_record_that_no_node_wrote_is_not_used() {
     assert_eq!(robots_fetches(&origin, "shop.test"), 1);
     // Somebody without the key writes that everything is allowed.
     let stranger = node(&origin, &server, |settings| settings);
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow:\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow:\n");
     refresh(&stranger, "shop.test");
     assert_eq!(stranger.get("http://shop.test/private").status, 200);
     for keyed in [&first, &second] {

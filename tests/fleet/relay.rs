@@ -88,9 +88,7 @@ fn copy((from, to): Ends, held_by: Option<Arc<(Mutex<State>, Condvar)>>) {
         let mut buffer = [0; 16 << 10];
         while let Ok(length @ 1..) = from.read(&mut buffer) {
             if let Some(shared) = &held_by {
-                let waited = shared
-                    .1
-                    .wait_while(lock(&shared.0), |state| state.holds_answers);
+                let waited = shared.1.wait_while(lock(&shared.0), |state| state.holds_answers);
                 drop(waited.expect("no thread panics while it has it"));
             }
             if to.write_all(&buffer[..length]).is_err() {

@@ -24,10 +24,7 @@ pub async fn joined(options: RedisSettings) -> RedisEngine {
 /// Asks for a turn, or not at all.
 pub fn turn(delay: Duration, most: usize) -> SlotRequest {
     SlotRequest {
-        queue: QueueId {
-            origin: ORIGIN.to_owned(),
-            name: "news".to_owned(),
-        },
+        queue: QueueId { origin: ORIGIN.to_owned(), name: "news".to_owned() },
         number: 1,
         max_concurrent: most,
         delay,
@@ -38,10 +35,7 @@ pub fn turn(delay: Duration, most: usize) -> SlotRequest {
 }
 
 pub fn begun(turn: &SlotRequest) -> SlotRequest {
-    SlotRequest {
-        is_held: true,
-        ..turn.clone()
-    }
+    SlotRequest { is_held: true, ..turn.clone() }
 }
 
 pub fn settlement(bytes: usize) -> Settlement {
@@ -49,23 +43,14 @@ pub fn settlement(bytes: usize) -> Settlement {
         origin: ORIGIN.to_owned(),
         token: 0,
         change: RecordChange::Changed,
-        record: SharedRecord {
-            bytes: vec![b'x'; bytes],
-            age: Duration::ZERO,
-            version: 0,
-        },
+        record: SharedRecord { bytes: vec![b'x'; bytes], age: Duration::ZERO, version: 0 },
         fresh_for: MINUTE,
         retention: MINUTE,
     }
 }
 
 pub fn claim() -> FetchClaim {
-    FetchClaim {
-        origin: ORIGIN.to_owned(),
-        max_age: None,
-        lease: MINUTE,
-        rejected_version: 0,
-    }
+    FetchClaim { origin: ORIGIN.to_owned(), max_age: None, lease: MINUTE, rejected_version: 0 }
 }
 
 /// A turn ends, the server forgets it, and nobody has another before the delay has passed.
@@ -80,20 +65,14 @@ fn forgets(product: Product, forget: &impl AsyncFn(&mut Server, &RedisEngine)) {
         node.leave(&begun(&minute)).await.expect("an answer");
         forget(&mut server, &node).await;
         let answer = node.take(&minute).await.expect("an answer");
-        assert!(
-            matches!(answer, SlotAnswer::NotInTime(wait) if wait > MINUTE / 2),
-            "{answer:?}"
-        );
+        assert!(matches!(answer, SlotAnswer::NotInTime(wait) if wait > MINUTE / 2), "{answer:?}");
     });
 }
 
 async fn restart(server: &mut Server, node: &RedisEngine) {
     server.kill();
     let gone = node.take(&turn(MINUTE, 1)).await;
-    assert!(
-        matches!(gone, Err(EngineFailure::Connection(_))),
-        "{gone:?}"
-    );
+    assert!(matches!(gone, Err(EngineFailure::Connection(_))), "{gone:?}");
     server.revive();
     let gone = node.take(&turn(MINUTE, 1)).await;
     assert!(
@@ -165,10 +144,7 @@ fn a_full_engine_keeps_the_pace_and_stores_nothing_new() {
             assert_eq!(a.settle(&settlement(10)).await, Ok(SettleAnswer::Kept));
             server.tell(&["config", "set", "maxmemory", "1"]);
             assert_eq!(a.settle(&settlement(11)).await, Err(EngineFailure::Full));
-            let other = FetchClaim {
-                origin: "https://other.test".to_owned(),
-                ..claim()
-            };
+            let other = FetchClaim { origin: "https://other.test".to_owned(), ..claim() };
             let claimed = a.claim(&other).await.expect("an answer");
             assert!(matches!(claimed, ClaimAnswer::Fetch { .. }), "{claimed:?}");
             let claimed = b.claim(&other).await.expect("an answer");
@@ -197,25 +173,16 @@ fn an_engine_that_may_drop_keys_is_refused() {
     let server = Server::start_with(Product::Redis, &["--maxmemory-policy", "allkeys-lru"]);
     let refused = run(engine(options(server.address(), "a")).beat("0.1.0"));
     let reason = refused.expect_err("it is refused").to_string();
-    assert!(
-        reason.contains("allkeys-lru") && !reason.contains("~wl"),
-        "{reason}"
-    );
+    assert!(reason.contains("allkeys-lru") && !reason.contains("~wl"), "{reason}");
 }
 
 #[test]
 fn a_node_with_other_partitions_is_refused() {
     let server = Server::start(Product::Redis);
     run(joined(options(server.address(), "a")));
-    let more = RedisSettings {
-        partitions: 16,
-        ..options(server.address(), "b")
-    };
+    let more = RedisSettings { partitions: 16, ..options(server.address(), "b") };
     expect_denied(more.clone(), "format 1, 8 partitions");
-    let another_fleet = RedisSettings {
-        prefix: "other".to_owned(),
-        ..more
-    };
+    let another_fleet = RedisSettings { prefix: "other".to_owned(), ..more };
     run(joined(another_fleet));
 }
 
@@ -224,10 +191,7 @@ fn tenants_of_one_engine_see_nothing_of_each_other() {
     let server = Server::start(Product::Valkey);
     let tenant = |prefix: &str| {
         let prefix = prefix.to_owned();
-        joined(RedisSettings {
-            prefix,
-            ..options(server.address(), "a")
-        })
+        joined(RedisSettings { prefix, ..options(server.address(), "a") })
     };
     run(async {
         let (one, other) = (tenant("one").await, tenant("other").await);
@@ -295,10 +259,8 @@ fn a_user_with_few_rights_suffices() {
             std::sync::Arc::new(engine) as super::Node
         }));
         expect_denied(options(user("wrong"), "a"), "this password");
-        let elsewhere = RedisSettings {
-            prefix: "other".to_owned(),
-            ..options(user("secret"), "a")
-        };
+        let elsewhere =
+            RedisSettings { prefix: "other".to_owned(), ..options(user("secret"), "a") };
         expect_denied(elsewhere, "ermission");
     }
 }
@@ -316,8 +278,5 @@ fn an_engine_is_asked_by_tls_and_its_certificate_is_checked() {
     let trusted = &Authority::trusted().pem;
     run(joined(options(address(Some(trusted)), "a")));
     let refused = run(engine(options(address(None), "a")).beat("0.1.0"));
-    assert!(
-        matches!(refused, Err(EngineFailure::Connection(_))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(EngineFailure::Connection(_))), "{refused:?}");
 }

@@ -70,10 +70,7 @@ fn fetch_once(hosts: usize, clients: usize, times: usize) {
     let fetches = hosts.iter().map(|host| robots_fetches(&origin, host));
     let (took, fetches): (_, Vec<usize>) = (started.elapsed(), fetches.collect());
     let all: usize = fetches.iter().sum();
-    println!(
-        "{requests} requests for {} origins in {took:?}: {all} fetches",
-        hosts.len()
-    );
+    println!("{requests} requests for {} origins in {took:?}: {all} fetches", hosts.len());
     assert!(fetches.iter().all(|fetches| *fetches == 1));
     expect_nothing_disallowed(&origin);
 }
@@ -200,9 +197,7 @@ fn trouble(server: &mut Server, origin: &Origin) {
 /// Waits for the next one.
 fn arrival(origin: &Origin) {
     let before = arrivals(origin, "slow.test").len();
-    eventually("another arrives", || {
-        arrivals(origin, "slow.test").len() > before
-    });
+    eventually("another arrives", || arrivals(origin, "slow.test").len() > before);
 }
 
 #[test]
@@ -216,9 +211,7 @@ fn full_size_a_delay_holds_through_an_engine_in_trouble() {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let crowded = scope.spawn(|| {
-            crowd((&origin, "slow.test"), &nodes, 2, &|| {
-                is_over.load(Ordering::Relaxed)
-            });
+            crowd((&origin, "slow.test"), &nodes, 2, &|| is_over.load(Ordering::Relaxed));
         });
         trouble(&mut server, &origin);
         is_over.store(true, Ordering::Relaxed);
@@ -252,28 +245,17 @@ fn full_size_a_change_is_soon_seen_by_all() {
             let seeing = nodes.iter().map(|node| {
                 let private = &private;
                 scope.spawn(move || {
-                    eventually("it goes by the new rules", || {
-                        node.get(private).status == 403
-                    });
+                    eventually("it goes by the new rules", || node.get(private).status == 403);
                     learned.elapsed()
                 })
             });
             let seeing: Vec<_> = seeing.collect();
-            took.extend(
-                seeing
-                    .into_iter()
-                    .map(|seen| seen.join().expect("it is seen")),
-            );
+            took.extend(seeing.into_iter().map(|seen| seen.join().expect("it is seen")));
         });
     }
     took.sort();
     let at = |part: usize| took[(took.len() - 1) * part / 1000];
-    println!(
-        "seen after p50 {:?}, p99 {:?}, at most {:?}",
-        at(500),
-        at(990),
-        at(1000)
-    );
+    println!("seen after p50 {:?}, p99 {:?}, at most {:?}", at(500), at(990), at(1000));
 }
 
 #[test]
@@ -302,9 +284,7 @@ fn full_size_a_minute_without_the_engine_is_not_noticed() {
             })
         });
         let asking: Vec<_> = asking.collect();
-        let asked = asking
-            .into_iter()
-            .map(|it| it.join().expect("it is answered"));
+        let asked = asking.into_iter().map(|it| it.join().expect("it is answered"));
         asked.sum::<usize>()
     });
     println!("{asked} requests without the engine");
@@ -325,9 +305,7 @@ fn full_size_two_versions_go_side_by_side() {
     let origin = Origin::start();
     let delay = Duration::from_millis(500);
     slow(&origin, "slow.test", delay);
-    origin
-        .site("free.test")
-        .robots("User-agent: *\nDisallow:\n");
+    origin.site("free.test").robots("User-agent: *\nDisallow:\n");
     let server = Server::start(Product::Redis);
     let waiting =
         |settings: Settings| joined(settings, &server).set("politeness.crawl_delay", "\"wait\"");
@@ -340,9 +318,7 @@ fn full_size_two_versions_go_side_by_side() {
     for node in &nodes {
         assert_eq!(node.get("http://free.test/private").status, 200);
     }
-    crowd((&origin, "slow.test"), &nodes, 2, &|| {
-        arrivals(&origin, "slow.test").len() >= 32
-    });
+    crowd((&origin, "slow.test"), &nodes, 2, &|| arrivals(&origin, "slow.test").len() >= 32);
     expect_gaps(&arrivals(&origin, "slow.test"), delay);
     let fair = fairness(&goers(&origin, "slow.test")[..32]);
     println!("two versions: fairness {fair:.3}");

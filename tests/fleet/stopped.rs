@@ -33,10 +33,8 @@ impl Held {
         }
         let robots = Gate::closed();
         let hangs = Reply::text("User-agent: *\nDisallow:\n");
-        let hangs = Reply {
-            steps: [vec![Step::Wait(robots.clone())], hangs.steps].concat(),
-            ..hangs
-        };
+        let hangs =
+            Reply { steps: [vec![Step::Wait(robots.clone())], hangs.steps].concat(), ..hangs };
         origin.site("fetched.test").robots_reply(hangs);
         let server = Server::start(Product::Redis);
         Self {
@@ -74,9 +72,7 @@ impl Held {
         eventually("the robots.txt is being fetched", || {
             robots_fetches(&self.origin, "fetched.test") == 1
         });
-        eventually("the connection is being made", || {
-            self.shaking.accepted() == 1
-        });
+        eventually("the connection is being made", || self.shaking.accepted() == 1);
         assert_eq!(node.metric("wayleave_fleet_state", &[("state", "up")]), 1.0);
     }
 
@@ -121,9 +117,7 @@ fn a_node_that_stood_still_sends_nothing_that_another_took_over() {
         eventually("it may go at once", || held.has_rested("asked.test"));
         held.engine.hold_answers();
         let asked = ask("http://asked.test/stopped");
-        eventually("the engine has given the turn", || {
-            held.has_turn("asked.test")
-        });
+        eventually("the engine has given the turn", || held.has_turn("asked.test"));
         first.signal("STOP");
         held.origin.site("fetched.test").robots(SLOW);
         for (url, status) in [
@@ -146,9 +140,7 @@ fn a_node_that_stood_still_sends_nothing_that_another_took_over() {
         first.get("http://fetched.test/private").status == 403
     });
     assert_eq!(robots_fetches(&held.origin, "fetched.test"), 2);
-    eventually("it has turns again", || {
-        first.get("https://shaking.test/again").status == 200
-    });
+    eventually("it has turns again", || first.get("https://shaking.test/again").status == 200);
     let seen = held.origin.seen();
     let stopped = |line: &&String| line.ends_with("shaking.test/stopped");
     assert_eq!(seen.iter().find(stopped), None);

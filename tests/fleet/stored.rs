@@ -23,10 +23,7 @@ fn lost_notes_at_the_end_are_detected_in_their_partition() {
         let origin = origin.expect("it is in any of them");
         let partition = a.partition(&origin);
         let begun = b.changes(&LogPositions::new()).await.expect("an answer");
-        let settlement = Settlement {
-            origin,
-            ..settlement(1)
-        };
+        let settlement = Settlement { origin, ..settlement(1) };
         a.settle(&settlement).await.expect("an answer");
         server.tell(&["del", &format!("wl:{{{partition}}}:l")]);
         // With one of so many it looks what the last note was.
@@ -42,17 +39,11 @@ fn lost_notes_at_the_end_are_detected_in_their_partition() {
 fn an_engine_that_lost_its_data_waits_for_home_nodes() {
     let server = Server::start(Product::Redis);
     run(async {
-        let home = RedisSettings {
-            home_window: MINUTE,
-            ..options(server.address(), "a")
-        };
+        let home = RedisSettings { home_window: MINUTE, ..options(server.address(), "a") };
         let node = joined(home).await;
         let short = turn(Duration::from_millis(1), 1);
         let answer = node.take(&short).await.expect("an answer");
-        assert!(
-            matches!(answer, SlotAnswer::NotInTime(wait) if wait > MINUTE / 2),
-            "{answer:?}"
-        );
+        assert!(matches!(answer, SlotAnswer::NotInTime(wait) if wait > MINUTE / 2), "{answer:?}");
     });
 }
 
@@ -97,10 +88,7 @@ fn data_about_an_origin_expires_by_itself() {
         let b = joined(options(server.address(), "b")).await;
         a.claim(&claim()).await.expect("an answer");
         b.settle(&settlement(1)).await.expect("an answer");
-        let short = SlotRequest {
-            timeout: MINUTE,
-            ..turn(Duration::from_millis(1), 1)
-        };
+        let short = SlotRequest { timeout: MINUTE, ..turn(Duration::from_millis(1), 1) };
         while a.take(&short).await != Ok(SlotAnswer::Granted) {}
         let answer = b.take(&short).await.expect("an answer");
         assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
@@ -129,10 +117,7 @@ fn a_lease_ends_with_the_fetch_even_if_the_engine_is_full() {
             panic!("{claimed:?}");
         };
         server.tell(&["config", "set", "maxmemory", "1"]);
-        let settlement = Settlement {
-            token,
-            ..settlement(10)
-        };
+        let settlement = Settlement { token, ..settlement(10) };
         assert_eq!(a.settle(&settlement).await, Err(EngineFailure::Full));
         let claimed = b.claim(&claim()).await.expect("an answer");
         assert!(matches!(claimed, ClaimAnswer::Fetch { .. }), "{claimed:?}");

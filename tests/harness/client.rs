@@ -67,10 +67,7 @@ impl Ask {
 
     /// `(scheme, authority, path and query)` of the URL.
     pub fn parts(&self) -> (&str, &str, &str) {
-        let (scheme, rest) = self
-            .url
-            .split_once("://")
-            .expect("tests ask for absolute URLs");
+        let (scheme, rest) = self.url.split_once("://").expect("tests ask for absolute URLs");
         let path = rest.find(['/', '?']).unwrap_or(rest.len());
         (scheme, &rest[..path], &rest[path..])
     }
@@ -78,11 +75,8 @@ impl Ask {
     /// The bytes of this request with `target` in the request line.
     pub fn bytes(&self, target: &str) -> Vec<u8> {
         let (_, authority, _) = self.parts();
-        let named = |name: &str| {
-            self.headers
-                .iter()
-                .any(|(field, _)| field.eq_ignore_ascii_case(name))
-        };
+        let named =
+            |name: &str| self.headers.iter().any(|(field, _)| field.eq_ignore_ascii_case(name));
         let mut head = format!("{} {target} HTTP/1.1\r\n", self.method);
         if !named("host") {
             head += &format!("Host: {authority}\r\n");
@@ -133,24 +127,16 @@ impl Wire {
 
     /// Over a connection that is open.
     pub fn over(tcp: TcpStream) -> Self {
-        tcp.set_read_timeout(Some(DEADLINE))
-            .expect("the deadline is not zero");
-        tcp.set_write_timeout(Some(DEADLINE))
-            .expect("the deadline is not zero");
-        tcp.set_nodelay(true)
-            .expect("TCP_NODELAY can be set on TCP sockets");
+        tcp.set_read_timeout(Some(DEADLINE)).expect("the deadline is not zero");
+        tcp.set_write_timeout(Some(DEADLINE)).expect("the deadline is not zero");
+        tcp.set_nodelay(true).expect("TCP_NODELAY can be set on TCP sockets");
         let stream = Box::new(tcp.try_clone().expect("a socket can be duplicated"));
-        Self {
-            stream,
-            tcp,
-            buffer: Vec::new(),
-        }
+        Self { stream, tcp, buffer: Vec::new() }
     }
 
     #[track_caller]
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.try_send(bytes)
-            .expect("the other side reads what it is sent");
+        self.try_send(bytes).expect("the other side reads what it is sent");
     }
 
     /// Sends to a peer that may already have closed.
@@ -161,9 +147,7 @@ impl Wire {
 
     /// Sends an end of file; reading goes on.
     pub fn end_sending(&mut self) {
-        self.tcp
-            .shutdown(Shutdown::Write)
-            .expect("the socket is connected");
+        self.tcp.shutdown(Shutdown::Write).expect("the socket is connected");
     }
 
     /// Reads one answer to a request other than HEAD.
@@ -244,20 +228,13 @@ impl Wire {
     /// Waits for the other side to close, and fails if it sends anything first.
     #[track_caller]
     pub fn expect_close(&mut self) {
-        assert!(
-            self.buffer.is_empty(),
-            "unread bytes: {}",
-            String::from_utf8_lossy(&self.buffer)
-        );
+        assert!(self.buffer.is_empty(), "unread bytes: {}", String::from_utf8_lossy(&self.buffer));
         let mut byte = [0; 1];
         match self.stream.read(&mut byte) {
             Ok(0) => {}
             Ok(_) => panic!("a byte came instead of the end: {byte:?}"),
             Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-                ) =>
+                if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) =>
             {
                 panic!("the connection stays open")
             }
@@ -285,13 +262,9 @@ impl Wire {
         }
         let mut refusal = head;
         let mut body = Vec::new();
-        response::read_body(
-            &mut refusal,
-            false,
-            &mut self.stream,
-            &mut self.buffer,
-            |piece| body.extend_from_slice(piece),
-        )
+        response::read_body(&mut refusal, false, &mut self.stream, &mut self.buffer, |piece| {
+            body.extend_from_slice(piece)
+        })
         .expect("a refusal can be read");
         refusal.body = body;
         refusal
@@ -310,10 +283,8 @@ impl Wire {
         while stream.conn.is_handshaking() {
             stream.conn.complete_io(&mut stream.sock)?;
         }
-        let protocol = stream
-            .conn
-            .alpn_protocol()
-            .map(|name| String::from_utf8_lossy(name).into_owned());
+        let protocol =
+            stream.conn.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned());
         let chain = stream
             .conn
             .peer_certificates()
@@ -322,11 +293,7 @@ impl Wire {
             .map(|der| der.to_vec())
             .collect();
         Ok(Secured {
-            wire: Self {
-                stream: Box::new(stream),
-                tcp: self.tcp,
-                buffer: Vec::new(),
-            },
+            wire: Self { stream: Box::new(stream), tcp: self.tcp, buffer: Vec::new() },
             protocol,
             chain,
         })

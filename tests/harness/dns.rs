@@ -26,9 +26,7 @@ pub struct NameServer {
 impl NameServer {
     pub fn start() -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback has free ports");
-        socket
-            .set_read_timeout(Some(Duration::from_millis(200)))
-            .expect("the timeout is not zero");
+        socket.set_read_timeout(Some(Duration::from_millis(200))).expect("the timeout is not zero");
         let server = Self {
             address: socket.local_addr().expect("a bound socket has an address"),
             answers: Arc::default(),
@@ -43,18 +41,14 @@ impl NameServer {
                 let Ok((length, client)) = socket.recv_from(&mut query) else {
                     continue;
                 };
-                let answers = answers
-                    .lock()
-                    .expect("no test panics while it scripts names")
-                    .clone();
+                let answers =
+                    answers.lock().expect("no test panics while it scripts names").clone();
                 asked
                     .lock()
                     .expect("no test panics while it reads names")
                     .insert(name(&query[..length]).0);
                 if let Some(message) = answer(&query[..length], &answers) {
-                    socket
-                        .send_to(&message, client)
-                        .expect("loopback takes datagrams");
+                    socket.send_to(&message, client).expect("loopback takes datagrams");
                 }
             }
         });

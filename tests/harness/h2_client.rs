@@ -21,11 +21,7 @@ impl H2Client {
     #[track_caller]
     pub fn open(proxy: SocketAddr, authority: &str, ca_pem: &[u8]) -> Self {
         let mut wire = Wire::connect(proxy);
-        assert_eq!(
-            wire.connect_tunnel(authority).status,
-            200,
-            "CONNECT {authority}"
-        );
+        assert_eq!(wire.connect_tunnel(authority).status, 200, "CONNECT {authority}");
         Self::inside(wire, authority, ca_pem)
     }
 
@@ -36,9 +32,7 @@ impl H2Client {
         let name = ServerName::try_from(host).expect("a host name");
         let config = tls::client_config(ca_pem, &["h2"]);
         let send = runtime().block_on(async move {
-            wire.tcp
-                .set_nonblocking(true)
-                .expect("a socket can be made non-blocking");
+            wire.tcp.set_nonblocking(true).expect("a socket can be made non-blocking");
             let tcp =
                 tokio::net::TcpStream::from_std(wire.tcp).expect("the socket is non-blocking");
             let tls = tokio_rustls::TlsConnector::from(config)
@@ -50,16 +44,12 @@ impl H2Client {
                 Some(&b"h2"[..]),
                 "the proxy chose another protocol than h2"
             );
-            let (send, connection) = h2::client::handshake(tls)
-                .await
-                .expect("the HTTP/2 handshake succeeds");
+            let (send, connection) =
+                h2::client::handshake(tls).await.expect("the HTTP/2 handshake succeeds");
             tokio::spawn(connection);
             send
         });
-        Self {
-            send,
-            authority: authority.trim_end_matches(":443").to_owned(),
-        }
+        Self { send, authority: authority.trim_end_matches(":443").to_owned() }
     }
 
     #[track_caller]
@@ -101,30 +91,21 @@ async fn exchange(send: h2::client::SendRequest<Bytes>, ask: &Ask) -> Result<Res
         .method(ask.method.as_str())
         .uri(&ask.url)
         .version(http::Version::HTTP_2);
-    if !ask
-        .headers
-        .iter()
-        .any(|(name, _)| name.eq_ignore_ascii_case("user-agent"))
-    {
+    if !ask.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("user-agent")) {
         head = head.header("user-agent", AGENT);
     }
     for (name, value) in &ask.headers {
         head = head.header(name.to_ascii_lowercase(), value);
     }
-    let (mut answer, mut upload) = send.send_request(
-        head.body(()).expect("tests ask validly"),
-        ask.body.is_empty(),
-    )?;
+    let (mut answer, mut upload) =
+        send.send_request(head.body(()).expect("tests ask validly"), ask.body.is_empty())?;
     if !ask.body.is_empty() {
         upload.send_data(Bytes::copy_from_slice(&ask.body), true)?;
     }
     let interim = interim(&mut answer).await;
     let (parts, mut stream) = answer.await?.into_parts();
     let text = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
-        (
-            name.to_string(),
-            String::from_utf8_lossy(value.as_bytes()).into_owned(),
-        )
+        (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
     };
     let mut response = Response {
         version: "HTTP/2".to_owned(),
@@ -138,13 +119,7 @@ async fn exchange(send: h2::client::SendRequest<Bytes>, ask: &Ask) -> Result<Res
         stream.flow_control().release_capacity(data.len())?;
         response.body.extend_from_slice(&data);
     }
-    response.trailers = stream
-        .trailers()
-        .await?
-        .iter()
-        .flatten()
-        .map(text)
-        .collect();
+    response.trailers = stream.trailers().await?.iter().flatten().map(text).collect();
     Ok(response)
 }
 

@@ -49,10 +49,7 @@ pub fn decisions(log: &str) -> impl Iterator<Item = &str> {
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(
-            started.elapsed() < DEADLINE,
-            "waited {DEADLINE:?} in vain: {what}"
-        );
+        assert!(started.elapsed() < DEADLINE, "waited {DEADLINE:?} in vain: {what}");
         std::thread::park_timeout(Duration::from_millis(5));
     }
 }

@@ -19,9 +19,7 @@ pub fn free() -> u16 {
     let first = std::process::id().wrapping_mul(97) % u32::from(count);
     let first = u16::try_from(first).expect("less than their number");
     let is_fit = |port: &u16| {
-        [*port, port + BUS]
-            .iter()
-            .all(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        [*port, port + BUS].iter().all(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
     };
     std::iter::repeat_with(|| TRIED.fetch_add(1, Ordering::Relaxed))
         .take(usize::from(count))

@@ -50,10 +50,7 @@ impl Program {
     }
 
     fn lines(&self) -> Vec<String> {
-        self.lines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -38,11 +38,7 @@ impl Prometheus {
             .stderr(log)
             .spawn()
             .expect("prometheus can be started");
-        let mut prometheus = Self {
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
-            child,
-            dir,
-        };
+        let mut prometheus = Self { address: SocketAddr::from(([127, 0, 0, 1], 0)), child, dir };
         prometheus.wait_until_ready();
         prometheus
     }
@@ -64,9 +60,7 @@ impl Prometheus {
             if !log.contains("Server is ready to receive web requests") {
                 return false;
             }
-            let line = log
-                .lines()
-                .find(|line| line.contains("msg=\"Listening on\""));
+            let line = log.lines().find(|line| line.contains("msg=\"Listening on\""));
             let Some((_, address)) = line.and_then(|line| line.split_once("address=")) else {
                 return false;
             };

@@ -23,21 +23,13 @@ impl Response {
         let proxy_status = self.proxy_status();
         assert_eq!(proxy_status.proxy, "wayleave");
         assert_eq!(proxy_status.error, error, "{proxy_status:?}");
-        assert!(
-            !proxy_status.details.is_empty(),
-            "details say why: {self:?}"
-        );
-        assert_eq!(
-            self.header("content-type"),
-            Some("application/problem+json")
-        );
+        assert!(!proxy_status.details.is_empty(), "details say why: {self:?}");
+        assert_eq!(self.header("content-type"), Some("application/problem+json"));
         let problem = self.json();
         assert_eq!(problem["status"], status, "{problem}");
         for member in ["type", "title", "detail", "decision_id", "reason"] {
             assert!(
-                problem[member]
-                    .as_str()
-                    .is_some_and(|text| !text.is_empty()),
+                problem[member].as_str().is_some_and(|text| !text.is_empty()),
                 "`{member}` is missing: {problem}"
             );
         }
@@ -56,26 +48,17 @@ impl Response {
         assert_eq!(problem["robots_url"], robots_url, "{problem}");
         assert_eq!(problem["line"], line, "{problem}");
         assert_eq!(problem["rule"], rule, "{problem}");
-        assert!(
-            self.header("retry-after").is_none(),
-            "trying again is no use: {self:?}"
-        );
+        assert!(self.header("retry-after").is_none(), "trying again is no use: {self:?}");
     }
 
     /// A refusal because robots.txt is out of reach, which says when to try again.
     #[track_caller]
     pub fn expect_unreachable(&self, robots_url: &str) {
-        let problem = self.expect_refusal(
-            503,
-            Some("Robots.txt unreachable"),
-            "destination_unavailable",
-        );
+        let problem =
+            self.expect_refusal(503, Some("Robots.txt unreachable"), "destination_unavailable");
         assert_eq!(problem["robots_url"], robots_url, "{problem}");
-        let seconds: u64 = self
-            .header("retry-after")
-            .expect("Retry-After is there")
-            .parse()
-            .expect("in seconds");
+        let seconds: u64 =
+            self.header("retry-after").expect("Retry-After is there").parse().expect("in seconds");
         assert!((1..=3600).contains(&seconds), "Retry-After: {seconds}");
     }
 }

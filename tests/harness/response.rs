@@ -56,9 +56,8 @@ impl Response {
     /// The one member of `Proxy-Status`, read by a parser of structured fields.
     #[track_caller]
     pub fn proxy_status(&self) -> ProxyStatus {
-        let field = self
-            .header("proxy-status")
-            .unwrap_or_else(|| panic!("no Proxy-Status in {self:?}"));
+        let field =
+            self.header("proxy-status").unwrap_or_else(|| panic!("no Proxy-Status in {self:?}"));
         let list = sfv::Parser::new(field)
             .parse::<sfv::List>()
             .unwrap_or_else(|error| panic!("Proxy-Status is no list ({error}): {field}"));
@@ -92,22 +91,14 @@ pub fn read_head(stream: &mut dyn Read, buffer: &mut Vec<u8>) -> io::Result<Opti
             parsed.parse(buffer).map_err(io::Error::other)?
         {
             let response = Response {
-                version: if parsed.version == Some(0) {
-                    "HTTP/1.0"
-                } else {
-                    "HTTP/1.1"
-                }
-                .to_owned(),
+                version: if parsed.version == Some(0) { "HTTP/1.0" } else { "HTTP/1.1" }.to_owned(),
                 status: parsed.code.unwrap_or_default(),
                 reason: parsed.reason.unwrap_or_default().to_owned(),
                 headers: parsed
                     .headers
                     .iter()
                     .map(|field| {
-                        (
-                            field.name.to_owned(),
-                            String::from_utf8_lossy(field.value).into_owned(),
-                        )
+                        (field.name.to_owned(), String::from_utf8_lossy(field.value).into_owned())
                     })
                     .collect(),
                 ..Response::default()
@@ -176,9 +167,7 @@ fn read_chunked(
         let Some((name, value)) = line.split_once(':') else {
             return Ok(());
         };
-        response
-            .trailers
-            .push((name.to_owned(), value.trim().to_owned()));
+        response.trailers.push((name.to_owned(), value.trim().to_owned()));
     }
 }
 
@@ -206,9 +195,7 @@ fn read_exactly(
         if buffer.is_empty() && !read_more(stream, buffer)? {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let taken = buffer
-            .len()
-            .min(usize::try_from(left).unwrap_or(usize::MAX));
+        let taken = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         piece(&buffer[..taken]);
         buffer.drain(..taken);
         left -= taken as u64;
@@ -226,10 +213,8 @@ fn read_more(stream: &mut dyn Read, buffer: &mut Vec<u8>) -> io::Result<bool> {
 
 impl Counted {
     pub fn add(&mut self, bytes: &[u8]) {
-        let fits = bytes
-            .iter()
-            .zip(self.length..)
-            .all(|(byte, offset)| *byte == pattern_byte(offset));
+        let fits =
+            bytes.iter().zip(self.length..).all(|(byte, offset)| *byte == pattern_byte(offset));
         self.off_pattern |= !fits;
         self.length += bytes.len() as u64;
     }

@@ -36,11 +36,8 @@ impl Drop for Servers {
 impl Servers {
     /// Starts all of them over `root`; what else they write goes to `scratch`. Both can be read by everyone.
     pub fn start(root: &Path, scratch: &Path) -> Self {
-        let mut servers = Self {
-            servers: Vec::new(),
-            children: Vec::new(),
-            scratch: scratch.to_owned(),
-        };
+        let mut servers =
+            Self { servers: Vec::new(), children: Vec::new(), scratch: scratch.to_owned() };
         servers.nginx(root);
         servers.apache(root);
         servers.lighttpd(root);
@@ -59,9 +56,7 @@ impl Servers {
         let scratch = self.scratch.join("nginx");
         std::fs::create_dir(&scratch).expect("it can be made");
         let kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-        let places: String = kinds
-            .map(|kind| format!("{kind}_temp_path {kind};\n"))
-            .concat();
+        let places: String = kinds.map(|kind| format!("{kind}_temp_path {kind};\n")).concat();
         let root = root.display();
         let config = scratch.join("nginx.conf");
         let text = format!(
@@ -178,8 +173,7 @@ impl Servers {
         let both = log.try_clone().expect("a file can be opened twice");
         command.stdin(Stdio::null()).stdout(log).stderr(both);
         let child = command.spawn();
-        self.children
-            .push(child.unwrap_or_else(|error| panic!("{command:?}: {error}")));
+        self.children.push(child.unwrap_or_else(|error| panic!("{command:?}: {error}")));
     }
 }
 
@@ -200,9 +194,7 @@ fn said_by(command: &mut Command, before: &str) -> String {
     // Some say it as if it were an error.
     let both = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&both);
-    let (_, after) = text
-        .split_once(before)
-        .unwrap_or_else(|| panic!("no {before:?} in {text}"));
+    let (_, after) = text.split_once(before).unwrap_or_else(|| panic!("no {before:?} in {text}"));
     let is_version = |c: char| c.is_ascii_digit() || c == '.';
     let end = after.find(|c: char| !is_version(c)).unwrap_or(after.len());
     after[..end].to_owned()

@@ -52,13 +52,8 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate().expect("P-256 keys can be generated");
-        let certificate = params
-            .self_signed(&key)
-            .expect("the parameters are complete");
-        Self {
-            pem: certificate.pem(),
-            issuer: Issuer::new(params, key),
-        }
+        let certificate = params.self_signed(&key).expect("the parameters are complete");
+        Self { pem: certificate.pem(), issuer: Issuer::new(params, key) }
     }
 }
 
@@ -71,10 +66,7 @@ pub fn server_config(host: &str, certificate: Certificate, protocols: &[&str]) -
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .expect("the key belongs to the certificate");
-    config.alpn_protocols = protocols
-        .iter()
-        .map(|name| name.as_bytes().to_vec())
-        .collect();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     config
 }
 
@@ -95,12 +87,8 @@ pub fn client_pair(authority: &Authority, holder: &Holder) -> (String, String) {
     if let Some(name) = holder.common_name {
         params.distinguished_name.push(DnType::CommonName, name);
     }
-    let uri = holder
-        .uri
-        .map(|uri| SanType::URI(uri.try_into().expect("ASCII")));
-    let dns = holder
-        .dns
-        .map(|dns| SanType::DnsName(dns.try_into().expect("ASCII")));
+    let uri = holder.uri.map(|uri| SanType::URI(uri.try_into().expect("ASCII")));
+    let dns = holder.dns.map(|dns| SanType::DnsName(dns.try_into().expect("ASCII")));
     params.subject_alt_names = uri.into_iter().chain(dns).collect();
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     params.not_before = rcgen::date_time_ymd(2019, 1, 1);
@@ -109,10 +97,7 @@ pub fn client_pair(authority: &Authority, holder: &Holder) -> (String, String) {
     }
     let key = KeyPair::generate().expect("P-256 keys can be generated");
     let made = params.signed_by(&key, &authority.issuer);
-    (
-        made.expect("the parameters are complete").pem(),
-        key.serialize_pem(),
-    )
+    (made.expect("the parameters are complete").pem(), key.serialize_pem())
 }
 
 /// A good certificate of `host` and its key, as PEM.
@@ -130,11 +115,7 @@ fn leaf(
     host: &str,
     certificate: Certificate,
 ) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
-    let name = if certificate == Certificate::OtherName {
-        "other.invalid"
-    } else {
-        host
-    };
+    let name = if certificate == Certificate::OtherName { "other.invalid" } else { host };
     let mut params =
         CertificateParams::new(vec![name.to_owned()]).expect("host names and addresses are valid");
     params.distinguished_name.push(DnType::CommonName, "origin");
@@ -154,10 +135,7 @@ fn leaf(
         _ => params.signed_by(&key, &Authority::trusted().issuer),
     };
     let key = PrivateKeyDer::try_from(key.serialize_der()).expect("rcgen writes PKCS #8");
-    (
-        vec![made.expect("the parameters are complete").der().clone()],
-        key,
-    )
+    (vec![made.expect("the parameters are complete").der().clone()], key)
 }
 
 /// TLS settings of a client that trusts the CA in `ca_pem` and nothing else.
@@ -191,9 +169,6 @@ pub fn showing(
             shown.expect("the key belongs to the certificate")
         }
     };
-    config.alpn_protocols = protocols
-        .iter()
-        .map(|name| name.as_bytes().to_vec())
-        .collect();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     Arc::new(config)
 }

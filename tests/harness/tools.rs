@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 /// The top of the project.
 pub fn project() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the package lies in the project")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the project")
 }
 
 fn installed(variable: &str, default: &str) -> PathBuf {
@@ -45,9 +43,7 @@ pub fn node_modules() -> PathBuf {
 #[track_caller]
 pub fn program(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path)
-        .map(|dir| dir.join(name))
-        .find(|file| file.is_file());
+    let found = std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file());
     found.unwrap_or_else(|| panic!("`{name}` is missing: `make test` installs what the tests need"))
 }
 
@@ -56,9 +52,7 @@ pub fn program(name: &str) -> PathBuf {
 pub fn clean(program: impl AsRef<Path>) -> Command {
     let mut command = Command::new(program.as_ref());
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
-        command
-            .env_remove(name)
-            .env_remove(name.to_ascii_lowercase());
+        command.env_remove(name).env_remove(name.to_ascii_lowercase());
     }
     for name in [
         "SSL_CERT_FILE",
@@ -115,11 +109,7 @@ pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Output {
     };
     writer.join().expect("writing does not panic");
     let join = |reader: JoinHandle<Vec<u8>>| reader.join().expect("reading does not panic");
-    Output {
-        status,
-        stdout: join(stdout),
-        stderr: join(stderr),
-    }
+    Output { status, stdout: join(stdout), stderr: join(stderr) }
 }
 
 /// Runs a program that must succeed, and returns its standard output.
@@ -127,11 +117,7 @@ pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Output {
 pub fn output_of(command: &mut Command, input: &[u8], limit: Duration) -> String {
     let output = run(command, input, limit);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{command:?} ended with {}:\n{stderr}",
-        output.status
-    );
+    assert!(output.status.success(), "{command:?} ended with {}:\n{stderr}", output.status);
     String::from_utf8(output.stdout).expect("the output is text")
 }
 

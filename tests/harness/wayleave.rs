@@ -39,18 +39,12 @@ impl Settings {
         let roots = dir.join("origins.pem");
         std::fs::write(&roots, &Authority::trusted().pem)
             .expect("the temporary directory can be written");
-        let settings = Self {
-            keys: BTreeMap::new(),
-            tables: String::new(),
-        };
+        let settings = Self { keys: BTreeMap::new(), tables: String::new() };
         settings
             .set("proxy.listen", r#"["127.0.0.1:0"]"#)
             .set("admin.listen", r#""127.0.0.1:0""#)
             .set("state.dir", &format!("{:?}", dir.join("state")))
-            .set(
-                "dns.servers",
-                &format!("[\"{}\"]", NameServer::without_names().address),
-            )
+            .set("dns.servers", &format!("[\"{}\"]", NameServer::without_names().address))
             .set("upstream.allow_private", r#"["127.0.0.1/32"]"#)
             .set("upstream.extra_roots", &format!("[{roots:?}]"))
     }
@@ -141,10 +135,7 @@ impl Wayleave {
     #[track_caller]
     pub fn start_by(file: &Path, dir: TempDir, settings: Settings) -> Self {
         let mut command = command();
-        command
-            .args(["serve", "--config"])
-            .arg(file)
-            .current_dir(dir.path());
+        command.args(["serve", "--config"]).arg(file).current_dir(dir.path());
         Self::spawn(command, dir, settings)
     }
 
@@ -161,10 +152,7 @@ impl Wayleave {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
         let settings = Settings::new(dir.path()).resolve_to("*.test", origin);
         let mut shell = Command::new("sh");
-        shell
-            .arg("-c")
-            .arg(format!("{preparation}; exec \"$0\" \"$@\""))
-            .arg(BINARY);
+        shell.arg("-c").arg(format!("{preparation}; exec \"$0\" \"$@\"")).arg(BINARY);
         Self::spawn(Self::serve(shell, &dir, &settings), dir, settings)
     }
 
@@ -192,11 +180,7 @@ impl Wayleave {
     fn serve(mut command: Command, dir: &TempDir, settings: &Settings) -> Command {
         let file = dir.path().join("config.toml");
         std::fs::write(&file, settings.to_toml()).expect("the temporary directory can be written");
-        command
-            .arg("serve")
-            .arg("--config")
-            .arg(&file)
-            .current_dir(dir.path());
+        command.arg("serve").arg("--config").arg(&file).current_dir(dir.path());
         command
     }
 
@@ -214,14 +198,7 @@ impl Wayleave {
         collect(child.stdout.take().expect("piped"), &output);
         collect(child.stderr.take().expect("piped"), &output);
         let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut started = Self {
-            proxy: unknown,
-            admin: unknown,
-            dir,
-            settings,
-            child,
-            output,
-        };
+        let mut started = Self { proxy: unknown, admin: unknown, dir, settings, child, output };
         started.learn_ports();
         started
     }
@@ -239,17 +216,12 @@ impl Wayleave {
             (self.proxy, self.admin) = (proxy, admin);
             true
         });
-        eventually("/readyz answers 200", || {
-            self.admin_get("/readyz").status == 200
-        });
+        eventually("/readyz answers 200", || self.admin_get("/readyz").status == 200);
     }
 
     /// Everything printed so far, both streams.
     pub fn log(&self) -> String {
-        self.output
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone()
+        self.output.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
     pub fn pid(&self) -> u32 {
@@ -300,11 +272,7 @@ impl Wayleave {
             "https" => self.tunnel(&with_port(authority, 443)),
             _ => self.connect(),
         };
-        let path = if path.starts_with('/') {
-            path.to_owned()
-        } else {
-            format!("/{path}")
-        };
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         wire.send(ask.bytes(if scheme == "https" { &path } else { &ask.url }));
         wire.try_response(ask.method == "HEAD")
             .expect("an answer can be read")
@@ -362,10 +330,7 @@ impl Wayleave {
     }
 
     pub fn is_running(&mut self) -> bool {
-        self.child
-            .try_wait()
-            .expect("the child can be asked")
-            .is_none()
+        self.child.try_wait().expect("the child can be asked").is_none()
     }
 
     /// Waits for the process to end by itself.
@@ -394,10 +359,7 @@ impl Wayleave {
 
     fn leave(&mut self) -> (TempDir, Settings) {
         let empty = tempfile::tempdir().expect("a temporary directory can be made");
-        (
-            std::mem::replace(&mut self.dir, empty),
-            self.settings.clone(),
-        )
+        (std::mem::replace(&mut self.dir, empty), self.settings.clone())
     }
 
     /// Kibibytes of one line of /proc/PID/status, such as `VmHWM` (the most that was resident) or `VmRSS`.
@@ -408,12 +370,7 @@ impl Wayleave {
             .lines()
             .find_map(|text| text.strip_prefix(line)?.strip_prefix(':'))
             .expect("the line exists");
-        value
-            .trim()
-            .trim_end_matches(" kB")
-            .trim()
-            .parse()
-            .expect("a number of kB")
+        value.trim().trim_end_matches(" kB").trim().parse().expect("a number of kB")
     }
 }
 
@@ -436,21 +393,13 @@ pub fn with_port(authority: &str, port: u16) -> String {
     let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| {
         !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
     });
-    if has_port {
-        authority.to_owned()
-    } else {
-        format!("{authority}:{port}")
-    }
+    if has_port { authority.to_owned() } else { format!("{authority}:{port}") }
 }
 
 /// Finds `LABEL   http://ADDRESS` at the start of a line.
 fn address(text: &str, label: &str) -> Option<SocketAddr> {
     text.lines().find_map(|line| {
-        let rest = line
-            .trim_start()
-            .strip_prefix(label)?
-            .trim_start()
-            .strip_prefix("http://")?;
+        let rest = line.trim_start().strip_prefix(label)?.trim_start().strip_prefix("http://")?;
         rest.split(['/', ' ']).next()?.parse().ok()
     })
 }
@@ -459,9 +408,7 @@ fn collect(stream: impl Read + Send + 'static, output: &Output) {
     let output = Arc::clone(output);
     std::thread::spawn(move || {
         for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
-            let mut text = output
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut text = output.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             text.push_str(&String::from_utf8_lossy(&line));
             text.push('\n');
         }

@@ -47,18 +47,8 @@ pub(crate) fn lines(output: &Output) -> Vec<Value> {
 
 #[test]
 fn each_url_gets_a_line_and_the_worst_decides_the_status() {
-    let arguments = [
-        "check",
-        "--robots-only",
-        "--robots",
-        "-",
-        "--token",
-        "ExampleBot",
-    ];
-    let output = run(
-        &[&arguments[..], &["/open", "/private/a"]].concat(),
-        ROBOTS.as_bytes(),
-    );
+    let arguments = ["check", "--robots-only", "--robots", "-", "--token", "ExampleBot"];
+    let output = run(&[&arguments[..], &["/open", "/private/a"]].concat(), ROBOTS.as_bytes());
     assert_eq!(
         stdout(&output),
         "allow /open: no-matching-rule\ndisallow /private/a: rule, line 2: Disallow: /private\n"
@@ -70,15 +60,8 @@ fn each_url_gets_a_line_and_the_worst_decides_the_status() {
 
 #[test]
 fn strict_judges_every_equivalent_spelling() {
-    let arguments = [
-        "check",
-        "--robots-only",
-        "--robots",
-        "-",
-        "--token",
-        "ExampleBot",
-        "/open/../%70rivate",
-    ];
+    let arguments =
+        ["check", "--robots-only", "--robots", "-", "--token", "ExampleBot", "/open/../%70rivate"];
     let as_the_dialect_says = run(&arguments, ROBOTS.as_bytes());
     assert_eq!(as_the_dialect_says.status.code(), Some(0));
     let as_the_proxy_does = run(&[&arguments[..], &["--strict"]].concat(), ROBOTS.as_bytes());
@@ -88,49 +71,24 @@ fn strict_judges_every_equivalent_spelling() {
 #[test]
 fn a_path_may_start_with_two_slashes() {
     let robots = b"User-agent: *\nDisallow: /private\n";
-    let arguments = [
-        "check",
-        "--robots-only",
-        "--robots",
-        "-",
-        "--token",
-        "ExampleBot",
-        "//private",
-    ];
+    let arguments =
+        ["check", "--robots-only", "--robots", "-", "--token", "ExampleBot", "//private"];
     let as_it_stands = run(&arguments, robots);
     assert_eq!(stdout(&as_it_stands), "allow //private: no-matching-rule\n");
     let as_the_proxy_does = run(&[&arguments[..], &["--strict"]].concat(), robots);
     let refused = "disallow //private: rule, line 2: Disallow: /private\n";
     assert_eq!(stdout(&as_the_proxy_does), refused);
     let robots = b"User-agent: *\nDisallow: //a\n";
-    let disallowed = run(
-        &[
-            "check",
-            "--robots-only",
-            "--robots",
-            "-",
-            "--token",
-            "ExampleBot",
-            "//a/b",
-        ],
-        robots,
-    );
+    let disallowed =
+        run(&["check", "--robots-only", "--robots", "-", "--token", "ExampleBot", "//a/b"], robots);
     assert_eq!(disallowed.status.code(), Some(1));
 }
 
 #[test]
 fn json_output_has_every_member() {
     let field = "Mozilla/5.0 (compatible; ExampleBot/0.1; +https://example.com/bot)";
-    let arguments = [
-        "check",
-        "--robots-only",
-        "--robots",
-        "-",
-        "--user-agent",
-        field,
-        "--json",
-        "/private",
-    ];
+    let arguments =
+        ["check", "--robots-only", "--robots", "-", "--user-agent", field, "--json", "/private"];
     let output = run(&arguments, ROBOTS.as_bytes());
     let expected = json!({
         "url": "/private", "verdict": "disallow", "reason": "rule", "line": 2,
@@ -143,28 +101,11 @@ fn json_output_has_every_member() {
 #[test]
 fn a_token_that_finds_no_group_is_refused_with_advice() {
     for (token, advice) in [
-        (
-            "VerBot/2.1",
-            "\"VerBot/2.1\" contains a version: write \"VerBot\"",
-        ),
+        ("VerBot/2.1", "\"VerBot/2.1\" contains a version: write \"VerBot\""),
         ("Example Bot/1.0", "write \"Example Bot\""),
-        (
-            "Mozilla/5.0 (compatible; VerBot/2.1)",
-            "is a whole User-Agent: write \"VerBot\"",
-        ),
+        ("Mozilla/5.0 (compatible; VerBot/2.1)", "is a whole User-Agent: write \"VerBot\""),
     ] {
-        let output = run(
-            &[
-                "check",
-                "--robots-only",
-                "--robots",
-                "-",
-                "--token",
-                token,
-                "/",
-            ],
-            b"",
-        );
+        let output = run(&["check", "--robots-only", "--robots", "-", "--token", token, "/"], b"");
         assert_eq!(output.status.code(), Some(2), "{token}");
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(error.contains(advice), "{error}");
@@ -175,52 +116,12 @@ fn a_token_that_finds_no_group_is_refused_with_advice() {
 fn mistakes_in_usage_and_input_exit_with_2() {
     for arguments in [
         &["check", "--robots-only", "--robots", "-", "/"][..],
-        &[
-            "check",
-            "--robots-only",
-            "--robots",
-            "missing.txt",
-            "--token",
-            "a",
-            "/",
-        ],
-        &[
-            "check",
-            "--robots-only",
-            "--robots",
-            "-",
-            "--token",
-            "",
-            "/",
-        ],
-        &[
-            "check",
-            "--robots-only",
-            "--robots",
-            "-",
-            "--token",
-            "*",
-            "/",
-        ],
-        &[
-            "check",
-            "--robots-only",
-            "--robots",
-            "-",
-            "--token",
-            "a",
-            "--dialect",
-            "rfc",
-            "/",
-        ],
+        &["check", "--robots-only", "--robots", "missing.txt", "--token", "a", "/"],
+        &["check", "--robots-only", "--robots", "-", "--token", "", "/"],
+        &["check", "--robots-only", "--robots", "-", "--token", "*", "/"],
+        &["check", "--robots-only", "--robots", "-", "--token", "a", "--dialect", "rfc", "/"],
         &["check", "--robots-only", "--robots", "-", "--token", "a"],
-        &[
-            "check",
-            "--robots-only",
-            "--token",
-            "a",
-            "/a/path/without/origin",
-        ],
+        &["check", "--robots-only", "--token", "a", "/a/path/without/origin"],
         &["check", "--batch", "/"],
         &["lint", "missing.txt"],
         &["lint"],
@@ -258,20 +159,9 @@ fn an_argument_that_is_neither_url_nor_path_is_named() {
         let named = String::from_utf8_lossy(&alone.stderr).contains(&format!("{url:?}"));
         assert!(named, "{arguments:?} {url:?}: {alone:?}");
         assert_eq!(alone.status.code(), Some(2), "{url:?}");
-        assert_eq!(
-            (output.status.code(), stdout(&output)),
-            (Some(2), ""),
-            "{url:?}"
-        );
+        assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""), "{url:?}");
     }
-    for url in [
-        "/a b",
-        "//h.test/a",
-        "/\u{e9}",
-        "HTTP://h.test",
-        "http://h.test/a b#c",
-        "/a#",
-    ] {
+    for url in ["/a b", "//h.test/a", "/\u{e9}", "HTTP://h.test", "http://h.test/a b#c", "/a#"] {
         let output = run(&[offline, &[url]].concat(), b"");
         assert_eq!(output.status.code(), Some(0), "{url:?}: {output:?}");
     }
@@ -304,14 +194,8 @@ fn a_batch_answers_each_line_in_order_and_survives_bad_ones() {
                "rule": "Disallow: /private", "crawl_delay": 2.0,
                "sitemaps": ["https://www.example.com/s.xml"]})
     );
-    let errors: Vec<bool> = answers
-        .iter()
-        .map(|answer| answer["error"].is_string())
-        .collect();
-    assert_eq!(
-        errors,
-        [false, true, true, true, false, false, true, false, true]
-    );
+    let errors: Vec<bool> = answers.iter().map(|answer| answer["error"].is_string()).collect();
+    assert_eq!(errors, [false, true, true, true, false, false, true, false, true]);
     let ids: Vec<&Value> = answers.iter().map(|answer| &answer["id"]).collect();
     assert_eq!(json!(ids), json!([1, null, "two", 3, 4, 5, null, 7, 8]));
     assert_eq!(answers[4]["verdict"], "disallow");
@@ -329,20 +213,13 @@ fn members(text: &str) -> BTreeSet<String> {
 }
 
 fn keys(value: &Value) -> BTreeSet<String> {
-    value
-        .as_object()
-        .expect("an object")
-        .keys()
-        .cloned()
-        .collect()
+    value.as_object().expect("an object").keys().cloned().collect()
 }
 
 #[test]
 fn the_members_of_a_proxy_question_are_documented() {
     let document = include_str!("../../docs/check.md");
-    let (_, of_proxy) = document
-        .split_once("### The proxy's verdict")
-        .expect("a heading");
+    let (_, of_proxy) = document.split_once("### The proxy's verdict").expect("a heading");
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("config.toml");
     let crawler = "[[crawler]]\nname = \"a\"\ntokens = [\"A\"]\nmode = \"observe\"\nmatch = { user_agent = \"A\" }\n";
@@ -376,9 +253,7 @@ fn the_members_of_a_batch_are_documented() {
     let document = include_str!("../../docs/check.md");
     let (_, document) = document.split_once("### Questions").expect("a heading");
     let (asked, rest) = document.split_once("### Answers").expect("a heading");
-    let (told, _) = rest
-        .split_once("### The proxy's verdict")
-        .expect("a heading");
+    let (told, _) = rest.split_once("### The proxy's verdict").expect("a heading");
     let others = ["robots_base64", "user_agent", "tokens"].map(str::to_owned);
     let mut all = keys(&question);
     all.extend(keys(&question["config"]));
@@ -388,14 +263,10 @@ fn the_members_of_a_batch_are_documented() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(members(told), keys(&lines(&output)[0]));
     let help = run(&["check", "--help"], b"");
-    let words: BTreeSet<&str> = stdout(&help)
-        .split(|c: char| !c.is_alphanumeric() && c != '_')
-        .collect();
+    let words: BTreeSet<&str> =
+        stdout(&help).split(|c: char| !c.is_alphanumeric() && c != '_').collect();
     for member in keys(&question) {
-        assert!(
-            words.contains(member.as_str()),
-            "{member} is not in the help"
-        );
+        assert!(words.contains(member.as_str()), "{member} is not in the help");
     }
 }
 
@@ -413,20 +284,11 @@ fn a_batch_says_what_the_proxy_would_do_with_an_answer() {
     let questions = [
         (json!({"status": 200, "headers": noindex}), "refuse"),
         (json!({"status": 404, "headers": noindex}), "unstated"),
-        (
-            json!({"status": 404, "html": "<meta name=robots content=noindex>"}),
-            "unstated",
-        ),
-        (
-            json!({"purpose": "train-ai", "tdmrep": reserved, "html": page("0")}),
-            "refuse",
-        ),
+        (json!({"status": 404, "html": "<meta name=robots content=noindex>"}), "unstated"),
+        (json!({"purpose": "train-ai", "tdmrep": reserved, "html": page("0")}), "refuse"),
         (json!({"purpose": "train-ai", "html": page("0")}), "allow"),
     ];
-    let lines_of: Vec<String> = questions
-        .iter()
-        .map(|(it, _)| question(it.clone()))
-        .collect();
+    let lines_of: Vec<String> = questions.iter().map(|(it, _)| question(it.clone())).collect();
     let output = run(&["check", "--batch"], lines_of.join("\n").as_bytes());
     for (answer, (asked, expected)) in lines(&output).iter().zip(&questions) {
         assert_eq!(answer["preference"], *expected, "{asked}: {answer}");
@@ -435,10 +297,7 @@ fn a_batch_says_what_the_proxy_would_do_with_an_answer() {
     let output = run(&["check", "--batch"], unknown.as_bytes());
     let answer = &lines(&output)[0];
     assert_eq!(answer["id"], 1);
-    assert!(
-        answer["error"].as_str().unwrap().contains("headres"),
-        "{answer}"
-    );
+    assert!(answer["error"].as_str().unwrap().contains("headres"), "{answer}");
 }
 
 #[test]
@@ -474,21 +333,10 @@ fn a_batch_answers_before_the_next_question_is_whole() {
 fn what_a_terminal_would_obey_is_escaped() {
     let body = "User-agent: *\nDisallow: /\u{1b}[31mred\n";
     let output = run(
-        &[
-            "check",
-            "--robots-only",
-            "--robots",
-            "-",
-            "--token",
-            "a",
-            "/%1B[31mred",
-        ],
+        &["check", "--robots-only", "--robots", "-", "--token", "a", "/%1B[31mred"],
         body.as_bytes(),
     );
-    assert_eq!(
-        stdout(&output),
-        "disallow /%1B[31mred: rule, line 2: Disallow: /\\u{1b}[31mred\n"
-    );
+    assert_eq!(stdout(&output), "disallow /%1B[31mred: rule, line 2: Disallow: /\\u{1b}[31mred\n");
 }
 
 #[test]
@@ -498,10 +346,7 @@ fn a_batch_reaches_the_verdicts_of_googles_own_tests() {
         "/../policy/robots-txt/tests/cases/google_robots_test.jsonl"
     );
     let cases = std::fs::read_to_string(cases).unwrap();
-    let cases: Vec<Value> = cases
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let cases: Vec<Value> = cases.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut questions = String::new();
     for case in &cases {
         let question = json!({"id": case["id"], "robots": case["robots"], "url": case["url"],
@@ -530,26 +375,13 @@ fn config(dir: &TempDir, origin: &Origin) -> PathBuf {
 #[test]
 fn without_a_file_the_origins_robots_txt_decides() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     origin.site("down.test").robots_reply(Reply::new(503));
     let dir = TempDir::new().unwrap();
     let config = config(&dir, &origin);
     let check = |url: &str| {
         let config = config.to_str().unwrap();
-        run(
-            &[
-                "check",
-                "--robots-only",
-                "--config",
-                config,
-                "--token",
-                "ExampleBot",
-                url,
-            ],
-            b"",
-        )
+        run(&["check", "--robots-only", "--config", config, "--token", "ExampleBot", url], b"")
     };
     let output = check("http://shop.test/private?x");
     let expected = "disallow http://shop.test/private?x: rule, line 2: Disallow: /private\n";
@@ -557,12 +389,7 @@ fn without_a_file_the_origins_robots_txt_decides() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(check("http://shop.test/").status.code(), Some(0));
     assert_eq!(check("http://down.test/").status.code(), Some(3));
-    assert!(
-        origin
-            .seen()
-            .iter()
-            .all(|request| request.contains("/robots.txt"))
-    );
+    assert!(origin.seen().iter().all(|request| request.contains("/robots.txt")));
 }
 
 #[test]
@@ -571,34 +398,21 @@ fn urls_come_from_standard_input() {
     let file = dir.path().join("robots.txt");
     std::fs::write(&file, "User-agent: *\nDisallow: /private\n").unwrap();
     let check = |robots: &str, urls: &[&str], input: &str| {
-        let arguments = [
-            &["check", "--robots-only", "--robots", robots, "--token", "a"],
-            urls,
-        ]
-        .concat();
+        let arguments =
+            [&["check", "--robots-only", "--robots", robots, "--token", "a"], urls].concat();
         run(&arguments, input.as_bytes())
     };
     let name = file.to_str().unwrap();
-    let output = check(
-        name,
-        &["/first", "-"],
-        "/private/1\r\n\n  http://shop.test/2\n",
-    );
-    let urls: Vec<_> = stdout(&output)
-        .lines()
-        .map(|line| line.split(':').next().unwrap())
-        .collect();
+    let output = check(name, &["/first", "-"], "/private/1\r\n\n  http://shop.test/2\n");
+    let urls: Vec<_> =
+        stdout(&output).lines().map(|line| line.split(':').next().unwrap()).collect();
     assert_eq!(urls, ["allow /first", "disallow /private/1", "allow http"]);
     assert_eq!(output.status.code(), Some(1));
     let output = check(name, &["-"], "");
     assert_eq!((stdout(&output), output.status.code()), ("", Some(0)));
     for (robots, input) in [("-", "/a\n"), (name, "no-url\n"), (name, "\u{1}\n")] {
         let output = check(robots, &["-"], input);
-        assert_eq!(
-            (stdout(&output), output.status.code()),
-            ("", Some(2)),
-            "{input:?}"
-        );
+        assert_eq!((stdout(&output), output.status.code()), ("", Some(2)), "{input:?}");
         assert!(!output.stderr.is_empty());
     }
 }
@@ -608,20 +422,12 @@ fn lint_names_file_and_line_and_exits_by_what_it_found() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("robots.txt");
     let name = file.to_str().unwrap();
-    std::fs::write(
-        &file,
-        "User-agent: *\nDisallow: /private\nDisalow: /secret\n",
-    )
-    .unwrap();
+    std::fs::write(&file, "User-agent: *\nDisallow: /private\nDisalow: /secret\n").unwrap();
     let output = run(&["lint", name], b"");
     let expected = format!(
         "{name}:3: error: \"Disalow\" is not a known directive; did you mean \"Disallow\"?"
     );
-    assert!(
-        stdout(&output).starts_with(&expected),
-        "{}",
-        stdout(&output)
-    );
+    assert!(stdout(&output).starts_with(&expected), "{}", stdout(&output));
     assert_eq!(output.status.code(), Some(1));
     let output = run(&["lint", "-"], b"User-agent: *\nDisallow: /private\n");
     assert_eq!((stdout(&output), output.status.code()), ("", Some(0)));
@@ -637,22 +443,14 @@ fn lint_fails_only_for_errors_and_prints_notes_on_request() {
     let note = format!("{warning}-:4: note: never decides about \"/c\": line 3 says the same\n");
     assert_eq!((stdout(&output), output.status.code()), (&*note, Some(0)));
     let output = run(&["lint", "--json", "-"], b"Disallow: a\n");
-    let found: Vec<Value> = stdout(&output)
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let found: Vec<Value> =
+        stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(found.len(), 2, "{found:?}");
-    for (finding, text) in found
-        .iter()
-        .zip(["does not start with", "before any user-agent"])
-    {
+    for (finding, text) in found.iter().zip(["does not start with", "before any user-agent"]) {
         assert_eq!(finding["file"], "-");
         assert_eq!(finding["line"], 1);
         assert_eq!(finding["level"], "error");
-        assert!(
-            finding["message"].as_str().unwrap().contains(text),
-            "{finding}"
-        );
+        assert!(finding["message"].as_str().unwrap().contains(text), "{finding}");
     }
     assert_eq!(output.status.code(), Some(1));
 }
@@ -663,10 +461,8 @@ fn lint_says_once_that_a_file_is_no_text_for_robots() {
     let output = run(&["lint", "--notes", "-"], page.as_bytes());
     assert_eq!(stdout(&output).lines().count(), 1, "{}", stdout(&output));
     assert_eq!(output.status.code(), Some(1));
-    let wide: Vec<u8> = "\u{feff}User-agent: *\nDisallow: /\n"
-        .encode_utf16()
-        .flat_map(u16::to_le_bytes)
-        .collect();
+    let wide: Vec<u8> =
+        "\u{feff}User-agent: *\nDisallow: /\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     // Without the byte order mark, and a picture.
     for foreign in [&*wide, &wide[2..], b"GIF89a\x01\0\x01\0\n\x80\0\n\0;\n"] {
         let output = run(&["lint", "--notes", "-"], foreign);
@@ -681,10 +477,7 @@ fn lint_says_once_that_a_file_is_no_text_for_robots() {
 fn lint_reports_a_mistake_once() {
     let output = run(&["lint", "-"], b"User-agent: OldBot/1.0\nDisallow: /\n");
     let found = stdout(&output);
-    assert!(
-        found.starts_with("-:1: warning: \"OldBot/1.0\" is not a product token"),
-        "{found}"
-    );
+    assert!(found.starts_with("-:1: warning: \"OldBot/1.0\" is not a product token"), "{found}");
     assert_eq!(found.lines().count(), 1, "{found}");
 }
 
@@ -694,14 +487,8 @@ fn lint_sums_up_on_standard_error() {
         String::from_utf8(run(&[&["lint"], arguments].concat(), text).stderr).unwrap()
     };
     let text = b"User-agent: *\nDisallow: a\nDisallow: /c\nDisallow: /c\n";
-    assert_eq!(
-        told(&["-"], text),
-        "1 file: 1 error, 0 warnings, 1 note (--notes shows them)\n"
-    );
-    assert_eq!(
-        told(&["--notes", "-"], text),
-        "1 file: 1 error, 0 warnings, 1 note\n"
-    );
+    assert_eq!(told(&["-"], text), "1 file: 1 error, 0 warnings, 1 note (--notes shows them)\n");
+    assert_eq!(told(&["--notes", "-"], text), "1 file: 1 error, 0 warnings, 1 note\n");
     assert_eq!(told(&["--json", "-"], text), "");
     assert_eq!(told(&["-"], b"User-agent: *\nDisallow: /a\n"), "");
 }

@@ -35,21 +35,12 @@ fn usage_errors_end_with_2() {
     ] {
         let output = run(dir.path(), arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(
-            output.stdout.is_empty() && !output.stderr.is_empty(),
-            "{arguments:?}: {output:?}"
-        );
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{arguments:?}: {output:?}");
     }
     for arguments in [&["--help"][..], &["--version"]] {
-        assert_eq!(
-            run(dir.path(), arguments).status.code(),
-            Some(0),
-            "{arguments:?}"
-        );
+        assert_eq!(run(dir.path(), arguments).status.code(), Some(0), "{arguments:?}");
     }
-    let left: Vec<_> = std::fs::read_dir(dir.path())
-        .expect("a directory")
-        .collect();
+    let left: Vec<_> = std::fs::read_dir(dir.path()).expect("a directory").collect();
     assert!(left.is_empty(), "nothing is written by asking: {left:?}");
 }
 
@@ -73,11 +64,7 @@ fn the_printed_default_is_the_shipped_file_and_is_accepted() {
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
-    assert_eq!(
-        settings(&of_file),
-        settings(&built_in),
-        "the shipped file says what is built in"
-    );
+    assert_eq!(settings(&of_file), settings(&built_in), "the shipped file says what is built in");
 }
 
 #[test]
@@ -87,10 +74,7 @@ fn the_ca_is_made_once_and_shown() {
     assert_eq!(nothing.status.code(), Some(2), "{nothing:?}");
     assert_eq!(run(dir.path(), &["ca", "init"]).status.code(), Some(0));
     let key = dir.path().join("wayleave-state/ca/ca.key");
-    assert_eq!(
-        std::fs::metadata(&key).expect("made").permissions().mode() & 0o777,
-        0o600
-    );
+    assert_eq!(std::fs::metadata(&key).expect("made").permissions().mode() & 0o777, 0o600);
     let (first, again) = (run(dir.path(), &["ca", "show"]), {
         run(dir.path(), &["ca", "init"]);
         run(dir.path(), &["ca", "show"])
@@ -105,15 +89,9 @@ fn the_ca_is_made_once_and_shown() {
         &pem.as_bytes()[pem.find("-----BEGIN").expect("a certificate")..],
         LIMIT,
     );
-    let fingerprint = fingerprint
-        .trim()
-        .rsplit('=')
-        .next()
-        .expect("openssl prints it after an equals sign");
-    assert!(
-        pem.contains(fingerprint),
-        "{pem}\nopenssl says {fingerprint}"
-    );
+    let fingerprint =
+        fingerprint.trim().rsplit('=').next().expect("openssl prints it after an equals sign");
+    assert!(pem.contains(fingerprint), "{pem}\nopenssl says {fingerprint}");
 }
 
 #[test]
@@ -127,18 +105,12 @@ fn the_ca_is_one_that_openssl_believes() {
         b"",
         LIMIT,
     );
-    for words in [
-        "CA:TRUE",
-        "X509v3 Basic Constraints: critical",
-        "Certificate Sign",
-    ] {
+    for words in ["CA:TRUE", "X509v3 Basic Constraints: critical", "Certificate Sign"] {
         assert!(text.contains(words), "{words} is missing: {text}");
     }
     let mut wire = proxy.connect();
     wire.connect_tunnel("shop.test:443");
-    let secured = wire
-        .start_tls("shop.test", &proxy.ca_pem(), &[])
-        .expect("trusted");
+    let secured = wire.start_tls("shop.test", &proxy.ca_pem(), &[]).expect("trusted");
     let leaf = proxy.dir.path().join("leaf.der");
     std::fs::write(&leaf, &secured.chain[0]).expect("writable");
     let verified = output_of(
@@ -166,10 +138,7 @@ fn metrics_say_when_the_ca_expires() {
     let asked = ["x509", "-noout", "-enddate", "-dateopt", "iso_8601", "-in"];
     let mut openssl = tools::clean(program("openssl"));
     let told = output_of(openssl.args(asked).arg(proxy.ca_file()), b"", LIMIT);
-    let end = told
-        .trim()
-        .trim_start_matches("notAfter=")
-        .replace(' ', "T");
+    let end = told.trim().trim_start_matches("notAfter=").replace(' ', "T");
     let end = humantime::parse_rfc3339(&end).expect("a time");
     let end = end.duration_since(std::time::UNIX_EPOCH).expect("later");
     let shown = proxy.metric("wayleave_ca_expiry_timestamp_seconds", &[]);
@@ -214,27 +183,20 @@ fn what_is_printed_at_the_start_is_what_env_prints() {
     let proxy = Wayleave::start(&origin);
     let file = proxy.dir.path().join("ports.toml");
     let (listen, state) = (proxy.proxy.to_string(), proxy.dir.path().join("state"));
-    std::fs::write(
-        &file,
-        format!("proxy.listen = [{listen:?}]\nstate.dir = {state:?}\n"),
-    )
-    .expect("writable");
+    std::fs::write(&file, format!("proxy.listen = [{listen:?}]\nstate.dir = {state:?}\n"))
+        .expect("writable");
     let file = file.to_str().expect("text");
     let printed = text(&run(proxy.dir.path(), &["env", "--config", file]).stdout);
     let exports = |text: &str| {
         let lines = text.lines().map(str::trim);
-        let exports: Vec<_> = lines
-            .filter(|line| line.starts_with("export "))
-            .map(str::to_owned)
-            .collect();
+        let exports: Vec<_> =
+            lines.filter(|line| line.starts_with("export ")).map(str::to_owned).collect();
         exports
     };
     let started = exports(&proxy.log());
     assert_eq!(started, exports(&printed));
     assert!(
-        started
-            .iter()
-            .any(|line| line.contains("no_proxy=localhost,127.0.0.1,::1")),
+        started.iter().any(|line| line.contains("no_proxy=localhost,127.0.0.1,::1")),
         "{started:?}"
     );
 }
@@ -256,10 +218,7 @@ fn a_wrong_argument_is_answered_in_words() {
             &["robots", "list", "--state", "dead"],
             "[possible values: fresh, stale, unavailable, unreachable]",
         ),
-        (
-            &["robots", "show", "shop.test"],
-            "nothing is known about https://shop.test",
-        ),
+        (&["robots", "show", "shop.test"], "nothing is known about https://shop.test"),
     ] {
         let output = run(proxy.dir.path(), &[arguments, &["--config", file]].concat());
         assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -269,15 +228,7 @@ fn a_wrong_argument_is_answered_in_words() {
     for at in ["2999-01-01", "0s"] {
         let output = run(
             proxy.dir.path(),
-            &[
-                "robots",
-                "show",
-                "http://shop.test",
-                "--at",
-                at,
-                "--config",
-                file,
-            ],
+            &["robots", "show", "http://shop.test", "--at", at, "--config", file],
         );
         assert_eq!(output.status.code(), Some(0), "{at}: {output:?}");
     }
@@ -311,13 +262,7 @@ fn apart(text: &str) -> (tempfile::TempDir, std::path::PathBuf, std::path::PathB
 fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).expect("a directory");
     let mut names: Vec<_> = entries
-        .map(|entry| {
-            entry
-                .expect("readable")
-                .file_name()
-                .into_string()
-                .expect("text")
-        })
+        .map(|entry| entry.expect("readable").file_name().into_string().expect("text"))
         .collect();
     names.sort();
     names
@@ -330,10 +275,7 @@ fn paths_are_relative_to_the_file_not_the_working_directory() {
     std::fs::write(etc.join("roots.pem"), roots).expect("writable");
     let certificate = etc.join("wayleave-state/ca/ca.crt");
     let shown = certificate.display().to_string();
-    for config in [
-        etc.join("config.toml").display().to_string(),
-        "../etc/config.toml".into(),
-    ] {
+    for config in [etc.join("config.toml").display().to_string(), "../etc/config.toml".into()] {
         let with_config = |arguments: &[&str]| {
             let arguments = [arguments, &["--config", &config]].concat();
             let output = run(&elsewhere, &arguments);
@@ -345,28 +287,15 @@ fn paths_are_relative_to_the_file_not_the_working_directory() {
         assert!(certificate.is_file());
         assert!(with_config(&["ca", "show"]).contains("BEGIN CERTIFICATE"));
         let environment = with_config(&["env"]);
-        assert!(
-            environment.contains("wayleave-state/ca/ca.crt"),
-            "{environment}"
-        );
+        assert!(environment.contains("wayleave-state/ca/ca.crt"), "{environment}");
         let checked = with_config(&["config", "check"]);
         let state = etc.join("wayleave-state").display().to_string();
-        assert!(
-            checked.contains(&state) || config.starts_with(".."),
-            "{checked}"
-        );
+        assert!(checked.contains(&state) || config.starts_with(".."), "{checked}");
         std::fs::write(etc.join("wayleave-state/decisions.jsonl"), "").expect("writable");
         let report = with_config(&["report"]);
-        assert!(
-            report.contains("wayleave-state/decisions.jsonl"),
-            "{report}"
-        );
+        assert!(report.contains("wayleave-state/decisions.jsonl"), "{report}");
     }
-    assert_eq!(
-        names(&elsewhere),
-        [""; 0],
-        "nothing is made where it is called from"
-    );
+    assert_eq!(names(&elsewhere), [""; 0], "nothing is made where it is called from");
     assert_eq!(names(&etc), ["config.toml", "roots.pem", "wayleave-state"]);
 }
 
@@ -374,11 +303,7 @@ fn paths_are_relative_to_the_file_not_the_working_directory() {
 fn without_a_file_paths_are_below_the_working_directory() {
     let dir = tempfile::tempdir().expect("a directory");
     let output = run(dir.path(), &["ca", "init"]);
-    let shown = dir
-        .path()
-        .join("wayleave-state/ca/ca.crt")
-        .display()
-        .to_string();
+    let shown = dir.path().join("wayleave-state/ca/ca.crt").display().to_string();
     assert!(text(&output.stdout).contains(&shown), "{output:?}");
     assert!(dir.path().join("wayleave-state/ca/ca.crt").is_file());
 }
@@ -402,10 +327,7 @@ fn others_reach_the_certificate_and_nothing_else() {
     std::fs::set_permissions(ca.join("ca.key"), PermissionsExt::from_mode(0o644)).expect("ours");
     let checked = run(&elsewhere, &["config", "check", "--config", &config]);
     let said = text(&checked.stderr);
-    assert!(
-        said.contains("other users can read") && said.contains("mode 644"),
-        "{said}"
-    );
+    assert!(said.contains("other users can read") && said.contains("mode 644"), "{said}");
     assert_eq!(mode(&ca.join("ca.key")), 0o644, "a check changes nothing");
     run(&elsewhere, &["ca", "init", "--config", &config]);
     assert_eq!(mode(&ca.join("ca.key")), 0o600);
@@ -418,10 +340,7 @@ fn env_distinguishes_unreadable_and_missing_certificates() {
     let (dir, etc, elsewhere) = apart("");
     let config = etc.join("config.toml").display().to_string();
     let missing = run(&elsewhere, &["env", "--config", &config]);
-    assert!(
-        text(&missing.stderr).contains("does not exist yet"),
-        "{missing:?}"
-    );
+    assert!(text(&missing.stderr).contains("does not exist yet"), "{missing:?}");
     let fetched = "curl -sSfo ca.pem http://127.0.0.1:3129/ca.pem";
     assert!(text(&missing.stderr).contains(fetched), "{missing:?}");
     run(&elsewhere, &["ca", "init", "--config", &config]);
@@ -444,10 +363,7 @@ fn env_distinguishes_unreadable_and_missing_certificates() {
             .find(|output| !text(&output.stderr).contains("Text file busy"))
             .expect("one that was tried");
         let said = text(&refused.stderr);
-        assert!(
-            said.contains("permission denied") && said.contains("/ca.pem"),
-            "{refused:?}"
-        );
+        assert!(said.contains("permission denied") && said.contains("/ca.pem"), "{refused:?}");
         std::fs::set_permissions(&ca, PermissionsExt::from_mode(0o711)).expect("ours");
         let read = tools::run(&mut asking, b"", LIMIT);
         assert_eq!(text(&read.stderr), "");
@@ -462,19 +378,9 @@ fn the_environment_of_another_machine_needs_no_configuration() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(output.stderr.is_empty(), "{output:?}");
     let lines = text(&output.stdout);
-    assert!(
-        lines.contains("https_proxy=http://proxy.test:3128 "),
-        "{lines}"
-    );
-    assert!(
-        lines.contains("CURL_CA_BUNDLE=/etc/ssl/wayleave.crt\n"),
-        "{lines}"
-    );
-    let java = [
-        &there("https://[2001:db8::1]:3130")[..],
-        &["--client", "java"],
-    ]
-    .concat();
+    assert!(lines.contains("https_proxy=http://proxy.test:3128 "), "{lines}");
+    assert!(lines.contains("CURL_CA_BUNDLE=/etc/ssl/wayleave.crt\n"), "{lines}");
+    let java = [&there("https://[2001:db8::1]:3130")[..], &["--client", "java"]].concat();
     let lines = text(&run(dir.path(), &java).stdout);
     assert!(lines.contains("-Dhttps.proxyHost=2001:db8::1 "), "{lines}");
     assert!(lines.contains("-Dhttps.proxyPort=3130 "), "{lines}");
@@ -505,20 +411,14 @@ fn every_command_has_a_man_page() {
     let output = run(dir.path(), &["man", "."]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let pages = names(dir.path());
-    for page in [
-        "wayleave.1",
-        "wayleave-check.1",
-        "wayleave-config-check.1",
-        "wayleave-robots-show.1",
-    ] {
+    for page in
+        ["wayleave.1", "wayleave-check.1", "wayleave-config-check.1", "wayleave-robots-show.1"]
+    {
         assert!(pages.iter().any(|name| name == page), "{page}: {pages:?}");
     }
     for page in &pages {
         let text = std::fs::read_to_string(dir.path().join(page)).expect("a page");
-        assert!(
-            text.contains(".SH NAME") && text.contains(".SH SYNOPSIS"),
-            "{page}"
-        );
+        assert!(text.contains(".SH NAME") && text.contains(".SH SYNOPSIS"), "{page}");
     }
 }
 
@@ -528,22 +428,13 @@ fn health_is_that_of_the_running_proxy() {
     let config = proxy.dir.path().join("admin.toml");
     std::fs::write(&config, format!("admin.listen = \"{}\"\n", proxy.admin)).expect("writable");
     let ask = |config: &Path| {
-        run(
-            proxy.dir.path(),
-            &["health", "--config", config.to_str().expect("text")],
-        )
+        run(proxy.dir.path(), &["health", "--config", config.to_str().expect("text")])
     };
     let output = ask(&config);
-    assert_eq!(
-        (text(&output.stdout).as_str(), output.status.code()),
-        ("ready\n", Some(0))
-    );
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("ready\n", Some(0)));
     let nobody = proxy.dir.path().join("nobody.toml");
     std::fs::write(&nobody, "[admin]\nlisten = \"127.0.0.1:1\"\n").expect("writable");
     let output = ask(&nobody);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(
-        text(&output.stderr).contains("is `wayleave serve` running?"),
-        "{output:?}"
-    );
+    assert!(text(&output.stderr).contains("is `wayleave serve` running?"), "{output:?}");
 }

@@ -15,29 +15,20 @@ fn check(text: &str, arguments: &[&str]) -> Output {
 
 fn run(dir: &Path, arguments: &[&str]) -> Output {
     tools::run(
-        command()
-            .args(arguments)
-            .args(["--config", "my.toml"])
-            .current_dir(dir),
+        command().args(arguments).args(["--config", "my.toml"]).current_dir(dir),
         b"",
         Duration::from_secs(120),
     )
 }
 
 fn complaints(output: &Output) -> Vec<String> {
-    String::from_utf8_lossy(&output.stderr)
-        .lines()
-        .map(str::to_owned)
-        .collect()
+    String::from_utf8_lossy(&output.stderr).lines().map(str::to_owned).collect()
 }
 
 /// The warnings of `config check` about these crawlers, each given as its `match` and further keys; it succeeds all the same.
 fn warnings(crawlers: &[(&str, &str)]) -> Vec<String> {
     let table = |(name, keys): &(&str, &str)| format!("[[crawler]]\nname = \"{name}\"\n{keys}\n");
-    let output = check(
-        &crawlers.iter().map(table).collect::<String>(),
-        &["config", "check"],
-    );
+    let output = check(&crawlers.iter().map(table).collect::<String>(), &["config", "check"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     complaints(&output)
 }
@@ -45,26 +36,11 @@ fn warnings(crawlers: &[(&str, &str)]) -> Vec<String> {
 #[test]
 fn a_crawler_that_an_earlier_one_hides_is_named() {
     let hidden = [
-        [
-            r#"user_agent = "AcmeNews""#,
-            r#"user_agent = "AcmeNewsImages""#,
-        ],
-        [
-            r#"user_agent = "acmenews""#,
-            r#"user_agent = "The AcmeNews""#,
-        ],
-        [
-            r#"addresses = ["10.0.0.0/8"]"#,
-            r#"addresses = ["10.1.0.0/16", "10.2.3.4"]"#,
-        ],
-        [
-            r#"addresses = ["10.0.0.0/9", "10.128.0.0/9"]"#,
-            r#"addresses = ["10.0.0.0/8"]"#,
-        ],
-        [
-            r#"addresses = ["fd00::/8"]"#,
-            r#"addresses = ["fd00::1"], user_agent = "A""#,
-        ],
+        [r#"user_agent = "AcmeNews""#, r#"user_agent = "AcmeNewsImages""#],
+        [r#"user_agent = "acmenews""#, r#"user_agent = "The AcmeNews""#],
+        [r#"addresses = ["10.0.0.0/8"]"#, r#"addresses = ["10.1.0.0/16", "10.2.3.4"]"#],
+        [r#"addresses = ["10.0.0.0/9", "10.128.0.0/9"]"#, r#"addresses = ["10.0.0.0/8"]"#],
+        [r#"addresses = ["fd00::/8"]"#, r#"addresses = ["fd00::1"], user_agent = "A""#],
     ];
     let tables = |[first, second]: [&str; 2]| {
         [first, second].map(|keys| format!("match = {{ {keys} }}\ntokens = [\"AcmeBot\"]"))
@@ -77,18 +53,9 @@ fn a_crawler_that_an_earlier_one_hides_is_named() {
         assert_eq!(said, [expected], "{case:?}");
     }
     let seen = [
-        [
-            r#"user_agent = "AcmeNewsImages""#,
-            r#"user_agent = "AcmeNews""#,
-        ],
-        [
-            r#"user_agent = "AcmeNews""#,
-            r#"addresses = ["10.0.0.0/8"]"#,
-        ],
-        [
-            r#"addresses = ["10.0.0.0/8"]"#,
-            r#"addresses = ["10.0.0.0/7"]"#,
-        ],
+        [r#"user_agent = "AcmeNewsImages""#, r#"user_agent = "AcmeNews""#],
+        [r#"user_agent = "AcmeNews""#, r#"addresses = ["10.0.0.0/8"]"#],
+        [r#"addresses = ["10.0.0.0/8"]"#, r#"addresses = ["10.0.0.0/7"]"#],
         [
             r#"addresses = ["10.0.0.0/8"], user_agent = "A""#,
             r#"addresses = ["10.1.0.0/16"], user_agent = "B""#,
@@ -97,10 +64,7 @@ fn a_crawler_that_an_earlier_one_hides_is_named() {
     ];
     for case in seen {
         let [first, second] = tables(case);
-        assert!(
-            warnings(&[("news", &first), ("images", &second)]).is_empty(),
-            "{case:?}"
-        );
+        assert!(warnings(&[("news", &first), ("images", &second)]).is_empty(), "{case:?}");
     }
 }
 
@@ -116,10 +80,7 @@ fn a_name_that_googles_dialect_does_not_find_is_named() {
                     to the first character that is no letter, \"-\" or \"_\"";
     assert_eq!(said, [expected]);
     for dialect in ["rfc9309", "koster1996", "selfhtml", "strictest"] {
-        assert!(
-            warnings(&[("majestic", &keys("\"MJ12bot\"", dialect))]).is_empty(),
-            "{dialect}"
-        );
+        assert!(warnings(&[("majestic", &keys("\"MJ12bot\"", dialect))]).is_empty(), "{dialect}");
     }
     assert!(warnings(&[("images", &keys("\"Majestic-Image_Bot\"", "google"))]).is_empty());
 }
@@ -157,11 +118,7 @@ allow_private = ["10.0.0.0/40"]
         let output = check(text, command);
         assert_eq!(output.status.code(), Some(2), "{command:?}: {output:?}");
         let complaints = complaints(&output);
-        assert_eq!(
-            complaints.len(),
-            expected.len(),
-            "one line per mistake: {complaints:#?}"
-        );
+        assert_eq!(complaints.len(), expected.len(), "one line per mistake: {complaints:#?}");
         for ((start, words), complaint) in expected.iter().zip(&complaints) {
             assert!(
                 complaint.starts_with(start) && complaint.contains(words),
@@ -187,12 +144,7 @@ fn what_contradicts_itself_is_refused() {
     for text in texts {
         let output = check(text, &["config", "check"]);
         assert_eq!(output.status.code(), Some(2), "{text}: {output:?}");
-        assert!(
-            complaints(&output)
-                .iter()
-                .all(|line| line.starts_with("my.toml:")),
-            "{output:?}"
-        );
+        assert!(complaints(&output).iter().all(|line| line.starts_with("my.toml:")), "{output:?}");
     }
 }
 
@@ -200,10 +152,7 @@ fn what_contradicts_itself_is_refused() {
 fn an_unreadable_file_and_invalid_toml_are_reported() {
     let output = check("[proxy\nlisten = 3\n", &["config", "check"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(
-        complaints(&output)[0].starts_with("my.toml:1"),
-        "{output:?}"
-    );
+    assert!(complaints(&output)[0].starts_with("my.toml:1"), "{output:?}");
     let dir = tempfile::tempdir().expect("a directory");
     let missing = run(dir.path(), &["serve"]);
     assert_eq!(missing.status.code(), Some(2));
@@ -217,14 +166,8 @@ fn tables_are_counted_as_refusals_and_logs_count_them() {
     let text = format!("{rule}{rule}nonsense = 1\n{crawler}mode = \"obey\"\n");
     let output = check(&text, &["config", "check"]);
     let said = complaints(&output);
-    assert!(
-        said[0].starts_with("my.toml:7: [[rule]] 2.nonsense: "),
-        "{said:?}"
-    );
-    assert!(
-        said[1].starts_with("my.toml:12: [[crawler]] 1.mode: "),
-        "{said:?}"
-    );
+    assert!(said[0].starts_with("my.toml:7: [[rule]] 2.nonsense: "), "{said:?}");
+    assert!(said[1].starts_with("my.toml:12: [[crawler]] 1.mode: "), "{said:?}");
 }
 
 #[test]

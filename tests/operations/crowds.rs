@@ -84,9 +84,7 @@ fn tarpits_of_one_crawler_leave_others_served_within_a_second() {
     let origin = Origin::start();
     let tarpit = tarpit();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .resolve("*.tarpit.test:80", tarpit)
-            .table(TWO_CRAWLERS)
+        settings.resolve("*.tarpit.test:80", tarpit).table(TWO_CRAWLERS)
     });
     let known = |number: u64| format!("http://known{}.test/{number}", number % 10);
     for number in 0..10 {
@@ -144,10 +142,7 @@ fn owners() -> String {
 }
 
 fn credentials(number: usize, password: &str) -> String {
-    format!(
-        "Basic {}",
-        STANDARD.encode(format!("owner{number}:{password}"))
-    )
+    format!("Basic {}", STANDARD.encode(format!("owner{number}:{password}")))
 }
 
 /// Sends wrong passwords, one after the other, from an address of its own.
@@ -172,9 +167,7 @@ fn right_passwords_are_answered_in_two_seconds_beside_guessers() {
     let origin = Origin::start();
     origin.site("open.test");
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("proxy.listen", "[\"0.0.0.0:0\"]")
-            .table(&owners())
+        settings.set("proxy.listen", "[\"0.0.0.0:0\"]").table(&owners())
     });
     let proxy_address = SocketAddr::from(([127, 0, 0, 1], proxy.proxy.port()));
     let others = |waits: &mut Waits| {
@@ -264,16 +257,9 @@ async fn ask_for(number: usize, proxy: SocketAddr) -> u16 {
     let mut stream = TcpStream::connect(proxy).await.expect("it listens");
     stream.write_all(&ask).await.expect("it can be sent");
     let mut answer = Vec::new();
-    stream
-        .read_to_end(&mut answer)
-        .await
-        .expect("it is answered");
+    stream.read_to_end(&mut answer).await.expect("it is answered");
     let status = String::from_utf8_lossy(&answer[..answer.len().min(12)]).into_owned();
-    status
-        .split(' ')
-        .nth(1)
-        .and_then(|code| code.parse().ok())
-        .unwrap_or(0)
+    status.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0)
 }
 
 fn flood_with_long_files(memory: u64) -> u64 {

@@ -70,9 +70,7 @@ pub fn set_clock(file: &Path, forward: Duration) {
 #[test]
 fn an_exception_ends_while_the_proxy_runs() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /\n");
     let dir = tempfile::tempdir().expect("a directory");
     let clock = dir.path().join("clock");
     set_clock(&clock, Duration::ZERO);
@@ -84,9 +82,7 @@ fn an_exception_ends_while_the_proxy_runs() {
         });
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
     set_clock(&clock, 3 * DAY);
-    eventually("it is over without a reload", || {
-        proxy.get("http://shop.test/a").status == 403
-    });
+    eventually("it is over without a reload", || proxy.get("http://shop.test/a").status == 403);
     let reached = origin.seen().len();
     assert_eq!(proxy.get("http://shop.test/a").status, 403);
     assert_eq!(origin.seen().len(), reached);
@@ -122,10 +118,7 @@ fn a_post_is_sent_once_whatever_its_connection_was() {
     let requests = origin.requests();
     let posts: Vec<_> = requests.iter().filter(|it| it.method == "POST").collect();
     assert_eq!(posts.len(), 1, "{requests:?}");
-    let before = requests
-        .iter()
-        .find(|it| it.target == "/a")
-        .expect("it came");
+    let before = requests.iter().find(|it| it.target == "/a").expect("it came");
     assert_eq!(
         posts[0].connection, before.connection,
         "a kept connection, which could have been stale"
@@ -165,29 +158,18 @@ fn each_request_in_a_tunnel_is_its_own_crawlers() {
     let expected = [200, 200, 403, 403];
     let mut wire = proxy.tunnel("shop.test:443");
     for ((agent, path), status) in asks.into_iter().zip(expected) {
-        wire.send(
-            Ask::get(&format!("https://shop.test{path}"))
-                .agent(agent)
-                .bytes(path),
-        );
+        wire.send(Ask::get(&format!("https://shop.test{path}")).agent(agent).bytes(path));
         assert_eq!(wire.response().status, status, "{agent} {path}");
     }
     for name in ["news", "images"] {
-        eventually("the one of HTTP/1.1 is counted", || {
-            forwarded(&proxy, name) == 1.0
-        });
+        eventually("the one of HTTP/1.1 is counted", || forwarded(&proxy, name) == 1.0);
     }
     let client = proxy.http2("shop.test:443");
     let asks = asks.map(|(agent, path)| Ask::get(&format!("https://shop.test{path}")).agent(agent));
     let answers = client.exchange_all(&asks);
-    assert_eq!(
-        answers.iter().map(|it| it.status).collect::<Vec<_>>(),
-        expected
-    );
+    assert_eq!(answers.iter().map(|it| it.status).collect::<Vec<_>>(), expected);
     for name in ["news", "images"] {
-        eventually("the one of HTTP/2 is counted", || {
-            forwarded(&proxy, name) == 2.0
-        });
+        eventually("the one of HTTP/2 is counted", || forwarded(&proxy, name) == 2.0);
     }
 }
 
@@ -208,9 +190,7 @@ fn credentials_inside_a_tunnel_identify_nobody() {
     eventually("both are counted", || forwarded(&proxy, "asserted") == 2.0);
     assert_eq!(forwarded(&proxy, "news"), 0.0);
     let requests = origin.requests();
-    let told = requests
-        .iter()
-        .find(|it| it.header("proxy-authorization").is_some());
+    let told = requests.iter().find(|it| it.header("proxy-authorization").is_some());
     assert!(told.is_none(), "{told:?}");
 }
 
@@ -225,10 +205,7 @@ fn own_listeners_are_unreachable_after_a_reload() {
             assert_eq!(answer.status, 502, "{host}:{port}: {answer:?}");
         }
         // The ways to origins are made anew.
-        reload(
-            &proxy,
-            &base.clone().set("upstream.connect_timeout", "\"11s\""),
-        );
+        reload(&proxy, &base.clone().set("upstream.connect_timeout", "\"11s\""));
     }
 }
 
@@ -249,16 +226,12 @@ fn a_reload_that_only_narrows_what_is_allowed_counts() {
 #[test]
 fn a_password_ends_with_the_reload_that_takes_it_away() {
     let origin = Origin::start();
-    let (proxy, base) = start_from(&origin, |settings| {
-        settings.table(&with_password("news", SECRET))
-    });
+    let (proxy, base) =
+        start_from(&origin, |settings| settings.table(&with_password("news", SECRET)));
     let ask = Ask::get("http://shop.test/a").header("Proxy-Authorization", RIGHT);
     assert_eq!(proxy.exchange(&ask).status, 200);
     let others = SECRET.replace("vk+J", "vk+K");
-    for table in [
-        with_password("news", &others),
-        with_password("guest", SECRET),
-    ] {
+    for table in [with_password("news", &others), with_password("guest", SECRET)] {
         reload(&proxy, &base.clone().table(&table));
         let reached = origin.seen().len();
         assert_eq!(proxy.exchange(&ask).status, 407, "{table}");
@@ -276,9 +249,7 @@ fn with_password(username: &str, hash: &str) -> String {
 
 /// A proxy that tunnels blindly where every path is allowed.
 fn tunnelling(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> Wayleave {
-    Wayleave::start_with(origin, |settings| {
-        change(settings.set("https.mode", "\"tunnel\""))
-    })
+    Wayleave::start_with(origin, |settings| change(settings.set("https.mode", "\"tunnel\"")))
 }
 
 #[test]
@@ -298,9 +269,7 @@ fn an_expired_exception_opens_no_tunnel() {
 #[test]
 fn a_tunnel_holds_its_slot_until_it_closes() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow:\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow:\n");
     let proxy = tunnelling(&origin, |settings| {
         settings
             .set("politeness.max_concurrent_per_origin", "1")
@@ -309,10 +278,7 @@ fn a_tunnel_holds_its_slot_until_it_closes() {
     let mut first = proxy.connect();
     assert_eq!(first.connect_tunnel("shop.test:443").status, 200);
     let roots = Authority::trusted().pem.as_bytes();
-    let mut first = first
-        .start_tls("shop.test", roots, &["http/1.1"])
-        .expect("end to end")
-        .wire;
+    let mut first = first.start_tls("shop.test", roots, &["http/1.1"]).expect("end to end").wire;
     first.send(Ask::get("https://shop.test/a").bytes("/a"));
     assert_eq!(first.response().status, 200);
     let second = proxy.connect().connect_tunnel("shop.test:443");
@@ -347,39 +313,17 @@ fn kept_connections_are_of_one_port() {
 fn kept_connections_are_of_one_host() {
     let (one, other) = (Origin::start(), Origin::start());
     let proxy = Wayleave::start_with(&one, |settings| settings.resolve_to("other.test", &other));
-    let turns = [
-        "one.test",
-        "other.test",
-        "one.test",
-        "one.test",
-        "other.test",
-        "other.test",
-    ];
+    let turns = ["one.test", "other.test", "one.test", "one.test", "other.test", "other.test"];
     for scheme in ["http", "https"] {
         for (number, host) in turns.into_iter().enumerate() {
             let url = format!("{scheme}://{host}/{scheme}{number}");
             assert_eq!(proxy.get(&url).status, 200);
         }
     }
-    expect_pages(
-        &one,
-        &[
-            "/http0", "/http2", "/http3", "/https0", "/https2", "/https3",
-        ],
-    );
-    expect_pages(
-        &other,
-        &[
-            "/http1", "/http4", "/http5", "/https1", "/https4", "/https5",
-        ],
-    );
+    expect_pages(&one, &["/http0", "/http2", "/http3", "/https0", "/https2", "/https3"]);
+    expect_pages(&other, &["/http1", "/http4", "/http5", "/https1", "/https4", "/https5"]);
     for (origin, host) in [(&one, "one.test"), (&other, "other.test")] {
-        assert!(
-            origin
-                .requests()
-                .iter()
-                .all(|request| request.host() == host)
-        );
+        assert!(origin.requests().iter().all(|request| request.host() == host));
     }
 }
 
@@ -387,17 +331,9 @@ fn kept_connections_are_of_one_host() {
 #[track_caller]
 fn expect_pages(origin: &Origin, expected: &[&str]) {
     let requests = origin.requests();
-    let pages: Vec<_> = requests
-        .iter()
-        .filter(|it| it.target != "/robots.txt")
-        .collect();
-    assert_eq!(
-        pages.iter().map(|it| &it.target).collect::<Vec<_>>(),
-        expected
-    );
-    let is_reused = pages
-        .windows(2)
-        .any(|pair| pair[0].connection == pair[1].connection);
+    let pages: Vec<_> = requests.iter().filter(|it| it.target != "/robots.txt").collect();
+    assert_eq!(pages.iter().map(|it| &it.target).collect::<Vec<_>>(), expected);
+    let is_reused = pages.windows(2).any(|pair| pair[0].connection == pair[1].connection);
     assert!(is_reused, "{requests:?}");
 }
 
@@ -408,13 +344,9 @@ fn only_robots_txt_itself_is_free_of_rules() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.table("[[rule]]\naction = \"refuse\"\nhosts = [\"shop.test\"]\n")
     });
-    for path in [
-        "/robots.txt.bak",
-        "/robots.txt/x",
-        "/robots.txt/",
-        "/robots.txt?x",
-        "/robots.txtx",
-    ] {
+    for path in
+        ["/robots.txt.bak", "/robots.txt/x", "/robots.txt/", "/robots.txt?x", "/robots.txtx"]
+    {
         let answer = proxy.get(&format!("http://shop.test{path}"));
         answer.expect_refusal(403, Some("Refused by policy"), "http_request_denied");
     }
@@ -445,9 +377,7 @@ fn the_longest_delay_counts_for_exceptions_and_against_defaults() {
         assert_eq!(ask("/robots.txt").status, 200);
         assert_eq!(ask(path).status, 200);
         let problem = ask(path).expect_refusal(429, Some("Crawl delay"), "http_request_denied");
-        let retry_after = problem["retry_after"]
-            .as_u64()
-            .expect("a number of seconds");
+        let retry_after = problem["retry_after"].as_u64().expect("a number of seconds");
         assert!((91..=100).contains(&retry_after), "{host}: {retry_after}");
     }
 }
@@ -456,9 +386,7 @@ fn the_longest_delay_counts_for_exceptions_and_against_defaults() {
 fn observing_opens_no_way_inside() {
     let (origin, inside) = (Origin::start(), Origin::start_at("127.0.0.2"));
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("proxy.mode", "\"observe\"")
-            .resolve_to("inside.test", &inside)
+        settings.set("proxy.mode", "\"observe\"").resolve_to("inside.test", &inside)
     });
     for url in [
         "http://inside.test/a".to_owned(),
@@ -477,24 +405,15 @@ fn observing_opens_no_way_inside() {
 #[test]
 fn http_2_trailers_pass_in_both_directions() {
     let origin = Origin::start();
-    let reply = Reply::text("body")
-        .header("Trailer", "x-sum")
-        .trailer("x-sum", "42");
-    origin
-        .site("new.test")
-        .http2_only()
-        .page("/a", reply.clone());
+    let reply = Reply::text("body").header("Trailer", "x-sum").trailer("x-sum", "42");
+    origin.site("new.test").http2_only().page("/a", reply.clone());
     origin.site("old.test").http1_only().page("/a", reply);
     let proxy = Wayleave::start(&origin);
     for host in ["new.test", "old.test"] {
         let client = proxy.http2(&format!("{host}:443"));
         let answer = client.get("/a");
         assert_eq!(answer.text(), "body");
-        assert_eq!(
-            answer.trailers,
-            [("x-sum".to_owned(), "42".to_owned())],
-            "{host}"
-        );
+        assert_eq!(answer.trailers, [("x-sum".to_owned(), "42".to_owned())], "{host}");
     }
     let mut wire = proxy.tunnel("old.test:443");
     wire.send(

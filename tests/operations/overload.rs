@@ -25,18 +25,14 @@ fn request(stream: u32, path: &str) -> Vec<u8> {
 /// Somebody else is served meanwhile.
 #[track_caller]
 fn expect_service(proxy: &Wayleave) {
-    eventually("others are served", || {
-        proxy.get("http://shop.test/a").status == 200
-    });
+    eventually("others are served", || proxy.get("http://shop.test/a").status == 200);
 }
 
 #[test]
 fn one_client_cannot_take_every_place() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("proxy.listen", "[\"0.0.0.0:0\"]")
-            .set("proxy.max_connections_per_client", "2")
+        settings.set("proxy.listen", "[\"0.0.0.0:0\"]").set("proxy.max_connections_per_client", "2")
     });
     let address = |last: u8| std::net::SocketAddr::from(([127, 0, 0, last], proxy.proxy.port()));
     let (mut first, mut second) = (Wire::connect(address(1)), Wire::connect(address(1)));
@@ -84,9 +80,7 @@ fn ten_thousand_idle_connections_leave_room_for_others() {
     let idle_connections = spare_descriptors().min(10_000);
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("proxy.max_connections", "20000")
-            .set("proxy.idle_timeout", "\"10m\"")
+        settings.set("proxy.max_connections", "20000").set("proxy.idle_timeout", "\"10m\"")
     });
     expect_service(&proxy);
     let before = proxy.memory_kib("VmRSS");
@@ -94,16 +88,11 @@ fn ten_thousand_idle_connections_leave_room_for_others() {
         .map(|_| TcpStream::connect(proxy.proxy).expect("a connection"))
         .collect();
     let gauge = || proxy.metric("wayleave_client_connections", &[]);
-    eventually("all of them are served", || {
-        gauge() >= idle_connections as f64
-    });
+    eventually("all of them are served", || gauge() >= idle_connections as f64);
     expect_service(&proxy);
     let grown = proxy.memory_kib("VmRSS").saturating_sub(before);
     let most = 4096 + 16 * idle_connections as u64;
-    assert!(
-        grown < most,
-        "{grown} KiB for {idle_connections} connections"
-    );
+    assert!(grown < most, "{grown} KiB for {idle_connections} connections");
     drop(idle);
     eventually("they are gone", || gauge() < 10.0);
 }
@@ -111,9 +100,8 @@ fn ten_thousand_idle_connections_leave_room_for_others() {
 #[test]
 fn a_flood_of_connections_past_the_bound_ends_well() {
     let origin = Origin::start();
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("proxy.max_connections", "4")
-    });
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("proxy.max_connections", "4"));
     let mut served: Vec<_> = (0..4).map(|_| proxy.connect()).collect();
     for wire in &mut served {
         assert_eq!(plain(wire), 200);
@@ -124,9 +112,7 @@ fn a_flood_of_connections_past_the_bound_ends_well() {
         assert_eq!(plain(wire), 200, "who has a place keeps it");
     }
     drop((flood, served));
-    eventually("others are served again", || {
-        plain_or_refused(&mut proxy.connect()) == 200
-    });
+    eventually("others are served again", || plain_or_refused(&mut proxy.connect()) == 200);
 }
 
 #[test]
@@ -163,21 +149,12 @@ fn what_comes_too_slowly_is_ended() {
     half_a_handshake.send(b"\x16\x03\x01\x02\x00\x01");
     half_a_handshake.expect_close();
     let mut no_preface = before_preface(&proxy, "shop.test:443");
-    assert!(
-        no_preface
-            .frame()
-            .is_none_or(|frame| frame.kind == SETTINGS)
-    );
+    assert!(no_preface.frame().is_none_or(|frame| frame.kind == SETTINGS));
     while no_preface.frame().is_some() {}
     let mut idle = open(&proxy, "shop.test:443");
     while idle.frame().is_some() {}
     let mut half_a_head = open(&proxy, "shop.test:443");
-    half_a_head.send(frame(
-        HEADERS,
-        END_STREAM,
-        1,
-        &block(&get("shop.test", "/a")),
-    ));
+    half_a_head.send(frame(HEADERS, END_STREAM, 1, &block(&get("shop.test", "/a"))));
     while half_a_head.frame().is_some() {}
     expect_service(&proxy);
 }
@@ -186,9 +163,7 @@ fn what_comes_too_slowly_is_ended() {
 fn a_body_that_stops_coming_over_http_2_is_ended() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("proxy.idle_timeout", "\"1s\"")
-            .set("upstream.response_timeout", "\"1s\"")
+        settings.set("proxy.idle_timeout", "\"1s\"").set("upstream.response_timeout", "\"1s\"")
     });
     let mut wire = open(&proxy, "shop.test:443");
     let mut fields = get("shop.test", "/up");
@@ -266,12 +241,7 @@ fn no_more_streams_are_open_than_were_offered() {
         answered += u32::from(frame.is_200());
     }
     origin.wait_for("the others arrive", |arrived| {
-        arrived
-            .requests
-            .iter()
-            .filter(|request| request.target == "/slow")
-            .count()
-            == 100
+        arrived.requests.iter().filter(|request| request.target == "/slow").count() == 100
     });
     gate.open();
     while answered < 100 {
@@ -286,12 +256,7 @@ fn a_head_without_bound_over_http_2_is_refused() {
     let before = proxy.memory_kib("VmRSS");
     // One field after the other, each in a frame of its own, and never an end.
     let mut wire = open(&proxy, "shop.test:443");
-    wire.send(frame(
-        HEADERS,
-        END_STREAM,
-        1,
-        &block(&get("shop.test", "/a")),
-    ));
+    wire.send(frame(HEADERS, END_STREAM, 1, &block(&get("shop.test", "/a"))));
     let value = "v".repeat(16_000);
     for _ in 0..10_000 {
         let piece = frame(CONTINUATION, 0, 1, &block(&[("x", &value)]));
@@ -303,12 +268,7 @@ fn a_head_without_bound_over_http_2_is_refused() {
     // Small ones, and empty ones.
     for piece in [block(&[("x", "y")]), Vec::new()] {
         let mut wire = open(&proxy, "shop.test:443");
-        wire.send(frame(
-            HEADERS,
-            END_STREAM,
-            1,
-            &block(&get("shop.test", "/a")),
-        ));
+        wire.send(frame(HEADERS, END_STREAM, 1, &block(&get("shop.test", "/a"))));
         let sent =
             (0..200_000).take_while(|_| wire.try_send(frame(CONTINUATION, 0, 1, &piece)).is_ok());
         assert!(sent.count() < 200_000, "the flood is read to its end");
@@ -346,10 +306,7 @@ fn floods_of_small_frames_cost_no_memory() {
     let floods: [(&str, Vec<u8>); 5] = [
         ("pings", frame(PING, 0, 0, &[0; 8])),
         ("settings", frame(SETTINGS, 0, 0, &[])),
-        (
-            "settings with a window",
-            frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]),
-        ),
+        ("settings with a window", frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])),
         ("window updates", frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
         ("acknowledged pings", frame(PING, ACK, 0, &[0; 8])),
     ];
@@ -376,9 +333,8 @@ fn a_client_that_opens_no_window_holds_nothing_back() {
     let origin = Origin::start();
     let big = Reply::new(200).step(Step::Pattern(8 << 20));
     origin.site("shop.test").page("/big", big);
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("proxy.idle_timeout", "\"1s\"")
-    });
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("proxy.idle_timeout", "\"1s\""));
     expect_service(&proxy);
     let before = proxy.memory_kib("VmRSS");
     let mut wire = open(&proxy, "shop.test:443");
@@ -402,20 +358,11 @@ fn a_connection_error_of_http_2_ends_that_connection_only() {
     let broken = [
         ("data on no stream", frame(DATA, END_STREAM, 0, b"x")),
         ("a stream of the server's", request(2, "/a")),
-        (
-            "a continuation of nothing",
-            frame(CONTINUATION, END_HEADERS, 1, &[]),
-        ),
+        ("a continuation of nothing", frame(CONTINUATION, END_HEADERS, 1, &[])),
         ("a ping of seven octets", frame(PING, 0, 0, &[0; 7])),
         ("settings on a stream", frame(SETTINGS, 0, 1, &[])),
-        (
-            "a window that overflows",
-            frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0xff, 0xff, 0xff]),
-        ),
-        (
-            "an increment of nothing",
-            frame(WINDOW_UPDATE, 0, 0, &[0; 4]),
-        ),
+        ("a window that overflows", frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0xff, 0xff, 0xff])),
+        ("an increment of nothing", frame(WINDOW_UPDATE, 0, 0, &[0; 4])),
         (
             "a table index that is none",
             frame(HEADERS, END_HEADERS | END_STREAM, 1, &[0xff, 0xff, 0x7f]),

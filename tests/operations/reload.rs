@@ -73,14 +73,10 @@ fn a_changed_file_a_signal_and_an_operator_reload() {
     let with = |word: &str| base.clone().table(&tables(word)).to_toml();
     assert_eq!(refused_by(&proxy), "[[rule]] 1: a");
     write(&proxy, &with("b"));
-    eventually("the change is noticed", || {
-        refused_by(&proxy) == "[[rule]] 1: b"
-    });
+    eventually("the change is noticed", || refused_by(&proxy) == "[[rule]] 1: b");
     write(&proxy, &with("c"));
     proxy.signal("HUP");
-    eventually("the signal is heard", || {
-        refused_by(&proxy) == "[[rule]] 1: c"
-    });
+    eventually("the signal is heard", || refused_by(&proxy) == "[[rule]] 1: c");
     write(&proxy, &with("d"));
     let answer = post_reload(&proxy);
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -98,9 +94,7 @@ fn a_file_is_not_read_while_it_is_being_written() {
     let whole = base.clone().table(&tables("b")).to_toml();
     let (begin, end) = whole.split_at(whole.find("[[rule]]").expect("it has one"));
     let mut writing = std::fs::File::create(&file).expect("it can be written");
-    writing
-        .write_all(begin.as_bytes())
-        .expect("it can be written");
+    writing.write_all(begin.as_bytes()).expect("it can be written");
     // Another file is written beside it, which is not what we wait for.
     let beside = proxy.dir.path().join("beside.toml");
     std::fs::write(&beside, "x").expect("the directory can be written");
@@ -109,13 +103,9 @@ fn a_file_is_not_read_while_it_is_being_written() {
     for _ in 0..300 {
         assert_eq!(refused_by(&proxy), "[[rule]] 1: a");
     }
-    writing
-        .write_all(end.as_bytes())
-        .expect("it can be written");
+    writing.write_all(end.as_bytes()).expect("it can be written");
     drop(writing);
-    eventually("the whole file is read", || {
-        refused_by(&proxy) == "[[rule]] 1: b"
-    });
+    eventually("the whole file is read", || refused_by(&proxy) == "[[rule]] 1: b");
     eventually("and read once", || successes() == before + 1);
 }
 
@@ -129,14 +119,8 @@ fn a_file_that_lost_its_rules_or_crawlers_must_be_meant() {
     for (text, said) in [
         (String::new(), "the file is empty"),
         ("# nothing yet\n\n".to_owned(), "the file is empty"),
-        (
-            base.clone().table(crawlers).to_toml(),
-            "no longer has any [[rule]]",
-        ),
-        (
-            base.clone().table(rules).to_toml(),
-            "no longer has any [[crawler]]",
-        ),
+        (base.clone().table(crawlers).to_toml(), "no longer has any [[rule]]"),
+        (base.clone().table(rules).to_toml(), "no longer has any [[crawler]]"),
     ] {
         let before = refusals();
         write(&proxy, &text);
@@ -191,20 +175,13 @@ fn a_file_behind_links_is_read_when_a_link_is_swapped() {
     let proxy = Wayleave::start_by(&file, old_dir, base.clone());
     assert_eq!(refused_by(&proxy), "[[rule]] 1: a");
     publish("..2", "b");
-    eventually("the swap is noticed", || {
-        refused_by(&proxy) == "[[rule]] 1: b"
-    });
+    eventually("the swap is noticed", || refused_by(&proxy) == "[[rule]] 1: b");
     // A link of its own in the file's place.
-    std::fs::write(
-        dir.path().join("own.toml"),
-        base.table(&tables("c")).to_toml(),
-    )
-    .expect("a file");
+    std::fs::write(dir.path().join("own.toml"), base.table(&tables("c")).to_toml())
+        .expect("a file");
     std::fs::remove_file(&file).expect("it can be removed");
     std::os::unix::fs::symlink(dir.path().join("own.toml"), &file).expect("a link");
-    eventually("the new link is noticed", || {
-        refused_by(&proxy) == "[[rule]] 1: c"
-    });
+    eventually("the new link is noticed", || refused_by(&proxy) == "[[rule]] 1: c");
 }
 
 #[test]
@@ -260,20 +237,15 @@ fn the_connect_timeout_of_robots_txt_follows_a_reload() {
     let origin = sites();
     let mut base = None;
     let proxy = Wayleave::start_with(&origin, |settings| {
-        let settings = settings
-            .resolve("mute.test", mute)
-            .resolve("quiet.test", mute);
+        let settings = settings.resolve("mute.test", mute).resolve("quiet.test", mute);
         let settings = settings.set("robots.fetch_timeout", "\"3s\"");
         base = Some(settings.clone());
         settings.set("upstream.connect_timeout", "\"1h\"")
     });
     let detail = |url: &str| {
         let answer = proxy.get(url);
-        let problem = answer.expect_refusal(
-            503,
-            Some("Robots.txt unreachable"),
-            "destination_unavailable",
-        );
+        let problem =
+            answer.expect_refusal(503, Some("Robots.txt unreachable"), "destination_unavailable");
         problem["detail"].as_str().expect("a string").to_owned()
     };
     let expected = "https://mute.test/robots.txt: not complete within 3s";
@@ -370,15 +342,11 @@ fn the_log_follows_the_file() {
     };
     proxy.get("http://one.test/");
     eventually("a line", || lines("decisions.jsonl") == 1);
-    let json = base
-        .clone()
-        .set("log.decisions", "\"log/other.jsonl\"")
-        .set("log.format", "\"json\"");
+    let json =
+        base.clone().set("log.decisions", "\"log/other.jsonl\"").set("log.format", "\"json\"");
     write(&proxy, &json.to_toml());
     assert_eq!(post_reload(&proxy).status, 200);
-    let problem = proxy
-        .exchange(&Ask::new("FOO", "gopher://one.test/"))
-        .json();
+    let problem = proxy.exchange(&Ask::new("FOO", "gopher://one.test/")).json();
     eventually("a line", || lines("log/other.jsonl") == 1);
     assert_eq!(lines("decisions.jsonl"), 1);
     let id = problem["decision_id"].as_str().expect("an id");
@@ -400,20 +368,9 @@ fn the_log_follows_the_file() {
     write(&proxy, &impossible.table(&tables("b")).to_toml());
     let answer = post_reload(&proxy);
     assert_eq!(answer.status, 422);
-    assert!(
-        answer.text().contains("decisions.jsonl/no"),
-        "{}",
-        answer.text()
-    );
-    assert_eq!(
-        proxy.get("http://one.test/rule").status,
-        200,
-        "there is no rule b"
-    );
-    assert_eq!(
-        proxy.metric("wayleave_config_last_reload_successful", &[]),
-        0.0
-    );
+    assert!(answer.text().contains("decisions.jsonl/no"), "{}", answer.text());
+    assert_eq!(proxy.get("http://one.test/rule").status, 200, "there is no rule b");
+    assert_eq!(proxy.metric("wayleave_config_last_reload_successful", &[]), 0.0);
     assert_eq!((lines("decisions.jsonl"), lines("log/other.jsonl")), (1, 1));
 }
 
@@ -441,27 +398,20 @@ fn a_thousand_reloads_lose_no_request_and_mix_no_configurations() {
             assert_eq!(post_reload(&proxy).status, 200);
         }
         is_over.store(true, Ordering::Relaxed);
-        clients
-            .into_iter()
-            .map(|client| client.join().expect("no request is lost"))
-            .sum()
+        clients.into_iter().map(|client| client.join().expect("no request is lost")).sum()
     });
     let lines = || {
         let file = proxy.dir.path().join("state/decisions.jsonl");
         std::fs::read_to_string(file).unwrap_or_default()
     };
-    eventually("every exchange is logged", || {
-        decisions(&lines()).count() == asked
-    });
+    eventually("every exchange is logged", || decisions(&lines()).count() == asked);
     let mut configurations = std::collections::HashMap::new();
     for line in decisions(&lines()) {
         let decision: Value = serde_json::from_str(line).expect("JSON");
         let configuration = decision["configuration"].as_u64().expect("a number");
         let crawler = decision["crawler"].as_str().expect("a name").to_owned();
         let (_, word) = crawler.rsplit_once('-').expect("it ends in a word");
-        let one = configurations
-            .entry(configuration)
-            .or_insert(word.to_owned());
+        let one = configurations.entry(configuration).or_insert(word.to_owned());
         assert_eq!(one, word, "{decision}");
         if let Some(dialect) = decision.get("dialect") {
             let expected = if word == "a" { "rfc9309" } else { "google" };
@@ -498,9 +448,7 @@ fn another_user_agent_of_robots_txt_is_used_from_the_reload_on() {
     let agents = || -> Vec<String> {
         let requests = origin.requests();
         let robots = requests.iter().filter(|it| it.target == "/robots.txt");
-        robots
-            .map(|it| it.header("user-agent").unwrap_or_default().to_owned())
-            .collect()
+        robots.map(|it| it.header("user-agent").unwrap_or_default().to_owned()).collect()
     };
     assert_eq!(proxy.get("http://one.test/").status, 200);
     assert_eq!(agents(), ["wayleave/0.1"]);

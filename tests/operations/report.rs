@@ -57,11 +57,7 @@ fn report(dir: &TempDir, arguments: &[&str]) -> Output {
     let mut command = command();
     command.arg("report").args(arguments);
     let config = dir.path().join("config.toml");
-    command
-        .arg("--config")
-        .arg(config)
-        .output()
-        .expect("it runs")
+    command.arg("--config").arg(config).output().expect("it runs")
 }
 
 fn as_json(dir: &TempDir, arguments: &[&str]) -> Value {
@@ -74,19 +70,8 @@ fn as_json(dir: &TempDir, arguments: &[&str]) -> Value {
 fn rows(report: &Value) -> Vec<Value> {
     let rows = report["rows"].as_array().expect("an array").iter();
     let summary = rows.map(|row| {
-        let rule = if row["rule"].is_null() {
-            &row["reason"]
-        } else {
-            &row["rule"]
-        };
-        json!([
-            row["outcome"],
-            row["crawler"],
-            row["host"],
-            rule,
-            row["status"],
-            row["count"]
-        ])
+        let rule = if row["rule"].is_null() { &row["reason"] } else { &row["rule"] };
+        json!([row["outcome"], row["crawler"], row["host"], rule, row["status"], row["count"]])
     });
     summary.collect()
 }
@@ -147,16 +132,8 @@ fn run_with_purposes() -> TempDir {
     site.page("/page", page);
     let crawlers = [
         crawler("corpus", CORPUS, "purposes = [\"search\", \"train-ai\"]"),
-        crawler(
-            "index",
-            INDEX,
-            "purposes = [\"search\"]\nmode = \"observe\"",
-        ),
-        crawler(
-            "stated",
-            STATED,
-            "purposes = [\"tdm\"]\nunstated = \"refuse\"",
-        ),
+        crawler("index", INDEX, "purposes = [\"search\"]\nmode = \"observe\""),
+        crawler("stated", STATED, "purposes = [\"tdm\"]\nunstated = \"refuse\""),
     ];
     let table = crawlers.concat();
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table));
@@ -178,38 +155,10 @@ fn refused_uses_are_reported_by_purpose_and_source() {
     let dir = run_with_purposes();
     let report = as_json(&dir, &[]);
     let expected = [
-        json!([
-            "observed",
-            "index",
-            "site.test",
-            "search by robots-meta",
-            403,
-            1
-        ]),
-        json!([
-            "refused",
-            "corpus",
-            "site.test",
-            "train-ai by content-signal",
-            403,
-            2
-        ]),
-        json!([
-            "refused",
-            "corpus",
-            "site.test",
-            "search by robots-meta",
-            403,
-            1
-        ]),
-        json!([
-            "refused",
-            "stated",
-            "site.test",
-            "tdm by nothing said",
-            403,
-            1
-        ]),
+        json!(["observed", "index", "site.test", "search by robots-meta", 403, 1]),
+        json!(["refused", "corpus", "site.test", "train-ai by content-signal", 403, 2]),
+        json!(["refused", "corpus", "site.test", "search by robots-meta", 403, 1]),
+        json!(["refused", "stated", "site.test", "tdm by nothing said", 403, 1]),
     ];
     assert_eq!(rows(&report), expected, "{report:#}");
 }
@@ -236,10 +185,7 @@ fn rotated_files_count_and_what_cannot_be_read_is_named() {
     let counted: u64 = outcomes.values().filter_map(Value::as_u64).sum();
     assert_eq!(counted, 21, "the last line was cut off, whichever it is");
     assert_eq!(rows(&told)[0][5], 6);
-    let lines = told["unreadable_lines"]
-        .as_array()
-        .expect("an array")
-        .iter();
+    let lines = told["unreadable_lines"].as_array().expect("an array").iter();
     let places: Vec<_> = lines.map(|it| it["line"].clone()).collect();
     assert_eq!(places, [1, 14]);
     let table = report(&dir, &[]);
@@ -250,16 +196,9 @@ fn rotated_files_count_and_what_cannot_be_read_is_named() {
     assert_eq!(none.status.code(), Some(2), "{none:?}");
     assert!(String::from_utf8_lossy(&none.stderr).contains("there is no decision log"));
     let elsewhere = tempfile::tempdir().expect("a directory");
-    let none = command()
-        .arg("report")
-        .current_dir(&elsewhere)
-        .output()
-        .expect("it runs");
+    let none = command().arg("report").current_dir(&elsewhere).output().expect("it runs");
     let said = String::from_utf8_lossy(&none.stderr).into_owned();
-    assert!(
-        said.contains("--config /etc/wayleave/config.toml"),
-        "{said}"
-    );
+    assert!(said.contains("--config /etc/wayleave/config.toml"), "{said}");
 }
 
 #[test]
@@ -284,10 +223,7 @@ fn a_log_that_cannot_be_read_is_an_error_not_an_empty_report() {
     assert_eq!(none.status.code(), Some(2), "{none:?}");
     let said = String::from_utf8_lossy(&none.stderr).into_owned();
     assert!(said.contains("the decision log cannot be read: "), "{said}");
-    assert!(
-        none.stdout.is_empty(),
-        "nothing was refused, as far as is known: {none:?}"
-    );
+    assert!(none.stdout.is_empty(), "nothing was refused, as far as is known: {none:?}");
     std::fs::remove_dir_all(&state).expect("it can be removed");
     std::fs::write(&state, "a file in the directory's place").expect("it can be written");
     let none = report(&dir, &[]);

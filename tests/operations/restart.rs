@@ -30,13 +30,8 @@ fn a_restart_asks_for_nothing_that_is_fresh() {
     origin.site("none.test").robots_reply(Reply::new(404));
     origin.site("down.test").robots_reply(Reply::new(503));
     let statuses = |proxy: &Wayleave| {
-        [
-            "rules.test/a",
-            "rules.test/private",
-            "none.test/private",
-            "down.test/a",
-        ]
-        .map(|url| proxy.get(&format!("http://{url}")).status)
+        ["rules.test/a", "rules.test/private", "none.test/private", "down.test/a"]
+            .map(|url| proxy.get(&format!("http://{url}")).status)
     };
     let expected = [200, 403, 200, 503];
     let proxy = Wayleave::start(&origin);
@@ -116,10 +111,7 @@ fn ask_until_gone(
         let host = format!("r{round}-{number}.test");
         if is_answered(proxy.proxy, &format!("http://{host}/a")) {
             let came_at = Instant::now();
-            learned
-                .lock()
-                .expect("no holder panics")
-                .push((host, came_at));
+            learned.lock().expect("no holder panics").push((host, came_at));
         }
     }
 }
@@ -155,9 +147,7 @@ fn learn_and_kill(proxy: &mut Wayleave, round: usize, least: Duration) -> Vec<St
         for _ in 0..3 {
             scope.spawn(|| ask_until_gone(proxy, round, &next, &is_over, &learned));
         }
-        eventually("there was load for long enough", || {
-            started.elapsed() > least
-        });
+        eventually("there was load for long enough", || started.elapsed() > least);
         killed_at = Instant::now();
         proxy.signal("KILL");
         is_over.store(true, Ordering::SeqCst);
@@ -166,20 +156,13 @@ fn learn_and_kill(proxy: &mut Wayleave, round: usize, least: Duration) -> Vec<St
     proxy.wait();
     let learned = learned.into_inner().expect("no holder panicked");
     let is_old = |came_at: &Instant| killed_at.duration_since(*came_at) > patience;
-    learned
-        .into_iter()
-        .filter(|(_, came_at)| is_old(came_at))
-        .map(|(host, _)| host)
-        .collect()
+    learned.into_iter().filter(|(_, came_at)| is_old(came_at)).map(|(host, _)| host).collect()
 }
 
 #[test]
 fn twenty_kills_under_load_lose_nothing_older_than_a_second() {
     let origin = Origin::start();
-    origin
-        .site("*")
-        .robots(KEEP_OUT)
-        .page("/a", Reply::text("a"));
+    origin.site("*").robots(KEEP_OUT).page("/a", Reply::text("a"));
     let mut proxy = Wayleave::start(&origin);
     let mut known = Vec::new();
     for round in 0..20 {
@@ -194,18 +177,9 @@ fn twenty_kills_under_load_lose_nothing_older_than_a_second() {
     }
     assert!(!known.is_empty(), "there was load");
     for host in &known {
-        assert_eq!(
-            proxy.get(&format!("http://{host}/private")).status,
-            403,
-            "{host}"
-        );
+        assert_eq!(proxy.get(&format!("http://{host}/private")).status, 403, "{host}");
     }
     let fetches = robots_fetches(&origin);
     let again: Vec<_> = known.iter().filter(|host| fetches[*host] != 1).collect();
-    assert!(
-        again.is_empty(),
-        "{} of {} were fetched again: {again:?}",
-        again.len(),
-        known.len()
-    );
+    assert!(again.is_empty(), "{} of {} were fetched again: {again:?}", again.len(), known.len());
 }

@@ -8,9 +8,7 @@ use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, Wire, decisions, eventu
 
 fn slow_origin(gate: &Gate) -> Origin {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .page("/slow", Reply::in_halves(gate));
+    origin.site("shop.test").page("/slow", Reply::in_halves(gate));
     origin
 }
 
@@ -30,9 +28,7 @@ fn sigterm_finishes_what_is_under_way() {
     assert_eq!(idle.response().status, 200);
 
     proxy.signal("TERM");
-    eventually("new connections are refused", || {
-        TcpStream::connect(proxy.proxy).is_err()
-    });
+    eventually("new connections are refused", || TcpStream::connect(proxy.proxy).is_err());
     idle.expect_close();
     assert!(proxy.is_running(), "it ended while downloads ran");
     gate.open();
@@ -51,9 +47,7 @@ fn sigterm_finishes_streams_of_http_2() {
         let slow = scope.spawn(|| client.get("/slow"));
         origin.wait_for_target("/slow");
         proxy.signal("TERM");
-        eventually("new connections are refused", || {
-            TcpStream::connect(proxy.proxy).is_err()
-        });
+        eventually("new connections are refused", || TcpStream::connect(proxy.proxy).is_err());
         gate.open();
         let answer = slow.join().expect("the exchange ends well");
         assert_eq!(answer.text(), "first half,second half");
@@ -72,9 +66,7 @@ fn a_request_in_progress_is_served_after_the_stop_begins() {
     slow.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
     origin.wait_for_target("/slow");
     let mut fresh: Vec<_> = (0..20).map(|_| proxy.connect()).collect();
-    eventually("they are accepted", || {
-        proxy.metric("wayleave_client_connections", &[]) >= 21.0
-    });
+    eventually("they are accepted", || proxy.metric("wayleave_client_connections", &[]) >= 21.0);
     // The signal and the requests cross on the way.
     proxy.signal("TERM");
     for wire in &mut fresh {
@@ -91,9 +83,8 @@ fn a_request_in_progress_is_served_after_the_stop_begins() {
 #[test]
 fn sigint_ends_an_idle_proxy_at_once() {
     let origin = Origin::start();
-    let mut proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("proxy.shutdown_grace", "\"1h\"")
-    });
+    let mut proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("proxy.shutdown_grace", "\"1h\""));
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
     proxy.signal("INT");
     assert_eq!(proxy.wait().code(), Some(0));
@@ -103,36 +94,29 @@ fn sigint_ends_an_idle_proxy_at_once() {
 fn the_grace_is_bounded() {
     let gate = Gate::closed();
     let origin = slow_origin(&gate);
-    let mut proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("proxy.shutdown_grace", "\"1s\"")
-    });
+    let mut proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("proxy.shutdown_grace", "\"1s\""));
     let mut wire = proxy.connect();
     wire.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
     let mut head = wire.response_head();
     proxy.signal("TERM");
     assert_eq!(proxy.wait().code(), Some(0));
-    assert!(
-        wire.counted_body(&mut head).is_err(),
-        "the answer was cut, and shows it"
-    );
+    assert!(wire.counted_body(&mut head).is_err(), "the answer was cut, and shows it");
 }
 
 #[test]
 fn waiting_requests_are_answered_before_the_end() {
     let origin = Origin::start();
     let gate = Gate::closed();
-    let robots = Reply::new(200)
-        .step(Step::Wait(gate.clone()))
-        .body("User-agent: *\nDisallow: /private\n");
+    let robots =
+        Reply::new(200).step(Step::Wait(gate.clone())).body("User-agent: *\nDisallow: /private\n");
     origin.site("shop.test").robots_reply(robots);
     let mut proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
     wire.send(Ask::get("http://shop.test/private").bytes("http://shop.test/private"));
     origin.wait_for_target("/robots.txt");
     proxy.signal("TERM");
-    eventually("new connections are refused", || {
-        TcpStream::connect(proxy.proxy).is_err()
-    });
+    eventually("new connections are refused", || TcpStream::connect(proxy.proxy).is_err());
     gate.open();
     assert_eq!(wire.response().status, 403);
     assert_eq!(proxy.wait().code(), Some(0));
@@ -144,10 +128,8 @@ fn the_ca_outlives_the_process_and_its_key_is_private() {
     let first = Wayleave::start(&origin);
     let pem = first.ca_pem();
     let key = first.ca_file().with_file_name("ca.key");
-    let mode = std::fs::metadata(&key)
-        .expect("the key is beside the certificate")
-        .permissions()
-        .mode();
+    let mode =
+        std::fs::metadata(&key).expect("the key is beside the certificate").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let (dir, settings) = first.stop();
     let second = Wayleave::start_in(dir, settings);
@@ -161,11 +143,7 @@ fn only_connections_of_clients_are_under_way() {
     let mut idle = Wayleave::start(&origin);
     idle.signal("TERM");
     assert_eq!(idle.wait().code(), Some(0));
-    assert!(
-        idle.log().contains("stopping under_way=0 "),
-        "{}",
-        idle.log()
-    );
+    assert!(idle.log().contains("stopping under_way=0 "), "{}", idle.log());
     let gate = Gate::closed();
     let origin = slow_origin(&gate);
     let mut busy = Wayleave::start(&origin);

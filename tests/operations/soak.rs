@@ -24,10 +24,7 @@ struct Sample {
 
 fn sample(proxy: &Wayleave) -> Sample {
     let open = std::fs::read_dir(format!("/proc/{}/fd", proxy.pid())).expect("Linux tells");
-    Sample {
-        memory_kib: proxy.memory_kib("VmRSS"),
-        descriptors: open.count() as u64,
-    }
+    Sample { memory_kib: proxy.memory_kib("VmRSS"), descriptors: open.count() as u64 }
 }
 
 fn origin_with_faults() -> Origin {
@@ -37,10 +34,7 @@ fn origin_with_faults() -> Origin {
         .site("*")
         .robots("User-agent: *\nDisallow: /private\nDisallow: /*.cgi$\n")
         .page("/big", Reply::new(200).step(Step::Pattern(1 << 20)))
-        .page(
-            "/chunks",
-            Reply::text("x".repeat(5000)).framing(Framing::Chunked),
-        )
+        .page("/chunks", Reply::text("x".repeat(5000)).framing(Framing::Chunked))
         .page("/short", short.clone().step(Step::Close))
         .page("/reset", short.step(Step::Reset))
         .page("/hangs", Reply::nothing(Step::Hang))
@@ -48,9 +42,7 @@ fn origin_with_faults() -> Origin {
         .page("/early", Reply::new(413).body("too much").early());
     site.page("/close", Reply::text("bye").framing(Framing::UntilClose));
     origin.site("down.test").robots_reply(Reply::new(500));
-    origin
-        .site("gone.test")
-        .robots_reply(Reply::nothing(Step::Reset));
+    origin.site("gone.test").robots_reply(Reply::nothing(Step::Reset));
     origin
 }
 
@@ -62,29 +54,18 @@ fn act(proxy: &Wayleave, number: u64) {
         0 => one(proxy, &Ask::get(&url("/a"))),
         1 => one(proxy, &Ask::get(&url("/private"))),
         2 => one(proxy, &Ask::get(&url("/big"))),
-        3 => one(
-            proxy,
-            &Ask::new("POST", &url("/up")).body(vec![b'x'; 100_000]),
-        ),
+        3 => one(proxy, &Ask::new("POST", &url("/up")).body(vec![b'x'; 100_000])),
         4 => one(proxy, &Ask::get(&url("/chunks"))),
         5 => one(
             proxy,
-            &Ask::get(&url(
-                ["/short", "/reset", "/garbage", "/close"][(number / 16 % 4) as usize]
-            )),
+            &Ask::get(&url(["/short", "/reset", "/garbage", "/close"][(number / 16 % 4) as usize])),
         ),
-        6 => one(
-            proxy,
-            &Ask::new("POST", &url("/early")).body(vec![b'x'; 50_000]),
-        ),
+        6 => one(proxy, &Ask::new("POST", &url("/early")).body(vec![b'x'; 50_000])),
         7 => one(
             proxy,
             &Ask::get(
-                [
-                    "http://down.test/",
-                    "http://gone.test/",
-                    "http://no.invalid/",
-                ][(number / 16 % 3) as usize],
+                ["http://down.test/", "http://gone.test/", "http://no.invalid/"]
+                    [(number / 16 % 3) as usize],
             ),
         ),
         8 => leave_early(proxy, &url("/big")),
@@ -178,9 +159,8 @@ fn median(samples: &[Sample]) -> Sample {
 #[ignore = "takes as long as WAYLEAVE_SOAK_SECONDS says, five minutes without it"]
 fn memory_and_descriptors_stay_flat_under_mixed_traffic() {
     let seconds = std::env::var("WAYLEAVE_SOAK_SECONDS").ok();
-    let seconds = seconds.map_or(DEFAULT_SECONDS, |text| {
-        text.parse().expect("a number of seconds")
-    });
+    let seconds =
+        seconds.map_or(DEFAULT_SECONDS, |text| text.parse().expect("a number of seconds"));
     let origin = origin_with_faults();
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
@@ -216,10 +196,7 @@ fn memory_and_descriptors_stay_flat_under_mixed_traffic() {
     }
     // The first third fills caches.
     let third = samples.len() / 3;
-    let (middle, last) = (
-        median(&samples[third..2 * third]),
-        median(&samples[2 * third..]),
-    );
+    let (middle, last) = (median(&samples[third..2 * third]), median(&samples[2 * third..]));
     assert_eq!(proxy.metric("wayleave_panics_total", &[]), 0.0);
     assert!(
         last.memory_kib < middle.memory_kib + middle.memory_kib / 20,

@@ -31,17 +31,12 @@ fn the_units_are_valid() {
     let dir = tempfile::tempdir().expect("a directory");
     let (service, socket) = units(&dir);
     let output = run(
-        clean(program("systemd-analyze"))
-            .args(["verify", "--man=no"])
-            .args([service, socket]),
+        clean(program("systemd-analyze")).args(["verify", "--man=no"]).args([service, socket]),
         b"",
         LIMIT,
     );
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && !said.contains("wayleave."),
-        "{said}"
-    );
+    assert!(output.status.success() && !said.contains("wayleave."), "{said}");
 }
 
 #[test]
@@ -62,12 +57,8 @@ fn the_services_exposure_is_under_two() {
         .find_map(|line| line.split_once("Overall exposure level for wayleave.service: "))
         .expect("a level")
         .1;
-    let level: f64 = exposure
-        .split(' ')
-        .next()
-        .expect("a number comes first")
-        .parse()
-        .expect("a number");
+    let level: f64 =
+        exposure.split(' ').next().expect("a number comes first").parse().expect("a number");
     assert!(level < 2.0, "{level}");
 }
 
@@ -102,36 +93,21 @@ fn readiness_and_stopping_are_notified() {
         .args(["serve", "--config", "config.toml"])
         .current_dir(dir.path())
         .env("NOTIFY_SOCKET", &path);
-    let mut child = Running(
-        start
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("it starts"),
-    );
+    let mut child =
+        Running(start.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"));
     let wait_for = |word: &str| loop {
         let mut message = [0; 4096];
-        let length = socket
-            .recv(&mut message)
-            .unwrap_or_else(|error| panic!("{word} never came: {error}"));
-        if String::from_utf8_lossy(&message[..length])
-            .lines()
-            .any(|line| line == word)
-        {
+        let length =
+            socket.recv(&mut message).unwrap_or_else(|error| panic!("{word} never came: {error}"));
+        if String::from_utf8_lossy(&message[..length]).lines().any(|line| line == word) {
             return;
         }
     };
     wait_for("READY=1");
     let pid = child.0.id().to_string();
-    run(
-        clean("/bin/sh").args(["-c", "kill -TERM \"$0\"", &pid]),
-        b"",
-        LIMIT,
-    );
+    run(clean("/bin/sh").args(["-c", "kill -TERM \"$0\"", &pid]), b"", LIMIT);
     wait_for("STOPPING=1");
-    eventually("it ends", || {
-        child.0.try_wait().expect("can be asked").is_some()
-    });
+    eventually("it ends", || child.0.try_wait().expect("can be asked").is_some());
     assert_eq!(child.0.wait().expect("ended").code(), Some(0));
 }
 
@@ -145,36 +121,16 @@ fn a_socket_of_the_service_manager_is_taken_over() {
     write_config(&dir, &address.to_string());
     let mut start = clean(program("systemd-socket-activate"));
     start
-        .args([
-            "-l",
-            &address.to_string(),
-            BINARY,
-            "serve",
-            "--config",
-            "config.toml",
-        ])
+        .args(["-l", &address.to_string(), BINARY, "serve", "--config", "config.toml"])
         .current_dir(dir.path());
-    let mut child = Running(
-        start
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts"),
-    );
-    eventually("the socket listens", || {
-        std::net::TcpStream::connect(address).is_ok()
-    });
+    let mut child =
+        Running(start.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts"));
+    eventually("the socket listens", || std::net::TcpStream::connect(address).is_ok());
     let mut wire = Wire::connect(address);
     wire.send(Ask::get("gopher://shop.test/").bytes("gopher://shop.test/"));
     assert_eq!(wire.response().status, 501);
     child.0.kill().expect("it runs");
     let mut said = String::new();
-    child
-        .0
-        .stderr
-        .take()
-        .expect("piped")
-        .read_to_string(&mut said)
-        .expect("readable");
+    child.0.stderr.take().expect("piped").read_to_string(&mut said).expect("readable");
     assert!(!said.contains("panicked"), "{said}");
 }

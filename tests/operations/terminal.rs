@@ -28,17 +28,10 @@ impl Stage {
         origin.site("shop.test").robots(ROBOTS);
         let proxy = Wayleave::start(&origin);
         let answer = proxy.exchange(&Ask::get("http://shop.test/private").agent("SomeBot/1"));
-        let refused = answer.json()["decision_id"]
-            .as_str()
-            .expect("an id")
-            .to_owned();
+        let refused = answer.json()["decision_id"].as_str().expect("an id").to_owned();
         std::fs::write(proxy.dir.path().join("robots.txt"), ROBOTS).expect("writable");
         settled_config(&proxy);
-        Self {
-            origin,
-            proxy,
-            refused,
-        }
+        Self { origin, proxy, refused }
     }
 
     /// Commands that print for people; each has a word to paint.
@@ -51,14 +44,8 @@ impl Stage {
             ("check --token a no-url", "wayleave:"),
             ("report --config settled.toml", "Refused: 1"),
             ("robots list --config settled.toml", "fresh"),
-            (
-                "robots show http://shop.test --config settled.toml",
-                "fresh",
-            ),
-            (
-                "robots refresh http://shop.test --config settled.toml",
-                "fresh",
-            ),
+            ("robots show http://shop.test --config settled.toml", "fresh"),
+            ("robots refresh http://shop.test --config settled.toml", "fresh"),
             ("fleet status --config settled.toml", "alone"),
             (&decision, "refused 403"),
             ("--help", "Usage:"),
@@ -85,12 +72,7 @@ impl Stage {
 fn on_a_terminal(dir: &Path, words: &str, variables: &[(&str, &str)]) -> String {
     let mut script = clean(program("script"));
     script
-        .args([
-            "--quiet",
-            "--command",
-            &format!("'{BINARY}' {words}"),
-            "/dev/null",
-        ])
+        .args(["--quiet", "--command", &format!("'{BINARY}' {words}"), "/dev/null"])
         .current_dir(dir)
         .env("SHELL", "/bin/sh")
         .env("TERM", "xterm-256color")
@@ -136,10 +118,7 @@ fn colours_are_for_terminals() {
 #[test]
 fn a_terminal_obeys_nothing_but_our_colours() {
     let stage = Stage::start();
-    for words in [
-        "lint robots.txt",
-        "robots show http://shop.test --config settled.toml",
-    ] {
+    for words in ["lint robots.txt", "robots show http://shop.test --config settled.toml"] {
         let shown = stage.on_a_terminal(words, &[]);
         assert!(shown.contains("\\u{1b}[2J"), "{words}: {shown:?}");
         assert!(!shown.contains("\u{1b}[2J"), "{words}: {shown:?}");
@@ -190,11 +169,7 @@ fn progress_is_shown_on_terminals_and_nowhere_else() {
         assert!(!both(&piped).contains(progress), "{words}: {piped:?}");
         let written = std::fs::read(stage.proxy.dir.path().join("output")).expect("it was made");
         let summary = |text: &[u8]| {
-            String::from_utf8_lossy(text)
-                .lines()
-                .skip(1)
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
+            String::from_utf8_lossy(text).lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
         };
         assert_eq!(summary(&written), summary(&piped.stdout), "{words}");
     }
@@ -206,8 +181,5 @@ fn what_is_gone_leaves_no_progress_behind() {
     std::fs::write(dir.path().join("robots.txt"), "").expect("writable");
     let shown = on_a_terminal(dir.path(), "lint robots.txt", &[]);
     let last = shown.rsplit("\u{1b}[2K").next().expect("a part");
-    assert!(
-        shown.contains("1 of 1") && last.trim().is_empty(),
-        "{shown:?}"
-    );
+    assert!(shown.contains("1 of 1") && last.trim().is_empty(), "{shown:?}");
 }

@@ -37,9 +37,7 @@ fn ask_until(done: &AtomicBool, proxy: SocketAddr, answered: &AtomicUsize) {
 fn a_new_process_takes_over_the_socket_without_refusals() {
     let origin = Origin::start();
     let gate = Gate::closed();
-    origin
-        .site("shop.test")
-        .page("/slow", Reply::in_halves(&gate));
+    origin.site("shop.test").page("/slow", Reply::in_halves(&gate));
     let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = socket.local_addr().expect("a bound socket has an address");
     let settings = |settings: Settings| settings.set("proxy.listen", &format!("[\"{address}\"]"));
@@ -58,9 +56,8 @@ fn a_new_process_takes_over_the_socket_without_refusals() {
         });
     };
     std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| ask_until(&done, address, &answered)))
-            .collect();
+        let clients: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| ask_until(&done, address, &answered))).collect();
         wait_for_more();
         // The new one waits for the store, which the old one has; clients wait in the queue of the socket.
         let new = scope.spawn(|| Wayleave::replace(inheriting(&socket), &dir, &settings));
@@ -88,9 +85,7 @@ fn a_new_process_takes_over_the_socket_without_refusals() {
 fn the_operators_address_is_taken_over_with_the_socket() {
     let origin = Origin::start();
     let gate = Gate::closed();
-    origin
-        .site("shop.test")
-        .page("/slow", Reply::in_halves(&gate));
+    origin.site("shop.test").page("/slow", Reply::in_halves(&gate));
     let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = socket.local_addr().expect("a bound socket has an address");
     let admin = {
@@ -130,10 +125,8 @@ fn an_ordinary_start_does_not_wait_for_a_taken_address() {
     let dir = tempfile::tempdir().expect("a directory");
     let text = format!("proxy.listen = [\"127.0.0.1:0\"]\nadmin.listen = \"{admin}\"\n");
     std::fs::write(dir.path().join("config.toml"), text).expect("writable");
-    let output = crate::harness::wayleave::command()
-        .current_dir(dir.path())
-        .output()
-        .expect("it runs");
+    let output =
+        crate::harness::wayleave::command().current_dir(dir.path()).output().expect("it runs");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains(&format!("listening on {admin}")), "{said}");
@@ -158,9 +151,7 @@ fn tunnel(address: SocketAddr) -> Wire {
 fn a_tls_listener_is_taken_over_with_a_new_certificate() {
     let origin = Origin::start();
     let gate = Gate::closed();
-    origin
-        .site("shop.test")
-        .page("/slow", Reply::in_halves(&gate));
+    origin.site("shop.test").page("/slow", Reply::in_halves(&gate));
     let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = socket.local_addr().expect("a bound socket has an address");
     let dir = tempfile::tempdir().expect("a directory");
@@ -196,8 +187,7 @@ fn a_tls_listener_is_taken_over_with_a_new_certificate() {
         // New connections now wait in the queue of the socket for the new process.
         let late = scope.spawn(|| {
             let mut late = connect("http/1.1");
-            late.wire
-                .send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+            late.wire.send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
             (late.wire.response().status, late.chain[0].clone())
         });
         assert!(old.is_running(), "downloads are under way");

@@ -20,18 +20,10 @@ const URI: Holder = Holder {
     dns: None,
     not_after: None,
 };
-const DNS: Holder = Holder {
-    common_name: None,
-    uri: None,
-    dns: Some("images.corp.test"),
-    not_after: None,
-};
-const COMMON_NAME: Holder = Holder {
-    common_name: Some("Archive crawler"),
-    uri: None,
-    dns: None,
-    not_after: None,
-};
+const DNS: Holder =
+    Holder { common_name: None, uri: None, dns: Some("images.corp.test"), not_after: None };
+const COMMON_NAME: Holder =
+    Holder { common_name: Some("Archive crawler"), uri: None, dns: None, not_after: None };
 
 /// The time in which a connection whose certificate is revoked must end, long before the idle timeout.
 const CLOSED: Duration = Duration::from_secs(5);
@@ -59,9 +51,7 @@ fn guard(origin: &Origin, tables: &str, change: impl FnOnce(Settings) -> Setting
     let authority = Authority::new("clients");
     let guarded = start(origin, |settings| {
         let toml = settings.to_toml();
-        let dir = toml
-            .lines()
-            .find_map(|line| line.strip_prefix("state.dir = \""));
+        let dir = toml.lines().find_map(|line| line.strip_prefix("state.dir = \""));
         let dir = PathBuf::from(dir.expect("it is set").trim_end_matches('"'));
         let ca = dir.with_file_name("clients-ca.crt");
         std::fs::write(ca, &authority.pem).expect("writable");
@@ -112,11 +102,7 @@ impl Guard {
         let url = format!("http://shop.test{path}");
         let mut recorded = None;
         eventually("it is recorded", || {
-            let answer = self
-                .guarded
-                .proxy
-                .admin_get("/v1/decisions?limit=100")
-                .json();
+            let answer = self.guarded.proxy.admin_get("/v1/decisions?limit=100").json();
             let mut decisions = answer["decisions"].as_array().expect("a list").iter();
             recorded = decisions.find(|decision| decision["url"] == url).cloned();
             recorded.is_some()
@@ -140,9 +126,8 @@ fn each_kind_of_name_recognises_its_holder() {
         ("images", "DNS:Images.corp.test"),
         ("archive", "CN=Archive crawler"),
     ];
-    let guard = guard(&origin, &crawlers(&names), |settings| {
-        settings.set("proxy.require_crawler", "true")
-    });
+    let guard =
+        guard(&origin, &crawlers(&names), |settings| settings.set("proxy.require_crawler", "true"));
     for (holder, crawler, name, path) in [
         (URI, "news", "spiffe://corp/crawler/news", "/1"),
         (DNS, "images", "DNS:images.corp.test", "/2"),
@@ -154,17 +139,10 @@ fn each_kind_of_name_recognises_its_holder() {
         guard.expect_recorded(path, [crawler, "certificate", name]);
     }
     // Somebody whom the CA knows and no table does, and somebody without a certificate.
-    let holder = Holder {
-        uri: Some("spiffe://corp/crawler/news/other"),
-        ..Holder::default()
-    };
+    let holder = Holder { uri: Some("spiffe://corp/crawler/news/other"), ..Holder::default() };
     let pair = client_pair(&guard.authority, &holder);
     for (config, path, name) in [
-        (
-            guard.config(Some(&pair)),
-            "/4",
-            "spiffe://corp/crawler/news/other",
-        ),
+        (guard.config(Some(&pair)), "/4", "spiffe://corp/crawler/news/other"),
         (guard.config(None), "/5", ""),
     ] {
         let answer = guard.try_ask(&config, path).expect("an answer");
@@ -204,11 +182,7 @@ fn a_certificate_is_recognised_by_its_fingerprint() {
     for (pair, path, crawler) in [(pinned, "/1", "pinned"), (twin, "/2", "asserted")] {
         let answer = guard.try_ask(&guard.config(Some(&pair)), path);
         assert_eq!(answer.expect("an answer").status, 200);
-        let proven_by = if crawler == "pinned" {
-            "certificate"
-        } else {
-            ""
-        };
+        let proven_by = if crawler == "pinned" { "certificate" } else { "" };
         guard.expect_recorded(path, [crawler, proven_by, "CN=Archive crawler"]);
     }
 }
@@ -216,15 +190,9 @@ fn a_certificate_is_recognised_by_its_fingerprint() {
 #[test]
 fn certificates_that_are_not_good_open_nothing() {
     let origin = Origin::start();
-    let guard = guard(
-        &origin,
-        &crawlers(&[("news", "spiffe://corp/crawler/news")]),
-        |settings| settings,
-    );
-    let expired = Holder {
-        not_after: Some(SystemTime::now() - Duration::from_secs(60)),
-        ..URI
-    };
+    let guard =
+        guard(&origin, &crawlers(&[("news", "spiffe://corp/crawler/news")]), |settings| settings);
+    let expired = Holder { not_after: Some(SystemTime::now() - Duration::from_secs(60)), ..URI };
     let stranger = Authority::new("clients");
     for pair in [
         client_pair(&guard.authority, &expired),
@@ -234,9 +202,7 @@ fn certificates_that_are_not_good_open_nothing() {
     ] {
         assert!(guard.try_ask(&guard.config(Some(&pair)), "/a").is_none());
     }
-    eventually("they are counted", || {
-        guard.guarded.handshakes("certificate") == 3.0
-    });
+    eventually("they are counted", || guard.guarded.handshakes("certificate") == 3.0);
     assert_eq!(origin.seen(), [""; 0], "nothing of it arrived");
 }
 
@@ -245,9 +211,7 @@ fn another_authority_ends_what_the_old_one_vouched_for() {
     let origin = Origin::start();
     let names = [("news", "spiffe://corp/crawler/news")];
     let guard = guard(&origin, &crawlers(&names), |settings| {
-        settings
-            .set("https.bypass", "[\"bank.test\"]")
-            .set("proxy.idle_timeout", "\"1h\"")
+        settings.set("https.bypass", "[\"bank.test\"]").set("proxy.idle_timeout", "\"1h\"")
     });
     let pair = client_pair(&guard.authority, &URI);
     let config = guard.config(Some(&pair));
@@ -264,15 +228,11 @@ fn another_authority_ends_what_the_old_one_vouched_for() {
     let other = Authority::new("clients of tomorrow");
     guard.trust(&format!("{}{}", guard.authority.pem, other.pem));
     let tomorrow = guard.config(Some(&client_pair(&other, &URI)));
-    eventually("both are taken", || {
-        guard.try_ask(&tomorrow, "/b").is_some()
-    });
+    eventually("both are taken", || guard.try_ask(&tomorrow, "/b").is_some());
     assert_eq!(ask(&mut open, "/a").status, 200);
     // In its place, all of it does, sessions that could be resumed included.
     guard.trust(&other.pem);
-    eventually("the old one is refused", || {
-        guard.try_ask(&config, "/c").is_none()
-    });
+    eventually("the old one is refused", || guard.try_ask(&config, "/c").is_none());
     let answer = ask(&mut open, "/private-to-nobody");
     let problem = answer.expect_refusal(403, None, "http_request_denied");
     assert_eq!(problem["reason"], "wrong-certificate");
@@ -285,12 +245,7 @@ fn another_authority_ends_what_the_old_one_vouched_for() {
     tunnel.expect_close_within(CLOSED);
     assert_eq!(ask(&mut unnamed, "/a").status, 200);
     assert!(guard.try_ask(&tomorrow, "/b").is_some());
-    assert!(
-        !origin
-            .seen()
-            .iter()
-            .any(|line| line.contains("private-to-nobody"))
-    );
+    assert!(!origin.seen().iter().any(|line| line.contains("private-to-nobody")));
 }
 
 #[test]
@@ -298,14 +253,9 @@ fn a_certificate_that_expires_ends_its_connection() {
     let origin = Origin::start();
     let names = [("news", "spiffe://corp/crawler/news")];
     let guard = guard(&origin, &crawlers(&names), |settings| settings);
-    let brief = Holder {
-        not_after: Some(SystemTime::now() + Duration::from_secs(3)),
-        ..URI
-    };
+    let brief = Holder { not_after: Some(SystemTime::now() + Duration::from_secs(3)), ..URI };
     let pair = client_pair(&guard.authority, &brief);
-    let mut open = guard
-        .connect(&guard.config(Some(&pair)))
-        .expect("it is good");
+    let mut open = guard.connect(&guard.config(Some(&pair))).expect("it is good");
     let mut last = ask(&mut open, "/a");
     assert_eq!(last.status, 200);
     eventually("it has expired", || {
@@ -345,11 +295,9 @@ fn files(guard: &Guard) -> Files {
         key: dir.join("client.key"),
     };
     let roots = format!("{ca}{}", Authority::trusted().pem);
-    for (path, text) in [
-        (&files.roots, roots),
-        (&files.certificate, certificate),
-        (&files.key, key),
-    ] {
+    for (path, text) in
+        [(&files.roots, roots), (&files.certificate, certificate), (&files.key, key)]
+    {
         std::fs::write(path, text).expect("writable");
     }
     files
@@ -396,19 +344,12 @@ fn other_peoples_clients_show_certificates_or_none() {
         assert_eq!(said, expected, "{name}, with a certificate and without");
     }
     let (certificate, key) = (files.certificate.display(), files.key.display());
-    let shown = [
-        "--proxy-cert",
-        &certificate.to_string(),
-        "--proxy-key",
-        &key.to_string(),
-    ];
+    let shown = ["--proxy-cert", &certificate.to_string(), "--proxy-key", &key.to_string()];
     for scheme in ["http", "https"] {
         let url = |path: &str| format!("{scheme}://shop.test{path}");
         let news = guard.guarded.curl(&[&shown[..], &[&url("/news")]].concat());
         assert!(news.contains("\"reason\":\"rule\""), "{news}");
-        let others = guard
-            .guarded
-            .curl(&[&shown[..], &[&url("/others")]].concat());
+        let others = guard.guarded.curl(&[&shown[..], &[&url("/others")]].concat());
         assert!(others.contains("200 "), "{others}");
         let without = guard.guarded.curl(&[&url("/others")]);
         assert!(without.contains("\"reason\":\"rule\""), "{without}");

@@ -46,9 +46,7 @@ const WRONG: &str = "Basic bmV3czp3cm9uZw==";
 const UNKNOWN: &str = "Basic b3RoZXI6c2VjcmV0";
 
 fn with_credentials(url: &str, credentials: &str) -> Ask {
-    Ask::get(url)
-        .agent("NewsBot/1")
-        .header("Proxy-Authorization", credentials)
+    Ask::get(url).agent("NewsBot/1").header("Proxy-Authorization", credentials)
 }
 
 #[track_caller]
@@ -77,10 +75,7 @@ fn a_password_proves_who_asks() {
         }
     }
     assert!(
-        origin
-            .requests()
-            .iter()
-            .all(|request| request.header("proxy-authorization").is_none()),
+        origin.requests().iter().all(|request| request.header("proxy-authorization").is_none()),
         "the password stays here"
     );
     eventually("all are counted", || {
@@ -91,9 +86,7 @@ fn a_password_proves_who_asks() {
 #[test]
 fn credentials_of_a_connect_count_inside() {
     let origin = sites();
-    let proxy = start(&origin, |settings| {
-        settings.set("proxy.require_crawler", "true")
-    });
+    let proxy = start(&origin, |settings| settings.set("proxy.require_crawler", "true"));
     let mut wire = proxy.connect();
     wire.send(format!(
         "CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\nProxy-Authorization: {RIGHT}\r\n\r\n"
@@ -162,23 +155,16 @@ fn guessers_are_turned_away_and_others_do_not_wait() {
 #[test]
 fn who_is_no_known_crawler_may_be_refused() {
     let origin = sites();
-    let proxy = start(&origin, |settings| {
-        settings.set("proxy.require_crawler", "true")
-    });
+    let proxy = start(&origin, |settings| settings.set("proxy.require_crawler", "true"));
     for url in ["http://open.test/", "https://open.test/"] {
-        expect_407(
-            &proxy.exchange(&Ask::get(url).agent("Other/1")),
-            "unidentified",
-        );
+        expect_407(&proxy.exchange(&Ask::get(url).agent("Other/1")), "unidentified");
         let known = proxy.exchange(&Ask::get(url).agent("ImageBot/1"));
         assert_eq!(known.status, 200);
     }
     let all_have_passwords = crawlers().replace("user_agent = \"ImageBot\"", "username = \"news\"")
         + &format!("password_hash = \"{HASH}\"\n");
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("proxy.require_crawler", "true")
-            .table(&all_have_passwords)
+        settings.set("proxy.require_crawler", "true").table(&all_have_passwords)
     });
     let answer = proxy.connect().connect_tunnel("open.test:443");
     expect_407(&answer, "unidentified");
@@ -195,11 +181,7 @@ fn a_well_known_name_is_its_owners() {
         "Mozilla/5.0 (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)",
         "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.2; +https://openai.com/gptbot)",
     ] {
-        for url in [
-            "http://open.test/",
-            "https://open.test/",
-            "http://shop.test/",
-        ] {
+        for url in ["http://open.test/", "https://open.test/", "http://shop.test/"] {
             let answer = proxy.exchange(&Ask::get(url).agent(agent));
             let problem =
                 answer.expect_refusal(403, Some("Token belongs to another"), "http_request_denied");
@@ -238,9 +220,8 @@ fn a_crawler_has_robots_txt_fetched_by_its_own_name() {
         assert_eq!(answer.status, 200, "{agent} {url}");
     }
     let requests = origin.requests();
-    let fetches = requests
-        .iter()
-        .filter(|request| ["/robots.txt", "/rules"].contains(&&*request.target));
+    let fetches =
+        requests.iter().filter(|request| ["/robots.txt", "/rules"].contains(&&*request.target));
     let seen = fetches.map(|fetch| {
         let url = format!("{}://{}{}", fetch.scheme, fetch.authority, fetch.target);
         (url, fetch.header("user-agent").unwrap_or_default())
@@ -300,12 +281,7 @@ fn what_is_only_observed_is_forwarded_counted_and_logged() {
     assert_eq!(proxy.exchange(&ask).status, 200);
     let ask = with_credentials("http://open.test/", WRONG);
     expect_407(&proxy.exchange(&ask), "wrong-password");
-    assert!(
-        origin
-            .seen()
-            .contains(&"GET http://shop.test/news".to_owned()),
-        "it was forwarded"
-    );
+    assert!(origin.seen().contains(&"GET http://shop.test/news".to_owned()), "it was forwarded");
     let listed = || proxy.admin_get("/v1/decisions?outcome=observed").json();
     let count = || listed()["decisions"].as_array().map_or(0, Vec::len);
     eventually("all are recorded", || count() == 4);
@@ -315,11 +291,7 @@ fn what_is_only_observed_is_forwarded_counted_and_logged() {
         .iter()
         .map(|decision| {
             let text = |member: &str| decision[member].as_str().unwrap_or_default().to_owned();
-            (
-                text("crawler"),
-                text("reason"),
-                decision["would_be"].clone(),
-            )
+            (text("crawler"), text("reason"), decision["would_be"].clone())
         })
         .collect();
     // Requests on several connections are recorded in any order.

@@ -72,10 +72,7 @@ fn inside(wire: Wire, roots: &[u8]) -> Wire {
 fn served_inside(proxy: &Wayleave, ca: &[u8]) -> (Wire, H2Client) {
     let mut http1 = inside(proven(proxy), ca);
     let http2 = H2Client::inside(proven(proxy), "shop.test:443", ca);
-    assert_eq!(
-        [get_inside(&mut http1, "/a"), http2.get("/a").status],
-        [200, 200]
-    );
+    assert_eq!([get_inside(&mut http1, "/a"), http2.get("/a").status], [200, 200]);
     (http1, http2)
 }
 
@@ -116,18 +113,8 @@ fn a_changed_or_removed_password_ends_what_it_opened() {
         let http2 = H2Client::inside(proven(&proxy), "shop.test:443", &ca);
         assert_eq!(http2.get("/a").status, 200);
         let mut upgraded = upgraded(inside(proven(&proxy), &ca));
-        reload(
-            &proxy,
-            &base
-                .clone()
-                .set("proxy.name", "\"other\"")
-                .table(&crawler(HASH)),
-        );
-        assert_eq!(
-            get_inside(&mut http1, "/a"),
-            200,
-            "that changed nothing for it"
-        );
+        reload(&proxy, &base.clone().set("proxy.name", "\"other\"").table(&crawler(HASH)));
+        assert_eq!(get_inside(&mut http1, "/a"), 200, "that changed nothing for it");
         echoes(&mut upgraded);
         reload(&proxy, &base.table(&change));
         assert_eq!(get_inside(&mut http1, "/a"), 407);
@@ -162,18 +149,13 @@ fn a_tunnel_switched_to_blind_serves_at_most_one_more_request() {
     let (proxy, base) = start(&origin, |settings| settings);
     let ca = proxy.ca_pem();
     let (mut http1, http2) = served_inside(&proxy, &ca);
-    reload(
-        &proxy,
-        &base.set("https.mode", "\"tunnel\"").table(&crawler(HASH)),
-    );
+    reload(&proxy, &base.set("https.mode", "\"tunnel\"").table(&crawler(HASH)));
     assert_eq!(get_inside(&mut http1, "/a"), 200);
     http1.expect_close();
     // A request on its way is answered; none follows.
     let _last = http2.try_exchange(&Ask::get("https://shop.test/a"));
     eventually("the connection ends", || {
-        http2
-            .try_exchange(&Ask::get("https://shop.test/a"))
-            .is_err()
+        http2.try_exchange(&Ask::get("https://shop.test/a")).is_err()
     });
 }
 
@@ -182,13 +164,8 @@ fn a_blind_tunnel_ends_when_it_would_not_open_any_more() {
     let rule = "[[rule]]\naction = \"refuse\"\nhosts = [\"shop.test\"]\npaths = [\"/b\"]\n";
     let changes: [(&str, &dyn Fn(Settings) -> Settings); 4] = [
         ("another password", &|base| base.table(&crawler(OTHER_HASH))),
-        ("no https", &|base| {
-            base.set("https.mode", "\"refuse\"").table(&crawler(HASH))
-        }),
-        ("looked into", &|base| {
-            base.set("https.mode", "\"intercept\"")
-                .table(&crawler(HASH))
-        }),
+        ("no https", &|base| base.set("https.mode", "\"refuse\"").table(&crawler(HASH))),
+        ("looked into", &|base| base.set("https.mode", "\"intercept\"").table(&crawler(HASH))),
         ("a rule", &|base| base.table(&crawler(HASH)).table(rule)),
     ];
     let origin = site();
@@ -196,16 +173,9 @@ fn a_blind_tunnel_ends_when_it_would_not_open_any_more() {
         let (proxy, base) = start(&origin, |settings| settings.set("https.mode", "\"tunnel\""));
         let mut wire = inside(proven(&proxy), Authority::trusted().pem.as_bytes());
         assert_eq!(get_inside(&mut wire, "/a"), 200, "{name}");
-        let unrelated = base
-            .clone()
-            .set("proxy.name", "\"other\"")
-            .table(&crawler(HASH));
+        let unrelated = base.clone().set("proxy.name", "\"other\"").table(&crawler(HASH));
         reload(&proxy, &unrelated);
-        assert_eq!(
-            get_inside(&mut wire, "/a"),
-            200,
-            "{name}: that changed nothing for it"
-        );
+        assert_eq!(get_inside(&mut wire, "/a"), 200, "{name}: that changed nothing for it");
         reload(&proxy, &change(base));
         wire.expect_close();
     }

@@ -59,20 +59,12 @@ fn a_rule_refuses_what_robots_txt_allows() {
     let origin = sites();
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
     for agent in ["NewsBot/1", "Other/1"] {
-        let answer = ask(
-            &proxy,
-            agent,
-            "POST",
-            "https://www.shop.test/x/../%63arts/1",
-        );
+        let answer = ask(&proxy, agent, "POST", "https://www.shop.test/x/../%63arts/1");
         let problem = answer.expect_refusal(403, Some("Refused by policy"), "http_request_denied");
         assert_eq!(problem["reason"], "policy-rule");
         let detail = "[[rule]] 1: no orders (owner shop@example.com)";
         assert_eq!(problem["detail"], detail);
-        assert_eq!(
-            ask(&proxy, agent, "GET", "http://www.shop.test/carts/1").status,
-            200
-        );
+        assert_eq!(ask(&proxy, agent, "GET", "http://www.shop.test/carts/1").status, 200);
     }
     assert!(!origin.seen().iter().any(|seen| seen.starts_with("POST")));
 }
@@ -80,12 +72,7 @@ fn a_rule_refuses_what_robots_txt_allows() {
 #[test]
 fn a_rule_holds_for_a_host_however_either_is_spelt() {
     let origin = Origin::start();
-    for name in [
-        "www.xn--bcher-kva.test",
-        "a.dotted.test",
-        "127.0.0.1",
-        "[::ffff:7f00:1]",
-    ] {
+    for name in ["www.xn--bcher-kva.test", "a.dotted.test", "127.0.0.1", "[::ffff:7f00:1]"] {
         origin.site(name);
     }
     let rule = "[[rule]]\naction = \"refuse\"\nhosts = [\"*.B\u{fc}cher.test\", \"*.dotted.test.\", \"127.0.0.1\"]\n";
@@ -129,11 +116,7 @@ fn the_law_refuses_with_451_and_says_who_blocks() {
     answer.expect_refusal(451, None, "http_request_denied");
     let link = "<mailto:legal@example.com>; rel=\"blocked-by\"";
     assert_eq!(answer.header("link"), Some(link));
-    assert_eq!(
-        origin.seen(),
-        Vec::<String>::new(),
-        "robots.txt is not asked for"
-    );
+    assert_eq!(origin.seen(), Vec::<String>::new(), "robots.txt is not asked for");
     let robots = ask(&proxy, "ImageBot/1", "GET", "http://gone-7.test/robots.txt");
     assert_ne!(robots.status, 451, "robots.txt may always be fetched");
 }
@@ -186,10 +169,7 @@ fn a_rule_for_a_method_is_not_passed_by_another_spelling_of_it() {
         assert_eq!(answer.status, status, "{method}");
     }
     let arrived = origin.seen();
-    assert!(
-        !arrived.iter().any(|line| line.contains("/carts/")),
-        "{arrived:?}"
-    );
+    assert!(!arrived.iter().any(|line| line.contains("/carts/")), "{arrived:?}");
 }
 
 /// A site that lets nobody in, with an agreement about training, and one that is not to be mined.
@@ -252,10 +232,7 @@ fn a_rule_may_be_for_purposes() {
     }
     for (question, reason) in [
         ("crawler=plain&purpose=tdm", "policy-exception"),
-        (
-            "user_agent=Other/1&purpose=train-ai,tdm",
-            "policy-exception",
-        ),
+        ("user_agent=Other/1&purpose=train-ai,tdm", "policy-exception"),
         ("crawler=corpus&purpose=search", "no-matching-rule"),
         ("crawler=corpus&purpose=search,train-ai", "preference"),
     ] {
@@ -264,11 +241,7 @@ fn a_rule_may_be_for_purposes() {
         assert_eq!(told["reason"], reason, "{question}: {told}");
     }
     let rules = proxy.admin_get("/v1/rules").json();
-    assert_eq!(
-        rules["rules"][0]["purposes"],
-        serde_json::json!(["train-ai", "tdm"]),
-        "{rules}"
-    );
+    assert_eq!(rules["rules"][0]["purposes"], serde_json::json!(["train-ai", "tdm"]), "{rules}");
 }
 
 #[test]
@@ -281,9 +254,7 @@ fn an_expired_exception_stops_counting_and_is_reported() {
     assert_eq!((rules("active"), rules("expired")), (3.0, 1.0));
     let next = proxy.metric("wayleave_exception_expiry_timestamp_seconds", &[]);
     assert_eq!(next, 32472144000.0, "2999-01-01");
-    eventually("it is said", || {
-        proxy.log().contains("this rule has expired")
-    });
+    eventually("it is said", || proxy.log().contains("this rule has expired"));
 }
 
 #[test]
@@ -303,9 +274,7 @@ fn rules_are_observed_too() {
 #[test]
 fn the_law_holds_where_others_are_only_observed() {
     let origin = sites();
-    origin
-        .site("both.test")
-        .robots("User-agent: *\nDisallow: /\n");
+    origin.site("both.test").robots("User-agent: *\nDisallow: /\n");
     let both = r#"
 [[rule]]
 action = "refuse"
@@ -340,23 +309,14 @@ crawlers = ["images"]
         ("Other/1", "http://both.test/a", 200),
         ("ImageBot/1", "http://both.test/a", 451),
     ] {
-        assert_eq!(
-            ask(&proxy, agent, "GET", url).status,
-            status,
-            "{agent} {url}"
-        );
+        assert_eq!(ask(&proxy, agent, "GET", url).status, status, "{agent} {url}");
     }
     let tunnel = proxy.connect().connect_tunnel("gone-8.test:443");
     assert_eq!(tunnel.status, 451);
     let pages = origin.seen();
-    let pages: Vec<_> = pages
-        .iter()
-        .filter(|seen| !seen.ends_with("/robots.txt"))
-        .collect();
+    let pages: Vec<_> = pages.iter().filter(|seen| !seen.ends_with("/robots.txt")).collect();
     assert_eq!(pages, ["GET http://both.test/a"]);
-    let told = proxy
-        .admin_get("/v1/decision?url=http://gone-7.test/")
-        .json();
+    let told = proxy.admin_get("/v1/decision?url=http://gone-7.test/").json();
     assert_eq!(
         [&told["outcome"], &told["status"]],
         [&"refused".into(), &serde_json::json!(451)],

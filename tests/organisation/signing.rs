@@ -51,11 +51,7 @@ signing_key = {:?}
             .set("signing.agent", "\"https://bot.test\"");
         change(settings).table(&crawler)
     });
-    Signing {
-        origin,
-        proxy,
-        _keys: dir,
-    }
+    Signing { origin, proxy, _keys: dir }
 }
 
 impl Signing {
@@ -66,9 +62,7 @@ impl Signing {
     }
 
     fn counted(&self, result: &str) -> u64 {
-        let value = self
-            .proxy
-            .metric("wayleave_signatures_total", &[("result", result)]);
+        let value = self.proxy.metric("wayleave_signatures_total", &[("result", result)]);
         value as u64
     }
 
@@ -133,18 +127,12 @@ fn an_origin_can_verify_who_asks() {
         again[1].header("signature"),
         "no signature is sent twice"
     );
-    signing
-        .proxy
-        .exchange(&Ask::get("http://shop.test/b").agent("OtherBot/1.0"));
+    signing.proxy.exchange(&Ask::get("http://shop.test/b").agent("OtherBot/1.0"));
     let other = &signing.pages()[2];
     assert_eq!(other.header("signature"), None);
     assert_eq!(signing.counted("signed"), 2);
     let decisions = signing.proxy.admin_get("/v1/decisions").text();
-    assert_eq!(
-        decisions.matches("\"signature\":\"signed\"").count(),
-        2,
-        "{decisions}"
-    );
+    assert_eq!(decisions.matches("\"signature\":\"signed\"").count(), 2, "{decisions}");
 }
 
 #[test]
@@ -154,9 +142,7 @@ fn robots_txt_for_a_signed_request_is_fetched_signed() {
         let page = format!("{scheme}://{scheme}.test/a");
         assert_eq!(signing.proxy.exchange(&get(&page)).status, 200);
         let robots = signing.origin.requests();
-        let mut robots = robots
-            .iter()
-            .filter(|request| request.target == "/robots.txt");
+        let mut robots = robots.iter().filter(|request| request.target == "/robots.txt");
         let robots = robots.next_back().expect("robots.txt was asked for");
         let url = format!("{scheme}://{scheme}.test/robots.txt");
         expect_verified(&signing.verify(robots, &url), "sig1");
@@ -170,9 +156,7 @@ fn robots_txt_for_a_signed_request_is_fetched_signed() {
 
 #[test]
 fn content_and_http2_are_signed_alike() {
-    let signing = start("always", |settings| {
-        settings.set("signing.form", "\"string\"")
-    });
+    let signing = start("always", |settings| settings.set("signing.form", "\"string\""));
     let url = "https://shop.test/post";
     let post = Ask::new("POST", url).agent("NewsBot/1.0").body("content");
     assert_eq!(signing.proxy.exchange(&post).status, 200);
@@ -193,10 +177,7 @@ fn who_asks_for_a_signature_gets_one() {
     let signing = start("on-request", |settings| settings);
     let wish = "wanted=(\"@authority\" \"user-agent\");created;nonce=\"once\";tag=\"web-bot-auth\"";
     let asks = Reply::new(403).header("Accept-Signature", wish);
-    signing
-        .origin
-        .site("shop.test")
-        .unsigned(asks.body("who are you?"));
+    signing.origin.site("shop.test").unsigned(asks.body("who are you?"));
     let url = "http://shop.test/a";
     assert_eq!(signing.proxy.exchange(&get(url)).status, 200);
     let requests = signing.pages();
@@ -214,10 +195,7 @@ fn who_asks_for_a_signature_gets_one() {
     expect_verified(&signing.verify(&requests[2], url), "wanted");
     let input = requests[2].header("signature-input").unwrap_or_default();
     assert!(!input.contains("nonce=\"once\""), "{input}");
-    assert_eq!(
-        (signing.counted("asked"), signing.counted("signed")),
-        (1, 2)
-    );
+    assert_eq!((signing.counted("asked"), signing.counted("signed")), (1, 2));
 }
 
 #[test]
@@ -226,8 +204,7 @@ fn a_robots_txt_that_asks_for_a_signature_is_fetched_with_one() {
     let wish = "wanted=(\"@authority\");created;nonce=\"once\";tag=\"web-bot-auth\"";
     let asks = Reply::new(403).header("Accept-Signature", wish);
     let site = signing.origin.site("shop.test");
-    site.robots("User-agent: *\nDisallow: /private\n")
-        .unsigned_robots(asks.body("who are you?"));
+    site.robots("User-agent: *\nDisallow: /private\n").unsigned_robots(asks.body("who are you?"));
     let refused = signing.proxy.exchange(&get("http://shop.test/private"));
     assert_eq!(refused.json()["reason"], "rule", "what was signed counts");
     let requests = signing.origin.requests();
@@ -243,9 +220,7 @@ fn a_robots_txt_that_asks_for_a_signature_is_fetched_with_one() {
     let other = Ask::get("http://other.test/a").agent("OtherBot/1.0");
     assert_eq!(signing.proxy.exchange(&other).status, 200);
     let seen = signing.origin.seen();
-    let robots = seen
-        .iter()
-        .filter(|line| line.contains("other.test/robots.txt"));
+    let robots = seen.iter().filter(|line| line.contains("other.test/robots.txt"));
     assert_eq!(robots.count(), 1, "{seen:?}");
 }
 
@@ -254,9 +229,7 @@ fn what_may_not_be_sent_twice_or_cannot_be_signed_is_not() {
     let signing = start("on-request", |settings| settings);
     let asks = |wish: &str| Reply::new(401).header("Accept-Signature", wish);
     signing.origin.site("shop.test").unsigned(asks("sig1=()"));
-    let post = Ask::new("POST", "http://shop.test/a")
-        .agent("NewsBot/1.0")
-        .body("content");
+    let post = Ask::new("POST", "http://shop.test/a").agent("NewsBot/1.0").body("content");
     assert_eq!(signing.proxy.exchange(&post).status, 401);
     for (host, wish) in [
         ("digest.test", "sig1=(\"content-digest\")"),
@@ -268,10 +241,7 @@ fn what_may_not_be_sent_twice_or_cannot_be_signed_is_not() {
         assert_eq!(answer.status, 401, "{host}");
     }
     assert_eq!(signing.pages().len(), 4);
-    assert_eq!(
-        (signing.counted("asked"), signing.counted("signed")),
-        (0, 0)
-    );
+    assert_eq!((signing.counted("asked"), signing.counted("signed")), (0, 0));
     assert_eq!(signing.counted("unanswerable"), 2);
 }
 
@@ -281,20 +251,14 @@ fn clients_sign_for_themselves_but_for_nobody_else() {
     let with = |agent: &str| {
         get("http://shop.test/a")
             .header("Signature-Agent", agent)
-            .header(
-                "Signature-Input",
-                "sig1=(\"@method\" \"signature-agent\";key=\"sig1\")",
-            )
+            .header("Signature-Input", "sig1=(\"@method\" \"signature-agent\";key=\"sig1\")")
             .header("Signature", "sig1=:AAAA:")
     };
     signing.proxy.exchange(&with("sig1=\"https://bot.test\""));
     signing.proxy.exchange(&with("sig1=\"https://other.test\""));
     let requests = signing.pages();
     let field = |index: usize, name: &str| requests[index].header(name).unwrap_or_default();
-    assert_eq!(
-        field(0, "signature-agent"),
-        "sig1=\"https://bot.test\", sig2=\"https://bot.test\""
-    );
+    assert_eq!(field(0, "signature-agent"), "sig1=\"https://bot.test\", sig2=\"https://bot.test\"");
     let input = field(0, "signature-input");
     assert!(input.starts_with("sig1=(\"@method\" \"signature-agent\";key=\"sig1\"), sig2=("));
     assert!(field(0, "signature").starts_with("sig1=:AAAA:, sig2=:"));
@@ -306,25 +270,17 @@ fn clients_sign_for_themselves_but_for_nobody_else() {
 
 #[test]
 fn a_tunnel_cannot_be_signed_and_the_log_says_so() {
-    let signing = start("always", |settings| {
-        settings.set("https.bypass", "[\"shop.test\"]")
-    });
+    let signing = start("always", |settings| settings.set("https.bypass", "[\"shop.test\"]"));
     let mut wire = signing.proxy.connect();
     wire.send(
         "CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\nUser-Agent: NewsBot/1\r\n\r\n",
     );
     assert_eq!(wire.response_head().status, 200);
-    let wire = wire.start_tls(
-        "shop.test",
-        crate::harness::tls::Authority::trusted().pem.as_ref(),
-        &[],
-    );
+    let wire =
+        wire.start_tls("shop.test", crate::harness::tls::Authority::trusted().pem.as_ref(), &[]);
     let _secured = wire.expect("TLS with the origin");
     let decisions = signing.proxy.admin_get("/v1/decisions").text();
-    assert!(
-        decisions.contains("\"signature\":\"tunnel\""),
-        "{decisions}"
-    );
+    assert!(decisions.contains("\"signature\":\"tunnel\""), "{decisions}");
     assert_eq!(signing.counted("tunnel"), 1);
 }
 
@@ -334,10 +290,7 @@ fn the_keys_are_published_and_prove_themselves() {
     let directory = signing.proxy.admin_get(DIRECTORY);
     assert_eq!(directory.status, 200);
     let kind = directory.header("content-type");
-    assert_eq!(
-        kind,
-        Some("application/http-message-signatures-directory+json")
-    );
+    assert_eq!(kind, Some("application/http-message-signatures-directory+json"));
     let verified = run_verifier(&json!({
         "method": "GET",
         "url": format!("https://bot.test{DIRECTORY}"),
@@ -348,10 +301,7 @@ fn the_keys_are_published_and_prove_themselves() {
     }));
     assert!(verified.starts_with("binding"), "{verified}");
     assert!(verified.contains("content-digest"), "{verified}");
-    let card = signing
-        .proxy
-        .admin_get("/.well-known/signature-agent-card/news")
-        .json();
+    let card = signing.proxy.admin_get("/.well-known/signature-agent-card/news").json();
     assert_eq!(card["web_bot_auth"]["rfc9309-product-token"], "NewsBot");
     assert_eq!(card["web_bot_auth"]["rfc9309-compliance"], true);
     assert_eq!(card["jwks_uri"], format!("https://bot.test{DIRECTORY}"));
@@ -372,10 +322,7 @@ fn keys_are_made_listed_and_written() {
     assert!(made.contains("signing_key = \"keys/old.pem\""), "{made}");
     keys(dir.path(), &["new", "young"]);
     let nowhere = run(dir.path(), &["keys", "--config", "no.toml", "new", "old"]);
-    assert!(
-        nowhere.contains("reading no.toml: No such file"),
-        "{nowhere}"
-    );
+    assert!(nowhere.contains("reading no.toml: No such file"), "{nowhere}");
     let listed = keys(dir.path(), &["list"]);
     let lines: Vec<_> = listed.lines().collect();
     assert_eq!(lines.len(), 2, "{listed}");
@@ -392,15 +339,9 @@ fn keys_are_made_listed_and_written() {
     let written = keys(dir.path(), &["directory", "--out", "public"]);
     assert_eq!(written.lines().count(), 3, "{written}");
     let file = fs::read_to_string(dir.path().join(format!("public{DIRECTORY}")));
-    assert_eq!(
-        serde_json::from_str::<Value>(&file.expect("written")).expect("JSON"),
-        directory
-    );
+    assert_eq!(serde_json::from_str::<Value>(&file.expect("written")).expect("JSON"), directory);
     let again = run(dir.path(), &["keys", "new", "old"]);
-    assert!(
-        again.contains("keys/old.pem exists already; choose another name"),
-        "{again}"
-    );
+    assert!(again.contains("keys/old.pem exists already; choose another name"), "{again}");
     let key = dir.path().join("keys/old.pem");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).expect("ours");
     let exposed = run(dir.path(), &["config", "check"]);
@@ -417,9 +358,7 @@ fn run(dir: &Path, arguments: &[&str]) -> String {
 
 #[test]
 fn background_fetches_are_signed_as_the_last_one_waited_for() {
-    let signing = start("on-request", |settings| {
-        settings.set("robots.max_age", "\"2s\"")
-    });
+    let signing = start("on-request", |settings| settings.set("robots.max_age", "\"2s\""));
     let wish = "wanted=(\"@authority\");created;tag=\"web-bot-auth\"";
     let site = signing.origin.site("shop.test");
     site.robots("User-agent: *\nDisallow: /private\n")
@@ -441,17 +380,10 @@ fn background_fetches_are_signed_as_the_last_one_waited_for() {
     let unsigned = again.iter().filter(|it| it.header("signature").is_none());
     assert_eq!(unsigned.count(), 1);
     // An operator's fetch is as those before it.
-    let forced = signing
-        .proxy
-        .admin_ask("POST", "/v1/robots/http%3A%2F%2Fshop.test/refresh");
+    let forced = signing.proxy.admin_ask("POST", "/v1/robots/http%3A%2F%2Fshop.test/refresh");
     assert_eq!(forced.status, 200, "{forced:?}");
     expect_refused();
-    assert!(
-        fetches()
-            .iter()
-            .skip(1)
-            .all(|it| it.header("signature").is_some())
-    );
+    assert!(fetches().iter().skip(1).all(|it| it.header("signature").is_some()));
 }
 
 #[test]
@@ -496,25 +428,15 @@ fn signing_crawlers_ignore_copies_fetched_for_others() {
     assert_eq!(by("OtherBot/1.0").status, 200);
     assert_eq!(by("NewsBot/1.0").json()["reason"], "rule");
     assert_eq!(signing.pages().len(), 2);
-    assert_eq!(
-        by("OtherBot/1.0").json()["reason"],
-        "rule",
-        "it is known now"
-    );
+    assert_eq!(by("OtherBot/1.0").json()["reason"], "rule", "it is known now");
     let fetches = signing.origin.requests().len() - 2;
-    assert_eq!(
-        fetches, 3,
-        "without a signature, the same again, and with one"
-    );
+    assert_eq!(fetches, 3, "without a signature, the same again, and with one");
 
     // While the signed fetch fails, they are refused, and it is not sent at each request.
     let forget = "/v1/robots/http%3A%2F%2Fshop.test";
     assert!(signing.proxy.admin_ask("DELETE", forget).status < 300);
     assert_eq!(by("OtherBot/1.0").status, 200);
-    signing
-        .origin
-        .site("shop.test")
-        .robots_reply(Reply::new(503));
+    signing.origin.site("shop.test").robots_reply(Reply::new(503));
     let before = signing.origin.requests().len();
     for _ in 0..3 {
         assert_eq!(by("NewsBot/1.0").json()["reason"], "unreachable");
@@ -562,9 +484,7 @@ fn a_reload_that_turns_signing_on_applies_to_robots_txt() {
 
 #[test]
 fn a_second_library_verifies_the_string_form() {
-    let signing = start("on-request", |settings| {
-        settings.set("signing.form", "\"string\"")
-    });
+    let signing = start("on-request", |settings| settings.set("signing.form", "\"string\""));
     let wish = "sig1=(\"@authority\");created;tag=\"web-bot-auth\"";
     for host in ["old.test", "new.test"] {
         let asks = Reply::new(401).header("Accept-Signature", wish);
@@ -582,12 +502,8 @@ fn a_second_library_verifies_the_string_form() {
     let mut pages = signing.pages();
     pages.retain(|request| request.header("signature").is_some());
     let said: Vec<_> = pages.iter().map(|it| (it.version, &*it.method)).collect();
-    let expected = [
-        ("HTTP/1.1", "GET"),
-        ("HTTP/1.1", "POST"),
-        ("HTTP/2", "GET"),
-        ("HTTP/2", "POST"),
-    ];
+    let expected =
+        [("HTTP/1.1", "GET"), ("HTTP/1.1", "POST"), ("HTTP/2", "GET"), ("HTTP/2", "POST")];
     assert_eq!(said, expected);
     let urls = [["https://old.test/a?b=c"; 2], ["https://new.test/a?b=c"; 2]].concat();
     let asked: Vec<_> = pages.iter().map(|it| &**it).zip(urls).collect();
@@ -595,15 +511,9 @@ fn a_second_library_verifies_the_string_form() {
     let kid = keys["keys"][0]["kid"].as_str().expect("a thumbprint");
     assert_eq!(web_bot_auth(&asked, &keys), [kid; 4]);
     // Another place, another method, another key.
-    let elsewhere = [
-        (&*pages[0], "https://other.test/a?b=c"),
-        (&*pages[0], "https://old.test/b"),
-    ];
+    let elsewhere = [(&*pages[0], "https://other.test/a?b=c"), (&*pages[0], "https://old.test/b")];
     let said = web_bot_auth(&elsewhere, &keys);
-    assert!(
-        said.iter().all(|line| line.starts_with("not verified: ")),
-        "{said:?}"
-    );
+    assert!(said.iter().all(|line| line.starts_with("not verified: ")), "{said:?}");
     let said = web_bot_auth(&asked[..1], &json!({ "keys": [] }));
     assert_eq!(said, ["not verified: unknown key"]);
 }
@@ -614,9 +524,7 @@ fn keys_change_hands_while_both_are_published() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         // The folder of keys is beside the configuration.
         let file = settings.to_toml();
-        let state = file
-            .lines()
-            .find_map(|line| line.strip_prefix("state.dir = \""));
+        let state = file.lines().find_map(|line| line.strip_prefix("state.dir = \""));
         let state = Path::new(state.expect("it is set").trim_end_matches('"'));
         let beside = state.parent().expect("it is in a directory");
         keys(beside, &["new", "old"]);
@@ -629,9 +537,7 @@ fn keys_change_hands_while_both_are_published() {
     let published = || -> BTreeSet<String> {
         let keys = proxy.admin_get(DIRECTORY).json();
         let keys = keys["keys"].as_array().expect("a list").clone();
-        keys.iter()
-            .map(|key| key["kid"].as_str().expect("a thumbprint").to_owned())
-            .collect()
+        keys.iter().map(|key| key["kid"].as_str().expect("a thumbprint").to_owned()).collect()
     };
     let reload = || assert_eq!(proxy.admin_ask("POST", "/v1/reload").status, 200);
     let signer = |path: &str| {
@@ -639,9 +545,7 @@ fn keys_change_hands_while_both_are_published() {
         assert_eq!(proxy.exchange(&get(&url)).status, 200);
         let requests = origin.requests();
         let request = requests.iter().find(|request| request.target == path);
-        let input = request
-            .and_then(|it| it.header("signature-input"))
-            .unwrap_or_default();
+        let input = request.and_then(|it| it.header("signature-input")).unwrap_or_default();
         let (_, id) = input.split_once("keyid=\"").expect("it is signed");
         id.split_once('"').expect("it ends").0.to_owned()
     };
@@ -663,8 +567,5 @@ fn keys_change_hands_while_both_are_published() {
     assert!(young != old && both.contains(&young));
     fs::remove_file(here.join("keys/old.pem")).expect("it is there");
     reload();
-    assert_eq!(
-        (published(), signer("/4")),
-        (BTreeSet::from([young.clone()]), young)
-    );
+    assert_eq!((published(), signer("/4")), (BTreeSet::from([young.clone()]), young));
 }

@@ -41,9 +41,7 @@ fn get(proxy: &Wayleave, agent: &str, url: &str) -> Response {
 fn expect_429(answer: &Response, reason: &str) -> u64 {
     let problem = answer.expect_refusal(429, Some("Crawl delay"), "http_request_denied");
     assert_eq!(problem["reason"], reason);
-    problem["retry_after"]
-        .as_u64()
-        .expect("a number of seconds")
+    problem["retry_after"].as_u64().expect("a number of seconds")
 }
 
 /// Returns the arrival times of requests for pages of a host.
@@ -103,10 +101,7 @@ fn requests_that_come_too_soon_get_a_retry_after() {
     assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
     let too_soon = get(&proxy, "imagebot/2", "http://slow.test/b");
     let retry_after = expect_429(&too_soon, "crawl-delay");
-    assert!(
-        (200..=300).contains(&retry_after),
-        "max_delay bounds it: {retry_after}"
-    );
+    assert!((200..=300).contains(&retry_after), "max_delay bounds it: {retry_after}");
     let wanted_by = &too_soon.json()["robots_url"];
     assert_eq!(wanted_by, "http://slow.test/robots.txt");
     assert_eq!(get(&proxy, "Other/1", "http://slow.test/c").status, 200);
@@ -118,11 +113,9 @@ fn requests_that_come_too_soon_get_a_retry_after() {
 #[test]
 fn a_delay_without_end_is_the_longest_there_is() {
     let origin = Origin::start();
-    for (host, value) in [
-        ("a.test", "inf"),
-        ("b.test", "1e308"),
-        ("c.test", "18446744073709551616"),
-    ] {
+    for (host, value) in
+        [("a.test", "inf"), ("b.test", "1e308"), ("c.test", "18446744073709551616")]
+    {
         let robots = format!("User-agent: *\nDisallow:\nCrawl-delay: {value}\n");
         origin.site(host).robots(&robots);
     }
@@ -142,10 +135,7 @@ fn robots_txt_itself_takes_no_turn() {
     for url in ["robots.txt", "a", "robots.txt"].map(|path| format!("http://slow.test/{path}")) {
         assert_eq!(get(&proxy, "ImageBot/1", &url).status, 200, "{url}");
     }
-    expect_429(
-        &get(&proxy, "ImageBot/1", "http://slow.test/b"),
-        "crawl-delay",
-    );
+    expect_429(&get(&proxy, "ImageBot/1", "http://slow.test/b"), "crawl-delay");
 }
 
 #[test]
@@ -162,11 +152,7 @@ fn a_delay_can_be_ignored_and_a_crawler_can_have_one_of_its_own() {
              [[crawler]]\nname = \"slow\"\ntokens = [\"SlowBot\"]\nmatch = { user_agent = \"SlowBot\" }\ndefault_delay = \"100s\"\n",
         )
     });
-    for (agent, delay) in [
-        ("NewsBot/1", None),
-        ("SlowBot/1", Some(100)),
-        ("Other/1", Some(60)),
-    ] {
+    for (agent, delay) in [("NewsBot/1", None), ("SlowBot/1", Some(100)), ("Other/1", Some(60))] {
         assert_eq!(get(&proxy, agent, "http://free.test/a").status, 200);
         let again = get(&proxy, agent, "http://free.test/b");
         match delay {
@@ -187,10 +173,7 @@ fn nobody_waits_longer_than_max_wait() {
     let proxy = start_waiting(&origin, "4m");
     assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
     // At once, not after minutes in vain.
-    expect_429(
-        &get(&proxy, "ImageBot/1", "http://slow.test/b"),
-        "crawl-delay",
-    );
+    expect_429(&get(&proxy, "ImageBot/1", "http://slow.test/b"), "crawl-delay");
 }
 
 #[test]
@@ -220,10 +203,7 @@ fn robots_txt_itself_may_be_asked_for_while_an_origin_rests() {
             assert_eq!(get(&proxy, "NewsBot/1", "http://busy.test/a").status, 503);
         }
         let before = origin.requests().len();
-        assert_eq!(
-            get(&proxy, "NewsBot/1", "http://busy.test/robots.txt").status,
-            404
-        );
+        assert_eq!(get(&proxy, "NewsBot/1", "http://busy.test/robots.txt").status, 404);
         assert_eq!(origin.requests().len(), before + 1, "{crawl_delay}");
     }
 }
@@ -244,10 +224,7 @@ fn an_origin_that_asks_for_rest_has_it_from_every_crawler() {
     assert_eq!(arrivals(&origin, "busy.test").len(), 1);
     let ignoring = start(&origin, "ignore");
     for _ in 0..2 {
-        assert_eq!(
-            get(&ignoring, "NewsBot/1", "http://busy.test/a").status,
-            429
-        );
+        assert_eq!(get(&ignoring, "NewsBot/1", "http://busy.test/a").status, 429);
     }
     assert_eq!(arrivals(&origin, "busy.test").len(), 3);
 }
@@ -264,10 +241,7 @@ fn concurrent_requests_are_limited() {
     let mut wire = proxy.connect();
     wire.send(Ask::get("http://busy.test/slow").bytes("http://busy.test/slow"));
     wire.response_head();
-    expect_429(
-        &get(&proxy, "NewsBot/1", "http://busy.test/b"),
-        "concurrency",
-    );
+    expect_429(&get(&proxy, "NewsBot/1", "http://busy.test/b"), "concurrency");
     assert_eq!(get(&proxy, "NewsBot/1", "http://free.test/b").status, 200);
     gate.open();
     eventually("the slot is free again", || {
@@ -302,9 +276,7 @@ fn an_exception_is_none_from_the_pace() {
     origin.site("shop.test").robots(robots);
     let rule = "[[rule]]\naction = \"allow\"\nhosts = [\"shop.test\"]\nowner = \"us\"\nreason = \"test\"\nexpires = 2099-01-01\n";
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("politeness.crawl_delay", "\"reject\"")
-            .table(rule)
+        settings.set("politeness.crawl_delay", "\"reject\"").table(rule)
     });
     // From here on its robots.txt is known.
     assert_eq!(proxy.get("http://shop.test/robots.txt").status, 200);

@@ -23,10 +23,7 @@ match = { user_agent = "ImageBot" }
 /// An origin whose page `/slow` answers its head at once and its body when the gate opens; `/late` answers nothing before.
 fn site(gate: &Gate) -> Origin {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .page("/slow", Reply::in_halves(gate))
-        .page("/late", late(gate));
+    origin.site("shop.test").page("/slow", Reply::in_halves(gate)).page("/late", late(gate));
     origin.site("other.test");
     origin
 }
@@ -125,9 +122,7 @@ fn robots_txt_changed_during_a_wait_applies_when_the_slot_comes() {
     let origin = site(&gate);
     let proxy = Wayleave::start_with(&origin, one_at_a_time);
     let (mut first, mut second) = one_waits(&proxy, &origin);
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /b\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /b\n");
     post(&proxy, "/v1/robots/http%3A%2F%2Fshop.test/refresh");
     gate.open();
     assert_eq!(first.response().status, 200);
@@ -151,9 +146,7 @@ fn a_tunnel_that_waits_is_asked_about_again_too() {
     let mut second = proxy.connect();
     second.send("CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\n\r\n");
     open_connections(&proxy, 2.0);
-    eventually("robots.txt was fetched and a tunnel is open", || {
-        origin.connections() == 2
-    });
+    eventually("robots.txt was fetched and a tunnel is open", || origin.connections() == 2);
     let rule = "[[rule]]\naction = \"refuse\"\nhosts = [\"shop.test\"]\n";
     let settings = base.expect("it was started with settings").table(rule);
     std::fs::write(proxy.dir.path().join("config.toml"), settings.to_toml()).expect("a file");
@@ -216,11 +209,7 @@ fn a_client_of_http_1_0_may_end_its_side_and_still_waits() {
     gate.open();
     assert_eq!(first.response().status, 200);
     assert_eq!(old.response().status, 200);
-    assert!(
-        !origin
-            .seen()
-            .contains(&"GET http://shop.test/new".to_owned())
-    );
+    assert!(!origin.seen().contains(&"GET http://shop.test/new".to_owned()));
 }
 
 #[test]
@@ -229,9 +218,7 @@ fn workers_that_give_up_early_do_not_stop_the_others() {
     let robots = "User-agent: *\nDisallow:\nCrawl-delay: 0.2\n";
     origin.site("shop.test").robots(robots);
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("politeness.crawl_delay", "\"wait\"")
-            .set("politeness.max_wait", "\"1h\"")
+        settings.set("politeness.crawl_delay", "\"wait\"").set("politeness.max_wait", "\"1h\"")
     });
     let (answered, started) = (AtomicUsize::new(0), Instant::now());
     std::thread::scope(|scope| {
@@ -257,13 +244,10 @@ fn slow_readers_of_one_crawler_hold_no_slot_of_another() {
     let gate = Gate::closed();
     let origin = site(&gate);
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("politeness.max_concurrent_per_origin", "2")
-            .table(CRAWLERS)
+        settings.set("politeness.max_concurrent_per_origin", "2").table(CRAWLERS)
     });
-    let mut slow: Vec<_> = (0..2)
-        .map(|_| ask(&proxy, "NewsBot/1", "http://shop.test/slow"))
-        .collect();
+    let mut slow: Vec<_> =
+        (0..2).map(|_| ask(&proxy, "NewsBot/1", "http://shop.test/slow")).collect();
     for wire in &mut slow {
         assert_eq!(wire.response_head().status, 200);
     }
@@ -284,9 +268,7 @@ fn asserted_clients_share_the_pace_of_their_group() {
     let robots = "User-agent: NewsBot\nUser-agent: FeedBot\nDisallow:\nCrawl-delay: 300\n\n\
                   User-agent: *\nDisallow:\nCrawl-delay: 300\n";
     origin.site("shop.test").robots(robots);
-    let images = &CRAWLERS[CRAWLERS
-        .find("[[crawler]]\nname = \"images\"")
-        .expect("it is there")..];
+    let images = &CRAWLERS[CRAWLERS.find("[[crawler]]\nname = \"images\"").expect("it is there")..];
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(images));
     let status = |agent: &str| ask(&proxy, agent, "http://shop.test/a").response().status;
     assert_eq!(status("Rotating-a/1"), 200);
@@ -295,11 +277,7 @@ fn asserted_clients_share_the_pace_of_their_group() {
     }
     assert_eq!(status("newsbot/1"), 200, "its group is another");
     assert_eq!(status("FeedBot/1"), 429, "one group with NewsBot");
-    assert_eq!(
-        status("ImageBot/1"),
-        200,
-        "a configured one has a pace of its own"
-    );
+    assert_eq!(status("ImageBot/1"), 200, "a configured one has a pace of its own");
     assert_eq!(status("ImageBot/2"), 429);
     let pages = origin.seen();
     let pages = pages.iter().filter(|seen| seen.ends_with("/a"));
@@ -331,10 +309,7 @@ fn place_behind_six(proxy: &Wayleave, origin: &Origin, gate: &Gate) -> usize {
     let waiting = |count: usize| proxy.metric("wayleave_client_connections", &[]) == count as f64;
     let mut many = Vec::new();
     for page in 0..6 {
-        many.push(send(
-            [127, 0, 0, 1],
-            &format!("http://shop.test/many/{page}"),
-        ));
+        many.push(send([127, 0, 0, 1], &format!("http://shop.test/many/{page}")));
         eventually("it waits, too", || waiting(page + 2));
     }
     let mut other = send([127, 0, 0, 2], "http://shop.test/other");
@@ -346,9 +321,8 @@ fn place_behind_six(proxy: &Wayleave, origin: &Origin, gate: &Gate) -> usize {
     }
     assert_eq!(other.response().status, 200);
     let requests = origin.requests();
-    let mut pages = requests
-        .iter()
-        .filter(|request| !matches!(&*request.target, "/late" | "/robots.txt"));
+    let mut pages =
+        requests.iter().filter(|request| !matches!(&*request.target, "/late" | "/robots.txt"));
     let place = pages.position(|request| request.target == "/other");
     place.expect("it arrived") + 1
 }
@@ -357,13 +331,9 @@ fn place_behind_six(proxy: &Wayleave, origin: &Origin, gate: &Gate) -> usize {
 fn clients_that_wait_for_one_delay_take_turns() {
     let gate = Gate::closed();
     let origin = site(&gate);
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nCrawl-delay: 0.05\n");
+    origin.site("shop.test").robots("User-agent: *\nCrawl-delay: 0.05\n");
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("politeness.crawl_delay", "\"wait\"")
-            .set("politeness.max_wait", "\"1h\"")
+        settings.set("politeness.crawl_delay", "\"wait\"").set("politeness.max_wait", "\"1h\"")
     });
     let place = place_behind_six(&proxy, &origin, &gate);
     assert!(place <= 2, "{place}");
@@ -395,18 +365,12 @@ fn begin_upload(proxy: &Wayleave, origin: &Origin) -> Wire {
 #[test]
 fn a_slow_upload_does_not_hold_the_slot_of_a_delayed_origin() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nCrawl-delay: 0.05\n");
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("proxy.idle_timeout", "\"1h\"")
-    });
+    origin.site("shop.test").robots("User-agent: *\nCrawl-delay: 0.05\n");
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("proxy.idle_timeout", "\"1h\""));
     let mut upload = begin_upload(&proxy, &origin);
     eventually("another client has its turn", || {
-        ask(&proxy, "NewsBot/2", "http://shop.test/a")
-            .response()
-            .status
-            == 200
+        ask(&proxy, "NewsBot/2", "http://shop.test/a").response().status == 200
     });
     upload.send("ello");
     assert_eq!(upload.response().status, 200, "the upload goes on");
@@ -423,12 +387,7 @@ fn an_upload_that_holds_a_slot_has_a_least_rate() {
     });
     let mut upload = begin_upload(&proxy, &origin);
     eventually("another client has the slot", || {
-        ask(&proxy, "NewsBot/2", "http://shop.test/a")
-            .response()
-            .status
-            == 200
+        ask(&proxy, "NewsBot/2", "http://shop.test/a").response().status == 200
     });
-    upload
-        .response()
-        .expect_refusal(408, None, "http_request_error");
+    upload.response().expect_refusal(408, None, "http_request_error");
 }

@@ -90,10 +90,7 @@ impl Case {
         let robots = self.text("robots");
         let robots = robots.map_or(Reply::new(404), Reply::text);
         let mut site = site.robots_reply(robots);
-        for (member, path) in [
-            ("tdmrep", "/.well-known/tdmrep.json"),
-            ("ai_txt", "/ai.txt"),
-        ] {
+        for (member, path) in [("tdmrep", "/.well-known/tdmrep.json"), ("ai_txt", "/ai.txt")] {
             let file = self.text(member).map_or(Reply::new(404), Reply::text);
             site = site.page(path, file);
         }
@@ -199,10 +196,7 @@ fn every_case_holds_through_the_proxy() {
         let config = case.said["config"].as_object();
         let mut keys = config.into_iter().flatten().map(|(key, _)| key.as_str());
         assert!(keys.all(|key| known.contains(&key)), "{}", case.said);
-        groups
-            .entry(case.keys(&PREFERENCES))
-            .or_default()
-            .push(case);
+        groups.entry(case.keys(&PREFERENCES)).or_default().push(case);
     }
     let mut judged = 0;
     for (preferences, cases) in groups {

@@ -19,10 +19,8 @@ fn answers(questions: &[Value]) -> Vec<Value> {
 
 #[test]
 fn a_batch_judges_every_case_as_its_clause_says() {
-    let mut questions: Vec<Value> = CASES
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let mut questions: Vec<Value> =
+        CASES.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(questions.len() >= 244);
     let mut expected = BTreeMap::new();
     for question in &mut questions {
@@ -31,10 +29,7 @@ fn a_batch_judges_every_case_as_its_clause_says() {
         question.insert("tokens".to_owned(), json!([token]));
         let (expect, stage) = (question.remove("expect"), question.remove("stage"));
         let id = question["id"].as_str().unwrap().to_owned();
-        expected.insert(
-            id,
-            (expect.unwrap(), stage.unwrap(), question["because"].clone()),
-        );
+        expected.insert(id, (expect.unwrap(), stage.unwrap(), question["because"].clone()));
     }
     let answers = answers(&questions);
     assert_eq!(answers.len(), questions.len());
@@ -67,15 +62,7 @@ fn questions_without_a_purpose_are_answered_as_before() {
     let question = json!({"tokens": ["A"], "url": "/", "robots": "Content-Signal: ai-train=no"});
     let answer = &answers(&[question])[0];
     let members: Vec<&String> = answer.as_object().unwrap().keys().collect();
-    let known = [
-        "crawl_delay",
-        "id",
-        "line",
-        "reason",
-        "rule",
-        "sitemaps",
-        "verdict",
-    ];
+    let known = ["crawl_delay", "id", "line", "reason", "rule", "sitemaps", "verdict"];
     assert_eq!(members, known);
 }
 
@@ -83,17 +70,11 @@ fn questions_without_a_purpose_are_answered_as_before() {
 fn an_unreadable_question_is_answered_with_its_mistake() {
     let asked = |purpose: &str, config: Value| {
         let question = json!({"tokens": ["A"], "url": "/", "purpose": purpose, "config": config});
-        answers(&[question])[0]["error"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        answers(&[question])[0]["error"].as_str().unwrap().to_owned()
     };
     assert!(asked("training", json!({})).contains("\"training\" is not a purpose"));
     let error = asked("search", json!({"sources": ["robots"]}));
-    assert!(
-        error.contains("\"robots\" is not a source of preferences"),
-        "{error}"
-    );
+    assert!(error.contains("\"robots\" is not a source of preferences"), "{error}");
     let error = asked("search", json!({"unstated": "maybe"}));
     assert!(error.contains("unstated: \"maybe\""), "{error}");
     let error = asked("search", json!({"purpose_token": {}}));
@@ -103,15 +84,7 @@ fn an_unreadable_question_is_answered_with_its_mistake() {
 #[test]
 fn the_command_line_reports_the_preference_for_each_purpose() {
     let robots = b"User-agent: *\nContent-Signal: search=yes, ai-train=no\n";
-    let check = [
-        "check",
-        "--robots-only",
-        "--robots",
-        "-",
-        "--token",
-        "ExampleBot",
-        "--purpose",
-    ];
+    let check = ["check", "--robots-only", "--robots", "-", "--token", "ExampleBot", "--purpose"];
     let output = run(&[&check[..], &["search", "/a"]].concat(), robots);
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
@@ -134,16 +107,8 @@ fn crawlers() -> String {
     let tokens = "purpose_tokens = { train-ai = \"ExampleBot-Extended\" }";
     [
         crawler("index", INDEX, "purposes = [\"search\"]"),
-        crawler(
-            "corpus",
-            CORPUS,
-            &format!("purposes = [\"search\", \"train-ai\"]\n{tokens}"),
-        ),
-        crawler(
-            "stated",
-            STATED,
-            "purposes = [\"search\"]\nunstated = \"refuse\"",
-        ),
+        crawler("corpus", CORPUS, &format!("purposes = [\"search\", \"train-ai\"]\n{tokens}")),
+        crawler("stated", STATED, "purposes = [\"search\"]\nunstated = \"refuse\""),
         crawler("plain", PLAIN, ""),
     ]
     .concat()
@@ -215,10 +180,7 @@ fn an_unstated_preference_refuses_only_if_configured() {
 fn answered(field: (&str, &str), settings: &str) -> (Origin, Wayleave) {
     let origin = Origin::start();
     let page = Reply::text("the page").header(field.0, field.1);
-    origin
-        .site("site.test")
-        .robots("User-agent: *\nAllow: /\n")
-        .page("/page", page);
+    origin.site("site.test").robots("User-agent: *\nAllow: /\n").page("/page", page);
     let table = format!("{settings}\n{}", crawlers());
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table));
     (origin, proxy)
@@ -242,10 +204,7 @@ fn an_answer_whose_use_is_refused_is_withheld() {
         assert_eq!(decision["reached_origin"], true);
         let answer = get(&proxy, INDEX, url);
         assert_eq!(answer.text(), "the page");
-        assert_eq!(
-            answer.header("Wayleave-Preferences"),
-            Some("search=unstated")
-        );
+        assert_eq!(answer.header("Wayleave-Preferences"), Some("search=unstated"));
         assert_eq!(answer.header("Wayleave-Duties"), Some("nofollow"));
         let answer = get(&proxy, PLAIN, url);
         assert_eq!(answer.header("Wayleave-Preferences"), None);
@@ -268,9 +227,7 @@ fn an_answer_can_be_labelled_instead() {
 #[test]
 fn what_the_site_is_not_asked_about_is_labelled_all_the_same() {
     let origin = Origin::start();
-    origin
-        .site("site.test")
-        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("site.test").robots("User-agent: *\nDisallow: /private\n");
     let proxy = Wayleave::start_with(&origin, |settings| {
         let lines = "purposes = [\"train-ai\", \"archive\"]\nmode = \"observe\"";
         let rules = "[[rule]]\naction = \"allow\"\nhosts = [\"site.test\"]\npaths = [\"/private/agreed\"]\nowner = \"us\"\n\
@@ -280,22 +237,10 @@ fn what_the_site_is_not_asked_about_is_labelled_all_the_same() {
     });
     for (path, label) in [
         ("/a", Some("train-ai=unstated, archive=unstated")),
-        (
-            "/private/agreed",
-            Some("train-ai=allow;from=\"rule\", archive=allow;from=\"rule\""),
-        ),
-        (
-            "/private/a",
-            Some("train-ai=refuse;from=\"disallow\", archive=refuse;from=\"disallow\""),
-        ),
-        (
-            "/private/never",
-            Some("train-ai=refuse;from=\"rule\", archive=refuse;from=\"rule\""),
-        ),
-        (
-            "/never",
-            Some("train-ai=refuse;from=\"rule\", archive=refuse;from=\"rule\""),
-        ),
+        ("/private/agreed", Some("train-ai=allow;from=\"rule\", archive=allow;from=\"rule\"")),
+        ("/private/a", Some("train-ai=refuse;from=\"disallow\", archive=refuse;from=\"disallow\"")),
+        ("/private/never", Some("train-ai=refuse;from=\"rule\", archive=refuse;from=\"rule\"")),
+        ("/never", Some("train-ai=refuse;from=\"rule\", archive=refuse;from=\"rule\"")),
         ("/robots.txt", None),
     ] {
         let answer = get(&proxy, CORPUS, &format!("http://site.test{path}"));
@@ -313,10 +258,7 @@ fn preferences_are_about_reading_only() {
     let post = Ask::new("POST", "http://site.test/a").agent(CORPUS);
     assert_eq!(proxy.exchange(&post.body("x")).status, 200);
     assert_eq!(get(&proxy, CORPUS, "http://site.test/a").status, 403);
-    assert_eq!(
-        get(&proxy, CORPUS, "http://site.test/robots.txt").status,
-        200
-    );
+    assert_eq!(get(&proxy, CORPUS, "http://site.test/robots.txt").status, 200);
 }
 
 #[test]
@@ -333,11 +275,7 @@ fn preferences_are_logged_and_counted() {
     assert_eq!(of(1), (&json!("train-ai"), &json!("refuse")));
     assert_eq!(said[1]["clause"], "aipref-vocab-08 §4.1");
     let count = |purpose: &str, value: &str| {
-        let labels = [
-            ("source", "content-usage"),
-            ("purpose", purpose),
-            ("value", value),
-        ];
+        let labels = [("source", "content-usage"), ("purpose", purpose), ("value", value)];
         proxy.metric("wayleave_preferences_total", &labels)
     };
     assert_eq!(count("search", "allow"), 2.0);

@@ -16,11 +16,7 @@ fn crawlers() -> String {
     [
         crawler("index", INDEX, "purposes = [\"search\"]"),
         crawler("corpus", CORPUS, "purposes = [\"search\", \"train-ai\"]"),
-        crawler(
-            "stated",
-            STATED,
-            "purposes = [\"train-ai\"]\nunstated = \"refuse\"",
-        ),
+        crawler("stated", STATED, "purposes = [\"train-ai\"]\nunstated = \"refuse\""),
         crawler("plain", PLAIN, ""),
     ]
     .concat()
@@ -98,9 +94,7 @@ fn what_cannot_be_had_as_a_reservation_says_nothing() {
     let origin = Origin::start();
     let array = |bytes: usize| {
         let padding = " ".repeat(bytes);
-        Reply::text(format!(
-            "[{padding}{{\"location\":\"/\",\"tdm-reservation\":0}}]"
-        ))
+        Reply::text(format!("[{padding}{{\"location\":\"/\",\"tdm-reservation\":0}}]"))
     };
     let long_page = format!("<html>{}", "x".repeat(600 * 1024));
     let elsewhere = Reply::redirect(302, "https://other.test/reserved.json");
@@ -109,19 +103,9 @@ fn what_cannot_be_had_as_a_reservation_says_nothing() {
         ("broken", Reply::new(500), 200, 403),
         ("busy", Reply::new(429), 200, 403),
         ("page", Reply::html("<title>not found</title>"), 200, 403),
-        (
-            "object",
-            Reply::text(r#"{"location":"/","tdm-reservation":1}"#),
-            200,
-            403,
-        ),
+        ("object", Reply::text(r#"{"location":"/","tdm-reservation":1}"#), 200, 403),
         // An array that is cut off may reserve anything.
-        (
-            "malformed",
-            Reply::text(b"[{\"location\": \"/\", \xff"),
-            403,
-            403,
-        ),
+        ("malformed", Reply::text(b"[{\"location\": \"/\", \xff"), 403, 403),
         ("silent", Reply::nothing(Step::Close), 200, 403),
         ("long-page", Reply::html(long_page), 200, 403),
         // The part beyond the limit may contain a reservation.
@@ -130,12 +114,7 @@ fn what_cannot_be_had_as_a_reservation_says_nothing() {
         ("elsewhere", elsewhere, 403, 403),
         ("round", Reply::redirect(302, TDMREP), 200, 403),
         // Not the site's doing: it cannot be known.
-        (
-            "internal",
-            Reply::redirect(302, "http://169.254.169.254/"),
-            503,
-            503,
-        ),
+        ("internal", Reply::redirect(302, "http://169.254.169.254/"), 503, 503),
     ];
     let reserved = Reply::text(RESERVED);
     origin.site("other.test").page("/reserved.json", reserved);
@@ -185,10 +164,7 @@ fn a_licence_on_another_host_obeys_the_robots_txt_there() {
     let origin = Origin::start();
     for (host, robots) in [
         ("open.test", "License: https://licences.test/open.xml\n"),
-        (
-            "closed.test",
-            "License: https://licences.test/closed/a.xml\n",
-        ),
+        ("closed.test", "License: https://licences.test/closed/a.xml\n"),
         ("down.test", "License: https://dark.test/a.xml\n"),
     ] {
         origin.site(host).robots(robots);
@@ -213,10 +189,7 @@ fn a_licence_on_another_host_obeys_the_robots_txt_there() {
         let problem = refusal(&proxy, INDEX, &format!("https://{host}/a"));
         assert_eq!(problem["clause"], "RSL 1.0 §4.3, licence unavailable");
         let statement = problem["statement"].as_str().unwrap();
-        assert!(
-            statement.ends_with("(robots.txt there does not allow it)"),
-            "{statement}"
-        );
+        assert!(statement.ends_with("(robots.txt there does not allow it)"), "{statement}");
     }
     assert_eq!(asked(&origin, "https://licences.test/closed/a.xml"), 0);
     assert_eq!(asked(&origin, "https://dark.test/a.xml"), 0);
@@ -226,10 +199,8 @@ fn a_licence_on_another_host_obeys_the_robots_txt_there() {
 fn a_licence_that_cannot_be_had_refuses() {
     let origin = Origin::start();
     let bomb = "<!DOCTYPE rsl [<!ENTITY a \"aaaa\"><!ENTITY b \"&a;&a;&a;\">]><rsl xmlns=\"https://rslstandard.org/rsl\">&b;</rsl>";
-    let long = format!(
-        "<rsl xmlns=\"https://rslstandard.org/rsl\">{}</rsl>",
-        " ".repeat(600 * 1024)
-    );
+    let long =
+        format!("<rsl xmlns=\"https://rslstandard.org/rsl\">{}</rsl>", " ".repeat(600 * 1024));
     let replies = [
         ("missing", Reply::new(404)),
         ("broken", Reply::new(500)),
@@ -244,8 +215,7 @@ fn a_licence_that_cannot_be_had_refuses() {
     for (name, reply) in &replies {
         let host = format!("{name}.test");
         let site = origin.site(&host);
-        site.robots(format!("License: https://{host}/licence\n"))
-            .page("/licence", reply.clone());
+        site.robots(format!("License: https://{host}/licence\n")).page("/licence", reply.clone());
     }
     let proxy = start(&origin, "");
     for (name, _) in replies {
@@ -256,11 +226,7 @@ fn a_licence_that_cannot_be_had_refuses() {
         assert_eq!(asked(&origin, &url), 0);
         // If the licence may be available later, the crawler should come again.
         let is_temporary = matches!(name, "broken" | "silent" | "internal");
-        assert_eq!(
-            problem["retry_after"].is_u64(),
-            is_temporary,
-            "{name}: {problem}"
-        );
+        assert_eq!(problem["retry_after"].is_u64(), is_temporary, "{name}: {problem}");
     }
 }
 
@@ -309,29 +275,19 @@ fn only_so_many_licences_are_read() {
     assert_eq!(status(&proxy, INDEX, "https://site.test/a"), 200);
     let problem = refusal(&proxy, INDEX, "https://many.test/a");
     let statement = problem["statement"].as_str().unwrap();
-    assert!(
-        statement.contains("no more than 8 licences are read"),
-        "{statement}"
-    );
+    assert!(statement.contains("no more than 8 licences are read"), "{statement}");
     let seen = origin.seen();
-    let fetched = |host: &str| {
-        seen.iter()
-            .filter(|it| it.contains(host) && it.ends_with(".xml"))
-            .count()
-    };
+    let fetched =
+        |host: &str| seen.iter().filter(|it| it.contains(host) && it.ends_with(".xml")).count();
     assert_eq!((fetched("site.test"), fetched("many.test")), (5, 0));
 }
 
 #[test]
 fn rules_of_ones_own_hold_for_documents() {
     let origin = Origin::start();
-    origin
-        .site("site.test")
-        .robots("License: https://law.test/a.xml\n");
+    origin.site("site.test").robots("License: https://law.test/a.xml\n");
     origin.site("law.test").page("/a.xml", licence(ALL));
-    origin
-        .site("agreed.test")
-        .robots("License: https://agreed.test/a.xml\n");
+    origin.site("agreed.test").robots("License: https://agreed.test/a.xml\n");
     let rules = "[[rule]]\naction = \"refuse\"\nhosts = [\"law.test\"]\n\
                  [[rule]]\naction = \"allow\"\nhosts = [\"agreed.test\"]\nowner = \"a@example.com\"\nreason = \"contract\"\nexpires = 2099-01-01\n";
     let proxy = start(&origin, rules);
@@ -361,10 +317,8 @@ fn documents_outlast_the_process_and_its_death() {
     });
     proxy.signal("KILL");
     proxy.wait();
-    let (dir, settings) = (
-        std::mem::replace(&mut proxy.dir, tempfile::tempdir().unwrap()),
-        proxy.settings.clone(),
-    );
+    let (dir, settings) =
+        (std::mem::replace(&mut proxy.dir, tempfile::tempdir().unwrap()), proxy.settings.clone());
     let proxy = Wayleave::start_in(dir, settings);
     refusal(&proxy, CORPUS, "https://site.test/a");
     assert_eq!(status(&proxy, INDEX, "https://site.test/a"), 200);
@@ -415,16 +369,8 @@ fn operators_see_refresh_and_forget_documents() {
     let documents = found["documents"].as_array().expect("there is a list");
     let told = |it: &Value| (it["url"].clone(), it["source"].clone(), it["state"].clone());
     let expected = [
-        (
-            json!(format!("https://site.test{TDMREP}")),
-            json!("tdmrep"),
-            json!("fresh"),
-        ),
-        (
-            json!("https://site.test/rsl.xml"),
-            json!("rsl"),
-            json!("fresh"),
-        ),
+        (json!(format!("https://site.test{TDMREP}")), json!("tdmrep"), json!("fresh")),
+        (json!("https://site.test/rsl.xml"), json!("rsl"), json!("fresh")),
     ];
     assert_eq!(documents.iter().map(told).collect::<Vec<_>>(), expected);
     assert!(documents[0]["fetched_at"].is_string(), "{found}");
@@ -432,16 +378,10 @@ fn operators_see_refresh_and_forget_documents() {
     assert_eq!(documents[0]["history"].as_array().unwrap().len(), 1);
 
     origin.site("site.test").page(TDMREP, Reply::text("[]"));
-    assert_eq!(
-        proxy.admin_ask("POST", &format!("{view}/refresh")).status,
-        200
-    );
+    assert_eq!(proxy.admin_ask("POST", &format!("{view}/refresh")).status, 200);
     assert_eq!(status(&proxy, CORPUS, "https://site.test/a"), 200);
     let found = proxy.admin_get(view).json();
-    assert_eq!(
-        found["documents"][0]["history"].as_array().unwrap().len(),
-        2
-    );
+    assert_eq!(found["documents"][0]["history"].as_array().unwrap().len(), 2);
     let file = format!("https://site.test{TDMREP}");
     assert_eq!(asked(&origin, &file), 2);
     assert_eq!(asked(&origin, "https://site.test/rsl.xml"), 2);
@@ -468,15 +408,11 @@ fn documents_are_logged_counted_and_previewed() {
     let other = proxy.admin_get(&format!("{preview}&purpose=search")).json();
     assert_eq!(other["outcome"], "forwarded", "{other}");
     let nobody = "/v1/decision?url=https://site.test/a&user_agent=OtherBot/1";
-    let other = proxy
-        .admin_get(&format!("{nobody}&purpose=search,tdm"))
-        .json();
+    let other = proxy.admin_get(&format!("{nobody}&purpose=search,tdm")).json();
     assert_eq!(other["reason"], "preference", "{other}");
     assert_eq!(other["preferences"][1]["purpose"], "tdm", "{other}");
     assert_eq!(proxy.admin_get(nobody).json()["outcome"], "forwarded");
-    let repeated = proxy
-        .admin_get(&format!("{nobody}&purpose=search&purpose=tdm"))
-        .json();
+    let repeated = proxy.admin_get(&format!("{nobody}&purpose=search&purpose=tdm")).json();
     assert_eq!(repeated["preferences"], other["preferences"]);
     assert_eq!(proxy.admin_get(&format!("{nobody}&purpose=x")).status, 400);
 
@@ -484,26 +420,14 @@ fn documents_are_logged_counted_and_previewed() {
     let id = id.as_str().unwrap();
     let decision = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
     let said = &decision["preferences"][1];
-    assert_eq!(
-        said["document"]["url"],
-        format!("https://site.test{TDMREP}")
-    );
-    let grounds = proxy
-        .admin_get(&format!("/v1/decisions/{id}/robots"))
-        .json();
+    assert_eq!(said["document"]["url"], format!("https://site.test{TDMREP}"));
+    let grounds = proxy.admin_get(&format!("/v1/decisions/{id}/robots")).json();
     let document = &grounds["document"];
-    assert_eq!(
-        document["said"]["sha256"], said["document"]["sha256"],
-        "{grounds}"
-    );
+    assert_eq!(document["said"]["sha256"], said["document"]["sha256"], "{grounds}");
     assert_eq!(document["said"]["body"], RESERVED);
     assert_eq!(document["is_same"], true, "{grounds}");
-    let labels = [
-        ("source", "tdmrep"),
-        ("purpose", "train-ai"),
-        ("value", "refuse"),
-        ("stage", "before"),
-    ];
+    let labels =
+        [("source", "tdmrep"), ("purpose", "train-ai"), ("value", "refuse"), ("stage", "before")];
     assert_eq!(proxy.metric("wayleave_preferences_total", &labels), 1.0);
     let fetches = |result| {
         proxy.metric(
@@ -544,10 +468,9 @@ fn ai_txt_and_other_sources_are_read_on_request() {
 #[test]
 fn an_uninspected_tunnel_is_refused_if_any_path_is_reserved() {
     let origin = Origin::start();
-    for (host, file) in [
-        ("some.test", r#"[{"location":"/a/","tdm-reservation":1}]"#),
-        ("none.test", "[]"),
-    ] {
+    for (host, file) in
+        [("some.test", r#"[{"location":"/a/","tdm-reservation":1}]"#), ("none.test", "[]")]
+    {
         let site = origin.site(host).robots("User-agent: *\nAllow: /\n");
         site.page(TDMREP, Reply::text(file));
     }
@@ -577,29 +500,16 @@ fn licences_that_moved_within_their_origin_wait_for_no_turn() {
     let proxy = start(&origin, "");
     assert_eq!(status(&proxy, CORPUS, "https://site.test/page"), 200);
     for name in ["a", "b"] {
-        assert_eq!(
-            asked(&origin, &format!("https://site.test/again/{name}")),
-            1
-        );
+        assert_eq!(asked(&origin, &format!("https://site.test/again/{name}")), 1);
     }
 }
 
 /// Returns the answer of `wayleave check` for this URL with the proxy's configuration.
 fn checked(proxy: &Wayleave, purpose: &str, url: &str) -> (i32, Value, String) {
     let mut check = command();
-    check.args([
-        "check",
-        "--robots-only",
-        "--json",
-        "--strict",
-        "--config",
-        "config.toml",
-    ]);
+    check.args(["check", "--robots-only", "--json", "--strict", "--config", "config.toml"]);
     check.args(["--token", "ExampleBot", "--purpose", purpose, url]);
-    let output = check
-        .current_dir(proxy.dir.path())
-        .output()
-        .expect("it runs");
+    let output = check.current_dir(proxy.dir.path()).output().expect("it runs");
     let complaints = String::from_utf8(output.stderr).expect("text");
     let answer = serde_json::from_slice(&output.stdout).expect("one JSON object");
     (output.status.code().expect("an exit"), answer, complaints)
@@ -615,16 +525,11 @@ fn check_asks_for_what_the_proxy_asks_for() {
     for (name, usage) in [("open", ALL), ("kept", NO_TRAINING)] {
         let robots = format!("License: https://rights.test/{name}.xml\n");
         site(&format!("{name}.test"), &robots);
-        origin
-            .site("rights.test")
-            .page(&format!("/{name}.xml"), licence(usage));
+        origin.site("rights.test").page(&format!("/{name}.xml"), licence(usage));
     }
     site("lost.test", "License: https://lost.test/none.xml\n").page("/none.xml", Reply::new(404));
-    site(
-        "failing.test",
-        "License: https://failing.test/licence.xml\n",
-    )
-    .page("/licence.xml", Reply::new(503));
+    site("failing.test", "License: https://failing.test/licence.xml\n")
+        .page("/licence.xml", Reply::new(503));
     let proxy = start(&origin, "");
     let sites = ["site", "closed", "open", "kept", "lost", "failing"];
     let expected = ["refuse", "unstated", "allow", "refuse", "refuse", "refuse"];
@@ -634,27 +539,14 @@ fn check_asks_for_what_the_proxy_asks_for() {
         assert_eq!(answer["preference"], expected, "{answer} {complaints}");
         assert_eq!(code, i32::from(expected == "refuse"), "{site}");
         let forwarded = status(&proxy, CORPUS, &url);
-        assert_eq!(
-            forwarded == 200,
-            expected != "refuse",
-            "{site}: {forwarded}"
-        );
+        assert_eq!(forwarded == 200, expected != "refuse", "{site}: {forwarded}");
         let is_lost = matches!(site, "closed" | "lost" | "failing");
-        assert_eq!(
-            complaints.contains(&format!("https://{site}.test/")),
-            is_lost,
-            "{complaints}"
-        );
+        assert_eq!(complaints.contains(&format!("https://{site}.test/")), is_lost, "{complaints}");
     }
     // A search is refused by none of these, so nothing is asked for.
     let before = origin.seen().len();
     let (code, _, _) = checked(&proxy, "search", "https://site.test/page");
-    assert_eq!(
-        (code, origin.seen().len() - before),
-        (0, 1),
-        "{:?}",
-        origin.seen()
-    );
+    assert_eq!((code, origin.seen().len() - before), (0, 1), "{:?}", origin.seen());
 }
 
 #[test]

@@ -22,10 +22,7 @@ fn answers_without_a_body_keep_the_connection_in_step() {
     }
     wire.send(Ask::new("HEAD", "http://shop.test/big").bytes("http://shop.test/big"));
     let head = wire.response_to_head();
-    assert_eq!(
-        (head.status, head.header("content-length")),
-        (200, Some("5000"))
-    );
+    assert_eq!((head.status, head.header("content-length")), (200, Some("5000")));
     wire.send(Ask::get("http://shop.test/end").bytes("http://shop.test/end"));
     assert_eq!(wire.response().text(), "end");
 }
@@ -33,15 +30,12 @@ fn answers_without_a_body_keep_the_connection_in_step() {
 #[test]
 fn bodies_pass_both_ways() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .page("/up", Reply::text("down").framing(Framing::Chunked));
+    origin.site("shop.test").page("/up", Reply::text("down").framing(Framing::Chunked));
     let proxy = Wayleave::start(&origin);
     let sized = Ask::new("PUT", "http://shop.test/up").body("hello world");
     let chunks = "5\r\nhello\r\n6;extension=1\r\n world\r\n0\r\n\r\n";
-    let chunked = Ask::new("POST", "http://shop.test/up")
-        .header("Transfer-Encoding", "chunked")
-        .body(chunks);
+    let chunked =
+        Ask::new("POST", "http://shop.test/up").header("Transfer-Encoding", "chunked").body(chunks);
     for ask in [sized, chunked] {
         assert_eq!(proxy.exchange(&ask).text(), "down");
     }
@@ -55,9 +49,7 @@ fn bodies_pass_both_ways() {
 #[test]
 fn trailers_pass_both_ways() {
     let origin = Origin::start();
-    let reply = Reply::text("body")
-        .header("Trailer", "X-Sum")
-        .trailer("X-Sum", "42");
+    let reply = Reply::text("body").header("Trailer", "X-Sum").trailer("X-Sum", "42");
     origin.site("shop.test").page("/trailers", reply);
     let proxy = Wayleave::start(&origin);
     let ask = Ask::new("POST", "http://shop.test/trailers")
@@ -68,10 +60,8 @@ fn trailers_pass_both_ways() {
     assert_eq!(answer.text(), "body");
     let arrived = origin.only_request().body();
     assert_eq!(arrived.trailers, [("X-Check".to_owned(), "7".to_owned())]);
-    let trailer = answer
-        .trailers
-        .first()
-        .map(|(name, value)| (name.to_ascii_lowercase(), value.as_str()));
+    let trailer =
+        answer.trailers.first().map(|(name, value)| (name.to_ascii_lowercase(), value.as_str()));
     assert_eq!(trailer, Some(("x-sum".to_owned(), "42")));
 }
 
@@ -94,10 +84,7 @@ fn encoded_bodies_are_not_touched() {
     let bytes: Vec<u8> = (0..=255).collect();
     origin.site("shop.test").page(
         "/z",
-        Reply::new(200)
-            .header("Content-Encoding", "gzip")
-            .header("ETag", "\"v\"")
-            .body(&bytes),
+        Reply::new(200).header("Content-Encoding", "gzip").header("ETag", "\"v\"").body(&bytes),
     );
     let proxy = Wayleave::start(&origin);
     let answer = proxy.exchange(&Ask::get("http://shop.test/z").header("Accept-Encoding", "gzip"));
@@ -108,14 +95,11 @@ fn encoded_bodies_are_not_touched() {
 #[test]
 fn a_range_is_the_origins_to_answer() {
     let origin = Origin::start();
-    let part = Reply::new(206)
-        .header("Content-Range", "bytes 2-4/9")
-        .body("cde");
+    let part = Reply::new(206).header("Content-Range", "bytes 2-4/9").body("cde");
     origin.site("shop.test").page("/part", part);
     let proxy = Wayleave::start(&origin);
-    let ask = Ask::get("http://shop.test/part")
-        .header("Range", "bytes=2-4")
-        .header("If-Range", "\"v1\"");
+    let ask =
+        Ask::get("http://shop.test/part").header("Range", "bytes=2-4").header("If-Range", "\"v1\"");
     let answer = proxy.exchange(&ask);
     assert_eq!((answer.status, answer.text().as_str()), (206, "cde"));
     assert_eq!(answer.header("content-range"), Some("bytes 2-4/9"));
@@ -127,10 +111,7 @@ fn a_range_is_the_origins_to_answer() {
 #[test]
 fn a_body_until_close_ends_where_the_origin_closed() {
     let origin = Origin::start();
-    origin.site("shop.test").page(
-        "/a",
-        Reply::text("all there is").framing(Framing::UntilClose),
-    );
+    origin.site("shop.test").page("/a", Reply::text("all there is").framing(Framing::UntilClose));
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://shop.test/a").text(), "all there is");
 }
@@ -139,9 +120,7 @@ fn a_body_until_close_ends_where_the_origin_closed() {
 fn a_download_streams_while_the_origin_still_sends() {
     let origin = Origin::start();
     let gate = Gate::closed();
-    origin
-        .site("shop.test")
-        .page("/slow", Reply::in_halves(&gate));
+    origin.site("shop.test").page("/slow", Reply::in_halves(&gate));
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
     wire.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
@@ -172,9 +151,7 @@ fn an_upload_streams_while_the_client_still_sends() {
 #[test]
 fn a_client_that_leaves_frees_the_origin() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .page("/endless", Reply::new(200).step(Step::Pattern(1 << 40)));
+    origin.site("shop.test").page("/endless", Reply::new(200).step(Step::Pattern(1 << 40)));
     let proxy = Wayleave::start(&origin);
     let open = || proxy.metric("wayleave_upstream_connections", &[]);
     for scheme in ["http", "https"] {
@@ -200,18 +177,14 @@ fn a_client_that_leaves_frees_the_origin() {
 fn sixty_four_mebibytes_pass_in_flat_memory() {
     const LENGTH: u64 = 64 << 20;
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .page("/down", Reply::new(200).step(Step::Pattern(LENGTH)));
+    origin.site("shop.test").page("/down", Reply::new(200).step(Step::Pattern(LENGTH)));
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://shop.test/warm").status, 200);
     let before = proxy.memory_kib("VmHWM");
     let mut wire = proxy.connect();
     wire.send(Ask::get("http://shop.test/down").bytes("http://shop.test/down"));
     let mut head = wire.response_head();
-    let body = wire
-        .counted_body(&mut head)
-        .expect("the whole body arrives");
+    let body = wire.counted_body(&mut head).expect("the whole body arrives");
     assert_eq!((body.length, body.off_pattern), (LENGTH, false));
     wire.send(
         Ask::new("POST", "http://shop.test/up")
@@ -220,9 +193,8 @@ fn sixty_four_mebibytes_pass_in_flat_memory() {
     );
     let mut sent = 0;
     while sent < LENGTH {
-        let piece: Vec<u8> = (sent..sent + 65_536)
-            .map(crate::harness::origin::reply::pattern_byte)
-            .collect();
+        let piece: Vec<u8> =
+            (sent..sent + 65_536).map(crate::harness::origin::reply::pattern_byte).collect();
         wire.send(&piece);
         sent += 65_536;
     }
@@ -230,10 +202,7 @@ fn sixty_four_mebibytes_pass_in_flat_memory() {
     let arrived = origin.wait_for_target("/up").body();
     assert_eq!((arrived.length, arrived.off_pattern), (LENGTH, false));
     let grown = proxy.memory_kib("VmHWM").saturating_sub(before);
-    assert!(
-        grown < 16 * 1024,
-        "128 MiB passed, and memory grew by {grown} KiB"
-    );
+    assert!(grown < 16 * 1024, "128 MiB passed, and memory grew by {grown} KiB");
 }
 
 #[test]
@@ -252,19 +221,14 @@ fn a_websocket_upgrade_becomes_a_pipe() {
     let mut wire = proxy.connect();
     wire.send(ask("/ws"));
     let head = wire.response_head();
-    assert_eq!(
-        (head.status, head.header("upgrade")),
-        (101, Some("websocket"))
-    );
+    assert_eq!((head.status, head.header("upgrade")), (101, Some("websocket")));
     wire.send("ping");
     assert_eq!(wire.bytes(4), b"ping");
     wire.send("pong");
     assert_eq!(wire.bytes(4), b"pong");
     let mut refused = proxy.connect();
     refused.send(ask("/private/ws"));
-    refused
-        .response()
-        .expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
+    refused.response().expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
 }
 
 #[test]
@@ -272,10 +236,7 @@ fn a_client_that_does_not_read_holds_the_origin_back() {
     const LENGTH: u64 = 64 << 20;
     let origin = Origin::start();
     let page = |length| Reply::new(200).step(Step::Pattern(length));
-    origin
-        .site("shop.test")
-        .page("/endless", page(1 << 40))
-        .page("/long", page(LENGTH));
+    origin.site("shop.test").page("/endless", page(1 << 40)).page("/long", page(LENGTH));
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://shop.test/warm").status, 200);
     let before = proxy.memory_kib("VmHWM");
@@ -289,9 +250,7 @@ fn a_client_that_does_not_read_holds_the_origin_back() {
     let mut wire = proxy.connect();
     wire.send(Ask::get("http://shop.test/long").bytes("http://shop.test/long"));
     let mut head = wire.response_head();
-    let body = wire
-        .counted_body(&mut head)
-        .expect("the whole body arrives");
+    let body = wire.counted_body(&mut head).expect("the whole body arrives");
     assert_eq!((body.length, body.off_pattern), (LENGTH, false));
     let grown = proxy.memory_kib("VmHWM").saturating_sub(before);
     assert!(grown < 32 * 1024, "unread answers took {grown} KiB");
@@ -317,14 +276,7 @@ fn content_is_sent_once_whatever_becomes_of_its_connection() {
     }
     let requests = origin.requests();
     let posts = requests.iter().filter(|it| it.method == "POST");
-    let posts: Vec<_> = posts
-        .map(|it| format!("{}{}", it.host(), it.target))
-        .collect();
-    let once = [
-        "one.test/close",
-        "one.test/reset",
-        "two.test/close",
-        "two.test/reset",
-    ];
+    let posts: Vec<_> = posts.map(|it| format!("{}{}", it.host(), it.target)).collect();
+    let once = ["one.test/close", "one.test/reset", "two.test/close", "two.test/reset"];
     assert_eq!(posts, once);
 }

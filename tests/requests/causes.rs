@@ -54,9 +54,7 @@ fn expect_told(proxy: &Wayleave, url: &str, words: &str) {
     let id = problem["decision_id"].as_str().expect("it has an ID");
     eventually("the event is logged", || proxy.log().contains(id));
     let path = format!("/v1/decisions/{id}");
-    eventually("the decision is kept", || {
-        proxy.admin_get(&path).status == 200
-    });
+    eventually("the decision is kept", || proxy.admin_get(&path).status == 200);
     let decision = proxy.admin_get(&path).json();
     expect_words(decision["details"].as_str().expect("why"), words);
     let log = proxy.log();
@@ -80,30 +78,12 @@ fn expect_robots_told(proxy: &Wayleave, origin: &str, words: &str) {
 
 const TLS: &[(Certificate, &str)] = &[
     (Certificate::Expired, "certificate expired on 2020-01-01"),
-    (
-        Certificate::NotYetValid,
-        "certificate is not valid before 3000-01-01",
-    ),
-    (
-        Certificate::OtherName,
-        "certificate is for other.invalid, not for othername.test",
-    ),
-    (
-        Certificate::SelfSigned,
-        "certificate is not issued by a trusted authority",
-    ),
-    (
-        Certificate::UnknownAuthority,
-        "certificate is not issued by a trusted authority",
-    ),
-    (
-        Certificate::Alert,
-        "the origin ended TLS: handshake failure",
-    ),
-    (
-        Certificate::PlainText,
-        "the origin does not speak TLS at this port",
-    ),
+    (Certificate::NotYetValid, "certificate is not valid before 3000-01-01"),
+    (Certificate::OtherName, "certificate is for other.invalid, not for othername.test"),
+    (Certificate::SelfSigned, "certificate is not issued by a trusted authority"),
+    (Certificate::UnknownAuthority, "certificate is not issued by a trusted authority"),
+    (Certificate::Alert, "the origin ended TLS: handshake failure"),
+    (Certificate::PlainText, "the origin does not speak TLS at this port"),
 ];
 
 fn host_of(certificate: Certificate) -> String {
@@ -152,10 +132,9 @@ fn an_address_without_a_route_is_described() {
     // Nobody is at the broadcast address: the system says so at once.
     let nowhere = SocketAddr::from(([255, 255, 255, 255], 80));
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.resolve("nowhere.test", nowhere).set(
-            "upstream.allow_private",
-            r#"["127.0.0.1/32", "255.255.255.255/32"]"#,
-        )
+        settings
+            .resolve("nowhere.test", nowhere)
+            .set("upstream.allow_private", r#"["127.0.0.1/32", "255.255.255.255/32"]"#)
     });
     let answer = proxy.get("http://nowhere.test/a");
     let problem = answer.json();
@@ -174,21 +153,9 @@ fn dns_failures_are_described() {
     let port = origin.http.port();
     let cases = [
         ("gone.example", Answer::NameError, "no such host"),
-        (
-            "broken.example",
-            Answer::ServerFailure,
-            "the DNS servers answered SERVFAIL",
-        ),
-        (
-            "empty.example",
-            Answer::Addresses(Vec::new()),
-            "the host has no addresses",
-        ),
-        (
-            "silent.example",
-            Answer::Silence,
-            "the DNS servers did not answer in time",
-        ),
+        ("broken.example", Answer::ServerFailure, "the DNS servers answered SERVFAIL"),
+        ("empty.example", Answer::Addresses(Vec::new()), "the host has no addresses"),
+        ("silent.example", Answer::Silence, "the DNS servers did not answer in time"),
     ];
     for (host, answer, words) in cases {
         names.say(host, Answer::Addresses(vec![[127, 0, 0, 1].into()]));
@@ -212,13 +179,9 @@ fn the_status_of_robots_txt_is_described() {
         origin.site(&host).robots_reply(Reply::new(status));
         expect_robots_told(&proxy, &format!("http://{host}"), &format!("HTTP {status}"));
     }
-    origin
-        .site("moved.test")
-        .robots_reply(Reply::redirect(301, "http://s500.test/robots.txt"));
+    origin.site("moved.test").robots_reply(Reply::redirect(301, "http://s500.test/robots.txt"));
     let part = Reply::new(206).header("Content-Range", "bytes 0-13/33");
-    origin
-        .site("s206.test")
-        .robots_reply(part.body("User-agent: *\n"));
+    origin.site("s206.test").robots_reply(part.body("User-agent: *\n"));
     let words = "HTTP 206: a part of the file, though all of it was asked for";
     expect_robots_told(&proxy, "http://s206.test", words);
     let words = "HTTP 500 (redirected to http://s500.test/robots.txt)";

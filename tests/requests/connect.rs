@@ -16,24 +16,14 @@ fn an_intercepted_request_is_judged_by_its_path() {
     wire.send(Ask::get("https://shop.test/a").bytes("/a"));
     assert_eq!(wire.response().text(), "hello");
     wire.send(Ask::get("https://shop.test/private").bytes("/private"));
-    wire.response()
-        .expect_disallowed("https://shop.test/robots.txt", 2, "Disallow: /private");
+    wire.response().expect_disallowed("https://shop.test/robots.txt", 2, "Disallow: /private");
     wire.send(Ask::get("https://shop.test/a").bytes("/a"));
     assert_eq!(wire.response().text(), "hello");
     assert_eq!(
         origin.seen(),
-        [
-            "GET https://shop.test/robots.txt",
-            "GET https://shop.test/a",
-            "GET https://shop.test/a"
-        ]
+        ["GET https://shop.test/robots.txt", "GET https://shop.test/a", "GET https://shop.test/a"]
     );
-    assert!(
-        origin
-            .requests()
-            .iter()
-            .all(|request| request.sni.as_deref() == Some("shop.test"))
-    );
+    assert!(origin.requests().iter().all(|request| request.sni.as_deref() == Some("shop.test")));
 }
 
 #[test]
@@ -43,10 +33,7 @@ fn the_answer_to_connect_has_no_body_and_no_framing() {
     let head = proxy.connect().connect_tunnel("shop.test:443");
     assert_eq!(head.status, 200);
     assert_eq!(
-        (
-            head.header("content-length"),
-            head.header("transfer-encoding")
-        ),
+        (head.header("content-length"), head.header("transfer-encoding")),
         (None, None),
         "RFC 9110 section 9.3.6"
     );
@@ -65,25 +52,11 @@ fn leaves_are_signed_by_the_ca_and_kept() {
         secured.chain[0].clone()
     };
     let first = leaf("shop.test:443", "shop.test");
-    assert_eq!(
-        leaf("shop.test:443", "shop.test"),
-        first,
-        "the leaf is minted once"
-    );
-    assert_eq!(
-        leaf("SHOP.test:443", "shop.test"),
-        first,
-        "hosts have no case"
-    );
+    assert_eq!(leaf("shop.test:443", "shop.test"), first, "the leaf is minted once");
+    assert_eq!(leaf("SHOP.test:443", "shop.test"), first, "hosts have no case");
     assert_ne!(leaf("other.test:443", "other.test"), first);
-    assert_eq!(
-        proxy.metric("wayleave_leaf_certificates_total", &[("result", "minted")]),
-        2.0
-    );
-    assert_eq!(
-        proxy.metric("wayleave_leaf_certificates_total", &[("result", "hit")]),
-        2.0
-    );
+    assert_eq!(proxy.metric("wayleave_leaf_certificates_total", &[("result", "minted")]), 2.0);
+    assert_eq!(proxy.metric("wayleave_leaf_certificates_total", &[("result", "hit")]), 2.0);
 }
 
 #[test]
@@ -95,10 +68,7 @@ fn a_client_that_does_not_trust_the_ca_is_counted() {
     let other_roots = Authority::trusted().pem.as_bytes();
     assert!(wire.start_tls("shop.test", other_roots, &[]).is_err());
     eventually("it shows in the metrics", || {
-        proxy.metric(
-            "wayleave_leaf_certificates_total",
-            &[("result", "untrusted")],
-        ) == 1.0
+        proxy.metric("wayleave_leaf_certificates_total", &[("result", "untrusted")]) == 1.0
     });
     assert_eq!(origin.connections(), 0);
 }
@@ -118,9 +88,7 @@ fn a_client_without_alpn_speaks_http_1_1() {
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel("shop.test:443").status, 200);
-    let secured = wire
-        .start_tls("shop.test", &proxy.ca_pem(), &[])
-        .expect("trusted");
+    let secured = wire.start_tls("shop.test", &proxy.ca_pem(), &[]).expect("trusted");
     assert_eq!(secured.protocol, None);
     let mut wire = secured.wire;
     wire.send(Ask::get("https://shop.test/a").bytes("/a"));
@@ -132,20 +100,15 @@ fn another_name_inside_the_tunnel_is_misdirected() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let asks = [
-        Ask::get("https://shop.test/a")
-            .header("Host", "other.test")
-            .bytes("/a"),
+        Ask::get("https://shop.test/a").header("Host", "other.test").bytes("/a"),
         Ask::get("https://shop.test/a").bytes("https://other.test/a"),
         Ask::get("https://shop.test/a").bytes("http://shop.test/a"),
-        Ask::get("https://shop.test/a")
-            .header("Host", "shop.test:8443")
-            .bytes("/a"),
+        Ask::get("https://shop.test/a").header("Host", "shop.test:8443").bytes("/a"),
     ];
     for ask in asks {
         let mut wire = proxy.tunnel("shop.test:443");
         wire.send(&ask);
-        wire.response()
-            .expect_refusal(421, None, "http_request_error");
+        wire.response().expect_refusal(421, None, "http_request_error");
     }
     let mut client = proxy.connect();
     assert_eq!(client.connect_tunnel("shop.test:443").status, 200);
@@ -153,8 +116,7 @@ fn another_name_inside_the_tunnel_is_misdirected() {
     if let Ok(secured) = client.start_tls("other.test", &proxy.ca_pem(), &["http/1.1"]) {
         let mut wire = secured.wire;
         wire.send(Ask::get("https://other.test/a").bytes("/a"));
-        wire.response()
-            .expect_refusal(421, None, "http_request_error");
+        wire.response().expect_refusal(421, None, "http_request_error");
     }
     assert_eq!(origin.connections(), 0, "{:?}", origin.seen());
 }
@@ -162,22 +124,18 @@ fn another_name_inside_the_tunnel_is_misdirected() {
 #[test]
 fn another_port_than_443_is_intercepted_too() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n");
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.resolve("shop.test:8443", origin.https)
-    });
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.resolve("shop.test:8443", origin.https));
     assert_eq!(proxy.get("https://shop.test:8443/a").status, 200);
-    proxy
-        .get("https://shop.test:8443/private")
-        .expect_disallowed("https://shop.test:8443/robots.txt", 2, "Disallow: /private");
+    proxy.get("https://shop.test:8443/private").expect_disallowed(
+        "https://shop.test:8443/robots.txt",
+        2,
+        "Disallow: /private",
+    );
     assert_eq!(
         origin.seen(),
-        [
-            "GET https://shop.test:8443/robots.txt",
-            "GET https://shop.test:8443/a"
-        ]
+        ["GET https://shop.test:8443/robots.txt", "GET https://shop.test:8443/a"]
     );
 }
 
@@ -194,12 +152,8 @@ fn plain_http_inside_a_tunnel_is_judged_as_well() {
     wire.send(Ask::get("http://shop.test/a").bytes("/a"));
     assert_eq!(wire.response().text(), "hello");
     wire.send(Ask::get("http://shop.test/private").bytes("/private"));
-    wire.response()
-        .expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
-    assert_eq!(
-        origin.seen(),
-        ["GET http://shop.test/robots.txt", "GET http://shop.test/a"]
-    );
+    wire.response().expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
+    assert_eq!(origin.seen(), ["GET http://shop.test/robots.txt", "GET http://shop.test/a"]);
 }
 
 #[test]
@@ -259,11 +213,7 @@ fn a_websocket_upgrade_inside_tls_becomes_a_pipe() {
         .filter(|request| request.target == "/ws")
         .map(|request| request.version)
         .collect();
-    assert_eq!(
-        pings,
-        ["HTTP/1.1"],
-        "an upgrade needs HTTP/1.1 up to the origin"
-    );
+    assert_eq!(pings, ["HTTP/1.1"], "an upgrade needs HTTP/1.1 up to the origin");
 }
 
 #[test]

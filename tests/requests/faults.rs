@@ -22,9 +22,7 @@ fn a_refused_connection_is_named() {
     origin.site("shop.test").robots_reply(parting_robots());
     assert_eq!(proxy.get("http://shop.test/private").status, 403);
     origin.stop_listening();
-    let problem = proxy
-        .get("http://shop.test/a")
-        .expect_refusal(502, None, "connection_refused");
+    let problem = proxy.get("http://shop.test/a").expect_refusal(502, None, "connection_refused");
     assert_eq!(
         problem["robots_url"],
         serde_json::Value::Null,
@@ -67,10 +65,7 @@ fn names_that_stop_resolving_are_named() {
             .set("upstream.connect_timeout", "\"2s\"")
     });
     for host in ["gone.example", "broken.example", "silent.example"] {
-        assert_eq!(
-            proxy.get(&format!("http://{host}:{port}/private")).status,
-            403
-        );
+        assert_eq!(proxy.get(&format!("http://{host}:{port}/private")).status, 403);
     }
     names.say("gone.example", Answer::NameError);
     names.say("broken.example", Answer::ServerFailure);
@@ -80,9 +75,7 @@ fn names_that_stop_resolving_are_named() {
         ("broken.example", 502, "dns_error"),
         ("silent.example", 504, "dns_timeout"),
     ] {
-        proxy
-            .get(&format!("http://{host}:{port}/a"))
-            .expect_refusal(status, None, error);
+        proxy.get(&format!("http://{host}:{port}/a")).expect_refusal(status, None, error);
     }
 }
 
@@ -105,54 +98,26 @@ fn bad_tls_is_named() {
     for (certificate, error) in faults {
         let host = format!("{certificate:?}.test").to_ascii_lowercase();
         origin.site(&host).robots_reply(parting_robots());
-        assert_eq!(
-            proxy.get(&format!("https://{host}/private")).status,
-            403,
-            "{host}"
-        );
+        assert_eq!(proxy.get(&format!("https://{host}/private")).status, 403, "{host}");
         origin.site(&host).certificate(certificate);
-        proxy
-            .get(&format!("https://{host}/a"))
-            .expect_refusal(502, None, error);
+        proxy.get(&format!("https://{host}/a")).expect_refusal(502, None, error);
     }
-    assert!(
-        origin
-            .seen()
-            .iter()
-            .all(|line| line.ends_with("/robots.txt")),
-        "{:?}",
-        origin.seen()
-    );
+    assert!(origin.seen().iter().all(|line| line.ends_with("/robots.txt")), "{:?}", origin.seen());
 }
 
 /// Answers that no proxy may pass on: a name, the bytes, how the connection ends, and the errors that fit.
 const BROKEN_ANSWERS: &[(&str, &str, Step, &[&str])] = &[
     ("close", "", Step::Close, TERMINATED),
     ("reset", "", Step::Reset, TERMINATED),
-    (
-        "half-a-head",
-        "HTTP/1.1 200 OK\r\nContent-Le",
-        Step::Close,
-        TERMINATED,
-    ),
-    (
-        "no-http",
-        "SSH-2.0-OpenSSH_9.2\r\n\r\n",
-        Step::Close,
-        PROTOCOL,
-    ),
+    ("half-a-head", "HTTP/1.1 200 OK\r\nContent-Le", Step::Close, TERMINATED),
+    ("no-http", "SSH-2.0-OpenSSH_9.2\r\n\r\n", Step::Close, PROTOCOL),
     (
         "two-lengths",
         "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\nhello",
         Step::Close,
         PROTOCOL,
     ),
-    (
-        "bad-length",
-        "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nhello",
-        Step::Close,
-        PROTOCOL,
-    ),
+    ("bad-length", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nhello", Step::Close, PROTOCOL),
     (
         "both-framings",
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
@@ -195,33 +160,14 @@ const BROKEN_ANSWERS: &[(&str, &str, Step, &[&str])] = &[
         Step::Close,
         PROTOCOL,
     ),
-    (
-        "bare-cr",
-        "HTTP/1.1 200 OK\r\nX: a\rContent-Length: 5\r\n\r\nhello",
-        Step::Close,
-        PROTOCOL,
-    ),
-    (
-        "status-of-two-digits",
-        "HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n",
-        Step::Close,
-        PROTOCOL,
-    ),
-    (
-        "another-version",
-        "HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n",
-        Step::Close,
-        PROTOCOL,
-    ),
+    ("bare-cr", "HTTP/1.1 200 OK\r\nX: a\rContent-Length: 5\r\n\r\nhello", Step::Close, PROTOCOL),
+    ("status-of-two-digits", "HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n", Step::Close, PROTOCOL),
+    ("another-version", "HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n", Step::Close, PROTOCOL),
     ("http-0.9", "hello", Step::Close, ANY),
 ];
 const TERMINATED: &[&str] = &["connection_terminated", "http_response_incomplete"];
 const PROTOCOL: &[&str] = &["http_protocol_error"];
-const ANY: &[&str] = &[
-    "http_protocol_error",
-    "connection_terminated",
-    "http_response_incomplete",
-];
+const ANY: &[&str] = &["http_protocol_error", "connection_terminated", "http_response_incomplete"];
 
 #[test]
 fn answers_that_are_not_http_are_named() {
@@ -230,9 +176,7 @@ fn answers_that_are_not_http_are_named() {
     make_known(&proxy, "http://shop.test/known");
     for (name, bytes, end, errors) in BROKEN_ANSWERS {
         let path = format!("/{name}");
-        origin
-            .site("shop.test")
-            .page(&path, Reply::raw(bytes, end.clone()));
+        origin.site("shop.test").page(&path, Reply::raw(bytes, end.clone()));
         let answer = proxy.get(&format!("http://shop.test{path}"));
         assert_eq!(answer.status, 502, "{name}: {answer:?}");
         let error = answer.proxy_status().error;
@@ -246,9 +190,7 @@ fn answers_that_are_not_http_are_named() {
 fn an_origin_that_only_ever_promises_is_cut_off() {
     let origin = Origin::start();
     let promises = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(10_000);
-    origin
-        .site("shop.test")
-        .page("/promises", Reply::raw(promises, Step::Hang));
+    origin.site("shop.test").page("/promises", Reply::raw(promises, Step::Hang));
     let proxy = Wayleave::start(&origin);
     let url = "http://shop.test/promises";
     let mut wire = proxy.connect();
@@ -266,20 +208,14 @@ fn an_origin_that_only_ever_promises_is_cut_off() {
 #[test]
 fn an_origin_that_does_not_answer_in_time_is_named() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .page("/hangs", Reply::nothing(Step::Hang));
+    origin.site("shop.test").page("/hangs", Reply::nothing(Step::Hang));
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("upstream.response_timeout", "\"1s\"")
     });
     make_known(&proxy, "http://shop.test/known");
-    proxy
-        .get("http://shop.test/hangs")
-        .expect_refusal(504, None, "http_response_timeout");
+    proxy.get("http://shop.test/hangs").expect_refusal(504, None, "http_response_timeout");
     make_known(&proxy, "https://shop.test/known");
-    proxy
-        .get("https://shop.test/hangs")
-        .expect_refusal(504, None, "http_response_timeout");
+    proxy.get("https://shop.test/hangs").expect_refusal(504, None, "http_response_timeout");
 }
 
 #[test]
@@ -288,18 +224,9 @@ fn a_broken_off_body_never_looks_whole() {
     let start = Reply::new(200).body("the beginning");
     origin
         .site("shop.test")
-        .page(
-            "/short",
-            start.clone().claims_length(1000).step(Step::Close),
-        )
-        .page(
-            "/reset",
-            start.clone().claims_length(1000).step(Step::Reset),
-        )
-        .page(
-            "/chunks",
-            start.clone().framing(Framing::Chunked).step(Step::Close),
-        )
+        .page("/short", start.clone().claims_length(1000).step(Step::Close))
+        .page("/reset", start.clone().claims_length(1000).step(Step::Reset))
+        .page("/chunks", start.clone().framing(Framing::Chunked).step(Step::Close))
         .page(
             "/bad-chunk",
             Reply::raw(
@@ -318,10 +245,9 @@ fn a_broken_off_body_never_looks_whole() {
         wire.send(Ask::get(&url).bytes(&url));
         match wire.try_response(false) {
             Err(_) => {}
-            Ok(Some(answer)) => assert!(
-                (500..600).contains(&answer.status),
-                "{path} looks whole: {answer:?}"
-            ),
+            Ok(Some(answer)) => {
+                assert!((500..600).contains(&answer.status), "{path} looks whole: {answer:?}")
+            }
             Ok(None) => panic!("{path}: no answer at all"),
         }
     }
@@ -347,12 +273,8 @@ fn a_stream_reset_by_the_origin_is_no_whole_answer() {
         }
     }
     assert_eq!(client.get("/a").status, 200);
-    let versions: Vec<_> = origin
-        .requests()
-        .iter()
-        .skip(1)
-        .map(|request| request.version)
-        .collect();
+    let versions: Vec<_> =
+        origin.requests().iter().skip(1).map(|request| request.version).collect();
     assert!(versions.contains(&"HTTP/2"), "{versions:?}");
 }
 
@@ -371,9 +293,7 @@ fn an_answer_that_comes_drop_by_drop_arrives() {
 #[test]
 fn an_early_answer_to_an_upload_reaches_the_client() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .page("/up", Reply::new(413).body("too much").early());
+    origin.site("shop.test").page("/up", Reply::new(413).body("too much").early());
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
     wire.send(
@@ -397,15 +317,10 @@ fn errors_of_the_origin_pass_as_they_are() {
         let path = format!("/{status}");
         origin.site("shop.test").page(
             &path,
-            Reply::new(status)
-                .header("Retry-After", "7")
-                .body("the origin's own words"),
+            Reply::new(status).header("Retry-After", "7").body("the origin's own words"),
         );
         let answer = proxy.get(&format!("http://shop.test{path}"));
-        assert_eq!(
-            (answer.status, answer.text().as_str()),
-            (status, "the origin's own words")
-        );
+        assert_eq!((answer.status, answer.text().as_str()), (status, "the origin's own words"));
         assert_eq!(
             (answer.header("retry-after"), answer.header("proxy-status")),
             (Some("7"), None)
@@ -417,13 +332,9 @@ fn errors_of_the_origin_pass_as_they_are() {
 fn a_connection_closed_while_idle_costs_no_request() {
     let origin = Origin::start();
     let closes = Reply::text("bye").header("Keep-Alive", "timeout=1");
-    origin.site("shop.test").page(
-        "/bye",
-        Reply::raw(
-            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbye",
-            Step::Close,
-        ),
-    );
+    origin
+        .site("shop.test")
+        .page("/bye", Reply::raw("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbye", Step::Close));
     origin.site("shop.test").page("/known", closes);
     let proxy = Wayleave::start(&origin);
     make_known(&proxy, "http://shop.test/known");

@@ -13,17 +13,8 @@ fn an_allowed_request_arrives_in_origin_form() {
     let proxy = Wayleave::start(&origin);
     let answer = proxy.get("http://shop.test/a?b=c");
     assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
-    assert_eq!(
-        origin.seen(),
-        [
-            "GET http://shop.test/robots.txt",
-            "GET http://shop.test/a?b=c"
-        ]
-    );
-    assert_eq!(
-        origin.only_request().header("user-agent"),
-        Some("ExampleBot/1.0")
-    );
+    assert_eq!(origin.seen(), ["GET http://shop.test/robots.txt", "GET http://shop.test/a?b=c"]);
+    assert_eq!(origin.only_request().header("user-agent"), Some("ExampleBot/1.0"));
 }
 
 #[test]
@@ -42,11 +33,7 @@ fn the_target_is_forwarded_as_received() {
         let answer = proxy.get(&format!("http://shop.test{path}"));
         assert_eq!(answer.status, 200, "{path}");
         assert_eq!(
-            origin
-                .requests()
-                .last()
-                .map(|request| request.target.clone())
-                .as_deref(),
+            origin.requests().last().map(|request| request.target.clone()).as_deref(),
             Some(path)
         );
     }
@@ -65,11 +52,7 @@ fn a_target_without_path_becomes_the_root() {
         wire.send(Ask::get("http://shop.test/").bytes(target));
         assert_eq!(wire.response().status, 200, "{target}");
         assert_eq!(
-            origin
-                .requests()
-                .last()
-                .map(|request| request.target.clone())
-                .as_deref(),
+            origin.requests().last().map(|request| request.target.clone()).as_deref(),
             Some(arrives),
             "{target}"
         );
@@ -79,16 +62,11 @@ fn a_target_without_path_becomes_the_root() {
 #[test]
 fn the_absolute_form_decides_and_host_is_replaced() {
     let origin = Origin::start();
-    origin
-        .site("other.test")
-        .robots("User-agent: *\nDisallow: /\n");
+    origin.site("other.test").robots("User-agent: *\nDisallow: /\n");
     let proxy = Wayleave::start(&origin);
     let answer = proxy.exchange(&Ask::get("http://shop.test/a").header("Host", "other.test"));
     assert_eq!(answer.status, 200);
-    assert_eq!(
-        origin.seen(),
-        ["GET http://shop.test/robots.txt", "GET http://shop.test/a"]
-    );
+    assert_eq!(origin.seen(), ["GET http://shop.test/robots.txt", "GET http://shop.test/a"]);
     let hosts = origin
         .only_request()
         .headers
@@ -101,28 +79,20 @@ fn the_absolute_form_decides_and_host_is_replaced() {
 #[test]
 fn another_port_is_another_origin_and_is_kept_in_host() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n");
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.resolve("shop.test:8080", origin.http)
-    });
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.resolve("shop.test:8080", origin.http));
     assert_eq!(proxy.get("http://shop.test:8080/a").status, 200);
     assert_eq!(
         origin.seen(),
-        [
-            "GET http://shop.test:8080/robots.txt",
-            "GET http://shop.test:8080/a"
-        ]
+        ["GET http://shop.test:8080/robots.txt", "GET http://shop.test:8080/a"]
     );
 }
 
 #[test]
 fn an_address_in_place_of_a_name_is_an_origin_too() {
     let origin = Origin::start();
-    origin
-        .site("127.0.0.1")
-        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("127.0.0.1").robots("User-agent: *\nDisallow: /private\n");
     let proxy = Wayleave::start(&origin);
     let base = format!("http://{}", origin.http);
     assert_eq!(proxy.get(&format!("{base}/a")).status, 200);
@@ -131,10 +101,7 @@ fn an_address_in_place_of_a_name_is_an_origin_too() {
         2,
         "Disallow: /private",
     );
-    assert_eq!(
-        origin.seen(),
-        [format!("GET {base}/robots.txt"), format!("GET {base}/a")]
-    );
+    assert_eq!(origin.seen(), [format!("GET {base}/robots.txt"), format!("GET {base}/a")]);
 }
 
 #[test]
@@ -154,22 +121,14 @@ fn fields_of_this_hop_go_and_via_comes() {
         .header("Cookie", "a=b");
     assert_eq!(proxy.exchange(&ask).status, 200);
     let arrived = origin.only_request();
-    for name in [
-        "x-gone",
-        "keep-alive",
-        "proxy-connection",
-        "proxy-authorization",
-        "proxy-anything",
-        "te",
-    ] {
+    for name in
+        ["x-gone", "keep-alive", "proxy-connection", "proxy-authorization", "proxy-anything", "te"]
+    {
         assert_eq!(arrived.header(name), None, "{name} must not be forwarded");
     }
     assert_eq!(arrived.header("x-kept"), Some("yes"));
     assert_eq!(arrived.header("cookie"), Some("a=b"));
-    let connection = arrived
-        .header("connection")
-        .unwrap_or_default()
-        .to_ascii_lowercase();
+    let connection = arrived.header("connection").unwrap_or_default().to_ascii_lowercase();
     assert!(!connection.contains("x-gone"), "{connection}");
     let via: Vec<_> = arrived
         .headers
@@ -196,21 +155,12 @@ fn fields_of_the_origins_hop_go_and_via_comes() {
     let proxy = Wayleave::start(&origin);
     let answer = proxy.get("http://shop.test/a");
     assert_eq!(answer.status, 200);
-    for name in [
-        "x-gone",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-connection",
-    ] {
+    for name in ["x-gone", "keep-alive", "proxy-authenticate", "proxy-connection"] {
         assert_eq!(answer.header(name), None, "{name} must not be forwarded");
     }
     assert_eq!(answer.header("x-kept"), Some("yes"));
     assert_eq!(
-        answer
-            .headers
-            .iter()
-            .filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"))
-            .count(),
+        answer.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie")).count(),
         2
     );
     assert_eq!(answer.header("via"), Some("1.1 wayleave"));
@@ -232,18 +182,14 @@ fn both_connections_are_kept_alive_and_used_again() {
         .map(|request| request.connection)
         .collect();
     assert_eq!(connections.len(), 3);
-    assert!(
-        connections.iter().all(|number| *number == connections[0]),
-        "{connections:?}"
-    );
+    assert!(connections.iter().all(|number| *number == connections[0]), "{connections:?}");
 }
 
 #[test]
 fn a_connection_that_idles_too_long_is_closed() {
     let origin = Origin::start();
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("proxy.idle_timeout", "\"1s\"")
-    });
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("proxy.idle_timeout", "\"1s\""));
     let mut plain = proxy.connect();
     plain.send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
     let mut secret = proxy.tunnel("shop.test:443");
@@ -308,11 +254,7 @@ fn pipelined_requests_are_answered_in_order() {
     assert_eq!(wire.response().text(), "three");
     assert_eq!(
         origin.seen(),
-        [
-            "GET http://shop.test/robots.txt",
-            "GET http://shop.test/1",
-            "GET http://shop.test/3"
-        ]
+        ["GET http://shop.test/robots.txt", "GET http://shop.test/1", "GET http://shop.test/3"]
     );
 }
 
@@ -326,30 +268,19 @@ fn a_refusal_keeps_the_connection_and_its_body_is_not_a_request() {
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
     let hidden = Ask::get("http://shop.test/hidden").bytes("http://shop.test/hidden");
-    wire.send(
-        Ask::new("POST", "http://shop.test/no")
-            .body(hidden)
-            .bytes("http://shop.test/no"),
-    );
+    wire.send(Ask::new("POST", "http://shop.test/no").body(hidden).bytes("http://shop.test/no"));
     assert_eq!(wire.response().status, 403);
     wire.send(Ask::get("http://shop.test/yes").bytes("http://shop.test/yes"));
     assert_eq!(wire.response().text(), "yes");
-    assert_eq!(
-        origin.seen(),
-        [
-            "GET http://shop.test/robots.txt",
-            "GET http://shop.test/yes"
-        ]
-    );
+    assert_eq!(origin.seen(), ["GET http://shop.test/robots.txt", "GET http://shop.test/yes"]);
 }
 
 #[test]
 fn an_http_1_0_client_gets_what_it_can_read() {
     let origin = Origin::start();
-    origin.site("shop.test").page(
-        "/a",
-        Reply::text("chunked at the origin").framing(Framing::Chunked),
-    );
+    origin
+        .site("shop.test")
+        .page("/a", Reply::text("chunked at the origin").framing(Framing::Chunked));
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
     wire.send("GET http://shop.test/a HTTP/1.0\r\nUser-Agent: ExampleBot\r\n\r\n");
@@ -372,15 +303,8 @@ fn an_https_url_in_absolute_form_is_fetched_over_tls() {
     wire.send(Ask::get("https://shop.test/a").bytes("https://shop.test/a"));
     assert_eq!(wire.response().text(), "secret");
     wire.send(Ask::get("https://shop.test/private").bytes("https://shop.test/private"));
-    wire.response()
-        .expect_disallowed("https://shop.test/robots.txt", 2, "Disallow: /private");
-    assert_eq!(
-        origin.seen(),
-        [
-            "GET https://shop.test/robots.txt",
-            "GET https://shop.test/a"
-        ]
-    );
+    wire.response().expect_disallowed("https://shop.test/robots.txt", 2, "Disallow: /private");
+    assert_eq!(origin.seen(), ["GET https://shop.test/robots.txt", "GET https://shop.test/a"]);
 }
 
 #[test]

@@ -44,16 +44,14 @@ fn an_ipv6_address_is_intercepted_with_a_leaf_of_its_own() {
     let authority = format!("[::1]:{}", origin.https.port());
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel(&authority).status, 200);
-    let secured = wire
-        .start_tls("::1", &proxy.ca_pem(), &["http/1.1"])
-        .expect("the leaf is for the address");
+    let secured =
+        wire.start_tls("::1", &proxy.ca_pem(), &["http/1.1"]).expect("the leaf is for the address");
     let mut wire = secured.wire;
     wire.send(Ask::get(&format!("https://{authority}/a")).bytes("/a"));
     assert_eq!(wire.response().status, 200);
     wire.send(Ask::get(&format!("https://{authority}/private")).bytes("/private"));
     let robots = format!("https://{authority}/robots.txt");
-    wire.response()
-        .expect_disallowed(&robots, 2, "Disallow: /private");
+    wire.response().expect_disallowed(&robots, 2, "Disallow: /private");
 }
 
 #[test]
@@ -96,11 +94,7 @@ fn deaf(port: u16) -> (TcpListener, Vec<std::net::TcpStream>) {
         socket
             .bind(SocketAddr::new("::1".parse().expect("an address"), port))
             .expect("the port is free");
-        socket
-            .listen(1)
-            .expect("it can listen")
-            .into_std()
-            .expect("it is registered")
+        socket.listen(1).expect("it can listen").into_std().expect("it is registered")
     });
     let address = socket.local_addr().expect("a bound socket has an address");
     // These fill the queue; later ones wait.
@@ -127,10 +121,7 @@ fn an_address_that_does_not_answer_costs_a_moment_only() {
     });
     // Nobody listens at the first address: it refuses.
     let port = origin.http.port();
-    assert_eq!(
-        proxy.get(&format!("http://dead.example:{port}/a")).status,
-        200
-    );
+    assert_eq!(proxy.get(&format!("http://dead.example:{port}/a")).status, 200);
     // At the first address nobody answers.
     let _deaf = deaf(port);
     let answer = proxy.get(&format!("http://both.example:{port}/a"));
@@ -143,29 +134,19 @@ fn an_internationalised_name_is_one_origin_in_every_spelling() {
     origin.site("xn--bcher-kva.test").robots(RULES);
     let proxy = Wayleave::start(&origin);
     let robots = "http://xn--bcher-kva.test/robots.txt";
-    for host in [
-        "xn--bcher-kva.test",
-        "XN--BCHER-KVA.test",
-        "b%C3%BCcher.test",
-        "B%c3%9cCHER.test.",
-    ] {
+    for host in
+        ["xn--bcher-kva.test", "XN--BCHER-KVA.test", "b%C3%BCcher.test", "B%c3%9cCHER.test."]
+    {
         let answer = proxy.get(&format!("http://{host}/private"));
         answer.expect_disallowed(robots, 2, "Disallow: /private");
     }
     assert_eq!(proxy.get("http://b%C3%BCcher.test/a").status, 200);
     assert_eq!(
         origin.seen(),
-        [
-            "GET http://xn--bcher-kva.test/robots.txt",
-            "GET http://xn--bcher-kva.test/a"
-        ]
+        ["GET http://xn--bcher-kva.test/robots.txt", "GET http://xn--bcher-kva.test/a"]
     );
     let secret = proxy.get("https://xn--bcher-kva.test/private");
-    secret.expect_disallowed(
-        "https://xn--bcher-kva.test/robots.txt",
-        2,
-        "Disallow: /private",
-    );
+    secret.expect_disallowed("https://xn--bcher-kva.test/robots.txt", 2, "Disallow: /private");
 }
 
 #[test]
@@ -173,20 +154,10 @@ fn a_trailing_dot_and_the_default_port_change_nothing() {
     let origin = Origin::start();
     origin.site("shop.test").robots(RULES);
     let proxy = Wayleave::start(&origin);
-    for authority in [
-        "shop.test",
-        "shop.test.",
-        "shop.test:80",
-        "shop.test.:80",
-        "shop.test:",
-    ] {
+    for authority in ["shop.test", "shop.test.", "shop.test:80", "shop.test.:80", "shop.test:"] {
         let answer = proxy.get(&format!("http://{authority}/private"));
         answer.expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
-        assert_eq!(
-            proxy.get(&format!("http://{authority}/a")).status,
-            200,
-            "{authority}"
-        );
+        assert_eq!(proxy.get(&format!("http://{authority}/a")).status, 200, "{authority}");
     }
     for request in origin.requests() {
         assert_eq!(request.authority, "shop.test", "{request:?}");

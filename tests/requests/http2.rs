@@ -28,42 +28,18 @@ fn http_2_inside_is_judged_stream_by_stream() {
             ))
         })
         .collect();
-    let statuses: Vec<_> = client
-        .exchange_all(&asks)
-        .iter()
-        .map(|answer| answer.status)
-        .collect();
-    assert!(
-        statuses.chunks(2).all(|pair| pair == [200, 403]),
-        "{statuses:?}"
-    );
-    assert!(
-        !origin.seen().iter().any(|line| line.contains("/private")),
-        "{:?}",
-        origin.seen()
-    );
-    assert_eq!(
-        origin
-            .seen()
-            .iter()
-            .filter(|line| line.ends_with("/robots.txt"))
-            .count(),
-        1
-    );
+    let statuses: Vec<_> = client.exchange_all(&asks).iter().map(|answer| answer.status).collect();
+    assert!(statuses.chunks(2).all(|pair| pair == [200, 403]), "{statuses:?}");
+    assert!(!origin.seen().iter().any(|line| line.contains("/private")), "{:?}", origin.seen());
+    assert_eq!(origin.seen().iter().filter(|line| line.ends_with("/robots.txt")).count(), 1);
 }
 
 /// Sends the same POST from an HTTP/1.1 and an HTTP/2 client to origins that speak HTTP/1.1, both, or HTTP/2 only: who asked
 /// whom, and the answer.
 fn post_between_all_versions(origin: &Origin, reply: &Reply) -> Vec<(String, Response)> {
-    origin
-        .site("old.test")
-        .http1_only()
-        .page("/t", reply.clone());
+    origin.site("old.test").http1_only().page("/t", reply.clone());
     origin.site("both.test").page("/t", reply.clone());
-    origin
-        .site("new.test")
-        .http2_only()
-        .page("/t", reply.clone());
+    origin.site("new.test").http2_only().page("/t", reply.clone());
     let proxy = Wayleave::start(origin);
     let mut answers = Vec::new();
     for host in ["old.test", "both.test", "new.test"] {
@@ -81,17 +57,10 @@ fn post_between_all_versions(origin: &Origin, reply: &Reply) -> Vec<(String, Res
 fn every_pair_of_http_versions_carries_bodies() {
     let origin = Origin::start();
     for (pair, answer) in post_between_all_versions(&origin, &Reply::text("body")) {
-        assert_eq!(
-            (answer.status, answer.text().as_str()),
-            (200, "body"),
-            "{pair}: {answer:?}"
-        );
+        assert_eq!((answer.status, answer.text().as_str()), (200, "body"), "{pair}: {answer:?}");
     }
     let requests = origin.requests();
-    let posts: Vec<_> = requests
-        .iter()
-        .filter(|request| request.method == "POST")
-        .collect();
+    let posts: Vec<_> = requests.iter().filter(|request| request.method == "POST").collect();
     assert_eq!(posts.len(), 6);
     for post in &posts {
         assert_eq!(post.body().start, b"upload");
@@ -100,12 +69,7 @@ fn every_pair_of_http_versions_carries_bodies() {
     }
     // In the order of asking: an HTTP/1.1 client's request goes on by HTTP/1.1 if the origin speaks that at all.
     let versions: Vec<_> = posts.iter().map(|post| post.version).collect();
-    assert_eq!(
-        versions,
-        [
-            "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/2", "HTTP/2", "HTTP/2"
-        ]
-    );
+    assert_eq!(versions, ["HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/2", "HTTP/2", "HTTP/2"]);
 }
 
 #[test]
@@ -128,14 +92,8 @@ fn origins_that_speak_nothing_but_http_2_are_obeyed_and_reached() {
         assert_eq!(client.get("/a").text(), "page", "{host}");
     }
     let requests = origin.requests();
-    let seen = requests
-        .iter()
-        .map(|request| (request.version, &*request.target));
-    let of_each = [
-        ("HTTP/2", "/robots.txt"),
-        ("HTTP/2", "/a"),
-        ("HTTP/2", "/a"),
-    ];
+    let seen = requests.iter().map(|request| (request.version, &*request.target));
+    let of_each = [("HTTP/2", "/robots.txt"), ("HTTP/2", "/a"), ("HTTP/2", "/a")];
     assert_eq!(seen.collect::<Vec<_>>(), of_each.repeat(2));
 }
 
@@ -144,8 +102,7 @@ fn an_origin_without_alpn_is_offered_http_2_only_once() {
     let origin = Origin::start();
     let closing = Reply::text("page").framing(Framing::UntilClose);
     let site = origin.site("old.test").without_alpn();
-    site.robots("User-agent: *\nDisallow:\n")
-        .page("/a", closing);
+    site.robots("User-agent: *\nDisallow:\n").page("/a", closing);
     let proxy = Wayleave::start(&origin);
     let mut opened = Vec::new();
     for _ in 0..4 {
@@ -163,10 +120,7 @@ fn an_origin_without_alpn_is_offered_http_2_only_once() {
 fn an_empty_answer_arrives_although_the_origins_stream_is_open() {
     let origin = Origin::start();
     let empty = Reply::new(200).step(Step::Hang);
-    origin
-        .site("shop.test")
-        .http2_only()
-        .page("/empty", empty.framing(Framing::Length));
+    origin.site("shop.test").http2_only().page("/empty", empty.framing(Framing::Length));
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("upstream.response_timeout", "\"1s\"")
     });
@@ -182,14 +136,9 @@ fn an_empty_answer_arrives_although_the_origins_stream_is_open() {
 #[test]
 fn connections_of_broken_streams_obey_the_limit_of_the_pool() {
     let origin = Origin::start();
-    origin
-        .site("*")
-        .http2_only()
-        .page("/hang", Reply::raw("", Step::Hang));
+    origin.site("*").http2_only().page("/hang", Reply::raw("", Step::Hang));
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("upstream.response_timeout", "\"1s\"")
-            .set("upstream.idle_connections", "1")
+        settings.set("upstream.response_timeout", "\"1s\"").set("upstream.idle_connections", "1")
     });
     let open = || proxy.metric("process_open_fds", &[]);
     let before = open();
@@ -203,20 +152,11 @@ fn connections_of_broken_streams_obey_the_limit_of_the_pool() {
 #[test]
 fn trailers_pass_between_all_versions() {
     let origin = Origin::start();
-    let reply = Reply::text("body")
-        .header("Trailer", "x-sum")
-        .trailer("x-sum", "42");
+    let reply = Reply::text("body").header("Trailer", "x-sum").trailer("x-sum", "42");
     for (pair, answer) in post_between_all_versions(&origin, &reply) {
         assert_eq!(answer.text(), "body", "{pair}");
-        let sum = answer
-            .trailers
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case("x-sum"));
-        assert_eq!(
-            sum.map(|(_, value)| value.as_str()),
-            Some("42"),
-            "{pair}: {answer:?}"
-        );
+        let sum = answer.trailers.iter().find(|(name, _)| name.eq_ignore_ascii_case("x-sum"));
+        assert_eq!(sum.map(|(_, value)| value.as_str()), Some("42"), "{pair}: {answer:?}");
     }
 }
 
@@ -224,10 +164,7 @@ fn trailers_pass_between_all_versions() {
 fn an_unsized_http_2_upload_keeps_the_connection_usable() {
     // pingora #935: without a length the end of the body was written twice and poisoned the next request.
     let origin = Origin::start();
-    origin
-        .site("old.test")
-        .http1_only()
-        .page("/next", Reply::text("next"));
+    origin.site("old.test").http1_only().page("/next", Reply::text("next"));
     let proxy = Wayleave::start(&origin);
     let client = proxy.http2("old.test:443");
     for _ in 0..3 {
@@ -251,9 +188,7 @@ fn an_unsized_http_2_upload_keeps_the_connection_usable() {
 #[test]
 fn a_refused_upload_over_http_2_still_shows_its_refusal() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     let proxy = Wayleave::start(&origin);
     let client = proxy.http2("shop.test:443");
     let upload = vec![b'x'; 40_000];
@@ -266,9 +201,7 @@ fn a_refused_upload_over_http_2_still_shows_its_refusal() {
 fn sixty_four_mebibytes_pass_over_http_2_in_flat_memory() {
     const LENGTH: u64 = 64 << 20;
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .page("/down", Reply::new(200).step(Step::Pattern(LENGTH)));
+    origin.site("shop.test").page("/down", Reply::new(200).step(Step::Pattern(LENGTH)));
     let proxy = Wayleave::start(&origin);
     let client = proxy.http2("shop.test:443");
     assert_eq!(client.get("/warm").status, 200);
@@ -276,27 +209,16 @@ fn sixty_four_mebibytes_pass_over_http_2_in_flat_memory() {
     let down = client.get("/down");
     assert_eq!(down.body.len() as u64, LENGTH);
     assert!(
-        down.body
-            .iter()
-            .zip(0..)
-            .all(|(byte, offset)| *byte == pattern_byte(offset)),
+        down.body.iter().zip(0..).all(|(byte, offset)| *byte == pattern_byte(offset)),
         "bytes were lost or mixed up"
     );
     let up: Vec<u8> = (0..LENGTH).map(pattern_byte).collect();
-    assert_eq!(
-        client
-            .exchange(&Ask::new("POST", "https://shop.test/up").body(up))
-            .status,
-        200
-    );
+    assert_eq!(client.exchange(&Ask::new("POST", "https://shop.test/up").body(up)).status, 200);
     let arrived = origin.wait_for_target("/up").body();
     assert_eq!((arrived.length, arrived.off_pattern), (LENGTH, false));
     let grown = proxy.memory_kib("VmHWM").saturating_sub(before);
     // The windows of both connections may fill; the bodies are four times as long.
-    assert!(
-        grown < 32 * 1024,
-        "128 MiB passed, and memory grew by {grown} KiB"
-    );
+    assert!(grown < 32 * 1024, "128 MiB passed, and memory grew by {grown} KiB");
 }
 
 #[test]
@@ -304,9 +226,11 @@ fn another_authority_over_http_2_is_misdirected() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let client = proxy.http2("shop.test:443");
-    client
-        .exchange(&Ask::get("https://other.test/a"))
-        .expect_refusal(421, None, "http_request_error");
+    client.exchange(&Ask::get("https://other.test/a")).expect_refusal(
+        421,
+        None,
+        "http_request_error",
+    );
     assert_eq!(origin.connections(), 0, "{:?}", origin.seen());
     assert_eq!(client.get("/a").status, 200);
 }
@@ -317,9 +241,11 @@ fn two_names_over_http_2_are_malformed() {
     let proxy = Wayleave::start(&origin);
     let client = proxy.http2("shop.test:443");
     let ask = Ask::get("https://shop.test/a").agent("NewsBot/1");
-    client
-        .exchange(&ask.header("User-Agent", "ImageBot/1"))
-        .expect_refusal(400, None, "http_request_error");
+    client.exchange(&ask.header("User-Agent", "ImageBot/1")).expect_refusal(
+        400,
+        None,
+        "http_request_error",
+    );
     assert_eq!(origin.connections(), 0, "{:?}", origin.seen());
 }
 
@@ -336,11 +262,7 @@ fn answers_without_a_body_end_their_stream() {
     let client = proxy.http2("shop.test:443");
     for (path, status, length) in [("/none", 204, 0), ("/same", 304, 0), ("/chunked", 200, 1)] {
         let answer = client.get(path);
-        assert_eq!(
-            (answer.status, answer.body.len()),
-            (status, length),
-            "{path}"
-        );
+        assert_eq!((answer.status, answer.body.len()), (status, length), "{path}");
     }
     let head = client.exchange(&Ask::new("HEAD", "https://shop.test/big"));
     assert_eq!(
@@ -378,10 +300,8 @@ fn the_length_of_an_http_2_answer_is_sent_once() {
         let host = format!("{name}.test");
         let mut fields = vec![(":status", "200")];
         fields.extend(lengths.iter().map(|length| ("content-length", *length)));
-        known_before_it_speaks_http2_only(&proxy, &origin, &host).frames(&[
-            (HEADERS, END_HEADERS, block(&fields)),
-            (DATA, END_STREAM, b"ok".to_vec()),
-        ]);
+        known_before_it_speaks_http2_only(&proxy, &origin, &host)
+            .frames(&[(HEADERS, END_HEADERS, block(&fields)), (DATA, END_STREAM, b"ok".to_vec())]);
         let mut wire = proxy.tunnel(&format!("{host}:443"));
         wire.send(Ask::get(&format!("https://{host}/a")).bytes("/a"));
         let answer = wire.response();
@@ -458,9 +378,8 @@ fn unread_streams_do_not_stall_others_to_the_same_origin() {
     let origin = Origin::start();
     let long = Reply::new(200).step(Step::Pattern(16 << 20));
     origin.site("shop.test").http2_only().page("/long", long);
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("proxy.idle_timeout", "\"1h\"")
-    });
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("proxy.idle_timeout", "\"1h\""));
     let other = proxy.http2("shop.test:443");
     assert_eq!(other.get("/a").status, 200, "the connection is there");
     let _unread = ask_unread(&proxy, "shop.test", "/long", 20);
@@ -491,14 +410,7 @@ fn unread_streams_do_not_stall_others_to_the_same_origin() {
 fn interim_responses_that_nobody_reads_do_not_pile_up() {
     const STREAMS: u32 = 50;
     let origin = Origin::start();
-    let mut frames = vec![
-        (
-            HEADERS,
-            END_HEADERS,
-            swollen(&block(&[(":status", "103")]), 12)
-        );
-        99
-    ];
+    let mut frames = vec![(HEADERS, END_HEADERS, swollen(&block(&[(":status", "103")]), 12)); 99];
     frames.push((HEADERS, END_HEADERS | END_STREAM, vec![0x88]));
     let proxy = Wayleave::start(&origin);
     known_before_it_speaks_http2_only(&proxy, &origin, "hints.test").frames(&frames);

@@ -38,10 +38,7 @@ fn node(guarded: &Guarded, pair: [&str; 2], wishes: &[&str]) -> Vec<String> {
     let mut node = clean(program("node"));
     node.arg(project().join("tests/clients/http2_proxy.cjs"));
     node.env("NODE_PATH", node_modules());
-    node.arg(url(guarded))
-        .arg(roots(guarded))
-        .args(pair)
-        .args(wishes);
+    node.arg(url(guarded)).arg(roots(guarded)).args(pair).args(wishes);
     lines(&mut node)
 }
 
@@ -53,13 +50,8 @@ fn lines(command: &mut Command) -> Vec<String> {
 fn libcurl(guarded: &Guarded, credentials: &str, urls: &[&str]) -> Vec<String> {
     let mut python = clean(python());
     python.arg(project().join("tests/clients/http2_proxy.py"));
-    python
-        .arg(url(guarded))
-        .arg(guarded.dir().join("origins.pem"));
-    python
-        .arg(guarded.proxy.ca_file())
-        .arg(credentials)
-        .args(urls);
+    python.arg(url(guarded)).arg(guarded.dir().join("origins.pem"));
+    python.arg(guarded.proxy.ca_file()).arg(credentials).args(urls);
     lines(&mut python)
 }
 
@@ -82,10 +74,7 @@ fn node_asks_and_tunnels_side_by_side_on_one_connection() {
     let origin = Origin::start();
     let guarded = start(&origin, |settings| settings);
     let long = Reply::new(200).body(vec![b'x'; LONG]);
-    let summed = Reply::new(200)
-        .framing(Framing::Chunked)
-        .body("ab")
-        .trailer("x-sum", "42");
+    let summed = Reply::new(200).framing(Framing::Chunked).body("ab").trailer("x-sum", "42");
     for host in ["shop.test", "other.test"] {
         origin
             .site(host)
@@ -97,16 +86,9 @@ fn node_asks_and_tunnels_side_by_side_on_one_connection() {
     let said = node(&guarded, ["", ""], &wishes);
     let expected = WISHES.map(|(_, expected)| expected);
     assert_eq!(said, expected);
-    assert_eq!(
-        guarded.handshakes("completed"),
-        1.0,
-        "one connection for all"
-    );
+    assert_eq!(guarded.handshakes("completed"), 1.0, "one connection for all");
     let requests = origin.requests();
-    let posted = requests
-        .iter()
-        .find(|it| it.method == "POST")
-        .expect("it arrived");
+    let posted = requests.iter().find(|it| it.method == "POST").expect("it arrived");
     assert_eq!(posted.body().length, 1_000_000);
     for request in requests.iter().filter(|it| it.target != "/robots.txt") {
         assert_ne!(request.target, "/private");
@@ -131,28 +113,14 @@ fn libcurl_tunnels_with_a_password_and_without() {
     for host in ["shop.test", "other.test"] {
         origin.site(host).page("/a", Reply::text("ok"));
     }
-    let urls = [
-        "https://shop.test/a",
-        "https://shop.test/private",
-        "https://other.test/a",
-    ];
+    let urls = ["https://shop.test/a", "https://shop.test/private", "https://other.test/a"];
     let said = libcurl(&guarded, "news:secret", &urls);
     assert_eq!(said, ["h2 200 2", "h2 403 rule", "h2 200 2"]);
     let refused = libcurl(&guarded, "news:wrong", &urls[..1]);
-    assert!(
-        refused.last().is_some_and(|line| line == "h2 refused 407"),
-        "{refused:?}"
-    );
+    assert!(refused.last().is_some_and(|line| line == "h2 refused 407"), "{refused:?}");
     let refused = libcurl(&guarded, "", &urls[..1]);
-    assert!(
-        refused.last().is_some_and(|line| line == "h2 refused 407"),
-        "{refused:?}"
-    );
-    let pages = origin
-        .seen()
-        .iter()
-        .filter(|line| line.ends_with("/a"))
-        .count();
+    assert!(refused.last().is_some_and(|line| line == "h2 refused 407"), "{refused:?}");
+    let pages = origin.seen().iter().filter(|line| line.ends_with("/a")).count();
     assert_eq!(pages, 2);
 }
 
@@ -162,9 +130,7 @@ fn a_certificate_identifies_all_streams() {
     let origin = Origin::start();
     let guarded = start(&origin, |settings| {
         let toml = settings.to_toml();
-        let dir = toml
-            .lines()
-            .find_map(|line| line.strip_prefix("state.dir = \""));
+        let dir = toml.lines().find_map(|line| line.strip_prefix("state.dir = \""));
         let dir = PathBuf::from(dir.expect("it is set").trim_end_matches('"'));
         std::fs::write(dir.with_file_name("clients-ca.crt"), &authority.pem).expect("writable");
         settings.set("proxy.client_ca", "\"clients-ca.crt\"").table(
@@ -176,12 +142,7 @@ fn a_certificate_identifies_all_streams() {
         .robots("User-agent: news\nDisallow: /news\n\nUser-agent: *\nDisallow: /others\n")
         .page("/news", Reply::text("ok"))
         .page("/others", Reply::text("ok"));
-    let holder = Holder {
-        common_name: Some("news"),
-        uri: None,
-        dns: None,
-        not_after: None,
-    };
+    let holder = Holder { common_name: Some("news"), uri: None, dns: None, not_after: None };
     let (certificate, key) = client_pair(&authority, &holder);
     let [certificate, key] =
         [("client.crt", certificate), ("client.key", key)].map(|(name, text)| {
@@ -209,34 +170,23 @@ fn chromium_reaches_many_origins_by_one_connection() {
     let scripts = hosts.map(|host| format!("<script src=\"https://{host}/s.js\"></script>"));
     for host in hosts {
         let script = format!("document.body.append({host:?} + ' came;')");
-        origin.site(host).page(
-            "/s.js",
-            Reply::new(200)
-                .header("Content-Type", "text/javascript")
-                .body(script),
-        );
+        origin
+            .site(host)
+            .page("/s.js", Reply::new(200).header("Content-Type", "text/javascript").body(script));
     }
     let page = format!("<!doctype html><body>{}", scripts.concat());
-    origin.site("shop.test").page(
-        "/page",
-        Reply::new(200)
-            .header("Content-Type", "text/html")
-            .body(page),
-    );
+    origin
+        .site("shop.test")
+        .page("/page", Reply::new(200).header("Content-Type", "text/html").body(page));
     trust_in_nss(&guarded.proxy);
     let database = format!("sql:{}", guarded.dir().join(".pki/nssdb").display());
     let mut certutil = clean(program("certutil"));
     certutil.args(["-d", &database, "-A", "-t", "C,,", "-n", "origins", "-i"]);
     output_of(certutil.arg(guarded.dir().join("origins.pem")), b"", LIMIT);
     let mut browser = headless_chromium();
-    browser.arg(format!(
-        "--user-data-dir={}",
-        guarded.dir().join("profile").display()
-    ));
+    browser.arg(format!("--user-data-dir={}", guarded.dir().join("profile").display()));
     browser.arg(format!("--proxy-server={}", url(&guarded)));
-    browser
-        .arg("https://shop.test/page")
-        .env("HOME", guarded.dir());
+    browser.arg("https://shop.test/page").env("HOME", guarded.dir());
     let shown = output_of(&mut browser, b"", LIMIT);
     for host in hosts {
         assert!(shown.contains(&format!("{host} came;")), "{host}: {shown}");
@@ -277,12 +227,7 @@ fn heads_and_resets_without_bound_cost_little() {
     assert!(!wire.outcome(1).is_some_and(|frame| frame.is_200()));
     // A head that never ends.
     let mut wire = open_proxied(guarded.tls);
-    wire.send(frame(
-        HEADERS,
-        END_STREAM,
-        1,
-        &block(&get("shop.test", "/bomb")),
-    ));
+    wire.send(frame(HEADERS, END_STREAM, 1, &block(&get("shop.test", "/bomb"))));
     let piece = frame(CONTINUATION, 0, 1, &block(&[("x", &"v".repeat(16_000))]));
     assert!((0..10_000).any(|_| wire.try_send(&piece).is_err()));
     // Requests and tunnels that are begun and reset.
@@ -307,18 +252,14 @@ fn heads_and_resets_without_bound_cost_little() {
     let grown = proxy.memory_kib("VmRSS").saturating_sub(before);
     assert!(grown < 64 * 1024, "memory grew by {grown} KiB");
     assert!(!origin.seen().iter().any(|line| line.ends_with("/bomb")));
-    eventually("others are served", || {
-        proxy.get("http://shop.test/a").status == 200
-    });
+    eventually("others are served", || proxy.get("http://shop.test/a").status == 200);
     gate.open();
 }
 
 #[test]
 fn a_silent_tunnel_ends_and_others_on_its_connection_go_on() {
     let origin = Origin::start();
-    let guarded = start(&origin, |settings| {
-        settings.set("proxy.header_timeout", "\"1s\"")
-    });
+    let guarded = start(&origin, |settings| settings.set("proxy.header_timeout", "\"1s\""));
     let mut wire = open_proxied(guarded.tls);
     let connect = block(&[(":method", "CONNECT"), (":authority", "shop.test:443")]);
     wire.send(frame(HEADERS, END_HEADERS, 1, &connect));
@@ -326,11 +267,6 @@ fn a_silent_tunnel_ends_and_others_on_its_connection_go_on() {
     // Nobody speaks inside.
     let ended = wire.outcome(1).expect("the connection goes on");
     assert_eq!(ended.kind, RST_STREAM, "{ended:?}");
-    wire.send(frame(
-        HEADERS,
-        END_HEADERS | END_STREAM,
-        3,
-        &block(&get("shop.test", "/a")),
-    ));
+    wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 3, &block(&get("shop.test", "/a"))));
     assert!(wire.outcome(3).is_some_and(|frame| frame.is_200()));
 }

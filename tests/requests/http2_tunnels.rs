@@ -35,11 +35,7 @@ impl Site {
                 .set("proxy.idle_timeout", &format!("{idle_timeout:?}"))
         });
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        Self {
-            _origin: origin,
-            guarded,
-            listener,
-        }
+        Self { _origin: origin, guarded, listener }
     }
 
     fn authority(&self) -> String {
@@ -119,9 +115,7 @@ fn an_origin_goes_on_behind_the_end_of_a_tunnels_client() {
     let site = Site::start();
     let (mut wire, mut origin) = site.half_closed();
     for word in ["later", "still"] {
-        origin
-            .write_all(word.as_bytes())
-            .expect("the tunnel is open");
+        origin.write_all(word.as_bytes()).expect("the tunnel is open");
         assert_eq!(wire.data(1), word.as_bytes());
     }
     assert!(origin.take_error().expect("it can be asked for").is_none());
@@ -136,10 +130,7 @@ fn a_broken_connection_is_distinguished_from_an_ended_one() {
     reset_when_dropped(&origin);
     drop(origin);
     let reset = wire.outcome(1).expect("the connection stays");
-    assert_eq!(
-        (reset.kind, reset.payload),
-        (RST_STREAM, CONNECT_ERROR.into())
-    );
+    assert_eq!((reset.kind, reset.payload), (RST_STREAM, CONNECT_ERROR.into()));
 }
 
 #[test]

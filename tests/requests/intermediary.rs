@@ -28,10 +28,7 @@ fn a_request_that_may_go_no_further_is_answered_here() {
                         let kind = answer.header("content-type");
                         assert_eq!(kind, Some("message/http"), "{answer:?}");
                         assert!(text.starts_with("TRACE "), "{text}");
-                        assert!(
-                            text.to_ascii_lowercase().contains("x-seen: yes\r\n"),
-                            "{text}"
-                        );
+                        assert!(text.to_ascii_lowercase().contains("x-seen: yes\r\n"), "{text}");
                         assert!(!text.contains("secret"), "{text}");
                     }
                 }
@@ -39,9 +36,7 @@ fn a_request_that_may_go_no_further_is_answered_here() {
         }
     }
     let pages = origin.seen().into_iter();
-    let pages: Vec<_> = pages
-        .filter(|line| !line.ends_with("/robots.txt"))
-        .collect();
+    let pages: Vec<_> = pages.filter(|line| !line.ends_with("/robots.txt")).collect();
     assert_eq!(pages, [""; 0]);
     let counted = [("outcome", "refused"), ("reason", "max-forwards")];
     assert_eq!(proxy.metric("wayleave_requests_total", &counted), 6.0);
@@ -62,25 +57,16 @@ fn max_forwards_is_counted_down_where_it_counts() {
         let ask = Ask::new(method, "http://shop.test/a").header("Max-Forwards", sent);
         assert_eq!(proxy.exchange(&ask).status, 200, "{method} {sent}");
         let requests = origin.requests();
-        let arrived = requests
-            .iter()
-            .skip(before)
-            .find(|request| request.target == "/a");
+        let arrived = requests.iter().skip(before).find(|request| request.target == "/a");
         let arrived = arrived.expect("it went on");
-        assert_eq!(
-            arrived.header("max-forwards"),
-            Some(arrives),
-            "{method} {sent}"
-        );
+        assert_eq!(arrived.header("max-forwards"), Some(arrives), "{method} {sent}");
     }
 }
 
 #[test]
 fn a_disallowed_request_is_refused_however_far_it_may_go() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     let proxy = Wayleave::start(&origin);
     let ask = Ask::new("TRACE", "http://shop.test/private").header("Max-Forwards", "0");
     let refused = proxy.exchange(&ask);
@@ -95,22 +81,10 @@ fn an_answer_without_content_has_no_length() {
     origin
         .site("shop.test")
         .http1_only()
-        .page(
-            "/none",
-            Reply::raw(
-                "HTTP/1.1 204 None\r\nContent-Length: 5\r\n\r\n",
-                Step::Close,
-            ),
-        )
+        .page("/none", Reply::raw("HTTP/1.1 204 None\r\nContent-Length: 5\r\n\r\n", Step::Close))
         .page("/hints", Reply::raw([interim, page].concat(), Step::Close))
         // The length that a 200 would have had (RFC 9110 section 8.6).
-        .page(
-            "/same",
-            Reply::raw(
-                "HTTP/1.1 304 Same\r\nContent-Length: 5\r\n\r\n",
-                Step::Close,
-            ),
-        );
+        .page("/same", Reply::raw("HTTP/1.1 304 Same\r\nContent-Length: 5\r\n\r\n", Step::Close));
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
     wire.send(Ask::get("http://shop.test/none").bytes("http://shop.test/none"));
@@ -123,18 +97,12 @@ fn an_answer_without_content_has_no_length() {
     assert_eq!(wire.response().text(), "ok");
     wire.send(Ask::get("http://shop.test/same").bytes("http://shop.test/same"));
     let same = wire.response();
-    assert_eq!(
-        (same.status, same.header("content-length")),
-        (304, Some("5"))
-    );
+    assert_eq!((same.status, same.header("content-length")), (304, Some("5")));
     let client = proxy.http2("shop.test:443");
     let none = client.get("/none");
     assert_eq!((none.status, none.header("content-length")), (204, None));
     let same = client.get("/same");
-    assert_eq!(
-        (same.status, same.header("content-length")),
-        (304, Some("5"))
-    );
+    assert_eq!((same.status, same.header("content-length")), (304, Some("5")));
 }
 
 #[test]
@@ -192,14 +160,12 @@ fn an_origin_that_only_ever_promises_by_http_2_is_cut_off() {
 #[test]
 fn a_body_that_arrives_too_late_is_reported_as_late() {
     let origin = Origin::start();
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("proxy.idle_timeout", "\"1s\"")
-    });
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("proxy.idle_timeout", "\"1s\""));
     assert_eq!(proxy.get("http://shop.test/known").status, 200);
-    for (field, start) in [
-        ("Content-Length: 10", "hello"),
-        ("Transfer-Encoding: chunked", "5\r\nhello\r\n"),
-    ] {
+    for (field, start) in
+        [("Content-Length: 10", "hello"), ("Transfer-Encoding: chunked", "5\r\nhello\r\n")]
+    {
         let mut wire = proxy.connect();
         wire.send(format!(
             "POST http://shop.test/up HTTP/1.1\r\nHost: shop.test\r\n{field}\r\n\r\n{start}"
@@ -220,9 +186,7 @@ fn a_body_that_arrives_too_late_is_reported_as_late() {
     assert_eq!(proxy.metric("wayleave_requests_total", &late), 3.0);
     let complete = |target: &str| {
         let requests = origin.requests();
-        requests
-            .iter()
-            .any(|request| request.target == target && request.body().complete)
+        requests.iter().any(|request| request.target == target && request.body().complete)
     };
     assert!(!complete("/up"), "{:?}", origin.seen());
 }

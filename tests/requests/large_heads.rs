@@ -26,28 +26,17 @@ fn two_hundred_open_heads_of_megabytes_take_little_memory() {
     let origin = Origin::start();
     let bomb = (HEADERS, END_HEADERS, swollen(&[OK], TIMES));
     let proxy = Wayleave::start(&origin);
-    let site = origin
-        .site("bomb.test")
-        .robots("User-agent: *\nDisallow:\n");
+    let site = origin.site("bomb.test").robots("User-agent: *\nDisallow:\n");
     site.frames(&[bomb]);
     let held: Vec<_> = (0..BOMBS).map(|_| unread(&proxy, "bomb.test")).collect();
     eventually("all are counted", || {
         proxy.metric("wayleave_requests_total", &[]) >= held.len() as f64
     });
     let most = proxy.memory_kib("VmHWM");
-    println!(
-        "{} heads of 16 MB held open: {most} KiB at most",
-        held.len()
-    );
+    println!("{} heads of 16 MB held open: {most} KiB at most", held.len());
     assert!(most < 250 * 1024, "{most} KiB");
-    let large = [
-        ("outcome", "failed"),
-        ("reason", "http_response_header_section_size"),
-    ];
-    assert_eq!(
-        proxy.metric("wayleave_requests_total", &large),
-        held.len() as f64
-    );
+    let large = [("outcome", "failed"), ("reason", "http_response_header_section_size")];
+    assert_eq!(proxy.metric("wayleave_requests_total", &large), held.len() as f64);
 }
 
 #[test]
@@ -59,9 +48,7 @@ fn trailers_that_swell_do_not_pass() {
         (DATA, 0, b"body".to_vec()),
         (HEADERS, END_HEADERS | END_STREAM, swollen(&[], TIMES)),
     ]);
-    let answer = proxy
-        .http2("bomb.test:443")
-        .try_exchange(&Ask::get("https://bomb.test/a"));
+    let answer = proxy.http2("bomb.test:443").try_exchange(&Ask::get("https://bomb.test/a"));
     assert!(answer.is_err(), "{answer:?}");
     let most = proxy.memory_kib("VmHWM");
     assert!(most < 120 * 1024, "{most} KiB");
@@ -141,12 +128,7 @@ fn a_head_in_pieces_without_end_is_cut_off() {
     assert!(closed || !wire.outcome(1).is_some_and(|frame| frame.is_200()));
     let most = proxy.memory_kib("VmHWM");
     assert!(most < 120 * 1024, "{most} KiB");
-    assert!(
-        origin
-            .requests()
-            .iter()
-            .all(|request| request.target != "/a")
-    );
+    assert!(origin.requests().iter().all(|request| request.target != "/a"));
 }
 
 #[test]
@@ -184,9 +166,7 @@ fn requests_by_http_2_have_at_most_a_hundred_fields_and_64_kib() {
     assert!(!wire.outcome(1).is_some_and(|frame| frame.is_200()));
     let pages = |target: &str| {
         let seen = origin.requests();
-        seen.iter()
-            .filter(|request| request.target == target)
-            .count()
+        seen.iter().filter(|request| request.target == target).count()
     };
     assert_eq!((pages("/a"), pages("/b")), (1, 0), "{:?}", origin.seen());
 }
@@ -206,11 +186,7 @@ fn trailers_of_clients_by_http_2_are_bounded_too() {
         assert!(!wire.outcome(1).is_some_and(|frame| frame.is_200()));
     }
     let requests = origin.requests();
-    assert!(
-        !requests
-            .iter()
-            .any(|request| request.target == "/up" && request.body().complete)
-    );
+    assert!(!requests.iter().any(|request| request.target == "/up" && request.body().complete));
     let most = proxy.memory_kib("VmHWM");
     assert!(most < 120 * 1024, "{most} KiB");
 }

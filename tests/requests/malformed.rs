@@ -13,20 +13,11 @@ fn expect_rejected(proxy: &Wayleave, origin: &Origin, bytes: &[u8], statuses: &[
         .try_response(false)
         .unwrap_or_else(|error| panic!("{shown}: {error}"))
         .unwrap_or_else(|| panic!("{shown}: no answer"));
-    assert!(
-        statuses.contains(&answer.status),
-        "{shown:?}: {} {}",
-        answer.status,
-        answer.text()
-    );
+    assert!(statuses.contains(&answer.status), "{shown:?}: {} {}", answer.status, answer.text());
     answer.expect_refusal(answer.status, None, "http_request_error");
     wire.expect_close();
     assert_eq!(
-        origin
-            .seen()
-            .iter()
-            .filter(|line| !line.ends_with("/robots.txt"))
-            .count(),
+        origin.seen().iter().filter(|line| !line.ends_with("/robots.txt")).count(),
         0,
         "{shown:?}: {:?}",
         origin.seen()
@@ -50,9 +41,8 @@ fn a_head_without_end_is_refused() {
 #[test]
 fn a_head_that_comes_too_slowly_is_refused() {
     let origin = Origin::start();
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("proxy.header_timeout", "\"1s\"")
-    });
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("proxy.header_timeout", "\"1s\""));
     let mut wire = proxy.connect();
     wire.send("GET http://shop.test/a HTTP/1.1\r\nHost: sh");
     let answer = wire.try_response(false).expect("an orderly end");
@@ -79,18 +69,11 @@ fn a_broken_chunk_ends_the_connection_and_hides_no_request() {
         let next = "GET http://shop.test/smuggled HTTP/1.1\r\nHost: shop.test\r\n\r\n";
         let _maybe_closed = wire.try_send(format!("{head}{chunks}{next}"));
         if let Ok(Some(answer)) = wire.try_response(false) {
-            assert!(
-                (400..600).contains(&answer.status),
-                "{chunks:?}: {answer:?}"
-            );
+            assert!((400..600).contains(&answer.status), "{chunks:?}: {answer:?}");
         }
         wire.expect_close();
     }
-    assert!(
-        !origin.seen().iter().any(|line| line.contains("smuggled")),
-        "{:?}",
-        origin.seen()
-    );
+    assert!(!origin.seen().iter().any(|line| line.contains("smuggled")), "{:?}", origin.seen());
 }
 
 #[test]

@@ -23,11 +23,7 @@ fn binary(command: u8, kind: u8, rest: &[u8]) -> Vec<u8> {
 }
 
 fn tcp4(last: u8) -> Vec<u8> {
-    binary(
-        0x21,
-        0x11,
-        &[203, 0, 113, last, 127, 0, 0, 1, 156, 64, 12, 56],
-    )
+    binary(0x21, 0x11, &[203, 0, 113, last, 127, 0, 0, 1, 156, 64, 12, 56])
 }
 
 /// Peers at 127.0.0.1 and 127.0.0.2 speak the PROXY protocol; the news crawler may not fetch /news.
@@ -39,8 +35,7 @@ fn start(origin: &Origin, more: &[(&str, &str)]) -> Wayleave {
             .set("proxy.listen", "[\"0.0.0.0:0\"]")
             .set("proxy.proxy_protocol", "[\"127.0.0.1\", \"127.0.0.2/31\"]")
             .table(CRAWLER);
-        more.iter()
-            .fold(settings, |settings, (key, value)| settings.set(key, value))
+        more.iter().fold(settings, |settings, (key, value)| settings.set(key, value))
     })
 }
 
@@ -86,19 +81,13 @@ fn expect_recorded(proxy: &Wayleave, path: &str, expected: [&str; 3]) {
         recorded.is_some()
     });
     let recorded = recorded.expect("it was waited for");
-    let recorded = recorded
-        .each_ref()
-        .map(|value| value.as_str().unwrap_or(""));
+    let recorded = recorded.each_ref().map(|value| value.as_str().unwrap_or(""));
     assert_eq!(recorded, expected);
 }
 
 #[track_caller]
 fn expect_refused(answer: &Response, status: u16, reason: &str) {
-    let error = if status == 403 {
-        "http_request_denied"
-    } else {
-        "http_request_error"
-    };
+    let error = if status == 403 { "http_request_denied" } else { "http_request_error" };
     let problem = answer.expect_refusal(status, None, error);
     assert_eq!(problem["reason"], reason, "{problem}");
 }
@@ -268,10 +257,7 @@ fn the_bound_for_one_client_is_for_whom_the_header_names() {
 #[test]
 fn slow_headers_take_places_for_their_time_only() {
     let origin = Origin::start();
-    let limits = [
-        ("proxy.max_connections", "2"),
-        ("proxy.header_timeout", "\"500ms\""),
-    ];
+    let limits = [("proxy.max_connections", "2"), ("proxy.header_timeout", "\"500ms\"")];
     let proxy = start(&origin, &limits);
     let mut slow = [(); 2].map(|()| Wire::connect(address(&proxy)));
     for wire in &mut slow {
@@ -295,9 +281,7 @@ fn a_reload_changes_who_is_asked() {
     assert_eq!(behind(&proxy, LINE, "/others").status, 200);
     let settings = proxy.settings.clone().set("proxy.proxy_protocol", "[]");
     std::fs::write(proxy.dir.path().join("config.toml"), settings.to_toml()).expect("writable");
-    eventually("nobody is asked", || {
-        behind(&proxy, b"", "/a").status == 200
-    });
+    eventually("nobody is asked", || behind(&proxy, b"", "/a").status == 200);
     expect_refused(&behind(&proxy, LINE, "/others"), 400, "malformed-request");
 }
 
@@ -346,10 +330,7 @@ fn haproxy_passes_the_clients_address() {
     let ways = [
         (line, "send-proxy"),
         (binary, "send-proxy-v2"),
-        (
-            with_fields,
-            "send-proxy-v2 proxy-v2-options crc32c,unique-id",
-        ),
+        (with_fields, "send-proxy-v2 proxy-v2-options crc32c,unique-id"),
     ];
     let _haproxy = haproxy(address(&proxy), &ways);
     for (front, way) in ways {

@@ -45,27 +45,18 @@ fn what_takes_too_long_to_decide_is_refused_logged_and_counted() {
     let detail = problem["detail"].as_str().expect("a text");
     assert!(detail.ends_with("takes too long"), "{detail}");
     assert_eq!(proxy.get("http://shop.test/ab").status, 200);
-    assert_eq!(
-        origin.seen(),
-        ["GET http://shop.test/robots.txt", "GET http://shop.test/ab"]
-    );
+    assert_eq!(origin.seen(), ["GET http://shop.test/robots.txt", "GET http://shop.test/ab"]);
     let refused = [("outcome", "refused"), ("reason", "too-costly")];
-    eventually("it is counted", || {
-        proxy.metric("wayleave_requests_total", &refused) == 1.0
-    });
+    eventually("it is counted", || proxy.metric("wayleave_requests_total", &refused) == 1.0);
     eventually("it is logged", || proxy.log().contains("too-costly"));
 }
 
 #[test]
 fn every_method_is_refused_and_no_body_leaves() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /\n");
     let proxy = Wayleave::start(&origin);
-    for method in [
-        "GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "PROPFIND",
-    ] {
+    for method in ["GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "PROPFIND"] {
         let answer = proxy.exchange(&Ask::new(method, "http://shop.test/a").body("payload"));
         answer.expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /");
     }
@@ -81,15 +72,10 @@ fn every_method_is_refused_and_no_body_leaves() {
 #[test]
 fn each_refusal_has_an_id_of_its_own() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /\n");
     let proxy = Wayleave::start(&origin);
     let id = || {
-        proxy.get("http://shop.test/a").json()["decision_id"]
-            .as_str()
-            .expect("a string")
-            .to_owned()
+        proxy.get("http://shop.test/a").json()["decision_id"].as_str().expect("a string").to_owned()
     };
     let (first, second) = (id(), id());
     assert_ne!(first, second);
@@ -105,9 +91,7 @@ fn a_crawler_is_named_by_its_user_agent() {
     origin.site("shop.test").robots("User-agent: GoodBot\nAllow: /\n\nUser-agent: MJ12bot\nDisallow: /mj\n\nUser-agent: *\nDisallow: /\n");
     let proxy = Wayleave::start(&origin);
     let status = |agent: &str, path: &str| {
-        proxy
-            .exchange(&Ask::get(&format!("http://shop.test{path}")).agent(agent))
-            .status
+        proxy.exchange(&Ask::get(&format!("http://shop.test{path}")).agent(agent)).status
     };
     for agent in [
         "GoodBot/2.1",
@@ -125,13 +109,7 @@ fn a_crawler_is_named_by_its_user_agent() {
     ] {
         assert_eq!(status(agent, "/a"), 403, "{agent}");
     }
-    assert_eq!(
-        (
-            status("MJ12bot/v1.4.8", "/mj"),
-            status("MJ12bot/v1.4.8", "/a")
-        ),
-        (403, 200)
-    );
+    assert_eq!((status("MJ12bot/v1.4.8", "/mj"), status("MJ12bot/v1.4.8", "/a")), (403, 200));
 }
 
 #[test]
@@ -141,11 +119,8 @@ fn a_request_without_a_user_agent_obeys_the_group_for_all() {
         .site("shop.test")
         .robots("User-agent: GoodBot\nAllow: /\n\nUser-agent: *\nDisallow: /no\n");
     let proxy = Wayleave::start(&origin);
-    let refused = raw(
-        proxy.proxy,
-        "GET http://shop.test/no HTTP/1.1\r\nHost: shop.test\r\n\r\n",
-    )
-    .expect("an answer");
+    let refused = raw(proxy.proxy, "GET http://shop.test/no HTTP/1.1\r\nHost: shop.test\r\n\r\n")
+        .expect("an answer");
     refused.expect_disallowed("http://shop.test/robots.txt", 5, "Disallow: /no");
     let allowed = raw(
         proxy.proxy,
@@ -184,18 +159,8 @@ fn every_spelling_of_a_disallowed_path_is_refused() {
         assert_eq!(answer.json()["robots_url"], "http://shop.test/robots.txt");
     }
     assert_eq!(origin.seen(), ["GET http://shop.test/robots.txt"]);
-    for path in [
-        "/priv%2Fate",
-        "/PRIVATE",
-        "/x.php5",
-        "/a/../ba",
-        "/?private",
-    ] {
-        assert_eq!(
-            proxy.get(&format!("http://shop.test{path}")).status,
-            200,
-            "{path}"
-        );
+    for path in ["/priv%2Fate", "/PRIVATE", "/x.php5", "/a/../ba", "/?private"] {
+        assert_eq!(proxy.get(&format!("http://shop.test{path}")).status, 200, "{path}");
     }
 }
 
@@ -203,9 +168,8 @@ fn every_spelling_of_a_disallowed_path_is_refused() {
 fn an_internal_address_is_refused_before_anything_is_dialled() {
     let origin = Origin::start();
     let internal = Origin::start_at("127.0.0.2");
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.resolve_to("internal.test", &internal)
-    });
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.resolve_to("internal.test", &internal));
     let port = internal.http.port();
     let urls = [
         "http://internal.test/".to_owned(),
@@ -245,10 +209,7 @@ fn other_spellings_of_an_internal_address_reach_nothing() {
     for host in ["2130706434", "0x7f000002", "0177.0.0.2", "127.2", "127.0.2"] {
         let url = format!("http://{host}:{}/", internal.http.port());
         let answer = proxy.get(&url);
-        assert!(
-            matches!(answer.status, 400 | 502 | 503),
-            "{url}: {answer:?}"
-        );
+        assert!(matches!(answer.status, 400 | 502 | 503), "{url}: {answer:?}");
     }
     assert_eq!(internal.connections(), 0, "{:?}", internal.seen());
 }
@@ -257,15 +218,13 @@ fn other_spellings_of_an_internal_address_reach_nothing() {
 fn an_internal_address_behind_a_tunnel_is_refused() {
     let origin = Origin::start();
     let internal = Origin::start_at("127.0.0.2");
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.resolve_to("internal.test", &internal)
-    });
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.resolve_to("internal.test", &internal));
     let mut wire = proxy.connect();
     let answer = wire.connect_tunnel("internal.test:443");
     if answer.status == 200 {
-        let secured = wire
-            .start_tls("internal.test", &proxy.ca_pem(), &["http/1.1"])
-            .expect("trusted");
+        let secured =
+            wire.start_tls("internal.test", &proxy.ca_pem(), &["http/1.1"]).expect("trusted");
         let mut wire = secured.wire;
         wire.send(Ask::get("https://internal.test/a").bytes("/a"));
         wire.response().expect_refusal(
@@ -290,11 +249,8 @@ fn other_schemes_are_not_implemented() {
         "file:///etc/passwd",
         "javascript:alert(1)",
     ] {
-        let answer = raw(
-            proxy.proxy,
-            format!("GET {url} HTTP/1.1\r\nHost: shop.test\r\n\r\n"),
-        )
-        .expect("an answer");
+        let answer = raw(proxy.proxy, format!("GET {url} HTTP/1.1\r\nHost: shop.test\r\n\r\n"))
+            .expect("an answer");
         answer.expect_refusal(501, None, "http_request_error");
     }
     assert_eq!(origin.connections(), 0);
@@ -304,11 +260,7 @@ fn other_schemes_are_not_implemented() {
 fn a_loop_is_detected_by_via() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    for via in [
-        "1.1 wayleave",
-        "1.0 fred, 1.1 wayleave (0.1)",
-        "HTTP/2 wayleave, 1.1 other",
-    ] {
+    for via in ["1.1 wayleave", "1.0 fred, 1.1 wayleave (0.1)", "HTTP/2 wayleave, 1.1 other"] {
         let answer = proxy.exchange(&Ask::get("http://shop.test/a").header("Via", via));
         answer.expect_refusal(502, None, "proxy_loop_detected");
     }
@@ -350,23 +302,16 @@ fn the_operators_side_is_out_of_a_clients_reach() {
 fn the_pseudonym_of_the_configuration_is_used() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| settings.set("proxy.name", "\"edge-7\""));
-    assert_eq!(
-        proxy.get("http://shop.test/a").header("via"),
-        Some("1.1 edge-7")
-    );
+    assert_eq!(proxy.get("http://shop.test/a").header("via"), Some("1.1 edge-7"));
     let refused = proxy.exchange(&Ask::get("http://shop.test/a").header("Via", "1.1 edge-7"));
-    assert_eq!(
-        (refused.status, refused.proxy_status().proxy.as_str()),
-        (502, "edge-7")
-    );
+    assert_eq!((refused.status, refused.proxy_status().proxy.as_str()), (502, "edge-7"));
 }
 
 #[test]
 fn the_connection_bound_is_answered_with_503() {
     let origin = Origin::start();
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("proxy.max_connections", "2")
-    });
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("proxy.max_connections", "2"));
     let mut first = proxy.connect();
     let mut second = proxy.connect();
     for wire in [&mut first, &mut second] {
@@ -377,7 +322,5 @@ fn the_connection_bound_is_answered_with_503() {
     answer.expect_refusal(503, None, "connection_limit_reached");
     assert!(answer.header("retry-after").is_some(), "{answer:?}");
     drop(first);
-    eventually("a place is free again", || {
-        proxy.get("http://shop.test/a").status == 200
-    });
+    eventually("a place is free again", || proxy.get("http://shop.test/a").status == 200);
 }

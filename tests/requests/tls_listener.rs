@@ -19,14 +19,10 @@ pub struct Guarded {
 }
 
 pub fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> Guarded {
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     let proxy = Wayleave::start_with(origin, |settings| {
         let state = settings.to_toml();
-        let dir = state
-            .lines()
-            .find_map(|line| line.strip_prefix("state.dir = \""));
+        let dir = state.lines().find_map(|line| line.strip_prefix("state.dir = \""));
         let dir = Path::new(dir.expect("the harness sets it").trim_end_matches('"'));
         renew(dir.parent().expect("it is in a directory"), "localhost");
         change(
@@ -121,9 +117,7 @@ fn requests_and_tunnels_inside_tls_are_judged_as_others() {
 fn a_tunnel_that_nobody_looks_into_passes_inside_tls_too() {
     let origin = Origin::start();
     origin.site("bank.test").robots("");
-    let guarded = start(&origin, |settings| {
-        settings.set("https.bypass", "[\"bank.test\"]")
-    });
+    let guarded = start(&origin, |settings| settings.set("https.bypass", "[\"bank.test\"]"));
     let roots = guarded.dir().join("origins.pem");
     let roots = roots.to_str().expect("plain");
     let said = guarded.curl(&["--cacert", roots, "https://bank.test/a"]);
@@ -138,25 +132,17 @@ fn clients_with_the_wrong_protocol_get_an_explanation() {
     let answer = ask(&mut plain, "/a");
     let problem = answer.expect_refusal(400, None, "http_request_error");
     assert_eq!(problem["reason"], "tls-required");
-    assert!(
-        problem["detail"].to_string().contains("https://"),
-        "{problem}"
-    );
+    assert!(problem["detail"].to_string().contains("https://"), "{problem}");
     plain.expect_close();
     assert_eq!(guarded.handshakes("plain"), 1.0);
     let wire = guarded.proxy.connect();
     let roots = Authority::trusted().pem.as_bytes();
     assert!(wire.start_tls("localhost", roots, &["http/1.1"]).is_err());
     eventually("the log says what was wrong", || {
-        guarded
-            .proxy
-            .log()
-            .contains("this is TLS, and this listener speaks plain HTTP")
+        guarded.proxy.log().contains("this is TLS, and this listener speaks plain HTTP")
     });
     assert!(guarded.connect_as("other.test").is_err());
-    eventually("distrust is counted", || {
-        guarded.handshakes("untrusted") == 1.0
-    });
+    eventually("distrust is counted", || guarded.handshakes("untrusted") == 1.0);
     assert_eq!(origin.seen(), [""; 0], "nothing of it arrived");
 }
 
@@ -164,9 +150,7 @@ fn clients_with_the_wrong_protocol_get_an_explanation() {
 fn a_handshake_has_its_time_and_its_place() {
     let origin = Origin::start();
     let guarded = start(&origin, |settings| {
-        settings
-            .set("proxy.header_timeout", "\"400ms\"")
-            .set("proxy.max_connections", "3")
+        settings.set("proxy.header_timeout", "\"400ms\"").set("proxy.max_connections", "3")
     });
     let mut silent = Wire::connect(guarded.tls);
     let mut slow = Wire::connect(guarded.tls);
@@ -178,9 +162,7 @@ fn a_handshake_has_its_time_and_its_place() {
     }
     eventually("both are counted", || guarded.handshakes("timeout") == 2.0);
     eventually("nonsense is", || guarded.handshakes("failed") == 1.0);
-    eventually("the places are free again", || {
-        guarded.connect_as("localhost").is_ok()
-    });
+    eventually("the places are free again", || guarded.connect_as("localhost").is_ok());
 }
 
 #[test]
@@ -190,9 +172,7 @@ fn a_renewed_certificate_is_used_and_a_broken_pair_is_not() {
     let (mut open, first) = guarded.connect();
     assert_eq!(ask(&mut open, "/a").status, 200);
     renew(guarded.dir(), "localhost");
-    eventually("the new certificate is shown", || {
-        guarded.connect().1 != first
-    });
+    eventually("the new certificate is shown", || guarded.connect().1 != first);
     let (_, second) = guarded.connect();
     assert_eq!(ask(&mut open, "/b").status, 200, "what is open goes on");
     // A key that belongs to another certificate.
@@ -201,12 +181,7 @@ fn a_renewed_certificate_is_used_and_a_broken_pair_is_not() {
     let unchanged = || guarded.proxy.log().matches("proxy.certificate: ").count();
     eventually("it is said", || unchanged() == 1);
     assert_eq!(guarded.connect().1, second);
-    assert_eq!(
-        guarded
-            .proxy
-            .metric("wayleave_config_last_reload_successful", &[]),
-        0.0
-    );
+    assert_eq!(guarded.proxy.metric("wayleave_config_last_reload_successful", &[]), 0.0);
     guarded.proxy.signal("HUP");
     eventually("it is said again", || unchanged() == 2);
     assert_eq!(guarded.connect().1, second);
@@ -245,16 +220,10 @@ fn operators_see_every_listener() {
     let origin = Origin::start();
     let guarded = start(&origin, |settings| settings);
     let status = guarded.proxy.admin_get("/v1/status").json();
-    let expected = [
-        format!("http://{}", guarded.proxy.proxy),
-        format!("https://{}", guarded.tls),
-    ];
+    let expected = [format!("http://{}", guarded.proxy.proxy), format!("https://{}", guarded.tls)];
     assert_eq!(status["listeners"], serde_json::json!(expected));
     let pac = guarded.proxy.admin_get("/proxy.pac").text();
-    assert!(
-        pac.contains(&format!("PROXY {}", guarded.proxy.proxy)),
-        "{pac}"
-    );
+    assert!(pac.contains(&format!("PROXY {}", guarded.proxy.proxy)), "{pac}");
 }
 
 #[test]
@@ -273,18 +242,9 @@ fn the_environment_names_the_tls_listener_if_it_is_the_only_one() {
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     };
     let only = check("\"https://0.0.0.0:3130\"", &["env"]);
-    assert!(
-        only.contains("https_proxy=https://127.0.0.1:3130 "),
-        "{only}"
-    );
+    assert!(only.contains("https_proxy=https://127.0.0.1:3130 "), "{only}");
     let both = check("\"https://0.0.0.0:3130\", \"0.0.0.0:3128\"", &["env"]);
-    assert!(
-        both.contains("https_proxy=http://127.0.0.1:3128 "),
-        "{both}"
-    );
+    assert!(both.contains("https_proxy=http://127.0.0.1:3128 "), "{both}");
     let shown = check("\"https://0.0.0.0:3130\"", &["config", "check"]);
-    assert!(
-        shown.contains("listen = [\"https://0.0.0.0:3130\"]"),
-        "{shown}"
-    );
+    assert!(shown.contains("listen = [\"https://0.0.0.0:3130\"]"), "{shown}");
 }

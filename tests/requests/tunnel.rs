@@ -67,16 +67,10 @@ fn a_tunnel_opens_where_every_path_is_allowed_and_is_blind() {
 #[test]
 fn no_tunnel_opens_where_any_path_is_disallowed() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nAllow: /a\nDisallow: /private/*.pdf$\n");
+    origin.site("shop.test").robots("User-agent: *\nAllow: /a\nDisallow: /private/*.pdf$\n");
     let proxy = tunnelling(&origin);
     let answer = proxy.connect().connect_tunnel("shop.test:443");
-    answer.expect_disallowed(
-        "https://shop.test/robots.txt",
-        3,
-        "Disallow: /private/*.pdf$",
-    );
+    answer.expect_disallowed("https://shop.test/robots.txt", 3, "Disallow: /private/*.pdf$");
     assert_eq!(origin.seen(), ["GET https://shop.test/robots.txt"]);
     let labels = [("outcome", "refused"), ("reason", "rule")];
     assert_eq!(proxy.metric("wayleave_requests_total", &labels), 1.0);
@@ -98,9 +92,7 @@ fn a_tunnel_waits_for_a_robots_txt_that_can_be_had() {
 #[test]
 fn a_tunnel_is_for_the_crawler_that_asks() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /\n\nUser-agent: news\nAllow: /\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /\n\nUser-agent: news\nAllow: /\n");
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("https.mode", "\"tunnel\"").table(
             "[[crawler]]\nname = \"news\"\ntokens = [\"news\"]\nmatch = { user_agent = \"News/\" }\n",
@@ -114,10 +106,7 @@ fn a_tunnel_is_for_the_crawler_that_asks() {
     );
     assert_eq!(wire.response_head().status, 200);
     let roots = Authority::trusted().pem.as_bytes();
-    let mut wire = wire
-        .start_tls("shop.test", roots, &[])
-        .expect("end to end")
-        .wire;
+    let mut wire = wire.start_tls("shop.test", roots, &[]).expect("end to end").wire;
     assert_eq!(get_inside(&mut wire, "shop.test", "/a"), 200);
     let labels = [("crawler", "news"), ("outcome", "tunnelled")];
     assert_eq!(proxy.metric("wayleave_requests_total", &labels), 1.0);
@@ -126,9 +115,7 @@ fn a_tunnel_is_for_the_crawler_that_asks() {
 #[test]
 fn the_organisations_rules_are_for_tunnels_too() {
     let origin = Origin::start();
-    origin
-        .site("excepted.test")
-        .robots("User-agent: *\nDisallow: /\n");
+    origin.site("excepted.test").robots("User-agent: *\nDisallow: /\n");
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("https.mode", "\"tunnel\"").table(
             "[[rule]]\naction = \"refuse\"\nhosts = [\"partly.test\"]\npaths = [\"/never\"]\nreason = \"ours\"\n\
@@ -146,18 +133,14 @@ fn the_organisations_rules_are_for_tunnels_too() {
 #[test]
 fn a_tunnel_is_for_the_host_it_was_asked_for() {
     let origin = Origin::start();
-    origin
-        .site("other.test")
-        .robots("User-agent: *\nDisallow: /\n");
+    origin.site("other.test").robots("User-agent: *\nDisallow: /\n");
     let proxy = tunnelling(&origin);
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel("shop.test:443").status, 200);
     let roots = Authority::trusted().pem.as_bytes();
     assert!(wire.start_tls("other.test", roots, &[]).is_err());
     let labels = [("outcome", "refused"), ("reason", "misdirected")];
-    eventually("it is counted", || {
-        proxy.metric("wayleave_requests_total", &labels) == 1.0
-    });
+    eventually("it is counted", || proxy.metric("wayleave_requests_total", &labels) == 1.0);
     assert_eq!(origin.seen(), ["GET https://shop.test/robots.txt"]);
 }
 
@@ -165,37 +148,23 @@ fn a_tunnel_is_for_the_host_it_was_asked_for() {
 fn plain_http_inside_a_tunnel_is_judged_request_by_request() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("https.mode", "\"tunnel\"")
-            .resolve("mixed.test:8080", origin.http)
+        settings.set("https.mode", "\"tunnel\"").resolve("mixed.test:8080", origin.http)
     });
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     let answer = proxy.connect().connect_tunnel("shop.test:80");
     answer.expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel("open.test:80").status, 200);
     wire.send(Ask::get("http://open.test/a").bytes("/a"));
     assert_eq!(wire.response().status, 200);
-    assert_eq!(
-        origin.wait_for_target("/a").header("via"),
-        Some("1.1 wayleave")
-    );
-    origin
-        .site("open.test")
-        .robots("User-agent: *\nDisallow: /late\n");
+    assert_eq!(origin.wait_for_target("/a").header("via"), Some("1.1 wayleave"));
+    origin.site("open.test").robots("User-agent: *\nDisallow: /late\n");
     // A verdict for http does not apply to https.
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel("open.test:80").status, 200);
     let roots = Authority::trusted().pem.as_bytes();
     assert!(wire.start_tls("open.test", roots, &[]).is_err());
-    assert!(
-        origin
-            .requests()
-            .iter()
-            .all(|request| request.scheme == "http")
-    );
+    assert!(origin.requests().iter().all(|request| request.scheme == "http"));
 }
 
 #[test]
@@ -206,27 +175,21 @@ fn an_unreachable_origin_is_reported_before_the_tunnel_opens() {
     origin.stop_listening();
     let answer = proxy.connect().connect_tunnel("shop.test:443");
     answer.expect_refusal(502, None, "connection_refused");
-    assert_eq!(
-        proxy.metric("wayleave_requests_total", &[("outcome", "failed")]),
-        1.0
-    );
+    assert_eq!(proxy.metric("wayleave_requests_total", &[("outcome", "failed")]), 1.0);
 }
 
 #[test]
 fn https_is_refused_where_the_mode_says_so() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("https.mode", "\"refuse\"")
-            .set("https.bypass", "[\"bank.test\"]")
+        settings.set("https.mode", "\"refuse\"").set("https.bypass", "[\"bank.test\"]")
     });
     let answer = proxy.connect().connect_tunnel("shop.test:443");
     answer.expect_refusal(403, Some("HTTPS refused"), "http_request_denied");
     let url = "https://shop.test/a";
     let mut wire = proxy.connect();
     wire.send(Ask::get(url).bytes(url));
-    wire.response()
-        .expect_refusal(403, None, "http_request_denied");
+    wire.response().expect_refusal(403, None, "http_request_denied");
     assert_eq!(origin.connections(), 0);
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
     let mut wire = end_to_end(&proxy, "bank.test:443");
@@ -244,21 +207,11 @@ fn hosts_of_the_bypass_are_tunnelled_on_purpose() {
         let mut wire = end_to_end(&proxy, &format!("{host}:443"));
         assert_eq!(get_inside(&mut wire, host, "/a"), 200);
     }
-    assert!(
-        !origin
-            .seen()
-            .iter()
-            .any(|line| line.ends_with("robots.txt"))
-    );
+    assert!(!origin.seen().iter().any(|line| line.ends_with("robots.txt")));
     let labels = [("outcome", "tunnelled"), ("reason", "bypass")];
     assert_eq!(proxy.metric("wayleave_requests_total", &labels), 3.0);
     assert_eq!(decision(&proxy)["reason"], "bypass");
-    for host in [
-        "pay.test",
-        "www.bank.test",
-        "xpay.test",
-        "bank.test.evil.test",
-    ] {
+    for host in ["pay.test", "www.bank.test", "xpay.test", "bank.test.evil.test"] {
         let answer = proxy.get(&format!("https://{host}/a"));
         answer.expect_disallowed(&format!("https://{host}/robots.txt"), 2, "Disallow: /");
     }
@@ -271,10 +224,7 @@ fn bypassed_hosts_still_obey_egress_checks_rules_and_identity() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
-            .set(
-                "https.bypass",
-                "[\"bank.test\", \"inside.test\", \"ours.test\"]",
-            )
+            .set("https.bypass", "[\"bank.test\", \"inside.test\", \"ours.test\"]")
             .set("dns.overrides.\"inside.test\"", "\"127.0.0.2\"")
             .table("[[rule]]\naction = \"refuse\"\nhosts = [\"ours.test\"]\nreason = \"ours\"\n")
     });
@@ -284,8 +234,7 @@ fn bypassed_hosts_still_obey_egress_checks_rules_and_identity() {
     answer.expect_refusal(403, Some("Refused by policy"), "http_request_denied");
     let mut wire = proxy.connect();
     wire.send("CONNECT bank.test:443 HTTP/1.1\r\nHost: bank.test:443\r\nUser-Agent: Googlebot/2.1\r\n\r\n");
-    wire.response()
-        .expect_refusal(403, None, "http_request_denied");
+    wire.response().expect_refusal(403, None, "http_request_denied");
     assert_eq!(origin.connections(), 0);
 }
 
@@ -294,9 +243,8 @@ fn a_blind_tunnel_passes_any_bytes_both_ways_and_half_closes() {
     let origin = Origin::start();
     let reply = Reply::new(200).step(Step::Echo);
     origin.site("bank.test").page("/echo", reply);
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("https.bypass", "[\"bank.test\"]")
-    });
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("https.bypass", "[\"bank.test\"]"));
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel("bank.test:80").status, 200);
     wire.send(Ask::get("http://bank.test/echo").bytes("/echo"));
@@ -316,9 +264,7 @@ fn a_blind_tunnel_passes_any_bytes_both_ways_and_half_closes() {
 fn a_silent_tunnel_ends() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("https.bypass", "[\"bank.test\"]")
-            .set("proxy.idle_timeout", "\"1s\"")
+        settings.set("https.bypass", "[\"bank.test\"]").set("proxy.idle_timeout", "\"1s\"")
     });
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel("bank.test:443").status, 200);
@@ -328,21 +274,13 @@ fn a_silent_tunnel_ends() {
 #[test]
 fn what_would_have_been_refused_is_observed() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     for mode in ["tunnel", "refuse"] {
         let proxy = Wayleave::start_with(&origin, |settings| {
-            settings
-                .set("https.mode", &format!("{mode:?}"))
-                .set("proxy.mode", "\"observe\"")
+            settings.set("https.mode", &format!("{mode:?}")).set("proxy.mode", "\"observe\"")
         });
         let mut wire = end_to_end(&proxy, "shop.test:443");
-        assert_eq!(
-            get_inside(&mut wire, "shop.test", "/private"),
-            200,
-            "{mode}"
-        );
+        assert_eq!(get_inside(&mut wire, "shop.test", "/private"), 200, "{mode}");
         let decision = decision(&proxy);
         assert_eq!(
             (&decision["outcome"], &decision["would_be"]),
@@ -355,25 +293,17 @@ fn what_would_have_been_refused_is_observed() {
 #[test]
 fn what_would_happen_can_be_asked() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("https.mode", "\"tunnel\"")
-            .set("https.bypass", "[\"bank.test\"]")
+        settings.set("https.mode", "\"tunnel\"").set("https.bypass", "[\"bank.test\"]")
     });
     let asked = |url: &str| {
-        let answer = proxy
-            .admin_get(&format!("/v1/decision?url={url}&user_agent=ExampleBot"))
-            .json();
+        let answer =
+            proxy.admin_get(&format!("/v1/decision?url={url}&user_agent=ExampleBot")).json();
         [answer["outcome"].clone(), answer["reason"].clone()]
     };
     assert_eq!(asked("https://shop.test/a"), ["refused", "rule"]);
-    assert_eq!(
-        asked("http://shop.test/a"),
-        ["forwarded", "no-matching-rule"]
-    );
+    assert_eq!(asked("http://shop.test/a"), ["forwarded", "no-matching-rule"]);
     assert_eq!(asked("https://bank.test/a"), ["tunnelled", "bypass"]);
 }
 

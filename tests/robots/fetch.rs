@@ -7,11 +7,7 @@ use crate::harness::{Ask, Certificate, Gate, Origin, Reply, Wayleave, eventually
 const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
 
 fn robots_fetches(origin: &Origin) -> usize {
-    origin
-        .requests()
-        .iter()
-        .filter(|request| request.target == "/robots.txt")
-        .count()
+    origin.requests().iter().filter(|request| request.target == "/robots.txt").count()
 }
 
 #[test]
@@ -22,9 +18,7 @@ fn two_hundred_first_requests_cause_one_fetch() {
         .header("Content-Type", "text/plain")
         .step(Step::Wait(gate.clone()))
         .body(KEEP_OUT);
-    origin
-        .site("shop.test")
-        .robots_reply(slow.framing(Framing::Chunked));
+    origin.site("shop.test").robots_reply(slow.framing(Framing::Chunked));
     let proxy = Wayleave::start(&origin);
     let mut wires: Vec<_> = (0..200)
         .map(|number| {
@@ -64,17 +58,11 @@ fn robots_txt_is_asked_for_by_name() {
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
     let fetch = &origin.requests()[0];
     assert!(
-        fetch
-            .header("user-agent")
-            .is_some_and(|agent| agent.starts_with("wayleave/")),
+        fetch.header("user-agent").is_some_and(|agent| agent.starts_with("wayleave/")),
         "{fetch:?}"
     );
     assert_eq!(
-        (
-            fetch.method.as_str(),
-            fetch.header("cookie"),
-            fetch.header("authorization")
-        ),
+        (fetch.method.as_str(), fetch.header("cookie"), fetch.header("authorization")),
         ("GET", None, None)
     );
 }
@@ -82,24 +70,18 @@ fn robots_txt_is_asked_for_by_name() {
 #[test]
 fn robots_txt_itself_is_always_allowed() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /\n");
     let proxy = Wayleave::start(&origin);
     let answer = proxy.get("http://shop.test/robots.txt");
-    assert_eq!(
-        (answer.status, answer.text().as_str()),
-        (200, "User-agent: *\nDisallow: /\n")
-    );
+    assert_eq!((answer.status, answer.text().as_str()), (200, "User-agent: *\nDisallow: /\n"));
     assert_eq!(proxy.get("http://shop.test/robots.txt.bak").status, 403);
 }
 
 #[test]
 fn schemes_and_ports_are_origins_of_their_own() {
     let origin = Origin::start();
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.resolve("shop.test:8080", origin.http)
-    });
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.resolve("shop.test:8080", origin.http));
     for url in [
         "http://shop.test/a",
         "https://shop.test/a",
@@ -109,11 +91,8 @@ fn schemes_and_ports_are_origins_of_their_own() {
     ] {
         assert_eq!(proxy.get(url).status, 200, "{url}");
     }
-    let fetched: Vec<_> = origin
-        .seen()
-        .into_iter()
-        .filter(|line| line.ends_with("/robots.txt"))
-        .collect();
+    let fetched: Vec<_> =
+        origin.seen().into_iter().filter(|line| line.ends_with("/robots.txt")).collect();
     assert_eq!(
         fetched,
         [
@@ -130,9 +109,7 @@ fn what_is_unavailable_allows_everything() {
     let proxy = Wayleave::start(&origin);
     for status in [400, 401, 403, 404, 410, 418, 451] {
         let host = format!("s{status}.test");
-        origin
-            .site(&host)
-            .robots_reply(Reply::new(status).body(KEEP_OUT));
+        origin.site(&host).robots_reply(Reply::new(status).body(KEEP_OUT));
         assert_eq!(
             proxy.get(&format!("http://{host}/private")).status,
             200,
@@ -150,9 +127,8 @@ fn what_is_unavailable_allows_everything() {
 #[test]
 fn what_is_unreachable_refuses_everything_and_is_remembered() {
     let origin = Origin::start();
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("robots.fetch_timeout", "\"1s\"")
-    });
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("robots.fetch_timeout", "\"1s\""));
     let text = Reply::text(KEEP_OUT);
     let ways = [
         ("s429.test", Reply::new(429).header("Retry-After", "5")),
@@ -162,43 +138,23 @@ fn what_is_unreachable_refuses_everything_and_is_remembered() {
         ("reset.test", Reply::nothing(Step::Reset)),
         ("closed.test", Reply::nothing(Step::Close)),
         ("hangs.test", Reply::nothing(Step::Hang)),
-        (
-            "stalls.test",
-            text.clone().claims_length(4096).step(Step::Hang),
-        ),
-        (
-            "short.test",
-            text.clone().claims_length(4096).step(Step::Close),
-        ),
-        (
-            "garbage.test",
-            Reply::raw("<html>this is not HTTP</html>\r\n\r\n", Step::Close),
-        ),
+        ("stalls.test", text.clone().claims_length(4096).step(Step::Hang)),
+        ("short.test", text.clone().claims_length(4096).step(Step::Close)),
+        ("garbage.test", Reply::raw("<html>this is not HTTP</html>\r\n\r\n", Step::Close)),
     ];
     for (host, reply) in ways {
         origin.site(host).robots_reply(reply);
         let robots_url = format!("http://{host}/robots.txt");
-        proxy
-            .get(&format!("http://{host}/a"))
-            .expect_unreachable(&robots_url);
+        proxy.get(&format!("http://{host}/a")).expect_unreachable(&robots_url);
         let fetches = robots_fetches(&origin);
-        proxy
-            .get(&format!("http://{host}/b"))
-            .expect_unreachable(&robots_url);
+        proxy.get(&format!("http://{host}/b")).expect_unreachable(&robots_url);
         assert_eq!(
             robots_fetches(&origin),
             fetches,
             "{host}: the failure is remembered for error_ttl"
         );
     }
-    assert!(
-        origin
-            .seen()
-            .iter()
-            .all(|line| line.ends_with("/robots.txt")),
-        "{:?}",
-        origin.seen()
-    );
+    assert!(origin.seen().iter().all(|line| line.ends_with("/robots.txt")), "{:?}", origin.seen());
 }
 
 #[test]
@@ -208,15 +164,9 @@ fn bad_tls_makes_robots_txt_unreachable() {
     };
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    for certificate in [
-        Expired,
-        NotYetValid,
-        OtherName,
-        SelfSigned,
-        UnknownAuthority,
-        Alert,
-        PlainText,
-    ] {
+    for certificate in
+        [Expired, NotYetValid, OtherName, SelfSigned, UnknownAuthority, Alert, PlainText]
+    {
         let host = format!("{certificate:?}.test").to_ascii_lowercase();
         origin.site(&host).certificate(certificate);
         proxy
@@ -230,16 +180,11 @@ fn bad_tls_makes_robots_txt_unreachable() {
 fn a_dead_network_makes_robots_txt_unreachable() {
     let origin = Origin::start();
     let gone = Origin::start();
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.resolve_to("gone.example", &gone)
-    });
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.resolve_to("gone.example", &gone));
     gone.stop_listening();
-    proxy
-        .get("http://gone.example/a")
-        .expect_unreachable("http://gone.example/robots.txt");
-    proxy
-        .get("https://gone.example/a")
-        .expect_unreachable("https://gone.example/robots.txt");
+    proxy.get("http://gone.example/a").expect_unreachable("http://gone.example/robots.txt");
+    proxy.get("https://gone.example/a").expect_unreachable("https://gone.example/robots.txt");
 }
 
 #[test]
@@ -271,11 +216,8 @@ fn a_name_that_does_not_exist_is_a_dns_error() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("dns.servers", &format!("[\"{}\"]", names.address))
     });
-    for url in [
-        "http://nowhere.example/a",
-        "http://nowhere.example/b",
-        "https://nowhere.example/a",
-    ] {
+    for url in ["http://nowhere.example/a", "http://nowhere.example/b", "https://nowhere.example/a"]
+    {
         let answer = proxy.get(url);
         answer.expect_refusal(502, Some("DNS error"), "dns_error");
         assert_eq!(answer.header("retry-after"), None, "{url}");
@@ -292,20 +234,12 @@ fn a_name_that_does_not_exist_is_a_dns_error() {
     }
     assert_eq!(count("failed", "dns_error"), 4.0);
     assert_eq!(count("refused", "unreachable"), 1.0);
-    assert_eq!(
-        proxy.metric("wayleave_requests_total", &[("outcome", "refused")]),
-        1.0
-    );
+    assert_eq!(proxy.metric("wayleave_requests_total", &[("outcome", "refused")]), 1.0);
     let decisions = proxy.admin_get("/v1/decisions?reason=dns_error").json();
     let decisions = decisions["decisions"].as_array().expect("a list").clone();
     assert_eq!(decisions.len(), 4);
-    assert!(
-        decisions.iter().all(|it| it["outcome"] == "failed"),
-        "{decisions:?}"
-    );
-    let preview = proxy
-        .admin_get("/v1/decision?url=http%3A%2F%2Fnowhere.example%2Fa")
-        .json();
+    assert!(decisions.iter().all(|it| it["outcome"] == "failed"), "{decisions:?}");
+    let preview = proxy.admin_get("/v1/decision?url=http%3A%2F%2Fnowhere.example%2Fa").json();
     assert_eq!(preview["outcome"], "failed", "{preview}");
     assert_eq!(preview["reason"], "dns_error", "{preview}");
 }
@@ -321,42 +255,21 @@ fn a_dns_timeout_fails_and_an_observed_crawler_tries_itself() {
             .set("dns.servers", &format!("[\"{}\"]", names.address))
             .table("[[crawler]]\nname = \"look\"\ntokens = [\"LookBot\"]\nmode = \"observe\"\nmatch = { user_agent = \"LookBot\" }\n")
     });
-    for (host, reason) in [
-        ("broken.example", "dns_error"),
-        ("silent.example", "dns_timeout"),
-    ] {
+    for (host, reason) in [("broken.example", "dns_error"), ("silent.example", "dns_timeout")] {
         let answer = proxy.get(&format!("http://{host}/a"));
         answer.expect_unreachable(&format!("http://{host}/robots.txt"));
         assert_eq!(answer.json()["reason"], reason, "{answer:?}");
-        let labels = [
-            ("crawler", "asserted"),
-            ("outcome", "failed"),
-            ("reason", reason),
-        ];
-        assert_eq!(
-            proxy.metric("wayleave_requests_total", &labels),
-            1.0,
-            "{host}"
-        );
+        let labels = [("crawler", "asserted"), ("outcome", "failed"), ("reason", reason)];
+        assert_eq!(proxy.metric("wayleave_requests_total", &labels), 1.0, "{host}");
     }
-    assert_eq!(
-        proxy.metric("wayleave_requests_total", &[("outcome", "refused")]),
-        0.0
-    );
+    assert_eq!(proxy.metric("wayleave_requests_total", &[("outcome", "refused")]), 0.0);
     let port = origin.http.port();
-    names.say(
-        "broken.example",
-        Answer::Addresses(vec![[127, 0, 0, 1].into()]),
-    );
+    names.say("broken.example", Answer::Addresses(vec![[127, 0, 0, 1].into()]));
     let look = |url: &str| proxy.exchange(&Ask::get(url).agent("LookBot/1"));
     assert_eq!(look(&format!("http://broken.example:{port}/a")).status, 200);
     names.say("broken.example", Answer::ServerFailure);
     assert_eq!(look("http://broken.example/a").status, 502);
-    let labels = [
-        ("crawler", "look"),
-        ("outcome", "failed"),
-        ("reason", "dns_error"),
-    ];
+    let labels = [("crawler", "look"), ("outcome", "failed"), ("reason", "dns_error")];
     assert_eq!(proxy.metric("wayleave_requests_total", &labels), 1.0);
 }
 
@@ -383,19 +296,13 @@ fn the_last_copy_goes_on_to_decide_where_the_dialect_says_so() {
         found == 503
     });
     assert_eq!(status("/private", "Other/1"), 503);
-    assert_eq!(
-        [status("/a", "Google/1"), status("/private", "Google/1")],
-        [200, 403]
-    );
+    assert_eq!([status("/a", "Google/1"), status("/private", "Google/1")], [200, 403]);
     eventually("so long that the copy may be used again", || {
         let found = status("/private", "Other/1");
         assert!(matches!(found, 403 | 503), "{found}");
         found == 403
     });
-    assert_eq!(
-        [status("/a", "Other/1"), status("/a", "Google/1")],
-        [200; 2]
-    );
+    assert_eq!([status("/a", "Other/1"), status("/a", "Google/1")], [200; 2]);
 }
 
 #[test]
@@ -422,10 +329,7 @@ fn nodes_try_an_origin_again_at_different_times() {
     };
     let (one, other) = (pauses(), pauses());
     // With the same seed they would differ only by rounding.
-    let apart = one
-        .iter()
-        .zip(&other)
-        .filter(|(one, other)| (**one - **other).abs() > 50);
+    let apart = one.iter().zip(&other).filter(|(one, other)| (**one - **other).abs() > 50);
     assert!(apart.count() > 0, "{one:?} {other:?}");
 }
 
@@ -433,34 +337,22 @@ fn nodes_try_an_origin_again_at_different_times() {
 fn names_are_asked_of_the_configured_servers() {
     let origin = Origin::start();
     let names = NameServer::start();
-    names.say(
-        "shop.example",
-        Answer::Addresses(vec![[127, 0, 0, 1].into()]),
-    );
-    names.say(
-        "inner.example",
-        Answer::Addresses(vec![[127, 0, 0, 2].into()]),
-    );
-    names.say(
-        "mixed.example",
-        Answer::Addresses(vec![[127, 0, 0, 2].into(), [10, 0, 0, 1].into()]),
-    );
+    names.say("shop.example", Answer::Addresses(vec![[127, 0, 0, 1].into()]));
+    names.say("inner.example", Answer::Addresses(vec![[127, 0, 0, 2].into()]));
+    names
+        .say("mixed.example", Answer::Addresses(vec![[127, 0, 0, 2].into(), [10, 0, 0, 1].into()]));
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("dns.servers", &format!("[\"{}\"]", names.address))
     });
     let port = origin.http.port();
-    assert_eq!(
-        proxy.get(&format!("http://shop.example:{port}/a")).status,
-        200
-    );
-    assert_eq!(
-        origin.seen()[1],
-        format!("GET http://shop.example:{port}/a")
-    );
+    assert_eq!(proxy.get(&format!("http://shop.example:{port}/a")).status, 200);
+    assert_eq!(origin.seen()[1], format!("GET http://shop.example:{port}/a"));
     for host in ["inner.example", "mixed.example"] {
-        proxy
-            .get(&format!("http://{host}:{port}/a"))
-            .expect_refusal(502, Some("Prohibited address"), "destination_ip_prohibited");
+        proxy.get(&format!("http://{host}:{port}/a")).expect_refusal(
+            502,
+            Some("Prohibited address"),
+            "destination_ip_prohibited",
+        );
     }
 }
 
@@ -489,10 +381,7 @@ fn rules_count_up_to_five_hundred_kibibytes() {
     assert_eq!(proxy.get("http://endless.test/edge").status, 403);
     let grown = proxy.memory_kib("VmHWM").saturating_sub(before);
     // Memory is had from the kernel in pieces of 2 MiB and more; the question is whether 64 MiB were kept.
-    assert!(
-        grown < 32 * 1024,
-        "64 MiB of robots.txt, and memory grew by {grown} KiB"
-    );
+    assert!(grown < 32 * 1024, "64 MiB of robots.txt, and memory grew by {grown} KiB");
 }
 
 #[test]
@@ -500,9 +389,7 @@ fn a_compressed_robots_txt_is_read() {
     let origin = Origin::start();
     // `printf 'User-agent: *\nDisallow: /private\n' | gzip -n9`
     let gzip = include_bytes!("../data/keep-out.gz");
-    origin
-        .site("shop.test")
-        .robots_reply(Reply::text(gzip).header("Content-Encoding", "gzip"));
+    origin.site("shop.test").robots_reply(Reply::text(gzip).header("Content-Encoding", "gzip"));
     let proxy = Wayleave::start(&origin);
     let answer = proxy.get("http://shop.test/private");
     answer.expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
@@ -543,16 +430,11 @@ fn a_compressed_robots_txt_in_several_members_is_read_whole() {
 fn an_unreachable_robots_txt_is_tried_again_after_error_ttl() {
     let origin = Origin::start();
     origin.site("shop.test").robots_reply(Reply::new(503));
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("robots.error_ttl", "\"1s\"")
-    });
-    proxy
-        .get("http://shop.test/a")
-        .expect_unreachable("http://shop.test/robots.txt");
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("robots.error_ttl", "\"1s\""));
+    proxy.get("http://shop.test/a").expect_unreachable("http://shop.test/robots.txt");
     origin.site("shop.test").robots(KEEP_OUT);
-    eventually("robots.txt is fetched again", || {
-        proxy.get("http://shop.test/a").status == 200
-    });
+    eventually("robots.txt is fetched again", || proxy.get("http://shop.test/a").status == 200);
     assert_eq!(proxy.get("http://shop.test/private").status, 403);
 }
 
@@ -562,18 +444,11 @@ fn changed_rules_count_once_the_copy_has_aged() {
     origin.site("shop.test").robots(KEEP_OUT);
     let proxy = Wayleave::start_with(&origin, |settings| settings.set("robots.max_age", "\"1s\""));
     assert_eq!(
-        (
-            proxy.get("http://shop.test/a").status,
-            proxy.get("http://shop.test/private").status
-        ),
+        (proxy.get("http://shop.test/a").status, proxy.get("http://shop.test/private").status),
         (200, 403)
     );
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /a\n");
-    eventually("the new rules decide", || {
-        proxy.get("http://shop.test/a").status == 403
-    });
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /a\n");
+    eventually("the new rules decide", || proxy.get("http://shop.test/a").status == 403);
     assert_eq!(proxy.get("http://shop.test/private").status, 200);
 }
 
@@ -582,25 +457,17 @@ fn an_old_copy_decides_while_the_origin_is_unreachable() {
     let origin = Origin::start();
     origin.site("shop.test").robots(KEEP_OUT);
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("robots.max_age", "\"1s\"")
-            .set("robots.error_ttl", "\"1s\"")
+        settings.set("robots.max_age", "\"1s\"").set("robots.error_ttl", "\"1s\"")
     });
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
     origin.site("shop.test").robots_reply(Reply::new(500));
     eventually("a fetch has failed", || {
         let status = proxy.get("http://shop.test/a").status;
         assert_eq!(status, 200, "the copy still allows");
-        proxy.metric(
-            "wayleave_robots_fetches_total",
-            &[("result", "unreachable")],
-        ) >= 1.0
+        proxy.metric("wayleave_robots_fetches_total", &[("result", "unreachable")]) >= 1.0
     });
     assert_eq!(
-        (
-            proxy.get("http://shop.test/a").status,
-            proxy.get("http://shop.test/private").status
-        ),
+        (proxy.get("http://shop.test/a").status, proxy.get("http://shop.test/private").status),
         (200, 403)
     );
 }
@@ -621,11 +488,7 @@ fn the_longest_match_decides_and_allow_wins_ties() {
         ("/x.gif?y", 200),
         ("/z", 200),
     ] {
-        assert_eq!(
-            proxy.get(&format!("http://shop.test{path}")).status,
-            status,
-            "{path}"
-        );
+        assert_eq!(proxy.get(&format!("http://shop.test{path}")).status, status, "{path}");
     }
 }
 
@@ -652,10 +515,8 @@ fn a_configured_crawler_has_its_own_token_and_dialect() {
         "the 1996 draft disallows all behind 401"
     );
     assert!(
-        proxy.metric(
-            "wayleave_requests_total",
-            &[("crawler", "research"), ("outcome", "refused")]
-        ) >= 2.0
+        proxy.metric("wayleave_requests_total", &[("crawler", "research"), ("outcome", "refused")])
+            >= 2.0
     );
 }
 
@@ -709,12 +570,8 @@ fn operators_refresh_forget_and_look_back() {
     let proxy = Wayleave::start(&origin);
     proxy.get("http://shop.test/a");
     let (_, shop) = told(&proxy, "/v1/robots/http%3A%2F%2Fshop.test");
-    let first_seen_at = shop["history"][0]["first_seen_at"]
-        .as_str()
-        .expect("a time");
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /\n");
+    let first_seen_at = shop["history"][0]["first_seen_at"].as_str().expect("a time");
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /\n");
 
     let robots = |arguments: &[&str]| robots_command(&proxy, arguments);
     let (code, refreshed) = robots(&["refresh", "http://shop.test"]);
@@ -724,15 +581,8 @@ fn operators_refresh_forget_and_look_back() {
     let (_, then) = robots(&["show", "http://shop.test", "--at", first_seen_at]);
     assert_eq!(then, KEEP_OUT);
     let (_, now) = robots(&["show", "http://shop.test"]);
-    assert!(
-        now.contains("fresh_until") && now.ends_with("Disallow: /\n"),
-        "{now}"
-    );
-    assert!(
-        robots(&["list", "http://shop.test"])
-            .1
-            .ends_with(" http://shop.test\n")
-    );
+    assert!(now.contains("fresh_until") && now.ends_with("Disallow: /\n"), "{now}");
+    assert!(robots(&["list", "http://shop.test"]).1.ends_with(" http://shop.test\n"));
     assert_eq!(robots(&["list", "http://other.test"]).1, "");
     assert_eq!(robots(&["forget", "http://shop.test"]).0, Some(0));
     assert_eq!(robots(&["forget", "http://shop.test"]).0, Some(2));
@@ -766,11 +616,7 @@ fn operators_see_what_is_odd_about_a_file() {
     let proxy = Wayleave::start(&origin);
     for (host, body, odd) in [
         ("long.test", format!("#{}", "#\n".repeat(1 << 18)), "\ncut "),
-        (
-            "page.test",
-            "<!doctype html><p>Wait".to_owned(),
-            "\nlooks like ",
-        ),
+        ("page.test", "<!doctype html><p>Wait".to_owned(), "\nlooks like "),
     ] {
         let url = format!("http://{host}");
         origin.site(host).robots(body);

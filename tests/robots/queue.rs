@@ -13,9 +13,7 @@ const SHARE: usize = 224;
 /// Returns the number of tarpits whose robots.txt was requested.
 fn asked_tarpits(origin: &Origin) -> usize {
     let requests = origin.requests();
-    let tarpits = requests
-        .iter()
-        .filter(|request| request.host().starts_with("tarpit"));
+    let tarpits = requests.iter().filter(|request| request.host().starts_with("tarpit"));
     tarpits.count()
 }
 
@@ -39,18 +37,12 @@ fn one_crawlers_tarpits_hold_up_no_other_crawler() {
             wire
         })
         .collect();
-    eventually("a client has its share of fetches", || {
-        asked_tarpits(&origin) >= SHARE
-    });
+    eventually("a client has its share of fetches", || asked_tarpits(&origin) >= SHARE);
     for number in 0..20 {
         assert_eq!(get(&format!("http://new{number}.test/a")), 200, "{number}");
         assert_eq!(get(&format!("http://known.test/{number}")), 200, "{number}");
     }
-    assert_eq!(
-        asked_tarpits(&origin),
-        SHARE,
-        "not one tarpit had to give up first"
-    );
+    assert_eq!(asked_tarpits(&origin), SHARE, "not one tarpit had to give up first");
     // Nobody waits for the others any more, so they are never asked.
     drop(tarpits);
     eventually("the clients' leaving is seen", || {

@@ -7,21 +7,11 @@ const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
 #[test]
 fn five_redirects_across_hosts_are_followed_and_bind_the_first() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots_reply(Reply::redirect(301, "http://a.test/robots.txt"));
-    origin
-        .site("a.test")
-        .robots_reply(Reply::redirect(302, "https://b.test/elsewhere?x=1"));
-    origin
-        .site("b.test")
-        .page("/elsewhere?x=1", Reply::redirect(303, "/again"));
-    origin
-        .site("b.test")
-        .page("/again", Reply::redirect(307, "//c.test/robots.txt"));
-    origin
-        .site("c.test")
-        .robots_reply(Reply::redirect(308, "http://d.test/final"));
+    origin.site("shop.test").robots_reply(Reply::redirect(301, "http://a.test/robots.txt"));
+    origin.site("a.test").robots_reply(Reply::redirect(302, "https://b.test/elsewhere?x=1"));
+    origin.site("b.test").page("/elsewhere?x=1", Reply::redirect(303, "/again"));
+    origin.site("b.test").page("/again", Reply::redirect(307, "//c.test/robots.txt"));
+    origin.site("c.test").robots_reply(Reply::redirect(308, "http://d.test/final"));
     origin.site("d.test").page("/final", Reply::text(KEEP_OUT));
     let proxy = Wayleave::start(&origin);
     proxy.get("http://shop.test/private").expect_disallowed(
@@ -52,23 +42,15 @@ fn a_sixth_redirect_is_not_followed_and_allows() {
     for number in 0..9 {
         origin
             .site(&format!("r{number}.test"))
-            .robots_reply(Reply::redirect(
-                302,
-                &format!("http://r{}.test/robots.txt", number + 1),
-            ));
+            .robots_reply(Reply::redirect(302, &format!("http://r{}.test/robots.txt", number + 1)));
     }
-    origin
-        .site("round.test")
-        .robots_reply(Reply::redirect(302, "http://round.test/robots.txt"));
+    origin.site("round.test").robots_reply(Reply::redirect(302, "http://round.test/robots.txt"));
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://r0.test/private").status, 200);
     let seen = origin.seen();
     assert_eq!(
         seen[5..],
-        [
-            "GET http://r5.test/robots.txt",
-            "GET http://r0.test/private"
-        ],
+        ["GET http://r5.test/robots.txt", "GET http://r0.test/private"],
         "{seen:?}"
     );
     assert_eq!(proxy.get("http://round.test/private").status, 200);
@@ -85,21 +67,12 @@ fn a_sixth_redirect_is_not_followed_and_allows() {
 #[test]
 fn what_a_redirect_ends_in_counts() {
     let origin = Origin::start();
-    origin
-        .site("missing.test")
-        .robots_reply(Reply::redirect(301, "http://target.test/missing"));
-    origin
-        .site("broken.test")
-        .robots_reply(Reply::redirect(301, "http://target.test/broken"));
-    origin
-        .site("target.test")
-        .page("/missing", Reply::new(404))
-        .page("/broken", Reply::new(500));
+    origin.site("missing.test").robots_reply(Reply::redirect(301, "http://target.test/missing"));
+    origin.site("broken.test").robots_reply(Reply::redirect(301, "http://target.test/broken"));
+    origin.site("target.test").page("/missing", Reply::new(404)).page("/broken", Reply::new(500));
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://missing.test/private").status, 200);
-    proxy
-        .get("http://broken.test/private")
-        .expect_unreachable("http://broken.test/robots.txt");
+    proxy.get("http://broken.test/private").expect_unreachable("http://broken.test/robots.txt");
 }
 
 #[test]
@@ -117,9 +90,7 @@ fn a_redirect_to_an_internal_address_is_not_followed() {
     ];
     for (number, location) in locations.iter().enumerate() {
         let host = format!("lure{number}.test");
-        origin
-            .site(&host)
-            .robots_reply(Reply::redirect(302, location));
+        origin.site(&host).robots_reply(Reply::redirect(302, location));
         proxy
             .get(&format!("http://{host}/a"))
             .expect_unreachable(&format!("http://{host}/robots.txt"));
@@ -145,36 +116,20 @@ fn log_of_redirects(proxy: &Wayleave) -> Vec<String> {
 
 /// Redirects of robots.txt, and the line of the log about the last one.
 const LEADS: &[(&str, &str, &str)] = &[
-    (
-        "a.test",
-        "http://law.test/page",
-        "refused policy-rule 451 http://law.test/page",
-    ),
-    (
-        "b.test",
-        "http://law.test/robots.txt",
-        "refused policy-rule 451 http://law.test/robots.txt",
-    ),
+    ("a.test", "http://law.test/page", "refused policy-rule 451 http://law.test/page"),
+    ("b.test", "http://law.test/robots.txt", "refused policy-rule 451 http://law.test/robots.txt"),
     (
         "c.test",
         "https://own.test/robots.txt",
         "refused policy-rule 403 https://own.test/robots.txt",
     ),
-    (
-        "d.test",
-        "http://part.test/secret/a",
-        "refused policy-rule 403 http://part.test/secret/a",
-    ),
+    ("d.test", "http://part.test/secret/a", "refused policy-rule 403 http://part.test/secret/a"),
     (
         "e.test",
         "http://free.test/elsewhere",
         "forwarded robots-redirect 200 http://free.test/elsewhere",
     ),
-    (
-        "f.test",
-        "http://step.test/robots.txt",
-        "refused policy-rule 451 http://law.test/robots.txt",
-    ),
+    ("f.test", "http://step.test/robots.txt", "refused policy-rule 451 http://law.test/robots.txt"),
 ];
 
 #[test]
@@ -198,16 +153,10 @@ fn a_redirect_never_leads_where_a_rule_refuses_every_crawler() {
     });
     for (host, _, line) in LEADS {
         let answer = proxy.get(&format!("http://{host}/private"));
-        let expected = if line.starts_with("refused") {
-            503
-        } else {
-            403
-        };
+        let expected = if line.starts_with("refused") { 503 } else { 403 };
         assert_eq!(answer.status, expected, "{host}");
         eventually("the log says so", || {
-            log_of_redirects(&proxy)
-                .last()
-                .is_some_and(|last| last == line)
+            log_of_redirects(&proxy).last().is_some_and(|last| last == line)
         });
     }
     for host in ["law.test", "own.test", "part.test"] {
@@ -263,25 +212,14 @@ fn a_robots_txt_that_moved_within_its_origin_waits_for_no_turn() {
     let refresh = "/v1/robots/http%3A%2F%2Fslow.test/refresh";
     let refreshed = proxy.admin_ask("POST", refresh).json();
     assert!(refreshed["last_failure"].is_null(), "{refreshed}");
-    assert_eq!(
-        origin
-            .seen()
-            .iter()
-            .filter(|line| line.ends_with("/again"))
-            .count(),
-        2
-    );
+    assert_eq!(origin.seen().iter().filter(|line| line.ends_with("/again")).count(), 2);
 }
 
 #[test]
 fn a_redirect_to_nowhere_does_not_open_the_gate_silently() {
     let origin = Origin::start();
-    origin
-        .site("ftp.test")
-        .robots_reply(Reply::redirect(302, "ftp://shop.test/robots.txt"));
-    origin
-        .site("file.test")
-        .robots_reply(Reply::redirect(302, "file:///etc/passwd"));
+    origin.site("ftp.test").robots_reply(Reply::redirect(302, "ftp://shop.test/robots.txt"));
+    origin.site("file.test").robots_reply(Reply::redirect(302, "file:///etc/passwd"));
     origin.site("blank.test").robots_reply(Reply::new(302));
     let proxy = Wayleave::start(&origin);
     for host in ["ftp.test", "file.test", "blank.test"] {

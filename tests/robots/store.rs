@@ -15,9 +15,8 @@ fn file(dir: &Path) -> PathBuf {
 
 fn fetches(origin: &Origin, host: &str) -> usize {
     let requests = origin.requests();
-    let of_robots = requests
-        .iter()
-        .filter(|request| request.target == "/robots.txt" && request.host() == host);
+    let of_robots =
+        requests.iter().filter(|request| request.target == "/robots.txt" && request.host() == host);
     of_robots.count()
 }
 
@@ -35,25 +34,17 @@ fn learned(origin: &Origin) -> Wayleave {
 /// Puts bytes that somebody made up in the place of every kept body.
 fn replace_bodies(path: &Path, text: &str) {
     const BODIES: TableDefinition<'_, &[u8; 32], &[u8]> = TableDefinition::new("packed");
-    let mut packed = u32::try_from(text.len())
-        .expect("short")
-        .to_le_bytes()
-        .to_vec();
+    let mut packed = u32::try_from(text.len()).expect("short").to_le_bytes().to_vec();
     packed.extend(zstd::bulk::compress(text.as_bytes(), 3).expect("there is memory"));
     let database = redb::Database::create(path).expect("nobody else has it open");
     let write = database.begin_write().expect("it can be written");
     {
         let mut bodies = write.open_table(BODIES).expect("there is such a table");
-        let digests: Vec<_> = bodies
-            .iter()
-            .expect("readable")
-            .map(|row| *row.expect("readable").0.value())
-            .collect();
+        let digests: Vec<_> =
+            bodies.iter().expect("readable").map(|row| *row.expect("readable").0.value()).collect();
         assert!(!digests.is_empty(), "there are bodies");
         for digest in digests {
-            bodies
-                .insert(&digest, packed.as_slice())
-                .expect("it can be written");
+            bodies.insert(&digest, packed.as_slice()).expect("it can be written");
         }
     }
     write.commit().expect("it can be written");
@@ -73,19 +64,11 @@ fn a_body_changed_on_disk_is_fetched_again_and_never_decides() {
     }
     let counted = [("operation", "checksum")];
     assert!(proxy.metric("wayleave_store_errors_total", &counted) > 0.0);
-    assert!(
-        proxy.log().contains("was changed on disk"),
-        "{}",
-        proxy.log()
-    );
+    assert!(proxy.log().contains("was changed on disk"), "{}", proxy.log());
     let (dir, settings) = proxy.stop();
     let proxy = Wayleave::start_in(dir, settings);
     assert_eq!(proxy.get("http://host0.test/private").status, 403);
-    assert_eq!(
-        fetches(&origin, "host0.test"),
-        2,
-        "what was fetched again is kept"
-    );
+    assert_eq!(fetches(&origin, "host0.test"), 2, "what was fetched again is kept");
 }
 
 #[test]
@@ -98,10 +81,7 @@ fn a_file_cut_after_a_kill_is_put_aside_and_the_proxy_starts() {
         proxy.wait();
         let empty = tempfile::tempdir().expect("a temporary directory can be made");
         let dir = std::mem::replace(&mut proxy.dir, empty);
-        let kept = std::fs::OpenOptions::new()
-            .write(true)
-            .open(&path)
-            .expect("it is there");
+        let kept = std::fs::OpenOptions::new().write(true).open(&path).expect("it is there");
         let length = kept.metadata().expect("it is there").len();
         // The writer may have made it small again meanwhile.
         let cut = cut.min(length - 50_000);
@@ -114,11 +94,7 @@ fn a_file_cut_after_a_kill_is_put_aside_and_the_proxy_starts() {
         assert!(!log.contains("this is a bug"), "{cut}: {log}");
         let ready = proxy.admin_get("/readyz");
         assert_eq!(ready.status, 200);
-        assert!(
-            ready.text().contains("robots.redb.damaged-"),
-            "{}",
-            ready.text()
-        );
+        assert!(ready.text().contains("robots.redb.damaged-"), "{}", ready.text());
         assert!(proxy.metric("wayleave_store_errors_total", &[("operation", "open")]) > 0.0);
         assert!(proxy.metric("wayleave_panics_total", &[]) == 0.0);
     }
@@ -143,10 +119,7 @@ fn after_a_restart_operators_know_what_is_on_disk() {
     loop {
         let page = told(&path);
         let robots = page["robots"].as_array().expect("a list");
-        assert!(
-            robots.iter().all(|robots| robots["state"] == "fresh"),
-            "{page}"
-        );
+        assert!(robots.iter().all(|robots| robots["state"] == "fresh"), "{page}");
         listed.extend(robots.iter().map(|robots| robots["origin"].to_string()));
         match page["next_cursor"].as_str() {
             Some(next) => path = format!("/v1/robots?limit=7&cursor={next}"),
@@ -159,18 +132,10 @@ fn after_a_restart_operators_know_what_is_on_disk() {
 
     // In memory and on disk it is one origin.
     assert_eq!(proxy.get("http://host7.test/private").status, 403);
-    assert_eq!(
-        told("/v1/robots?limit=100")["robots"]
-            .as_array()
-            .map(Vec::len),
-        Some(30)
-    );
+    assert_eq!(told("/v1/robots?limit=100")["robots"].as_array().map(Vec::len), Some(30));
     let seven = told("/v1/robots?q=host7.test");
     assert_eq!(seven["robots"].as_array().map(Vec::len), Some(1), "{seven}");
-    assert_eq!(
-        told("/v1/robots?state=unreachable")["robots"],
-        Value::Array(Vec::new())
-    );
+    assert_eq!(told("/v1/robots?state=unreachable")["robots"], Value::Array(Vec::new()));
 }
 
 #[test]
@@ -189,9 +154,5 @@ fn only_the_owner_may_read_what_was_learned() {
     let (dir, settings) = proxy.stop();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).expect("ours");
     let proxy = Wayleave::start_in(dir, settings);
-    assert_eq!(
-        mode(&file(proxy.dir.path())),
-        0o600,
-        "an earlier version's file"
-    );
+    assert_eq!(mode(&file(proxy.dir.path())), 0o600, "an earlier version's file");
 }

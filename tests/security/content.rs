@@ -9,9 +9,8 @@ use crate::harness::{Ask, Gate, Manners, Origin, Reply, Wayleave, Wire, eventual
 
 use super::shop;
 
-const METHODS: &[&str] = &[
-    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW",
-];
+const METHODS: &[&str] =
+    &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"];
 
 /// A path that is disallowed for everybody.
 const HIDDEN: &str = "GET /private/page HTTP/1.1\r\nHost: shop.test\r\nUser-Agent: x\r\n\r\n";
@@ -96,20 +95,14 @@ fn content_was_the_last(origin: &Origin) {
         assert!(request.closes(), "{request:?}");
         let later = requests[index + 1..].iter();
         let mut later = later.filter(|later| later.connection == request.connection);
-        assert!(
-            later.all(|later| later.target == "/private/page"),
-            "{request:?}"
-        );
+        assert!(later.all(|later| later.target == "/private/page"), "{request:?}");
     }
 }
 
 /// Whether the origin took content for nothing but content.
 fn nothing_hidden_was_executed(origin: &Origin) {
     let executed = origin.seen();
-    assert!(
-        !executed.iter().any(|line| line.contains("/private")),
-        "{executed:?}"
-    );
+    assert!(!executed.iter().any(|line| line.contains("/private")), "{executed:?}");
     content_was_the_last(origin);
 }
 
@@ -192,13 +185,8 @@ fn content_behind_an_answer_that_has_none_reaches_nobody() {
                 .body(format!("HTTP/1.1 {status}\r\n{told}\r\n\r\n"))
                 .step(Step::Wait(gate.clone()))
                 .body(POISON);
-            let own = Reply::new(200)
-                .step(Step::Wait(gate.clone()))
-                .body("/victim");
-            origin
-                .site("shop.test")
-                .page(path, reply)
-                .page("/victim", own);
+            let own = Reply::new(200).step(Step::Wait(gate.clone())).body("/victim");
+            origin.site("shop.test").page(path, reply).page("/victim", own);
             let serving = |count| {
                 eventually("the origin is asked", || {
                     proxy.metric("wayleave_upstream_connections", &[]) == count
@@ -231,10 +219,7 @@ fn an_answer_that_nobody_asked_for_reaches_nobody() {
         .body("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nown")
         .step(Step::Wait(gate.clone()))
         .body(POISON);
-    origin
-        .site("shop.test")
-        .page("/twice", twice)
-        .page("/victim", Reply::text("/victim"));
+    origin.site("shop.test").page("/twice", twice).page("/victim", Reply::text("/victim"));
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://shop.test/twice").text(), "own");
     let open = || proxy.metric("process_open_fds", &[]);
@@ -265,10 +250,7 @@ fn hide_from(program: &Program, methods: &[&str]) {
     }
     let executed = program.executed();
     assert!(executed.contains(&"GET /victim/1".to_owned()));
-    assert!(
-        !executed.iter().any(|line| line.contains("/private")),
-        "{executed:?}"
-    );
+    assert!(!executed.iter().any(|line| line.contains("/private")), "{executed:?}");
 }
 
 #[test]

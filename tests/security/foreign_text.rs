@@ -32,21 +32,11 @@ fn shop() -> Origin {
 fn run(proxy: &Wayleave, arguments: &[&str]) -> String {
     let file = proxy.dir.path().join("operator.toml");
     let state = proxy.dir.path().join("state");
-    let text = format!(
-        "admin.listen = \"{}\"\nstate.dir = {state:?}\n",
-        proxy.admin
-    );
+    let text = format!("admin.listen = \"{}\"\nstate.dir = {state:?}\n", proxy.admin);
     std::fs::write(&file, text).expect("writable");
-    let output = command()
-        .args(arguments)
-        .arg("--config")
-        .arg(&file)
-        .output();
+    let output = command().args(arguments).arg("--config").arg(&file).output();
     let output = output.expect("it runs");
-    assert!(
-        output.status.code().is_some_and(|code| code < 2),
-        "{arguments:?}: {output:?}"
-    );
+    assert!(output.status.code().is_some_and(|code| code < 2), "{arguments:?}: {output:?}");
     String::from_utf8(output.stdout).expect("text")
 }
 
@@ -61,20 +51,11 @@ fn no_log_holds_what_a_terminal_obeys() {
         assert_eq!(refused.status, 403, "{refused:?}");
         assert_harmless("the problem", &refused.text());
         let status = refused.header("proxy-status").expect("a field");
-        assert!(
-            status.bytes().all(|byte| matches!(byte, b' '..=b'~')),
-            "{status}"
-        );
-        let id = refused.json()["decision_id"]
-            .as_str()
-            .expect("a string")
-            .to_owned();
+        assert!(status.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{status}");
+        let id = refused.json()["decision_id"].as_str().expect("a string").to_owned();
         eventually("the event is written", || proxy.log().contains(&id));
         let log = proxy.log();
-        let line = log
-            .lines()
-            .find(|line| line.contains(&id))
-            .expect("one line");
+        let line = log.lines().find(|line| line.contains(&id)).expect("one line");
         assert_harmless(format, line);
         let (dir, _) = proxy.stop();
         let written = std::fs::read_to_string(dir.path().join("state/decisions.jsonl"));
@@ -91,20 +72,14 @@ fn no_command_or_api_answer_prints_terminal_escapes() {
     let origin = shop();
     let proxy = Wayleave::start(&origin);
     let refused = proxy.exchange(&Ask::get(&format!("http://shop.test{PATH}")));
-    let id = refused.json()["decision_id"]
-        .as_str()
-        .expect("a string")
-        .to_owned();
+    let id = refused.json()["decision_id"].as_str().expect("a string").to_owned();
     for path in [
         "/v1/decisions".to_owned(),
         format!("/v1/decisions/{id}"),
         format!("/v1/decisions/{id}/robots"),
         "/v1/top?by=rule".to_owned(),
         "/v1/robots/http%3A%2F%2Fshop.test".to_owned(),
-        format!(
-            "/v1/decision?url=http%3A%2F%2Fshop.test{}&user_agent=a",
-            PATH.replace('%', "%25")
-        ),
+        format!("/v1/decision?url=http%3A%2F%2Fshop.test{}&user_agent=a", PATH.replace('%', "%25")),
     ] {
         let answer = proxy.admin_get(&path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
@@ -131,33 +106,13 @@ fn no_command_or_api_answer_prints_terminal_escapes() {
 fn known_files_are_printed_without_control_characters() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("robots.txt");
-    std::fs::write(
-        &file,
-        format!("{ROBOTS}{RULE}\nDisallov: /a\u{202e}\u{9b}\n"),
-    )
-    .expect("writable");
+    std::fs::write(&file, format!("{ROBOTS}{RULE}\nDisallov: /a\u{202e}\u{9b}\n"))
+        .expect("writable");
     let file = file.to_str().expect("text");
     for arguments in [
         &["lint", file][..],
-        &[
-            "check",
-            "--robots-only",
-            "--robots",
-            file,
-            "--token",
-            "a",
-            PATH,
-        ],
-        &[
-            "check",
-            "--robots-only",
-            "--robots",
-            file,
-            "--token",
-            "a",
-            "--json",
-            PATH,
-        ],
+        &["check", "--robots-only", "--robots", file, "--token", "a", PATH],
+        &["check", "--robots-only", "--robots", file, "--token", "a", "--json", PATH],
     ] {
         let output = command().args(arguments).output().expect("it runs");
         assert_eq!(output.status.code(), Some(1), "{output:?}");

@@ -193,10 +193,7 @@ const CASES: &[Case] = &[
 ];
 
 pub fn names() -> Vec<String> {
-    CASES
-        .iter()
-        .map(|case| format!("hidden: {}", case.name))
-        .collect()
+    CASES.iter().map(|case| format!("hidden: {}", case.name)).collect()
 }
 
 #[test]

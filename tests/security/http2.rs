@@ -16,11 +16,7 @@ enum Expect {
 use Expect::{Reaches, Refused};
 
 /// `(name, fields in their order, what is expected)`
-type Row = (
-    &'static str,
-    &'static [(&'static str, &'static str)],
-    Expect,
-);
+type Row = (&'static str, &'static [(&'static str, &'static str)], Expect);
 
 const M: (&str, &str) = (":method", "GET");
 const S: (&str, &str) = (":scheme", "https");
@@ -114,11 +110,9 @@ fn no_head_of_http_2_says_two_things() {
         let is_200 = outcome.is_some_and(|frame| frame.is_200());
         let reached = reached(&origin, before);
         match expected {
-            Reaches(target) => assert_eq!(
-                (is_200, reached),
-                (true, vec![(*target).to_owned()]),
-                "{name}"
-            ),
+            Reaches(target) => {
+                assert_eq!((is_200, reached), (true, vec![(*target).to_owned()]), "{name}")
+            }
             Refused => assert_eq!((is_200, reached), (false, vec![]), "{name}"),
         }
     }
@@ -131,27 +125,18 @@ fn a_body_is_as_long_as_its_length() {
     let proxy = Wayleave::start(&origin);
     for host in ["other.test", "old.test"] {
         for (length, body) in [("3", "hello"), ("9", "hello")] {
-            let fields = [
-                (":method", "POST"),
-                S,
-                (":authority", host),
-                P,
-                ("content-length", length),
-            ];
+            let fields =
+                [(":method", "POST"), S, (":authority", host), P, ("content-length", length)];
             let mut wire = open(&proxy, &format!("{host}:443"));
             wire.send(frame(HEADERS, END_HEADERS, 1, &block(&fields)));
             wire.send(frame(DATA, END_STREAM, 1, body.as_bytes()));
             let outcome = wire.outcome(1);
-            assert!(
-                !outcome.is_some_and(|frame| frame.is_200()),
-                "{host} {length}"
-            );
+            assert!(!outcome.is_some_and(|frame| frame.is_200()), "{host} {length}");
         }
     }
     let complete = origin.requests().into_iter();
-    let complete: Vec<_> = complete
-        .filter(|request| request.target == "/a" && request.body().complete)
-        .collect();
+    let complete: Vec<_> =
+        complete.filter(|request| request.target == "/a" && request.body().complete).collect();
     assert!(complete.is_empty(), "{complete:?}");
     // The next message on the origin's connection is not taken for the rest of a body.
     assert_eq!(proxy.get("https://old.test/b").status, 200);
@@ -209,11 +194,7 @@ fn an_origins_lengths_are_one_number_or_an_error() {
     for path in ["/one", "/two", "/zeros", "/none"] {
         let url = format!("https://new.test{path}");
         for answer in [proxy.get(&url), client.get(path)] {
-            assert_eq!(
-                (answer.status, answer.text().as_str()),
-                (200, "ok"),
-                "{path}"
-            );
+            assert_eq!((answer.status, answer.text().as_str()), (200, "ok"), "{path}");
             let expected: &[&str] = if path == "/none" { &[] } else { &["2"] };
             assert_eq!(lengths(&answer), expected, "{path}");
         }
@@ -242,12 +223,7 @@ fn a_head_in_pieces_is_one_head() {
     // Nothing may come between the pieces.
     let mut wire = open(&proxy, "shop.test:443");
     wire.send(frame(HEADERS, END_STREAM, 1, first));
-    wire.send(frame(
-        HEADERS,
-        END_HEADERS | END_STREAM,
-        3,
-        &block(&get("shop.test", "/a")),
-    ));
+    wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 3, &block(&get("shop.test", "/a"))));
     assert!(!wire.outcome(3).is_some_and(|frame| frame.is_200()));
     assert_eq!(reached(&origin, 0), [""; 0]);
 }
@@ -257,12 +233,8 @@ fn trailers_frame_and_route_nothing() {
     let origin = shop();
     origin.site("old.test").http1_only();
     let proxy = Wayleave::start(&origin);
-    let trailers = [
-        ("content-length", "60"),
-        ("host", "shop.test"),
-        ("cookie", "a=b"),
-        ("x-sum", "42"),
-    ];
+    let trailers =
+        [("content-length", "60"), ("host", "shop.test"), ("cookie", "a=b"), ("x-sum", "42")];
     for host in ["old.test", "new.test"] {
         let mut wire = open(&proxy, &format!("{host}:443"));
         let head = [(":method", "POST"), S, (":authority", host), P];
@@ -270,10 +242,7 @@ fn trailers_frame_and_route_nothing() {
         wire.send(frame(DATA, 0, 1, b"hello"));
         let ends = END_HEADERS | END_STREAM;
         wire.send(frame(HEADERS, ends, 1, &block(&trailers)));
-        assert!(
-            wire.outcome(1).is_some_and(|frame| frame.is_200()),
-            "{host}"
-        );
+        assert!(wire.outcome(1).is_some_and(|frame| frame.is_200()), "{host}");
         let requests = origin.requests();
         let request = requests.last().expect("it arrived");
         let passed: Vec<_> = request.body().trailers;

@@ -61,9 +61,7 @@ const NAMES: &[(&str, &str, &[&str])] = &[
 ];
 
 pub fn names() -> Vec<String> {
-    let spellings = SPELLINGS
-        .iter()
-        .map(|(name, _)| format!("internal: {name}"));
+    let spellings = SPELLINGS.iter().map(|(name, _)| format!("internal: {name}"));
     let by_name = NAMES.iter().map(|(name, ..)| format!("internal: {name}"));
     spellings.chain(by_name).collect()
 }
@@ -77,16 +75,10 @@ pub fn check_refused(name: &str, proxy: &Wayleave, host: &str, port: u16) {
         wire.send(Ask::get(&url).header("Host", "x.test").bytes(&url));
         let answer = wire.response();
         assert_eq!(answer.status, 502, "{name}: {url}: {answer:?}");
-        assert_eq!(
-            answer.proxy_status().error,
-            "destination_ip_prohibited",
-            "{name}"
-        );
+        assert_eq!(answer.proxy_status().error, "destination_ip_prohibited", "{name}");
     }
     let mut wire = proxy.connect();
-    wire.send(format!(
-        "CONNECT {host}:{port} HTTP/1.1\r\nHost: x.test\r\n\r\n"
-    ));
+    wire.send(format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: x.test\r\n\r\n"));
     let answer = wire.response();
     answer.expect_refusal(502, Some("Prohibited address"), "destination_ip_prohibited");
 }
@@ -108,9 +100,7 @@ fn no_name_of_an_internal_address_is_dialled() {
     let internal = Origin::start_at("127.0.0.2");
     let names = NameServer::start();
     for (_, host, addresses) in NAMES {
-        let addresses = addresses
-            .iter()
-            .map(|text| text.parse().expect("an address"));
+        let addresses = addresses.iter().map(|text| text.parse().expect("an address"));
         names.say(host, Answer::Addresses(addresses.collect()));
     }
     let proxy = Wayleave::start_with(&origin, |settings| {
@@ -128,17 +118,9 @@ fn what_is_opened_is_exactly_what_was_named() {
     let opened = Origin::start_at("127.0.0.2");
     let closed = Origin::start_at("127.0.0.3");
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set(
-            "upstream.allow_private",
-            "[\"127.0.0.1/32\", \"127.0.0.2/32\"]",
-        )
+        settings.set("upstream.allow_private", "[\"127.0.0.1/32\", \"127.0.0.2/32\"]")
     });
-    assert_eq!(
-        proxy
-            .get(&format!("http://127.0.0.2:{}/a", opened.http.port()))
-            .status,
-        200
-    );
+    assert_eq!(proxy.get(&format!("http://127.0.0.2:{}/a", opened.http.port())).status, 200);
     let answer = proxy.get(&format!("http://127.0.0.3:{}/a", closed.http.port()));
     answer.expect_refusal(502, None, "destination_ip_prohibited");
     // An IPv4-mapped IPv6 address is the same address.

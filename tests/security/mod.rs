@@ -34,12 +34,7 @@ pub struct Case {
 
 /// A case whose refusal closes the connection, and of which nothing reaches the origin.
 pub const fn malformed(name: &'static str, bytes: &'static str) -> Case {
-    Case {
-        name,
-        bytes,
-        statuses: &[400],
-        reaches: &[],
-    }
+    Case { name, bytes, statuses: &[400], reaches: &[] }
 }
 
 /// `shop.test`, of which a part is disallowed, and `other.test`, of which nothing is.
@@ -48,9 +43,7 @@ pub fn shop() -> Origin {
     let robots = "User-agent: *\nDisallow: /private\nDisallow: /*.cgi$\nAllow: /private/open\n";
     origin.site("shop.test").robots(robots);
     origin.site("xn--bcher-kva.test").robots(robots);
-    origin
-        .site("shut.test")
-        .robots("User-agent: *\nDisallow: /\n");
+    origin.site("shut.test").robots("User-agent: *\nDisallow: /\n");
     origin
 }
 

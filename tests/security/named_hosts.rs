@@ -19,11 +19,7 @@ fn lines_of_wayleave(proxy: &Wayleave) -> Vec<String> {
         let word = |member: &str| it[member].as_str().unwrap_or_default().to_owned();
         format!("{} {} {}", word("outcome"), word("reason"), word("url"))
     };
-    decisions
-        .unwrap_or_default()
-        .into_iter()
-        .map(line)
-        .collect()
+    decisions.unwrap_or_default().into_iter().map(line).collect()
 }
 
 /// Public hosts, for which a parent proxy stands.
@@ -72,10 +68,7 @@ fn a_licence_url_sends_nothing_to_internal_hosts() {
     let answer = get(&proxy, INDEX, "http://second.example/a");
     answer.expect_refusal(403, None, "http_request_denied");
     let seen = intranet.seen();
-    assert!(
-        !seen.iter().any(|line| line.ends_with("/l.xml")),
-        "{seen:?}"
-    );
+    assert!(!seen.iter().any(|line| line.ends_with("/l.xml")), "{seen:?}");
 }
 
 #[test]
@@ -83,8 +76,7 @@ fn rules_are_asked_before_the_robots_txt_of_where_a_licence_is() {
     let origin = Origin::start();
     for host in ["law", "open"] {
         let site = origin.site(&format!("{host}.test"));
-        site.robots("User-agent: *\nAllow: /\n")
-            .page("/l.xml", Reply::text(LICENCE));
+        site.robots("User-agent: *\nAllow: /\n").page("/l.xml", Reply::text(LICENCE));
         let text = format!("License: https://{host}.test/l.xml\n");
         origin.site(&format!("names-{host}.test")).robots(text);
     }
@@ -93,10 +85,7 @@ fn rules_are_asked_before_the_robots_txt_of_where_a_licence_is() {
     let answer = get(&proxy, INDEX, "https://names-law.test/a");
     answer.expect_refusal(403, None, "http_request_denied");
     let seen = origin.seen();
-    assert!(
-        !seen.iter().any(|line| line.contains("//law.test")),
-        "{seen:?}"
-    );
+    assert!(!seen.iter().any(|line| line.contains("//law.test")), "{seen:?}");
     assert_eq!(get(&proxy, INDEX, "https://names-open.test/a").status, 200);
     let lines = [
         "forwarded preference-document https://open.test/l.xml",

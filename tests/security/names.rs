@@ -5,21 +5,11 @@ use crate::harness::Wayleave;
 
 /// A request for an allowed page whose User-Agent names somebody else's crawler.
 const fn foreign(name: &'static str, bytes: &'static str) -> Case {
-    Case {
-        name,
-        bytes,
-        statuses: &[403],
-        reaches: &[],
-    }
+    Case { name, bytes, statuses: &[403], reaches: &[] }
 }
 
 const fn own(name: &'static str, bytes: &'static str) -> Case {
-    Case {
-        name,
-        bytes,
-        statuses: &[200],
-        reaches: &["/a"],
-    }
+    Case { name, bytes, statuses: &[200], reaches: &["/a"] }
 }
 
 #[rustfmt::skip]

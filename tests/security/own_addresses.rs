@@ -39,10 +39,7 @@ fn own_addresses_are_internal() {
     let origin = Origin::start();
     let service = Origin::start_at("::");
     let port = service.http.port();
-    let named = [
-        ("mine.example", "9.9.9.9"),
-        ("mapped.example", "::ffff:9.9.8.8"),
-    ];
+    let named = [("mine.example", "9.9.9.9"), ("mapped.example", "::ffff:9.9.8.8")];
     let proxy = Wayleave::start_with(&origin, |settings| {
         named.iter().fold(settings, |settings, (name, address)| {
             settings.set(&format!("dns.overrides.{name:?}"), &format!("{address:?}"))
@@ -82,13 +79,7 @@ fn foreign_ones_that_can_be_bound_are_not() {
     let service = Origin::start_at("::");
     let port = service.http.port();
     let proxy = Wayleave::start(&origin);
-    for host in [
-        "9.9.9.9",
-        "9.9.8.9",
-        "9.1.2.3",
-        "[2600::9]",
-        "[2002:909:909::1]",
-    ] {
+    for host in ["9.9.9.9", "9.9.8.9", "9.1.2.3", "[2600::9]", "[2002:909:909::1]"] {
         check_refused(host, &proxy, host, port);
     }
     for host in ["8.8.8.8", "[2600::8]"] {

@@ -18,11 +18,7 @@ enum Expect {
 use Expect::{Opens, Reaches, Refused};
 
 /// `(name, fields in their order, what is expected)`
-type Row = (
-    &'static str,
-    &'static [(&'static str, &'static str)],
-    Expect,
-);
+type Row = (&'static str, &'static [(&'static str, &'static str)], Expect);
 
 const M: (&str, &str) = (":method", "GET");
 const S: (&str, &str) = (":scheme", "http");
@@ -90,9 +86,7 @@ const HEADS: &[Row] = &[
 ];
 
 pub fn names() -> Vec<String> {
-    let heads = HEADS
-        .iter()
-        .map(|(name, ..)| format!("proxied http2: {name}"));
+    let heads = HEADS.iter().map(|(name, ..)| format!("proxied http2: {name}"));
     heads.collect()
 }
 
@@ -105,9 +99,7 @@ fn reached(origin: &Origin, before: usize) -> Vec<String> {
 fn no_head_to_the_proxy_says_two_things() {
     let origin = shop();
     let guarded = start(&origin, |settings| settings);
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     for (name, fields, expected) in HEADS {
         let before = origin.requests().len();
         let mut wire = open_proxied(guarded.tls);
@@ -137,35 +129,16 @@ fn a_tunnel_inside_a_tunnel_is_refused_and_trailers_end_one() {
     let guarded = start(&origin, |settings| settings);
     // Plain HTTP/1 inside.
     let mut wire = open_proxied(guarded.tls);
-    wire.send(frame(
-        HEADERS,
-        END_HEADERS,
-        1,
-        &block(&[C, (":authority", "other.test:80")]),
-    ));
+    wire.send(frame(HEADERS, END_HEADERS, 1, &block(&[C, (":authority", "other.test:80")])));
     assert!(wire.outcome(1).is_some_and(|frame| frame.is_200()));
     let inner = b"CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\n\r\n";
     wire.send(frame(DATA, 0, 1, inner));
     let answer = wire.data(1);
-    assert!(
-        answer.starts_with(b"HTTP/1.1 400 "),
-        "{}",
-        String::from_utf8_lossy(&answer)
-    );
+    assert!(answer.starts_with(b"HTTP/1.1 400 "), "{}", String::from_utf8_lossy(&answer));
     // Content behind a CONNECT's head is the tunnel's, and fields behind it are nothing.
     let mut wire = open_proxied(guarded.tls);
-    wire.send(frame(
-        HEADERS,
-        END_HEADERS,
-        1,
-        &block(&[C, (":authority", "other.test:80")]),
-    ));
-    wire.send(frame(
-        DATA,
-        0,
-        1,
-        b"GET /a HTTP/1.1\r\nHost: other.test\r\n\r\n",
-    ));
+    wire.send(frame(HEADERS, END_HEADERS, 1, &block(&[C, (":authority", "other.test:80")])));
+    wire.send(frame(DATA, 0, 1, b"GET /a HTTP/1.1\r\nHost: other.test\r\n\r\n"));
     assert!(wire.outcome(1).is_some_and(|frame| frame.is_200()));
     assert!(wire.data(1).starts_with(b"HTTP/1.1 200 "));
     let trailers = [("host", "shop.test"), ("x-sum", "42")];
@@ -180,9 +153,7 @@ fn a_tunnel_inside_a_tunnel_is_refused_and_trailers_end_one() {
 #[test]
 fn a_reset_ends_a_tunnel_and_frees_its_place() {
     let origin = shop();
-    let guarded = start(&origin, |settings| {
-        settings.set("proxy.max_connections_per_client", "2")
-    });
+    let guarded = start(&origin, |settings| settings.set("proxy.max_connections_per_client", "2"));
     let mut wire = open_proxied(guarded.tls);
     let connect = block(&[C, T]);
     wire.send(frame(HEADERS, END_HEADERS, 1, &connect));

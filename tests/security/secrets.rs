@@ -42,10 +42,7 @@ fn expect_none_below(dir: &Path) -> usize {
             count += expect_none_below(&path);
         } else if path.file_name() != Some("config.toml".as_ref()) {
             let bytes = std::fs::read(&path).expect("it can be read");
-            expect_none(
-                &path.display().to_string(),
-                &String::from_utf8_lossy(&bytes),
-            );
+            expect_none(&path.display().to_string(), &String::from_utf8_lossy(&bytes));
             count += 1;
         }
     }
@@ -82,9 +79,7 @@ fn a_proxy_with_secrets_shows_none_of_them() {
     std::fs::write(&file, broken.to_toml()).expect("writable");
     proxy.signal("HUP");
     eventually("the mistake is said", || {
-        proxy
-            .log()
-            .contains("upstream.proxy: has a scheme other than")
+        proxy.log().contains("upstream.proxy: has a scheme other than")
     });
     for arguments in [&["config", "check"][..], &["serve"], &["fleet", "check"]] {
         let said = run(&file, arguments);
@@ -105,13 +100,7 @@ fn the_configuration_shown_to_operators_has_no_secrets() {
         secrets(settings, &parent).set("admin.token_sha256", "\"\"")
     });
     proxy.exchange(&Ask::get("http://shop.test/a"));
-    for path in [
-        "/v1/configuration",
-        "/v1/status",
-        "/v1/decisions",
-        "/v1/evidence",
-        "/metrics",
-    ] {
+    for path in ["/v1/configuration", "/v1/status", "/v1/decisions", "/v1/evidence", "/metrics"] {
         let answer = proxy.admin_get(path);
         assert_eq!(answer.status, 200, "{path}");
         expect_none(path, &answer.text());
@@ -153,13 +142,8 @@ fn what_stands_before_an_at_sign_of_a_target_is_left_out() {
     let mut inside = proxy.tunnel("shop.test:443");
     inside.send("GET https://user:pazzw0rd@other.test/a HTTP/1.1\r\nHost: shop.test\r\n\r\n");
     let answer = inside.response();
-    expect_none(
-        "a tunnel",
-        &format!("{:?} {}", answer.headers, answer.text()),
-    );
-    eventually("all are logged", || {
-        proxy.log().matches("decision_id=").count() > targets.len()
-    });
+    expect_none("a tunnel", &format!("{:?} {}", answer.headers, answer.text()));
+    eventually("all are logged", || proxy.log().matches("decision_id=").count() > targets.len());
     expect_none("the log", &proxy.log());
     expect_none("/v1/decisions", &proxy.admin_get("/v1/decisions").text());
     let (dir, _) = proxy.stop();

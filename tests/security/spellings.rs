@@ -95,12 +95,8 @@ fn document_root(root: &Path) {
     write(root, "index.html", "home");
     write(root, "x/y/index.html", "not much");
     write(root, "deep/x/index.html", "not much");
-    for name in [
-        "private/page.txt",
-        "private/index.html",
-        "private/x/index.html",
-        "deep/page.txt",
-    ] {
+    for name in ["private/page.txt", "private/index.html", "private/x/index.html", "deep/page.txt"]
+    {
         write(root, name, SECRET);
     }
 }
@@ -130,12 +126,9 @@ fn host(index: usize) -> String {
 fn proxy(servers: &[Server], tables: &str) -> Wayleave {
     Wayleave::start_with(&Origin::start(), |settings| {
         let settings = settings.table(tables);
-        servers
-            .iter()
-            .enumerate()
-            .fold(settings, |settings, (index, server)| {
-                settings.resolve(&format!("{}:80", host(index)), server.address)
-            })
+        servers.iter().enumerate().fold(settings, |settings, (index, server)| {
+            settings.resolve(&format!("{}:80", host(index)), server.address)
+        })
     })
 }
 
@@ -158,20 +151,14 @@ fn check(
         status => status == 400 || spelling.contains('#'),
     };
     if holds_secret(Some(&through)) || is_served && !is_refused {
-        missed.push(format!(
-            "{host} {spelling:?}: {} for {reason}",
-            through.status
-        ));
+        missed.push(format!("{host} {spelling:?}: {} for {reason}", through.status));
     }
 }
 
 #[test]
 fn what_real_servers_serve_is_refused_however_it_is_spelt() {
     let directory = tempfile::tempdir().expect("a directory");
-    let (root, scratch) = (
-        directory.path().join("root"),
-        directory.path().join("scratch"),
-    );
+    let (root, scratch) = (directory.path().join("root"), directory.path().join("scratch"));
     std::fs::create_dir(&scratch).expect("it can be made");
     document_root(&root);
     readable(directory.path());
@@ -186,14 +173,7 @@ fn what_real_servers_serve_is_refused_however_it_is_spelt() {
             let direct = answer(Wire::connect(server.address), "localhost", &spelling);
             let is_served = holds_secret(direct.as_ref());
             check(&by_robots, "rule", index, &spelling, is_served, &mut missed);
-            check(
-                &by_rule,
-                "policy-rule",
-                index,
-                &spelling,
-                is_served,
-                &mut missed,
-            );
+            check(&by_rule, "policy-rule", index, &spelling, is_served, &mut missed);
             served.push(is_served);
         }
         rows.push((spelling, served));
@@ -220,10 +200,7 @@ const ODD_SPELLINGS: &[&str] = &[
 #[test]
 fn what_real_servers_serve_is_refused_however_the_rule_is_spelt() {
     let directory = tempfile::tempdir().expect("a directory");
-    let (root, scratch) = (
-        directory.path().join("root"),
-        directory.path().join("scratch"),
-    );
+    let (root, scratch) = (directory.path().join("root"), directory.path().join("scratch"));
     std::fs::create_dir(&scratch).expect("it can be made");
     write(&root, ODD_PAGE, SECRET);
     let groups = ODD_RULES.iter().zip('a'..);
@@ -263,19 +240,12 @@ fn readable(directory: &Path) {
 
 /// The servers, and the table of what each serves.
 fn table(names: &[&str], rows: &[(String, Vec<bool>)]) -> String {
-    let list = ('A'..)
-        .zip(names)
-        .map(|(letter, name)| format!("- {letter}: {name}\n"));
+    let list = ('A'..).zip(names).map(|(letter, name)| format!("- {letter}: {name}\n"));
     let letters: Vec<_> = ('A'..).take(names.len()).map(String::from).collect();
-    let head = format!(
-        "\n| spelling | {} |\n|---|{}\n",
-        letters.join(" | "),
-        "---|".repeat(names.len())
-    );
+    let head =
+        format!("\n| spelling | {} |\n|---|{}\n", letters.join(" | "), "---|".repeat(names.len()));
     let rows = rows.iter().map(|(spelling, served)| {
-        let cells = served
-            .iter()
-            .map(|&is_served| if is_served { " x |" } else { " |" });
+        let cells = served.iter().map(|&is_served| if is_served { " x |" } else { " |" });
         let spelling = spelling.replace('\t', "\\t").replace('|', "\\|");
         format!("| `` {spelling} `` |{}\n", cells.collect::<String>())
     });
@@ -300,8 +270,5 @@ fn compare(found: &str) {
         rows.map(str::to_owned).collect()
     };
     let is_true = rows(table) == rows(found);
-    assert!(
-        is_true,
-        "spellings.md is not true: run this test with WAYLEAVE_WRITE_DOCS=1\n{found}"
-    );
+    assert!(is_true, "spellings.md is not true: run this test with WAYLEAVE_WRITE_DOCS=1\n{found}");
 }

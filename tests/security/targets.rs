@@ -5,13 +5,7 @@ use crate::harness::Wayleave;
 use super::{Case, check, shop};
 
 /// `(name, target, Host, status, what reaches the origin)`
-type Row = (
-    &'static str,
-    &'static str,
-    &'static str,
-    u16,
-    &'static [&'static str],
-);
+type Row = (&'static str, &'static str, &'static str, u16, &'static [&'static str]);
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
@@ -306,12 +300,7 @@ fn no_target_is_fetched_as_another_than_it_was_judged() {
     for (name, target, host, status, reaches) in ROWS {
         let bytes =
             format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: ExampleBot/1.0\r\n\r\n");
-        let case = Case {
-            name,
-            bytes: bytes.leak(),
-            statuses: vec![*status].leak(),
-            reaches,
-        };
+        let case = Case { name, bytes: bytes.leak(), statuses: vec![*status].leak(), reaches };
         check(&case, &origin, proxy.connect());
     }
     for case in METHODS {

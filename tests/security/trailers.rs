@@ -57,14 +57,8 @@ const PASSED: &[&str] = &[
 ];
 
 /// Fields that HTTP/2 forbids anywhere (RFC 9113 section 8.2.2).
-const NOT_IN_HTTP_2: &[&str] = &[
-    "transfer-encoding",
-    "connection",
-    "proxy-connection",
-    "keep-alive",
-    "upgrade",
-    "te",
-];
+const NOT_IN_HTTP_2: &[&str] =
+    &["transfer-encoding", "connection", "proxy-connection", "keep-alive", "upgrade", "te"];
 
 pub fn names() -> Vec<String> {
     let names = STOPPED.iter().chain(PASSED);
@@ -74,10 +68,7 @@ pub fn names() -> Vec<String> {
 /// The names of the trailers that reached the origin.
 fn arrived(origin: &Origin) -> Vec<String> {
     let body = origin.requests().last().expect("a request").body();
-    body.trailers
-        .iter()
-        .map(|(name, _)| name.to_ascii_lowercase())
-        .collect()
+    body.trailers.iter().map(|(name, _)| name.to_ascii_lowercase()).collect()
 }
 
 #[test]
@@ -104,26 +95,17 @@ fn trailers_of_http_2_pass_by_the_same_list() {
     let names = STOPPED.iter().chain(PASSED);
     let names: Vec<_> = names.filter(|name| !NOT_IN_HTTP_2.contains(name)).collect();
     let trailers: Vec<_> = names.iter().map(|name| (**name, "1")).collect();
-    let trailers: Vec<_> = trailers
-        .into_iter()
-        .filter(|(name, _)| *name != "content-length")
-        .collect();
+    let trailers: Vec<_> =
+        trailers.into_iter().filter(|(name, _)| *name != "content-length").collect();
     for host in ["old.test", "new.test"] {
         let mut wire = open(&proxy, &format!("{host}:443"));
-        let head = [
-            (":method", "POST"),
-            (":scheme", "https"),
-            (":authority", host),
-            (":path", "/a"),
-        ];
+        let head =
+            [(":method", "POST"), (":scheme", "https"), (":authority", host), (":path", "/a")];
         wire.send(frame(HEADERS, END_HEADERS, 1, &block(&head)));
         wire.send(frame(DATA, 0, 1, b"hello"));
         let ends = END_HEADERS | END_STREAM;
         wire.send(frame(HEADERS, ends, 1, &block(&trailers)));
-        assert!(
-            wire.outcome(1).is_some_and(|frame| frame.is_200()),
-            "{host}"
-        );
+        assert!(wire.outcome(1).is_some_and(|frame| frame.is_200()), "{host}");
         let (mut arrived, mut passed) = (arrived(&origin), PASSED.to_vec());
         arrived.sort();
         passed.sort_unstable();

@@ -79,9 +79,7 @@ const INSIDE: &[Row] = &[
 ];
 
 pub fn names() -> Vec<String> {
-    let connects = CONNECTS
-        .iter()
-        .map(|case| format!("connect: {}", case.name));
+    let connects = CONNECTS.iter().map(|case| format!("connect: {}", case.name));
     let inside = INSIDE.iter().map(|(name, ..)| format!("inside: {name}"));
     connects.chain(inside).collect()
 }

@@ -12,53 +12,17 @@ const ROWS: &[(&str, &str, &str)] = &[
     ("no key", "GET", "UPGRADE VERSION"),
     ("no version", "GET", "UPGRADE KEY"),
     ("neither", "GET", "UPGRADE"),
-    (
-        "no upgrade in Connection",
-        "GET",
-        "Upgrade: websocket\r\n KEY VERSION",
-    ),
+    ("no upgrade in Connection", "GET", "Upgrade: websocket\r\n KEY VERSION"),
     ("no Upgrade", "GET", "Connection: Upgrade\r\n KEY VERSION"),
-    (
-        "another protocol",
-        "GET",
-        "Connection: Upgrade\r\nUpgrade: h2c\r\n KEY VERSION",
-    ),
-    (
-        "two protocols",
-        "GET",
-        "Connection: Upgrade\r\nUpgrade: websocket, h2c\r\n KEY VERSION",
-    ),
-    (
-        "two Upgrades",
-        "GET",
-        "UPGRADE Upgrade: h2c\r\n KEY VERSION",
-    ),
-    (
-        "an older version",
-        "GET",
-        "UPGRADE KEY Sec-WebSocket-Version: 8\r\n",
-    ),
-    (
-        "two versions",
-        "GET",
-        "UPGRADE KEY VERSION Sec-WebSocket-Version: 8\r\n",
-    ),
+    ("another protocol", "GET", "Connection: Upgrade\r\nUpgrade: h2c\r\n KEY VERSION"),
+    ("two protocols", "GET", "Connection: Upgrade\r\nUpgrade: websocket, h2c\r\n KEY VERSION"),
+    ("two Upgrades", "GET", "UPGRADE Upgrade: h2c\r\n KEY VERSION"),
+    ("an older version", "GET", "UPGRADE KEY Sec-WebSocket-Version: 8\r\n"),
+    ("two versions", "GET", "UPGRADE KEY VERSION Sec-WebSocket-Version: 8\r\n"),
     ("two keys", "GET", "UPGRADE KEY KEY VERSION"),
-    (
-        "an empty key",
-        "GET",
-        "UPGRADE VERSION Sec-WebSocket-Key:\r\n",
-    ),
-    (
-        "a short key",
-        "GET",
-        "UPGRADE VERSION Sec-WebSocket-Key: eA==\r\n",
-    ),
-    (
-        "a long key",
-        "GET",
-        "UPGRADE VERSION Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZXMu\r\n",
-    ),
+    ("an empty key", "GET", "UPGRADE VERSION Sec-WebSocket-Key:\r\n"),
+    ("a short key", "GET", "UPGRADE VERSION Sec-WebSocket-Key: eA==\r\n"),
+    ("a long key", "GET", "UPGRADE VERSION Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZXMu\r\n"),
     (
         "a key that is not base64",
         "GET",
@@ -67,26 +31,15 @@ const ROWS: &[(&str, &str, &str)] = &[
     ("POST", "POST", "UPGRADE KEY VERSION Content-Length: 0\r\n"),
     ("HEAD", "HEAD", "UPGRADE KEY VERSION"),
     ("OPTIONS", "OPTIONS", "UPGRADE KEY VERSION"),
-    (
-        "content",
-        "GET",
-        "UPGRADE KEY VERSION Content-Length: 5\r\n",
-    ),
-    (
-        "content in chunks",
-        "GET",
-        "UPGRADE KEY VERSION Transfer-Encoding: chunked\r\n",
-    ),
+    ("content", "GET", "UPGRADE KEY VERSION Content-Length: 5\r\n"),
+    ("content in chunks", "GET", "UPGRADE KEY VERSION Transfer-Encoding: chunked\r\n"),
 ];
 
 /// `(name, fields)` of answers that switch to something else than was asked for.
 const ANSWERS: &[(&str, &[(&str, &str)])] = &[
     ("no accept", &[UPGRADES, CONNECTS]),
     ("another accept", &[UPGRADES, CONNECTS, (ACCEPT, "x")]),
-    (
-        "the key for accept",
-        &[UPGRADES, CONNECTS, (ACCEPT, "dGhlIHNhbXBsZSBub25jZQ==")],
-    ),
+    ("the key for accept", &[UPGRADES, CONNECTS, (ACCEPT, "dGhlIHNhbXBsZSBub25jZQ==")]),
     ("two accepts", &[UPGRADES, CONNECTS, FITS, (ACCEPT, "x")]),
     ("no Upgrade", &[CONNECTS, FITS]),
     ("another protocol", &[("Upgrade", "h2c"), CONNECTS, FITS]),
@@ -117,9 +70,7 @@ fn no_pipe_opens_without_a_handshake() {
     let proxy = Wayleave::start(&origin);
     for (name, method, fields) in ROWS {
         let fields = fields.replace("UPGRADE ", UPGRADE).replace("KEY", KEY);
-        let fields = fields
-            .replace("VERSION", VERSION)
-            .replace("UPGRADE", UPGRADE);
+        let fields = fields.replace("VERSION", VERSION).replace("UPGRADE", UPGRADE);
         let fields = fields.replace("\n ", "\n");
         let mut wire = proxy.connect();
         wire.send(format!(
@@ -129,9 +80,7 @@ fn no_pipe_opens_without_a_handshake() {
         let answer = answer.expect("an answer comes");
         assert_eq!(answer.status, 502, "{name}: {answer:?}");
         let requests = origin.requests();
-        let upgrade = requests
-            .last()
-            .and_then(|request| request.header("upgrade"));
+        let upgrade = requests.last().and_then(|request| request.header("upgrade"));
         assert_eq!(upgrade, None, "{name}");
     }
 }

@@ -89,9 +89,7 @@ fn all_times(hostile: &Hostile) -> [[f64; 2]; 4] {
                 (Dialect::Strictest, _) => 1,
                 _ => 0,
             };
-            for (time, new) in times[slot]
-                .iter_mut()
-                .zip(first_and_later(hostile, dialect, judge))
+            for (time, new) in times[slot].iter_mut().zip(first_and_later(hostile, dialect, judge))
             {
                 *time = time.max(new);
             }
@@ -111,9 +109,7 @@ fn first_and_later(hostile: &Hostile, dialect: Dialect, judge: Judge) -> [f64; 2
             black_box(judge(&access, dialect, &tokens, black_box(&path)).verdict());
         })
     });
-    rounds.fold([f64::INFINITY; 2], |best, [first, later]| {
-        [best[0].min(first), best[1].min(later)]
-    })
+    rounds.fold([f64::INFINITY; 2], |best, [first, later]| [best[0].min(first), best[1].min(later)])
 }
 
 /// Returns the microseconds of the first call, and of the fastest of three more.

@@ -41,26 +41,12 @@ fn long(piece: &str) -> String {
 }
 
 pub(crate) fn known() -> Vec<Hostile> {
-    let kinds = [
-        wildcards(),
-        literals(),
-        groups(),
-        spelt(),
-        mixed(),
-        dense(),
-        lines(),
-        named(),
-    ];
+    let kinds = [wildcards(), literals(), groups(), spelt(), mixed(), dense(), lines(), named()];
     kinds.into_iter().flatten().collect()
 }
 
 fn hostile(name: &str, path: String, line: impl FnMut(usize) -> String) -> Hostile {
-    Hostile {
-        name: name.to_owned(),
-        body: fill(line),
-        path,
-        token: NAME.to_owned(),
-    }
+    Hostile { name: name.to_owned(), body: fill(line), path, token: NAME.to_owned() }
 }
 
 fn wildcards() -> Vec<Hostile> {
@@ -72,12 +58,8 @@ fn wildcards() -> Vec<Hostile> {
         hostile("same", ab.clone(), |_| "Allow:/*a*b*a*b*c".to_owned()),
         hostile("apart", ab.clone(), |n| format!("Allow:/*ab*ba*c{n}")),
         hostile("ends", ab.clone(), |n| format!("Allow:/*ba{n}$")),
-        hostile("shortest with a star", ab.clone(), |_| {
-            "Allow:/*c".to_owned()
-        }),
-        hostile("ever longer", long("a"), |n| {
-            format!("Allow:/*{}", "a".repeat(n))
-        }),
+        hostile("shortest with a star", ab.clone(), |_| "Allow:/*c".to_owned()),
+        hostile("ever longer", long("a"), |n| format!("Allow:/*{}", "a".repeat(n))),
         hostile("one long chain", ab.clone(), |n| {
             if n > 0 {
                 "a".repeat(FILE_BYTES)
@@ -85,18 +67,12 @@ fn wildcards() -> Vec<Hostile> {
                 format!("Allow:/{}c", "*a*b".repeat(120_000))
             }
         }),
-        hostile("long chains", ab.clone(), |n| {
-            format!("Allow:/{}c{n}", "*a*b".repeat(4_000))
-        }),
+        hostile("long chains", ab.clone(), |n| format!("Allow:/{}c{n}", "*a*b".repeat(4_000))),
         hostile("long chains, there", ab.clone(), |n| {
             format!("Allow:/{}", "*a*b".repeat(4_000 + n))
         }),
-        hostile("periods", spaced, |n| {
-            format!("Allow:/*b{}b", "a".repeat(30 + n % 60))
-        }),
-        hostile("stars on 500 octets", ab[..500].to_owned(), |n| {
-            format!("Allow:/*ab*ba*c{n}")
-        }),
+        hostile("periods", spaced, |n| format!("Allow:/*b{}b", "a".repeat(30 + n % 60))),
+        hostile("stars on 500 octets", ab[..500].to_owned(), |n| format!("Allow:/*ab*ba*c{n}")),
     ];
     shapes.push(hostile("runs", format!("{}ez", long("z")), |n| {
         let [before, behind] = [64 + n % 60, 64 + n / 60].map(|count| "z".repeat(count));
@@ -105,39 +81,29 @@ fn wildcards() -> Vec<Hostile> {
     for (alphabet, length) in [("0123456789abcdef", 8), ("ab", 30)] {
         let text = random.text(alphabet, PATH_BYTES - 1);
         let (before, behind) = text.split_at(PATH_BYTES / 2);
-        shapes.push(hostile(
-            &format!("{length} octets, wrong order"),
-            format!("/{text}"),
-            |_| {
-                let mut part = |half: &str| {
-                    let start = random.below(half.len() - length);
-                    half[start..start + length].to_owned()
-                };
-                format!("Allow:/*{}*{}", part(behind), part(before))
-            },
-        ));
+        shapes.push(hostile(&format!("{length} octets, wrong order"), format!("/{text}"), |_| {
+            let mut part = |half: &str| {
+                let start = random.below(half.len() - length);
+                half[start..start + length].to_owned()
+            };
+            format!("Allow:/*{}*{}", part(behind), part(before))
+        }));
     }
     for length in [12, 20, 40] {
         // As many as still get an index.
         let most = 480_000 / (40 + (length + 2) * 5 / 2);
-        shapes.push(hostile(
-            &format!("{length} octets of two, indexed"),
-            binary.clone(),
-            |n| {
-                if n < most {
-                    format!("Allow:/*{}", random.text("ab", length))
-                } else {
-                    "a".repeat(FILE_BYTES)
-                }
-            },
-        ));
+        shapes.push(hostile(&format!("{length} octets of two, indexed"), binary.clone(), |n| {
+            if n < most {
+                format!("Allow:/*{}", random.text("ab", length))
+            } else {
+                "a".repeat(FILE_BYTES)
+            }
+        }));
     }
     for length in [9, 12, 14, 16, 20, 40] {
-        shapes.push(hostile(
-            &format!("{length} octets of two"),
-            binary.clone(),
-            |_| format!("Allow:/*{}", random.text("ab", length)),
-        ));
+        shapes.push(hostile(&format!("{length} octets of two"), binary.clone(), |_| {
+            format!("Allow:/*{}", random.text("ab", length))
+        }));
     }
     shapes
 }
@@ -152,25 +118,13 @@ fn literals() -> Vec<Hostile> {
             format!("Allow:/catalog/products/{n}")
         }),
         hostile("numbers behind, 10,000", shop, |n| {
-            if n > 10_000 {
-                "a".repeat(FILE_BYTES)
-            } else {
-                format!("Allow:/catalog/products/{n}")
-            }
+            if n > 10_000 { "a".repeat(FILE_BYTES) } else { format!("Allow:/catalog/products/{n}") }
         }),
-        hostile("long prefix", long("a"), |n| {
-            format!("Allow:/{}{n}", "a".repeat(60))
-        }),
-        hostile("each a prefix of the next", long("a"), |n| {
-            format!("Allow:/{}", "a".repeat(n))
-        }),
+        hostile("long prefix", long("a"), |n| format!("Allow:/{}{n}", "a".repeat(60))),
+        hostile("each a prefix of the next", long("a"), |n| format!("Allow:/{}", "a".repeat(n))),
         hostile("anchored", long("a"), |_| "Allow:/a$".to_owned()),
         hostile("both verdicts", long("a"), |n| {
-            format!(
-                "{}:/{}",
-                if n % 2 == 0 { "Allow" } else { "Disallow" },
-                "a".repeat(n % 9)
-            )
+            format!("{}:/{}", if n % 2 == 0 { "Allow" } else { "Disallow" }, "a".repeat(n % 9))
         }),
     ]
 }
@@ -180,15 +134,9 @@ fn groups() -> Vec<Hostile> {
     let path = long("ab");
     let mut shapes = vec![
         hostile("lines of one name", path.clone(), |_| agent.clone()),
-        hostile("lines of near names", path.clone(), |n| {
-            format!("User-agent:{NAME}{n}")
-        }),
-        hostile("groups of one name", path.clone(), |_| {
-            format!("{agent}\nAllow:/b")
-        }),
-        hostile("records of one name", path.clone(), |_| {
-            format!("\n{agent}\nAllow:/b")
-        }),
+        hostile("lines of near names", path.clone(), |n| format!("User-agent:{NAME}{n}")),
+        hostile("groups of one name", path.clone(), |_| format!("{agent}\nAllow:/b")),
+        hostile("records of one name", path.clone(), |_| format!("\n{agent}\nAllow:/b")),
         hostile("groups with stars", path.clone(), |n| {
             let rules = "Allow:/*ab*ba*c\n".repeat(3);
             format!("{agent}\n{rules}Allow:/*a{n}c")
@@ -201,25 +149,13 @@ fn groups() -> Vec<Hostile> {
             }
         }),
         hostile("groups of 40", path.clone(), |n| {
-            if n % 40 == 0 {
-                agent.clone()
-            } else {
-                format!("Allow:/b{n}")
-            }
+            if n % 40 == 0 { agent.clone() } else { format!("Allow:/b{n}") }
         }),
         hostile("groups of 3,000", path.clone(), |n| {
-            if n % 3_000 == 0 {
-                agent.clone()
-            } else {
-                format!("Allow:/{n}")
-            }
+            if n % 3_000 == 0 { agent.clone() } else { format!("Allow:/{n}") }
         }),
         hostile("groups of 300 with stars", path.clone(), |n| {
-            if n % 300 == 0 {
-                agent.clone()
-            } else {
-                format!("Allow:/*a{n}")
-            }
+            if n % 300 == 0 { agent.clone() } else { format!("Allow:/*a{n}") }
         }),
     ];
     let mut names = hostile("a long name", path, |n| {
@@ -242,26 +178,16 @@ fn spelt() -> Vec<Hostile> {
         hostile("shortest escape", long("a"), |_| "Allow:/%".to_owned()),
         hostile("begun escapes, there", long("%"), |_| "Allow:/%".to_owned()),
         hostile("escapes", escapes.clone(), |n| format!("Allow:/%7e%7E~{n}")),
-        hostile("escapes behind a star", escapes.clone(), |n| {
-            format!("Allow:/*%7e%41{n}")
-        }),
-        hostile("escapes in octets", long("\u{e9}"), |n| {
-            format!("Allow:/*\u{e9}%C3{n}")
-        }),
+        hostile("escapes behind a star", escapes.clone(), |n| format!("Allow:/*%7e%41{n}")),
+        hostile("escapes in octets", long("\u{e9}"), |n| format!("Allow:/*\u{e9}%C3{n}")),
         hostile("long parts in octets", in_octets, |_| {
             let length = 1 + random.below(60);
             format!("Allow:/*{}", random.text("\u{e9}a", length))
         }),
         hostile("slashes", long("%2f"), |_| "Allow:/*%2f/".to_owned()),
-        hostile("directories", long("ab/"), |n| {
-            format!("Allow:/*{n}/index.html")
-        }),
-        hostile("directories without star", long("1/"), |n| {
-            format!("Allow:/{n}/index.htm")
-        }),
-        hostile("dots and escapes", long("a/../%7e"), |n| {
-            format!("Allow:/*~{n}")
-        }),
+        hostile("directories", long("ab/"), |n| format!("Allow:/*{n}/index.html")),
+        hostile("directories without star", long("1/"), |n| format!("Allow:/{n}/index.htm")),
+        hostile("dots and escapes", long("a/../%7e"), |n| format!("Allow:/*~{n}")),
     ]
 }
 
@@ -285,24 +211,14 @@ fn mixed() -> Vec<Hostile> {
         hostile("chains to the end", format!("{}c", long("a")), |n| {
             format!("Allow:/*a*a*a*a*a*a{n}*c$")
         }),
-        hostile("escapes between stars", odd.clone(), |n| {
-            format!("Allow:/*%61*%7E*%62*%41{n}")
-        }),
-        hostile("directories behind stars", long("ab/"), |n| {
-            format!("Allow:/*a*b*{n}/index.htm")
-        }),
-        hostile("every spelling", odd.clone(), |n| {
-            format!("Allow:/*~*b*/{n}c")
-        }),
+        hostile("escapes between stars", odd.clone(), |n| format!("Allow:/*%61*%7E*%62*%41{n}")),
+        hostile("directories behind stars", long("ab/"), |n| format!("Allow:/*a*b*{n}/index.htm")),
+        hostile("every spelling", odd.clone(), |n| format!("Allow:/*~*b*/{n}c")),
         hostile("every spelling, small groups", odd.clone(), |n| {
             format!("{agent}\nAllow:/*b*a{n}\nAllow:/*%7E{n}")
         }),
-        hostile("every spelling, literals", odd.clone(), |n| {
-            format!("Allow:/a{n}")
-        }),
-        hostile("a short path", format!("/{}", "ab".repeat(30)), |n| {
-            format!("Allow:/*b*a{n}")
-        }),
+        hostile("every spelling, literals", odd.clone(), |n| format!("Allow:/a{n}")),
+        hostile("a short path", format!("/{}", "ab".repeat(30)), |n| format!("Allow:/*b*a{n}")),
     ];
     let mut names = hostile("nearly a name, every spelling", odd.clone(), |n| {
         if n % 2 == 0 {
@@ -340,11 +256,7 @@ fn dense() -> Vec<Hostile> {
     let pick = |from: Vec<String>| move |n: usize| format!("{}{n}", from[n % from.len()]);
     let agent = format!("User-agent:{NAME}");
     vec![
-        hostile(
-            "broken escapes between stars",
-            short.clone(),
-            pick(of_stars.clone()),
-        ),
+        hostile("broken escapes between stars", short.clone(), pick(of_stars.clone())),
         hostile("broken escapes, long parts", short.clone(), pick(of_one)),
         hostile("broken escapes, long path", long("%7%7E~"), pick(of_stars)),
         hostile("escapes of escapes", long("%25"), |n| {
@@ -356,15 +268,9 @@ fn dense() -> Vec<Hostile> {
         hostile("slashes, dots and stars", long("a//./b/../"), |n| {
             format!("Disallow:/*//.*/../{n}$")
         }),
-        hostile("stars alone", long("a"), |n| {
-            format!("Disallow:/{}{n}$", "*".repeat(n % 400))
-        }),
-        hostile("index files", long("index.html/"), |n| {
-            format!("Allow:/*{n}index.html$")
-        }),
-        hostile("parameters", long(";a=%3B"), |n| {
-            format!("Disallow:/*;a=%3b*{n};$")
-        }),
+        hostile("stars alone", long("a"), |n| format!("Disallow:/{}{n}$", "*".repeat(n % 400))),
+        hostile("index files", long("index.html/"), |n| format!("Allow:/*{n}index.html$")),
+        hostile("parameters", long(";a=%3B"), |n| format!("Disallow:/*;a=%3b*{n};$")),
         hostile("names and one rule each", long("%7e"), |n| {
             format!("User-agent:a{n}\n{agent}\nDisallow:/*%7E{n}$")
         }),
@@ -397,24 +303,10 @@ fn named() -> Vec<Hostile> {
         hostile(name, odd.clone(), |n| format!("{}\n{rules}", agent(n)))
     };
     vec![
-        hostile("near names, every spelling", odd.clone(), |n| {
-            format!("User-agent:{NAME}{n}")
-        }),
-        groups(
-            "one name and each rule",
-            |_| format!("User-agent:{NAME}"),
-            "Allow:/*%7E$",
-        ),
-        groups(
-            "names around it",
-            |n| format!("\nUser-agent:{n}{NAME}x"),
-            "Allow:/c",
-        ),
-        groups(
-            "prefixes of it",
-            |n| format!("\nUser-agent:{}", &NAME[..n % 7]),
-            "Allow:/c",
-        ),
+        hostile("near names, every spelling", odd.clone(), |n| format!("User-agent:{NAME}{n}")),
+        groups("one name and each rule", |_| format!("User-agent:{NAME}"), "Allow:/*%7E$"),
+        groups("names around it", |n| format!("\nUser-agent:{n}{NAME}x"), "Allow:/c"),
+        groups("prefixes of it", |n| format!("\nUser-agent:{}", &NAME[..n % 7]), "Allow:/c"),
         groups("everyone", |_| "User-agent:*".to_owned(), "Allow:/*~$"),
         groups(
             "groups just large",
@@ -424,11 +316,9 @@ fn named() -> Vec<Hostile> {
             },
             "Allow:/*/c$",
         ),
-        hostile(
-            "one rule over and over, every spelling",
-            odd.clone(),
-            |_| "Allow:/a/*/*~/c$".to_owned(),
-        ),
+        hostile("one rule over and over, every spelling", odd.clone(), |_| {
+            "Allow:/a/*/*~/c$".to_owned()
+        }),
         hostile("cut escapes", cut, |n| format!("Allow:/*%7{n}*%2")),
     ]
 }
@@ -436,16 +326,8 @@ fn named() -> Vec<Hostile> {
 /// Returns a file of one random template: wildcards and parts of a small alphabet, some numbers, and a path of the same.
 pub(crate) fn random(seed: u64) -> Hostile {
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-    let alphabet = random.of(&[
-        "a",
-        "ab",
-        "abc",
-        "a/",
-        "a%41",
-        "%7e%7E~",
-        "0123456789abcdef",
-        "\u{e9}a",
-    ]);
+    let alphabet =
+        random.of(&["a", "ab", "abc", "a/", "a%41", "%7e%7E~", "0123456789abcdef", "\u{e9}a"]);
     let length = random.of(&[100, 500, 2_000, PATH_BYTES]);
     let mut path = format!("/{}", random.text(alphabet, length / 2));
     if random.below(4) == 0 {
@@ -474,12 +356,7 @@ pub(crate) fn random(seed: u64) -> Hostile {
         }
         line + ends
     });
-    Hostile {
-        name: format!("random file {seed}"),
-        body,
-        path,
-        token: NAME.to_owned(),
-    }
+    Hostile { name: format!("random file {seed}"), body, path, token: NAME.to_owned() }
 }
 
 /// A generator that gives the same numbers for the same seed (xorshift).

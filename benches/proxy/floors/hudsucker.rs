@@ -43,9 +43,8 @@ impl HttpHandler for Refuse {
         if !request.uri().path().starts_with("/private/") {
             return request.into();
         }
-        let response = Response::builder()
-            .status(StatusCode::FORBIDDEN)
-            .body(Body::from("refused\n"));
+        let response =
+            Response::builder().status(StatusCode::FORBIDDEN).body(Body::from("refused\n"));
         response.expect("a valid response").into()
     }
 }

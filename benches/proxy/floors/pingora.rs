@@ -67,9 +67,7 @@ impl ProxyHttp for Forward {
         if way.path.starts_with("/private/") {
             let mut refusal = ResponseHeader::build(403, None)?;
             refusal.insert_header("Content-Length", REFUSED.len())?;
-            session
-                .write_response_header(Box::new(refusal), false)
-                .await?;
+            session.write_response_header(Box::new(refusal), false).await?;
             let body = bytes::Bytes::from_static(REFUSED);
             session.write_response_body(Some(body), true).await?;
             return Ok(true);
@@ -78,10 +76,7 @@ impl ProxyHttp for Forward {
     }
 
     async fn upstream_peer(&self, _: &mut Session, way: &mut Way) -> Result<Box<HttpPeer>> {
-        let (host, port) = way
-            .authority
-            .rsplit_once(':')
-            .unwrap_or((&way.authority, "80"));
+        let (host, port) = way.authority.rsplit_once(':').unwrap_or((&way.authority, "80"));
         let address = (Ipv4Addr::LOCALHOST, port.parse().unwrap_or(80));
         let mut peer = HttpPeer::new(address, way.is_https, host.to_owned());
         peer.group_key = self.hasher.hash_one(&way.authority);
@@ -105,31 +100,13 @@ fn way_of(request: &RequestHeader) -> Result<Way> {
     let target = str::from_utf8(request.raw_path()).unwrap_or_default();
     if let Some(rest) = target.strip_prefix("http://") {
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        return Ok(Way {
-            authority: authority.to_owned(),
-            path: path.to_owned(),
-            is_https: false,
-        });
+        return Ok(Way { authority: authority.to_owned(), path: path.to_owned(), is_https: false });
     }
-    let host = request
-        .headers
-        .get("host")
-        .and_then(|host| host.to_str().ok());
-    let authority = request
-        .uri
-        .authority()
-        .map(http::uri::Authority::as_str)
-        .or(host);
+    let host = request.headers.get("host").and_then(|host| host.to_str().ok());
+    let authority = request.uri.authority().map(http::uri::Authority::as_str).or(host);
     let authority = authority.ok_or_else(|| Error::new(ErrorType::InvalidHTTPHeader))?;
-    let path = request
-        .uri
-        .path_and_query()
-        .map_or("/", |path| path.as_str());
-    Ok(Way {
-        authority: authority.to_owned(),
-        path: path.to_owned(),
-        is_https: true,
-    })
+    let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
+    Ok(Way { authority: authority.to_owned(), path: path.to_owned(), is_https: true })
 }
 
 /// The TLS configurations by host, made once.
@@ -218,9 +195,7 @@ async fn main() -> anyhow::Result<()> {
         upstream_keepalive_pool_size: 1024,
         ..ServerConf::default()
     });
-    let forward = Forward {
-        hasher: RandomState::new(),
-    };
+    let forward = Forward { hasher: RandomState::new() };
     let (_keep, shutdown) = tokio::sync::watch::channel(false);
     let server = Arc::new(Server {
         proxy: Arc::new(pingora_proxy::http_proxy(&conf, forward)),

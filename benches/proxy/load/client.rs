@@ -40,19 +40,12 @@ impl Client {
         let mut tcp = TcpStream::connect(options.via.unwrap_or(origin)).await?;
         tcp.set_nodelay(true)?;
         if !options.https {
-            return Ok(Self {
-                sender: http1_sender(tcp).await?,
-                tunnel: None,
-            });
+            return Ok(Self { sender: http1_sender(tcp).await?, tunnel: None });
         }
         if options.via.is_some() {
             open_tunnel(&mut tcp, authority, &options.user_agent).await?;
         }
-        let config = if options.http2 {
-            &*TLS_HTTP2
-        } else {
-            &*TLS_HTTP1
-        };
+        let config = if options.http2 { &*TLS_HTTP2 } else { &*TLS_HTTP1 };
         let (host, _) = authority.rsplit_once(':').context("no port")?;
         let name = ServerName::try_from(host.to_owned())?;
         let connector = TlsConnector::from(Arc::clone(config));
@@ -65,18 +58,12 @@ impl Client {
         } else {
             http1_sender(tls).await?
         };
-        Ok(Self {
-            sender,
-            tunnel: Some(authority.to_owned()),
-        })
+        Ok(Self { sender, tunnel: Some(authority.to_owned()) })
     }
 
     /// Returns a client that shares the connection, for HTTP/2's streams.
     pub(crate) fn share(&self) -> Self {
-        Self {
-            sender: self.sender.clone(),
-            tunnel: self.tunnel.clone(),
-        }
+        Self { sender: self.sender.clone(), tunnel: self.tunnel.clone() }
     }
 
     /// Sends a request, reads all of the response, and returns its status and length.

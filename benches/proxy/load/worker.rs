@@ -76,14 +76,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(number: usize, options: Arc<Options>, gate: Arc<Gate>) -> Self {
-        Self {
-            number,
-            options,
-            gate,
-            client: None,
-            asked: 0,
-            tally: Tally::default(),
-        }
+        Self { number, options, gate, client: None, asked: 0, tally: Tally::default() }
     }
 
     pub(crate) async fn run(mut self) -> Tally {
@@ -144,11 +137,8 @@ impl Worker {
             return self.tally;
         };
         for _ in 0..self.options.streams {
-            let mut stream = Self::new(
-                self.number,
-                Arc::clone(&self.options),
-                Arc::clone(&self.gate),
-            );
+            let mut stream =
+                Self::new(self.number, Arc::clone(&self.options), Arc::clone(&self.gate));
             stream.client = Some((client.share(), authority.clone()));
             streams.spawn(stream.measure(started));
         }
@@ -191,16 +181,9 @@ impl Worker {
             self.tally.connections += 1;
         }
         let (client, first) = self.client.as_mut().expect("connected above");
-        let authority = if authority.is_empty() {
-            &*first
-        } else {
-            &authority
-        };
+        let authority = if authority.is_empty() { &*first } else { &authority };
         let (status, length) = client.ask(&self.options, authority).await?;
-        anyhow::ensure!(
-            status == self.options.expect,
-            "status {status} from {authority}"
-        );
+        anyhow::ensure!(status == self.options.expect, "status {status} from {authority}");
         Ok(length)
     }
 }

@@ -32,10 +32,7 @@ async fn filled(what: &str, dir: &std::path::Path, number: impl Fn(usize) -> usi
     let metrics = Arc::new(Metrics::new().expect("no two metrics have one name"));
     let store = RobotsStore::open(dir, RobotsStoreConfig::default(), clock, metrics.clone());
     let store = store.expect("its own directory");
-    let options = RobotsCacheConfig {
-        memory: 16 << 30,
-        ..RobotsCacheConfig::default()
-    };
+    let options = RobotsCacheConfig { memory: 16 << 30, ..RobotsCacheConfig::default() };
     let fetch = ScriptedFetch::default();
     let (robots, _) = RobotsCache::start(fetch, store, &options, clock, metrics);
     // By then the store's own cache is full, and whatever doubles its room has as much to spare as with sixteen times as
@@ -129,10 +126,7 @@ fn print_load(bytes: usize) {
     let started = Instant::now();
     let last = (0..LOADS).fold(0, |line, _| lines[line as usize][0]);
     let span = started.elapsed() / LOADS;
-    println!(
-        "one load that waits for another, anywhere in {} MiB: {span:?}",
-        bytes >> 20
-    );
+    println!("one load that waits for another, anywhere in {} MiB: {span:?}", bytes >> 20);
     black_box(last);
 }
 
@@ -147,22 +141,14 @@ struct Asked {
 impl Asked {
     fn new(number: impl FnMut() -> usize) -> Self {
         let numbers = std::iter::repeat_with(number).take(1 << 17);
-        Self {
-            origins: numbers.map(origin).collect(),
-            at: 0,
-        }
+        Self { origins: numbers.map(origin).collect(), at: 0 }
     }
 
     /// The next origins, read once: a request has just parsed its own.
     fn next_batch(&mut self) -> &[Origin] {
         self.at = (self.at + BATCH) % self.origins.len();
         let batch = &self.origins[self.at..self.at + BATCH];
-        black_box(
-            batch
-                .iter()
-                .map(|origin| origin.host().len())
-                .sum::<usize>(),
-        );
+        black_box(batch.iter().map(|origin| origin.host().len()).sum::<usize>());
         black_box(batch.iter().any(|origin| origin.host().ends_with('x')));
         batch
     }

@@ -80,11 +80,7 @@ pub fn answer(request: &FetchRequest) -> FetchOutcome {
             return FetchOutcome::failed(uri, FetchErrorKind::Connect, "as scripted");
         }
     };
-    FetchOutcome {
-        redirects: Vec::new(),
-        uri,
-        ending,
-    }
+    FetchOutcome { redirects: Vec::new(), uri, ending }
 }
 
 fn response(status: u16, body: &[u8]) -> FetchEnding {
@@ -95,11 +91,7 @@ fn response(status: u16, body: &[u8]) -> FetchEnding {
             etag: (status == 200).then(|| "\"5f3c-1a2b\"".into()),
             ..ResponseFields::default()
         },
-        body: FetchedBody {
-            bytes: body.into(),
-            is_cut: false,
-            digest: None,
-        },
+        body: FetchedBody { bytes: body.into(), is_cut: false, digest: None },
     })
 }
 

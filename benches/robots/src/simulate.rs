@@ -84,16 +84,10 @@ async fn crawl(dir: &Path, size: &Size) {
     let opened = Instant::now();
     let (store, clock, metrics) = open(dir, epoch());
     let fetch = ScriptedFetch::default();
-    let options = RobotsCacheConfig {
-        memory: size.memory,
-        ..RobotsCacheConfig::default()
-    };
+    let options = RobotsCacheConfig { memory: size.memory, ..RobotsCacheConfig::default() };
     let (robots, _) = RobotsCache::start(fetch.clone(), store, &options, clock, metrics);
     robots.find(&origin(0)).await.expect("it is kept");
-    println!(
-        "start to first answer over the full store: {:.1?}",
-        opened.elapsed()
-    );
+    println!("start to first answer over the full store: {:.1?}", opened.elapsed());
 
     let before = resident_bytes();
     let zipf = Zipf::new(size.origins as f64, 1.0).expect("more than one origin");

@@ -20,11 +20,7 @@ pub fn find(
         TargetScope::Bypass => rules.find_for_host(query),
     }?;
     let is_observed = found.rule.action == RuleAction::Refuse && mode == EnforcementMode::Observe;
-    let law = if is_observed {
-        find_legal_refusal(rules, query, scope)
-    } else {
-        None
-    };
+    let law = if is_observed { find_legal_refusal(rules, query, scope) } else { None };
     law.or(Some(found))
 }
 

@@ -26,10 +26,7 @@ impl FromStr for CertificateName {
                  \"sha256:\" with 64 hexadecimal digits"
             )
         };
-        let rest = |prefix| {
-            text.strip_prefix(prefix)
-                .filter(|rest: &&str| !rest.is_empty())
-        };
+        let rest = |prefix| text.strip_prefix(prefix).filter(|rest: &&str| !rest.is_empty());
         if let Some(name) = rest("CN=") {
             return Ok(Self::CommonName(name.to_owned()));
         }
@@ -58,9 +55,7 @@ impl fmt::Display for CertificateName {
             Self::CommonName(name) => write!(f, "CN={name}"),
             Self::Fingerprint(fingerprint) => {
                 f.write_str("sha256:")?;
-                fingerprint
-                    .iter()
-                    .try_for_each(|byte| write!(f, "{byte:02x}"))
+                fingerprint.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
             }
         }
     }
@@ -91,26 +86,13 @@ mod tests {
             let name: CertificateName = text.parse().unwrap();
             assert_eq!(name.to_string(), text);
         }
-        let with_colons: Vec<_> = hex
-            .as_bytes()
-            .chunks(2)
-            .map(String::from_utf8_lossy)
-            .collect();
+        let with_colons: Vec<_> = hex.as_bytes().chunks(2).map(String::from_utf8_lossy).collect();
         let with_colons = format!("sha256:{}", with_colons.join(":").to_uppercase());
         assert_eq!(
             with_colons.parse::<CertificateName>().unwrap().to_string(),
             format!("sha256:{hex}")
         );
-        for text in [
-            "",
-            "news",
-            "CN=",
-            "DNS:",
-            "sha256:12",
-            "://",
-            "cn=news",
-            "C=DE",
-        ] {
+        for text in ["", "news", "CN=", "DNS:", "sha256:12", "://", "cn=news", "C=DE"] {
             assert!(text.parse::<CertificateName>().is_err(), "{text}");
         }
     }

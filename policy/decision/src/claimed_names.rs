@@ -19,19 +19,13 @@ impl ClaimedNames {
     #[must_use]
     pub fn parse(user_agent: &[u8]) -> Self {
         let token = ProductToken::from_user_agent(user_agent);
-        Self {
-            tokens: token.into_iter().collect(),
-            well_known: find_well_known(user_agent),
-        }
+        Self { tokens: token.into_iter().collect(), well_known: find_well_known(user_agent) }
     }
 
     /// Returns the names of a crawler that names itself, and no other, in its `User-Agent`.
     #[must_use]
     pub fn with_tokens(tokens: Vec<ProductToken>) -> Self {
-        Self {
-            tokens,
-            well_known: Vec::new(),
-        }
+        Self { tokens, well_known: Vec::new() }
     }
 
     /// Returns the owner of a well-known crawler that is named, other than `crawler` itself.

@@ -142,10 +142,7 @@ impl Crawler {
 
     pub(crate) fn matches_address(&self, client: IpAddr) -> bool {
         self.addresses.is_empty()
-            || self
-                .addresses
-                .iter()
-                .any(|range| range.contains(&client.to_canonical()))
+            || self.addresses.iter().any(|range| range.contains(&client.to_canonical()))
     }
 
     /// Returns whether `user_agent` contains one of the tokens, ignoring ASCII case.
@@ -162,8 +159,5 @@ impl Crawler {
 }
 
 fn contains_ignoring_case(text: &[u8], part: &[u8]) -> bool {
-    part.is_empty()
-        || text
-            .windows(part.len())
-            .any(|window| window.eq_ignore_ascii_case(part))
+    part.is_empty() || text.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part))
 }

@@ -168,10 +168,7 @@ mod tests {
             name: name.to_owned(),
             tokens: vec![ProductToken::new("ExampleBot").unwrap()],
             user_agent: user_agent.map(str::to_owned),
-            addresses: addresses
-                .iter()
-                .map(|range| range.parse().unwrap())
-                .collect(),
+            addresses: addresses.iter().map(|range| range.parse().unwrap()).collect(),
             certificate: None,
             account: None,
             dialect: Dialect::Rfc9309,
@@ -186,19 +183,11 @@ mod tests {
     }
 
     fn crawlers(crawlers: Vec<Crawler>) -> Crawlers {
-        Crawlers::new(CrawlersConfig {
-            crawlers,
-            ..CrawlersConfig::default()
-        })
+        Crawlers::new(CrawlersConfig { crawlers, ..CrawlersConfig::default() })
     }
 
     fn facts<'a>(client: &str, username: Option<&'a str>, user_agent: &'a [u8]) -> ClientFacts<'a> {
-        ClientFacts {
-            client: client.parse().unwrap(),
-            username,
-            certificate: &[],
-            user_agent,
-        }
+        ClientFacts { client: client.parse().unwrap(), username, certificate: &[], user_agent }
     }
 
     fn found(crawlers: &Crawlers, client: &str, user_agent: &str) -> Option<String> {
@@ -215,29 +204,21 @@ mod tests {
         ]);
         let agent = "Mozilla/5.0 (compatible; EXAMPLEBOT/1.0)";
         assert_eq!(found(&crawlers, "10.1.2.3", agent).as_deref(), Some("both"));
-        assert_eq!(
-            found(&crawlers, "10.2.2.3", agent).as_deref(),
-            Some("agent")
-        );
+        assert_eq!(found(&crawlers, "10.2.2.3", agent).as_deref(), Some("agent"));
         assert_eq!(found(&crawlers, "10.1.2.3", "Other/1.0"), None);
     }
 
     #[test]
     fn a_mapped_address_is_the_address_it_maps() {
         let crawlers = crawlers(vec![crawler("net", None, &["10.1.0.0/16"])]);
-        assert_eq!(
-            found(&crawlers, "::ffff:10.1.2.3", "").as_deref(),
-            Some("net")
-        );
+        assert_eq!(found(&crawlers, "::ffff:10.1.2.3", "").as_deref(), Some("net"));
     }
 
     #[test]
     fn a_user_name_must_have_been_proved() {
         let mut named = crawler("named", None, &["10.1.0.0/16"]);
-        named.account = Some(ProxyAccount {
-            username: "news".to_owned(),
-            password_hash: String::new(),
-        });
+        named.account =
+            Some(ProxyAccount { username: "news".to_owned(), password_hash: String::new() });
         let known = crawlers(vec![named]);
         let found = |username| known.find(&facts("10.1.2.3", username, b""));
         assert!(found(Some("news")).is_some());

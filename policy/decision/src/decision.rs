@@ -99,13 +99,8 @@ impl<'a> Decision<'a> {
             scope: Some(request.resolved.scope),
             ..DecisionFacts::default()
         };
-        let mut decision = Self {
-            settings,
-            request,
-            observed: None,
-            facts,
-            state: DecisionState::NeedsRobotsTxt,
-        };
+        let mut decision =
+            Self { settings, request, observed: None, facts, state: DecisionState::NeedsRobotsTxt };
         let begun = decision.apply_objections();
         if let Err(refusal) = begun.and_then(|()| decision.apply_rules()) {
             decision.state = DecisionState::Decided(Err(refusal));
@@ -193,10 +188,7 @@ impl<'a> Decision<'a> {
     pub fn add_robots_txt(&mut self, robots_txt: &RobotsCopy) {
         let (request, settings) = (&self.request, self.settings);
         // For a crawler with purposes more is matched than rules, all within one bound.
-        let mut context = request
-            .identified
-            .declaring()
-            .map(|_| MatchContext::default());
+        let mut context = request.identified.declaring().map(|_| MatchContext::default());
         let outcome = ask_robots_txt(
             robots_txt,
             &request.identified.identity,
@@ -295,10 +287,7 @@ impl<'a> Decision<'a> {
                 resolved: self.request.resolved,
             })
         });
-        Verdict {
-            facts: self.facts,
-            result,
-        }
+        Verdict { facts: self.facts, result }
     }
 }
 
@@ -306,13 +295,7 @@ impl<'a> Decision<'a> {
 /// organisation's rules count: rules for certain crawlers or purposes do not, since the fetch is for all of them.
 #[must_use]
 pub fn decide_redirect(rules: &PolicyRules, target: &Target, now: SystemTime) -> Verdict {
-    let query = RuleQuery {
-        target,
-        method: "GET",
-        crawler: "",
-        purposes: PurposeSet::NONE,
-        now,
-    };
+    let query = RuleQuery { target, method: "GET", crawler: "", purposes: PurposeSet::NONE, now };
     let rule = rules.find_for_redirect(query);
     let refusal = rule.as_ref().and_then(applied_rule::refusal);
     Verdict {
@@ -324,10 +307,7 @@ pub fn decide_redirect(rules: &PolicyRules, target: &Target, now: SystemTime) ->
         result: match refusal {
             Some(refusal) => Err(refusal),
             None => Ok(Permit {
-                resolved: ResolvedTarget {
-                    target: target.clone(),
-                    scope: TargetScope::Path,
-                },
+                resolved: ResolvedTarget { target: target.clone(), scope: TargetScope::Path },
                 reason: Reason::RobotsRedirect,
                 observed: None,
                 purposes: PurposeSet::NONE,

@@ -85,12 +85,7 @@ impl DocumentBatch {
         resource: &Resource,
         context: &mut MatchContext,
     ) -> bool {
-        may_fetch(
-            (self.crawler.dialect, &self.crawler.tokens),
-            access,
-            resource,
-            context,
-        )
+        may_fetch((self.crawler.dialect, &self.crawler.tokens), access, resource, context)
     }
 }
 
@@ -116,10 +111,7 @@ pub fn documents_to_fetch(
 ) -> Vec<DocumentToFetch> {
     // Both are of HTTP alone (RFC 8615 section 1; Spawning).
     let has_files = origin.scheme() != Scheme::Ftp;
-    let files = [
-        (PreferenceSource::Tdmrep, TDMREP_PATH),
-        (PreferenceSource::AiTxt, AI_TXT_PATH),
-    ];
+    let files = [(PreferenceSource::Tdmrep, TDMREP_PATH), (PreferenceSource::AiTxt, AI_TXT_PATH)];
     files
         .into_iter()
         .filter(|(source, _)| has_files && query.could_be_refused_by(*source))
@@ -184,9 +176,7 @@ impl DocumentToFetch {
     /// Returns the URL from which it is fetched, as the log writes it.
     #[must_use]
     pub fn url(&self) -> String {
-        self.resource
-            .as_ref()
-            .map_or_else(|_| self.named.clone(), Resource::uri)
+        self.resource.as_ref().map_or_else(|_| self.named.clone(), Resource::uri)
     }
 
     /// Adds the document to `state`.
@@ -268,9 +258,8 @@ impl DocumentToFetch {
             DocumentResult::Pending { retry_after } => (None, Some(*retry_after)),
             DocumentResult::NotAsked(_) | DocumentResult::Archived(_) => return None,
         };
-        let snapshot = cached
-            .filter(|cached| cached.document().is_some())
-            .map(|cached| &*cached.snapshot);
+        let snapshot =
+            cached.filter(|cached| cached.document().is_some()).map(|cached| &*cached.snapshot);
         Some(ConsultedDocument {
             source: self.source,
             named: self.named.clone(),

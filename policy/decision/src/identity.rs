@@ -90,11 +90,7 @@ impl Identified {
     /// Returns an identity that nothing speaks against.
     #[must_use]
     pub fn without_objection(identity: Identity) -> Self {
-        Self {
-            identity,
-            objection: None,
-            purposes_from: None,
-        }
+        Self { identity, objection: None, purposes_from: None }
     }
 
     /// Returns the crawler whose purposes count, if it declares any.
@@ -111,7 +107,6 @@ impl Identified {
     /// Returns the purposes that the crawler declares.
     #[must_use]
     pub fn purposes(&self) -> PurposeSet {
-        self.declaring()
-            .map_or(PurposeSet::NONE, |crawler| crawler.declaration.purposes)
+        self.declaring().map_or(PurposeSet::NONE, |crawler| crawler.declaration.purposes)
     }
 }

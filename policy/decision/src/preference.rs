@@ -177,11 +177,8 @@ impl PreferenceDecision {
     pub fn is_final_refusal(&self) -> bool {
         let by_purpose = self.judgement.by_purpose.iter();
         let mut refused = by_purpose.filter(|it| it.preference == Preference::Refuse);
-        refused.any(|it| {
-            it.statement
-                .as_ref()
-                .is_some_and(|it| it.source != PreferenceSource::Tdmrep)
-        })
+        refused
+            .any(|it| it.statement.as_ref().is_some_and(|it| it.source != PreferenceSource::Tdmrep))
     }
 
     /// Returns whether the origin asks for payment or a licence, whatever the purpose.
@@ -252,10 +249,9 @@ impl PreferenceDecision {
                 "finding what {} says about use of this URL for {purpose} takes too long",
                 statement.carrier
             ),
-            Some(statement) => format!(
-                "{} ({}) refuses use for {purpose}",
-                statement.text, statement.carrier
-            ),
+            Some(statement) => {
+                format!("{} ({}) refuses use for {purpose}", statement.text, statement.carrier)
+            }
             None => format!(
                 "nothing is said about use for {purpose}, and the crawler goes without (unstated = \"refuse\")"
             ),
@@ -266,11 +262,7 @@ impl PreferenceDecision {
             stage: Some(self.judgement.stage),
             document: document.map(|it| Box::new(it.seen.clone())),
         };
-        let reason = if is_too_costly {
-            Reason::TooCostly
-        } else {
-            Reason::Preference
-        };
+        let reason = if is_too_costly { Reason::TooCostly } else { Reason::Preference };
         Some(Refusal {
             title: "Refused by usage preference",
             robots_url: Some(resolved.target.origin().robots_txt_uri().into()),

@@ -60,11 +60,7 @@ impl Refusal {
     /// Returns a refusal with the usual answer for its reason.
     #[must_use]
     pub fn new(reason: Reason, details: impl Into<Cow<'static, str>>) -> Self {
-        let DefaultAnswer {
-            status,
-            title,
-            proxy_error,
-        } = reason.default_answer();
+        let DefaultAnswer { status, title, proxy_error } = reason.default_answer();
         Self {
             reason,
             status,
@@ -84,18 +80,12 @@ impl Refusal {
     /// Returns the refusal of a request that is malformed, or that two readers could read differently.
     #[must_use]
     pub fn malformed(details: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            closes: true,
-            ..Self::new(Reason::MalformedRequest, details)
-        }
+        Self { closes: true, ..Self::new(Reason::MalformedRequest, details) }
     }
 
     /// Returns a refusal that mode "observe" would only note.
     pub(crate) fn by_policy(reason: Reason, details: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            is_policy: true,
-            ..Self::new(reason, details)
-        }
+        Self { is_policy: true, ..Self::new(reason, details) }
     }
 
     /// Returns the parent proxy that failed, if one did.
@@ -113,10 +103,6 @@ impl Refusal {
     ///
     /// Returns the refusal if it has to be enforced.
     pub fn enforce(self, mode: EnforcementMode) -> Result<Self, Self> {
-        if self.is_policy && mode == EnforcementMode::Observe {
-            Ok(self)
-        } else {
-            Err(self)
-        }
+        if self.is_policy && mode == EnforcementMode::Observe { Ok(self) } else { Err(self) }
     }
 }

@@ -36,9 +36,7 @@ impl CheckedSnapshot {
         let entry = CacheEntry::default().after_fetch(outcome, now);
         let parsed = ParsedEntry::parse(resource.kind(), entry, None);
         Self {
-            snapshot: RefreshScheduler::default()
-                .restore(resource, &parsed)
-                .into(),
+            snapshot: RefreshScheduler::default().restore(resource, &parsed).into(),
             checked_at: now,
         }
     }
@@ -237,12 +235,7 @@ fn finding(copy: &RobotsCopy, decision: &AccessDecision<'_>) -> AccessFinding {
 /// Returns the names of the group that a crawler falls into, one a line; empty if no group is for it.
 #[must_use]
 pub fn group_names(access: &AccessResult, identity: &Identity) -> String {
-    let decision = decide(
-        access,
-        identity.dialect(),
-        identity.tokens(),
-        &UrlPath::ROOT,
-    );
+    let decision = decide(access, identity.dialect(), identity.tokens(), &UrlPath::ROOT);
     decision.group().join("\n")
 }
 
@@ -307,10 +300,7 @@ fn unreachable_refusal(target: &Target, copy: &RobotsCopy, mode: EnforcementMode
         }
         Some(FetchErrorKind::NoSuchName) => {
             let details = format!("no such host: {}", target.origin().host());
-            return Refusal {
-                is_failure: true,
-                ..Refusal::new(Reason::DnsError, details)
-            };
+            return Refusal { is_failure: true, ..Refusal::new(Reason::DnsError, details) };
         }
         _ => snapshot.and_then(Snapshot::cause),
     };
@@ -329,12 +319,7 @@ fn unreachable_refusal(target: &Target, copy: &RobotsCopy, mode: EnforcementMode
     if failed_after_redirect || mode == EnforcementMode::Observe {
         return refusal;
     }
-    Refusal {
-        reason,
-        is_policy: false,
-        is_failure: true,
-        ..refusal
-    }
+    Refusal { reason, is_policy: false, is_failure: true, ..refusal }
 }
 
 /// Returns the refusal of a request whose robots.txt cannot be had.
@@ -389,11 +374,9 @@ mod tests {
         // That is no user-agent line but to Google's parser.
         let text = "User-agent: *\nCrawl-delay: 1\n\nUseragent: ExampleBot\nCrawl-delay: 30\n";
         let access = AccessResult::Successful(RobotsTxt::parse(text.as_bytes()));
-        for (dialect, seconds) in [
-            (Dialect::Rfc9309, 1),
-            (Dialect::Google, 30),
-            (Dialect::Strictest, 30),
-        ] {
+        for (dialect, seconds) in
+            [(Dialect::Rfc9309, 1), (Dialect::Google, 30), (Dialect::Strictest, 30)]
+        {
             let found = crawl_delay(&access, &example_bot(dialect));
             assert_eq!(found, Some(Duration::from_secs(seconds)), "{dialect:?}");
         }
@@ -427,9 +410,7 @@ mod tests {
             let at = START + days * DAY;
             let parsed = entry.after_fetch(failed(), at).into();
             let copy = RobotsCopy::Cached(CheckedSnapshot {
-                snapshot: RefreshScheduler::default()
-                    .restore(&resource, &parsed)
-                    .into(),
+                snapshot: RefreshScheduler::default().restore(&resource, &parsed).into(),
                 checked_at: at,
             });
             let identity = example_bot(Dialect::default());

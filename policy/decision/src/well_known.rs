@@ -44,13 +44,11 @@ fn crawler_named_by(word: &[u8]) -> Option<WellKnownCrawler> {
     }
     let token = word.to_ascii_lowercase();
     let without_version = token.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-');
-    [token.as_str(), without_version]
-        .into_iter()
-        .find_map(|token| {
-            let owner = OWNERS.get(token)?;
-            let token = token.to_owned();
-            Some(WellKnownCrawler { token, owner })
-        })
+    [token.as_str(), without_version].into_iter().find_map(|token| {
+        let owner = OWNERS.get(token)?;
+        let token = token.to_owned();
+        Some(WellKnownCrawler { token, owner })
+    })
 }
 
 #[cfg(test)]
@@ -85,17 +83,10 @@ mod tests {
             ] {
                 assert_eq!(tokens(&text), std::slice::from_ref(token), "{text}");
             }
-            for text in [
-                format!("x{token}/1"),
-                format!("{token}-of-ours"),
-                format!("{token}s"),
-            ] {
+            for text in [format!("x{token}/1"), format!("{token}-of-ours"), format!("{token}s")] {
                 assert_eq!(tokens(&text), [""; 0], "{text}");
             }
         }
-        assert_eq!(
-            tokens("Googlebot-News Googlebot"),
-            ["googlebot-news", "googlebot"]
-        );
+        assert_eq!(tokens("Googlebot-News Googlebot"), ["googlebot-news", "googlebot"]);
     }
 }

@@ -59,10 +59,7 @@ fn crawler(mode: EnforcementMode, purposes: PurposeSet) -> Crawler {
         user_agent_must_contain_token: false,
         source_address: None,
         signing_key: None,
-        declaration: CrawlerDeclaration {
-            purposes,
-            ..CrawlerDeclaration::default()
-        },
+        declaration: CrawlerDeclaration { purposes, ..CrawlerDeclaration::default() },
     }
 }
 
@@ -88,10 +85,7 @@ fn fetched(resource: &Resource, status: u16, body: &str) -> CheckedSnapshot {
         ending: FetchEnding::Response(FetchedResponse {
             status,
             fields: ResponseFields::default(),
-            body: FetchedBody {
-                bytes: body.as_bytes().into(),
-                ..FetchedBody::default()
-            },
+            body: FetchedBody { bytes: body.as_bytes().into(), ..FetchedBody::default() },
         }),
     };
     CheckedSnapshot::from_fetch(resource, outcome, NOW)
@@ -151,10 +145,7 @@ impl World {
                 }
                 Input::Documents(batch) => {
                     asked.push("documents");
-                    let results = batch
-                        .documents
-                        .iter()
-                        .map(|it| document(it.resource().unwrap()));
+                    let results = batch.documents.iter().map(|it| document(it.resource().unwrap()));
                     let results: Vec<_> = results.collect();
                     decision.add_documents(*batch, &results);
                 }
@@ -165,9 +156,8 @@ impl World {
 
     /// The reason, `+` if the request is forwarded, and the inputs that were asked for.
     fn outcome(&self, robots_txt: Option<&str>) -> (String, Vec<&'static str>) {
-        let (verdict, asked) = self.decide(robots_txt, |resource| {
-            DocumentResult::Cached(fetched(resource, 404, ""))
-        });
+        let (verdict, asked) =
+            self.decide(robots_txt, |resource| DocumentResult::Cached(fetched(resource, 404, "")));
         (described(&verdict), asked)
     }
 }
@@ -186,10 +176,7 @@ const DISALLOWS: &str = "User-agent: *\nDisallow: /\nCrawl-delay: 5\n";
 #[test]
 fn a_rule_that_refuses_needs_no_robots_txt() {
     for action in [RuleAction::Refuse, RuleAction::RefuseLegally] {
-        let world = World {
-            rules: rule(action),
-            ..World::default()
-        };
+        let world = World { rules: rule(action), ..World::default() };
         let (outcome, asked) = world.outcome(Some(ALLOWS));
         assert_eq!((outcome.as_str(), asked.len()), ("-policy-rule", 0));
     }
@@ -197,10 +184,7 @@ fn a_rule_that_refuses_needs_no_robots_txt() {
 
 #[test]
 fn an_exception_only_looks_for_a_cached_pace() {
-    let world = World {
-        rules: rule(RuleAction::Allow),
-        ..World::default()
-    };
+    let world = World { rules: rule(RuleAction::Allow), ..World::default() };
     let nothing = |_: &Resource| DocumentResult::Archived(None);
     let (verdict, asked) = world.decide(Some(DISALLOWS), nothing);
     assert_eq!(asked, ["cached robots.txt"]);
@@ -219,19 +203,10 @@ fn what_is_certain_is_decided_without_inputs() {
         }),
         ..World::default()
     };
-    let foreign = World {
-        user_agent: "GPTBot/1.0",
-        ..World::default()
-    };
-    let bypass = World {
-        scope: TargetScope::Bypass,
-        ..World::default()
-    };
+    let foreign = World { user_agent: "GPTBot/1.0", ..World::default() };
+    let bypass = World { scope: TargetScope::Bypass, ..World::default() };
     let https = World {
-        interception: InterceptionSettings {
-            mode: HttpsMode::Refuse,
-            bypass: Vec::new(),
-        },
+        interception: InterceptionSettings { mode: HttpsMode::Refuse, bypass: Vec::new() },
         ..World::default()
     };
     for (world, outcome) in [
@@ -254,31 +229,19 @@ fn robots_txt_decides_where_no_rule_does() {
         (Some(""), "+no-matching-group"),
         (None, "-unreachable"),
     ] {
-        assert_eq!(
-            world.outcome(text),
-            (outcome.to_owned(), vec!["robots.txt"])
-        );
+        assert_eq!(world.outcome(text), (outcome.to_owned(), vec!["robots.txt"]));
     }
 }
 
 #[test]
 fn mode_observe_forwards_and_names_the_first_refusal() {
-    let world = World {
-        crawlers: known(EnforcementMode::Observe, &[]),
-        ..World::default()
-    };
+    let world = World { crawlers: known(EnforcementMode::Observe, &[]), ..World::default() };
     assert_eq!(world.outcome(Some(DISALLOWS)).0, "~rule");
-    let world = World {
-        rules: rule(RuleAction::Refuse),
-        ..world
-    };
+    let world = World { rules: rule(RuleAction::Refuse), ..world };
     let (verdict, _) = world.decide(Some(DISALLOWS), |_| DocumentResult::Archived(None));
     let observed = verdict.result.unwrap().observed.unwrap();
     assert_eq!(observed.reason, Reason::PolicyRule);
-    let world = World {
-        rules: rule(RuleAction::RefuseLegally),
-        ..world
-    };
+    let world = World { rules: rule(RuleAction::RefuseLegally), ..world };
     assert_eq!(world.outcome(Some(ALLOWS)).0, "-policy-rule");
 }
 
@@ -295,16 +258,9 @@ fn documents_are_asked_for_only_while_they_can_refuse() {
         (&refuses, "-preference", "robots.txt"),
     ] {
         let (found, asked) = world.outcome(Some(text));
-        assert_eq!(
-            (found.as_str(), asked.last()),
-            (outcome, Some(&last)),
-            "{text}"
-        );
+        assert_eq!((found.as_str(), asked.last()), (outcome, Some(&last)), "{text}");
     }
-    let post = World {
-        method: "POST",
-        ..world
-    };
+    let post = World { method: "POST", ..world };
     assert_eq!(post.outcome(Some(&refuses)).1, ["robots.txt"]);
 }
 
@@ -315,15 +271,11 @@ fn a_document_that_refuses_decides_and_is_named() {
         ..World::default()
     };
     let reserved = r#"[{"location": "/", "tdm-reservation": 1}]"#;
-    let (verdict, _) = world.decide(Some(ALLOWS), |resource| {
-        DocumentResult::Cached(fetched(resource, 200, reserved))
-    });
+    let (verdict, _) = world
+        .decide(Some(ALLOWS), |resource| DocumentResult::Cached(fetched(resource, 200, reserved)));
     assert_eq!(described(&verdict), "-preference");
     let preferences = verdict.facts.preferences.unwrap();
-    let documents: Vec<_> = preferences
-        .documents_seen()
-        .map(|it| it.url.as_str())
-        .collect();
+    let documents: Vec<_> = preferences.documents_seen().map(|it| it.url.as_str()).collect();
     assert_eq!(documents, ["https://shop.test/.well-known/tdmrep.json"]);
 }
 
@@ -343,10 +295,7 @@ fn a_document_that_has_not_come_refuses_for_now() {
 
 #[test]
 fn a_method_in_lower_case_is_malformed_only_if_nothing_else_refuses() {
-    let world = World {
-        method: "get",
-        ..World::default()
-    };
+    let world = World { method: "get", ..World::default() };
     assert_eq!(world.outcome(Some(ALLOWS)).0, "-malformed-request");
     assert_eq!(world.outcome(Some(DISALLOWS)).0, "-rule");
 }
@@ -404,9 +353,5 @@ fn redirects_obey_rules_for_everybody_only() {
         crawlers: vec!["example".to_owned()],
         ..PolicyRule::default()
     }]);
-    assert!(
-        decide_redirect(&of_one_crawler, &target, NOW)
-            .result
-            .is_ok()
-    );
+    assert!(decide_redirect(&of_one_crawler, &target, NOW).result.is_ok());
 }

@@ -5,9 +5,10 @@
 #[path = "../../robots-txt/tests/model/mod.rs"]
 mod model;
 
-
 use libfuzzer_sys::fuzz_target;
-use wayleave_robots_txt::{AccessResult, Dialect, UrlPath, ProductToken, RobotsTxt, AccessVerdict, decide};
+use wayleave_robots_txt::{
+    AccessResult, AccessVerdict, Dialect, ProductToken, RobotsTxt, UrlPath, decide,
+};
 
 const DIALECTS: [Dialect; 4] =
     [Dialect::Rfc9309, Dialect::Google, Dialect::Koster1996, Dialect::Selfhtml];

@@ -2,9 +2,11 @@
 
 #![no_main]
 
-
 use libfuzzer_sys::fuzz_target;
-use wayleave_robots_txt::{AccessResult, Dialect, UrlPath, ProductToken, RobotsTxt, AccessVerdict, decide, decide_all_spellings};
+use wayleave_robots_txt::{
+    AccessResult, AccessVerdict, Dialect, ProductToken, RobotsTxt, UrlPath, decide,
+    decide_all_spellings,
+};
 
 fuzz_target!(|input: &[u8]| {
     let mut parts = input.split(|&byte| byte == b'\n').map(|part| {
@@ -19,13 +21,16 @@ fuzz_target!(|input: &[u8]| {
     }
     let access = AccessResult::Successful(RobotsTxt::parse(body.as_bytes()));
     let tokens = [ProductToken::new("foobot").expect("a name")];
-    let verdict = |dialect| decide(&access, dialect, &tokens, &UrlPath::parse(&path).unwrap()).verdict();
+    let verdict =
+        |dialect| decide(&access, dialect, &tokens, &UrlPath::parse(&path).unwrap()).verdict();
     let expected = verdict(Dialect::Rfc9309);
     if path != "/robots.txt" {
         for dialect in Dialect::ALL {
             assert_eq!(verdict(dialect), expected, "{dialect}");
         }
     }
-    let strict = decide_all_spellings(&access, Dialect::Rfc9309, &tokens, &UrlPath::parse(&path).unwrap()).verdict();
+    let strict =
+        decide_all_spellings(&access, Dialect::Rfc9309, &tokens, &UrlPath::parse(&path).unwrap())
+            .verdict();
     assert!(expected == AccessVerdict::Allow || strict == AccessVerdict::Disallow);
 });

@@ -11,5 +11,7 @@ fuzz_target!(|head: &str| {
     let fields = head.lines().filter_map(|line| line.split_once(": "));
     let is_allowed = allows(|heard, asker| heard.add_response_head(asker, 200, &fields.clone()));
     let head = head.as_bytes();
-    assert!(!is_allowed || holds(head, "=y") || holds(head, "yes") || holds(head, "tdm-reservation: "));
+    assert!(
+        !is_allowed || holds(head, "=y") || holds(head, "yes") || holds(head, "tdm-reservation: ")
+    );
 });

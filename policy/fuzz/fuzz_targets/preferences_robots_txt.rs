@@ -5,8 +5,8 @@
 mod preferences;
 
 use libfuzzer_sys::fuzz_target;
-use wayleave_robots_txt::RobotsTxt;
 use preferences::{allows, holds};
+use wayleave_robots_txt::RobotsTxt;
 
 fuzz_target!(|file: &[u8]| {
     let robots = RobotsTxt::parse(file);
@@ -14,5 +14,7 @@ fuzz_target!(|file: &[u8]| {
         heard.add_robots_txt(asker, &robots);
         heard.add_ai_txt(asker, &robots);
     });
-    assert!(!is_allowed || holds(file, "=y") || holds(file, "yes") || holds(file, "allowaitraining"));
+    assert!(
+        !is_allowed || holds(file, "=y") || holds(file, "yes") || holds(file, "allowaitraining")
+    );
 });

@@ -5,9 +5,9 @@
 mod preferences;
 
 use libfuzzer_sys::fuzz_target;
+use preferences::{allows, holds};
 use wayleave_robots_txt::RobotsTxt;
 use wayleave_usage_preferences::RslLicence;
-use preferences::{allows, holds};
 
 fuzz_target!(|licence: &str| {
     const URL: &str = "https://site.test/license.xml";

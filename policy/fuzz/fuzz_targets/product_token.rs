@@ -2,9 +2,10 @@
 
 #![no_main]
 
-
 use libfuzzer_sys::fuzz_target;
-use wayleave_robots_txt::{AccessResult, Dialect, UrlPath, ProductToken, AccessReason, RobotsTxt, decide};
+use wayleave_robots_txt::{
+    AccessReason, AccessResult, Dialect, ProductToken, RobotsTxt, UrlPath, decide,
+};
 
 fuzz_target!(|field: &[u8]| {
     let Some(token) = ProductToken::from_user_agent(field) else { return };

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wayleave_robots_txt::{Origin, UrlPath, Scheme, Target};
+use wayleave_robots_txt::{Origin, Scheme, Target, UrlPath};
 
 fuzz_target!(|text: &str| {
     assert!(UrlPath::of_url(text).as_str().starts_with('/'));

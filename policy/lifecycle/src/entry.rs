@@ -45,10 +45,7 @@ impl CacheEntry {
         match outcome.result() {
             // The last answer is kept: it may still decide while the origin is unreachable.
             FetchResult::Unreachable => self.failed(outcome, now),
-            _ => Self::answered(FetchedAnswer {
-                fetched_at: now,
-                outcome,
-            }),
+            _ => Self::answered(FetchedAnswer { fetched_at: now, outcome }),
         }
     }
 
@@ -90,10 +87,7 @@ impl CacheEntry {
     }
 
     fn answered(facts: FetchedAnswer) -> Self {
-        Self {
-            answer: Some(Arc::new(facts)),
-            failures: None,
-        }
+        Self { answer: Some(Arc::new(facts)), failures: None }
     }
 
     fn failed(&self, outcome: FetchOutcome, now: SystemTime) -> Self {
@@ -102,14 +96,8 @@ impl CacheEntry {
             Some(earlier) => (earlier.since.min(now), earlier.count.saturating_add(1)),
             None => (now, 1),
         };
-        let last = Arc::new(FetchedAnswer {
-            fetched_at: now,
-            outcome,
-        });
-        Self {
-            answer: self.answer.clone(),
-            failures: Some(FailureRun { since, count, last }),
-        }
+        let last = Arc::new(FetchedAnswer { fetched_at: now, outcome });
+        Self { answer: self.answer.clone(), failures: Some(FailureRun { since, count, last }) }
     }
 }
 

@@ -294,8 +294,7 @@ impl FetchOutcome {
     /// Whether a request without a signature was asked for one.
     #[must_use]
     pub fn asks_for_signature(&self) -> bool {
-        self.fields()
-            .is_some_and(|fields| fields.asks_for_signature)
+        self.fields().is_some_and(|fields| fields.asks_for_signature)
     }
 
     /// Returns the body, if the fetch was successful.
@@ -355,11 +354,8 @@ impl FetchOutcome {
         let content_type = self.fields().and_then(|f| f.content_type.as_deref());
         // Some servers send their pages as `text/plain`.
         let start = body.bytes.trim_ascii_start();
-        let begins = |tag: &[u8]| {
-            start
-                .get(..tag.len())
-                .is_some_and(|s| s.eq_ignore_ascii_case(tag))
-        };
+        let begins =
+            |tag: &[u8]| start.get(..tag.len()).is_some_and(|s| s.eq_ignore_ascii_case(tag));
         content_type.is_some_and(is_html_type) || begins(b"<!doctype html") || begins(b"<html")
     }
 }
@@ -377,11 +373,7 @@ impl FetchedAnswer {
     /// Returns the access result; the body is parsed here.
     #[must_use]
     pub fn access(&self) -> AccessResult {
-        match (
-            self.outcome.result(),
-            self.outcome.body(),
-            self.outcome.status(),
-        ) {
+        match (self.outcome.result(), self.outcome.body(), self.outcome.status()) {
             (FetchResult::Successful, Some(body), _) => AccessResult::Successful(body.parse()),
             (FetchResult::Unavailable, _, Some(status)) => AccessResult::Unavailable { status },
             (FetchResult::RedirectLost, ..) => AccessResult::RedirectLost,

@@ -77,10 +77,7 @@ impl RefreshScheduler {
     /// Creates a scheduler without any resource.
     #[must_use]
     pub fn new(lifetimes: LifetimeSettings) -> Self {
-        Self {
-            lifetimes,
-            ..Self::default()
-        }
+        Self { lifetimes, ..Self::default() }
     }
 
     /// Reports that a resource is needed, about which `known` is known. Returns whether to start a fetch: `known` is
@@ -267,8 +264,6 @@ impl RefreshScheduler {
 
 /// Rounds up to whole seconds, so that nothing is due before `at`.
 fn whole_second(at: SystemTime) -> u64 {
-    let since_epoch = at
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
+    let since_epoch = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     since_epoch.as_secs() + u64::from(since_epoch.subsec_nanos() > 0)
 }

@@ -215,15 +215,10 @@ mod tests {
 
     #[test]
     fn an_uncacheable_answer_lives_no_longer_than_max_age() {
-        let lifetimes = LifetimeSettings {
-            max_age: Duration::from_secs(2),
-            ..LifetimeSettings::default()
-        };
+        let lifetimes =
+            LifetimeSettings { max_age: Duration::from_secs(2), ..LifetimeSettings::default() };
         let fields = fields("no-store", "", None);
-        assert_eq!(
-            lifetimes.fresh_for(Some(&fields), now()),
-            Duration::from_secs(2)
-        );
+        assert_eq!(lifetimes.fresh_for(Some(&fields), now()), Duration::from_secs(2));
     }
 
     #[test]
@@ -234,10 +229,7 @@ mod tests {
         for (failures, seconds) in (1..).zip(expected) {
             let backoff = lifetimes.backoff(&host, failures, None).as_secs_f64();
             let seconds = f64::from(seconds);
-            assert!(
-                (seconds * 0.9..=seconds * 1.1).contains(&backoff),
-                "{failures}: {backoff}"
-            );
+            assert!((seconds * 0.9..=seconds * 1.1).contains(&backoff), "{failures}: {backoff}");
         }
         let endless = lifetimes.backoff(&host, u32::MAX, None);
         assert!(endless <= lifetimes.max_backoff.mul_f64(1.1));
@@ -255,16 +247,10 @@ mod tests {
 
     #[test]
     fn nodes_contact_an_origin_at_different_times() {
-        let node = |spread| LifetimeSettings {
-            jitter_seed: spread,
-            ..LifetimeSettings::default()
-        };
+        let node = |spread| LifetimeSettings { jitter_seed: spread, ..LifetimeSettings::default() };
         let backoff = |spread| node(spread).backoff(&origin("a"), 1, None);
         let refresh = |spread| node(spread).refresh_after(&origin("a"), DAY);
-        for times in [
-            (1..=6).map(backoff).collect(),
-            (1..=6).map(refresh).collect(),
-        ] {
+        for times in [(1..=6).map(backoff).collect(), (1..=6).map(refresh).collect()] {
             let times: std::collections::HashSet<Duration> = times;
             assert!(times.len() > 3, "{times:?}");
         }

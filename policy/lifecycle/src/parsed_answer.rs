@@ -27,10 +27,7 @@ impl ParsedAnswer {
                 access: AccessResult::Successful(RobotsTxt::parse(b"")),
                 document: kind.parse(&body.bytes, body.is_cut).map(Arc::new),
             },
-            _ => Self {
-                access: facts.access(),
-                document: None,
-            },
+            _ => Self { access: facts.access(), document: None },
         }
     }
 }

@@ -55,9 +55,7 @@ impl ParsedEntry {
         now: SystemTime,
         lifetimes: &LifetimeSettings,
     ) -> Self {
-        let entry = before
-            .without_expired_failures(now, lifetimes)
-            .after_fetch(outcome, now);
+        let entry = before.without_expired_failures(now, lifetimes).after_fetch(outcome, now);
         // After a 304 the body is the same, and parsing it again would be most of the work.
         let is_parsed =
             |known: &&Snapshot| known.is_answer_of(before) && before.has_body_of(&entry);
@@ -69,10 +67,7 @@ impl ParsedEntry {
     fn with_answer(kind: DocumentKind, entry: CacheEntry, parsed: Option<ParsedAnswer>) -> Self {
         let answer = entry.answer.as_ref();
         let parse = || answer.map(|facts| ParsedAnswer::parse(kind, facts));
-        Self {
-            answer: parsed.or_else(parse),
-            entry,
-        }
+        Self { answer: parsed.or_else(parse), entry }
     }
 }
 

@@ -110,10 +110,7 @@ impl From<&Self> for Resource {
 /// Returns the document that a request for this target would fetch.
 impl From<Target> for Resource {
     fn from(target: Target) -> Self {
-        Self {
-            origin: target.origin().clone(),
-            path: Some(Arc::new(target.path().clone())),
-        }
+        Self { origin: target.origin().clone(), path: Some(Arc::new(target.path().clone())) }
     }
 }
 
@@ -143,16 +140,8 @@ mod tests {
     #[test]
     fn a_resource_is_read_from_its_text() {
         for (text, uri, kind) in [
-            (
-                "https://a.test",
-                "https://a.test/robots.txt",
-                DocumentKind::RobotsTxt,
-            ),
-            (
-                "http://a.test:81/.well-known/tdmrep.json",
-                "",
-                DocumentKind::Tdmrep,
-            ),
+            ("https://a.test", "https://a.test/robots.txt", DocumentKind::RobotsTxt),
+            ("http://a.test:81/.well-known/tdmrep.json", "", DocumentKind::Tdmrep),
             ("http://a.test/ai.txt", "", DocumentKind::AiTxt),
             ("https://a.test/ai.txt?x", "", DocumentKind::Rsl),
             ("https://a.test/", "", DocumentKind::Rsl),

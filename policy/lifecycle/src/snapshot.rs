@@ -102,20 +102,15 @@ impl SnapshotAnswer {
             return self;
         }
         let max_age = lifetimes.max_age.as_millis().div_ceil(1000);
-        Self {
-            usable_for: u32::try_from(max_age).unwrap_or(u32::MAX),
-            ..self
-        }
+        Self { usable_for: u32::try_from(max_age).unwrap_or(u32::MAX), ..self }
     }
 
     fn fresh_until(&self) -> UnixMillis {
-        self.fetched_at
-            .after(Duration::from_millis(self.fresh_for.into()))
+        self.fetched_at.after(Duration::from_millis(self.fresh_for.into()))
     }
 
     fn usable_until(&self) -> UnixMillis {
-        self.fetched_at
-            .after(Duration::from_secs(self.usable_for.into()))
+        self.fetched_at.after(Duration::from_secs(self.usable_for.into()))
     }
 }
 
@@ -142,10 +137,9 @@ impl SnapshotFailure {
             given_up_at: Self::given_up_at(first_at, answer, lifetimes),
             // Both results are made now, since requests borrow them from the snapshot.
             fallback_access: match answer.map(|answer| &answer.contents.access) {
-                Some(AccessResult::Successful(copy)) => [
-                    AccessResult::Lapsed(copy.clone()),
-                    AccessResult::LongLapsed(copy.clone()),
-                ],
+                Some(AccessResult::Successful(copy)) => {
+                    [AccessResult::Lapsed(copy.clone()), AccessResult::LongLapsed(copy.clone())]
+                }
                 _ => [AccessResult::Unreachable, AccessResult::LongUnreachable],
             },
             count: failing.count,
@@ -173,9 +167,7 @@ struct UnixMillis(u64);
 
 impl From<SystemTime> for UnixMillis {
     fn from(time: SystemTime) -> Self {
-        let since_epoch = time
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
+        let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
     }
 }
@@ -212,12 +204,7 @@ pub enum SnapshotState {
 
 impl SnapshotState {
     /// Every state.
-    pub const ALL: [Self; 4] = [
-        Self::Fresh,
-        Self::Stale,
-        Self::Unavailable,
-        Self::Unreachable,
-    ];
+    pub const ALL: [Self; 4] = [Self::Fresh, Self::Stale, Self::Unavailable, Self::Unreachable];
 
     /// Returns the state in lower case, the metrics' label.
     #[must_use]
@@ -258,23 +245,14 @@ impl Snapshot {
         let newer = newer.and_then(|newer| newer.answer.clone());
         let fetched_at =
             |answer: &Option<SnapshotAnswer>| answer.as_ref().map(|answer| answer.fetched_at);
-        let answer = if fetched_at(&newer) > fetched_at(&answer) {
-            newer
-        } else {
-            answer
-        };
+        let answer = if fetched_at(&newer) > fetched_at(&answer) { newer } else { answer };
         let failing = entry.failures.as_ref();
         let answer = match failing {
             Some(_) => answer.map(|answer| answer.while_unreachable(lifetimes)),
             None => answer,
         };
         let failure = failing.map(|failing| {
-            Box::new(SnapshotFailure::new(
-                resource,
-                failing,
-                answer.as_ref(),
-                lifetimes,
-            ))
+            Box::new(SnapshotFailure::new(resource, failing, answer.as_ref(), lifetimes))
         });
         Self { answer, failure }
     }
@@ -284,10 +262,9 @@ impl Snapshot {
     #[must_use]
     pub fn for_signed_requests(self: &Arc<Self>) -> Arc<Self> {
         match &self.answer {
-            Some(answer) if answer.asks_for_signature => Arc::new(Self {
-                answer: None,
-                failure: self.failure.clone(),
-            }),
+            Some(answer) if answer.asks_for_signature => {
+                Arc::new(Self { answer: None, failure: self.failure.clone() })
+            }
             _ => Arc::clone(self),
         }
     }
@@ -309,10 +286,7 @@ impl Snapshot {
         let failure = self.failure.as_deref().map(|failure| {
             let given_up_at =
                 SnapshotFailure::given_up_at(failure.first_at, answer.as_ref(), lifetimes);
-            Box::new(SnapshotFailure {
-                given_up_at,
-                ..failure.clone()
-            })
+            Box::new(SnapshotFailure { given_up_at, ..failure.clone() })
         });
         Self { answer, failure }
     }
@@ -467,17 +441,13 @@ impl Snapshot {
     /// Returns the time until which the last answer is fresh.
     #[must_use]
     pub fn fresh_until(&self) -> Option<SystemTime> {
-        self.answer
-            .as_ref()
-            .map(|answer| answer.fresh_until().into())
+        self.answer.as_ref().map(|answer| answer.fresh_until().into())
     }
 
     /// Returns the time until which the last answer decides if the origin remains unreachable.
     #[must_use]
     pub fn usable_until(&self) -> Option<SystemTime> {
-        self.answer
-            .as_ref()
-            .map(|answer| answer.usable_until().into())
+        self.answer.as_ref().map(|answer| answer.usable_until().into())
     }
 
     /// Returns the time of the first failure, if every attempt since the last answer failed.
@@ -507,9 +477,7 @@ impl Snapshot {
     /// Returns whether the last attempt failed after a redirect, rather than at the origin itself.
     #[must_use]
     pub fn failed_after_redirect(&self) -> bool {
-        self.failure
-            .as_ref()
-            .is_some_and(|failure| failure.is_redirected)
+        self.failure.as_ref().is_some_and(|failure| failure.is_redirected)
     }
 
     /// Returns the reason in words why the last attempt failed, if it did.

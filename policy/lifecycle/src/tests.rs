@@ -28,20 +28,13 @@ fn response(status: u16, body: &[u8], fields: ResponseFields) -> FetchOutcome {
         ending: FetchEnding::Response(FetchedResponse {
             status,
             fields,
-            body: FetchedBody {
-                bytes: body.into(),
-                is_cut: false,
-                digest: None,
-            },
+            body: FetchedBody { bytes: body.into(), is_cut: false, digest: None },
         }),
     }
 }
 
 fn ending(ending: FetchEnding) -> FetchOutcome {
-    FetchOutcome {
-        ending,
-        ..response(200, b"", ResponseFields::default())
-    }
+    FetchOutcome { ending, ..response(200, b"", ResponseFields::default()) }
 }
 
 fn status(status: u16) -> FetchOutcome {
@@ -53,10 +46,7 @@ fn timeout() -> FetchOutcome {
 }
 
 fn tagged(body: &[u8]) -> FetchOutcome {
-    let fields = ResponseFields {
-        etag: Some("\"v1\"".into()),
-        ..ResponseFields::default()
-    };
+    let fields = ResponseFields { etag: Some("\"v1\"".into()), ..ResponseFields::default() };
     response(200, body, fields)
 }
 
@@ -72,10 +62,7 @@ fn verdicts(access: &AccessResult, dialect: Dialect) -> String {
 }
 
 /// What happens in a step of a scenario.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "scenarios are short, and read better without boxes"
-)]
+#[expect(clippy::large_enum_variant, reason = "scenarios are short, and read better without boxes")]
 enum FetchEvent {
     /// Someone wants the origin; whether a fetch starts.
     Wanted(bool),
@@ -90,11 +77,7 @@ use FetchEvent::{Due as DueEvent, Fetched, Nothing, Wanted};
 
 /// A moment, what happens, and what holds then: state, use, and verdicts in rfc9309, google, koster1996, selfhtml and
 /// strictest.
-type FetchStep = (
-    u64,
-    FetchEvent,
-    Option<(SnapshotState, Usability, [&'static str; 5])>,
-);
+type FetchStep = (u64, FetchEvent, Option<(SnapshotState, Usability, [&'static str; 5])>);
 
 const BY_RULES: [&str; 5] = ["+-"; 5];
 const ALLOWED: [&str; 5] = ["++"; 5];
@@ -114,10 +97,7 @@ impl FetchWorld {
     }
 
     fn entry(&self, host: &Resource) -> CacheEntry {
-        self.kept
-            .get(host)
-            .map(|kept| kept.0.clone())
-            .unwrap_or_default()
+        self.kept.get(host).map(|kept| kept.0.clone()).unwrap_or_default()
     }
 
     fn wanted(&mut self, host: &Resource, now: SystemTime) -> Option<FetchRequest> {
@@ -150,9 +130,7 @@ impl FetchWorld {
 
     fn due(&mut self, now: SystemTime, is_in_use: bool) -> DueRefreshes {
         let kept = &self.kept;
-        let due = self
-            .cache
-            .take_due(now, |host| Some((kept.get(host)?.1.clone(), is_in_use)));
+        let due = self.cache.take_due(now, |host| Some((kept.get(host)?.1.clone(), is_in_use)));
         for host in &due.forgotten {
             self.kept.remove(host);
         }
@@ -206,11 +184,7 @@ fn stale(usable: Usability) -> Option<(SnapshotState, Usability, [&'static str; 
 
 /// Past `max_stale`: only `google` goes on by the last copy.
 fn lapsed(usable: Usability) -> Option<(SnapshotState, Usability, [&'static str; 5])> {
-    Some((
-        SnapshotState::Unreachable,
-        usable,
-        ["--", "+-", "--", "--", "--"],
-    ))
+    Some((SnapshotState::Unreachable, usable, ["--", "+-", "--", "--", "--"]))
 }
 
 fn unreachable(usable: Usability) -> Option<(SnapshotState, Usability, [&'static str; 5])> {
@@ -272,16 +246,8 @@ fn an_unused_answer_turns_stale_and_is_dropped() {
             (0, Wanted(true), None),
             (0, Fetched(status(200)), fresh()),
             (DAY - HOUR, DueEvent(false, false), fresh()),
-            (
-                2 * DAY,
-                DueEvent(false, false),
-                stale(Usability::AfterRefetch),
-            ),
-            (
-                30 * DAY - 1,
-                DueEvent(false, false),
-                stale(Usability::AfterRefetch),
-            ),
+            (2 * DAY, DueEvent(false, false), stale(Usability::AfterRefetch)),
+            (30 * DAY - 1, DueEvent(false, false), stale(Usability::AfterRefetch)),
             (30 * DAY, DueEvent(false, false), None),
             (30 * DAY, Wanted(true), None),
         ],
@@ -299,25 +265,13 @@ fn a_stale_answer_decides_while_the_origin_is_unreachable() {
             (DAY, Fetched(status(503)), stale(Usability::Immediate)),
             (DAY + 30, Wanted(false), stale(Usability::Immediate)),
             (DAY + 90, Nothing, stale(Usability::ImmediateAndRefetch)),
-            (
-                DAY + 90,
-                Wanted(true),
-                stale(Usability::ImmediateAndRefetch),
-            ),
+            (DAY + 90, Wanted(true), stale(Usability::ImmediateAndRefetch)),
             (DAY + 90, Fetched(timeout()), stale(Usability::Immediate)),
             (DAY + 180, Wanted(false), stale(Usability::Immediate)),
-            (
-                30 * DAY - 1,
-                Wanted(true),
-                stale(Usability::ImmediateAndRefetch),
-            ),
+            (30 * DAY - 1, Wanted(true), stale(Usability::ImmediateAndRefetch)),
             (30 * DAY, Nothing, lapsed(Usability::AfterRefetch)),
             (31 * DAY, Fetched(timeout()), lapsed(Usability::Immediate)),
-            (
-                31 * DAY + HOUR,
-                Wanted(true),
-                lapsed(Usability::AfterRefetch),
-            ),
+            (31 * DAY + HOUR, Wanted(true), lapsed(Usability::AfterRefetch)),
             (31 * DAY + HOUR, Fetched(status(200)), fresh()),
         ],
     );
@@ -341,39 +295,17 @@ fn a_fresh_answer_decides_when_its_early_refetch_fails() {
 #[test]
 fn a_never_reached_origin_is_unavailable_after_30_days() {
     let given_up = |usable| Some((SnapshotState::Unreachable, usable, ALLOWED_BUT_KOSTER));
-    for failure in [
-        status(429),
-        status(500),
-        status(503),
-        status(599),
-        timeout(),
-    ] {
+    for failure in [status(429), status(500), status(503), status(599), timeout()] {
         run(
             "never reached",
             vec![
                 (0, Wanted(true), None),
-                (
-                    0,
-                    Fetched(failure.clone()),
-                    unreachable(Usability::Immediate),
-                ),
+                (0, Fetched(failure.clone()), unreachable(Usability::Immediate)),
                 (30, Wanted(false), unreachable(Usability::Immediate)),
                 (90, Wanted(true), unreachable(Usability::AfterRefetch)),
-                (
-                    90,
-                    Fetched(failure.clone()),
-                    unreachable(Usability::Immediate),
-                ),
-                (
-                    12 * DAY,
-                    Fetched(failure.clone()),
-                    unreachable(Usability::Immediate),
-                ),
-                (
-                    24 * DAY,
-                    Fetched(failure.clone()),
-                    unreachable(Usability::Immediate),
-                ),
+                (90, Fetched(failure.clone()), unreachable(Usability::Immediate)),
+                (12 * DAY, Fetched(failure.clone()), unreachable(Usability::Immediate)),
+                (24 * DAY, Fetched(failure.clone()), unreachable(Usability::Immediate)),
                 (30 * DAY - 1, Nothing, unreachable(Usability::AfterRefetch)),
                 (30 * DAY, Wanted(true), given_up(Usability::AfterRefetch)),
                 (30 * DAY, Fetched(failure), given_up(Usability::Immediate)),
@@ -386,11 +318,8 @@ fn a_never_reached_origin_is_unavailable_after_30_days() {
 
 #[test]
 fn a_copy_lapsed_for_long_decides_again() {
-    let by_last_copy = Some((
-        SnapshotState::Unreachable,
-        Usability::AfterRefetch,
-        ["+-", "+-", "--", "+-", "--"],
-    ));
+    let by_last_copy =
+        Some((SnapshotState::Unreachable, Usability::AfterRefetch, ["+-", "+-", "--", "+-", "--"]));
     run(
         "copy lapsed",
         vec![
@@ -410,11 +339,7 @@ fn longer_lifetimes_take_effect_at_the_next_fetch() {
     let host = origin();
     let hours = |count: u64| Duration::from_secs(count * 3600);
     let change = |world: &mut FetchWorld, max_age, max_stale| {
-        let lifetimes = LifetimeSettings {
-            max_age,
-            max_stale,
-            ..LifetimeSettings::default()
-        };
+        let lifetimes = LifetimeSettings { max_age, max_stale, ..LifetimeSettings::default() };
         let known = [(host.clone(), world.kept[&host].1.clone())].into_iter();
         let mut renewed = world.cache.change_lifetimes(lifetimes, known);
         let (_, snapshot) = renewed.pop().expect("one is known");
@@ -469,36 +394,23 @@ fn access_results_follow_the_status() {
         (status(300), unreachable(Usability::Immediate)),
         (status(304), unreachable(Usability::Immediate)),
         (status(305), unreachable(Usability::Immediate)),
-        (
-            ending(FetchEnding::RedirectLost(301)),
-            unavailable(ALLOWED_BUT_KOSTER),
-        ),
+        (ending(FetchEnding::RedirectLost(301)), unavailable(ALLOWED_BUT_KOSTER)),
     ];
     for (outcome, expected) in cases {
         let name = format!("{:?}", outcome.status());
-        run(
-            &name,
-            vec![(0, Wanted(true), None), (0, Fetched(outcome), expected)],
-        );
+        run(&name, vec![(0, Wanted(true), None), (0, Fetched(outcome), expected)]);
     }
     for kind in FetchErrorKind::ALL {
         let outcome = FetchOutcome::failed(origin().uri(), kind, "");
         let expected = unreachable(Usability::Immediate);
-        run(
-            kind.as_str(),
-            vec![(0, Wanted(true), None), (0, Fetched(outcome), expected)],
-        );
+        run(kind.as_str(), vec![(0, Wanted(true), None), (0, Fetched(outcome), expected)]);
     }
 }
 
 #[test]
 fn an_expired_unavailable_answer_is_not_used_as_a_copy() {
     let none = |usable| Some((SnapshotState::Unavailable, usable, ALLOWED));
-    let given_up = Some((
-        SnapshotState::Unreachable,
-        Usability::AfterRefetch,
-        ALLOWED_BUT_KOSTER,
-    ));
+    let given_up = Some((SnapshotState::Unreachable, Usability::AfterRefetch, ALLOWED_BUT_KOSTER));
     run(
         "unavailable",
         vec![
@@ -507,24 +419,12 @@ fn an_expired_unavailable_answer_is_not_used_as_a_copy() {
             (DAY - 1, Wanted(false), none(Usability::Immediate)),
             (DAY, Wanted(true), none(Usability::AfterRefetch)),
             (DAY, Fetched(timeout()), unreachable(Usability::Immediate)),
-            (
-                DAY + 120,
-                Wanted(true),
-                unreachable(Usability::AfterRefetch),
-            ),
+            (DAY + 120, Wanted(true), unreachable(Usability::AfterRefetch)),
             (DAY + 120, Fetched(status(404)), none(Usability::Immediate)),
-            (
-                2 * DAY - 60,
-                Fetched(status(500)),
-                none(Usability::Immediate),
-            ),
+            (2 * DAY - 60, Fetched(status(500)), none(Usability::Immediate)),
             (2 * DAY + 119, Nothing, none(Usability::Immediate)),
             (2 * DAY + 120, Nothing, unreachable(Usability::AfterRefetch)),
-            (
-                32 * DAY + 119,
-                Nothing,
-                unreachable(Usability::AfterRefetch),
-            ),
+            (32 * DAY + 119, Nothing, unreachable(Usability::AfterRefetch)),
             (32 * DAY + 120, Nothing, given_up),
         ],
     );
@@ -559,10 +459,7 @@ fn a_request_for_a_signature_is_no_answer_to_signers() {
     assert!(cache.cache.start_fetch(&host));
     let refused = cache.fetched(&host, asking(false), at(200));
     let to_signers = refused.for_signed_requests();
-    assert!(
-        Arc::ptr_eq(&refused, &to_signers),
-        "it was said to one of them"
-    );
+    assert!(Arc::ptr_eq(&refused, &to_signers), "it was said to one of them");
 }
 
 #[test]
@@ -576,10 +473,8 @@ fn a_304_makes_the_copy_fresh_again_and_keeps_its_rules() {
     assert_eq!(validators.etag.as_deref(), Some("\"v1\""));
     assert_eq!(validators.uri, host.uri());
 
-    let fields = ResponseFields {
-        cache_control: Some("max-age=600".into()),
-        ..ResponseFields::default()
-    };
+    let fields =
+        ResponseFields { cache_control: Some("max-age=600".into()), ..ResponseFields::default() };
     let again = cache.fetched(&host, ending(FetchEnding::NotModified(fields)), at(DAY));
     assert_eq!(again.state(at(DAY + 599)), SnapshotState::Fresh);
     assert_eq!(again.state(at(DAY + 600)), SnapshotState::Stale);
@@ -591,10 +486,7 @@ fn a_304_makes_the_copy_fresh_again_and_keeps_its_rules() {
     assert!(before.is_same_handle(after), "the body was parsed again");
     let answer = cache.entry(&host).answer.expect("an answer");
     assert_eq!(answer.outcome.status(), Some(200));
-    assert_eq!(
-        answer.validators().expect("kept").etag.as_deref(),
-        Some("\"v1\"")
-    );
+    assert_eq!(answer.validators().expect("kept").etag.as_deref(), Some("\"v1\""));
 }
 
 #[test]
@@ -636,11 +528,7 @@ fn new_rules_replace_old_ones() {
     cache.wanted(&host, at(0));
     let old = cache.fetched(&host, status(200), at(0));
     assert!(cache.cache.start_fetch(&host));
-    let new = cache.fetched(
-        &host,
-        response(200, OTHER_RULES, ResponseFields::default()),
-        at(5),
-    );
+    let new = cache.fetched(&host, response(200, OTHER_RULES, ResponseFields::default()), at(5));
     assert_eq!(verdicts(old.access(at(6)), Dialect::Rfc9309), "+-");
     assert_eq!(verdicts(new.access(at(6)), Dialect::Rfc9309), "--");
     assert!(cache.cache.start_fetch(&host));
@@ -663,10 +551,7 @@ fn rules_with_a_failure_status_are_ignored() {
 fn retry_after_delays_the_next_attempt() {
     let mut cache = FetchWorld::default();
     let host = origin();
-    let fields = ResponseFields {
-        retry_at: Some(at(1000)),
-        ..ResponseFields::default()
-    };
+    let fields = ResponseFields { retry_at: Some(at(1000)), ..ResponseFields::default() };
     cache.wanted(&host, at(0));
     let snapshot = cache.fetched(&host, response(503, b"", fields), at(0));
     assert_eq!(snapshot.retry_after(at(0)), Some(Duration::from_secs(1000)));
@@ -701,15 +586,9 @@ fn snapshots_are_restored_after_a_restart() {
     assert_eq!(snapshot.unreachable_since(), Some(at(0)));
     let known = before.snapshot(&host).expect("known");
     assert_eq!(snapshot.retry_at(), known.retry_at());
-    assert!(
-        !after.request_fetch(&host, Some(&snapshot), at(30)),
-        "the back-off goes on"
-    );
+    assert!(!after.request_fetch(&host, Some(&snapshot), at(30)), "the back-off goes on");
     assert_eq!(snapshot.state(at(30 * DAY - 1)), SnapshotState::Unreachable);
-    assert_eq!(
-        verdicts(snapshot.access(at(30 * DAY)), Dialect::Rfc9309),
-        "++"
-    );
+    assert_eq!(verdicts(snapshot.access(at(30 * DAY)), Dialect::Rfc9309), "++");
 }
 
 #[test]
@@ -739,11 +618,7 @@ fn an_answer_that_could_not_be_stored_still_decides() {
     let not_modified = ending(FetchEnding::NotModified(ResponseFields::default()));
     let (_, snapshot) = fetched(&older, Some(&known), not_modified, at(DAY));
     let access = snapshot.access(at(DAY));
-    assert_eq!(
-        verdicts(access, Dialect::Rfc9309),
-        "--",
-        "what was confirmed is the older entry"
-    );
+    assert_eq!(verdicts(access, Dialect::Rfc9309), "--", "what was confirmed is the older entry");
 }
 
 #[test]
@@ -756,10 +631,7 @@ fn a_clock_set_back_makes_nothing_fresh_for_longer() {
     assert_eq!(snapshot.usability(at(9 * DAY)), Usability::AfterRefetch);
     assert!(cache.wanted(&host, at(9 * DAY)).is_some());
     let snapshot = cache.fetched(&host, timeout(), at(9 * DAY));
-    assert_eq!(
-        verdicts(snapshot.access(at(9 * DAY)), Dialect::Rfc9309),
-        "+-"
-    );
+    assert_eq!(verdicts(snapshot.access(at(9 * DAY)), Dialect::Rfc9309), "+-");
 
     let snapshot = cache.fetched(&host, timeout(), at(2 * DAY));
     assert_eq!(snapshot.unreachable_since(), Some(at(2 * DAY)));
@@ -791,10 +663,7 @@ fn due_times_come_in_order_and_only_once() {
     });
     let first = cache.cache.next_due().expect("three are due");
     assert!(first > at(DAY / 2) && first < at(DAY));
-    assert_eq!(
-        cache.due(first - Duration::from_millis(1), true),
-        DueRefreshes::default()
-    );
+    assert_eq!(cache.due(first - Duration::from_millis(1), true), DueRefreshes::default());
     let mut refetched = cache.due(at(DAY), true).refetch;
     refetched.sort_by_key(Resource::to_string);
     assert_eq!(refetched, hosts);
@@ -806,14 +675,7 @@ fn due_times_come_in_order_and_only_once() {
 fn an_origin_has_one_reminder_however_often_it_is_fetched() {
     let mut cache = FetchWorld::default();
     let host = origin();
-    let outcomes = [
-        status(200),
-        timeout(),
-        timeout(),
-        status(404),
-        timeout(),
-        status(200),
-    ];
+    let outcomes = [status(200), timeout(), timeout(), status(404), timeout(), status(200)];
     for (hours, outcome) in (0..).zip(outcomes) {
         cache.cache.start_fetch(&host);
         cache.fetched(&host, outcome, at(hours * HOUR));
@@ -841,18 +703,13 @@ fn a_reminder_of_an_older_answer_is_skipped() {
 #[test]
 fn web_pages_are_recognised() {
     let typed = |content_type: &str, body: &[u8]| {
-        let fields = ResponseFields {
-            content_type: Some(content_type.into()),
-            ..ResponseFields::default()
-        };
+        let fields =
+            ResponseFields { content_type: Some(content_type.into()), ..ResponseFields::default() };
         response(200, body, fields).looks_like_html()
     };
     assert!(typed("text/html; charset=utf-8", RULES));
     assert!(typed("application/xhtml+xml", RULES));
-    assert!(typed(
-        "text/plain",
-        b"\r\n <!DOCTYPE HTML><title>wait</title>"
-    ));
+    assert!(typed("text/plain", b"\r\n <!DOCTYPE HTML><title>wait</title>"));
     assert!(typed("text/plain", b"<html lang=en>"));
     assert!(!typed("text/plain", RULES));
     assert!(!typed("text/plain", b"<!"));

@@ -90,11 +90,7 @@ fn outcome(origin: &Resource, answer: TableAnswer) -> FetchOutcome {
         }
         TableAnswer::BodyFails => return FetchOutcome::failed(uri, FetchErrorKind::Body, ""),
     };
-    FetchOutcome {
-        redirects: Vec::new(),
-        uri,
-        ending,
-    }
+    FetchOutcome { redirects: Vec::new(), uri, ending }
 }
 
 /// The cache, and everything around it that keeps entries and publishes snapshots.
@@ -127,10 +123,7 @@ impl TableWorld {
         match event {
             TableEvent::Wanted(n) => {
                 let known = self.published.get(&origins[n]).cloned();
-                if self
-                    .cache
-                    .request_fetch(&origins[n], known.as_deref(), self.now)
-                {
+                if self.cache.request_fetch(&origins[n], known.as_deref(), self.now) {
                     self.start(&origins[n]);
                 }
             }
@@ -174,14 +167,9 @@ impl TableWorld {
             self.now,
             lifetimes,
         );
-        let snapshot = self
-            .cache
-            .fetch_finished(origin, &learned, known.as_deref());
+        let snapshot = self.cache.fetch_finished(origin, &learned, known.as_deref());
         let usable = snapshot.usability(self.now);
-        assert!(
-            usable == Usability::Immediate,
-            "{usable:?} right after {answer:?}"
-        );
+        assert!(usable == Usability::Immediate, "{usable:?} right after {answer:?}");
         let restored = RefreshScheduler::new(LifetimeSettings::default()).restore(origin, &learned);
         if known.is_none() {
             assert_eq!(restored.retry_at(), snapshot.retry_at());
@@ -194,9 +182,7 @@ impl TableWorld {
     fn holds(&self) {
         for snapshot in self.published.values() {
             let now = self.now;
-            let age = snapshot
-                .fetched_at()
-                .and_then(|at| now.duration_since(at).ok());
+            let age = snapshot.fetched_at().and_then(|at| now.duration_since(at).ok());
             let within = |seconds| age.is_some_and(|age| age < Duration::from_secs(seconds));
             match snapshot.access(now) {
                 AccessResult::Successful(_)
@@ -242,11 +228,7 @@ impl TableWorld {
 
 /// What comes of fetches on these days, and what a crawler may do with `/` and `/private` in rfc9309, google, koster1996
 /// and selfhtml after the last of them: `+` allow, `-` disallow.
-type TableRow = (
-    &'static str,
-    &'static [(u64, TableAnswer)],
-    [&'static str; 4],
-);
+type TableRow = (&'static str, &'static [(u64, TableAnswer)], [&'static str; 4]);
 
 const DISALLOWED: [&str; 4] = ["--"; 4];
 const BY_COPY: [&str; 4] = ["+-"; 4];
@@ -259,11 +241,7 @@ const TABLE: &[TableRow] = &[
     ("never reached", &[(0, TableAnswer::Fails)], DISALLOWED),
     (
         "never reached for 29 days",
-        &[
-            (0, TableAnswer::Fails),
-            (14, TableAnswer::Fails),
-            (29, TableAnswer::Fails),
-        ],
+        &[(0, TableAnswer::Fails), (14, TableAnswer::Fails), (29, TableAnswer::Fails)],
         DISALLOWED,
     ),
     (
@@ -283,11 +261,7 @@ const TABLE: &[TableRow] = &[
     ),
     (
         "two days of failures, then 31 days later",
-        &[
-            (0, TableAnswer::Fails),
-            (1, TableAnswer::Fails),
-            (32, TableAnswer::Fails),
-        ],
+        &[(0, TableAnswer::Fails), (1, TableAnswer::Fails), (32, TableAnswer::Fails)],
         DISALLOWED,
     ),
     (
@@ -338,11 +312,7 @@ const TABLE: &[TableRow] = &[
     ),
     (
         "a copy, and failures to its end",
-        &[
-            (0, TableAnswer::Rules(None)),
-            (15, TableAnswer::Fails),
-            (29, TableAnswer::Fails),
-        ],
+        &[(0, TableAnswer::Rules(None)), (15, TableAnswer::Fails), (29, TableAnswer::Fails)],
         BY_COPY,
     ),
     (
@@ -362,11 +332,7 @@ const TABLE: &[TableRow] = &[
     ),
     (
         "two failures 31 days apart after a copy",
-        &[
-            (0, TableAnswer::Rules(None)),
-            (31, TableAnswer::Fails),
-            (62, TableAnswer::Fails),
-        ],
+        &[(0, TableAnswer::Rules(None)), (31, TableAnswer::Fails), (62, TableAnswer::Fails)],
         LAPSED,
     ),
     (
@@ -417,11 +383,7 @@ const TABLE: &[TableRow] = &[
     ),
     (
         "no file, then lapsed",
-        &[
-            (0, TableAnswer::Status(404)),
-            (29, TableAnswer::Fails),
-            (31, TableAnswer::Fails),
-        ],
+        &[(0, TableAnswer::Status(404)), (29, TableAnswer::Fails), (31, TableAnswer::Fails)],
         DISALLOWED,
     ),
     (
@@ -435,24 +397,13 @@ const TABLE: &[TableRow] = &[
         ],
         NO_RULES,
     ),
-    (
-        "a redirect that may not be followed",
-        &[(0, TableAnswer::RedirectRefused)],
-        DISALLOWED,
-    ),
+    ("a redirect that may not be followed", &[(0, TableAnswer::RedirectRefused)], DISALLOWED),
     (
         "the same with a copy",
-        &[
-            (0, TableAnswer::Rules(None)),
-            (1, TableAnswer::RedirectRefused),
-        ],
+        &[(0, TableAnswer::Rules(None)), (1, TableAnswer::RedirectRefused)],
         BY_COPY,
     ),
-    (
-        "a body that cannot be decoded",
-        &[(0, TableAnswer::BodyFails)],
-        DISALLOWED,
-    ),
+    ("a body that cannot be decoded", &[(0, TableAnswer::BodyFails)], DISALLOWED),
     (
         "the same with a copy",
         &[(0, TableAnswer::Rules(None)), (1, TableAnswer::BodyFails)],
@@ -476,22 +427,10 @@ fn the_deciding_answer_after_days_of_failures() {
             world.holds();
         }
         let access = world.published[&origin].access(world.now);
-        let dialects = [
-            Dialect::Rfc9309,
-            Dialect::Google,
-            Dialect::Koster1996,
-            Dialect::Selfhtml,
-        ];
-        assert_eq!(
-            dialects.map(|dialect| verdicts(access, dialect)),
-            *expected,
-            "{name}"
-        );
+        let dialects = [Dialect::Rfc9309, Dialect::Google, Dialect::Koster1996, Dialect::Selfhtml];
+        assert_eq!(dialects.map(|dialect| verdicts(access, dialect)), *expected, "{name}");
         let worst = verdicts(access, Dialect::Strictest);
-        assert!(
-            worst.contains('-') || *expected == ["++"; 4],
-            "{name}: {worst}"
-        );
+        assert!(worst.contains('-') || *expected == ["++"; 4], "{name}: {worst}");
     }
 }
 

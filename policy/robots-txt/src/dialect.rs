@@ -23,21 +23,12 @@ pub enum Dialect {
 
 impl Dialect {
     /// Every dialect, `strictest` last.
-    pub const ALL: [Self; 5] = [
-        Self::Rfc9309,
-        Self::Google,
-        Self::Koster1996,
-        Self::Selfhtml,
-        Self::Strictest,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Rfc9309, Self::Google, Self::Koster1996, Self::Selfhtml, Self::Strictest];
 
     /// The four dialects that `strictest` combines.
-    pub(crate) const SINGLE: [Self; 4] = [
-        Self::Rfc9309,
-        Self::Google,
-        Self::Koster1996,
-        Self::Selfhtml,
-    ];
+    pub(crate) const SINGLE: [Self; 4] =
+        [Self::Rfc9309, Self::Google, Self::Koster1996, Self::Selfhtml];
 
     /// Returns the dialects that have to allow a path: the dialect itself, or all four for `strictest`.
     #[must_use]

@@ -37,11 +37,7 @@ fn percent_decoded(host: &str) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(host.len());
     let mut rest = host.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {
-        let escape = if byte == b'%' {
-            crate::percent_encoding::hex_pair(tail)
-        } else {
-            None
-        };
+        let escape = if byte == b'%' { crate::percent_encoding::hex_pair(tail) } else { None };
         decoded.push(escape.unwrap_or(byte));
         rest = if escape.is_some() { &tail[2..] } else { tail };
     }
@@ -55,10 +51,7 @@ fn ipv6(address: Ipv6Addr) -> String {
     // A single zero is not compressed (RFC 5952 §4.2.2), hence the initial run of one.
     let (mut at, mut run) = (0, 1);
     for start in 0..8 {
-        let zeros = segments[start..]
-            .iter()
-            .take_while(|&&segment| segment == 0)
-            .count();
+        let zeros = segments[start..].iter().take_while(|&&segment| segment == 0).count();
         if zeros > run {
             (at, run) = (start, zeros);
         }
@@ -96,10 +89,7 @@ fn ipv4(name: &str) -> Option<Ipv4Addr> {
     if last >> room != 0 {
         return None;
     }
-    let high = (0u32..)
-        .zip(bytes)
-        .map(|(place, &byte)| byte << (24 - 8 * place))
-        .sum::<u64>();
+    let high = (0u32..).zip(bytes).map(|(place, &byte)| byte << (24 - 8 * place)).sum::<u64>();
     u32::try_from(high + last).ok().map(Ipv4Addr::from)
 }
 

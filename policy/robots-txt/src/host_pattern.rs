@@ -237,10 +237,7 @@ mod tests {
         let ends = *host == *ending || ending.is_empty() || host.ends_with(&format!(".{ending}"));
         assert!(!expected || ends, "{ending} {host}");
         let beginning = pattern.required_first_label().unwrap_or_default();
-        assert!(
-            !expected || host.starts_with(beginning),
-            "{beginning} {host}"
-        );
+        assert!(!expected || host.starts_with(beginning), "{beginning} {host}");
     }
 
     #[test]
@@ -262,10 +259,7 @@ mod tests {
         ] {
             let error = wrong.parse::<HostPattern>().unwrap_err();
             let message = error.to_string();
-            assert!(
-                message.starts_with(&format!("{wrong:?} is not a host")),
-                "{message}"
-            );
+            assert!(message.starts_with(&format!("{wrong:?} is not a host")), "{message}");
         }
     }
 

@@ -13,9 +13,8 @@ pub(crate) fn tag(value: &[u8]) -> u8 {
         return WILDCARD;
     }
     let letters = value.iter().take_while(|byte| is_token_byte(**byte));
-    let hash = letters.fold(START, |hash, byte| {
-        (hash ^ u32::from(byte.to_ascii_lowercase())).wrapping_mul(MIX)
-    });
+    let hash = letters
+        .fold(START, |hash, byte| (hash ^ u32::from(byte.to_ascii_lowercase())).wrapping_mul(MIX));
     ((hash >> 24) as u8).max(WILDCARD + 1)
 }
 
@@ -30,17 +29,9 @@ mod tests {
 
     #[test]
     fn the_letters_a_name_starts_with_make_its_tag() {
-        let names = [
-            "a",
-            "Googlebot",
-            "my_bot-2",
-            "sixteen-letters_",
-            "more-than_sixteen-letters",
-        ];
+        let names = ["a", "Googlebot", "my_bot-2", "sixteen-letters_", "more-than_sixteen-letters"];
         for name in names {
-            let letters = name
-                .find(|c: char| c.is_ascii_digit())
-                .unwrap_or(name.len());
+            let letters = name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len());
             let of_name = tag(&name.as_bytes()[..letters]);
             assert_ne!(of_name, WILDCARD);
             assert_eq!(of_name, tag(name.to_ascii_uppercase().as_bytes()), "{name}");

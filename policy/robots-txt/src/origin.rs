@@ -120,11 +120,7 @@ impl Origin {
     /// Returns how many bytes it holds on the heap: those of a host too long to be stored inline.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        if self.host.is_heap_allocated() {
-            self.host.len()
-        } else {
-            0
-        }
+        if self.host.is_heap_allocated() { self.host.len() } else { 0 }
     }
 
     /// Returns the port, which is the scheme's default if none was given.
@@ -179,9 +175,7 @@ pub(crate) fn split_scheme(uri: &str) -> Result<(Scheme, &str), InvalidUri> {
     let (scheme, rest) = uri.split_once(':').ok_or(InvalidUri::NotAbsolute)?;
     // RFC 3986 §3.1. Text that is not even spelt like a scheme is reported as having none.
     let spelt_as_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
     if !spelt_as_scheme {
         return Err(InvalidUri::NotAbsolute);
     }
@@ -337,10 +331,7 @@ mod tests {
         let origin = Origin::parse("https://Example.com:8443/").unwrap();
         assert_eq!(origin.to_string(), "https://example.com:8443");
         assert_eq!(origin.authority(), "example.com:8443");
-        assert_eq!(
-            origin.robots_txt_uri(),
-            "https://example.com:8443/robots.txt"
-        );
+        assert_eq!(origin.robots_txt_uri(), "https://example.com:8443/robots.txt");
         assert_eq!(Origin::parse(&origin.to_string()), Ok(origin));
         let default = Origin::parse("http://example.com:80").unwrap();
         assert_eq!(default, Origin::parse("http://example.com:").unwrap());

@@ -128,15 +128,7 @@ mod tests {
         ] {
             assert_eq!(UrlPath::parse(text).unwrap().as_str(), path, "{text}");
         }
-        for text in [
-            "",
-            "a",
-            "https://example.com/private",
-            "?a",
-            "**",
-            " /a",
-            "#/",
-        ] {
+        for text in ["", "a", "https://example.com/private", "?a", "**", " /a", "#/"] {
             let error = UrlPath::parse(text).unwrap_err();
             let message = format!("the path {text:?} does not start with \"/\"");
             assert_eq!(error.to_string(), message);

@@ -45,10 +45,7 @@ impl ProductToken {
     ) -> Result<Self, InvalidProductToken> {
         match reason {
             None => Ok(Self::from_checked(name)),
-            Some(reason) => Err(InvalidProductToken {
-                name: name.to_owned(),
-                reason,
-            }),
+            Some(reason) => Err(InvalidProductToken { name: name.to_owned(), reason }),
         }
     }
 
@@ -86,11 +83,7 @@ impl ProductToken {
 
     fn from_checked(name: &str) -> Self {
         let folded = name.to_ascii_lowercase();
-        Self {
-            text: name.into(),
-            tag: name_tag::tag(folded.as_bytes()),
-            folded: folded.into(),
-        }
+        Self { text: name.into(), tag: name_tag::tag(folded.as_bytes()), folded: folded.into() }
     }
 }
 
@@ -123,8 +116,7 @@ fn group_problem(name: &str) -> Option<Cow<'static, str>> {
     if let Some((crawler, _)) = name.split_once('/') {
         return Some(format!("contains a version{}", suggestion(crawler.trim_ascii_end())).into());
     }
-    name.contains('*')
-        .then(|| "contains \"*\", which no name may".into())
+    name.contains('*').then(|| "contains \"*\", which no name may".into())
 }
 
 /// Returns the advice to write another name, if that one is valid.
@@ -179,28 +171,13 @@ mod tests {
     fn names_that_find_no_group_are_refused_with_advice() {
         for (name, message) in [
             ("", r#""" is empty"#),
-            (
-                "*",
-                r#""*" means every crawler that is not named: write the crawler's name"#,
-            ),
+            ("*", r#""*" means every crawler that is not named: write the crawler's name"#),
             (" a", r#"" a" starts or ends with white space"#),
             ("a\tb", r#""a\tb" contains a control character"#),
-            (
-                "a#b",
-                r##""a#b" contains "#", which starts a comment in robots.txt"##,
-            ),
-            (
-                "VerBot/2.1",
-                r#""VerBot/2.1" contains a version: write "VerBot""#,
-            ),
-            (
-                "Example Bot/1.0",
-                r#""Example Bot/1.0" contains a version: write "Example Bot""#,
-            ),
-            (
-                "VerBot / 2",
-                r#""VerBot / 2" contains a version: write "VerBot""#,
-            ),
+            ("a#b", r##""a#b" contains "#", which starts a comment in robots.txt"##),
+            ("VerBot/2.1", r#""VerBot/2.1" contains a version: write "VerBot""#),
+            ("Example Bot/1.0", r#""Example Bot/1.0" contains a version: write "Example Bot""#),
+            ("VerBot / 2", r#""VerBot / 2" contains a version: write "VerBot""#),
             ("/1", r#""/1" contains a version"#),
             ("*/1", r#""*/1" contains a version"#),
             ("VerBot*", r#""VerBot*" contains "*", which no name may"#),

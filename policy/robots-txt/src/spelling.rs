@@ -37,11 +37,7 @@ pub(crate) struct TooManySpellings;
 /// in order. Most paths have none.
 #[inline]
 pub(crate) fn other_spellings(path: &str) -> Result<Vec<String>, TooManySpellings> {
-    if may_have_other_spellings(path.as_bytes()) {
-        all_rewritings(path)
-    } else {
-        Ok(Vec::new())
-    }
+    if may_have_other_spellings(path.as_bytes()) { all_rewritings(path) } else { Ok(Vec::new()) }
 }
 
 #[cold]

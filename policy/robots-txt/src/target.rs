@@ -111,19 +111,11 @@ mod tests {
             ("http://example.com", "http://example.com", "/"),
             ("HTTP://EXAMPLE.com:80/", "http://example.com", "/"),
             ("https://example.com:443/a", "https://example.com", "/a"),
-            (
-                "https://example.com:8443/a",
-                "https://example.com:8443",
-                "/a",
-            ),
+            ("https://example.com:8443/a", "https://example.com:8443", "/a"),
             ("http://example.com?x=1", "http://example.com", "/?x=1"),
             ("http://example.com#f", "http://example.com", "/"),
             ("http://example.com/a#f?x", "http://example.com", "/a"),
-            (
-                "http://user:pass@example.com/a@b",
-                "http://example.com",
-                "/a@b",
-            ),
+            ("http://user:pass@example.com/a@b", "http://example.com", "/a@b"),
             (
                 "http://example.com/a/../%2e%2E//b;c?d%20",
                 "http://example.com",
@@ -132,11 +124,7 @@ mod tests {
             ("http://example.com//x", "http://example.com", "//x"),
             ("http://example.com/a\\b", "http://example.com", "/a\\b"),
             ("http://example.com./a", "http://example.com", "/a"),
-            (
-                "http://b\u{fc}cher.example/\u{30C4}",
-                "http://xn--bcher-kva.example",
-                "/\u{30C4}",
-            ),
+            ("http://b\u{fc}cher.example/\u{30C4}", "http://xn--bcher-kva.example", "/\u{30C4}"),
             ("http://[::1]:80/a", "http://[::1]", "/a"),
             ("http://0x7f.1/", "http://127.0.0.1", "/"),
         ] {
@@ -174,14 +162,8 @@ mod tests {
             ("/a", NotAbsolute),
             ("", NotAbsolute),
             ("example.com/a", NotAbsolute),
-            (
-                "gopher://example.com/",
-                UnsupportedScheme("gopher".to_owned()),
-            ),
-            (
-                "mailto:a@example.com",
-                UnsupportedScheme("mailto".to_owned()),
-            ),
+            ("gopher://example.com/", UnsupportedScheme("gopher".to_owned())),
+            ("mailto:a@example.com", UnsupportedScheme("mailto".to_owned())),
             ("http:/example.com", MissingHost),
             ("http:///a", MissingHost),
             ("http://:80/", MissingHost),

@@ -1,9 +1,8 @@
 //! Finds the crawler's name in a `User-Agent` field.
 
 /// The characters that separate names from versions, comments and addresses.
-const NAME_DELIMITERS: &[char] = &[
-    '/', ';', '(', ')', ',', '+', '"', '\'', '<', '>', '[', ']', '#',
-];
+const NAME_DELIMITERS: &[char] =
+    &['/', ';', '(', ')', ',', '+', '"', '\'', '<', '>', '[', ']', '#'];
 
 /// Returns the most specific name that a `User-Agent` field gives, or `None` if it gives none.
 ///
@@ -47,9 +46,7 @@ fn last_crawler_like_part(field: &str) -> Option<&str> {
         .filter_map(leading_name)
         .find(|name| {
             let name = name.to_ascii_lowercase();
-            ["bot", "crawl", "spider"]
-                .iter()
-                .any(|word| name.contains(word))
+            ["bot", "crawl", "spider"].iter().any(|word| name.contains(word))
         })
 }
 
@@ -67,9 +64,7 @@ fn leading_name(text: &str) -> Option<&str> {
 
 /// Returns whether a name is one that old browsers put after `compatible;`.
 fn is_browser(name: &str) -> bool {
-    ["msie", "mozilla", "konqueror"]
-        .iter()
-        .any(|known| name.eq_ignore_ascii_case(known))
+    ["msie", "mozilla", "konqueror"].iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 #[cfg(test)]
@@ -80,18 +75,9 @@ mod tests {
         ("ExampleBot/1.0", "ExampleBot"),
         ("ExampleBot", "ExampleBot"),
         ("  ExampleBot/1.0 (+https://example.com)", "ExampleBot"),
-        (
-            "Mozilla/5.0 (compatible; ExampleBot/0.1; +https://example.com/bot)",
-            "ExampleBot",
-        ),
-        (
-            "Mozilla/5.0 (compatible;PetalBot;+https://webmaster.petalsearch.com)",
-            "PetalBot",
-        ),
-        (
-            "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
-            "Googlebot",
-        ),
+        ("Mozilla/5.0 (compatible; ExampleBot/0.1; +https://example.com/bot)", "ExampleBot"),
+        ("Mozilla/5.0 (compatible;PetalBot;+https://webmaster.petalsearch.com)", "PetalBot"),
+        ("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", "Googlebot"),
         (
             "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm) Chrome/100 Safari/537.36",
             "bingbot",
@@ -116,22 +102,13 @@ mod tests {
             "Mozilla/5.0 (compatible; archive.org_bot +http://www.archive.org/details/archive.org_bot)",
             "archive.org_bot",
         ),
-        (
-            "Mozilla/5.0 (compatible; MJ12bot/v1.4.8; http://mj12bot.com/)",
-            "MJ12bot",
-        ),
+        ("Mozilla/5.0 (compatible; MJ12bot/v1.4.8; http://mj12bot.com/)", "MJ12bot"),
         (
             "Mozilla/5.0 (compatible; SemrushBot/7~bl; +http://www.semrush.com/bot.html)",
             "SemrushBot",
         ),
-        (
-            "Mozilla/5.0 (compatible; Bytespider; spider-feedback@bytedance.com)",
-            "Bytespider",
-        ),
-        (
-            "Baiduspider+(+http://www.baidu.com/search/spider.htm)",
-            "Baiduspider",
-        ),
+        ("Mozilla/5.0 (compatible; Bytespider; spider-feedback@bytedance.com)", "Bytespider"),
+        ("Baiduspider+(+http://www.baidu.com/search/spider.htm)", "Baiduspider"),
         (
             "facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)",
             "facebookexternalhit",
@@ -140,14 +117,8 @@ mod tests {
             "LinkedInBot/1.0 (compatible; Mozilla/5.0; Apache-HttpClient +http://www.linkedin.com)",
             "LinkedInBot",
         ),
-        (
-            "AdsBot-Google (+http://www.google.com/adsbot.html)",
-            "AdsBot-Google",
-        ),
-        (
-            "DuckDuckBot/1.1; (+http://duckduckgo.com/duckduckbot.html)",
-            "DuckDuckBot",
-        ),
+        ("AdsBot-Google (+http://www.google.com/adsbot.html)", "AdsBot-Google"),
+        ("DuckDuckBot/1.1; (+http://duckduckgo.com/duckduckbot.html)", "DuckDuckBot"),
         (
             "Mozilla/5.0 (compatible; Yahoo! Slurp; http://help.yahoo.com/help/us/ysearch/slurp)",
             "Slurp",
@@ -160,10 +131,7 @@ mod tests {
             "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0 Safari/537.36",
             "Mozilla",
         ),
-        (
-            "Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1)",
-            "Mozilla",
-        ),
+        ("Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1)", "Mozilla"),
         // The name of a device may look like a crawler's: the last one counts.
         (
             "Mozilla/5.0 (Linux; Android 9; CUBOT P30) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/80 Mobile Safari/537.36 ExampleBot/1.0",
@@ -175,25 +143,14 @@ mod tests {
     #[test]
     fn crawler_names_are_found_anywhere_in_the_field() {
         for (field, name) in FIELDS {
-            assert_eq!(
-                crawler_name(field.as_bytes()).as_deref(),
-                Some(*name),
-                "{field}"
-            );
+            assert_eq!(crawler_name(field.as_bytes()).as_deref(), Some(*name), "{field}");
         }
     }
 
     #[test]
     fn fields_without_a_product_name_nobody() {
-        for field in [
-            &b""[..],
-            b"   ",
-            b"/1.0",
-            b"(comment)",
-            b"+http://h/",
-            b"https://h/",
-            b"\0",
-        ] {
+        for field in [&b""[..], b"   ", b"/1.0", b"(comment)", b"+http://h/", b"https://h/", b"\0"]
+        {
             assert_eq!(crawler_name(field), None, "{field:?}");
         }
         assert_eq!(crawler_name(b"Foo\xff\n/1").as_deref(), Some("Foo\u{fffd}"));

@@ -38,10 +38,7 @@ fn a_cut_escape_matches_itself_and_what_begins_so() {
         ("/%E/", "/%E/"),
     ] {
         let robots = RobotsTxt::parse(format!("User-agent: *\nDisallow: {rule}\n").as_bytes());
-        assert!(
-            !is_allowed(&robots, Dialect::Rfc9309, path),
-            "{rule} {path}"
-        );
+        assert!(!is_allowed(&robots, Dialect::Rfc9309, path), "{rule} {path}");
     }
 }
 
@@ -78,10 +75,7 @@ fn cut(file: &str) -> [RobotsTxt; 2] {
     let limit = file.find('|').unwrap();
     let beginning = RobotsTxt::parse_beginning(&file.as_bytes()[..limit]);
     let file = file.replace('|', "");
-    [
-        RobotsTxt::parse_with_limit(file.as_bytes(), limit),
-        beginning,
-    ]
+    [RobotsTxt::parse_with_limit(file.as_bytes(), limit), beginning]
 }
 
 #[test]
@@ -95,11 +89,7 @@ fn a_cut_line_counts_only_if_it_disallows() {
         ("Disallow: /\nAllow: |/a\n", "/a", false),
         ("Disallow: /priv|ate\n", "/privy", false),
         ("disallow : /priv|ate\n", "/privy", false),
-        (
-            "Disallow: /\n\nUser-agent: *\nAllow: /*|secret\n",
-            "/a",
-            false,
-        ),
+        ("Disallow: /\n\nUser-agent: *\nAllow: /*|secret\n", "/a", false),
         ("Disallow: /\nAllow: /a # |x\n", "/a", false),
         ("Disallow: /privat%|65\n", "/private", false),
         ("Disallow: /privat%6|5\n", "/private", false),

@@ -47,19 +47,9 @@ fn every_case_holds_or_has_a_written_reason() {
     }
     assert!(judged > 12_000, "only {judged} expectations were read");
     let excepted: BTreeSet<_> = exceptions().iter().map(Exception::key).collect();
-    let unexplained: Vec<_> = failed
-        .iter()
-        .filter(|(key, _)| !excepted.contains(key))
-        .collect();
-    assert!(
-        unexplained.is_empty(),
-        "{} of {judged}: {unexplained:#?}",
-        unexplained.len()
-    );
-    let idle: Vec<_> = excepted
-        .iter()
-        .filter(|key| !failed.contains_key(key))
-        .collect();
+    let unexplained: Vec<_> = failed.iter().filter(|(key, _)| !excepted.contains(key)).collect();
+    assert!(unexplained.is_empty(), "{} of {judged}: {unexplained:#?}", unexplained.len());
+    let idle: Vec<_> = excepted.iter().filter(|key| !failed.contains_key(key)).collect();
     assert!(idle.is_empty(), "these hold: {idle:#?}");
 }
 
@@ -67,11 +57,7 @@ fn every_case_holds_or_has_a_written_reason() {
 fn every_exception_says_why() {
     for exception in exceptions() {
         let texts = [&exception.source, &exception.clause, &exception.reason];
-        assert!(
-            texts.iter().all(|text| !text.trim().is_empty()),
-            "{}",
-            exception.id
-        );
+        assert!(texts.iter().all(|text| !text.trim().is_empty()), "{}", exception.id);
     }
 }
 
@@ -79,17 +65,12 @@ fn every_exception_says_why() {
 fn verdicts(case: &Case) -> impl Iterator<Item = Judged> {
     let tokens = case.tokens();
     let access = case.access();
-    case.expectations()
-        .into_iter()
-        .map(move |(dialect, allow)| {
-            let path = UrlPath::of_url(case.url.as_deref().unwrap_or("/"));
-            let decision = decide(&access, dialect, &tokens, &path);
-            let holds = (decision.verdict() == AccessVerdict::Allow) == allow;
-            (
-                dialect.to_string(),
-                (!holds).then(|| format!("{decision:?}")),
-            )
-        })
+    case.expectations().into_iter().map(move |(dialect, allow)| {
+        let path = UrlPath::of_url(case.url.as_deref().unwrap_or("/"));
+        let decision = decide(&access, dialect, &tokens, &path);
+        let holds = (decision.verdict() == AccessVerdict::Allow) == allow;
+        (dialect.to_string(), (!holds).then(|| format!("{decision:?}")))
+    })
 }
 
 /// Each statement beside rules that a case expects, likewise.
@@ -102,9 +83,7 @@ fn statements(case: &Case) -> impl Iterator<Item = Judged> {
         judged.push((name.to_owned(), failure));
     };
     if let Some(delay) = &case.crawl_delay {
-        let found = robots
-            .crawl_delay(dialect, &tokens)
-            .map(|delay| delay.as_secs_f64());
+        let found = robots.crawl_delay(dialect, &tokens).map(|delay| delay.as_secs_f64());
         expect("crawl_delay", format!("{found:?}"), format!("{delay:?}"));
     }
     if let Some(sitemaps) = &case.sitemaps {
@@ -142,18 +121,11 @@ fn statements_of_group(
         expect("request_rate", format!("{found:?}"), format!("{rates:?}"));
     }
     if let Some(times) = case.expected_times() {
-        let found: Vec<_> = robots
-            .visit_times(dialect, &tokens)
-            .into_iter()
-            .map(span)
-            .collect();
+        let found: Vec<_> = robots.visit_times(dialect, &tokens).into_iter().map(span).collect();
         expect("visit_time", format!("{found:?}"), format!("{times:?}"));
     }
     if let Some(expected) = &case.clean_param {
-        let found: Vec<_> = robots
-            .clean_params()
-            .map(|it| (it.params, it.path))
-            .collect();
+        let found: Vec<_> = robots.clean_params().map(|it| (it.params, it.path)).collect();
         let expected: Vec<_> = expected.iter().map(|it| (&it.params, &it.path)).collect();
         expect("clean_param", format!("{found:?}"), format!("{expected:?}"));
     }
@@ -177,14 +149,9 @@ fn directives(robots: &RobotsTxt, name: &str, case: &Case) -> Vec<String> {
     let all: Vec<_> = if speaks_to_all {
         robots.directives().collect()
     } else {
-        robots
-            .group_directives(Dialect::Rfc9309, &case.tokens())
-            .collect()
+        robots.group_directives(Dialect::Rfc9309, &case.tokens()).collect()
     };
-    all.into_iter()
-        .filter(|it| is_named(&it.name))
-        .map(|it| it.value)
-        .collect()
+    all.into_iter().filter(|it| is_named(&it.name)).map(|it| it.value).collect()
 }
 
 fn span(span: DailyHours) -> (String, String) {

@@ -52,9 +52,7 @@ fn dir() -> PathBuf {
 
 fn questions() -> Vec<Questions> {
     let text = std::fs::read_to_string(dir().join("google_verdicts.jsonl")).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn read(file: &str) -> Vec<u8> {
@@ -65,12 +63,7 @@ fn read(file: &str) -> Vec<u8> {
 fn ask_all(mut ask: impl FnMut(&Query, &AccessResult, &[ProductToken], &str)) -> usize {
     let mut files = HashMap::new();
     let mut count = 0;
-    for Questions {
-        file,
-        agent,
-        queries,
-    } in questions()
-    {
+    for Questions { file, agent, queries } in questions() {
         let access = files
             .entry(file.clone())
             .or_insert_with_key(|file| AccessResult::Successful(RobotsTxt::parse(&read(file))));
@@ -87,12 +80,8 @@ fn ask_all(mut ask: impl FnMut(&Query, &AccessResult, &[ProductToken], &str)) ->
 /// Judges every question in a dialect: (the question's place, allow, deciding line or 0).
 fn answers(dialect: Dialect, mut check: impl FnMut(&Query, String, bool, u32)) -> usize {
     ask_all(|query, access, tokens, place| {
-        let decision = decide(
-            access,
-            dialect,
-            tokens,
-            &wayleave_robots_txt::UrlPath::of_url(query.url()),
-        );
+        let decision =
+            decide(access, dialect, tokens, &wayleave_robots_txt::UrlPath::of_url(query.url()));
         let allow = decision.verdict() == AccessVerdict::Allow;
         let place = format!("{place}: {decision:?}");
         check(query, place, allow, decision.line().unwrap_or(0));
@@ -125,11 +114,7 @@ fn compiled_files_stay_small() {
         .map(|file| RobotsTxt::parse(&std::fs::read(file.unwrap().path()).unwrap()).heap_bytes())
         .collect();
     sizes.sort_unstable();
-    assert!(
-        sizes[sizes.len() / 2] <= 600,
-        "median {}",
-        sizes[sizes.len() / 2]
-    );
+    assert!(sizes[sizes.len() / 2] <= 600, "median {}", sizes[sizes.len() / 2]);
     let mean = sizes.iter().sum::<usize>() / sizes.len();
     assert!(mean <= 2_700, "mean {mean}");
 }

@@ -37,18 +37,8 @@ fn a_decision_over_budget_disallows_as_too_costly() {
     let access = file(8_000, slow);
     let path = path_of_ab(16 * 1024);
     // To koster1996 a star is a byte like others.
-    for dialect in [
-        Dialect::Rfc9309,
-        Dialect::Google,
-        Dialect::Selfhtml,
-        Dialect::Strictest,
-    ] {
-        expect_too_costly(&decide(
-            &access,
-            dialect,
-            &[],
-            &UrlPath::parse(&path).unwrap(),
-        ));
+    for dialect in [Dialect::Rfc9309, Dialect::Google, Dialect::Selfhtml, Dialect::Strictest] {
+        expect_too_costly(&decide(&access, dialect, &[], &UrlPath::parse(&path).unwrap()));
         expect_too_costly(&decide_all_spellings(
             &access,
             dialect,
@@ -86,12 +76,7 @@ fn all_dialects_asked_share_one_budget() {
         let reason = decide(&access, dialect, &[], &UrlPath::parse(&path).unwrap()).reason();
         assert_eq!(reason, AccessReason::NoMatchingRule, "{dialect}");
     }
-    expect_too_costly(&decide(
-        &access,
-        Dialect::Strictest,
-        &[],
-        &UrlPath::parse(&path).unwrap(),
-    ));
+    expect_too_costly(&decide(&access, Dialect::Strictest, &[], &UrlPath::parse(&path).unwrap()));
 }
 
 #[test]
@@ -100,22 +85,12 @@ fn all_spellings_of_a_path_share_one_budget() {
     let path = path_of_ab(1_000);
     let spelt = format!("{path}//;x/%61/./\\");
     for path in [&path, &spelt] {
-        let reason = decide(
-            &access,
-            Dialect::Google,
-            &[],
-            &UrlPath::parse(path).unwrap(),
-        )
-        .reason();
+        let reason = decide(&access, Dialect::Google, &[], &UrlPath::parse(path).unwrap()).reason();
         assert_eq!(reason, AccessReason::NoMatchingRule);
     }
-    let reason = decide_all_spellings(
-        &access,
-        Dialect::Google,
-        &[],
-        &UrlPath::parse(&path).unwrap(),
-    )
-    .reason();
+    let reason =
+        decide_all_spellings(&access, Dialect::Google, &[], &UrlPath::parse(&path).unwrap())
+            .reason();
     assert_eq!(reason, AccessReason::NoMatchingRule);
     expect_too_costly(&decide_all_spellings(
         &access,
@@ -139,17 +114,9 @@ fn judging_a_whole_site_may_be_too_costly() {
 #[test]
 fn rules_in_other_spellings_spend_budget_by_length() {
     // None begins as the path does, so that nothing is searched for.
-    let access = file(2_000, |number| {
-        format!("Allow: /{}%7e{number}", "%61".repeat(20))
-    });
+    let access = file(2_000, |number| format!("Allow: /{}%7e{number}", "%61".repeat(20)));
     let path = path_of_ab(16 * 1024);
-    let reason = decide(
-        &access,
-        Dialect::Rfc9309,
-        &[],
-        &UrlPath::parse(&path).unwrap(),
-    )
-    .reason();
+    let reason = decide(&access, Dialect::Rfc9309, &[], &UrlPath::parse(&path).unwrap()).reason();
     assert_eq!(reason, AccessReason::NoMatchingRule);
     let spelt = format!("{path}//;x/%61/./\\");
     expect_too_costly(&decide_all_spellings(
@@ -169,13 +136,9 @@ fn slow_groups_of_others_cost_a_crawler_nothing() {
     let access = AccessResult::Successful(RobotsTxt::parse(body.as_bytes()));
     let tokens = [ProductToken::new("foobot").expect("a name")];
     let path = format!("{}//;x/%61/./\\", path_of_ab(16 * 1024));
-    let reason = decide_all_spellings(
-        &access,
-        Dialect::Strictest,
-        &tokens,
-        &UrlPath::parse(&path).unwrap(),
-    )
-    .reason();
+    let reason =
+        decide_all_spellings(&access, Dialect::Strictest, &tokens, &UrlPath::parse(&path).unwrap())
+            .reason();
     assert_eq!(reason, AccessReason::NoMatchingRule);
 }
 
@@ -198,12 +161,8 @@ fn a_large_shop_answers_for_the_longest_urls() {
         let word = words[number % words.len()];
         write!(path, "{word}={:x}&", number * 2_654_435_761).expect("memory");
     }
-    let decision = decide_all_spellings(
-        &access,
-        Dialect::Strictest,
-        &[],
-        &UrlPath::parse(&path).unwrap(),
-    );
+    let decision =
+        decide_all_spellings(&access, Dialect::Strictest, &[], &UrlPath::parse(&path).unwrap());
     assert_eq!(decision.reason(), AccessReason::NoMatchingRule);
 }
 
@@ -214,21 +173,14 @@ fn reading_rules_spends_budget() {
     let path = UrlPath::parse("/%61//./;y/\\b").unwrap();
     let reason = decide(&access, Dialect::Strictest, &[], &path).reason();
     assert_eq!(reason, AccessReason::NoMatchingRule);
-    expect_too_costly(&decide_all_spellings(
-        &access,
-        Dialect::Strictest,
-        &[],
-        &path,
-    ));
+    expect_too_costly(&decide_all_spellings(&access, Dialect::Strictest, &[], &path));
 }
 
 #[test]
 fn encoding_rules_spends_budget() {
     // To write them in one dialect takes most of the budget, in two more than all of it.
     // They are too many for an index.
-    let access = file(3_600, |number| {
-        format!("Allow: /{}%7e{number}", "%61".repeat(11))
-    });
+    let access = file(3_600, |number| format!("Allow: /{}%7e{number}", "%61".repeat(11)));
     let path = UrlPath::parse("/b").unwrap();
     for dialect in [Dialect::Rfc9309, Dialect::Selfhtml] {
         let reason = decide(&access, dialect, &[], &path).reason();
@@ -243,10 +195,5 @@ fn a_late_mismatch_spends_budget() {
     let path = UrlPath::parse("/a/%61//b").unwrap();
     let reason = decide(&access, Dialect::Google, &[], &path).reason();
     assert_eq!(reason, AccessReason::NoMatchingRule);
-    expect_too_costly(&decide_all_spellings(
-        &access,
-        Dialect::Strictest,
-        &[],
-        &path,
-    ));
+    expect_too_costly(&decide_all_spellings(&access, Dialect::Strictest, &[], &path));
 }

@@ -36,18 +36,10 @@ fn a_delay_too_long_to_count_is_the_longest() {
 
 #[test]
 fn a_delay_is_a_number_of_seconds() {
-    for (value, millis) in [
-        ("0", 0),
-        ("1.5", 1500),
-        (".5", 500),
-        ("1e1", 10_000),
-        ("+2", 2_000),
-    ] {
+    for (value, millis) in [("0", 0), ("1.5", 1500), (".5", 500), ("1e1", 10_000), ("+2", 2_000)] {
         assert_eq!(delay(value), Some(Duration::from_millis(millis)), "{value}");
     }
-    for value in [
-        "", "-1", "-0", "-inf", "nan", "-nan", "1,5", "10s", "ten", "0x10", "1e",
-    ] {
+    for value in ["", "-1", "-0", "-inf", "nan", "-nan", "1,5", "10s", "ten", "0x10", "1e"] {
         assert_eq!(delay(value), None, "{value}");
     }
 }
@@ -75,11 +67,8 @@ fn the_strictest_reading_chooses_the_group_as_rfc_9309_does() {
     let body = b"Useragent: foobot\nCrawl-delay: 5\nUser-agent: *\nCrawl-delay: 1\n";
     let robots = RobotsTxt::parse(body);
     let tokens = [ProductToken::new("foobot").unwrap()];
-    for (dialect, seconds) in [
-        (Dialect::Google, 5),
-        (Dialect::Rfc9309, 1),
-        (Dialect::Strictest, 1),
-    ] {
+    for (dialect, seconds) in [(Dialect::Google, 5), (Dialect::Rfc9309, 1), (Dialect::Strictest, 1)]
+    {
         let delay = robots.crawl_delay(dialect, &tokens);
         assert_eq!(delay, Some(Duration::from_secs(seconds)), "{dialect}");
     }

@@ -45,10 +45,9 @@ fn no_matching_group_differs_from_no_matching_rule() {
     let robots = RobotsTxt::parse(b"User-agent: a\nDisallow: /private\nUser-agent: b\nAllow: /\n");
     let path = UrlPath::parse("/open").unwrap();
     for dialect in Dialect::ALL {
-        for (name, reason) in [
-            ("a", AccessReason::NoMatchingRule),
-            ("c", AccessReason::NoMatchingGroup),
-        ] {
+        for (name, reason) in
+            [("a", AccessReason::NoMatchingRule), ("c", AccessReason::NoMatchingGroup)]
+        {
             let tokens = [ProductToken::new(name).unwrap()];
             let decision = robots.decide(dialect, &tokens, &path);
             assert_eq!(decision.reason(), reason, "{name} {dialect}");

@@ -11,10 +11,7 @@ fn successful(text: &str) -> AccessResult {
 /// `count` groups for everyone with the rules that `rules` makes of their numbers, then one with the rule `last`.
 fn groups(count: usize, rules: impl Fn(usize) -> String, last: &str) -> AccessResult {
     let groups = (0..count).map(|number| format!("User-agent: *\n{}", rules(number)));
-    successful(&format!(
-        "{}User-agent: *\n{last}\n",
-        groups.collect::<String>()
-    ))
+    successful(&format!("{}User-agent: *\n{last}\n", groups.collect::<String>()))
 }
 
 /// Two rules that match none of the paths below.
@@ -42,26 +39,17 @@ fn a_short_part_counts_at_its_last_place() {
 fn every_spelling_of_a_path_is_searched_for_its_own_parts() {
     let path = format!("/%70%72ivat%65{}", "x".repeat(300));
     let in_small_groups = groups(60, others, "Disallow: /*private");
-    assert_eq!(
-        as_google_strictly(&in_small_groups, &path),
-        AccessVerdict::Disallow
-    );
+    assert_eq!(as_google_strictly(&in_small_groups, &path), AccessVerdict::Disallow);
     let rules: String = (0..60).map(|n| format!("Disallow: /*q{n}z\n")).collect();
     let in_one_group = successful(&format!("User-agent: *\n{rules}Disallow: /*private\n"));
-    assert_eq!(
-        as_google_strictly(&in_one_group, &path),
-        AccessVerdict::Disallow
-    );
+    assert_eq!(as_google_strictly(&in_one_group, &path), AccessVerdict::Disallow);
 }
 
 #[test]
 fn google_judges_the_normalised_spelling_too() {
     let access = successful("User-agent: *\nDisallow: /private\n");
     assert_eq!(as_google(&access, "/%70rivate"), AccessVerdict::Allow);
-    assert_eq!(
-        as_google_strictly(&access, "/%70rivate"),
-        AccessVerdict::Disallow
-    );
+    assert_eq!(as_google_strictly(&access, "/%70rivate"), AccessVerdict::Disallow);
 }
 
 #[test]
@@ -80,11 +68,7 @@ fn a_rule_of_forty_parts_is_compared_to_its_end() {
     let path = format!("/{}", "xnqz".repeat(400));
     for count in [10, 30, 60, 90, 120] {
         let access = groups(count, rules, &format!("Disallow: /{}", "*n".repeat(40)));
-        assert_eq!(
-            as_google(&access, &path),
-            AccessVerdict::Disallow,
-            "{count}"
-        );
+        assert_eq!(as_google(&access, &path), AccessVerdict::Disallow, "{count}");
     }
 }
 
@@ -92,11 +76,7 @@ fn a_rule_of_forty_parts_is_compared_to_its_end() {
 fn rules_are_weighed_by_their_bytes_as_compared() {
     // Ten bytes as written, against seven that compare as nineteen.
     let access = successful("User-agent: *\nAllow: /*********\nDisallow: /\u{e9}\u{e9}\u{e9}\n");
-    let decision = decide(
-        &access,
-        Dialect::Rfc9309,
-        &[],
-        &UrlPath::parse("/\u{e9}\u{e9}\u{e9}").unwrap(),
-    );
+    let decision =
+        decide(&access, Dialect::Rfc9309, &[], &UrlPath::parse("/\u{e9}\u{e9}\u{e9}").unwrap());
     assert_eq!(decision.verdict(), AccessVerdict::Disallow);
 }

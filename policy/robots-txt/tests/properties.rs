@@ -1,9 +1,6 @@
 //! What must hold for files, names and paths that nobody wrote.
 
-#[allow(
-    unreachable_pub,
-    reason = "shared with the fuzz targets, where it can be reached"
-)]
+#[allow(unreachable_pub, reason = "shared with the fuzz targets, where it can be reached")]
 mod model;
 
 use proptest::prelude::*;
@@ -13,29 +10,15 @@ use wayleave_robots_txt::{
     decide_all_spellings, decide_whole_site, decide_write_all_spellings,
 };
 
-const DIALECTS: [Dialect; 4] = [
-    Dialect::Rfc9309,
-    Dialect::Google,
-    Dialect::Koster1996,
-    Dialect::Selfhtml,
-];
+const DIALECTS: [Dialect; 4] =
+    [Dialect::Rfc9309, Dialect::Google, Dialect::Koster1996, Dialect::Selfhtml];
 
-const NAMES: [&str; 8] = [
-    "foobot",
-    "Foo",
-    "foobot-news",
-    "MJ12bot",
-    "archive.org_bot",
-    "bot",
-    "foobot/1.2",
-    "x",
-];
+const NAMES: [&str; 8] =
+    ["foobot", "Foo", "foobot-news", "MJ12bot", "archive.org_bot", "bot", "foobot/1.2", "x"];
 
 /// Pieces of lines, chosen so that they meet what they are near to.
 fn name() -> impl Strategy<Value = String> {
-    let others = [
-        "*", "* x", "", "FOOBOT", "foo", "foobot*", "foo bot", "MJ12", "1foo", "a/b",
-    ];
+    let others = ["*", "* x", "", "FOOBOT", "foo", "foobot*", "foo bot", "MJ12", "1foo", "a/b"];
     prop_oneof![
         select(NAMES.to_vec()).prop_map(str::to_owned),
         select(others.to_vec()).prop_map(str::to_owned),
@@ -117,9 +100,7 @@ fn line() -> impl Strategy<Value = String> {
 }
 
 fn file(lines: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
-    let ending = select(vec![
-        "\n", "\n", "\n", "\r\n", "\r", "\n\n", "\r\r\n", "  \n", "\0\n",
-    ]);
+    let ending = select(vec!["\n", "\n", "\n", "\r\n", "\r", "\n\n", "\r\r\n", "  \n", "\0\n"]);
     let start: Vec<&[u8]> = vec![b"", b"", b"", b"\xEF\xBB\xBF", b"\xEF\xBB", b"\n"];
     let lines = prop::collection::vec((line(), ending), lines);
     (select(start), lines).prop_map(|(start, lines)| {
@@ -135,10 +116,7 @@ fn large_file() -> impl Strategy<Value = Vec<u8>> {
     (rules, 0usize..40).prop_map(|(rules, at)| {
         let (before, after) = rules.split_at(at.min(rules.len()));
         let agent = ["User-agent: foobot\n".to_owned()];
-        [&agent, before, &agent, after]
-            .concat()
-            .concat()
-            .into_bytes()
+        [&agent, before, &agent, after].concat().concat().into_bytes()
     })
 }
 
@@ -164,11 +142,7 @@ fn file_of_small_groups() -> impl Strategy<Value = (Vec<u8>, Vec<Vec<String>>)> 
 fn path() -> impl Strategy<Value = String> {
     pattern().prop_map(|path| {
         let path = path.replace(['#', '\0'], "");
-        if path.starts_with('/') {
-            path
-        } else {
-            format!("/{path}")
-        }
+        if path.starts_with('/') { path } else { format!("/{path}") }
     })
 }
 
@@ -177,10 +151,7 @@ fn successful(body: &[u8]) -> AccessResult {
 }
 
 fn tokens(names: &[&str]) -> Vec<ProductToken> {
-    names
-        .iter()
-        .map(|name| ProductToken::verbatim(name).unwrap())
-        .collect()
+    names.iter().map(|name| ProductToken::verbatim(name).unwrap()).collect()
 }
 
 fn judged(body: &[u8], dialect: Dialect, names: &[&str], path: &str) -> model::Verdict {

@@ -1,9 +1,6 @@
 //! Judging every spelling of a path: against a plain model, in every dialect, and as a table.
 
-#[allow(
-    unreachable_pub,
-    reason = "shared with the fuzz targets, where it can be reached"
-)]
+#[allow(unreachable_pub, reason = "shared with the fuzz targets, where it can be reached")]
 mod model;
 
 use proptest::prelude::*;
@@ -24,12 +21,7 @@ fn allows(body: &[u8], dialect: Dialect, path: &str) -> bool {
 
 /// What dialects a decision asks.
 fn asked(dialect: Dialect) -> Vec<Dialect> {
-    let each = [
-        Dialect::Rfc9309,
-        Dialect::Google,
-        Dialect::Koster1996,
-        Dialect::Selfhtml,
-    ];
+    let each = [Dialect::Rfc9309, Dialect::Google, Dialect::Koster1996, Dialect::Selfhtml];
     match dialect {
         Dialect::Strictest => each.to_vec(),
         one => vec![one],
@@ -167,21 +159,13 @@ fn a_byte_is_one_however_rule_and_path_spell_it() {
 }
 
 fn product(one: &[String], other: &[String]) -> Vec<(String, String)> {
-    let pairs = one
-        .iter()
-        .flat_map(|a| other.iter().map(move |b| (a.clone(), b.clone())));
+    let pairs = one.iter().flat_map(|a| other.iter().map(move |b| (a.clone(), b.clone())));
     pairs.collect()
 }
 
 #[test]
 fn mixed_spellings_match_a_rule_with_other_mixed_spellings() {
-    let rules = [
-        "/%7Ejoe",
-        "/~joe",
-        "/%7ejo%65",
-        "/%7E%6A%6F%65",
-        "/*%7Ej*e$",
-    ];
+    let rules = ["/%7Ejoe", "/~joe", "/%7ejo%65", "/%7E%6A%6F%65", "/*%7Ej*e$"];
     let paths = [
         "/~joe",
         "/%7Ejoe",
@@ -198,10 +182,7 @@ fn mixed_spellings_match_a_rule_with_other_mixed_spellings() {
                 if dialect == Dialect::Koster1996 && rule.contains('*') {
                     continue;
                 }
-                assert!(
-                    !allows(body.as_bytes(), dialect, path),
-                    "{dialect} {rule} {path}"
-                );
+                assert!(!allows(body.as_bytes(), dialect, path), "{dialect} {rule} {path}");
             }
         }
     }
@@ -291,11 +272,7 @@ fn paths_served_alike_are_refused_alike() {
     ] {
         let body = format!("User-agent: foobot\nDisallow: {rule}\n");
         let said = |dialect| {
-            if allows(body.as_bytes(), dialect, path) {
-                'a'
-            } else {
-                '-'
-            }
+            if allows(body.as_bytes(), dialect, path) { 'a' } else { '-' }
         };
         let found: String = Dialect::ALL.map(said).into_iter().collect();
         assert_eq!(found, expected, "{rule} {path}");
@@ -305,14 +282,8 @@ fn paths_served_alike_are_refused_alike() {
 #[test]
 fn a_page_is_one_however_rule_and_query_spell_its_name() {
     for (rule, path) in [
-        (
-            "/index.php?title=Special:",
-            "/index.php?title=Special%3ALog",
-        ),
-        (
-            "/index.php?title=Special%3A",
-            "/index.php?title=Special:Log",
-        ),
+        ("/index.php?title=Special:", "/index.php?title=Special%3ALog"),
+        ("/index.php?title=Special%3A", "/index.php?title=Special:Log"),
         ("/wiki/User%3A", "/wiki/User:X"),
         ("/wiki/Foo_(bar)", "/wiki/Foo_%28bar%29"),
         ("/wiki/Foo_%28bar%29", "/wiki/Foo_(bar%29"),
@@ -376,31 +347,19 @@ fn an_allow_rule_applies_in_each_spelling_that_it_names() {
 /// What a server makes of `//`, `%2F` or `;` is judged too, so that an exception that spells them opens nothing else.
 #[test]
 fn an_allow_rule_for_a_rewritten_spelling_needs_the_others() {
-    for allow in [
-        "//open",
-        "/%2Fopen",
-        "/open;x",
-        "/x//open",
-        "/x%2Fopen",
-        "/x;y/open",
-        "/x/..;/open",
-    ] {
+    for allow in
+        ["//open", "/%2Fopen", "/open;x", "/x//open", "/x%2Fopen", "/x;y/open", "/x/..;/open"]
+    {
         for dialect in Dialect::ALL {
             let body =
                 format!("User-agent: foobot\nAllow: {allow}\nDisallow: /open\nDisallow: /x/open\n");
             for path in [allow.to_owned(), format!("{allow}/page")] {
-                assert!(
-                    !allows(body.as_bytes(), dialect, &path),
-                    "{dialect} {allow} {path}"
-                );
+                assert!(!allows(body.as_bytes(), dialect, &path), "{dialect} {allow} {path}");
             }
             let body = format!(
                 "User-agent: foobot\nAllow: {allow}\nAllow: /open\nAllow: /x/open\nDisallow: /\n"
             );
-            assert!(
-                !allows(body.as_bytes(), dialect, "/x/page"),
-                "{dialect} {allow}"
-            );
+            assert!(!allows(body.as_bytes(), dialect, "/x/page"), "{dialect} {allow}");
         }
     }
 }
@@ -432,10 +391,7 @@ fn an_escape_begun_before_a_star_matches_its_completions() {
     for rule in ["/%*", "/%", "/%C*", "/%C"] {
         let body = format!("User-agent: foobot\nAllow: {rule}\nDisallow: /\n");
         compare(body.as_bytes(), "/\u{e9}").expect(rule);
-        assert!(
-            allows(body.as_bytes(), Dialect::Rfc9309, "/\u{e9}"),
-            "{rule}"
-        );
+        assert!(allows(body.as_bytes(), Dialect::Rfc9309, "/\u{e9}"), "{rule}");
         assert!(!allows(body.as_bytes(), Dialect::Rfc9309, "/a"), "{rule}");
     }
 }
@@ -517,11 +473,7 @@ fn a_cut_escape_is_compared_in_the_surrounding_form() {
     let path = UrlPath::parse(path).unwrap();
     let robots = RobotsTxt::parse(body);
     let decision = robots.decide(Dialect::Rfc9309, &tokens, &path);
-    assert_eq!(
-        decision.verdict(),
-        AccessVerdict::Allow,
-        "`:` and `%3A` differ"
-    );
+    assert_eq!(decision.verdict(), AccessVerdict::Allow, "`:` and `%3A` differ");
 }
 
 #[test]

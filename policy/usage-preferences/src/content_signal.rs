@@ -7,14 +7,9 @@ use super::{ContentUse, Purpose, PurposeSet};
 /// since even the policy's author writes them either way. From a malformed list only restrictions are taken. A signal
 /// given twice counts with both values, and a repetition counts once, since a line may be long.
 pub(crate) fn read(list: &str, content_use: ContentUse) -> Vec<StatementMeaning> {
-    let pairs = list
-        .split([',', ';'])
-        .filter_map(|pair| pair.split_once('='));
+    let pairs = list.split([',', ';']).filter_map(|pair| pair.split_once('='));
     let signals = pairs.filter_map(|(name, value)| {
-        let (name, value) = (
-            name.trim().to_ascii_lowercase(),
-            value.trim().to_ascii_lowercase(),
-        );
+        let (name, value) = (name.trim().to_ascii_lowercase(), value.trim().to_ascii_lowercase());
         signal(&name, &value, content_use)
     });
     let mut said = Vec::new();
@@ -53,16 +48,8 @@ fn signal(name: &str, value: &str, content_use: ContentUse) -> Option<StatementM
     };
     let purposes = PurposeSet::of(&[purpose]);
     match value {
-        "yes" => Some(StatementMeaning::new(
-            purposes,
-            true,
-            "Content Signals Policy (a)",
-        )),
-        "no" => Some(StatementMeaning::new(
-            purposes,
-            false,
-            "Content Signals Policy (b)",
-        )),
+        "yes" => Some(StatementMeaning::new(purposes, true, "Content Signals Policy (a)")),
+        "no" => Some(StatementMeaning::new(purposes, false, "Content Signals Policy (b)")),
         _ => None,
     }
 }

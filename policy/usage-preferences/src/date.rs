@@ -24,11 +24,8 @@ fn iso_8601(text: &str) -> Option<Timestamp> {
     if let Ok(timestamp) = text.parse() {
         return Some(timestamp);
     }
-    let text = ["UTC", "GMT"]
-        .iter()
-        .find_map(|zone| text.strip_suffix(zone))
-        .unwrap_or(text)
-        .trim();
+    let text =
+        ["UTC", "GMT"].iter().find_map(|zone| text.strip_suffix(zone)).unwrap_or(text).trim();
     let date_time = text.parse::<DateTime>().ok();
     // A date alone is valid in ISO 8601, and common on sites.
     let midnight = || Some(text.parse::<Date>().ok()?.to_datetime(Time::midnight()));
@@ -79,12 +76,7 @@ mod tests {
             assert_eq!(read(text), Some(noon), "{text}");
         }
         let midnight = noon - Duration::from_secs(7 * 3600);
-        for text in [
-            "2000-07-01",
-            "Sat, 01 Jul 2000",
-            "1 Jul 2000",
-            "Saturday, 01-Jul-00",
-        ] {
+        for text in ["2000-07-01", "Sat, 01 Jul 2000", "1 Jul 2000", "Saturday, 01-Jul-00"] {
             assert_eq!(read(text), Some(midnight), "{text}");
         }
         for text in ["", "tomorrow", "Wed", "2000", "01 Jul"] {

@@ -26,11 +26,7 @@ impl CrawlerDeclaration {
     #[must_use]
     pub fn content_use(&self) -> ContentUse {
         let is_search = self.purposes == PurposeSet::of(&[Purpose::Search]);
-        let default = if is_search {
-            ContentUse::Reference
-        } else {
-            ContentUse::Full
-        };
+        let default = if is_search { ContentUse::Reference } else { ContentUse::Full };
         self.content_use.unwrap_or(default)
     }
 }

@@ -44,13 +44,12 @@ impl DocumentKind {
                 Some(PreferenceDocument::AiTxt(RobotsTxt::parse_beginning(bytes)))
             }
             // The fetcher has bounded the body; the parser's own limit must not cut it again.
-            Self::AiTxt => Some(PreferenceDocument::AiTxt(RobotsTxt::parse_with_limit(
-                bytes,
-                bytes.len(),
-            ))),
-            Self::Tdmrep if is_cut => Some(PreferenceDocument::Tdmrep(
-                TdmrepFile::parse_beginning(bytes),
-            )),
+            Self::AiTxt => {
+                Some(PreferenceDocument::AiTxt(RobotsTxt::parse_with_limit(bytes, bytes.len())))
+            }
+            Self::Tdmrep if is_cut => {
+                Some(PreferenceDocument::Tdmrep(TdmrepFile::parse_beginning(bytes)))
+            }
             Self::Tdmrep => Some(PreferenceDocument::Tdmrep(TdmrepFile::parse(bytes))),
             // XML without its end is not well-formed, so parsing it would be wasted.
             Self::Rsl if is_cut => Some(PreferenceDocument::Rsl(RslLicence::unreadable().into())),

@@ -52,17 +52,8 @@ const BREAKING_OUT: [&[u8]; 44] = [
 ];
 
 /// The elements of SVG and MathML whose content is HTML (HTML, 13.2.4.2 and 13.2.6).
-const HOLDING_HTML: [&[u8]; 9] = [
-    b"foreignobject",
-    b"desc",
-    b"title",
-    b"annotation-xml",
-    b"mi",
-    b"mo",
-    b"mn",
-    b"ms",
-    b"mtext",
-];
+const HOLDING_HTML: [&[u8]; 9] =
+    [b"foreignobject", b"desc", b"title", b"annotation-xml", b"mi", b"mo", b"mn", b"ms", b"mtext"];
 
 /// The open elements between which HTML and foreign content change.
 #[derive(Debug, Default)]
@@ -79,11 +70,8 @@ impl ForeignElements {
             }
             return false;
         }
-        let changes: &[&'static [u8]] = if was_foreign {
-            &HOLDING_HTML
-        } else {
-            &[b"svg", b"math"]
-        };
+        let changes: &[&'static [u8]] =
+            if was_foreign { &HOLDING_HTML } else { &[b"svg", b"math"] };
         let change = changes.iter().find(|it| **it == name);
         if let Some(change) = change.filter(|_| !is_closed && self.0.len() < DEPTH) {
             self.0.push(change);

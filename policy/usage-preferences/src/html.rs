@@ -24,9 +24,7 @@ pub(super) struct PageMetadata {
 /// text, scripts and templates do not. In XHTML elements may have prefixes, and empty elements may be self-closing.
 pub(super) fn read(page: &str, is_xhtml: bool) -> PageMetadata {
     let last = last_relevant_element(page, is_xhtml);
-    last.map_or_else(PageMetadata::default, |last| {
-        read_up_to(page, is_xhtml, last)
-    })
+    last.map_or_else(PageMetadata::default, |last| read_up_to(page, is_xhtml, last))
 }
 
 /// Parses a page up to the element that begins at `last`, including its text.
@@ -67,8 +65,7 @@ fn read_up_to(page: &str, is_xhtml: bool, last: usize) -> PageMetadata {
                 }
             }
             Token::String(text) if is_document => {
-                said.documents
-                    .push(String::from_utf8_lossy(&text).into_owned());
+                said.documents.push(String::from_utf8_lossy(&text).into_owned());
             }
             _ => {}
         }
@@ -101,9 +98,7 @@ fn last_relevant_element(page: &str, is_xhtml: bool) -> Option<usize> {
     let last = |name: &str, before| memmem::find_iter(&page.as_bytes()[..before], name).last();
     // With a prefix the match begins at the name, slightly after the element, which is harmless for an upper bound.
     let begins = |name: &str, before| {
-        let prefixed = is_xhtml
-            .then(|| last(&format!(":{name}"), before))
-            .flatten();
+        let prefixed = is_xhtml.then(|| last(&format!(":{name}"), before)).flatten();
         last(&format!("<{name}"), before).max(prefixed)
     };
     // The letters of "rsl" occur in any RSL script, in its type or in its root element.
@@ -157,13 +152,7 @@ mod tests {
     fn only_elements_count() {
         let meta = "<meta name=ROBOTS content=noindex>";
         let noindex = ("robots".to_owned(), "noindex".to_owned());
-        for element in [
-            "<p>",
-            "<noscript>",
-            "<b><i>",
-            "<head>",
-            "<template></template>",
-        ] {
+        for element in ["<p>", "<noscript>", "<b><i>", "<head>", "<template></template>"] {
             assert_eq!(
                 metas(&format!("{element}{meta}")),
                 std::slice::from_ref(&noindex),

@@ -58,9 +58,8 @@ impl PreferenceJudgement {
         heard: PreferenceStage,
     ) -> Self {
         let purposes = declaration.purposes.iter();
-        let by_purpose: Vec<PurposePreference> = purposes
-            .map(|purpose| judge_purpose(statements, purpose))
-            .collect();
+        let by_purpose: Vec<PurposePreference> =
+            purposes.map(|purpose| judge_purpose(statements, purpose)).collect();
         let is = |preference| move |it: &&PurposePreference| it.preference == preference;
         let refused = by_purpose.iter().filter(is(Preference::Refuse));
         // The earliest refusal decides, so that a later stage does not change the reason.
@@ -74,24 +73,14 @@ impl PreferenceJudgement {
             }
             preference => preference,
         };
-        let stage = first
-            .and_then(|it| it.statement.as_ref())
-            .map_or(heard, |it| it.stage);
-        Self {
-            preference,
-            purpose: deciding.map(|it| it.purpose),
-            stage,
-            by_purpose,
-        }
+        let stage = first.and_then(|it| it.statement.as_ref()).map_or(heard, |it| it.stage);
+        Self { preference, purpose: deciding.map(|it| it.purpose), stage, by_purpose }
     }
 
     /// Returns the deciding statement; `None` if nothing is stated.
     #[must_use]
     pub fn statement(&self) -> Option<&PreferenceStatement> {
-        let deciding = self
-            .by_purpose
-            .iter()
-            .find(|it| Some(it.purpose) == self.purpose);
+        let deciding = self.by_purpose.iter().find(|it| Some(it.purpose) == self.purpose);
         deciding?.statement.as_ref()
     }
 }

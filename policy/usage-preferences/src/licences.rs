@@ -89,10 +89,7 @@ impl LicenceList {
         document: &Arc<RslLicence>,
         covered: Result<CoveredContent, TooCostly>,
     ) {
-        self.resolve(
-            url,
-            &LicenceDocument::document(Arc::clone(document), covered),
-        );
+        self.resolve(url, &LicenceDocument::document(Arc::clone(document), covered));
     }
 
     /// Records why a named licence is unavailable.
@@ -129,19 +126,10 @@ impl LicenceList {
             ..=MAX_URL_BYTES => (url, document),
             _ => {
                 let because = format!("its URL has more than {MAX_URL_BYTES} bytes");
-                (
-                    excerpt(&url).into_owned(),
-                    LicenceDocument::Unavailable { because },
-                )
+                (excerpt(&url).into_owned(), LicenceDocument::Unavailable { because })
             }
         };
-        self.add(NamedLicence {
-            url,
-            carrier,
-            stage,
-            document,
-            terms: OnceLock::new(),
-        });
+        self.add(NamedLicence { url, carrier, stage, document, terms: OnceLock::new() });
     }
 
     /// Adds a licence embedded in the page with this URL.
@@ -168,22 +156,13 @@ impl LicenceList {
             MAX_LICENCES => LicenceDocument::Unavailable { because: because() },
             _ => return,
         };
-        self.0.push(NamedLicence {
-            document,
-            ..licence
-        });
+        self.0.push(NamedLicence { document, ..licence });
     }
 
     /// Returns whether any licence allows a use on condition of attribution.
     pub(super) fn require_attribution(&self, asker: PreferenceQuery<'_>) -> bool {
         let asks = |(_, says): &(Purpose, LicenceVerdict)| {
-            matches!(
-                says,
-                LicenceVerdict::Allows {
-                    attribution: true,
-                    ..
-                }
-            )
+            matches!(says, LicenceVerdict::Allows { attribution: true, .. })
         };
         let mut licences = self.0.iter();
         licences.any(|licence| licence.verdicts_for(asker).iter().any(asks))
@@ -231,9 +210,7 @@ impl NamedLicence {
     /// Returns the location of the deciding statement: a licence named by robots.txt is a file of its own.
     fn deciding_carrier(&self) -> StatementCarrier {
         match self.stage {
-            PreferenceStage::Before => StatementCarrier::File {
-                url: self.url.clone(),
-            },
+            PreferenceStage::Before => StatementCarrier::File { url: self.url.clone() },
             PreferenceStage::Head | PreferenceStage::Body => self.carrier.clone(),
         }
     }
@@ -260,11 +237,7 @@ impl NamedLicence {
     /// Returns the verdict for each purpose.
     fn verdicts_for(&self, asker: PreferenceQuery<'_>) -> Vec<(Purpose, LicenceVerdict)> {
         let said = self.terms.get_or_init(|| self.read_terms(asker));
-        if said.is_for(asker) {
-            said.verdicts.clone()
-        } else {
-            self.read_terms(asker).verdicts
-        }
+        if said.is_for(asker) { said.verdicts.clone() } else { self.read_terms(asker).verdicts }
     }
 
     fn read_terms(&self, asker: PreferenceQuery<'_>) -> LicenceTerms {

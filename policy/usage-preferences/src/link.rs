@@ -14,9 +14,7 @@ pub(super) fn licences(field: &str) -> Vec<String> {
             let value = |name: &str| {
                 let pairs = parameters.iter().filter_map(|it| it.split_once('='));
                 let mut values = pairs.filter(|(key, _)| key.trim().eq_ignore_ascii_case(name));
-                values
-                    .next()
-                    .map(|(_, value)| value.trim().trim_matches('"'))
+                values.next().map(|(_, value)| value.trim().trim_matches('"'))
             };
             is_licence(value("rel")?, value("type")?).then(|| target.trim().to_owned())
         })

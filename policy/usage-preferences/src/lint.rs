@@ -93,11 +93,7 @@ fn read(line: u32, name: &[u8], value: &str, findings: &mut FindingList) -> Opti
     let (path, rest) = split_path(value);
     let (family, path, meanings) = if is("content-usage") {
         check_usage(line, value, rest, findings);
-        (
-            UsageFamily::Usage,
-            path,
-            content_usage::read(rest.as_bytes(), true),
-        )
+        (UsageFamily::Usage, path, content_usage::read(rest.as_bytes(), true))
     } else if is("content-signal") {
         check_signal(line, rest, findings);
         // `use=` limits all purposes of some crawlers only, so it contradicts nothing.
@@ -115,12 +111,7 @@ fn read(line: u32, name: &[u8], value: &str, findings: &mut FindingList) -> Opti
         }
         return None;
     };
-    Some(UsageStatement {
-        line,
-        family,
-        path: path.to_owned(),
-        meanings,
-    })
+    Some(UsageStatement { line, family, path: path.to_owned(), meanings })
 }
 
 fn check_usage(line: u32, value: &str, dictionary: &str, findings: &mut FindingList) {
@@ -226,20 +217,15 @@ fn check_place(said: &UsageStatement, group: &UsageGroup<'_>, findings: &mut Fin
             said.line,
             "a signal before any user-agent line: not all readers take it for the whole site",
         ),
-        UsageFamily::Usage | UsageFamily::Training => findings.error(
-            said.line,
-            "a statement about use before any user-agent line concerns nobody",
-        ),
+        UsageFamily::Usage | UsageFamily::Training => findings
+            .error(said.line, "a statement about use before any user-agent line concerns nobody"),
     }
 }
 
 /// Reports user-agent lines after `Content-Usage`: in the draft it ends a run of them, for readers of rules it does
 /// not.
 fn check_split_agents(group: &UsageGroup<'_>, line: u32, findings: &mut FindingList) {
-    let usage = group
-        .statements
-        .iter()
-        .find(|it| it.family == UsageFamily::Usage);
+    let usage = group.statements.iter().find(|it| it.family == UsageFamily::Usage);
     if let Some(usage) = usage.filter(|_| !group.has_rules && !group.agents.is_empty()) {
         let message = format!(
             "the Content-Usage of line {} is not for this agent, but rules below are for the agents above it, too",
@@ -308,10 +294,7 @@ fn check_shadowed(short: &UsageStatement, long: &UsageStatement, findings: &mut 
 /// obey.
 fn check_own_groups(groups: &[UsageGroup<'_>], findings: &mut FindingList) {
     let is_everybody = |group: &&UsageGroup<'_>| group.agents.iter().any(|(_, name)| *name == b"*");
-    let said = groups
-        .iter()
-        .filter(is_everybody)
-        .flat_map(|it| &it.statements);
+    let said = groups.iter().filter(is_everybody).flat_map(|it| &it.statements);
     let Some(refusing) = said.into_iter().find(|it| !it.refuses().is_empty()) else {
         return;
     };

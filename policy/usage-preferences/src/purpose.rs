@@ -22,14 +22,8 @@ pub enum Purpose {
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 6] = [
-        Self::Search,
-        Self::AiInput,
-        Self::TrainAi,
-        Self::Archive,
-        Self::Tdm,
-        Self::Other,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Search, Self::AiInput, Self::TrainAi, Self::Archive, Self::Tdm, Self::Other];
 
     /// Returns the name used in configuration and on the command line.
     #[must_use]

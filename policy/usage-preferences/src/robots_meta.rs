@@ -14,12 +14,8 @@ pub(super) struct MetaRule {
 }
 
 /// Rules that take a value.
-const VALUED: [&str; 4] = [
-    "unavailable_after",
-    "max-snippet",
-    "max-image-preview",
-    "max-video-preview",
-];
+const VALUED: [&str; 4] =
+    ["unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"];
 
 const UNAVAILABLE_AFTER: &str = VALUED[0];
 
@@ -153,9 +149,7 @@ impl<'a> LineWord<'a> {
         };
         let name = self.text.to_ascii_lowercase();
         // Evidently a name, even where its rules are unknown.
-        let is_bot = ["bot", "crawler", "spider"]
-            .iter()
-            .any(|it| name.ends_with(it));
+        let is_bot = ["bot", "crawler", "spider"].iter().any(|it| name.ends_with(it));
         is_bot || names_crawler(self.text, tokens) || is_followed()
     }
 }
@@ -194,17 +188,12 @@ pub(super) fn strictness(rule: &MetaRule) -> Option<Duration> {
         name if RESTRICTING.contains(&name) => Some(Duration::ZERO),
         UNAVAILABLE_AFTER => {
             let at = date::read(&rule.value)?;
-            Some(
-                at.duration_since(SystemTime::UNIX_EPOCH)
-                    .unwrap_or_default(),
-            )
+            Some(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
         }
         "max-snippet" | "max-video-preview" => limit(),
         "max-image-preview" => {
             let sizes = ["none", "standard", "large"];
-            let size = sizes
-                .iter()
-                .position(|it| it.eq_ignore_ascii_case(&rule.value))?;
+            let size = sizes.iter().position(|it| it.eq_ignore_ascii_case(&rule.value))?;
             Some(Duration::from_secs(size as u64))
         }
         _ => None,
@@ -246,10 +235,7 @@ pub(super) fn refuses(rule: &MetaRule, reader: MetaReader) -> Option<(PurposeSet
         "noai" => (AI, "DeviantArt, November 2022: noai"),
         "noimageai" if reader.is_image => (AI, "DeviantArt, November 2022: noimageai"),
         "noml" => (AI, "Mojeek: noml"),
-        "disallowaitraining" => (
-            TRAIN_AI,
-            "draft-canel-robots-ai-control: DisallowAITraining",
-        ),
+        "disallowaitraining" => (TRAIN_AI, "draft-canel-robots-ai-control: DisallowAITraining"),
         _ => return None,
     })
 }

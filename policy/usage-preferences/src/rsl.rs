@@ -39,13 +39,8 @@ const UNREADABLE: &str = "RSL 1.0 §2.2, licence unreadable";
 /// The verdict of a document for one purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LicenceVerdict {
-    Allows {
-        clause: &'static str,
-        attribution: bool,
-    },
-    Refuses {
-        clause: &'static str,
-    },
+    Allows { clause: &'static str, attribution: bool },
+    Refuses { clause: &'static str },
     Nothing,
 }
 
@@ -163,12 +158,8 @@ pub(super) fn evaluate(
     let always = always.map(|(coverage, at)| (*coverage, &contents[*at]));
     let about = |reading: Option<&PathReading>| {
         let matched = reading.into_iter().flat_map(|it| &it.matched);
-        let matched = matched.map(|it| {
-            (
-                ContentCoverage::Pattern(it.specificity),
-                &contents[it.index],
-            )
-        });
+        let matched =
+            matched.map(|it| (ContentCoverage::Pattern(it.specificity), &contents[it.index]));
         narrowest_verdict(matched.chain(always.clone()), purpose, asker)
     };
     let mut readings = covered.readings.iter();
@@ -255,11 +246,7 @@ impl RslLicence {
         for matched in readings.iter_mut().flat_map(|it| &mut it.matched) {
             matched.index = places[matched.index];
             // Each element is evaluated once for each purpose.
-            if !path
-                .context
-                .budget
-                .spend_on_reading(contents[matched.index].heap_bytes() / 16)
-            {
+            if !path.context.budget.spend_on_reading(contents[matched.index].heap_bytes() / 16) {
                 return Err(TooCostly);
             }
         }
@@ -276,10 +263,7 @@ impl RslLicence {
 
 fn contents(text: &str) -> Result<Vec<RslContent>, &'static str> {
     // The parser refuses document type definitions, and with them entities that grow.
-    let options = ParsingOptions {
-        nodes_limit: MAX_NODES,
-        ..ParsingOptions::default()
-    };
+    let options = ParsingOptions { nodes_limit: MAX_NODES, ..ParsingOptions::default() };
     let text = text.trim_start_matches('\u{FEFF}').trim_start();
     // The parser is quadratic in attributes and namespaces, so they are bounded first.
     if !xml_bounds::are_within_bounds(text) {
@@ -303,9 +287,7 @@ impl RslContent {
         Self {
             scope: ContentScope::read(attribute("url")),
             has_server: !attribute("server").is_empty(),
-            licences: children(content, "license")
-                .map(LicenceElement::read)
-                .collect(),
+            licences: children(content, "license").map(LicenceElement::read).collect(),
         }
     }
 
@@ -320,22 +302,11 @@ impl RslContent {
         if licences.any(|it| it.prohibits(purpose, asker)) {
             return refuses(PROHIBITED);
         }
-        let says: Vec<_> = self
-            .licences
-            .iter()
-            .map(|it| it.evaluate(purpose, asker))
-            .collect();
+        let says: Vec<_> = self.licences.iter().map(|it| it.evaluate(purpose, asker)).collect();
         // Any one offer suffices, whatever the others ask for.
-        let allowing = says
-            .iter()
-            .find(|it| matches!(it, LicenceVerdict::Allows { .. }));
-        let refusing = says
-            .iter()
-            .find(|it| matches!(it, LicenceVerdict::Refuses { .. }));
-        allowing
-            .or(refusing)
-            .copied()
-            .unwrap_or(LicenceVerdict::Nothing)
+        let allowing = says.iter().find(|it| matches!(it, LicenceVerdict::Allows { .. }));
+        let refusing = says.iter().find(|it| matches!(it, LicenceVerdict::Refuses { .. }));
+        allowing.or(refusing).copied().unwrap_or(LicenceVerdict::Nothing)
     }
 
     fn heap_bytes(&self) -> usize {
@@ -422,14 +393,8 @@ impl LicenceElement {
         // A word of RSL 0.9 for the present `ai-input`; like all retired words it only restricts.
         let means_still =
             |word: &String| means(word) || word == "inference" && purpose == Purpose::AiInput;
-        let LimitLists {
-            permitted,
-            prohibited,
-        } = &self.usage;
-        if prohibited
-            .as_ref()
-            .is_some_and(|words| words.iter().any(means_still))
-        {
+        let LimitLists { permitted, prohibited } = &self.usage;
+        if prohibited.as_ref().is_some_and(|words| words.iter().any(means_still)) {
             return refuses(PROHIBITED);
         }
         match permitted {
@@ -485,12 +450,8 @@ fn words(licence: Node<'_, '_>, list: &str, kind: &str) -> Option<Vec<String>> {
         let texts = list.children().filter(Node::is_text);
         let text: String = texts.filter_map(|it| it.text()).collect();
         let text = text.to_ascii_lowercase();
-        let parts = text
-            .split([' ', '\t', '\r', '\n', ','])
-            .filter(|it| !it.is_empty());
-        words
-            .get_or_insert_with(Vec::new)
-            .extend(parts.map(str::to_owned));
+        let parts = text.split([' ', '\t', '\r', '\n', ',']).filter(|it| !it.is_empty());
+        words.get_or_insert_with(Vec::new).extend(parts.map(str::to_owned));
     }
     words
 }

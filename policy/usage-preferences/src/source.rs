@@ -97,14 +97,8 @@ pub struct UnknownSource(String);
 
 impl fmt::Display for UnknownSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = PreferenceSource::OPTIONAL
-            .map(PreferenceSource::as_str)
-            .join(", ");
-        write!(
-            f,
-            "{:?} is not a source of preferences: expected one of {names}",
-            self.0
-        )
+        let names = PreferenceSource::OPTIONAL.map(PreferenceSource::as_str).join(", ");
+        write!(f, "{:?} is not a source of preferences: expected one of {names}", self.0)
     }
 }
 
@@ -126,20 +120,13 @@ impl Default for SourceSet {
     /// Returns all families except `ai.txt`.
     fn default() -> Self {
         let is_default = |source: &PreferenceSource| *source != PreferenceSource::AiTxt;
-        PreferenceSource::OPTIONAL
-            .into_iter()
-            .filter(is_default)
-            .collect()
+        PreferenceSource::OPTIONAL.into_iter().filter(is_default).collect()
     }
 }
 
 impl FromIterator<PreferenceSource> for SourceSet {
     fn from_iter<I: IntoIterator<Item = PreferenceSource>>(sources: I) -> Self {
-        Self(
-            sources
-                .into_iter()
-                .fold(0, |set, source| set | 1 << source as u16),
-        )
+        Self(sources.into_iter().fold(0, |set, source| set | 1 << source as u16))
     }
 }
 

@@ -38,16 +38,9 @@ pub(crate) struct StatementMeaning {
 impl StatementMeaning {
     /// Creates the meaning that `purposes` are allowed, or that they are refused.
     pub(crate) fn new(purposes: PurposeSet, is_allowed: bool, clause: &'static str) -> Self {
-        let (refuses, allows) = if is_allowed {
-            (PurposeSet::NONE, purposes)
-        } else {
-            (purposes, PurposeSet::NONE)
-        };
-        Self {
-            refuses,
-            allows,
-            clause,
-        }
+        let (refuses, allows) =
+            if is_allowed { (PurposeSet::NONE, purposes) } else { (purposes, PurposeSet::NONE) };
+        Self { refuses, allows, clause }
     }
 }
 
@@ -92,26 +85,15 @@ impl PreferenceStatement {
     /// Returns the statement for display: texts of others are cut, except the policy, whose URL has to remain usable.
     pub(super) fn excerpt(&self) -> Self {
         let carrier = match &self.carrier {
-            StatementCarrier::File { url } => StatementCarrier::File {
-                url: excerpted(url),
-            },
+            StatementCarrier::File { url } => StatementCarrier::File { url: excerpted(url) },
             carrier => carrier.clone(),
         };
-        Self {
-            text: excerpted(&self.text),
-            carrier,
-            ..self.clone()
-        }
+        Self { text: excerpted(&self.text), carrier, ..self.clone() }
     }
 
     /// Replaces its meaning.
     pub(super) fn with_meaning(self, meaning: StatementMeaning) -> Self {
-        Self {
-            refuses: meaning.refuses,
-            allows: meaning.allows,
-            clause: meaning.clause,
-            ..self
-        }
+        Self { refuses: meaning.refuses, allows: meaning.allows, clause: meaning.clause, ..self }
     }
 }
 

@@ -62,10 +62,7 @@ impl TdmrepFile {
     }
 
     fn unreadable(why: &'static str) -> Self {
-        Self {
-            entries: Vec::new(),
-            unreadable_because: Some(why),
-        }
+        Self { entries: Vec::new(), unreadable_because: Some(why) }
     }
 
     /// Returns roughly how many bytes it holds on the heap.
@@ -126,22 +123,12 @@ impl TdmrepEntry {
             return reserves.then(|| Self::unreadable(number));
         };
         let policy = member("tdm-policy").and_then(|it| serde_json::from_str(it).ok());
-        (!location.is_empty()).then_some(Self {
-            number,
-            location,
-            reservation,
-            policy,
-        })
+        (!location.is_empty()).then_some(Self { number, location, reservation, policy })
     }
 
     /// Creates an entry that cannot be read and may reserve any path.
     fn unreadable(number: usize) -> Self {
-        Self {
-            number,
-            location: String::new(),
-            reservation: Some("1".to_owned()),
-            policy: None,
-        }
+        Self { number, location: String::new(), reservation: Some("1".to_owned()), policy: None }
     }
 
     fn statement(&self) -> Option<PreferenceStatement> {
@@ -178,10 +165,7 @@ fn text(file: &[u8]) -> Cow<'_, str> {
 }
 
 fn too_costly() -> PreferenceStatement {
-    PreferenceStatement::too_costly(
-        PreferenceSource::Tdmrep,
-        StatementCarrier::Tdmrep { entry: 0 },
-    )
+    PreferenceStatement::too_costly(PreferenceSource::Tdmrep, StatementCarrier::Tdmrep { entry: 0 })
 }
 
 fn unreadable_statement(why: &str) -> PreferenceStatement {
@@ -233,28 +217,14 @@ pub(super) fn statement(
 /// place a reservation wins. A place that only repeats the previous one does not supersede it.
 pub(super) fn keep_superseding(statements: &mut Vec<PreferenceStatement>) {
     let mut standing: Vec<PreferenceStatement> = Vec::new();
-    for stage in [
-        PreferenceStage::Before,
-        PreferenceStage::Head,
-        PreferenceStage::Body,
-    ] {
+    for stage in [PreferenceStage::Before, PreferenceStage::Head, PreferenceStage::Body] {
         let at =
             |it: &&PreferenceStatement| it.source == PreferenceSource::Tdmrep && it.stage == stage;
         let said: Vec<_> = statements.iter().filter(at).cloned().collect();
-        let reserving: Vec<_> = said
-            .iter()
-            .filter(|it| !it.refuses.is_empty())
-            .cloned()
-            .collect();
-        let said = if reserving.is_empty() {
-            said
-        } else {
-            reserving
-        };
+        let reserving: Vec<_> = said.iter().filter(|it| !it.refuses.is_empty()).cloned().collect();
+        let said = if reserving.is_empty() { said } else { reserving };
         let is_new = |it: &PreferenceStatement| {
-            standing
-                .first()
-                .is_none_or(|first| first.refuses != it.refuses)
+            standing.first().is_none_or(|first| first.refuses != it.refuses)
         };
         if said.first().is_some_and(is_new) {
             standing = said;

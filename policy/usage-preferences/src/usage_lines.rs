@@ -59,10 +59,7 @@ impl<'a> UsageLines<'a> {
         let sources = asker.settings.sources;
         let mut statements = Vec::new();
         for (source, says) in [
-            (
-                PreferenceSource::ContentUsage,
-                Self::content_usage as StatementReader<'a>,
-            ),
+            (PreferenceSource::ContentUsage, Self::content_usage as StatementReader<'a>),
             (PreferenceSource::ContentSignal, Self::content_signal),
             (PreferenceSource::AiTrainingRule, Self::ai_training),
         ] {
@@ -121,12 +118,7 @@ impl<'a> UsageLines<'a> {
     /// Returns the licences named, with their locations.
     pub(super) fn licences(&self) -> impl Iterator<Item = (String, StatementCarrier)> {
         let lines = self.in_group_or_site(LICENSE);
-        lines.map(|line| {
-            (
-                text(line.value),
-                StatementCarrier::RobotsTxt { line: line.line },
-            )
-        })
+        lines.map(|line| (text(line.value), StatementCarrier::RobotsTxt { line: line.line }))
     }
 
     /// Returns the periods for which an archive is asked to withhold its copies.
@@ -224,13 +216,8 @@ pub(super) fn policy_token_statements(
         }
         Some(PreferenceStatement {
             source: PreferenceSource::PolicyToken,
-            carrier: StatementCarrier::RobotsTxt {
-                line: decision.line().unwrap_or(0),
-            },
-            text: format!(
-                "User-agent: {token}, {}",
-                decision.rule().unwrap_or_default()
-            ),
+            carrier: StatementCarrier::RobotsTxt { line: decision.line().unwrap_or(0) },
+            text: format!("User-agent: {token}, {}", decision.rule().unwrap_or_default()),
             clause: "RFC 9309 §2.2.1, a product token for a purpose",
             policy: None,
             stage: PreferenceStage::Before,
@@ -270,14 +257,9 @@ pub(super) fn ai_txt_statement(
 ) -> Option<PreferenceStatement> {
     let access = AccessResult::Successful(file.clone());
     let decision = find_disallow(&access, asker, asker.tokens, path)?;
-    let carrier = StatementCarrier::File {
-        url: "/ai.txt".to_owned(),
-    };
+    let carrier = StatementCarrier::File { url: "/ai.txt".to_owned() };
     if decision.reason() == AccessReason::TooCostly {
-        return Some(PreferenceStatement::too_costly(
-            PreferenceSource::AiTxt,
-            carrier,
-        ));
+        return Some(PreferenceStatement::too_costly(PreferenceSource::AiTxt, carrier));
     }
     Some(PreferenceStatement {
         source: PreferenceSource::AiTxt,

@@ -55,11 +55,8 @@ struct XmlTag {
 impl XmlTag {
     /// Parses the tag at the beginning of a text.
     fn read(text: &str) -> Self {
-        let mut tag = Self {
-            length: text.len(),
-            is_end: text.starts_with("</"),
-            ..Self::default()
-        };
+        let mut tag =
+            Self { length: text.len(), is_end: text.starts_with("</"), ..Self::default() };
         // At `=`, `word` is the start of the attribute's name.
         let (mut quote, mut word) = (None, 0);
         for (at, byte) in text.bytes().enumerate().skip(1) {
@@ -99,18 +96,13 @@ mod tests {
     }
 
     fn namespaces(count: usize) -> String {
-        (0..count)
-            .map(|it| format!("\n\txmlns:a{it}=\"u\""))
-            .collect()
+        (0..count).map(|it| format!("\n\txmlns:a{it}=\"u\"")).collect()
     }
 
     #[test]
     fn an_element_has_no_more_attributes_than_any_licence_needs() {
         assert!(are_within_bounds(&format!("<a{}/><b{0}/>", attributes(64))));
-        assert!(!are_within_bounds(&format!(
-            "<a><b{}/></a>",
-            attributes(65)
-        )));
+        assert!(!are_within_bounds(&format!("<a><b{}/></a>", attributes(65))));
         let text = "a = 'b' ".repeat(100);
         for text in [
             format!("<!-- <a {text}> -->"),
@@ -128,10 +120,7 @@ mod tests {
         let one = format!("<a{}></a>", namespaces(64));
         assert!(are_within_bounds(&one));
         assert!(are_within_bounds(&format!("<b>{one}{one}</b>")));
-        assert!(are_within_bounds(&format!(
-            "<b>{}</b>",
-            "<a xmlns='u'/>".repeat(100)
-        )));
+        assert!(are_within_bounds(&format!("<b>{}</b>", "<a xmlns='u'/>".repeat(100))));
         assert!(!are_within_bounds(&format!("<b xmlns='u'>{one}</b>")));
         assert!(!are_within_bounds(&"<a xmlns='u'>".repeat(65)));
     }

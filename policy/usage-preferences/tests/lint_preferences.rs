@@ -6,9 +6,7 @@ use wayleave_usage_preferences::lint;
 fn found(robots: &str, with_notes: bool) -> Vec<String> {
     let findings = lint(robots.as_bytes(), &[]).into_iter();
     let shown = findings.map(|it| it.to_string());
-    shown
-        .filter(|it| with_notes || !it.contains(": note: "))
-        .collect()
+    shown.filter(|it| with_notes || !it.contains(": note: ")).collect()
 }
 
 /// The one finding of a group that has an `Allow` and these lines.
@@ -22,38 +20,20 @@ fn one(lines: &str) -> String {
 #[test]
 fn a_statement_without_meaning_is_an_error() {
     for (line, part) in [
-        (
-            "Content-Usage: train-ai=n,",
-            "cannot be read, so it says nothing",
-        ),
+        ("Content-Usage: train-ai=n,", "cannot be read, so it says nothing"),
         ("Content-Usage: Train-AI=n", "cannot be read"),
         ("Content-Usage: train-ai=n search=y", "cannot be read"),
-        (
-            "Content-Usage: *.pdf train-ai=n",
-            "a path starts with \"/\"",
-        ),
+        ("Content-Usage: *.pdf train-ai=n", "a path starts with \"/\""),
         ("Content-Usage: /a", "this says nothing"),
-        (
-            "Content-Usage: train-ai=no",
-            "\"train-ai\": its value is neither y nor n",
-        ),
+        ("Content-Usage: train-ai=no", "\"train-ai\": its value is neither y nor n"),
         ("Content-Usage: ai-train=n", "did you mean \"train-ai\"?"),
         ("Content-Signal:", "this says nothing"),
-        (
-            "Content-Signal: ai-train=n",
-            "\"ai-train=n\" says nothing: expected ai-train=yes or no",
-        ),
+        ("Content-Signal: ai-train=n", "\"ai-train=n\" says nothing: expected ai-train=yes or no"),
         ("Content-Signal: ai-train", "expected ai-train=yes or no"),
-        (
-            "Content-Signal: use=none",
-            "expected use=immediate or reference or full",
-        ),
+        ("Content-Signal: use=none", "expected use=immediate or reference or full"),
         ("Content-Signal: train-ai=no", "did you mean \"ai-train\"?"),
         ("DisallowAITraining: a", "never matches"),
-        (
-            "License: ftp://site.test/l.xml",
-            "cannot be fetched over HTTP",
-        ),
+        ("License: ftp://site.test/l.xml", "cannot be fetched over HTTP"),
     ] {
         let finding = one(line);
         assert!(finding.starts_with("3: error: "), "{line}: {finding}");
@@ -62,16 +42,10 @@ fn a_statement_without_meaning_is_an_error() {
     for line in ["License: /l.xml", "License: //site.test/l.xml"] {
         let finding = one(line);
         let is_warning = finding.starts_with("3: warning: ");
-        assert!(
-            is_warning && finding.contains("not an absolute URL"),
-            "{line}: {finding}"
-        );
+        assert!(is_warning && finding.contains("not an absolute URL"), "{line}: {finding}");
     }
     let finding = one("Content-Usage: genai=n");
-    assert!(
-        finding.contains("warning: \"genai\" is a label of an earlier draft"),
-        "{finding}"
-    );
+    assert!(finding.contains("warning: \"genai\" is a label of an earlier draft"), "{finding}");
 }
 
 #[test]
@@ -100,10 +74,7 @@ fn contradictions_are_reported_with_both_lines() {
     let finding = one("DisallowAITraining: /\nContent-Usage: train-ai=y");
     assert!(finding.contains("line 3 says the opposite"), "{finding}");
     let finding = one("Content-Usage: train-ai=n\nContent-Usage: /b search=y");
-    assert!(
-        finding.contains("for \"/b\" nothing is said about train-ai"),
-        "{finding}"
-    );
+    assert!(finding.contains("for \"/b\" nothing is said about train-ai"), "{finding}");
 }
 
 #[test]
@@ -114,15 +85,9 @@ fn a_misplaced_statement_is_reported() {
     assert_eq!(before("License: https://site.test/l.xml"), [""; 0]);
     let parted = "User-agent: A\nContent-Usage: train-ai=n\nUser-agent: B\nDisallow: /a\n";
     let findings = found(parted, false);
-    assert!(
-        findings[0].starts_with("3: warning: the Content-Usage of line 2"),
-        "{findings:?}"
-    );
+    assert!(findings[0].starts_with("3: warning: the Content-Usage of line 2"), "{findings:?}");
     let own =
         "User-agent: *\nContent-Signal: ai-train=no\nAllow: /\n\nUser-agent: A\nDisallow: /a\n";
     let findings = found(own, true);
-    assert!(
-        findings[0].starts_with("5: note: \"A\" has a group of its own"),
-        "{findings:?}"
-    );
+    assert!(findings[0].starts_with("5: note: \"A\" has a group of its own"), "{findings:?}");
 }

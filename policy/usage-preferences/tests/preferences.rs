@@ -69,11 +69,7 @@ impl Case {
             purpose_tokens: tokens
                 .map(|(name, token)| (purpose(name), ProductToken::new(token).unwrap()))
                 .collect(),
-            content_use: self
-                .config
-                .content_use
-                .as_ref()
-                .map(|it| it.parse().unwrap()),
+            content_use: self.config.content_use.as_ref().map(|it| it.parse().unwrap()),
             refuse_unstated: self.config.unstated.as_deref() == Some("refuse"),
         }
     }
@@ -136,9 +132,7 @@ impl Case {
 }
 
 fn cases() -> Vec<Case> {
-    let cases = CASES
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap());
+    let cases = CASES.lines().map(|line| serde_json::from_str(line).unwrap());
     cases.collect()
 }
 
@@ -151,13 +145,7 @@ fn every_case_has_the_result_of_its_clause() {
         for strict in [false, true] {
             let judged = case.judged(strict);
             if judged != (&case.expect, &case.stage) {
-                let Case {
-                    id,
-                    expect,
-                    stage,
-                    because,
-                    ..
-                } = case;
+                let Case { id, expect, stage, because, .. } = case;
                 failed.push(format!("{id}: {judged:?}, not {expect} {stage}: {because}"));
             }
         }

@@ -27,9 +27,7 @@ fn training() -> CrawlerDeclaration {
 
 fn reading() -> PreferenceSettings {
     PreferenceSettings {
-        sources: PreferenceSource::OPTIONAL
-            .into_iter()
-            .collect::<SourceSet>(),
+        sources: PreferenceSource::OPTIONAL.into_iter().collect::<SourceSet>(),
         ..PreferenceSettings::default()
     }
 }
@@ -99,30 +97,12 @@ fn each_family(dialect: Dialect, path: &str, pattern: &str) -> Vec<(&'static str
     let location = serde_json::json!([{ "location": pattern, "tdm-reservation": 1 }]);
     let ai_txt = RobotsTxt::parse(format!("User-agent: *\nDisallow: {pattern}\n").as_bytes());
     vec![
-        (
-            "Content-Usage",
-            group(format!("Content-Usage: {pattern} train-ai=n")),
-        ),
-        (
-            "Content-Signal",
-            group(format!("Content-Signal: {pattern} ai-train=no")),
-        ),
-        (
-            "DisallowAITraining",
-            group(format!("DisallowAITraining: {pattern}")),
-        ),
-        (
-            "policy token",
-            group(format!("\nUser-agent: A-Extended\nDisallow: {pattern}")),
-        ),
-        (
-            "tdmrep.json",
-            by_tdmrep(dialect, path, &location.to_string()).preference,
-        ),
-        (
-            "RSL",
-            by_licences(dialect, path, &content(pattern), 1).preference,
-        ),
+        ("Content-Usage", group(format!("Content-Usage: {pattern} train-ai=n"))),
+        ("Content-Signal", group(format!("Content-Signal: {pattern} ai-train=no"))),
+        ("DisallowAITraining", group(format!("DisallowAITraining: {pattern}"))),
+        ("policy token", group(format!("\nUser-agent: A-Extended\nDisallow: {pattern}"))),
+        ("tdmrep.json", by_tdmrep(dialect, path, &location.to_string()).preference),
+        ("RSL", by_licences(dialect, path, &content(pattern), 1).preference),
         (
             "ai.txt",
             judge(dialect, path, |asker, heard| {
@@ -152,13 +132,8 @@ fn path_and_pattern() -> impl Strategy<Value = (String, String)> {
         _ => c.to_string(),
     };
     let end = select(vec!["", "", "", "*", "$", "*b", "/", "%", "%2"]);
-    (
-        prop::collection::vec(unit, 0..8),
-        0..3usize,
-        end,
-        any::<bool>(),
-    )
-        .prop_map(move |(units, cut, end, starred)| {
+    (prop::collection::vec(unit, 0..8), 0..3usize, end, any::<bool>()).prop_map(
+        move |(units, cut, end, starred)| {
             let (mut path, mut pattern) = ("/".to_owned(), "/".to_owned());
             let length = units.len() - cut.min(units.len());
             for (at, (c, in_path, in_pattern)) in units.iter().enumerate() {
@@ -171,7 +146,8 @@ fn path_and_pattern() -> impl Strategy<Value = (String, String)> {
                 }
             }
             (path, pattern + end)
-        })
+        },
+    )
 }
 
 proptest! {
@@ -190,13 +166,9 @@ proptest! {
 
 #[test]
 fn use_is_judged_in_the_same_spellings_as_disallow() {
-    for (path, pattern) in [
-        ("/%21", "/!"),
-        ("/+", "/%2B"),
-        ("/%3D", "/="),
-        ("/=", "/%3D"),
-        ("/a%4/%4", "/a%4/%4"),
-    ] {
+    for (path, pattern) in
+        [("/%21", "/!"), ("/+", "/%2B"), ("/%3D", "/="), ("/=", "/%3D"), ("/a%4/%4", "/a%4/%4")]
+    {
         assert!(disallows(Dialect::Rfc9309, path, pattern), "{pattern}");
         for (family, preference) in each_family(Dialect::Rfc9309, path, pattern) {
             assert_eq!(preference, Preference::Refuse, "{family}: {path} {pattern}");
@@ -228,9 +200,8 @@ fn expect_too_costly(judgement: &PreferenceJudgement, source: PreferenceSource) 
 #[test]
 fn preferences_that_take_too_long_to_match_refuse() {
     let path = format!("/{}", "a".repeat(60_000));
-    let lines: String = (0..5_000)
-        .map(|n| format!("Content-Usage: {} train-ai=n\n", slow(n)))
-        .collect();
+    let lines: String =
+        (0..5_000).map(|n| format!("Content-Usage: {} train-ai=n\n", slow(n))).collect();
     let robots = format!("User-agent: *\n{lines}");
     expect_too_costly(
         &by_robots_txt(Dialect::Rfc9309, &path, &robots),
@@ -240,18 +211,10 @@ fn preferences_that_take_too_long_to_match_refuse() {
         .map(|n| serde_json::json!({ "location": slow(n), "tdm-reservation": 1 }))
         .collect();
     let file = serde_json::Value::Array(entries).to_string();
-    expect_too_costly(
-        &by_tdmrep(Dialect::Rfc9309, &path, &file),
-        PreferenceSource::Tdmrep,
-    );
+    expect_too_costly(&by_tdmrep(Dialect::Rfc9309, &path, &file), PreferenceSource::Tdmrep);
     let contents: String = (0..1_000).map(|n| content(&slow(n))).collect();
-    expect_too_costly(
-        &by_licences(Dialect::Rfc9309, &path, &contents, 8),
-        PreferenceSource::Rsl,
-    );
-    let rules: String = (0..5_000)
-        .map(|n| format!("Disallow: {}\n", slow(n)))
-        .collect();
+    expect_too_costly(&by_licences(Dialect::Rfc9309, &path, &contents, 8), PreferenceSource::Rsl);
+    let rules: String = (0..5_000).map(|n| format!("Disallow: {}\n", slow(n))).collect();
     let robots = format!("User-agent: A-Extended\n{rules}");
     expect_too_costly(
         &by_robots_txt(Dialect::Rfc9309, &path, &robots),
@@ -335,11 +298,9 @@ fn strictest_refuses_the_use_that_any_dialect_refuses() {
         (Dialect::Koster1996, "User-agent: the foobot"),
         (Dialect::Selfhtml, "User-agent: foo"),
     ] {
-        for line in [
-            "Content-Usage: train-ai=n",
-            "Content-Signal: ai-train=no",
-            "DisallowAITraining: /",
-        ] {
+        for line in
+            ["Content-Usage: train-ai=n", "Content-Signal: ai-train=no", "DisallowAITraining: /"]
+        {
             let others = "User-agent: *\nDisallow: /x\n";
             let robots = format!("{others}\n{group}\n{line}\nDisallow: /y\n");
             let at = |dialect| by_robots_txt(dialect, "/", &robots).preference;

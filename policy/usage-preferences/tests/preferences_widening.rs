@@ -42,14 +42,8 @@ const FIELDS: [(&str, &str); 9] = [
     ("X-Robots-Tag", "otherbot: none"),
     ("Content-Signal", "ai-input=no"),
     ("Content-Signal", "search=yes, ai-train=yes, use=full"),
-    (
-        "Link",
-        "<https://site.test/allows.xml>; rel=license; type=\"application/rsl+xml\"",
-    ),
-    (
-        "Link",
-        "<https://site.test/refuses.xml>; rel=license; type=\"application/rsl+xml\"",
-    ),
+    ("Link", "<https://site.test/allows.xml>; rel=license; type=\"application/rsl+xml\""),
+    ("Link", "<https://site.test/refuses.xml>; rel=license; type=\"application/rsl+xml\""),
     ("Content-Type", "image/png"),
     ("crawler-charged", "USD 0.01"),
 ];
@@ -272,49 +266,28 @@ const NOTHING: SaidByState = SaidByState {
 };
 
 fn robots(lines: &[&'static str]) -> SaidByState {
-    SaidByState {
-        robots: lines.to_vec(),
-        ..NOTHING
-    }
+    SaidByState { robots: lines.to_vec(), ..NOTHING }
 }
 
 fn fields(fields: &[(&'static str, &'static str)]) -> SaidByState {
-    SaidByState {
-        tdmrep: vec![ENTRIES[0]],
-        fields: fields.to_vec(),
-        ..NOTHING
-    }
+    SaidByState { tdmrep: vec![ENTRIES[0]], fields: fields.to_vec(), ..NOTHING }
 }
 
 fn usage_fields(values: &[&'static str]) -> SaidByState {
     let fields = values.iter().map(|value| ("Content-Usage", *value));
-    SaidByState {
-        fields: fields.collect(),
-        ..NOTHING
-    }
+    SaidByState { fields: fields.collect(), ..NOTHING }
 }
 
 fn entries(entries: &[&'static str]) -> SaidByState {
-    SaidByState {
-        tdmrep: entries.to_vec(),
-        ..NOTHING
-    }
+    SaidByState { tdmrep: entries.to_vec(), ..NOTHING }
 }
 
 fn bing(page: &[&'static str]) -> SaidByState {
-    SaidByState {
-        page: page.to_vec(),
-        dialect: MetaDialect::Bing,
-        ..NOTHING
-    }
+    SaidByState { page: page.to_vec(), dialect: MetaDialect::Bing, ..NOTHING }
 }
 
 fn licence(licence: &'static str) -> SaidByState {
-    SaidByState {
-        robots: vec!["License: https://site.test/refuses.xml"],
-        licence,
-        ..NOTHING
-    }
+    SaidByState { robots: vec!["License: https://site.test/refuses.xml"], licence, ..NOTHING }
 }
 
 /// By which text, what is said, and what is said with the statement that lifts it.
@@ -339,12 +312,7 @@ fn lifting_in_robots_txt() -> Vec<Lifting> {
         (
             "aipref-attach-05: a preference ends a run of user-agent lines",
             robots(&[all, "User-agent: OtherBot", no_training]),
-            robots(&[
-                all,
-                "Content-Usage: search=y",
-                "User-agent: OtherBot",
-                no_training,
-            ]),
+            robots(&[all, "Content-Usage: search=y", "User-agent: OtherBot", no_training]),
         ),
         (
             "aipref-vocab-02: a label for everything means what is not stated by itself",
@@ -354,20 +322,12 @@ fn lifting_in_robots_txt() -> Vec<Lifting> {
         (
             "Content Signals: the longest path",
             robots(&[all, "Content-Signal: ai-train=no"]),
-            robots(&[
-                all,
-                "Content-Signal: ai-train=no",
-                "Content-Signal: /a search=yes",
-            ]),
+            robots(&[all, "Content-Signal: ai-train=no", "Content-Signal: /a search=yes"]),
         ),
         (
             "Content Signals: lines of the group take the place of those before all groups",
             robots(&["Content-Signal: ai-train=no", all]),
-            robots(&[
-                "Content-Signal: ai-train=no",
-                all,
-                "Content-Signal: search=yes",
-            ]),
+            robots(&["Content-Signal: ai-train=no", all, "Content-Signal: search=yes"]),
         ),
         (
             "draft-canel-robots-ai-control: the longest path",
@@ -405,23 +365,12 @@ fn lifting_elsewhere() -> Vec<Lifting> {
             fields(&[]),
             fields(&[("tdm-reservation", "0")]),
         ),
-        (
-            "RSL 1.0: a licence for a narrower path",
-            licence(PROHIBITS),
-            licence(NARROWER),
-        ),
-        (
-            "RSL 1.0: a second offer that asks for less",
-            licence(ASKS_MORE),
-            licence(SECOND),
-        ),
+        ("RSL 1.0: a licence for a narrower path", licence(PROHIBITS), licence(NARROWER)),
+        ("RSL 1.0: a second offer that asks for less", licence(ASKS_MORE), licence(SECOND)),
         (
             "Bing, September 2023: nocache beside noarchive",
             bing(&["<meta name=robots content=noarchive>"]),
-            bing(&[
-                "<meta name=robots content=noarchive>",
-                "<meta name=robots content=nocache>",
-            ]),
+            bing(&["<meta name=robots content=noarchive>", "<meta name=robots content=nocache>"]),
         ),
     ]
 }

@@ -37,20 +37,14 @@ impl HeadFiles {
         let name = path.strip_prefix(state_dir).unwrap_or(path);
         let mut digest = Sha256Digest::of(name.as_os_str().as_encoded_bytes()).to_string();
         digest.truncate(16);
-        Self {
-            beside: beside.into(),
-            copy: state_dir.join(format!("evidence.{digest}.head")),
-        }
+        Self { beside: beside.into(), copy: state_dir.join(format!("evidence.{digest}.head")) }
     }
 
     /// Saves a head in both files. Returns the files that could not be written; the next process notices an old head, and says
     /// that later lines were not signed.
     pub fn save(&self, line: &[u8]) -> Vec<(&Path, io::Error)> {
         let save = |path| Some((path, write(path, line).err()?));
-        [&*self.copy, &*self.beside]
-            .into_iter()
-            .filter_map(save)
-            .collect()
+        [&*self.copy, &*self.beside].into_iter().filter_map(save).collect()
     }
 
     /// Saves the head of an empty log, which shows later that the new key has not signed any lines before.

@@ -94,13 +94,9 @@ impl SelectedLines {
                 lines: number.saturating_sub(unsigned_lines)..number,
                 is_foreign: false,
             },
-            Some(EventKind::Altered {
-                foreign_lines: Some(foreign),
-                ..
-            }) => UnsignedLines {
-                lines: number.saturating_sub(foreign)..number,
-                is_foreign: true,
-            },
+            Some(EventKind::Altered { foreign_lines: Some(foreign), .. }) => {
+                UnsignedLines { lines: number.saturating_sub(foreign)..number, is_foreign: true }
+            }
             _ => return,
         };
         self.unsigned.push(doubt);
@@ -143,11 +139,9 @@ pub fn select(files: &[SignedLogFile], wanted: &Selection) -> anyhow::Result<Vec
                 Selection::Since { since, crawler } if at >= *since && is_by(crawler) => {
                     chosen[index].lines.push(number);
                 }
-                Selection::Url {
-                    url,
-                    at: asked,
-                    crawler,
-                } if is_by(crawler) && is_about(&entry.url, url) => {
+                Selection::Url { url, at: asked, crawler }
+                    if is_by(crawler) && is_about(&entry.url, url) =>
+                {
                     if at > *asked {
                         let is_first = after.is_none_or(|(first, _)| at < first);
                         after = if is_first { Some((at, place)) } else { after };

@@ -145,10 +145,7 @@ impl SignedLog {
         files.retain(|file| file.number <= head.file);
         let there: BTreeSet<u64> = files.iter().map(|file| file.number).collect();
         let Some(first) = there.first() else {
-            bail!(
-                "file {} of the log was signed, and no file is there",
-                head.file
-            );
+            bail!("file {} of the log was signed, and no file is there", head.file);
         };
         // Only the file directly before the first is listed: if its deletion is recorded, those before it were deleted earlier.
         let missing = first.saturating_sub(1).max(1)..=head.file;
@@ -241,19 +238,8 @@ fn open_file(
     let file = File::open(&path).with_context(|| shown.clone())?;
     // If it is being deleted or compressed already, the open file can still be read to its end.
     let _ = file.try_lock_shared();
-    let bytes = if is_compressed(&file) {
-        u64::MAX
-    } else {
-        file.metadata()?.len()
-    };
-    let mut log = SignedLogFile {
-        number,
-        path,
-        file,
-        bytes,
-        is_truncated: false,
-        head: None,
-    };
+    let bytes = if is_compressed(&file) { u64::MAX } else { file.metadata()?.len() };
+    let mut log = SignedLogFile { number, path, file, bytes, is_truncated: false, head: None };
     if number > head.file {
         // Nothing in it is signed.
         log.bytes = 0;

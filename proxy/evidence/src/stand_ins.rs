@@ -31,8 +31,7 @@ impl OmittedLines {
             && left_at.is_multiple_of(2 << left.level)
         {
             self.subtrees.truncate(self.subtrees.len() - 2);
-            self.subtrees
-                .push((left_at, right.with_left_sibling(left.sha256)));
+            self.subtrees.push((left_at, right.with_left_sibling(left.sha256)));
         }
     }
 

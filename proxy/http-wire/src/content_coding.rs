@@ -38,9 +38,7 @@ impl ContentCoding {
             ("br", Self::Brotli),
             ("zstd", Self::Zstd),
         ];
-        let named = names
-            .into_iter()
-            .find(|(known, _)| name.eq_ignore_ascii_case(known));
+        let named = names.into_iter().find(|(known, _)| name.eq_ignore_ascii_case(known));
         named.map(|(_, coding)| coding)
     }
 
@@ -162,10 +160,7 @@ enum CodingDecoder {
 impl CodingDecoder {
     /// Makes a decoder that returns at most `limit` bytes.
     fn new(coding: ContentCoding, limit: usize) -> io::Result<Self> {
-        let decoded = BoundedBuffer {
-            bytes: Vec::new(),
-            left: limit,
-        };
+        let decoded = BoundedBuffer { bytes: Vec::new(), left: limit };
         Ok(match coding {
             ContentCoding::Gzip => Self::Gzip(MultiGzDecoder::new(decoded)),
             ContentCoding::Deflate => Self::Deflate(Some(decoded)),
@@ -223,20 +218,14 @@ impl DeflateDecoder {
     /// zlib's header. The header begins with the method, 8, in the lower half of a byte and at most 7 in the upper
     /// half (RFC 1950 section 2.2).
     fn new(first: u8, decoded: BoundedBuffer) -> Self {
-        Self {
-            decompress: Decompress::new(first & 0x8f == 0x08),
-            decoded,
-            has_ended: false,
-        }
+        Self { decompress: Decompress::new(first & 0x8f == 0x08), decoded, has_ended: false }
     }
 
     fn inflate(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let mut buffer = [0; DEFLATE_BUFFER_BYTES];
         while !self.has_ended {
             let (read, written) = (self.decompress.total_in(), self.decompress.total_out());
-            let status = self
-                .decompress
-                .decompress(bytes, &mut buffer, FlushDecompress::None)?;
+            let status = self.decompress.decompress(bytes, &mut buffer, FlushDecompress::None)?;
             let read = usize::try_from(self.decompress.total_in() - read);
             let written = usize::try_from(self.decompress.total_out() - written);
             let (read, written) = (read.unwrap_or(0), written.unwrap_or(0));
@@ -252,10 +241,7 @@ impl DeflateDecoder {
         if bytes.is_empty() {
             return Ok(());
         }
-        Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "more follows than the coding holds",
-        ))
+        Err(io::Error::new(io::ErrorKind::InvalidData, "more follows than the coding holds"))
     }
 
     fn finish(&self) -> io::Result<()> {

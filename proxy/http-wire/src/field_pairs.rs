@@ -10,9 +10,7 @@ pub type FieldPair<'a> = (&'a [u8], &'a [u8]);
 
 /// Returns the values of all fields with this name, in order.
 pub fn values<'a>(fields: &[FieldPair<'a>], name: &str) -> impl Iterator<Item = &'a [u8]> {
-    let named = fields
-        .iter()
-        .filter(move |(field, _)| is_named(field, name));
+    let named = fields.iter().filter(move |(field, _)| is_named(field, name));
     named.map(|(_, value)| *value)
 }
 
@@ -58,17 +56,12 @@ pub fn is_listed_in_connection(fields: &[FieldPair<'_>], name: &[u8]) -> bool {
 
 /// Returns the name and value of every field.
 pub fn to_pairs(fields: &HeaderMap) -> Vec<(&[u8], &[u8])> {
-    fields
-        .iter()
-        .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
-        .collect()
+    fields.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes())).collect()
 }
 
 /// Returns the trailers of an HTTP/2 body without the fields that are not allowed there, as for HTTP/1.
 pub fn to_trailers(fields: &HeaderMap) -> Trailers {
-    let kept = fields
-        .iter()
-        .filter(|(name, _)| is_allowed_in_trailers(name.as_str()));
+    let kept = fields.iter().filter(|(name, _)| is_allowed_in_trailers(name.as_str()));
     let owned = |(name, value): (&HeaderName, &HeaderValue)| {
         let name = Bytes::copy_from_slice(name.as_str().as_bytes());
         (name, Bytes::copy_from_slice(value.as_bytes()))

@@ -48,9 +48,7 @@ pub fn credentials(target: &str) -> Option<(String, String)> {
 
 /// Decodes percent-encoding, with each byte as a character up to U+00FF.
 fn decode_as_latin1(text: &str) -> String {
-    percent_encoding::percent_decode_str(text)
-        .map(char::from)
-        .collect()
+    percent_encoding::percent_decode_str(text).map(char::from).collect()
 }
 
 /// Returns the target without user name and password, for logs.
@@ -59,9 +57,7 @@ pub fn without_credentials(target: &str) -> String {
         return target.to_owned();
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let host = rest[..end]
-        .rsplit_once('@')
-        .map_or(&rest[..end], |(_, host)| host);
+    let host = rest[..end].rsplit_once('@').map_or(&rest[..end], |(_, host)| host);
     format!("{scheme}://{host}{}", &rest[end..])
 }
 

@@ -82,10 +82,7 @@ impl ReceivedHead {
     pub fn target(&self) -> Cow<'_, str> {
         match self {
             Self::Http1(head) => Cow::Borrowed(head.target()),
-            Self::Http2 {
-                proxied: Some(target),
-                ..
-            } => Cow::Borrowed(target),
+            Self::Http2 { proxied: Some(target), .. } => Cow::Borrowed(target),
             Self::Http2 { head, .. } => match head.uri.path_and_query() {
                 Some(path) => Cow::Borrowed(path.as_str()),
                 None => Cow::Owned(head.uri.to_string()),
@@ -165,8 +162,7 @@ impl ReceivedHead {
         let fields = self.fields().into_iter();
         // Of several fields the smallest counts, so that no reader forwards further than another.
         let told = fields.filter(|(field, _)| field_pairs::is_named(field, "max-forwards"));
-        told.filter_map(|(_, value)| str::from_utf8(value).ok()?.parse().ok())
-            .min()
+        told.filter_map(|(_, value)| str::from_utf8(value).ok()?.parse().ok()).min()
     }
 
     /// Returns how the end of the body is marked on a connection where it has to be.
@@ -226,20 +222,14 @@ impl ReceivedHead {
         }
         // RFC 9113 section 8.3.1 requires them to be equal; servers differ in which one they use.
         if let (Some(host), Some(authority)) = (host, head.uri.authority())
-            && !host
-                .as_bytes()
-                .eq_ignore_ascii_case(authority.as_str().as_bytes())
+            && !host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes())
         {
             return Err("Host and :authority differ".into());
         }
         if head.headers.get_all(USER_AGENT).iter().count() > 1 {
             return Err("more than one User-Agent".into());
         }
-        if head
-            .headers
-            .keys()
-            .any(|name| is_underscore_alias(name.as_ref()))
-        {
+        if head.headers.keys().any(|name| is_underscore_alias(name.as_ref())) {
             let details = "a field name has \"_\" where servers may read \"-\"";
             return Err(details.into());
         }

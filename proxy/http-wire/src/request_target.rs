@@ -190,12 +190,7 @@ mod tests {
             assert_eq!(without_credentials(target), told, "{target}");
         }
         for target in ["pw:x@shop.test/", "http://user:pw/@shop.test/"] {
-            let named = RequestTarget {
-                method: "GET",
-                target,
-                scheme: None,
-                authority: None,
-            };
+            let named = RequestTarget { method: "GET", target, scheme: None, authority: None };
             let unresolved = named.resolve().unwrap_err();
             assert!(!format!("{unresolved:?}").contains("pw"), "{unresolved:?}");
         }
@@ -205,19 +200,9 @@ mod tests {
 
     #[test]
     fn connect_needs_a_port() {
-        for authority in [
-            "shop.test",
-            "shop.test:",
-            "shop.test:x",
-            "[::1]",
-            ":443",
-            "",
-        ] {
+        for authority in ["shop.test", "shop.test:", "shop.test:x", "[::1]", ":443", ""] {
             let unresolved = connect_origin(authority, Scheme::Https).unwrap_err();
-            assert!(
-                matches!(unresolved, TargetError::Malformed(_)),
-                "{authority}: {unresolved:?}"
-            );
+            assert!(matches!(unresolved, TargetError::Malformed(_)), "{authority}: {unresolved:?}");
         }
     }
 }

@@ -81,10 +81,7 @@ pub(super) async fn reload(State(admin): State<AdminState>) -> Response {
     match admin.config.reload().await {
         Ok(reloaded) => SafeJson(reloaded).into_response(),
         Err(mistakes) => {
-            let answer = ReloadMistakes {
-                error: "the configuration is unchanged",
-                mistakes,
-            };
+            let answer = ReloadMistakes { error: "the configuration is unchanged", mistakes };
             (StatusCode::UNPROCESSABLE_ENTITY, SafeJson(answer)).into_response()
         }
     }

@@ -57,10 +57,7 @@ impl ConnectionLimit {
             evict(&mut taken, |_| true);
         }
         taken.push(Arc::clone(&seat));
-        AdmittedConnection {
-            limit: Arc::clone(self),
-            state: seat,
-        }
+        AdmittedConnection { limit: Arc::clone(self), state: seat }
     }
 
     fn next_event(&self) -> u64 {
@@ -129,9 +126,7 @@ mod tests {
     fn an_address_makes_room_for_itself() {
         let places = Arc::new(ConnectionLimit::default());
         let other = places.admit(address(2));
-        let own: Vec<_> = (0..=MAX_PER_CLIENT)
-            .map(|_| places.admit(address(1)))
-            .collect();
+        let own: Vec<_> = (0..=MAX_PER_CLIENT).map(|_| places.admit(address(1))).collect();
         assert!(is_evicted(&own[0]) && !is_evicted(&own[1]) && !is_evicted(&other));
         own[1].touch();
         own[2].state.mark_operator();
@@ -147,9 +142,8 @@ mod tests {
         let places = Arc::new(ConnectionLimit::default());
         let numbered = |number: u16| IpAddr::from([0x2001, 0xdb8, 0, 7, 0, 0, 0, number]);
         let neighbour = places.admit([0x2001, 0xdb8, 0, 8, 0, 0, 0, 1].into());
-        let all: Vec<_> = (0..=MAX_PER_CLIENT as u16)
-            .map(|number| places.admit(numbered(number)))
-            .collect();
+        let all: Vec<_> =
+            (0..=MAX_PER_CLIENT as u16).map(|number| places.admit(numbered(number))).collect();
         assert!(is_evicted(&all[0]) && !is_evicted(&all[1]) && !is_evicted(&neighbour));
         assert_eq!(places.lock().len(), MAX_PER_CLIENT + 1);
     }

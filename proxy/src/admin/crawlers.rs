@@ -85,10 +85,7 @@ pub(super) async fn list(State(admin): State<AdminState>) -> Response {
         dialect: crawlers.dialect.as_str(),
         ..counted_crawler(&admin, &counted, ASSERTED)
     };
-    SafeJson(ListedCrawlers {
-        crawlers: known.chain([asserted]).collect(),
-    })
-    .into_response()
+    SafeJson(ListedCrawlers { crawlers: known.chain([asserted]).collect() }).into_response()
 }
 
 fn counted_crawler(

@@ -96,11 +96,7 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Gro
         document: document_of(admin, decision, &target).await,
     };
     if let Some(bytes) = body.flatten() {
-        let body = FetchedBody {
-            bytes,
-            is_cut,
-            digest: None,
-        };
+        let body = FetchedBody { bytes, is_cut, digest: None };
         let access = AccessResult::Successful(body.parse());
         if let Ok(tokens) = rederive::tokens(decision)
             && let Ok(judged) = rederive::by_robots_txt(decision, finding, &access, &tokens)
@@ -129,15 +125,8 @@ async fn document_of(
     let resource = Resource::parse(&document.url).ok();
     let (said, body) = kept_file(store, resource, digest, fetched_at).await;
     let reading = &admin.decider.settings().preferences.reading;
-    let again = body.map(|body| {
-        read_again(
-            &body,
-            said.is_cut(),
-            preference,
-            target,
-            (decision, reading),
-        )
-    });
+    let again =
+        body.map(|body| read_again(&body, said.is_cut(), preference, target, (decision, reading)));
     Some(GroundDocument {
         url: document.url.clone(),
         is_same: again.flatten().is_some_and(|again| {

@@ -96,10 +96,7 @@ pub(super) fn parse_span(
         time.transpose()
     };
     let is_asked_for = since.is_some() || until.is_some();
-    let span = TimeRange {
-        since: time("since", since)?,
-        until: time("until", until)?,
-    };
+    let span = TimeRange { since: time("since", since)?, until: time("until", until)? };
     Ok(is_asked_for.then_some(span))
 }
 
@@ -137,11 +134,7 @@ pub(super) async fn list(
     };
     match parse_span(filter.since.as_deref(), filter.until.as_deref()) {
         Err(mistake) => bad_request(mistake),
-        Ok(Some(span)) => match admin
-            .decisions
-            .list_past(span, filter.into_query(), limit)
-            .await
-        {
+        Ok(Some(span)) => match admin.decisions.list_past(span, filter.into_query(), limit).await {
             Ok(Some(newest)) => SafeJson(ListedDecisions {
                 decisions: newest.decisions.iter().collect(),
                 is_cut: Some(newest.is_truncated),
@@ -154,12 +147,8 @@ pub(super) async fn list(
         Ok(None) => {
             let decisions = admin.decisions.list_recent(&filter.into_query(), limit);
             let decisions = decisions.iter().map(Arc::as_ref).collect();
-            SafeJson(ListedDecisions {
-                decisions,
-                is_cut: None,
-                damaged_lines: None,
-            })
-            .into_response()
+            SafeJson(ListedDecisions { decisions, is_cut: None, damaged_lines: None })
+                .into_response()
         }
     }
 }

@@ -129,10 +129,7 @@ pub(super) async fn download(
     });
     Response::builder()
         .header(CONTENT_TYPE, kind)
-        .header(
-            CONTENT_DISPOSITION,
-            format!("attachment; filename=\"{name}\""),
-        )
+        .header(CONTENT_DISPOSITION, format!("attachment; filename=\"{name}\""))
         .body(Body::from_stream(parts))
         .unwrap_or_else(|_| {
             error_response(StatusCode::INTERNAL_SERVER_ERROR, "no answer").into_response()
@@ -153,12 +150,7 @@ impl DownloadWriter {
             DownloadFormat::Csv => csv_row(COLUMNS.iter().map(|name| (*name).to_owned())),
             DownloadFormat::Json => b"[".to_vec(),
         };
-        Self {
-            format,
-            sender,
-            chunk,
-            is_first: true,
-        }
+        Self { format, sender, chunk, is_first: true }
     }
 
     fn write(&mut self, decision: &DecisionRecord, line: &[u8]) -> ControlFlow<()> {
@@ -171,11 +163,7 @@ impl DownloadWriter {
             }
         }
         self.is_first = false;
-        if self.chunk.len() < CHUNK_BYTES {
-            ControlFlow::Continue(())
-        } else {
-            self.send()
-        }
+        if self.chunk.len() < CHUNK_BYTES { ControlFlow::Continue(()) } else { self.send() }
     }
 
     fn finish(&mut self) -> ControlFlow<()> {

@@ -62,18 +62,17 @@ struct FleetEngine {
 pub(super) async fn fleet(State(admin): State<AdminState>) -> Response {
     let status = admin.decider.robots.fleet().status();
     let is_shared = status.state != Share::Alone;
-    let members = status.members.into_iter().map(|member| FleetMember {
-        node: member.node,
-        version: member.version,
-    });
+    let members = status
+        .members
+        .into_iter()
+        .map(|member| FleetMember { node: member.node, version: member.version });
     let server = status.server;
     SafeJson(FleetStatus {
         state: status.state.as_str(),
         lost_for_seconds: status.lost_for.map(|lost_for| lost_for.as_secs()),
-        last_error: status.last_error.map(|(message, ago)| FleetError {
-            message,
-            seconds_ago: ago.as_secs(),
-        }),
+        last_error: status
+            .last_error
+            .map(|(message, ago)| FleetError { message, seconds_ago: ago.as_secs() }),
         node: is_shared.then_some(status.node),
         members: members.collect(),
         engine: (!server.name.is_empty()).then_some(FleetEngine {

@@ -23,14 +23,8 @@ use super::response::error_response;
 use crate::signing::directory;
 
 /// The paths that need no token: they are for load balancers and clients, or serve no data.
-const PUBLIC_PATHS: [&str; 6] = [
-    "/",
-    "/livez",
-    "/readyz",
-    "/ca.pem",
-    "/proxy.pac",
-    "/v1/openapi.json",
-];
+const PUBLIC_PATHS: [&str; 6] =
+    ["/", "/livez", "/readyz", "/ca.pem", "/proxy.pac", "/v1/openapi.json"];
 
 /// The policy that allows the page to run its own scripts and connect to this listener, and forbids everything else, such as
 /// being framed.
@@ -168,14 +162,9 @@ fn check_site(request: &Request) -> Result<(), AdminRejection> {
     };
     let host = fields.get(HOST).map(HeaderValue::as_bytes);
     let origin = origin.as_bytes();
-    let authority = [&b"http://"[..], b"https://"]
-        .iter()
-        .find_map(|scheme| origin.strip_prefix(*scheme));
-    if authority.is_some() && authority == host {
-        Ok(())
-    } else {
-        Err(AdminRejection::ForeignSite)
-    }
+    let authority =
+        [&b"http://"[..], b"https://"].iter().find_map(|scheme| origin.strip_prefix(*scheme));
+    if authority.is_some() && authority == host { Ok(()) } else { Err(AdminRejection::ForeignSite) }
 }
 
 /// Refuses every `Host` but addresses and `localhost`: the owner of any other name could make it resolve to this machine.
@@ -203,20 +192,12 @@ fn add_security_fields(fields: &mut HeaderMap) {
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
         (REFERRER_POLICY, "no-referrer"),
-        (
-            HeaderName::from_static("cross-origin-opener-policy"),
-            "same-origin",
-        ),
-        (
-            HeaderName::from_static("cross-origin-resource-policy"),
-            "same-origin",
-        ),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ] {
         fields.insert(name, HeaderValue::from_static(value));
     }
-    fields
-        .entry(CACHE_CONTROL)
-        .or_insert(HeaderValue::from_static("no-store"));
+    fields.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }
 
 #[cfg(test)]
@@ -239,22 +220,10 @@ mod tests {
     #[test]
     fn names_that_others_own_are_refused_without_a_token() {
         let open = AdminGuard { token_sha256: None };
-        for host in [
-            "127.0.0.1:3129",
-            "[::1]:3129",
-            "localhost:3129",
-            "LOCALHOST",
-            "10.0.0.1",
-        ] {
+        for host in ["127.0.0.1:3129", "[::1]:3129", "localhost:3129", "LOCALHOST", "10.0.0.1"] {
             assert_eq!(status(&open, "/v1/top", &[("host", host)]), 200, "{host}");
         }
-        for host in [
-            "evil.test",
-            "localhost.evil.test:3129",
-            "127.0.0.1.evil.test",
-            "",
-            "a b",
-        ] {
+        for host in ["evil.test", "localhost.evil.test:3129", "127.0.0.1.evil.test", "", "a b"] {
             assert_eq!(status(&open, "/v1/top", &[("host", host)]), 421, "{host}");
         }
         let both = [("host", "localhost"), ("host", "evil.test")];
@@ -271,12 +240,9 @@ mod tests {
         let from = |site: &str| {
             [("host", "localhost:3129"), ("sec-fetch-site", site)].map(|(n, v)| (n, v.to_owned()))
         };
-        for (site, expected) in [
-            ("same-origin", 200),
-            ("none", 200),
-            ("same-site", 403),
-            ("cross-site", 403),
-        ] {
+        for (site, expected) in
+            [("same-origin", 200), ("none", 200), ("same-site", 403), ("cross-site", 403)]
+        {
             let fields = from(site);
             let fields: Vec<_> = fields.iter().map(|(n, v)| (*n, v.as_str())).collect();
             assert_eq!(status(&open, "/metrics", &fields), expected, "{site}");
@@ -314,9 +280,7 @@ mod tests {
     #[test]
     fn a_token_is_wanted_where_one_is_set() {
         let digest = digest::digest(&digest::SHA256, b"secret");
-        let guard = AdminGuard {
-            token_sha256: Some(digest.as_ref().try_into().unwrap()),
-        };
+        let guard = AdminGuard { token_sha256: Some(digest.as_ref().try_into().unwrap()) };
         for path in ["/v1/top?by=host", "/metrics", "/v1/reload", "//", "/livez/"] {
             assert_eq!(status(&guard, path, &[]), 401, "{path}");
             for (shown, expected) in [
@@ -332,12 +296,8 @@ mod tests {
             }
         }
         let objection = |shown: &str| {
-            let request = Request::builder()
-                .uri("/metrics")
-                .header(AUTHORIZATION, shown);
-            guard
-                .check(&request.body(Body::empty()).unwrap())
-                .unwrap_err()
+            let request = Request::builder().uri("/metrics").header(AUTHORIZATION, shown);
+            guard.check(&request.body(Body::empty()).unwrap()).unwrap_err()
         };
         assert_eq!(objection("Bearer secre"), AdminRejection::WrongToken);
         assert_eq!(objection("Basic secret"), AdminRejection::NoToken);

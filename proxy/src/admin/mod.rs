@@ -67,10 +67,7 @@ pub(crate) fn router(admin: AdminState, guard: AdminGuard) -> Router {
         })
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(admin)
-        .layer(middleware::from_fn_with_state(
-            Arc::new(guard),
-            guard::guard,
-        ))
+        .layer(middleware::from_fn_with_state(Arc::new(guard), guard::guard))
 }
 
 /// Returns every endpoint of the API together with the document that describes them, so that no handler is missing in one.
@@ -107,8 +104,5 @@ fn api_routes() -> (Router<AdminState>, OpenApi) {
 }
 
 async fn method_not_allowed() -> Response {
-    response::error_response(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "this method is not allowed here",
-    )
+    response::error_response(StatusCode::METHOD_NOT_ALLOWED, "this method is not allowed here")
 }

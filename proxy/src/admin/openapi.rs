@@ -8,12 +8,9 @@ use wayleave_decision::Reason;
 
 /// Returns the document without endpoints.
 pub(super) fn base_document() -> OpenApi {
-    let info = InfoBuilder::new()
-        .title("wayleave")
-        .version(env!("CARGO_PKG_VERSION"))
-        .description(Some(
-            "What a wayleave proxy decided and why, and what it knows of robots.txt files.",
-        ));
+    let info = InfoBuilder::new().title("wayleave").version(env!("CARGO_PKG_VERSION")).description(
+        Some("What a wayleave proxy decided and why, and what it knows of robots.txt files."),
+    );
     let token = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .description(Some("Needed if the configuration has admin.token_sha256."))
@@ -57,16 +54,12 @@ pub(super) fn complete(document: &OpenApi) -> serde_json::Result<Value> {
 
 /// Returns the id of an operation, such as `get_v1_decisions_id` for GET of `/v1/decisions/{id}`.
 fn operation_id(method: &str, path: &str) -> String {
-    let words = path
-        .split(|c: char| !c.is_ascii_alphanumeric())
-        .filter(|word| !word.is_empty());
+    let words = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let all: Vec<_> = [method].into_iter().chain(words).collect();
     all.join("_")
 }
 
 fn status_description(status: &str) -> &'static str {
     let known = StatusCode::from_bytes(status.as_bytes()).ok();
-    known
-        .and_then(|it| it.canonical_reason())
-        .unwrap_or("Answer")
+    known.and_then(|it| it.canonical_reason()).unwrap_or("Answer")
 }

@@ -72,13 +72,7 @@ pub(super) async fn status(State(admin): State<AdminState>) -> Response {
     let counting = tokio::task::spawn_blocking(move || {
         let [fresh, stale, unavailable, unreachable] =
             robots.count_by_state().map(|(_, count)| count);
-        EntryCounts {
-            fresh,
-            stale,
-            unavailable,
-            unreachable,
-            bytes: robots.memory_bytes(),
-        }
+        EntryCounts { fresh, stale, unavailable, unreachable, bytes: robots.memory_bytes() }
     });
     SafeJson(ProxyStatus {
         version: env!("CARGO_PKG_VERSION"),

@@ -21,11 +21,7 @@ const ASSETS: [(&str, &str, &str); 19] = [
     ("diff.js", JAVASCRIPT, include_str!("page/diff.js")),
     ("chart.js", JAVASCRIPT, include_str!("page/chart.js")),
     ("overview.js", JAVASCRIPT, include_str!("page/overview.js")),
-    (
-        "decisions.js",
-        JAVASCRIPT,
-        include_str!("page/decisions.js"),
-    ),
+    ("decisions.js", JAVASCRIPT, include_str!("page/decisions.js")),
     ("reasons.js", JAVASCRIPT, include_str!("page/reasons.js")),
     ("crawlers.js", JAVASCRIPT, include_str!("page/crawlers.js")),
     ("fleet.js", JAVASCRIPT, include_str!("page/fleet.js")),
@@ -35,11 +31,7 @@ const ASSETS: [(&str, &str, &str); 19] = [
     ("attempt.js", JAVASCRIPT, include_str!("page/attempt.js")),
     ("settings.js", JAVASCRIPT, include_str!("page/settings.js")),
     ("icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
-    (
-        "uPlot.js",
-        JAVASCRIPT,
-        include_str!("page/uPlot.iife.min.js"),
-    ),
+    ("uPlot.js", JAVASCRIPT, include_str!("page/uPlot.iife.min.js")),
     ("uPlot.css", CSS, include_str!("page/uPlot.min.css")),
 ];
 

@@ -27,8 +27,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParameter
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Response> {
         let read = parse_query(parts.uri.query().unwrap_or_default());
-        read.map(Self)
-            .map_err(|QueryError(mistake)| bad_request(mistake))
+        read.map(Self).map_err(|QueryError(mistake)| bad_request(mistake))
     }
 }
 
@@ -57,9 +56,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathOrigin {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
         let PathSegment(origin) = PathSegment::from_request_parts(parts, state).await?;
         let origin = Origin::parse(&origin);
-        origin
-            .map(Self)
-            .map_err(|mistake| bad_request(format!("origin: {mistake}")))
+        origin.map(Self).map_err(|mistake| bad_request(format!("origin: {mistake}")))
     }
 }
 
@@ -115,11 +112,7 @@ struct QueryParameter {
 
 impl QueryParameter {
     fn new(name: String, value: String) -> Self {
-        Self {
-            name,
-            first: value,
-            others: Vec::new(),
-        }
+        Self { name, first: value, others: Vec::new() }
     }
 
     /// Parses the value with `read`. More than one value is an error.
@@ -228,9 +221,7 @@ impl de::Error for QueryError {
 
     fn unknown_field(name: &str, known: &'static [&'static str]) -> Self {
         let names = known.join(", ");
-        Self(format!(
-            "{name:?} is not a parameter here; these are: {names}"
-        ))
+        Self(format!("{name:?} is not a parameter here; these are: {names}"))
     }
 
     fn unknown_variant(word: &str, known: &'static [&'static str]) -> Self {
@@ -283,10 +274,7 @@ mod tests {
         for (query, expected) in [
             ("", "by is missing"),
             ("by=colour", "by: \"colour\" is not one of host, rule"),
-            (
-                "by=host&limit=many",
-                "limit: \"many\" is not a whole number",
-            ),
+            ("by=host&limit=many", "limit: \"many\" is not a whole number"),
             ("by=host&limit=-1", "limit: \"-1\" is not a whole number"),
             ("by=host&limit=", "limit: \"\" is not a whole number"),
             ("by=host&days=4294967296", "days: 4294967296 is too large"),

@@ -93,9 +93,8 @@ pub(super) async fn list(
     let now = robots.clock().now();
     let limit = listing.limit;
     // Goes through all known origins, in memory and on disk.
-    let found = tokio::task::spawn_blocking(move || robots.list(&listing))
-        .await
-        .unwrap_or_default();
+    let found =
+        tokio::task::spawn_blocking(move || robots.list(&listing)).await.unwrap_or_default();
     let next = found.last().filter(|_| found.len() == limit);
     SafeJson(ListedRobots {
         next_cursor: next.map(|(origin, _)| origin.to_string()),
@@ -159,9 +158,7 @@ pub(super) async fn show(
         };
     };
     let Ok(time) = humantime::parse_rfc3339_weak(&at) else {
-        return bad_request(format!(
-            "at: {at:?} is not a time; write 2026-11-22T08:00:00Z"
-        ));
+        return bad_request(format!("at: {at:?} is not a time; write 2026-11-22T08:00:00Z"));
     };
     match version_at(robots.store(), &origin, time).await {
         Some(said) => SafeJson(OriginView::Past(Box::new(said))).into_response(),
@@ -195,19 +192,12 @@ enum OriginView {
 /// without anybody noticing.
 async fn version_at(store: &RobotsStore, origin: &Origin, time: SystemTime) -> Option<PastVersion> {
     let history = store.history(origin).await;
-    let said = history
-        .into_iter()
-        .rfind(|version| version.first_seen_at <= time)?;
+    let said = history.into_iter().rfind(|version| version.first_seen_at <= time)?;
     let body = match said.digest {
         Some(digest) => store.body(digest).await,
         None => None,
     };
-    Some(PastVersion::new(
-        origin,
-        time,
-        VersionView::new(&said),
-        BodyText::new(body.as_deref()),
-    ))
+    Some(PastVersion::new(origin, time, VersionView::new(&said), BodyText::new(body.as_deref())))
 }
 
 /// Returns the file that a decision was based on, and its content if that is still kept. `None` if no file decided.
@@ -217,10 +207,7 @@ pub(super) async fn deciding_file(
 ) -> Option<(DecidingFile, Option<Arc<[u8]>>)> {
     let finding = decision.finding.as_ref()?;
     let (digest, fetched_at) = finding.robots_sha256.zip(finding.robots_fetched_at)?;
-    let origin = decision
-        .origin
-        .as_deref()
-        .and_then(|it| Resource::parse(it).ok());
+    let origin = decision.origin.as_deref().and_then(|it| Resource::parse(it).ok());
     Some(kept_file(store, origin, digest, fetched_at).await)
 }
 
@@ -294,11 +281,7 @@ pub(super) async fn forget(
     for resource in robots.related_documents(&origin).await {
         was_known |= robots.forget(&resource).await;
     }
-    if was_known {
-        StatusCode::NO_CONTENT.into_response()
-    } else {
-        unknown_origin(&origin)
-    }
+    if was_known { StatusCode::NO_CONTENT.into_response() } else { unknown_origin(&origin) }
 }
 
 fn unknown_origin(origin: &Origin) -> Response {

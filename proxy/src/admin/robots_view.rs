@@ -204,10 +204,10 @@ impl FactsView {
     fn new(facts: &FetchedAnswer) -> Self {
         let outcome = &facts.outcome;
         let body = outcome.body();
-        let redirects = outcome.redirects.iter().map(|hop| RedirectView {
-            uri: hop.uri.clone(),
-            status: hop.status,
-        });
+        let redirects = outcome
+            .redirects
+            .iter()
+            .map(|hop| RedirectView { uri: hop.uri.clone(), status: hop.status });
         Self {
             at: format_instant(facts.fetched_at),
             result: outcome.result().as_str(),
@@ -277,9 +277,7 @@ impl VersionView {
             first_seen_at: format_instant(version.first_seen_at),
             last_seen_at: format_instant(version.last_seen_at),
             status: version.status,
-            sha256: version
-                .digest
-                .map(|digest| Sha256Digest(digest).to_string()),
+            sha256: version.digest.map(|digest| Sha256Digest(digest).to_string()),
             is_cut: version.is_cut,
         }
     }
@@ -367,11 +365,6 @@ impl PastVersion {
         version: VersionView,
         text: BodyText,
     ) -> Self {
-        Self {
-            origin: origin.to_string(),
-            at: format_instant(at),
-            version,
-            text,
-        }
+        Self { origin: origin.to_string(), at: format_instant(at), version, text }
     }
 }

@@ -92,19 +92,14 @@ pub(super) async fn list(
     }
     let settings = admin.decider.settings();
     let now = admin.decider.robots.clock().now();
-    let mut rules: Vec<_> = settings
-        .rules
-        .all()
-        .filter(|(_, rule)| choice.matches(rule, now))
-        .collect();
+    let mut rules: Vec<_> =
+        settings.rules.all().filter(|(_, rule)| choice.matches(rule, now)).collect();
     if choice.expires_within_days.is_some() {
         rules.sort_by_key(|(_, rule)| rule.expires_at);
     }
     let rules = rules.into_iter().take(limit);
     SafeJson(ListedRules {
-        rules: rules
-            .map(|(number, rule)| list_rule(number, rule, now))
-            .collect(),
+        rules: rules.map(|(number, rule)| list_rule(number, rule, now)).collect(),
     })
     .into_response()
 }

@@ -69,10 +69,7 @@ mod tests {
         let serving = tokio::spawn(serve(listener, Router::new()));
         #[expect(clippy::disallowed_methods, reason = "an operator")]
         let mut operator = TcpStream::connect(address).await.unwrap();
-        operator
-            .write_all(b"GET /livez HTTP/1.1\r\nHost:")
-            .await
-            .unwrap();
+        operator.write_all(b"GET /livez HTTP/1.1\r\nHost:").await.unwrap();
         let started = Instant::now();
         // Closed, with or without an answer.
         let _ = operator.read_to_end(&mut Vec::new()).await;

@@ -35,10 +35,7 @@ pub(super) async fn directory(State(admin): State<AdminState>) -> Response {
 #[utoipa::path(get, path = "/.well-known/signature-agent-card/{crawler}", tag = "clients", security(()), params(("crawler" = String, Path, description = "The crawler's name")), responses((status = 200, body = String, content_type = "application/json"), (status = 404, body = ErrorBody, description = "There is none")))]
 pub(super) async fn card(State(admin): State<AdminState>, Path(name): Path<String>) -> Response {
     let settings = admin.decider.settings();
-    let crawler = settings
-        .crawlers
-        .named(&name)
-        .filter(|crawler| crawler.signing_key.is_some());
+    let crawler = settings.crawlers.named(&name).filter(|crawler| crawler.signing_key.is_some());
     let (Some(crawler), Some(agent)) = (crawler, &settings.signer.settings.agent) else {
         let message = "no crawler of this name signs for a signing.agent";
         return error_response(StatusCode::NOT_FOUND, message);

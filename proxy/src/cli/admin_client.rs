@@ -76,11 +76,7 @@ pub(super) fn request_bytes(admin: SocketAddr, path: &str) -> anyhow::Result<Opt
 pub(super) fn readiness(admin: SocketAddr) -> anyhow::Result<String> {
     let answer = request(admin, "GET", "/readyz")?;
     let text = String::from_utf8_lossy(&answer.body).into_owned();
-    anyhow::ensure!(
-        answer.status.is_success(),
-        "the proxy is not ready: {}",
-        text.trim_end()
-    );
+    anyhow::ensure!(answer.status.is_success(), "the proxy is not ready: {}", text.trim_end());
     Ok(text)
 }
 
@@ -122,9 +118,8 @@ async fn exchange(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result
     if let Ok(token) = std::env::var(TOKEN) {
         request = request.header(http::header::AUTHORIZATION, format!("Bearer {token}"));
     }
-    let request = request
-        .body(Empty::<Bytes>::new())
-        .with_context(|| format!("{TOKEN} cannot be sent"))?;
+    let request =
+        request.body(Empty::<Bytes>::new()).with_context(|| format!("{TOKEN} cannot be sent"))?;
     let response = sender.send_request(request).await?;
     let status = response.status();
     let body = response.into_body().collect().await?.to_bytes();

@@ -22,11 +22,7 @@ pub(super) fn run(command: CaCommand, file: Option<&Path>) -> CommandResult {
     let text = match command {
         CaCommand::Init => CertificateAuthority::load_or_create(&dir).map(|ca| {
             let path = absolute_path(ca.certificate_path());
-            format!(
-                "certificate  {}\nSHA-256      {}\n",
-                path.display(),
-                ca.fingerprint()
-            )
+            format!("certificate  {}\nSHA-256      {}\n", path.display(), ca.fingerprint())
         }),
         // Text before the first BEGIN line is a comment in PEM (RFC 7468 section 2), so the output is a usable file.
         CaCommand::Show => CertificateAuthority::read_public(&dir)

@@ -47,11 +47,7 @@ pub(super) fn run(arguments: &DecisionArguments, file: Option<&Path>) -> ExitCod
     if arguments.json {
         return print(&pretty_json(&decision));
     }
-    let around = if arguments.whole {
-        usize::MAX
-    } else {
-        CONTEXT_LINES
-    };
+    let around = if arguments.whole { usize::MAX } else { CONTEXT_LINES };
     print_painted(&(describe(&decision) + &robots_txt(&decision, around)))
 }
 
@@ -74,11 +70,7 @@ fn robots_txt(decision: &Value, around: usize) -> String {
             place if place < first => before += 1,
             place if place > last => after += 1,
             _ => {
-                let mark = if decided == Some(number.into()) {
-                    ">"
-                } else {
-                    " "
-                };
+                let mark = if decided == Some(number.into()) { ">" } else { " " };
                 let text = String::from_utf8_lossy(line);
                 let text = escape_controls(&text);
                 let line = format!("{mark} {number:>5}  {text}");
@@ -116,14 +108,10 @@ fn text(decision: &Value, member: &str) -> Option<String> {
 fn copy(decision: &Value) -> Option<String> {
     let text = |member: &str| text(decision, member);
     text("verdict").zip(text("origin")).map(|(_, origin)| {
-        let fetched_at = text("robots_fetched_at")
-            .map(|at| format!(", fetched at {at}"))
-            .unwrap_or_default();
+        let fetched_at =
+            text("robots_fetched_at").map(|at| format!(", fetched at {at}")).unwrap_or_default();
         let digest = text("robots_sha256").map(|digest| format!(", SHA-256 {digest}"));
-        format!(
-            "{origin}/robots.txt{fetched_at}{}",
-            digest.unwrap_or_default()
-        )
+        format!("{origin}/robots.txt{fetched_at}{}", digest.unwrap_or_default())
     })
 }
 
@@ -132,11 +120,7 @@ fn policy(decision: &Value) -> Option<String> {
     let policy = decision.get("policy")?;
     let words = ["action", "reason", "owner"].map(|member| policy[member].as_str());
     let words: Vec<_> = words.into_iter().flatten().collect();
-    Some(format!(
-        "[[rule]] {}: {}",
-        policy["number"],
-        words.join(", ")
-    ))
+    Some(format!("[[rule]] {}: {}", policy["number"], words.join(", ")))
 }
 
 /// The decision in words, a line for each thing that is known.
@@ -159,10 +143,7 @@ fn describe(decision: &Value) -> String {
         ("request", words(&["method", "url"])),
         ("client", text("client")),
         ("peer", text("peer")),
-        (
-            "crawler",
-            words(&["crawler", "identity", "proven_by", "certificate"]),
-        ),
+        ("crawler", words(&["crawler", "identity", "proven_by", "certificate"])),
         ("tokens", list("tokens")),
         ("outcome", words(&["outcome", "status", "reason"])),
         ("details", text("details")),
@@ -220,9 +201,6 @@ mod tests {
     fn a_file_that_is_gone_is_said_to_be() {
         let gone = json!({ "robots_txt": { "sha256": "ab", "body": null } });
         assert!(robots_txt(&gone, CONTEXT_LINES).contains("no longer kept"));
-        assert_eq!(
-            robots_txt(&json!({ "outcome": "refused" }), CONTEXT_LINES),
-            ""
-        );
+        assert_eq!(robots_txt(&json!({ "outcome": "refused" }), CONTEXT_LINES), "");
     }
 }

@@ -57,11 +57,7 @@ pub(super) fn run(arguments: &EnvArguments, file: Option<&Path>) -> CommandResul
 }
 
 fn print_lines(client: Option<KnownClient>, proxy: &ProxyUrl, certificate: &Path) -> ExitCode {
-    print(&shell_lines(
-        client,
-        proxy,
-        &certificate.display().to_string(),
-    ))
+    print(&shell_lines(client, proxy, &certificate.display().to_string()))
 }
 
 /// Explains why the certificate cannot be read, and what to do about it. A service keeps it in a directory that only root can
@@ -104,15 +100,9 @@ mod tests {
     }
 
     fn shell(arguments: &[&str]) -> String {
-        let output = Command::new("sh")
-            .args(arguments)
-            .output()
-            .expect("there is a shell");
+        let output = Command::new("sh").args(arguments).output().expect("there is a shell");
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(
-            output.status.success() && complaint.is_empty(),
-            "{arguments:?}: {complaint}"
-        );
+        assert!(output.status.success() && complaint.is_empty(), "{arguments:?}: {complaint}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
@@ -147,10 +137,7 @@ mod tests {
     fn wget_becomes_a_function_that_trusts_the_ca() {
         let script = r#"eval "$1"; wget() { :; }; command() { printf '%s\n' "$@"; }; eval "$1"; wget -q URL"#;
         let shown = shell(&["-c", script, "sh", &example(Some(KnownClient::Wget))]);
-        assert_eq!(
-            shown,
-            "wget\n--ca-certificate=/var/lib/it's here/ca.crt\n-q\nURL\n"
-        );
+        assert_eq!(shown, "wget\n--ca-certificate=/var/lib/it's here/ca.crt\n-q\nURL\n");
     }
 
     #[test]
@@ -168,21 +155,13 @@ mod tests {
     fn clients_dial_the_first_known_port_on_this_machine() {
         let dialled = |listen: &[&str]| {
             let mut config = Config::default();
-            config.proxy.listen = listen
-                .iter()
-                .map(|text| text.parse().expect("an address"))
-                .collect();
+            config.proxy.listen =
+                listen.iter().map(|text| text.parse().expect("an address")).collect();
             address_to_dial(&config).map(|address| address.to_string())
         };
         assert_eq!(dialled(&["127.0.0.1:0"]), None);
-        assert_eq!(
-            dialled(&["127.0.0.1:0", "0.0.0.0:8080"]).as_deref(),
-            Some("127.0.0.1:8080")
-        );
+        assert_eq!(dialled(&["127.0.0.1:0", "0.0.0.0:8080"]).as_deref(), Some("127.0.0.1:8080"));
         assert_eq!(dialled(&["[::]:8080"]).as_deref(), Some("[::1]:8080"));
-        assert_eq!(
-            dialled(&["10.1.2.3:8080"]).as_deref(),
-            Some("10.1.2.3:8080")
-        );
+        assert_eq!(dialled(&["10.1.2.3:8080"]).as_deref(), Some("10.1.2.3:8080"));
     }
 }

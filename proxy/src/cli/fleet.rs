@@ -76,15 +76,8 @@ fn describe(found: &Value) -> String {
         let name = text(&engine["name"]);
         let _ = writeln!(lines, "engine     {name}, {memory} bytes, {policy}");
     }
-    if let Some(offset) = found["clock_offset_ms"]
-        .as_i64()
-        .filter(|_| state == "clock-off")
-    {
-        let _ = writeln!(
-            lines,
-            "clock      {} s from the engine's",
-            offset.abs() / 1000
-        );
+    if let Some(offset) = found["clock_offset_ms"].as_i64().filter(|_| state == "clock-off") {
+        let _ = writeln!(lines, "clock      {} s from the engine's", offset.abs() / 1000);
     }
     let _ = writeln!(lines, "on_loss    {}", text(&found["on_loss"]));
     let (turns, unsettled) = (&found["turns"], &found["unsettled"]);
@@ -119,10 +112,8 @@ impl TriedStep {
 
 fn check_fleet(arguments: &FleetArguments, config: &Config) -> CommandResult {
     // The check is about whether the engine can be used at all; a busy machine must not make it fail.
-    let patient = StoreConfig {
-        timeout: config.fleet.timeout.max(MIN_TIMEOUT),
-        ..config.fleet.clone()
-    };
+    let patient =
+        StoreConfig { timeout: config.fleet.timeout.max(MIN_TIMEOUT), ..config.fleet.clone() };
     let engine = match wiring::redis_engine(&patient, config) {
         Ok(Some(engine)) => engine.as_observer(),
         Ok(None) => {
@@ -140,9 +131,7 @@ fn check_fleet(arguments: &FleetArguments, config: &Config) -> CommandResult {
         .map(|(verb, result)| TriedStep {
             verb,
             ok: result.is_ok(),
-            failure: result
-                .err()
-                .map(|error| format!("{}: {error}", error.kind())),
+            failure: result.err().map(|error| format!("{}: {error}", error.kind())),
         })
         .collect();
     let printed = if arguments.json {

@@ -67,10 +67,7 @@ pub(super) fn run(command: &KeysCommand, file: Option<&Path>) -> CommandResult {
 fn create_key(config_dir: &Path, name: &str) -> anyhow::Result<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_name = !name.starts_with('.') && !name.is_empty() && name.bytes().all(is_plain);
-    ensure!(
-        is_name,
-        "{name:?} is not a name of letters, digits, \"-\", \"_\" and \".\""
-    );
+    ensure!(is_name, "{name:?} is not a name of letters, digits, \"-\", \"_\" and \".\"");
     let key = SigningKey::create(&config_dir.join(KEYS_DIR).join(format!("{name}.pem")))?;
     Ok(format!(
         "key          {}\nthumbprint   {}\nsigning_key = \"{KEYS_DIR}/{name}.pem\"\n",
@@ -80,19 +77,13 @@ fn create_key(config_dir: &Path, name: &str) -> anyhow::Result<String> {
 }
 
 fn list_keys(config: &Config, arguments: &KeysListArguments) -> String {
-    let keys: Vec<_> = (config.signing.keys.iter())
-        .map(|key| published_key(config, key))
-        .collect();
+    let keys: Vec<_> = (config.signing.keys.iter()).map(|key| published_key(config, key)).collect();
     if arguments.json {
         return pretty_json(&keys);
     }
     let mut text = String::new();
     for key in &keys {
-        let users = if key.crawlers.is_empty() {
-            "-".to_owned()
-        } else {
-            key.crawlers.join(",")
-        };
+        let users = if key.crawlers.is_empty() { "-".to_owned() } else { key.crawlers.join(",") };
         let _ = writeln!(text, "{}  {users}  {}", key.thumbprint, key.path.display());
     }
     text
@@ -112,10 +103,7 @@ fn published_key<'a>(config: &'a Config, key: &'a SigningKey) -> PublishedKey<'a
 
 fn directory_body(config: &Config) -> anyhow::Result<String> {
     let keys = &config.signing.keys;
-    ensure!(
-        !keys.is_empty(),
-        "there are no keys: `wayleave keys new NAME` makes one"
-    );
+    ensure!(!keys.is_empty(), "there are no keys: `wayleave keys new NAME` makes one");
     Ok(directory::body(keys))
 }
 

@@ -99,19 +99,11 @@ impl FindingCounts {
             1 => format!("1 {what}"),
             _ => format!("{count} {what}s"),
         };
-        let Self {
-            errors,
-            warnings,
-            notes,
-        } = *self;
+        let Self { errors, warnings, notes } = *self;
         if errors + warnings + notes == 0 {
             return String::new();
         }
-        let hint = if notes > 0 && !arguments.notes {
-            " (--notes shows them)"
-        } else {
-            ""
-        };
+        let hint = if notes > 0 && !arguments.notes { " (--notes shows them)" } else { "" };
         format!(
             "{}: {}, {}, {}{hint}\n",
             of(arguments.sources.len(), "file"),
@@ -124,12 +116,7 @@ impl FindingCounts {
 
 fn format_finding(source: &str, finding: &Finding, is_json: bool) -> String {
     if !is_json {
-        let Finding {
-            line,
-            severity: level,
-            message,
-            ..
-        } = finding;
+        let Finding { line, severity: level, message, .. } = finding;
         let tone = match level {
             Severity::Error => Tone::Bad,
             Severity::Warning => Tone::Doubtful,

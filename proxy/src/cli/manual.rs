@@ -43,9 +43,7 @@ pub(super) fn pages(arguments: &ManArguments, mut command: Command) -> ExitCode 
 fn write_pages(command: &Command, directory: &Path) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let mut page = Vec::new();
-    Man::new(command.clone())
-        .title(name.to_uppercase())
-        .render(&mut page)?;
+    Man::new(command.clone()).title(name.to_uppercase()).render(&mut page)?;
     fs::write(directory.join(format!("{name}.1")), page)?;
     let commands = command.get_subcommands();
     let mut shown =

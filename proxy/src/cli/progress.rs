@@ -14,10 +14,7 @@ pub(super) struct ProgressLine(ProgressBar);
 impl ProgressLine {
     /// Starts a task of `total` parts, each with a name.
     pub(super) fn new(total: usize) -> Self {
-        Self::styled(
-            ProgressBar::new(total as u64),
-            "{bar:24} {pos} of {len}  {wide_msg}",
-        )
+        Self::styled(ProgressBar::new(total as u64), "{bar:24} {pos} of {len}  {wide_msg}")
     }
 
     /// Starts a task with an unknown number of parts, which are called `unit`.

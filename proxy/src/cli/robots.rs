@@ -136,10 +136,7 @@ fn summary_line(robots: &Value) -> String {
     let why = cause.map(|cause| format!("  {}", escape_controls(cause)));
     let (state, origin) = (text("state"), text("origin"));
     let painted = tone(&state).paint(&format!("{state:<11}"));
-    format!(
-        "{painted} {since:<24} {origin}{}\n",
-        why.unwrap_or_default()
-    )
+    format!("{painted} {since:<24} {origin}{}\n", why.unwrap_or_default())
 }
 
 fn tone(state: &str) -> Tone {
@@ -228,10 +225,7 @@ fn describe(robots: &Value) -> String {
         tell("cut", &"at robots.max_size".into());
     }
     if answer["looks_like_a_page"] == true {
-        tell(
-            "looks like",
-            &"an HTML page; read as robots.txt all the same".into(),
-        );
+        tell("looks like", &"an HTML page; read as robots.txt all the same".into());
     }
     tell("failure", &robots["cause"]);
     for said in robots["history"].as_array().into_iter().flatten() {

@@ -25,23 +25,13 @@ impl RobotsFetcher {
             let clock = Clock::start();
             anyhow::Ok((wiring::robots_fetch_for_check(config, clock)?, clock))
         })?;
-        Ok(Self {
-            runtime,
-            fetch,
-            clock,
-        })
+        Ok(Self { runtime, fetch, clock })
     }
 
     pub(super) fn fetch(&self, resource: impl Into<Resource>) -> FetchedAnswer {
-        let request = FetchRequest {
-            resource: resource.into(),
-            validators: None,
-        };
+        let request = FetchRequest { resource: resource.into(), validators: None };
         let fetched = self.runtime.block_on(self.fetch.fetch(request, None));
-        FetchedAnswer {
-            fetched_at: self.clock.now(),
-            outcome: fetched.outcome,
-        }
+        FetchedAnswer { fetched_at: self.clock.now(), outcome: fetched.outcome }
     }
 }
 

@@ -31,10 +31,7 @@ pub(super) fn print_painted(text: &str) -> ExitCode {
 }
 
 fn write(mut stdout: impl Write, text: &str) -> ExitCode {
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             unusable(&format!("cannot write to standard output: {error}"))
         }
@@ -77,10 +74,7 @@ pub(super) fn print_errors(lines: &str) {
 
 /// Colours the prefix of an error or a warning.
 fn paint_prefix(line: &str) -> String {
-    for (start, tone) in [
-        ("wayleave: warning:", Tone::Doubtful),
-        ("wayleave:", Tone::Bad),
-    ] {
+    for (start, tone) in [("wayleave: warning:", Tone::Doubtful), ("wayleave:", Tone::Bad)] {
         if let Some(rest) = line.strip_prefix(start) {
             return tone.paint(start) + rest;
         }

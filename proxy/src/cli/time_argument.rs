@@ -40,19 +40,13 @@ impl FromStr for TimeArgument {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let lasting = |lasts| move |from| Self::At { from, lasts };
-        let precision = if text.contains('.') {
-            NANOSECOND
-        } else {
-            SECOND
-        };
+        let precision = if text.contains('.') { NANOSECOND } else { SECOND };
         let instant = humantime::parse_rfc3339_weak(text).map(lasting(precision));
         let day = || humantime::parse_rfc3339(&format!("{text}T00:00:00Z")).map(lasting(DAY));
         let ago = || humantime::parse_duration(text).map(Self::Ago);
-        (instant.or_else(|_| day()))
-            .or_else(|_| ago())
-            .map_err(|_| {
-                format!("{text:?} is not a time; write 2026-11-22T08:00:00Z, 2026-11-22 or 3d")
-            })
+        (instant.or_else(|_| day())).or_else(|_| ago()).map_err(|_| {
+            format!("{text:?} is not a time; write 2026-11-22T08:00:00Z, 2026-11-22 or 3d")
+        })
     }
 }
 

@@ -82,10 +82,7 @@ impl Clock {
         let corrected = correction.saturating_add(off);
         // Of several callers that notice the jump at once, one corrects and logs it; all return the same time.
         let order = Ordering::Relaxed;
-        let ours = self
-            .0
-            .correction
-            .compare_exchange(correction, corrected, order, order);
+        let ours = self.0.correction.compare_exchange(correction, corrected, order, order);
         if ours.is_ok() {
             let (by, is_back) = (Duration::from_nanos(off.unsigned_abs()), off < 0);
             tracing::warn!(
@@ -147,29 +144,18 @@ mod tests {
     fn scripted() -> (Arc<Mutex<SystemTime>>, Clock) {
         let calendar = Arc::new(Mutex::new(first()));
         let shown = Arc::clone(&calendar);
-        (
-            calendar,
-            Clock::with_calendar(move || *shown.lock().unwrap()),
-        )
+        (calendar, Clock::with_calendar(move || *shown.lock().unwrap()))
     }
 
     #[tokio::test(start_paused = true)]
     async fn all_copies_follow_a_corrected_system_time() {
         let (calendar, clock) = scripted();
         let copy = clock;
-        for set_to in [
-            first() + 40 * DAY,
-            first() - 3 * DAY,
-            first() + 20_000 * DAY,
-        ] {
+        for set_to in [first() + 40 * DAY, first() - 3 * DAY, first() + 20_000 * DAY] {
             *calendar.lock().unwrap() = set_to;
             assert_eq!(clock.now(), set_to);
             tokio::time::advance(Duration::from_secs(10)).await;
-            assert_eq!(
-                copy.now(),
-                set_to + Duration::from_secs(10),
-                "it continues from there"
-            );
+            assert_eq!(copy.now(), set_to + Duration::from_secs(10), "it continues from there");
         }
     }
 
@@ -186,11 +172,7 @@ mod tests {
         let (calendar, clock) = scripted();
         for seconds in [-60_i64, -1, 1, 60] {
             let off = Duration::from_secs(seconds.unsigned_abs());
-            let shown = if seconds < 0 {
-                first() - off
-            } else {
-                first() + off
-            };
+            let shown = if seconds < 0 { first() - off } else { first() + off };
             *calendar.lock().unwrap() = shown;
             assert_eq!(clock.now(), first(), "{seconds}");
         }

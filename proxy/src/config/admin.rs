@@ -24,10 +24,7 @@ pub(super) fn read(section: &mut Section<'_>, proxy: &[ListenAddress]) -> AdminC
     let token_sha256 = section.key(secret("token_sha256"), None, none_if_empty(parse_digest));
     let listen = section.key("listen", loopback(3129), address);
     if let Some(proxy) = proxy.iter().find(|proxy| overlaps(proxy.address, listen)) {
-        section.report(
-            "listen",
-            format!("{listen} is in proxy.listen already, as {proxy}"),
-        );
+        section.report("listen", format!("{listen} is in proxy.listen already, as {proxy}"));
     }
     if !listen.ip().is_loopback() && token_sha256.is_none() && section.is_valid("token_sha256") {
         section.report(
@@ -37,12 +34,7 @@ pub(super) fn read(section: &mut Section<'_>, proxy: &[ListenAddress]) -> AdminC
             ),
         );
     }
-    AdminConfig {
-        listen,
-        guard: AdminGuard {
-            token_sha256: token_sha256.map(|digest| digest.0),
-        },
-    }
+    AdminConfig { listen, guard: AdminGuard { token_sha256: token_sha256.map(|digest| digest.0) } }
 }
 
 impl ToValue for Sha256Digest {

@@ -61,9 +61,8 @@ pub(super) fn read(
             section.report("match", message);
         }
         if let Some(name) = &catch_all {
-            section.report_table(format!(
-                "can never match: {name:?} before it matches every request"
-            ));
+            section
+                .report_table(format!("can never match: {name:?} before it matches every request"));
         } else if section.is_valid("match") && matches_all(&crawler) {
             catch_all = Some(crawler.name.clone());
         }
@@ -87,9 +86,7 @@ fn matches_all(crawler: &Crawler) -> bool {
 }
 
 fn contradicts_password(earlier: &[Crawler], account: Option<&ProxyAccount>) -> bool {
-    let accounts = earlier
-        .iter()
-        .filter_map(|crawler| crawler.account.as_ref());
+    let accounts = earlier.iter().filter_map(|crawler| crawler.account.as_ref());
     account.is_some_and(|account| {
         accounts
             .filter(|other| other.username == account.username)
@@ -125,19 +122,12 @@ fn read_crawler(
     let declaration = read_declaration(section);
     let signing_key = section.optional("signing_key", |node| signing::parse_key(node, dir));
     let crawler = Crawler {
-        name: section
-            .required("name", checked(text, check_label))
-            .unwrap_or_default(),
-        tokens: section
-            .required("tokens", non_empty_list(parse_token))
-            .unwrap_or_default(),
+        name: section.required("name", checked(text, check_label)).unwrap_or_default(),
+        tokens: section.required("tokens", non_empty_list(parse_token)).unwrap_or_default(),
         user_agent: named,
         addresses,
         certificate,
-        account: account.map(|(username, password_hash)| ProxyAccount {
-            username,
-            password_hash,
-        }),
+        account: account.map(|(username, password_hash)| ProxyAccount { username, password_hash }),
         dialect: section.word("dialect", robots_dialect, &dialect_words()),
         mode: section.word("mode", others_mode, &MODES),
         default_delay: section.optional("default_delay", duration),
@@ -201,8 +191,6 @@ fn check_label(name: &str) -> Result<(), String> {
     } else if name.len() <= 64 && name.bytes().all(is_plain) {
         Ok(())
     } else {
-        Err(format!(
-            "{name:?} is not 1 to 64 letters, digits, \"-\", \"_\" or \".\""
-        ))
+        Err(format!("{name:?} is not 1 to 64 letters, digits, \"-\", \"_\" or \".\""))
     }
 }

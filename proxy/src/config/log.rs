@@ -34,10 +34,7 @@ pub(super) fn read(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) ->
     let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
     let format = section.word("format", LogFormat::Text, &formats);
     let events = section.key("events", true, boolean);
-    let failure_modes = [
-        ("forward", LogFailureMode::Forward),
-        ("refuse", LogFailureMode::Refuse),
-    ];
+    let failure_modes = [("forward", LogFailureMode::Forward), ("refuse", LogFailureMode::Refuse)];
     let on_failure = section.word("on_failure", LogFailureMode::Forward, &failure_modes);
     let forms = [
         ("full", ClientForm::Full),

@@ -101,10 +101,7 @@ struct BaseDirs<'a> {
 
 impl<'a> BaseDirs<'a> {
     fn for_file(file: &'a Path) -> Self {
-        Self {
-            file,
-            started_with: None,
-        }
+        Self { file, started_with: None }
     }
 }
 
@@ -118,9 +115,7 @@ pub(crate) fn parent_dir(file: &Path) -> PathBuf {
 fn read_config(root: &mut Section<'_>, dirs: BaseDirs<'_>) -> Config {
     let dir = dirs.file;
     let proxy = root.section("proxy", |section| proxy::read(section, dir));
-    let admin = root.section(fixed("admin"), |section| {
-        admin::read(section, &proxy.listen)
-    });
+    let admin = root.section(fixed("admin"), |section| admin::read(section, &proxy.listen));
     let state = root.section("state", |section| state::read(section, dir));
     let fleet = root.section(fixed("store"), |section| store::read(section, dir));
     // A reload must not move the state of a running process: its files are open, and a CA in another place would be a new CA.
@@ -131,19 +126,13 @@ fn read_config(root: &mut Section<'_>, dirs: BaseDirs<'_>) -> Config {
     let robots = root.section("robots", robots::read);
     let (crawlers, keys) = crawlers::read(root, proxy.crawler_defaults, robots.dialect, dir);
     let signing = root.section("signing", |section| signing::read(section, dir, keys));
-    let key_in_file = root.section("evidence", |section| {
-        evidence::read_key(section, &state_dir)
-    });
-    let evidence_key = dirs
-        .started_with
-        .map_or(key_in_file, |config| config.evidence_key.clone());
+    let key_in_file = root.section("evidence", |section| evidence::read_key(section, &state_dir));
+    let evidence_key = dirs.started_with.map_or(key_in_file, |config| config.evidence_key.clone());
     Config {
         rules: rules::read(root, &crawlers.crawlers),
         preferences: root.section("preferences", preferences::read),
         politeness: root.section("politeness", politeness::read),
-        log: root.section("log", |section| {
-            log::read(section, &state_dir, evidence_key.clone())
-        }),
+        log: root.section("log", |section| log::read(section, &state_dir, evidence_key.clone())),
         evidence_key,
         traces: root.section(fixed("traces"), traces::read),
         robots_store: RobotsStoreConfig {
@@ -208,28 +197,17 @@ impl Config {
     ) -> Result<Self, Vec<ConfigMistake>> {
         let name = path.display().to_string();
         let bytes = read.map_err(|error| {
-            vec![ConfigMistake::in_file(
-                &name,
-                format!("cannot be read: {error}"),
-            )]
+            vec![ConfigMistake::in_file(&name, format!("cannot be read: {error}"))]
         })?;
         match String::from_utf8(bytes) {
             Ok(text) => {
-                let dirs = BaseDirs {
-                    file: &parent_dir(path),
-                    started_with,
-                };
+                let dirs = BaseDirs { file: &parent_dir(path), started_with };
                 Self::from_toml_in(dirs, &name, &text)
             }
             Err(error) => {
                 let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
                 let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count();
-                Err(vec![ConfigMistake::in_line(
-                    &name,
-                    line,
-                    "",
-                    "is not UTF-8",
-                )])
+                Err(vec![ConfigMistake::in_line(&name, line, "", "is not UTF-8")])
             }
         }
     }

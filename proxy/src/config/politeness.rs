@@ -7,11 +7,7 @@ use crate::pacing::{CrawlDelayMode, PacingConfig};
 
 pub(super) fn read(section: &mut Section<'_>) -> PacingConfig {
     let second = Duration::from_secs(1);
-    let modes = [
-        CrawlDelayMode::Ignore,
-        CrawlDelayMode::Wait,
-        CrawlDelayMode::Reject,
-    ];
+    let modes = [CrawlDelayMode::Ignore, CrawlDelayMode::Wait, CrawlDelayMode::Reject];
     let words = modes.map(|mode| (mode.as_str(), mode));
     let pacing = PacingConfig {
         crawl_delay: section.word("crawl_delay", CrawlDelayMode::Reject, &words),

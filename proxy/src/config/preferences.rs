@@ -33,11 +33,7 @@ pub(super) fn read(section: &mut Section<'_>) -> PreferencesConfig {
 }
 
 fn check_meta_scan(size: &ByteSize) -> Result<(), String> {
-    if *size > MAX_META_SCAN {
-        Err("is more than 1MiB".to_owned())
-    } else {
-        Ok(())
-    }
+    if *size > MAX_META_SCAN { Err("is more than 1MiB".to_owned()) } else { Ok(()) }
 }
 
 fn default_sources() -> Vec<PreferenceSource> {
@@ -47,9 +43,7 @@ fn default_sources() -> Vec<PreferenceSource> {
 }
 
 fn parse_source(node: &ValueNode<'_>) -> ParseResult<PreferenceSource> {
-    parse_with(node, |name| {
-        name.parse().map_err(|error| format!("{error}"))
-    })
+    parse_with(node, |name| name.parse().map_err(|error| format!("{error}")))
 }
 
 /// Parses a word of RSL's lists, which are separated by spaces; an empty string means none.

@@ -35,14 +35,8 @@ pub(crate) struct ProxyConfig {
 
 /// Reads `[proxy]`. Paths are relative to `dir`.
 pub(super) fn read(section: &mut Section<'_>, dir: &Path) -> ProxyConfig {
-    let plain = ListenAddress {
-        address: loopback(3128),
-        is_tls: false,
-    };
-    let parse_listen = checked(
-        non_empty_list(|node| parse_with(node, str::parse)),
-        check_overlaps,
-    );
+    let plain = ListenAddress { address: loopback(3128), is_tls: false };
+    let parse_listen = checked(non_empty_list(|node| parse_with(node, str::parse)), check_overlaps);
     let listen = section.key(fixed("listen"), vec![plain], parse_listen);
     let second = Duration::from_secs(1);
     let tls = read_tls(section, &listen, dir);
@@ -60,11 +54,7 @@ pub(super) fn read(section: &mut Section<'_>, dir: &Path) -> ProxyConfig {
             shutdown_grace: section.key("shutdown_grace", 10 * second, duration),
             proxy_protocol: section.key("proxy_protocol", Vec::new(), list(network)),
             decision_id: section.key("decision_id", false, boolean),
-            name: section.key(
-                "name",
-                "wayleave".to_owned(),
-                checked(text, check_pseudonym),
-            ),
+            name: section.key("name", "wayleave".to_owned(), checked(text, check_pseudonym)),
         },
         limits: limits::ConnectionLimitsConfig {
             connections: section.key(fixed("max_connections"), 10_000, count(1, MAX_COUNT)),
@@ -86,11 +76,7 @@ fn read_tls(
 ) -> Option<Arc<ServerTls>> {
     let certificate = section.key("certificate", None, none_if_empty(path_in(dir)));
     let key = section.key("key", None, none_if_empty(path_in(dir)));
-    let clients = section.key(
-        "client_ca",
-        None,
-        none_if_empty(|node| read_pem_file(node, dir)),
-    );
+    let clients = section.key("client_ca", None, none_if_empty(|node| read_pem_file(node, dir)));
     let Some((certificate, key)) = certificate.as_ref().zip(key.as_ref()) else {
         let wanting = listen.iter().find(|listen| listen.is_tls);
         if let Some(listen) = wanting.filter(|_| section.is_valid("listen")) {
@@ -109,10 +95,7 @@ fn read_tls(
     };
     let read = ServerCertificate::read(certificate, key);
     match read.and_then(|certificate| {
-        ServerTls::new(server::ServerTlsSettings {
-            certificate,
-            client_authorities: clients,
-        })
+        ServerTls::new(server::ServerTlsSettings { certificate, client_authorities: clients })
     }) {
         Ok(entrance) => Some(Arc::new(entrance)),
         Err(error) => {
@@ -128,13 +111,10 @@ pub(super) fn loopback(port: u16) -> SocketAddr {
 
 fn check_overlaps(addresses: &[ListenAddress]) -> Result<(), String> {
     for (index, address) in addresses.iter().enumerate() {
-        let earlier = addresses[..index]
-            .iter()
-            .find(|other| overlaps(other.address, address.address));
+        let earlier =
+            addresses[..index].iter().find(|other| overlaps(other.address, address.address));
         if let Some(earlier) = earlier {
-            return Err(format!(
-                "{earlier} and {address} overlap: listen on one of them"
-            ));
+            return Err(format!("{earlier} and {address} overlap: listen on one of them"));
         }
     }
     Ok(())
@@ -156,8 +136,6 @@ fn check_pseudonym(name: &str) -> Result<(), String> {
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(is_token) {
         Ok(())
     } else {
-        Err(format!(
-            "{name:?} is not a letter followed by letters, digits, \"-\", \"_\" or \".\""
-        ))
+        Err(format!("{name:?} is not a letter followed by letters, digits, \"-\", \"_\" or \".\""))
     }
 }

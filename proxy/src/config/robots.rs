@@ -76,15 +76,8 @@ fn check_lifetimes(section: &Section<'_>, lifetimes: &LifetimeSettings) {
     let is_comparable = section.is_valid("max_stale") && section.is_valid("max_age");
     if is_comparable && lifetimes.max_stale < lifetimes.max_age {
         let max_age = humantime::format_duration(lifetimes.max_age);
-        let key = if section.has("max_stale") {
-            "max_stale"
-        } else {
-            "max_age"
-        };
-        section.report(
-            key,
-            format!("max_stale is shorter than max_age ({max_age})"),
-        );
+        let key = if section.has("max_stale") { "max_stale" } else { "max_age" };
+        section.report(key, format!("max_stale is shorter than max_age ({max_age})"));
     }
 }
 
@@ -102,10 +95,8 @@ fn check_max_size(size: &ByteSize) -> Result<(), String> {
 /// Checks `max_age`: a cached robots.txt should not be used for more than 24 hours (RFC 9309 section 2.4).
 fn check_max_age(value: &Duration) -> Result<(), String> {
     if *value > Duration::from_hours(24) {
-        return Err(
-            "is over 24h, the longest that RFC 9309 section 2.4 lets a robots.txt be used"
-                .to_owned(),
-        );
+        return Err("is over 24h, the longest that RFC 9309 section 2.4 lets a robots.txt be used"
+            .to_owned());
     }
     Ok(())
 }

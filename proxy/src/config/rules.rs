@@ -29,10 +29,7 @@ fn read_rule(section: &mut Section<'_>, crawlers: &[Crawler]) -> PolicyRule {
         hosts: hosts.unwrap_or_default(),
         paths: section.items("paths", checked(text, check_pattern)),
         crawlers: without_wildcard(section.items("crawlers", is_crawler)),
-        purposes: section
-            .items("purposes", parse_purpose)
-            .into_iter()
-            .collect(),
+        purposes: section.items("purposes", parse_purpose).into_iter().collect(),
         methods: section.items("methods", checked(text, check_method)),
         owner: section.optional("owner", text),
         reason: section.optional("reason", text),
@@ -68,11 +65,7 @@ fn check_rule(section: &Section<'_>, rule: &PolicyRule, legal: bool) {
 
 /// Returns no names if `*` is among them: a rule without names applies to every crawler.
 fn without_wildcard(named: Vec<String>) -> Vec<String> {
-    if named.iter().any(|name| name == "*") {
-        Vec::new()
-    } else {
-        named
-    }
+    if named.iter().any(|name| name == "*") { Vec::new() } else { named }
 }
 
 fn parse_host(node: &ValueNode<'_>) -> ParseResult<HostPattern> {
@@ -105,10 +98,7 @@ fn check_pattern(pattern: &str) -> Result<(), String> {
 }
 
 fn check_method(method: &str) -> Result<(), String> {
-    if method
-        .bytes()
-        .all(|byte| byte.is_ascii_uppercase() || byte == b'-')
-    {
+    if method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-') {
         Ok(())
     } else {
         Err(format!("{method:?} is not an upper-case method"))

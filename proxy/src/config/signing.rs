@@ -38,20 +38,13 @@ pub(super) fn read(
         ("always", SigningMode::Always),
         ("on-request", SigningMode::OnRequest),
     ];
-    let forms = [
-        ("dictionary", AgentFieldForm::Dictionary),
-        ("string", AgentFieldForm::String),
-    ];
+    let forms = [("dictionary", AgentFieldForm::Dictionary), ("string", AgentFieldForm::String)];
     let minute = Duration::from_secs(60);
     let options = SigningSettings {
         mode: section.word("mode", SigningMode::Off, &modes),
         agent: section.key("agent", None, none_if_empty(parse_agent)),
         form: section.word("form", AgentFieldForm::Dictionary, &forms),
-        lifetime: section.key(
-            "lifetime",
-            minute,
-            checked(positive_duration, check_lifetime),
-        ),
+        lifetime: section.key("lifetime", minute, checked(positive_duration, check_lifetime)),
     };
     if options.mode != SigningMode::Off && options.agent.is_none() && section.is_valid("agent") {
         let message = "signatures need signing.agent, where their keys are published";
@@ -60,10 +53,7 @@ pub(super) fn read(
     let mut keys: Vec<Arc<SigningKey>> = Vec::new();
     let spare = read_keys(&dir.join(KEYS_DIR)).into_iter().map(Arc::new);
     for key in used.into_iter().chain(spare) {
-        if !keys
-            .iter()
-            .any(|other| other.thumbprint() == key.thumbprint())
-        {
+        if !keys.iter().any(|other| other.thumbprint() == key.thumbprint()) {
             keys.push(key);
         }
     }
@@ -73,15 +63,10 @@ pub(super) fn read(
 /// Reads the keys in a folder, by name. Files that cannot be used are skipped: a crawler that names one reports it.
 fn read_keys(dir: &Path) -> Vec<SigningKey> {
     let entries = fs::read_dir(dir).into_iter().flatten();
-    let mut paths: Vec<_> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .collect();
+    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.retain(|path| path.extension().is_some_and(|kind| kind == "pem"));
     paths.sort();
-    paths
-        .iter()
-        .filter_map(|path| SigningKey::read(path).ok())
-        .collect()
+    paths.iter().filter_map(|path| SigningKey::read(path).ok()).collect()
 }
 
 /// Reads a key from its file, relative to `dir`.

@@ -21,8 +21,6 @@ pub(super) fn read(section: &mut Section<'_>, dir: &Path) -> StateConfig {
     let max_size = checked(size, at_least(ByteSize::mib(8)));
     StateConfig {
         dir: section.key(fixed("dir"), dir.join("wayleave-state"), path_in(dir)),
-        max_size: section
-            .key(fixed("max_size"), ByteSize::gib(10), max_size)
-            .as_u64(),
+        max_size: section.key(fixed("max_size"), ByteSize::gib(10), max_size).as_u64(),
     }
 }

@@ -28,19 +28,13 @@ fn assert_mistakes(text: &str, expected: &[&str]) {
     let found = mistakes_of(text);
     assert_eq!(found.len(), expected.len(), "{text}\n{found:#?}");
     for (found, expected) in found.iter().zip(expected) {
-        assert!(
-            found.starts_with(expected),
-            "{text}\nfound    {found}\nexpected {expected}"
-        );
+        assert!(found.starts_with(expected), "{text}\nfound    {found}\nexpected {expected}");
     }
 }
 
 #[test]
 fn shipped_file_holds_the_defaults() {
-    assert_eq!(
-        Config::from_toml("config.toml", DEFAULT_FILE),
-        Ok(Config::default())
-    );
+    assert_eq!(Config::from_toml("config.toml", DEFAULT_FILE), Ok(Config::default()));
     assert_eq!(Config::from_toml("empty", ""), Ok(Config::default()));
 }
 
@@ -50,24 +44,15 @@ fn shipped_file_holds_the_defaults() {
 fn shipped_file_shows_every_key() {
     let shipped: toml::Table = DEFAULT_FILE.parse().expect("it is TOML");
     let sections: Vec<_> = shipped.keys().collect();
-    let mut text: String = sections
-        .iter()
-        .map(|name| format!("[{name}]\nzzzzzzzz = 1\n"))
-        .collect();
+    let mut text: String =
+        sections.iter().map(|name| format!("[{name}]\nzzzzzzzz = 1\n")).collect();
     text += "[[crawler]]\nzzzzzzzz = 1\nmatch = { zzzzzzzz = 1 }\n[[rule]]\nzzzzzzzz = 1\n";
-    let unknown: Vec<_> = mistakes_of(&text)
-        .into_iter()
-        .filter(|m| m.contains("zzzzzzzz"))
-        .collect();
+    let unknown: Vec<_> =
+        mistakes_of(&text).into_iter().filter(|m| m.contains("zzzzzzzz")).collect();
     assert_eq!(unknown.len(), sections.len() + 3, "{unknown:#?}");
     for mistake in unknown {
-        let (_, keys) = mistake
-            .split_once("there are ")
-            .expect("unknown keys name the known ones");
-        for key in keys
-            .split(", ")
-            .filter(|key| !["match", "overrides"].contains(key))
-        {
+        let (_, keys) = mistake.split_once("there are ").expect("unknown keys name the known ones");
+        for key in keys.split(", ").filter(|key| !["match", "overrides"].contains(key)) {
             let shown = DEFAULT_FILE.split([' ', '\n', '{']).any(|word| word == key);
             assert!(shown, "{key} of {mistake}");
         }
@@ -77,10 +62,7 @@ fn shipped_file_shows_every_key() {
 #[test]
 fn examples_in_the_shipped_file_are_right() {
     let is_example = |line: &str| {
-        line.starts_with("[[")
-            || line
-                .split_once(" = ")
-                .is_some_and(|(key, _)| !key.contains(' '))
+        line.starts_with("[[") || line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '))
     };
     let uncommented: Vec<_> = DEFAULT_FILE
         .lines()
@@ -197,82 +179,39 @@ fn every_key() -> Config {
 fn listeners_and_connections_are_read() {
     let config = every_key();
     assert_eq!(config.proxy.listen[1], "[::1]:0".parse().unwrap());
-    assert_eq!(
-        config.proxy.connections.header_timeout,
-        Duration::from_millis(1500)
-    );
-    assert_eq!(
-        config.proxy.connections.idle_timeout,
-        Duration::from_secs(120)
-    );
+    assert_eq!(config.proxy.connections.header_timeout, Duration::from_millis(1500));
+    assert_eq!(config.proxy.connections.idle_timeout, Duration::from_secs(120));
     assert_eq!(config.proxy.connections.shutdown_grace, Duration::ZERO);
     assert_eq!(
-        (
-            config.proxy.limits.connections,
-            config.proxy.connections.name.as_str()
-        ),
+        (config.proxy.limits.connections, config.proxy.connections.name.as_str()),
         (7, "edge-1")
     );
     assert_eq!(config.proxy.limits.per_client, 3);
     assert_eq!(config.admin.listen, "[::]:9000".parse().unwrap());
-    assert_eq!(
-        config.https.ca_dir,
-        Path::new("/var/lib/wayleave/authority")
-    );
-    let bypass = [
-        HostPattern::Exact("bank.test".to_owned()),
-        HostPattern::Glob("*.pay.test".to_owned()),
-    ];
+    assert_eq!(config.https.ca_dir, Path::new("/var/lib/wayleave/authority"));
+    let bypass =
+        [HostPattern::Exact("bank.test".to_owned()), HostPattern::Glob("*.pay.test".to_owned())];
     assert_eq!(config.https.interception.mode, HttpsMode::Tunnel);
     assert_eq!(config.https.interception.bypass, bypass);
     assert_eq!(config.state.dir, Path::new("/var/lib/wayleave"));
-    assert_eq!(
-        config.upstream.egress.allow_private[1],
-        "::1/128".parse().unwrap()
-    );
-    assert_eq!(
-        config.upstream.connections.connect_timeout,
-        Duration::from_secs(1)
-    );
-    assert_eq!(
-        config.upstream.connections.response_timeout,
-        Duration::from_secs(3)
-    );
+    assert_eq!(config.upstream.egress.allow_private[1], "::1/128".parse().unwrap());
+    assert_eq!(config.upstream.connections.connect_timeout, Duration::from_secs(1));
+    assert_eq!(config.upstream.connections.response_timeout, Duration::from_secs(3));
     assert_eq!(config.upstream.connections.idle_connections, 2);
-    assert_eq!(
-        config.upstream.egress.dns_servers[0],
-        "192.0.2.53:53".parse().unwrap()
-    );
-    let overrides: Vec<_> = config
-        .upstream
-        .egress
-        .dns_overrides
-        .iter()
-        .map(|o| (o.key(), o.value()))
-        .collect();
+    assert_eq!(config.upstream.egress.dns_servers[0], "192.0.2.53:53".parse().unwrap());
+    let overrides: Vec<_> =
+        config.upstream.egress.dns_overrides.iter().map(|o| (o.key(), o.value())).collect();
     let expected = [("*.test:443", "127.0.0.1:8443"), ("shop.example", "::1")];
-    assert_eq!(
-        overrides,
-        expected.map(|(key, value)| (key.to_owned(), value.to_owned()))
-    );
+    assert_eq!(overrides, expected.map(|(key, value)| (key.to_owned(), value.to_owned())));
 }
 
 #[test]
 fn robots_and_log_are_read() {
     let config = every_key();
     assert_eq!(config.robots.dialect, Dialect::Google);
-    assert_eq!(
-        config.robots.fetch.user_agent,
-        "ExampleBot/1.0 (+https://bot.example)"
-    );
+    assert_eq!(config.robots.fetch.user_agent, "ExampleBot/1.0 (+https://bot.example)");
     assert_eq!(config.robots.fetch.timeout, Duration::from_secs(4));
-    assert_eq!(
-        (
-            config.robots.fetch.max_redirects,
-            config.robots.fetch.max_size
-        ),
-        (0, 1 << 20)
-    );
+    assert_eq!((config.robots.fetch.max_redirects, config.robots.fetch.max_size), (0, 1 << 20));
     let lifetimes = &config.robots.cache.lifetimes;
     assert_eq!(lifetimes.max_age, Duration::from_hours(1));
     assert_eq!(lifetimes.max_stale, Duration::from_hours(2));
@@ -306,16 +245,11 @@ fn crawlers_are_read() {
     let config = every_key();
     let news = Crawler {
         name: "news".to_owned(),
-        tokens: ["Googlebot-News", "Googlebot"]
-            .map(|t| ProductToken::new(t).unwrap())
-            .to_vec(),
+        tokens: ["Googlebot-News", "Googlebot"].map(|t| ProductToken::new(t).unwrap()).to_vec(),
         user_agent: Some("Googlebot".to_owned()),
         addresses: vec!["10.1.0.0/16".parse().unwrap()],
         certificate: None,
-        account: Some(ProxyAccount {
-            username: "news".to_owned(),
-            password_hash: HASH.to_owned(),
-        }),
+        account: Some(ProxyAccount { username: "news".to_owned(), password_hash: HASH.to_owned() }),
         dialect: Dialect::Strictest,
         mode: EnforcementMode::Enforce,
         default_delay: Some(Duration::from_secs(3)),
@@ -325,33 +259,23 @@ fn crawlers_are_read() {
         signing_key: None,
         declaration: CrawlerDeclaration {
             purposes: PurposeSet::of(&[Purpose::Search, Purpose::TrainAi]),
-            purpose_tokens: vec![(
-                Purpose::TrainAi,
-                ProductToken::new("Google-Extended").unwrap(),
-            )],
+            purpose_tokens: vec![(Purpose::TrainAi, ProductToken::new("Google-Extended").unwrap())],
             content_use: Some(ContentUse::Reference),
             refuse_unstated: true,
         },
     };
     assert!(config.crawlers.require_crawler);
     assert_eq!(config.crawlers.mode, EnforcementMode::Observe);
-    let [first, second] = &config.crawlers.crawlers[..] else {
-        panic!("there are two")
-    };
+    let [first, second] = &config.crawlers.crawlers[..] else { panic!("there are two") };
     assert_eq!(*first, news);
-    assert_eq!(
-        (second.account.as_ref(), &second.addresses[..]),
-        (None, &[][..])
-    );
+    assert_eq!((second.account.as_ref(), &second.addresses[..]), (None, &[][..]));
     assert_eq!(second.dialect, Dialect::Google);
     assert_eq!(second.mode, EnforcementMode::Observe);
 }
 
 #[test]
 fn rules_are_read() {
-    let [refusal, exception] = &every_key().rules[..] else {
-        panic!("there are two")
-    };
+    let [refusal, exception] = &every_key().rules[..] else { panic!("there are two") };
     assert_eq!(refusal.action, RuleAction::RefuseLegally);
     let hosts = [
         HostPattern::Glob("*.example.com".to_owned()),
@@ -378,28 +302,16 @@ fn shown_configuration_reads_back_the_same() {
     for (hidden, secret) in [
         (
             "token_sha256 = \"(not shown)\"",
-            format!(
-                "token_sha256 = {:?}",
-                "00112233445566778899aabbccddeeff".repeat(2)
-            ),
+            format!("token_sha256 = {:?}", "00112233445566778899aabbccddeeff".repeat(2)),
         ),
-        (
-            "password_hash = \"(not shown)\"",
-            format!("password_hash = {HASH:?}"),
-        ),
-        (
-            "//proxy.corp:3128 (credentials not shown)",
-            "//user:pass@proxy.corp:3128".to_owned(),
-        ),
+        ("password_hash = \"(not shown)\"", format!("password_hash = {HASH:?}")),
+        ("//proxy.corp:3128 (credentials not shown)", "//user:pass@proxy.corp:3128".to_owned()),
     ] {
         let (before, _) = shown.split_once(hidden).expect("it is hidden");
         let line = 1 + before.matches('\n').count();
         let complaint = mistakes_of(&shown);
         let place = format!("t.toml:{line}: ");
-        assert!(
-            complaint.iter().any(|it| it.starts_with(&place)),
-            "{hidden}: {complaint:?}"
-        );
+        assert!(complaint.iter().any(|it| it.starts_with(&place)), "{hidden}: {complaint:?}");
         shown = shown.replace(hidden, &secret);
     }
     assert!(Config::from_toml("shown", &shown) == Ok(config), "{shown}");
@@ -408,23 +320,11 @@ fn shown_configuration_reads_back_the_same() {
 #[test]
 fn only_what_is_secret_is_hidden() {
     for (written, shown) in [
-        (
-            "upstream.proxy = \"socks5://a:c@b:1\"",
-            "\"socks5://b:1 (credentials not shown)\"",
-        ),
+        ("upstream.proxy = \"socks5://a:c@b:1\"", "\"socks5://b:1 (credentials not shown)\""),
         ("upstream.proxy = \"http://b\"", "\"http://b\""),
-        (
-            "upstream.proxy = \"http://a:b,c%40@d\"",
-            "\"http://d (credentials not shown)\"",
-        ),
-        (
-            "store.url = \"redis://a,rediss://b/1\"",
-            "\"redis://a,rediss://b/1\"",
-        ),
-        (
-            "store.url = \"redis://u:p@a,redis://:p@b:1\"",
-            "\"redis://b:1 (credentials not shown)\"",
-        ),
+        ("upstream.proxy = \"http://a:b,c%40@d\"", "\"http://d (credentials not shown)\""),
+        ("store.url = \"redis://a,rediss://b/1\"", "\"redis://a,rediss://b/1\""),
+        ("store.url = \"redis://u:p@a,redis://:p@b:1\"", "\"redis://b:1 (credentials not shown)\""),
         ("store.url = \"\"", "\"\""),
     ] {
         let (key, _) = written.split_once(" = ").expect("a key");
@@ -485,9 +385,7 @@ fn what_needs_a_restart_is_shown_as_it_is_in_use() {
     let started = format!("admin.token_sha256 = \"{hash}\"\nproxy.max_connections = 7");
     let started = Config::from_toml("t.toml", &started).unwrap();
     let text = "proxy.max_connections = 8\nproxy.name = \"b\"\nadmin.listen = \"127.0.0.1:9\"";
-    let shown = Config::from_toml("t.toml", text)
-        .unwrap()
-        .public_toml(&started);
+    let shown = Config::from_toml("t.toml", text).unwrap().public_toml(&started);
     let table: toml::Table = shown.parse().expect("it is TOML");
     assert_eq!(table["proxy"]["max_connections"].as_integer(), Some(7));
     assert_eq!(table["proxy"]["name"].as_str(), Some("b"));
@@ -562,18 +460,13 @@ fn file_that_cannot_be_read_is_one_mistake() {
         Config::load(Path::new("/nowhere/config.toml")).expect_err("there is no such file");
     assert_eq!(mistakes.len(), 1);
     assert!(
-        mistakes[0]
-            .to_string()
-            .starts_with("/nowhere/config.toml: cannot be read: "),
+        mistakes[0].to_string().starts_with("/nowhere/config.toml: cannot be read: "),
         "{mistakes:?}"
     );
     let dir = TempDir::new().expect("there is room");
     let path = file_with(&dir, "latin1.toml", b"[proxy]\nname = \"\xe9\"\n");
     let mistakes = Config::load(&path).expect_err("it is not UTF-8");
-    assert_eq!(
-        mistakes[0].to_string(),
-        format!("{}:2: is not UTF-8", path.display())
-    );
+    assert_eq!(mistakes[0].to_string(), format!("{}:2: is not UTF-8", path.display()));
 }
 
 #[test]
@@ -586,19 +479,12 @@ fn extra_roots_are_read_with_the_file() {
     let root = file_with(&dir, "root.pem", certificate.pem().as_bytes());
     let text = format!("upstream.extra_roots = [{:?}]", root.display().to_string());
     let config = Config::from_toml("t.toml", &text).expect("it holds a certificate");
-    let [file] = &config.upstream.extra_roots[..] else {
-        panic!("there is one")
-    };
+    let [file] = &config.upstream.extra_roots[..] else { panic!("there is one") };
     assert_eq!(file.certificates, [certificate.der().clone()]);
 
     let empty = file_with(&dir, "empty.pem", b"nothing\n");
-    let text = format!(
-        "upstream.extra_roots = [\n  {:?}]",
-        empty.display().to_string()
-    );
-    let expected = format!(
-        "t.toml:2: upstream.extra_roots[0]: {} contains no certificate",
-        empty.display()
-    );
+    let text = format!("upstream.extra_roots = [\n  {:?}]", empty.display().to_string());
+    let expected =
+        format!("t.toml:2: upstream.extra_roots[0]: {} contains no certificate", empty.display());
     assert_mistakes(&text, &[&expected]);
 }

@@ -13,11 +13,7 @@ pub(super) fn read(section: &mut Section<'_>) -> TraceConfig {
 }
 
 fn check_ratio(ratio: &f64) -> Result<(), String> {
-    if (0.0..=1.0).contains(ratio) {
-        Ok(())
-    } else {
-        Err("is not between 0 and 1".to_owned())
-    }
+    if (0.0..=1.0).contains(ratio) { Ok(()) } else { Err("is not between 0 and 1".to_owned()) }
 }
 
 /// Parses the URL of a collector.
@@ -30,10 +26,10 @@ fn parse_collector(node: &ValueNode<'_>) -> ParseResult<Url> {
         let is_open = |url: &Url| url.username().is_empty() && url.password().is_none();
         match Url::parse(text) {
             Ok(url) if is_base(&url) && is_open(&url) => Ok(url),
-            Ok(url) if is_base(&url) => Err(
-                "has credentials: they belong in OTEL_EXPORTER_OTLP_HEADERS, as Authorization"
-                    .to_owned(),
-            ),
+            Ok(url) if is_base(&url) => {
+                Err("has credentials: they belong in OTEL_EXPORTER_OTLP_HEADERS, as Authorization"
+                    .to_owned())
+            }
             _ => Err(format!(
                 "{text:?} is not the URL of a collector, such as \"http://127.0.0.1:4318\""
             )),

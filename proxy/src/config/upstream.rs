@@ -44,11 +44,7 @@ pub(super) fn read(root: &mut Section<'_>, dir: &Path, listen: &[ListenAddress])
             ),
             ..egress::EgressSettings::default()
         },
-        extra_roots: section.key(
-            "extra_roots",
-            Vec::new(),
-            list(|node| read_pem_file(node, dir)),
-        ),
+        extra_roots: section.key("extra_roots", Vec::new(), list(|node| read_pem_file(node, dir))),
         connections: upstream::UpstreamSettings {
             connect_timeout: section.key("connect_timeout", 10 * second, positive_duration),
             response_timeout: section.key("response_timeout", 60 * second, positive_duration),
@@ -99,9 +95,7 @@ fn read_overrides(section: &mut Section<'_>) -> Vec<DnsOverride> {
     section.entries("overrides", |name, node| {
         let entry = parse_with(node, |value| DnsOverride::parse(name, value))?;
         if keys.contains(&entry.key()) {
-            return parse_with(node, |_| {
-                Err(format!("is another spelling of {:?}", entry.key()))
-            });
+            return parse_with(node, |_| Err(format!("is another spelling of {:?}", entry.key())));
         }
         keys.push(entry.key());
         Ok(entry)

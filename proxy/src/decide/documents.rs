@@ -136,20 +136,14 @@ impl DocumentFetches<'_> {
     /// Returns the requester for a host that the origin has named, not the crawler.
     async fn requester_elsewhere(&self) -> Requester<'_> {
         let is_public = self.may_be_public(&self.batch.origin).await;
-        Requester {
-            chosen: ChosenBy::Crawler.for_next_host(is_public),
-            ..self.requester
-        }
+        Requester { chosen: ChosenBy::Crawler.for_next_host(is_public), ..self.requester }
     }
 
     /// Returns whether `origin` may be at a public address.
     async fn may_be_public(&self, origin: &Origin) -> bool {
         let upstream = &self.source.settings.upstream;
-        let destination = Destination {
-            origin,
-            source: self.requester.source,
-            client: self.requester.client,
-        };
+        let destination =
+            Destination { origin, source: self.requester.source, client: self.requester.client };
         let route = upstream.route(destination, upstream.connect_deadline());
         route.await.map_or(true, |route| route.is_public())
     }

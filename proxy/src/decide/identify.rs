@@ -105,10 +105,7 @@ pub(crate) async fn admit_tunnel(
     let may_be_known = crawlers.may_match_without_password(connection.client, names);
     if crawlers.require_crawler && !may_be_known && proof.is_none() {
         let details = "every [[crawler]] at this address needs a user name";
-        let refusal = Refusal {
-            is_policy: true,
-            ..Refusal::new(Reason::Unidentified, details)
-        };
+        let refusal = Refusal { is_policy: true, ..Refusal::new(Reason::Unidentified, details) };
         return refusal.enforce(crawlers.mode).map(|_| None);
     }
     Ok(proof)
@@ -145,10 +142,7 @@ fn check_certificate(
     match &connection.certificate {
         Some(certificate) if !authenticator.is_still_trusted(certificate) => {
             let details = "the client's certificate has expired, or proxy.client_ca has changed, since this connection began";
-            Err(Refusal {
-                closes: true,
-                ..Refusal::new(Reason::WrongCertificate, details)
-            })
+            Err(Refusal { closes: true, ..Refusal::new(Reason::WrongCertificate, details) })
         }
         _ => Ok(()),
     }
@@ -167,10 +161,7 @@ pub(crate) fn proven_before(
     match &connection.proof {
         Some(proof) if !authenticator.is_still_valid(proof) => {
             let details = "the password that opened this connection has been changed since";
-            Err(Refusal {
-                closes: true,
-                ..Refusal::new(Reason::WrongPassword, details)
-            })
+            Err(Refusal { closes: true, ..Refusal::new(Reason::WrongPassword, details) })
         }
         proof => Ok(proof.clone()),
     }

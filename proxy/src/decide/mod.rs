@@ -201,11 +201,8 @@ impl Decider {
                     }
                 }
                 Input::Documents(mut batch) => {
-                    let source = DocumentSource {
-                        robots: &self.robots,
-                        settings,
-                        client: client.address,
-                    };
+                    let source =
+                        DocumentSource { robots: &self.robots, settings, client: client.address };
                     // Few crawlers have purposes: in a box it takes no room in every exchange.
                     let results = Box::pin(source.fetch_all(&mut batch)).await;
                     decision.add_documents(*batch, &results);
@@ -218,8 +215,6 @@ impl Decider {
 
 impl std::fmt::Debug for Decider {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Decider")
-            .field("options", &self.settings().options)
-            .finish_non_exhaustive()
+        f.debug_struct("Decider").field("options", &self.settings().options).finish_non_exhaustive()
     }
 }

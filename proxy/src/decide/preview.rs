@@ -141,9 +141,9 @@ impl Question {
     fn client(&self) -> Result<IpAddr, String> {
         match &self.client {
             None => Ok(Ipv4Addr::LOCALHOST.into()),
-            Some(text) => text
-                .parse()
-                .map_err(|_| format!("client: {text:?} is not an IP address")),
+            Some(text) => {
+                text.parse().map_err(|_| format!("client: {text:?} is not an IP address"))
+            }
         }
     }
 
@@ -190,10 +190,7 @@ impl Question {
     }
 
     fn purposes(&self) -> Result<PurposeSet, String> {
-        let names = self
-            .purpose
-            .iter()
-            .flat_map(|PurposeWords(words)| words.split(','));
+        let names = self.purpose.iter().flat_map(|PurposeWords(words)| words.split(','));
         let purposes = names.map(|name| name.trim().parse());
         let purposes: Result<PurposeSet, UnknownPurpose> = purposes.collect();
         purposes.map_err(|error| format!("purpose: {error}"))
@@ -310,15 +307,10 @@ impl Decider {
 /// Returns the same crawler, reading robots.txt in another dialect.
 fn in_dialect(identity: Identity, dialect: Dialect) -> Identity {
     match identity {
-        Identity::Known(crawler) => Identity::Known(Arc::new(Crawler {
-            dialect,
-            ..Crawler::clone(&crawler)
-        })),
-        Identity::Asserted { claim, mode, .. } => Identity::Asserted {
-            claim,
-            dialect,
-            mode,
-        },
+        Identity::Known(crawler) => {
+            Identity::Known(Arc::new(Crawler { dialect, ..Crawler::clone(&crawler) }))
+        }
+        Identity::Asserted { claim, mode, .. } => Identity::Asserted { claim, dialect, mode },
     }
 }
 

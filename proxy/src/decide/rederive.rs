@@ -24,9 +24,7 @@ pub(crate) fn asked_for(decision: &DecisionRecord) -> Result<(Target, TargetScop
         Some(word) => {
             let mut all = TargetScope::ALL.iter();
             let found = all.find(|(known, _)| *known == word);
-            found
-                .map(|(_, scope)| *scope)
-                .ok_or_else(|| unknown("scope", word))?
+            found.map(|(_, scope)| *scope).ok_or_else(|| unknown("scope", word))?
         }
     };
     let target = match (scope, &decision.origin) {
@@ -62,18 +60,10 @@ pub(crate) fn by_robots_txt<'a>(
     access: &'a AccessResult,
     tokens: &'a [ProductToken],
 ) -> Result<Judged<'a>, String> {
-    let dialect: Dialect = finding
-        .dialect
-        .parse()
-        .map_err(|_| unknown("dialect", &finding.dialect))?;
+    let dialect: Dialect =
+        finding.dialect.parse().map_err(|_| unknown("dialect", &finding.dialect))?;
     let (target, scope) = asked_for(decision)?;
-    Ok(decide_in_dialect(
-        scope,
-        access,
-        dialect,
-        tokens,
-        target.path(),
-    ))
+    Ok(decide_in_dialect(scope, access, dialect, tokens, target.path()))
 }
 
 /// What comes out differently than the line says, in its words.
@@ -83,11 +73,7 @@ pub(crate) fn by_robots_txt<'a>(
 /// Returns that.
 pub(crate) fn compare(judged: &Judged<'_>, finding: &FindingRecord) -> Result<(), String> {
     let same = |member: &str, derived: &str, said: &str| {
-        if derived == said {
-            Ok(())
-        } else {
-            Err(format!("{member} is {derived:?}, not {said:?}"))
-        }
+        if derived == said { Ok(()) } else { Err(format!("{member} is {derived:?}, not {said:?}")) }
     };
     let line = |line: Option<u32>| line.map_or("none".to_owned(), |line| line.to_string());
     same("verdict", judged.verdict().as_str(), &finding.verdict)?;

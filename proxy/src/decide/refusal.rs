@@ -113,10 +113,7 @@ pub(crate) fn body_timeout() -> Refusal {
 }
 
 fn closing(reason: Reason, details: &'static str) -> Refusal {
-    Refusal {
-        closes: true,
-        ..Refusal::new(reason, details)
-    }
+    Refusal { closes: true, ..Refusal::new(reason, details) }
 }
 
 /// Returns the refusal of a request that gets no slot. `delay`: the time that the origin's robots.txt asks for.
@@ -149,10 +146,9 @@ pub(crate) fn too_soon(too_soon: &TooSoon, delay: Option<Duration>, origin: &Ori
             "politeness.max_concurrent_per_origin requests of this crawler to the origin are in progress".to_owned(),
         ),
     };
-    let is_by_robots_txt = matches!(
-        too_soon.cause,
-        TooSoonCause::CrawlDelay | TooSoonCause::FleetLost
-    ) && delay.is_some();
+    let is_by_robots_txt =
+        matches!(too_soon.cause, TooSoonCause::CrawlDelay | TooSoonCause::FleetLost)
+            && delay.is_some();
     Refusal {
         is_policy: true,
         robots_url: is_by_robots_txt.then(|| origin.robots_txt_uri().into()),

@@ -30,10 +30,7 @@ impl ClientConnection {
     /// Returns the connection as one on which a password was proved.
     pub(crate) fn with_proof(&self, proof: Option<PasswordProof>) -> Self {
         let proof = proof.or_else(|| self.proof.clone());
-        Self {
-            proof,
-            ..self.clone()
-        }
+        Self { proof, ..self.clone() }
     }
 }
 

@@ -41,9 +41,7 @@ pub(crate) struct ConnectionSettings {
 impl ConnectionSettings {
     /// Returns whether the connections of this peer begin with a PROXY header.
     pub(crate) fn is_load_balancer(&self, peer: IpAddr) -> bool {
-        self.proxy_protocol
-            .iter()
-            .any(|range| range.contains(&peer))
+        self.proxy_protocol.iter().any(|range| range.contains(&peer))
     }
 }
 
@@ -144,10 +142,7 @@ impl Settings {
     pub(super) fn signed_by(&self, crawler: Option<&Crawler>) -> Option<KeySigner> {
         let thumbprint = crawler?.signing_key.as_deref()?;
         let key = self.signer.enabled_key(thumbprint)?;
-        Some(KeySigner {
-            signer: Arc::clone(&self.signer),
-            key: Arc::clone(key),
-        })
+        Some(KeySigner { signer: Arc::clone(&self.signer), key: Arc::clone(key) })
     }
 
     /// Returns whether a connection may stay open. It may not if its client's certificate is no longer good. A tunnel may not if its

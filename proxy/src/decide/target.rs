@@ -18,11 +18,7 @@ pub(crate) struct IncomingRequest<'a> {
 impl<'a> IncomingRequest<'a> {
     /// Returns a request that is decided about by itself.
     pub(crate) fn new(connection: &'a ClientConnection, request: &'a RequestView<'a>) -> Self {
-        Self {
-            connection,
-            request,
-            blind: None,
-        }
+        Self { connection, request, blind: None }
     }
 
     /// Returns the target.
@@ -128,9 +124,7 @@ pub(crate) fn names_host_of(server_name: &str, origin: &Origin) -> bool {
 
 /// Returns the refusal of a TLS handshake with another host than the tunnel's.
 pub(crate) fn foreign_server_name(name: &str, origin: &Origin) -> Refusal {
-    misdirected(format!(
-        "the TLS handshake named {name}, but the tunnel is to {origin}"
-    ))
+    misdirected(format!("the TLS handshake named {name}, but the tunnel is to {origin}"))
 }
 
 /// Returns the refusal of TLS in a tunnel that was asked for, and judged, as one for plain HTTP.
@@ -184,11 +178,7 @@ mod tests {
         let origin = resolve_connect("shop.test:443", Scheme::Https).unwrap();
         let foreign_server_name = foreign_server_name.map(str::to_owned);
         ClientConnection {
-            tunnel: Some(ConnectTunnel {
-                origin,
-                foreign_server_name,
-                via: None,
-            }),
+            tunnel: Some(ConnectTunnel { origin, foreign_server_name, via: None }),
             ..plain()
         }
     }
@@ -234,26 +224,15 @@ mod tests {
         );
         assert_eq!(resolved(&tunnel, "/a", Some("other.test")), Err(421));
         assert_eq!(resolved(&tunnel, "/a", Some("shop.test:8443")), Err(421));
-        assert_eq!(
-            resolved(&tunnel, "https://other.test/a", Some("shop.test")),
-            Err(421)
-        );
-        assert_eq!(
-            resolved(&tunnel, "http://shop.test/a", Some("shop.test")),
-            Err(421)
-        );
+        assert_eq!(resolved(&tunnel, "https://other.test/a", Some("shop.test")), Err(421));
+        assert_eq!(resolved(&tunnel, "http://shop.test/a", Some("shop.test")), Err(421));
     }
 
     #[test]
     fn options_may_be_for_the_whole_server() {
         let sent = |connection: &ClientConnection, target: &str| {
-            let request = RequestView {
-                method: "OPTIONS",
-                ..request(target, None)
-            };
-            resolve(connection, &request)
-                .map(|resolved| resolved.path().to_owned())
-                .ok()
+            let request = RequestView { method: "OPTIONS", ..request(target, None) };
+            resolve(connection, &request).map(|resolved| resolved.path().to_owned()).ok()
         };
         assert_eq!(sent(&plain(), "http://shop.test").as_deref(), Some("*"));
         assert_eq!(sent(&plain(), "http://shop.test/").as_deref(), Some("/"));
@@ -266,9 +245,6 @@ mod tests {
 
     #[test]
     fn a_foreign_server_name_is_misdirected() {
-        assert_eq!(
-            resolved(&tunnelled(Some("other.test")), "/a", Some("shop.test")),
-            Err(421)
-        );
+        assert_eq!(resolved(&tunnelled(Some("other.test")), "/a", Some("shop.test")), Err(421));
     }
 }

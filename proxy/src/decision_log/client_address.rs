@@ -71,11 +71,7 @@ impl ClientMask {
         match self {
             Self::Full => client,
             Self::Network => {
-                let prefix = if address.is_ipv4() {
-                    PREFIX_V4
-                } else {
-                    PREFIX_V6
-                };
+                let prefix = if address.is_ipv4() { PREFIX_V4 } else { PREFIX_V6 };
                 let network = IpNet::new(address, prefix).expect("an address has so many bits");
                 LoggedClient::Network(network.trunc())
             }
@@ -180,25 +176,14 @@ mod tests {
         assert_eq!(shown(ClientForm::Full, "192.0.2.77"), "192.0.2.77");
         assert!(!key.exists(), "no key without need");
         assert_eq!(shown(ClientForm::Network, "192.0.2.77"), "192.0.2.0/24");
-        assert_eq!(
-            shown(ClientForm::Network, "2001:db8:1:2::3"),
-            "2001:db8:1::/48"
-        );
+        assert_eq!(shown(ClientForm::Network, "2001:db8:1:2::3"), "2001:db8:1::/48");
         let keyed = shown(ClientForm::Keyed, "192.0.2.77");
         assert_eq!(keyed.len(), 32);
-        assert_eq!(
-            shown(ClientForm::Keyed, "192.0.2.77"),
-            keyed,
-            "by the same key"
-        );
+        assert_eq!(shown(ClientForm::Keyed, "192.0.2.77"), keyed, "by the same key");
         assert_eq!(shown(ClientForm::Keyed, "::ffff:192.0.2.77"), keyed);
         assert_ne!(shown(ClientForm::Keyed, "192.0.2.78"), keyed);
         fs::remove_file(&key).unwrap();
-        assert_ne!(
-            shown(ClientForm::Keyed, "192.0.2.77"),
-            keyed,
-            "by another key"
-        );
+        assert_ne!(shown(ClientForm::Keyed, "192.0.2.77"), keyed, "by another key");
         fs::write(&key, "short").unwrap();
         assert!(ClientMask::new(ClientForm::Keyed, &key).is_err());
     }

@@ -26,9 +26,7 @@ pub(super) fn unused_name(path: &Path) -> PathBuf {
 
 /// Returns the name of a rotated file: `decisions.20261121T083000.123Z.jsonl` for `decisions.jsonl`.
 fn rotated_name(path: &Path, now: SystemTime) -> PathBuf {
-    let time = humantime::format_rfc3339_millis(now)
-        .to_string()
-        .replace(['-', ':'], "");
+    let time = humantime::format_rfc3339_millis(now).to_string().replace(['-', ':'], "");
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(".");
     name.push(time);
@@ -91,10 +89,7 @@ pub(super) fn find_line<T>(
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = reader
-            .by_ref()
-            .take(MAX_LINE_BYTES)
-            .read_until(b'\n', &mut line)?;
+        let read = reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
         let found = match line.strip_suffix(b"\n") {
             Some(line) => take(Ok(line)),
             None if read == 0 => return Ok(None),
@@ -164,10 +159,7 @@ mod tests {
         let path = dir.path().join("decisions.jsonl");
         fs::write(&path, "").unwrap();
         fs::hard_link(&path, unused_name(&path)).unwrap();
-        let names: Vec<_> = open_log_files(&path)
-            .into_iter()
-            .map(|(name, _)| name)
-            .collect();
+        let names: Vec<_> = open_log_files(&path).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, [path]);
     }
 }

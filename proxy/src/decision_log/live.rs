@@ -66,16 +66,11 @@ pub(crate) struct WatchedBatch {
 
 impl LiveFeed {
     pub(super) fn new() -> Self {
-        Self {
-            watchers: broadcast::Sender::new(MAX_LAG_BATCHES),
-        }
+        Self { watchers: broadcast::Sender::new(MAX_LAG_BATCHES) }
     }
 
     pub(super) fn watch(&self, recent: &RecentDecisions) -> DecisionWatch {
-        DecisionWatch {
-            batches: self.watchers.subscribe(),
-            next: recent.next_number(),
-        }
+        DecisionWatch { batches: self.watchers.subscribe(), next: recent.next_number() }
     }
 
     /// Polls for new decisions; never returns.
@@ -97,12 +92,7 @@ impl LiveFeed {
             if run.decisions.is_empty() {
                 continue;
             }
-            let announce = |decision| {
-                Arc::new(LiveDecision {
-                    decision,
-                    event: OnceLock::new(),
-                })
-            };
+            let announce = |decision| Arc::new(LiveDecision { decision, event: OnceLock::new() });
             let batch = LiveBatch {
                 first: run.first,
                 decisions: run.decisions.into_iter().map(announce).collect(),
@@ -129,10 +119,7 @@ impl DecisionWatch {
             let new = batch.decisions.get(known..).unwrap_or_default();
             self.next = self.next.max(batch.first + batch.decisions.len());
             if !new.is_empty() {
-                return Some(WatchedBatch {
-                    decisions: new.to_vec(),
-                    missed,
-                });
+                return Some(WatchedBatch { decisions: new.to_vec(), missed });
             }
         }
     }
@@ -162,10 +149,7 @@ mod tests {
             assert!(seen.missed > 0);
             let event = String::from_utf8(seen.decisions[0].event().to_vec()).unwrap();
             assert!(event.starts_with("event: decision\nid: "), "{event}");
-            assert!(
-                event.ends_with("}\n\n") && event.lines().count() == 4,
-                "{event}"
-            );
+            assert!(event.ends_with("}\n\n") && event.lines().count() == 4, "{event}");
         };
         tokio::select! {
             () = live.run(&recent) => unreachable!("it runs for ever"),

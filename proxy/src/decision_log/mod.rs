@@ -146,10 +146,7 @@ impl DecisionLog {
         query: &DecisionQuery,
         limit: usize,
     ) -> Vec<Arc<DecisionRecord>> {
-        let taken = self
-            .recent
-            .iter()
-            .filter(|decision| query.matches(decision));
+        let taken = self.recent.iter().filter(|decision| query.matches(decision));
         taken.take(limit).collect()
     }
 
@@ -201,10 +198,7 @@ impl DecisionLog {
 
     /// Returns the `limit` most frequent hosts, crawlers, reasons or rules of the recent decisions that match `query`.
     pub(crate) fn top(&self, by: RankBy, query: &DecisionQuery, limit: usize) -> Vec<RankedName> {
-        let taken = self
-            .recent
-            .iter()
-            .filter(|decision| query.matches(decision));
+        let taken = self.recent.iter().filter(|decision| query.matches(decision));
         top::top(by, taken, limit)
     }
 
@@ -318,10 +312,8 @@ mod tests {
 
     #[test]
     fn query_finds_text() {
-        let query = |text: &str| DecisionQuery {
-            text: Some(text.to_owned()),
-            ..DecisionQuery::default()
-        };
+        let query =
+            |text: &str| DecisionQuery { text: Some(text.to_owned()), ..DecisionQuery::default() };
         for text in ["8443/A", "disallow: /a", "examplebot", "127.0.0", ""] {
             assert!(query(text).matches(&decision()), "{text}");
         }
@@ -330,10 +322,8 @@ mod tests {
 
     #[test]
     fn query_matches_host_without_port() {
-        let query = |host: &str| DecisionQuery {
-            host: Some(host.to_owned()),
-            ..DecisionQuery::default()
-        };
+        let query =
+            |host: &str| DecisionQuery { host: Some(host.to_owned()), ..DecisionQuery::default() };
         assert!(query("[::1]").matches(&decision()));
         assert!(!query("::1").matches(&decision()));
         let mut named = decision();

@@ -57,11 +57,7 @@ pub(super) fn newest(
         ControlFlow::Continue(())
     })?;
     let decisions = found.into_iter().rev().collect();
-    Ok(NewestDecisions {
-        decisions,
-        is_truncated: is_cut,
-        damaged_lines,
-    })
+    Ok(NewestDecisions { decisions, is_truncated: is_cut, damaged_lines })
 }
 
 /// Passes the decisions of a time range that match `query`, with their lines and in the order of the log at `path`, to `take`

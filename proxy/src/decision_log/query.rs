@@ -17,18 +17,13 @@ impl DecisionQuery {
     /// Returns whether `decision` matches.
     pub(crate) fn matches(&self, decision: &DecisionRecord) -> bool {
         let is = |wanted: &Option<String>, value: &str| {
-            wanted
-                .as_deref()
-                .is_none_or(|wanted| wanted.eq_ignore_ascii_case(value))
+            wanted.as_deref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(value))
         };
         is(&self.crawler, &decision.crawler)
             && is(&self.outcome, &decision.outcome)
             && is(&self.reason, &decision.reason)
             && is(&self.host, decision.host().unwrap_or_default())
-            && self
-                .text
-                .as_deref()
-                .is_none_or(|text| mentions(decision, text))
+            && self.text.as_deref().is_none_or(|text| mentions(decision, text))
     }
 }
 
@@ -37,14 +32,8 @@ fn mentions(decision: &DecisionRecord, text: &str) -> bool {
         let mut parts = value.as_bytes().windows(text.len().max(1));
         text.is_empty() || parts.any(|part| part.eq_ignore_ascii_case(text.as_bytes()))
     };
-    let rule = decision
-        .finding
-        .as_ref()
-        .and_then(|found| found.rule.as_deref());
-    let explanations = decision
-        .policy
-        .iter()
-        .flat_map(|policy| [&policy.reason, &policy.owner]);
+    let rule = decision.finding.as_ref().and_then(|found| found.rule.as_deref());
+    let explanations = decision.policy.iter().flat_map(|policy| [&policy.reason, &policy.owner]);
     contains(&decision.url)
         || contains(&decision.reason)
         || decision.details.as_deref().is_some_and(contains)

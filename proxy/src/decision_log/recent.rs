@@ -72,10 +72,7 @@ impl RecentDecisions {
         // Taking a number decides which entry is written, so writers never wait for each other unless the ring wraps around.
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.store(number, recorded);
-        self.oldest.fetch_max(
-            (number + 1).saturating_sub(self.entries.len()),
-            Ordering::Relaxed,
-        );
+        self.oldest.fetch_max((number + 1).saturating_sub(self.entries.len()), Ordering::Relaxed);
         while self.bytes.load(Ordering::Relaxed) > self.max_bytes && self.drop_oldest(number) {}
     }
 
@@ -89,11 +86,7 @@ impl RecentDecisions {
         line.clear();
         line.extend_from_slice(&recorded.line);
         self.bytes.fetch_add(line.capacity(), Ordering::Relaxed);
-        *place = Some(RingEntry {
-            number,
-            id: recorded.id,
-            line,
-        });
+        *place = Some(RingEntry { number, id: recorded.id, line });
     }
 
     /// Drops the oldest decision to make room; returns `false` if there is none older than `newest`.
@@ -105,8 +98,7 @@ impl RecentDecisions {
         };
         let mut place = self.entry(number);
         if let Some(oldest) = place.take_if(|kept| kept.number == number) {
-            self.bytes
-                .fetch_sub(oldest.line.capacity(), Ordering::Relaxed);
+            self.bytes.fetch_sub(oldest.line.capacity(), Ordering::Relaxed);
         }
         true
     }
@@ -126,9 +118,7 @@ impl RecentDecisions {
         let next = self.next_number();
         let oldest = self.oldest.load(Ordering::Relaxed);
         let mut run = DecisionRun {
-            first: from
-                .max(next.saturating_sub(self.entries.len()))
-                .max(oldest),
+            first: from.max(next.saturating_sub(self.entries.len())).max(oldest),
             decisions: Vec::new(),
         };
         for number in run.first..next {
@@ -233,11 +223,7 @@ mod tests {
         }
         assert_eq!(ids(recent.iter()), pushed_ids(pushed[7..].iter().rev()));
         let run = recent.since(3);
-        assert_eq!(
-            (run.first, run.end()),
-            (7, 9),
-            "the dropped ones are lost, not waited for"
-        );
+        assert_eq!((run.first, run.end()), (7, 9), "the dropped ones are lost, not waited for");
         let huge = long(9000);
         recent.push(&huge);
         assert_eq!(

@@ -70,10 +70,7 @@ pub(crate) struct DecisionRecord {
     #[schema(value_type = String, pattern = "^[0-9a-f]{32}$")]
     pub(crate) id: DecisionId,
     /// The time at which the request's head had been read.
-    #[serde(
-        serialize_with = "rfc3339::serialize",
-        deserialize_with = "rfc3339::deserialize"
-    )]
+    #[serde(serialize_with = "rfc3339::serialize", deserialize_with = "rfc3339::deserialize")]
     #[schema(value_type = String, format = DateTime)]
     pub(crate) at: SystemTime,
     /// `forwarded`, `refused`, `failed`, `tunnelled` or `observed`.
@@ -200,11 +197,7 @@ impl EncodedDecision {
         // Escaped before it is hashed, because the line is shown as it is: by `cat`, by the page, in exports.
         let mut line = escape_json(line);
         line.push(b'\n');
-        Self {
-            id: decision.id,
-            configuration: decision.configuration,
-            line,
-        }
+        Self { id: decision.id, configuration: decision.configuration, line }
     }
 }
 

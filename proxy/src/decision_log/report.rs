@@ -139,9 +139,7 @@ impl PreferenceEntry<'_> {
     /// which nothing is stated. Lower comes first.
     fn rank(&self) -> Option<usize> {
         let stages = ["before", "head", "body"];
-        let stage = stages
-            .iter()
-            .position(|it| self.stage.as_deref() == Some(it));
+        let stage = stages.iter().position(|it| self.stage.as_deref() == Some(it));
         match &*self.preference {
             "refuse" => Some(stage.unwrap_or_default()),
             "unstated" => Some(stages.len()),
@@ -280,8 +278,7 @@ impl LogReport {
         self.unreadable += 1;
         if self.unreadable_lines.len() < MAX_LISTED {
             let path = path.to_owned();
-            self.unreadable_lines
-                .push(UnreadableLine { path, line, error });
+            self.unreadable_lines.push(UnreadableLine { path, line, error });
         }
     }
 
@@ -352,9 +349,8 @@ mod tests {
     use super::*;
 
     fn write(path: &Path, decisions: &[DecisionRecord]) {
-        let lines = decisions
-            .iter()
-            .map(|decision| serde_json::to_string(decision).unwrap() + "\n");
+        let lines =
+            decisions.iter().map(|decision| serde_json::to_string(decision).unwrap() + "\n");
         fs::write(path, lines.collect::<String>()).unwrap();
         let file = File::options().write(true).open(path).unwrap();
         file.set_modified(decision().at).unwrap();
@@ -414,10 +410,7 @@ mod tests {
             .unreadable_lines
             .iter()
             .map(|unreadable| (unreadable.path.clone(), unreadable.line));
-        assert_eq!(
-            named.collect::<Vec<_>>(),
-            [(rotated, 2), (path.clone(), 1), (path, 3)]
-        );
+        assert_eq!(named.collect::<Vec<_>>(), [(rotated, 2), (path.clone(), 1), (path, 3)]);
         assert_eq!((report.unreadable, report.rows[0].count), (3, 2));
     }
 }

@@ -40,10 +40,8 @@ pub(super) fn top(
             *counts.entry(name).or_default() += 1;
         }
     }
-    let mut ranked: Vec<_> = counts
-        .into_iter()
-        .map(|(name, count)| RankedName { name, count })
-        .collect();
+    let mut ranked: Vec<_> =
+        counts.into_iter().map(|(name, count)| RankedName { name, count }).collect();
     ranked.sort_unstable_by(|one, other| {
         (other.count.cmp(&one.count)).then_with(|| one.name.cmp(&other.name))
     });
@@ -89,9 +87,6 @@ mod tests {
     #[test]
     fn rule_is_named_with_its_line() {
         let ranked = top(RankBy::Rule, [Arc::new(decision())].into_iter(), 9);
-        assert_eq!(
-            ranked[0].name,
-            "Disallow: /a (https://[::1]:8443/robots.txt:2)"
-        );
+        assert_eq!(ranked[0].name, "Disallow: /a (https://[::1]:8443/robots.txt:2)");
     }
 }

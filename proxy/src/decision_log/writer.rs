@@ -115,10 +115,7 @@ impl DecisionWriter {
 
     /// Replaces the journal. Further decisions may be made by `configuration`.
     pub(super) fn replace(&self, journal: Option<Journal>, configuration: ConfigRevision) {
-        lock(&self.updates).push_back(WriterUpdate {
-            journal,
-            configuration,
-        });
+        lock(&self.updates).push_back(WriterUpdate { journal, configuration });
         self.thread.unpark();
     }
 
@@ -216,11 +213,7 @@ impl WriterThread {
     }
 
     fn remember_revision(&mut self, configuration: &ConfigRevision) {
-        let ConfigRevision {
-            configuration,
-            config_sha256,
-            ..
-        } = *configuration;
+        let ConfigRevision { configuration, config_sha256, .. } = *configuration;
         self.configurations.insert(configuration, config_sha256);
     }
 
@@ -241,8 +234,7 @@ impl WriterThread {
 
     fn receive(&self) -> Option<EncodedDecision> {
         let recorded = self.received.try_recv().ok()?;
-        self.queued_bytes
-            .fetch_sub(queued_size(&recorded), Ordering::Relaxed);
+        self.queued_bytes.fetch_sub(queued_size(&recorded), Ordering::Relaxed);
         Some(recorded)
     }
 
@@ -328,21 +320,11 @@ mod tests {
         for _ in 0..2000 {
             writer.enqueue(EncodedDecision::new(&long));
         }
-        let kept: usize = received
-            .try_iter()
-            .map(|recorded| queued_size(&recorded))
-            .sum();
-        assert!(
-            kept <= MAX_QUEUED_BYTES && kept > MAX_QUEUED_BYTES / 2,
-            "{kept}"
-        );
+        let kept: usize = received.try_iter().map(|recorded| queued_size(&recorded)).sum();
+        assert!(kept <= MAX_QUEUED_BYTES && kept > MAX_QUEUED_BYTES / 2, "{kept}");
         let (_, text) = metrics.text().unwrap();
-        let dropped = text
-            .lines()
-            .find(|line| line.starts_with("wayleave_decisions_dropped_total "));
-        assert!(
-            dropped.is_some_and(|line| !line.ends_with(" 0")),
-            "{dropped:?}"
-        );
+        let dropped =
+            text.lines().find(|line| line.starts_with("wayleave_decisions_dropped_total "));
+        assert!(dropped.is_some_and(|line| !line.ends_with(" 0")), "{dropped:?}");
     }
 }

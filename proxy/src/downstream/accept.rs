@@ -139,27 +139,16 @@ impl ConnectionAcceptor {
 
     /// Terminates TLS to the proxy itself. A client that sends plain text is answered with a refusal.
     async fn terminate_tls(&self, arrival: AcceptedConnection) -> Option<NegotiatedConnection> {
-        let AcceptedConnection {
-            tcp,
-            buffered,
-            connection,
-        } = arrival;
+        let AcceptedConnection { tcp, buffered, connection } = arrival;
         match tls_termination::terminate_tls(&self.server, tcp, buffered, connection.client).await {
             Ok(tls) => Some(NegotiatedConnection {
                 incoming: tls.stream.into(),
-                connection: ClientConnection {
-                    certificate: tls.certificate,
-                    ..connection
-                },
+                connection: ClientConnection { certificate: tls.certificate, ..connection },
                 is_http2: tls.is_http2,
             }),
             Err(TlsRefusal::Closed) => None,
             Err(TlsRefusal::PlainText(tcp)) => {
-                let arrival = AcceptedConnection {
-                    tcp,
-                    buffered: BytesMut::new(),
-                    connection,
-                };
+                let arrival = AcceptedConnection { tcp, buffered: BytesMut::new(), connection };
                 self.refuse(arrival, refusal::tls_required()).await;
                 None
             }
@@ -241,10 +230,7 @@ impl AcceptedConnection {
 
     fn into_plain_http(self) -> NegotiatedConnection {
         NegotiatedConnection {
-            incoming: BufferedStream {
-                stream: Box::new(self.tcp),
-                buffered: self.buffered,
-            },
+            incoming: BufferedStream { stream: Box::new(self.tcp), buffered: self.buffered },
             connection: self.connection,
             is_http2: false,
         }
@@ -253,11 +239,7 @@ impl AcceptedConnection {
 
 /// Serves HTTP, and the tunnel that an HTTP/1 connection may become.
 async fn serve(server: &Arc<DownstreamServer>, negotiated: NegotiatedConnection) {
-    let NegotiatedConnection {
-        incoming,
-        connection,
-        is_http2,
-    } = negotiated;
+    let NegotiatedConnection { incoming, connection, is_http2 } = negotiated;
     if is_http2 {
         let serving = proxied_http2::serve(server, incoming.stream, connection);
         return Box::pin(serving).await;

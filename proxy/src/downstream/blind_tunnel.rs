@@ -176,11 +176,8 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(5);
 
     /// Starts a tunnel and returns its task and both ends.
-    async fn tunnel() -> (
-        tokio::task::JoinHandle<io::Result<()>>,
-        tokio::io::DuplexStream,
-        TcpStream,
-    ) {
+    async fn tunnel()
+    -> (tokio::task::JoinHandle<io::Result<()>>, tokio::io::DuplexStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         #[expect(clippy::disallowed_methods, reason = "an origin of this test")]
@@ -189,10 +186,7 @@ mod tests {
         let (near, client) = tokio::io::duplex(1024);
         let ahead = BytesMut::from(&b"ahead,"[..]);
         let stream = Box::new(Transport::new(near));
-        let client_side = BufferedStream {
-            stream,
-            buffered: ahead,
-        };
+        let client_side = BufferedStream { stream, buffered: ahead };
         let passing = tokio::spawn(relay_both_ways(client_side, to_origin, PATIENCE));
         (passing, client, origin)
     }

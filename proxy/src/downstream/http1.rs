@@ -180,11 +180,7 @@ async fn exchange(
     let idle_timeout = settings.options.idle_timeout;
     let mut client = Downstream::http1(incoming, head.framing(), keeps_alive, idle_timeout)
         .with_half_close_policy(received.half_close_policy());
-    match server
-        .exchanges
-        .exchange(connection, received, &mut client)
-        .await
-    {
+    match server.exchanges.exchange(connection, received, &mut client).await {
         ConnectionReuse::Whole if client.is_reusable() => client.into_connection(),
         // A close with unread bytes of the client would be a reset, which destroys the response on its way.
         ConnectionReuse::Whole | ConnectionReuse::Closed => {

@@ -97,13 +97,9 @@ impl Http2Streams {
         let header_timeout = server.settings().options.header_timeout;
         let options = http2_options(connection.tunnel.is_some());
         let flushes = Arc::<FlushSignal>::default();
-        let stream = Transport::new(stream)
-            .ungathered()
-            .with_flush_signal(Arc::clone(&flushes));
+        let stream = Transport::new(stream).ungathered().with_flush_signal(Arc::clone(&flushes));
         let handshake = timeout(header_timeout, options.handshake(stream)).await;
-        let http2 = handshake
-            .ok()?
-            .inspect_err(|error| tracing::debug!(%error, "no HTTP/2"));
+        let http2 = handshake.ok()?.inspect_err(|error| tracing::debug!(%error, "no HTTP/2"));
         Some(Self {
             http2: http2.ok()?,
             connection: Arc::new(connection),
@@ -149,13 +145,7 @@ pub(super) fn exchange(server: &Arc<DownstreamServer>, stream: Http2Request) {
     let (spawner, server) = (server, Arc::clone(server));
     // An exchange's future is kilobytes: boxed, it is not copied when the runtime moves its task.
     spawner.spawn(Box::pin(async move {
-        let Http2Request {
-            request,
-            respond,
-            connection,
-            flushes,
-            exchange_permit,
-        } = stream;
+        let Http2Request { request, respond, connection, flushes, exchange_permit } = stream;
         let (head, body) = request.into_parts();
         let has_body = !body.is_end_stream();
         let received = if connection.tunnel.is_some() {
@@ -163,17 +153,10 @@ pub(super) fn exchange(server: &Arc<DownstreamServer>, stream: Http2Request) {
         } else {
             ReceivedHead::from_proxied_http2(head, has_body)
         };
-        let mut client = Downstream::http2(
-            body,
-            respond,
-            flushes,
-            server.settings().options.idle_timeout,
-        );
+        let mut client =
+            Downstream::http2(body, respond, flushes, server.settings().options.idle_timeout);
         // If the response is not complete, dropping the client resets its stream.
-        server
-            .exchanges
-            .exchange(&connection, &received, &mut client)
-            .await;
+        server.exchanges.exchange(&connection, &received, &mut client).await;
         drop(exchange_permit);
     }));
 }

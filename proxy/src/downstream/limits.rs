@@ -81,10 +81,7 @@ impl ConnectionLimits {
     pub(crate) fn acquire(&self, client: IpAddr) -> Result<ConnectionPermit, LimitReached> {
         // First, so that a client over its limit does not take a place from the others, not even for a moment.
         let counted = self.count_for_client(client)?;
-        Ok(ConnectionPermit {
-            _permit: self.acquire_total()?,
-            _counted: counted,
-        })
+        Ok(ConnectionPermit { _permit: self.acquire_total()?, _counted: counted })
     }
 
     /// Grants a permit for a connection whose client is not known yet.
@@ -93,10 +90,7 @@ impl ConnectionLimits {
     ///
     /// Returns an error if the total is reached.
     pub(crate) fn acquire_for_unknown_client(&self) -> Result<ConnectionPermit, LimitReached> {
-        Ok(ConnectionPermit {
-            _permit: self.acquire_total()?,
-            _counted: None,
-        })
+        Ok(ConnectionPermit { _permit: self.acquire_total()?, _counted: None })
     }
 
     /// Counts a permit for `client`, now that the client is known.
@@ -109,10 +103,7 @@ impl ConnectionLimits {
         slot: ConnectionPermit,
         client: IpAddr,
     ) -> Result<ConnectionPermit, LimitReached> {
-        Ok(ConnectionPermit {
-            _counted: self.count_for_client(client)?,
-            ..slot
-        })
+        Ok(ConnectionPermit { _counted: self.count_for_client(client)?, ..slot })
     }
 
     fn acquire_total(&self) -> Result<OwnedSemaphorePermit, LimitReached> {
@@ -123,11 +114,7 @@ impl ConnectionLimits {
     fn count_for_client(&self, client: IpAddr) -> Result<Option<ClientCountGuard>, LimitReached> {
         match self.max_per_client {
             0 => Ok(None),
-            most => self
-                .per_client
-                .count(client, most)
-                .ok_or(LimitReached::PerClient)
-                .map(Some),
+            most => self.per_client.count(client, most).ok_or(LimitReached::PerClient).map(Some),
         }
     }
 
@@ -142,10 +129,7 @@ mod tests {
     use super::*;
 
     fn at_most(connections: usize, per_client: usize) -> ConnectionLimitsConfig {
-        ConnectionLimitsConfig {
-            connections,
-            per_client,
-        }
+        ConnectionLimitsConfig { connections, per_client }
     }
 
     fn address(text: &str) -> IpAddr {
@@ -169,10 +153,7 @@ mod tests {
     fn addresses_of_one_ipv6_network_are_one_client() {
         let limits = ConnectionLimits::new(at_most(10, 1));
         let _first = limits.acquire(address("2001:db8::1")).unwrap();
-        assert_eq!(
-            limits.acquire(address("2001:db8::2")).unwrap_err(),
-            LimitReached::PerClient
-        );
+        assert_eq!(limits.acquire(address("2001:db8::2")).unwrap_err(), LimitReached::PerClient);
         assert!(limits.acquire(address("2001:db8:0:1::1")).is_ok());
     }
 
@@ -191,18 +172,11 @@ mod tests {
     fn a_client_that_is_assigned_later_is_counted() {
         let limits = ConnectionLimits::new(at_most(2, 1));
         let client = address("192.0.2.1");
-        let first = limits
-            .assign_client(limits.acquire_for_unknown_client().unwrap(), client)
-            .unwrap();
+        let first =
+            limits.assign_client(limits.acquire_for_unknown_client().unwrap(), client).unwrap();
         let second = limits.acquire_for_unknown_client().unwrap();
-        assert_eq!(
-            limits.acquire_for_unknown_client().unwrap_err(),
-            LimitReached::Total
-        );
-        assert_eq!(
-            limits.assign_client(second, client).unwrap_err(),
-            LimitReached::PerClient
-        );
+        assert_eq!(limits.acquire_for_unknown_client().unwrap_err(), LimitReached::Total);
+        assert_eq!(limits.assign_client(second, client).unwrap_err(), LimitReached::PerClient);
         let third = limits.acquire_for_unknown_client().unwrap();
         drop(first);
         assert!(limits.assign_client(third, client).is_ok());

@@ -55,11 +55,7 @@ impl ListenAddress {
 
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_tls {
-            f.write_str(&self.url())
-        } else {
-            self.address.fmt(f)
-        }
+        if self.is_tls { f.write_str(&self.url()) } else { self.address.fmt(f) }
     }
 }
 
@@ -74,10 +70,7 @@ impl FromStr for ListenAddress {
                  \"https://0.0.0.0:3130\""
             )
         })?;
-        Ok(Self {
-            address,
-            is_tls: tls.is_some(),
-        })
+        Ok(Self { address, is_tls: tls.is_some() })
     }
 }
 
@@ -93,10 +86,7 @@ pub(crate) struct BoundListener {
 impl BoundListener {
     fn new(listener: TcpListener, is_tls: bool) -> io::Result<Self> {
         let address = listener.local_addr()?;
-        Ok(Self {
-            listener,
-            listen_address: ListenAddress { address, is_tls },
-        })
+        Ok(Self { listener, listen_address: ListenAddress { address, is_tls } })
     }
 
     pub(crate) fn url(&self) -> String {
@@ -163,11 +153,8 @@ impl InheritedSockets {
     ///
     /// Names the sockets whose address is not in the configuration: their clients would wait forever.
     pub(crate) fn ensure_all_used(&self) -> anyhow::Result<()> {
-        let unused: Vec<String> = self
-            .sockets
-            .iter()
-            .map(|(address, _)| address.to_string())
-            .collect();
+        let unused: Vec<String> =
+            self.sockets.iter().map(|(address, _)| address.to_string()).collect();
         ensure!(
             unused.is_empty(),
             "inherited sockets that proxy.listen and admin.listen do not name: {}",
@@ -225,9 +212,7 @@ mod tests {
 
     #[tokio::test]
     async fn hundreds_of_connections_wait_to_be_accepted() {
-        let mut inherited = InheritedSockets {
-            sockets: Vec::new(),
-        };
+        let mut inherited = InheritedSockets { sockets: Vec::new() };
         let listen = "127.0.0.1:0".parse().unwrap();
         let bound = inherited.listen(listen).unwrap();
         #[expect(clippy::disallowed_methods, reason = "clients")]

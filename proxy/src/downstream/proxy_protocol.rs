@@ -81,10 +81,7 @@ fn header_length(bytes: &[u8]) -> Result<Option<usize>, ProxyHeaderError> {
 
 /// Returns whether `bytes` begin with `prefix`, or could once more of them arrive.
 fn may_begin_with(bytes: &[u8], prefix: &[u8]) -> bool {
-    bytes
-        .iter()
-        .zip(prefix)
-        .all(|(byte, wanted)| byte == wanted)
+    bytes.iter().zip(prefix).all(|(byte, wanted)| byte == wanted)
 }
 
 /// Parses a complete header, and returns the client's address as `read_client` does.
@@ -143,23 +140,14 @@ mod tests {
         let mapped = [&[0; 10][..], &[255, 255, 203, 0, 113, 7], &[0; 20]].concat();
         let authority = b"\x02\x00\x09shop.test";
         for (header, expected) in [
-            (
-                b"PROXY TCP4 203.0.113.7 10.0.0.1 12345 3128\r\n".to_vec(),
-                address("203.0.113.7"),
-            ),
-            (
-                b"PROXY TCP6 2001:db8::9 ::1 12345 3128\r\n".to_vec(),
-                address("2001:db8::9"),
-            ),
+            (b"PROXY TCP4 203.0.113.7 10.0.0.1 12345 3128\r\n".to_vec(), address("203.0.113.7")),
+            (b"PROXY TCP6 2001:db8::9 ::1 12345 3128\r\n".to_vec(), address("2001:db8::9")),
             (b"PROXY UNKNOWN\r\n".to_vec(), None),
             (b"PROXY UNKNOWN ffff::1 whatever\r\n".to_vec(), None),
             (binary(0x21, 0x11, TCP4), address("203.0.113.7")),
             (binary(0x21, 0x21, &tcp6), address("2001:db8::9")),
             (binary(0x21, 0x21, &mapped), address("203.0.113.7")),
-            (
-                binary(0x21, 0x11, &[TCP4, authority].concat()),
-                address("203.0.113.7"),
-            ),
+            (binary(0x21, 0x11, &[TCP4, authority].concat()), address("203.0.113.7")),
             (binary(0x20, 0x00, b""), None),
             (binary(0x20, 0x11, TCP4), None),
             (binary(0x21, 0x00, b""), None),
@@ -202,10 +190,7 @@ mod tests {
         ] {
             let (client, _) = read(bytes).await;
             let shown = String::from_utf8_lossy(bytes);
-            assert!(
-                matches!(client, Err(ProxyHeaderError::Malformed(_))),
-                "{shown:?}"
-            );
+            assert!(matches!(client, Err(ProxyHeaderError::Malformed(_))), "{shown:?}");
         }
         assert_eq!(read(b"").await.0, Err(ProxyHeaderError::Closed));
     }

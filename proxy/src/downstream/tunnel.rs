@@ -36,22 +36,14 @@ pub(super) async fn serve(
     outside: ClientConnection,
     permit: TunnelPermit<'_>,
 ) {
-    let outside = ClientConnection {
-        proof: permit.proof.clone(),
-        ..outside
-    };
+    let outside = ClientConnection { proof: permit.proof.clone(), ..outside };
     // This runs once per connection. Boxed, it does not enlarge the future of every idle connection.
     let negotiating = Box::pin(negotiate(server, incoming, &outside, permit));
     let Some(http) = negotiating.await else {
         return;
     };
     if http.is_http2 {
-        let serving = http2::serve(
-            server,
-            http.incoming.stream,
-            http.connection,
-            http2::exchange,
-        );
+        let serving = http2::serve(server, http.incoming.stream, http.connection, http2::exchange);
         Box::pin(serving).await;
     } else {
         // The outcome is never a tunnel: a CONNECT inside a tunnel is refused.
@@ -67,9 +59,7 @@ async fn negotiate(
     outside: &ClientConnection,
     permit: TunnelPermit<'_>,
 ) -> Option<TunneledHttp> {
-    let TunnelPermit {
-        origin, via, blind, ..
-    } = permit;
+    let TunnelPermit { origin, via, blind, .. } = permit;
     if blind.as_ref().is_some_and(|blind| blind.is_bypass()) {
         blind_tunnel::relay(server, incoming, blind?).await;
         return None;
@@ -99,24 +89,11 @@ async fn negotiate(
         return terminate_tls(server, incoming, outside, (origin, via)).await;
     }
     // Whatever the port: without TLS the requests are for an http origin.
-    let origin = Origin::from_authority(
-        Scheme::Http,
-        &format!("{}:{}", origin.host(), origin.port()),
-    );
-    let tunnel = ConnectTunnel {
-        origin: origin.ok()?,
-        foreign_server_name: None,
-        via,
-    };
-    let connection = ClientConnection {
-        tunnel: Some(tunnel),
-        ..outside.clone()
-    };
-    Some(TunneledHttp {
-        incoming,
-        connection,
-        is_http2: false,
-    })
+    let origin =
+        Origin::from_authority(Scheme::Http, &format!("{}:{}", origin.host(), origin.port()));
+    let tunnel = ConnectTunnel { origin: origin.ok()?, foreign_server_name: None, via };
+    let connection = ClientConnection { tunnel: Some(tunnel), ..outside.clone() };
+    Some(TunneledHttp { incoming, connection, is_http2: false })
 }
 
 /// Intercepts TLS: runs the handshake with a certificate for the origin's host.
@@ -139,17 +116,10 @@ async fn terminate_tls(
     // The tunnel was decided for one origin: a different server name makes its requests refused later, with an answer.
     let is_foreign = |name: &String| !target::names_host_of(name, &origin);
     let foreign_server_name = accepted.server_name.filter(is_foreign);
-    let tunnel = ConnectTunnel {
-        origin,
-        foreign_server_name,
-        via,
-    };
+    let tunnel = ConnectTunnel { origin, foreign_server_name, via };
     Some(TunneledHttp {
         incoming: accepted.stream.into(),
-        connection: ClientConnection {
-            tunnel: Some(tunnel),
-            ..outside.clone()
-        },
+        connection: ClientConnection { tunnel: Some(tunnel), ..outside.clone() },
         is_http2: accepted.is_http2,
     })
 }

@@ -18,11 +18,7 @@ const NO_PROXY: &str = "localhost,127.0.0.1,::1";
 
 /// The characters to escape in a user name and a password, in addition to those of the URL standard: all that have a meaning
 /// in a shell.
-const USER_INFO: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'%')
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_');
+const USER_INFO: &AsciiSet = &NON_ALPHANUMERIC.remove(b'%').remove(b'-').remove(b'.').remove(b'_');
 
 /// The URL of the proxy as a client uses it: `http` or `https`, an optional user name and password, a host and a port.
 #[derive(Clone, Debug)]

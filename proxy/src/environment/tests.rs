@@ -22,12 +22,7 @@ fn clients() -> impl Iterator<Item = Option<KnownClient>> {
 fn evaluated(shell: &str, directory: &Path, lines: &str, script: &str) -> String {
     let tools = "keytool() { printf '%s\\n' \"$@\"; }; certutil() { printf '%s\\n' \"$@\"; }";
     let output = Command::new(shell)
-        .args([
-            "-c",
-            &format!("{tools}\neval \"$1\"\n{script}"),
-            "sh",
-            lines,
-        ])
+        .args(["-c", &format!("{tools}\neval \"$1\"\n{script}"), "sh", lines])
         .current_dir(directory)
         .env("HOME", directory)
         .output()
@@ -53,16 +48,8 @@ fn no_line_for_a_client_runs_what_a_path_or_a_password_says() {
                 Some(KnownClient::Wget) => "command() { printf '%s\\n' \"$@\"; }; wget URL",
                 _ => "",
             };
-            let shown = evaluated(
-                shell,
-                directory.path(),
-                &text,
-                &format!("{variables}\n{wget}"),
-            );
-            assert!(
-                !directory.path().join("pwned").exists(),
-                "{client:?}, {shell}: {text}"
-            );
+            let shown = evaluated(shell, directory.path(), &text, &format!("{variables}\n{wget}"));
+            assert!(!directory.path().join("pwned").exists(), "{client:?}, {shell}: {text}");
             assert!(shown.contains(CERTIFICATE), "{client:?}, {shell}: {shown}");
             let is_argument = matches!(client, Some(KnownClient::Java | KnownClient::Playwright));
             let is_set = shown.lines().any(|line| line == proxy.as_str());
@@ -97,14 +84,8 @@ fn a_proxys_host_is_one_that_an_origin_can_have() {
         ("http://proxy.example", "http://proxy.example:80"),
         ("https://[0:0::1]:3130", "https://[::1]:3130"),
         ("http://0x7f.1:3128", "http://127.0.0.1:3128"),
-        (
-            "http://news:s%40cret!@proxy.example:3128",
-            "http://news:s%40cret%21@proxy.example:3128",
-        ),
-        (
-            "http://a$(touch%20pwned):`touch%20pwned`'\"%3B&|%5C@proxy.example:3128",
-            ESCAPED,
-        ),
+        ("http://news:s%40cret!@proxy.example:3128", "http://news:s%40cret%21@proxy.example:3128"),
+        ("http://a$(touch%20pwned):`touch%20pwned`'\"%3B&|%5C@proxy.example:3128", ESCAPED),
     ] {
         let proxy: ProxyUrl = given.parse().expect(given);
         assert_eq!(proxy.as_str(), known);
@@ -115,10 +96,7 @@ fn a_proxys_host_is_one_that_an_origin_can_have() {
 fn playwright_is_told_the_server_without_quotes_and_password() {
     let proxy = "http://news:secret@[::1]:3128".parse().expect("a proxy");
     let text = shell_lines(Some(KnownClient::Playwright), &proxy, "/ca.crt");
-    assert!(
-        text.contains(r#"proxy={"server": "http://[::1]:3128"}"#),
-        "{text}"
-    );
+    assert!(text.contains(r#"proxy={"server": "http://[::1]:3128"}"#), "{text}");
     assert!(!text.contains("secret"), "{text}");
 }
 
@@ -126,12 +104,6 @@ fn playwright_is_told_the_server_without_quotes_and_password() {
 fn scrapy_is_told_a_setting_that_it_does_not_deprecate() {
     let proxy = "http://127.0.0.1:3128".parse().expect("a proxy");
     let text = shell_lines(Some(KnownClient::Scrapy), &proxy, "/ca.crt");
-    let settings: Vec<_> = text
-        .lines()
-        .filter(|line| line.starts_with("#   "))
-        .collect();
-    assert_eq!(
-        settings[0], "#   DOWNLOAD_VERIFY_CERTIFICATES = True",
-        "{text}"
-    );
+    let settings: Vec<_> = text.lines().filter(|line| line.starts_with("#   ")).collect();
+    assert_eq!(settings[0], "#   DOWNLOAD_VERIFY_CERTIFICATES = True", "{text}");
 }

@@ -90,10 +90,8 @@ impl UpstreamAttempt<'_> {
             let (is_reused, parent) = (session.lease.is_reused, session.lease.parent.clone());
             match self.send(&request, session, client).await {
                 // The origin had closed the connection before it saw the request.
-                Err(RelayError::Upstream {
-                    fault,
-                    answered: false,
-                }) if is_reused && fault.is_stale_connection && may_repeat(received) => {}
+                Err(RelayError::Upstream { fault, answered: false })
+                    if is_reused && fault.is_stale_connection && may_repeat(received) => {}
                 // The response asked for a signature. It is left unread, and the connection with it.
                 Err(RelayError::Withheld) => {
                     reusable = settings.upstream.reuse(destination, preference);
@@ -114,17 +112,12 @@ impl UpstreamAttempt<'_> {
         session: UpstreamSession,
         client: &mut Downstream,
     ) -> Result<ForwardedResponse, RelayError> {
-        let UpstreamSession {
-            connection,
-            lease,
-            target_form,
-        } = session;
+        let UpstreamSession { connection, lease, target_form } = session;
         let exchange = self.exchange;
         let upstream = &exchange.settings.upstream;
         let signature = self.signer.as_ref().and_then(|it| it.sign(request));
-        let (mut writer, mut reader) = self
-            .start(request, signature.as_ref(), connection, &target_form)
-            .await?;
+        let (mut writer, mut reader) =
+            self.start(request, signature.as_ref(), connection, &target_form).await?;
         let dropped_interim = AtomicU64::new(0);
         let context = RelayContext {
             received: exchange.received,
@@ -143,18 +136,11 @@ impl UpstreamAttempt<'_> {
         let oddities = reader.oddities();
         upstream.count_oddities(oddities);
         upstream.count_dropped_interim(dropped_interim.into_inner());
-        let RelayedResponse {
-            status,
-            connection_serves_again,
-        } = relayed?;
+        let RelayedResponse { status, connection_serves_again } = relayed?;
         if connection_serves_again && !request.ends_connection() {
             upstream.release(&lease, writer, reader);
         }
-        Ok(ForwardedResponse {
-            status,
-            oddities,
-            is_signed: signature.is_some(),
-        })
+        Ok(ForwardedResponse { status, oddities, is_signed: signature.is_some() })
     }
 
     /// Writes the request's head.
@@ -222,9 +208,7 @@ fn apply_response_to_pacing(slot: &PacingSlot<'_>, target: &Target, head: &Upstr
     let status = head.status();
     let retry_after = matches!(status, 429 | 503).then(|| {
         let fields = head.fields();
-        let mut named = fields
-            .iter()
-            .filter(|(name, _)| name.eq_ignore_ascii_case(b"retry-after"));
+        let mut named = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"retry-after"));
         named.next().and_then(|(_, value)| read_retry_after(value))
     });
     slot.record_answer(target, status, retry_after.flatten());
@@ -244,9 +228,7 @@ fn read_retry_after(value: &[u8]) -> Option<Duration> {
 
 /// Rejects heads that a parent proxy generated itself.
 fn check_parent_status(form: &TargetForm, head: &UpstreamHead) -> Result<(), UpstreamError> {
-    let own = form
-        .parent()
-        .and_then(|_| upstream::own_response_error(head));
+    let own = form.parent().and_then(|_| upstream::own_response_error(head));
     own.map_or(Ok(()), Err)
 }
 

@@ -123,11 +123,7 @@ impl ExchangeServices {
         asking: IncomingRequest<'_>,
         client: &mut Downstream,
     ) -> DecidedExchange<'_> {
-        let IncomingRequest {
-            connection,
-            request,
-            ..
-        } = asking;
+        let IncomingRequest { connection, request, .. } = asking;
         let identifying = identify::identify(&settings, connection, request);
         let Some(identified) = client.run_unless_gone(pin!(identifying)).await else {
             let identified = identify::recognised(&settings, connection, None, request);
@@ -171,10 +167,7 @@ impl ExchangeServices {
             known: ExchangeFacts {
                 url: decided.url,
                 identity: Some(identified.identified.identity),
-                username: identified
-                    .proof
-                    .as_ref()
-                    .map(|proof| Arc::clone(&proof.username)),
+                username: identified.proof.as_ref().map(|proof| Arc::clone(&proof.username)),
                 configuration: settings.configuration,
                 facts: decided.facts,
                 pace_group: decided.pace_group,
@@ -218,11 +211,7 @@ impl ExchangeServices {
         let own_token = crawler.and_then(|crawler| crawler.tokens.first());
         let pace = own_token.map_or(known.pace_group.as_str(), |token| token.as_str());
         let target = &permit.resolved.target;
-        let visit = PacedRequest {
-            target,
-            client,
-            pace,
-        };
+        let visit = PacedRequest { target, client, pace };
         let turning = async {
             let politeness = &self.politeness;
             if is_free {
@@ -236,10 +225,7 @@ impl ExchangeServices {
             refusal::too_soon(&too_soon, facts.delay, target.origin()).enforce(mode)
         });
         let next = match turn {
-            Ok(turn) => NextStep::Send(ClearedRequest {
-                permit,
-                slot: Some(turn),
-            }),
+            Ok(turn) => NextStep::Send(ClearedRequest { permit, slot: Some(turn) }),
             Err(Ok(tolerated)) => {
                 let observed = permit.observed.or(Some(tolerated));
                 NextStep::Send(Permit { observed, ..permit }.into())
@@ -289,14 +275,7 @@ impl ExchangeServices {
             next => next,
         };
         let waited = before.known.waited;
-        DecidedExchange {
-            next,
-            known: ExchangeFacts {
-                waited,
-                ..again.known
-            },
-            ..again
-        }
+        DecidedExchange { next, known: ExchangeFacts { waited, ..again.known }, ..again }
     }
 }
 

@@ -43,17 +43,12 @@ pub(super) struct AnswerOrigin<'a> {
 
 impl<'a> AnswerOrigin<'a> {
     pub(super) fn new(options: &'a ConnectionSettings, id: DecisionId) -> Self {
-        Self {
-            name: &options.name,
-            id,
-            in_head: options.decision_id,
-        }
+        Self { name: &options.name, id, in_head: options.decision_id }
     }
 
     /// Returns the field that names the decision, if the settings ask for it.
     pub(super) fn field(self) -> Option<ResponseField<'static>> {
-        self.in_head
-            .then(|| response_field("Wayleave-Decision", self.id.to_string()))
+        self.in_head.then(|| response_field("Wayleave-Decision", self.id.to_string()))
     }
 }
 
@@ -153,10 +148,7 @@ fn fields<'a>(by: AnswerOrigin<'a>, refusal: &Refusal, length: usize) -> Vec<Res
     ];
     // RFC 7725 section 4.
     if let Some(blocked_by) = &refusal.blocked_by {
-        fields.push(response_field(
-            "Link",
-            format!("<{blocked_by}>; rel=\"blocked-by\""),
-        ));
+        fields.push(response_field("Link", format!("<{blocked_by}>; rel=\"blocked-by\"")));
     }
     // A 407 must say how to authenticate (RFC 9110 section 15.5.8).
     if refusal.status == 407 {
@@ -165,10 +157,7 @@ fn fields<'a>(by: AnswerOrigin<'a>, refusal: &Refusal, length: usize) -> Vec<Res
     }
     fields.extend(by.field());
     if let Some(retry_after) = refusal.retry_after {
-        fields.push(response_field(
-            "Retry-After",
-            whole_seconds(retry_after).to_string(),
-        ));
+        fields.push(response_field("Retry-After", whole_seconds(retry_after).to_string()));
     }
     fields
 }
@@ -230,11 +219,7 @@ mod tests {
     use crate::http::transport::Transport;
 
     fn by() -> AnswerOrigin<'static> {
-        AnswerOrigin {
-            name: "wayleave",
-            id: DecisionId::new(),
-            in_head: false,
-        }
+        AnswerOrigin { name: "wayleave", id: DecisionId::new(), in_head: false }
     }
 
     #[tokio::test]

@@ -72,9 +72,7 @@ impl<'a> Exchange<'a> {
             }
         };
         let relayed_bytes = attempt.relayed_bytes.into_inner();
-        let preferences = attempt
-            .labeller
-            .and_then(ResponseLabeller::into_preferences);
+        let preferences = attempt.labeller.and_then(ResponseLabeller::into_preferences);
         let has_body = outcome.status() != SWITCHING_PROTOCOLS;
         self.known.body_bytes = has_body.then_some(relayed_bytes);
         let outcome = outcome_of_response(outcome, preferences.as_ref(), permit);
@@ -104,8 +102,7 @@ impl<'a> Exchange<'a> {
 
     /// Returns whether refusals are only observed.
     pub(super) fn is_observe_mode(&self) -> bool {
-        self.crawler()
-            .is_some_and(|it| it.mode == EnforcementMode::Observe)
+        self.crawler().is_some_and(|it| it.mode == EnforcementMode::Observe)
     }
 
     /// Creates the labeller of the response, if the request has usage preferences.
@@ -119,12 +116,7 @@ impl<'a> Exchange<'a> {
             client: self.connection.client,
         };
         let method = self.received.method();
-        Some(ResponseLabeller::new(
-            preferences,
-            documents,
-            permit,
-            method,
-        ))
+        Some(ResponseLabeller::new(preferences, documents, permit, method))
     }
 
     /// Returns the signer if the crawler has a key and the protocol has fields to sign, unlike FTP.
@@ -140,11 +132,7 @@ impl<'a> Exchange<'a> {
             key: signer.enabled_key(thumbprint)?,
             metrics: &self.services.metrics,
         };
-        Some(RequestSigner::new(
-            identity,
-            origin,
-            may_repeat(self.received),
-        ))
+        Some(RequestSigner::new(identity, origin, may_repeat(self.received)))
     }
 
     /// Returns the proxy's own fields, which replace any of the same name in the response.
@@ -169,9 +157,7 @@ impl<'a> Exchange<'a> {
             resolved: &cleared.permit.resolved,
         };
         let keeps = |now: &Settings| now.permits_connection(connection);
-        self.services
-            .until_revoked(request, self.settings.configuration, keeps)
-            .await;
+        self.services.until_revoked(request, self.settings.configuration, keeps).await;
     }
 }
 
@@ -186,10 +172,7 @@ fn outcome_of_response(
     };
     match outcome {
         ExchangeOutcome::Forward { status, .. } if preferences.asks_for_payment() => {
-            ExchangeOutcome::Forward {
-                status,
-                reason: Reason::Payment,
-            }
+            ExchangeOutcome::Forward { status, reason: Reason::Payment }
         }
         ExchangeOutcome::Forward { status, .. }
             if response_policy::is_judged(status) && preferences.is_only_observed() =>
@@ -223,10 +206,7 @@ fn outcome_of_error(error: RelayError, origin: &Origin) -> (ExchangeOutcome, Rep
             (ExchangeOutcome::Fail(client_closed()), true)
         }
     };
-    let reply = if answered {
-        ReplyKind::Given(ConnectionReuse::CutOff)
-    } else {
-        ReplyKind::Refusal
-    };
+    let reply =
+        if answered { ReplyKind::Given(ConnectionReuse::CutOff) } else { ReplyKind::Refusal };
     (outcome, reply)
 }

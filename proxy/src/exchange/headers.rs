@@ -143,26 +143,20 @@ impl<'a> UpstreamRequest<'a> {
         let signed = signed.into_iter();
         let signed = signed.flat_map(|values| SIGNATURE_FIELDS.iter().zip(values));
         let signed = signed.map(|(field, value)| (field.as_bytes(), value.as_bytes()));
-        fields
-            .filter(move |(field, _)| !is_replaced(field))
-            .chain(signed)
+        fields.filter(move |(field, _)| !is_replaced(field)).chain(signed)
     }
 
     /// Removes the signatures that the client made in another name than `own`, and counts them.
     pub(super) fn without_foreign_signatures(mut self, own: &Url) -> (Self, u64) {
-        let fields: Vec<_> = self
-            .fields
-            .iter()
-            .map(|(field, value)| (&**field, &**value))
-            .collect();
+        let fields: Vec<_> =
+            self.fields.iter().map(|(field, value)| (&**field, &**value)).collect();
         let Some((left, removed)) = signing::without_foreign_signatures(&fields, own) else {
             return (self, 0);
         };
         self.fields.retain(|(field, _)| !is_of_signature(field));
         for (field, value) in SIGNATURE_FIELDS.iter().zip(left) {
             let value = value.map(|value| Cow::Owned(value.into_bytes()));
-            self.fields
-                .extend(value.map(|value| (Cow::Borrowed(field.as_bytes()), value)));
+            self.fields.extend(value.map(|value| (Cow::Borrowed(field.as_bytes()), value)));
         }
         (self, removed)
     }
@@ -175,11 +169,8 @@ impl<'a> UpstreamRequest<'a> {
         asked: Option<&SignatureRequest>,
     ) -> Option<SignatureFields> {
         let origin = self.target.origin();
-        let fields: Vec<_> = self
-            .fields
-            .iter()
-            .map(|(field, value)| (&**field, &**value))
-            .collect();
+        let fields: Vec<_> =
+            self.fields.iter().map(|(field, value)| (&**field, &**value)).collect();
         let message = MessageToSign {
             method: self.method,
             scheme: origin.scheme().as_str(),
@@ -218,18 +209,10 @@ pub(super) fn response<'a>(
     };
     if first(&all, "date").is_none() {
         // When it was received (RFC 9110 section 6.6.1).
-        fields.push(response_field(
-            "Date",
-            httpdate::fmt_http_date(system_time()),
-        ));
+        fields.push(response_field("Date", httpdate::fmt_http_date(system_time())));
     }
     fields.push(via(version, name));
-    DownstreamResponse {
-        status: head.status(),
-        reason: head.reason(),
-        framing,
-        fields,
-    }
+    DownstreamResponse { status: head.status(), reason: head.reason(), framing, fields }
 }
 
 /// Returns an interim response, which has no body.
@@ -318,24 +301,14 @@ fn end_to_end<'a>(fields: &[FieldPair<'a>]) -> impl Iterator<Item = FieldPair<'a
 
 /// Returns whether only this proxy may set the field.
 pub(super) fn is_own_field(field: &[u8]) -> bool {
-    field
-        .get(..9)
-        .is_some_and(|start| is_named(start, "wayleave-"))
+    field.get(..9).is_some_and(|start| is_named(start, "wayleave-"))
 }
 
 fn is_hop_by_hop(field: &[u8]) -> bool {
-    const FIXED: &[&str] = &[
-        "connection",
-        "te",
-        "transfer-encoding",
-        "upgrade",
-        "keep-alive",
-        "http2-settings",
-    ];
+    const FIXED: &[&str] =
+        &["connection", "te", "transfer-encoding", "upgrade", "keep-alive", "http2-settings"];
     FIXED.iter().any(|fixed| is_named(field, fixed))
-        || field
-            .get(..6)
-            .is_some_and(|start| is_named(start, "proxy-"))
+        || field.get(..6).is_some_and(|start| is_named(start, "proxy-"))
 }
 
 /// Joins the `Cookie` fields, which HTTP/2 may split, into HTTP/1.1's one (RFC 9113 section 8.2.3).
@@ -410,11 +383,7 @@ mod tests {
             ("", "", false),
             ("Content-Length: 0\r\n", "Content-Length: 0\r\n", false),
             ("Content-Length: 005\r\n", "Content-Length: 5\r\n", true),
-            (
-                "Transfer-Encoding: chunked\r\n",
-                "Transfer-Encoding: chunked\r\n",
-                true,
-            ),
+            ("Transfer-Encoding: chunked\r\n", "Transfer-Encoding: chunked\r\n", true),
         ] {
             let head = onward(fields).await;
             assert!(head.contains(kept), "{head}");
@@ -451,9 +420,7 @@ mod tests {
         };
         let told = answer("date: Sun, 06 Nov 1994 08:49:37 GMT\r\n").await;
         assert_eq!(dates(&told), [b"Sun, 06 Nov 1994 08:49:37 GMT"]);
-        let [date] = &dates(&answer("").await)[..] else {
-            panic!("one date")
-        };
+        let [date] = &dates(&answer("").await)[..] else { panic!("one date") };
         let date = httpdate::parse_http_date(str::from_utf8(date).unwrap()).unwrap();
         let ago = system_time().duration_since(date).unwrap();
         assert!(ago.as_secs() < 60, "{ago:?}");

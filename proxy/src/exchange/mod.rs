@@ -146,10 +146,7 @@ impl<'a> Exchange<'a> {
                 };
                 let mut deciding =
                     Box::pin(services.decide_outdated(before, connection, received, client));
-                services
-                    .shutdown
-                    .unless_cancelled(deciding.as_mut())
-                    .await?
+                services.shutdown.unless_cancelled(deciding.as_mut()).await?
             }
         };
         self.settings = decided.settings;
@@ -163,8 +160,7 @@ impl<'a> Exchange<'a> {
         let settings = self.services.decider.settings();
         let request = RequestView::from_received(self.received, &settings.options.name);
         let known = tunnel::undecided_record(&settings, self.connection, Some(&request));
-        self.services
-            .record(self.start, known, ExchangeOutcome::Fail(shut_down()));
+        self.services.record(self.start, known, ExchangeOutcome::Fail(shut_down()));
         ConnectionReuse::CutOff
     }
 }

@@ -140,9 +140,7 @@ impl ExchangeServices {
         outcome: ExchangeOutcome,
     ) -> EndedExchange {
         // Parsing the trace context is skipped for requests that have none.
-        let traced = begun
-            .received
-            .filter(|received| received.field("traceparent").is_some());
+        let traced = begun.received.filter(|received| received.field("traceparent").is_some());
         let parent = traced.map_or_else(ParentTrace::default, |received| {
             ParentTrace::from_fields(&received.fields())
         });
@@ -174,8 +172,7 @@ impl ExchangeServices {
         // The pace of recording must not hold up the client: the log takes the decision and writes it on a thread of its own.
         let (mut decision, outcome) = decision(exchange, took);
         let (label, reason) = (outcome.request_outcome(), outcome.reason());
-        self.metrics
-            .request_finished(&decision.crawler, label, reason, took);
+        self.metrics.request_finished(&decision.crawler, label, reason, took);
         // Masked before it leaves this function, so that neither log, traces nor API see the full address.
         decision.client = self.decisions.mask_client(decision.client);
         if let Some(traces) = &self.traces {
@@ -258,10 +255,7 @@ pub(crate) fn decision(
         method: exchange.method,
         url: known.url,
         origin: facts.origin.map(|origin| origin.to_string()),
-        scope: facts
-            .scope
-            .and_then(TargetScope::log_word)
-            .map(LogWord::Borrowed),
+        scope: facts.scope.and_then(TargetScope::log_word).map(LogWord::Borrowed),
         username: known.username.map(|name| name.as_ref().to_owned()),
         robots_delay_us: facts.delay.map(micros),
         trace_id: exchange.parent.trace_id(),

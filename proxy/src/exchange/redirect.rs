@@ -126,20 +126,13 @@ impl RedirectRules {
         let known = self.cached.cached(origin);
         let robots_delay = known.and_then(|known| crawl_delay(known.access(), &identity));
         let delay = options.delay(robots_delay);
-        let request = PacedRequest {
-            target,
-            client: Ipv4Addr::UNSPECIFIED.into(),
-            pace: WAYLEAVE,
-        };
+        let request = PacedRequest { target, client: Ipv4Addr::UNSPECIFIED.into(), pace: WAYLEAVE };
         let slot = self.pacer.wait_for_slot(options, request, delay).await;
         let slot = match slot {
             Ok(slot) => Ok(Some(slot)),
             Err(too_soon) => Err(refusal::too_soon(&too_soon, robots_delay, origin)),
         };
-        let facts = DecisionFacts {
-            delay: robots_delay,
-            ..facts
-        };
+        let facts = DecisionFacts { delay: robots_delay, ..facts };
         (facts, slot)
     }
 }
@@ -148,10 +141,7 @@ impl AdmittedRedirect for AdmittedRequest<'_> {
     fn finish(self: Box<Self>, answer: Result<RedirectAnswer, &FetchError>) {
         let reason = self.reason;
         let outcome = match answer {
-            Ok(RedirectAnswer {
-                status,
-                retry_after,
-            }) => {
+            Ok(RedirectAnswer { status, retry_after }) => {
                 if let Some(slot) = &self.slot {
                     slot.record_answer(self.target, status, retry_after);
                 }
@@ -179,10 +169,7 @@ fn record(
 }
 
 fn prohibited(detail: String) -> FetchError {
-    FetchError {
-        kind: FetchErrorKind::RedirectProhibited,
-        detail,
-    }
+    FetchError { kind: FetchErrorKind::RedirectProhibited, detail }
 }
 
 fn failure(error: &FetchError, reason: Reason) -> Refusal {

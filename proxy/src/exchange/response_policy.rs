@@ -47,20 +47,12 @@ impl<'a> ResponseLabeller<'a> {
         permit: &'a Permit,
         method: &'a str,
     ) -> Self {
-        Self {
-            preferences_before,
-            documents,
-            permit,
-            method,
-            judged: Mutex::default(),
-        }
+        Self { preferences_before, documents, permit, method, judged: Mutex::default() }
     }
 
     /// Returns the preferences including those of the response; `None` if there was no response.
     pub(super) fn into_preferences(self) -> Option<PreferenceDecision> {
-        self.judged
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.judged.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Judges by the head.
@@ -91,14 +83,11 @@ impl<'a> ResponseLabeller<'a> {
     /// Adds the statements of the head, and of the licences that it names if it describes content.
     async fn with_headers(&self, status: u16, fields: &[FieldPair<'_>]) -> PreferenceDecision {
         let said = {
-            let texts: Vec<_> = fields
-                .iter()
-                .map(|(name, value)| (text(name), text(value)))
-                .collect();
+            let texts: Vec<_> =
+                fields.iter().map(|(name, value)| (text(name), text(value))).collect();
             let texts = texts.iter().map(|(name, value)| (&**name, &**value));
             let reading = &self.preferences().reading;
-            self.preferences_before
-                .with_headers(reading, status, &texts)
+            self.preferences_before.with_headers(reading, status, &texts)
         };
         if is_judged(status) || status == NOT_MODIFIED {
             self.documents.with_licences(said).await
@@ -120,11 +109,7 @@ impl<'a> ResponseLabeller<'a> {
         &self,
         page: &PageBuffer,
     ) -> Result<Vec<ResponseField<'static>>, Box<Refusal>> {
-        let judged = self
-            .judged
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner).take();
         let said = judged.unwrap_or_else(|| self.preferences_before.clone());
         let reading = &self.preferences().reading;
         let (text, parser) = (page.text().into_owned(), self.documents.robots.parser());
@@ -196,20 +181,14 @@ pub(super) fn label_without_statements(
     permit: &Permit,
     received: &ReceivedHead,
 ) -> Option<ResponseField<'static>> {
-    let is_content = matches!(
-        permit.resolved.scope,
-        TargetScope::Path | TargetScope::Server
-    );
+    let is_content = matches!(permit.resolved.scope, TargetScope::Path | TargetScope::Server);
     if !is_content || !received.is_plain_read() {
         return None;
     }
     let (preference, source) = match (by_rule(permit), &permit.observed) {
         (Some(settled), _) => settled,
         (None, Some(refusal)) => {
-            let source = refusal
-                .robots_url
-                .is_some()
-                .then_some(PreferenceSource::Disallow);
+            let source = refusal.robots_url.is_some().then_some(PreferenceSource::Disallow);
             (Preference::Refuse, source)
         }
         (None, None) => return None,

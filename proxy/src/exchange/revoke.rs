@@ -22,18 +22,10 @@ impl ExchangeServices {
         configuration: u64,
         keeps: impl Fn(&Settings) -> bool,
     ) {
-        let LongLivedRequest {
-            connection,
-            request,
-            resolved,
-        } = lasting;
+        let LongLivedRequest { connection, request, resolved } = lasting;
         let decider = &self.decider;
         let mut now = decider.settings_after(configuration).await;
-        while keeps(&now)
-            && decider
-                .is_still_allowed(&now, connection, request, resolved)
-                .await
-        {
+        while keeps(&now) && decider.is_still_allowed(&now, connection, request, resolved).await {
             now = decider.settings_after(now.configuration).await;
         }
     }

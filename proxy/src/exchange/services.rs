@@ -65,8 +65,6 @@ impl ExchangeShutdown {
 
 impl fmt::Debug for ExchangeServices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exchanges")
-            .field("decider", &self.decider)
-            .finish_non_exhaustive()
+        f.debug_struct("Exchanges").field("decider", &self.decider).finish_non_exhaustive()
     }
 }

@@ -29,12 +29,7 @@ pub(super) struct RequestSigner<'a> {
 impl<'a> RequestSigner<'a> {
     /// Creates the signer. `may_repeat`: the request may be sent once more if its origin asks for a signature.
     pub(super) fn new(by: SigningIdentity<'a>, origin: &'a Origin, may_repeat: bool) -> Self {
-        Self {
-            by,
-            origin,
-            may_repeat,
-            asked: OnceLock::new(),
-        }
+        Self { by, origin, may_repeat, asked: OnceLock::new() }
     }
 
     /// Removes signatures that the client made in another's name.

@@ -87,11 +87,7 @@ impl<'a> PendingBlindTunnel<'a> {
         // Recorded at the first bytes, not at the end: a tunnel may stay open for days.
         let configuration = self.exchange.known.configuration;
         self.allowed.exchanges.record_ended(self.exchange);
-        let open = OpenBlindTunnel {
-            _open: open,
-            configuration,
-            allowed: self.allowed,
-        };
+        let open = OpenBlindTunnel { _open: open, configuration, allowed: self.allowed };
         Some((to_origin, open))
     }
 
@@ -106,32 +102,18 @@ impl<'a> PendingBlindTunnel<'a> {
     }
 
     fn end(self, outcome: ExchangeOutcome) {
-        self.allowed.exchanges.record_ended(EndedExchange {
-            outcome,
-            ..self.exchange
-        });
+        self.allowed.exchanges.record_ended(EndedExchange { outcome, ..self.exchange });
     }
 }
 
 impl OpenBlindTunnel<'_> {
     /// Waits until a reload would no longer allow the tunnel as it is.
     pub(crate) async fn until_revoked(&self) {
-        let TunnelGrounds {
-            exchanges,
-            resolved,
-            connection,
-            user_agent,
-            ..
-        } = &self.allowed;
-        let lasting = LongLivedRequest {
-            connection,
-            request: &RequestView::connect(user_agent),
-            resolved,
-        };
+        let TunnelGrounds { exchanges, resolved, connection, user_agent, .. } = &self.allowed;
+        let lasting =
+            LongLivedRequest { connection, request: &RequestView::connect(user_agent), resolved };
         let keeps = |now: &Settings| now.permits_blind_tunnel(resolved);
-        exchanges
-            .until_revoked(lasting, self.configuration, keeps)
-            .await;
+        exchanges.until_revoked(lasting, self.configuration, keeps).await;
     }
 }
 
@@ -156,11 +138,7 @@ impl ExchangeServices {
         let settings = self.decider.settings();
         let request = RequestView::from_received(received, &settings.options.name);
         let known = undecided_record(&settings, connection, Some(&request));
-        Err(Box::new(self.end(
-            begun,
-            known,
-            ExchangeOutcome::Fail(shut_down()),
-        )))
+        Err(Box::new(self.end(begun, known, ExchangeOutcome::Fail(shut_down()))))
     }
 
     async fn decide_connect(
@@ -185,18 +163,10 @@ impl ExchangeServices {
             let admitted = client.run_unless_gone(pin!(admitting)).await;
             let admitted = admitted.ok_or_else(|| ended(ExchangeOutcome::Fail(client_closed())))?;
             let proof = admitted.map_err(refused)?;
-            return Ok(TunnelPermit {
-                origin,
-                via: request.via.clone(),
-                proof,
-                blind: None,
-            });
+            return Ok(TunnelPermit { origin, via: request.via.clone(), proof, blind: None });
         };
-        let asking = IncomingRequest {
-            connection,
-            request: &request,
-            blind: Some((&origin, scope)),
-        };
+        let asking =
+            IncomingRequest { connection, request: &request, blind: Some((&origin, scope)) };
         let in_turn = self.decide_and_wait(settings.clone(), asking, client);
         let via = headers::passed_proxies(received, &settings.options.name);
         let opened = self.open_blind(begun, asking, &via, in_turn.await).await;
@@ -216,12 +186,7 @@ impl ExchangeServices {
         via: &[u8],
         in_turn: DecidedExchange<'a>,
     ) -> Result<(Option<PasswordProof>, Box<PendingBlindTunnel<'a>>), Box<EndedExchange>> {
-        let DecidedExchange {
-            settings,
-            proof,
-            known,
-            next,
-        } = in_turn;
+        let DecidedExchange { settings, proof, known, next } = in_turn;
         let ended = |known, outcome| Box::new(self.end(begun, known, outcome));
         let ClearedRequest { permit, slot: turn } = match next {
             NextStep::Send(cleared) => cleared,
@@ -325,11 +290,7 @@ async fn admit(
     // Whatever else is wrong with the name is told inside, where clients show the answer.
     let upstream = &settings.upstream;
     let deadline = upstream.connect_deadline();
-    let destination = Destination {
-        origin,
-        source: None,
-        client: Some(connection.client),
-    };
+    let destination = Destination { origin, source: None, client: Some(connection.client) };
     match upstream.route(destination, deadline).await {
         Err(error) if error.is_prohibited() => Err(UpstreamError::from(error).into()),
         _ => Ok(proof),

@@ -24,10 +24,7 @@ impl SharedEngine for LoneEngine {
     }
 
     async fn claim(&self, _: &FetchClaim) -> Result<ClaimAnswer, EngineFailure> {
-        Ok(ClaimAnswer::Fetch {
-            token: 0,
-            older: None,
-        })
+        Ok(ClaimAnswer::Fetch { token: 0, older: None })
     }
 
     async fn settle(&self, _: &Settlement) -> Result<SettleAnswer, EngineFailure> {

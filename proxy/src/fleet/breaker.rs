@@ -48,10 +48,7 @@ impl EngineBreaker {
             EngineFailure::Full | EngineFailure::Corrupt(_) => 0,
         };
         // Held until the end, so that of several failing calls only one reports the opening.
-        let mut last = self
-            .last_failure
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner);
         let was_open = self.is_open();
         let since = match (&*last, was_open) {
             (Some(failure), true) => failure.since,
@@ -74,10 +71,7 @@ impl EngineBreaker {
 
     /// Returns the last failure, even if calls succeed again.
     pub(super) fn last_failure(&self) -> Option<LastFailure> {
-        let last = self
-            .last_failure
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let last = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner);
         last.clone()
     }
 }

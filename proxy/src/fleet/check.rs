@@ -28,10 +28,7 @@ pub async fn check(engine: &dyn SharedEngine, is_keyed: bool) -> Vec<VerbResult>
         return vec![("beat", beat), ("clock", Err(is_off(offset)))];
     }
     let request = SlotRequest {
-        queue: QueueId {
-            origin: ORIGIN.to_owned(),
-            name: "check".to_owned(),
-        },
+        queue: QueueId { origin: ORIGIN.to_owned(), name: "check".to_owned() },
         number: 0,
         max_concurrent: 1,
         delay: SECOND,
@@ -39,17 +36,11 @@ pub async fn check(engine: &dyn SharedEngine, is_keyed: bool) -> Vec<VerbResult>
         timeout: Duration::ZERO,
         is_held: false,
     };
-    let claim = FetchClaim {
-        origin: ORIGIN.to_owned(),
-        max_age: None,
-        lease: SECOND,
-        rejected_version: 0,
-    };
+    let claim =
+        FetchClaim { origin: ORIGIN.to_owned(), max_age: None, lease: SECOND, rejected_version: 0 };
     // Deleted at the end; a crash in between leaves it for a second.
-    let (kept, forgotten) = (
-        settlement(RecordChange::Changed),
-        settlement(RecordChange::Forgotten),
-    );
+    let (kept, forgotten) =
+        (settlement(RecordChange::Changed), settlement(RecordChange::Forgotten));
     let positions = match engine.changes(&LogPositions::new()).await {
         Ok(changes) => changes.positions,
         Err(failure) => return vec![("beat", beat), ("changes", Err(failure))],
@@ -84,21 +75,12 @@ fn settlement(change: RecordChange) -> Settlement {
         origin: ORIGIN.to_owned(),
         token: 0,
         change,
-        record: SharedRecord {
-            bytes: b"check".to_vec(),
-            age: Duration::ZERO,
-            version: 0,
-        },
+        record: SharedRecord { bytes: b"check".to_vec(), age: Duration::ZERO, version: 0 },
         fresh_for: SECOND,
         retention: SECOND,
     }
 }
 
 fn response(status: u16) -> PacingResponse {
-    PacingResponse {
-        origin: ORIGIN.to_owned(),
-        status,
-        retry_after: None,
-        max_rest: SECOND,
-    }
+    PacingResponse { origin: ORIGIN.to_owned(), status, retry_after: None, max_rest: SECOND }
 }

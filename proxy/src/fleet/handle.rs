@@ -112,9 +112,7 @@ pub(super) struct FleetInner {
 
 impl fmt::Debug for Fleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fleet")
-            .field("engine", &self.inner.engine)
-            .finish_non_exhaustive()
+        f.debug_struct("Fleet").field("engine", &self.inner.engine).finish_non_exhaustive()
     }
 }
 
@@ -164,9 +162,7 @@ impl Fleet {
             clock_offset: AtomicI64::new(0),
             wake: Arc::default(),
         };
-        Self {
-            inner: Arc::new(inner),
-        }
+        Self { inner: Arc::new(inner) }
     }
 
     /// Returns whether other nodes may know newer records and the engine can be asked for them.
@@ -273,15 +269,9 @@ impl FleetInner {
 
     /// Returns the engine's time now, since the epoch.
     pub(super) fn engine_time(&self) -> Duration {
-        let own = system_time()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
+        let own = system_time().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let offset = self.clock_offset.load(Ordering::Relaxed);
         let difference = Duration::from_millis(offset.unsigned_abs());
-        if offset >= 0 {
-            own + difference
-        } else {
-            own.saturating_sub(difference)
-        }
+        if offset >= 0 { own + difference } else { own.saturating_sub(difference) }
     }
 }

@@ -21,10 +21,7 @@ pub(super) struct ClockReading {
 
 impl ClockReading {
     pub(super) fn now() -> Self {
-        Self {
-            monotonic: Instant::now(),
-            calendar: system_time(),
-        }
+        Self { monotonic: Instant::now(), calendar: system_time() }
     }
 
     /// Returns whether an answer to a question asked at this time can still be relied on.
@@ -35,10 +32,7 @@ impl ClockReading {
     /// Returns the same for a later time than this one, instead of the present.
     pub(super) fn was_recent_at(self, now: Self) -> bool {
         let by_monotonic = now.monotonic.saturating_duration_since(self.monotonic);
-        let by_calendar = now
-            .calendar
-            .duration_since(self.calendar)
-            .unwrap_or_default();
+        let by_calendar = now.calendar.duration_since(self.calendar).unwrap_or_default();
         by_monotonic.max(by_calendar) < CONFIRMED_FOR
     }
 }

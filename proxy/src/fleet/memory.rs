@@ -71,11 +71,7 @@ struct MemoryQueue {
 impl MemoryEntry {
     fn record(&self) -> SharedRecord {
         let age = self.fetched_at.map_or(Duration::MAX, |at| at.elapsed());
-        SharedRecord {
-            bytes: self.bytes.clone(),
-            age,
-            version: self.version,
-        }
+        SharedRecord { bytes: self.bytes.clone(), age, version: self.version }
     }
 }
 
@@ -83,19 +79,13 @@ impl MemoryEngine {
     /// Creates a fleet with its first node.
     #[must_use]
     pub fn new(node: &str) -> Self {
-        Self {
-            node: node.to_owned(),
-            state: Arc::default(),
-        }
+        Self { node: node.to_owned(), state: Arc::default() }
     }
 
     /// Returns the engine of another node of the same fleet.
     #[must_use]
     pub fn add_node(&self, node: &str) -> Self {
-        Self {
-            node: node.to_owned(),
-            state: Arc::clone(&self.state),
-        }
+        Self { node: node.to_owned(), state: Arc::clone(&self.state) }
     }
 
     /// Joins the fleet as another node.
@@ -151,8 +141,7 @@ impl MemoryState {
 
     fn note(&mut self, node: &str, origin: &str, kind: NoteKind) {
         let origin = origin.to_owned();
-        self.notes
-            .push_back((node.to_owned(), ChangeNote { origin, kind }));
+        self.notes.push_back((node.to_owned(), ChangeNote { origin, kind }));
         if self.notes.len() > MAX_NOTES {
             self.notes.pop_front();
             self.notes_dropped += 1;
@@ -162,11 +151,7 @@ impl MemoryState {
 
 impl MemoryQueue {
     fn new() -> Self {
-        Self {
-            next_at: Instant::now(),
-            holders: HashMap::new(),
-            waiting: VecDeque::new(),
-        }
+        Self { next_at: Instant::now(), holders: HashMap::new(), waiting: VecDeque::new() }
     }
 
     /// Drops holders whose lease has ended and requests that have not asked again in time.
@@ -266,9 +251,7 @@ impl SharedEngine for MemoryEngine {
             state.note(&self.node, origin, NoteKind::Forgotten);
             return Ok(SettleAnswer::Kept);
         }
-        let known = state
-            .entry(origin)
-            .map(|entry| (entry.version, entry.record().age));
+        let known = state.entry(origin).map(|entry| (entry.version, entry.record().age));
         let version = known.map_or(0, |(version, _)| version);
         // Without a lease the ages decide, because the token fences nothing.
         let is_older = match (settlement.token, known) {
@@ -323,10 +306,7 @@ impl SharedEngine for MemoryEngine {
     async fn take(&self, request: &SlotRequest) -> Result<SlotAnswer, EngineFailure> {
         let mut state = self.access()?;
         let now = Instant::now();
-        let queue = state
-            .queues
-            .entry(request.queue.clone())
-            .or_insert_with(MemoryQueue::new);
+        let queue = state.queues.entry(request.queue.clone()).or_insert_with(MemoryQueue::new);
         queue.expire(request.delay, now);
         Ok(queue.take((self.node.clone(), request.number), request, now))
     }
@@ -375,9 +355,7 @@ impl SharedEngine for MemoryEngine {
         let state = self.access()?;
         let now = Instant::now();
         let resting = state.rests.iter().filter(|(_, (until, _))| *until > now);
-        Ok(resting
-            .map(|(origin, (until, _))| (origin.clone(), *until - now))
-            .collect())
+        Ok(resting.map(|(origin, (until, _))| (origin.clone(), *until - now)).collect())
     }
 
     async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure> {
@@ -385,18 +363,13 @@ impl SharedEngine for MemoryEngine {
         let now = Instant::now();
         let own = (version.to_owned(), now);
         state.members.insert(self.node.clone(), own);
-        state
-            .members
-            .retain(|_, (_, at)| now - *at < MEMBER_TIMEOUT);
+        state.members.retain(|_, (_, at)| now - *at < MEMBER_TIMEOUT);
         let members = state.members.iter();
         let member = |(node, (about, _)): (&String, &(String, Instant))| MemberNode {
             node: node.clone(),
             version: about.clone(),
         };
-        Ok(BeatAnswer {
-            members: members.map(member).collect(),
-            ..BeatAnswer::default()
-        })
+        Ok(BeatAnswer { members: members.map(member).collect(), ..BeatAnswer::default() })
     }
 
     async fn part(&self) -> Result<(), EngineFailure> {

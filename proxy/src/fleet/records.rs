@@ -42,24 +42,14 @@ impl Fleet {
         max_age: Option<Duration>,
         lease: Duration,
     ) -> ClaimOutcome {
-        let fetch_unasked = ClaimOutcome::Fetch {
-            token: 0,
-            older: None,
-        };
+        let fetch_unasked = ClaimOutcome::Fetch { token: 0, older: None };
         let started = Instant::now();
-        let mut pauses = CLAIM_PAUSES
-            .into_iter()
-            .chain(std::iter::repeat(CLAIM_PAUSES[3]));
+        let mut pauses = CLAIM_PAUSES.into_iter().chain(std::iter::repeat(CLAIM_PAUSES[3]));
         let mut rejected_version = 0;
         loop {
             // A record that another node fetched while this one waited is new enough.
             let max_age = max_age.map(|age| age + started.elapsed());
-            let claim = FetchClaim {
-                origin: origin.to_owned(),
-                max_age,
-                lease,
-                rejected_version,
-            };
+            let claim = FetchClaim { origin: origin.to_owned(), max_age, lease, rejected_version };
             let inner = &self.inner;
             let claimed = inner.call_engine("claim", inner.engine.claim(&claim)).await;
             inner.count_claim(&claimed);
@@ -93,9 +83,7 @@ impl Fleet {
     /// Returns the fleet's record of an origin, verified.
     pub(crate) async fn record(&self, origin: &str) -> Option<SharedRecord> {
         let inner = &self.inner;
-        let found = inner
-            .call_engine("record", inner.engine.record(origin))
-            .await;
+        let found = inner.call_engine("record", inner.engine.record(origin)).await;
         inner.verified(origin, found.ok().flatten()?)
     }
 
@@ -115,9 +103,7 @@ impl Fleet {
         }
         let inner = Arc::clone(&self.inner);
         tokio::spawn(async move {
-            let rest = inner
-                .call_engine("answered", inner.engine.answered(&response))
-                .await;
+            let rest = inner.call_engine("answered", inner.engine.answered(&response)).await;
             if let Ok(Some(rest)) = rest {
                 on_rest(rest);
             }

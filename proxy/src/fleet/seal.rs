@@ -33,10 +33,7 @@ impl FleetKey {
     /// Creates the key of the fleet with this prefix.
     #[must_use]
     pub fn new(secret: &[u8; 32], prefix: &str) -> Self {
-        Self {
-            key: hmac::Key::new(hmac::HMAC_SHA256, secret),
-            prefix: prefix.to_owned(),
-        }
+        Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret), prefix: prefix.to_owned() }
     }
 
     fn tag(&self, origin: &str, rest: &[u8]) -> [u8; TAG_BYTES] {
@@ -75,10 +72,7 @@ impl FleetKey {
         let (tag, rest) = record.bytes.split_first_chunk::<TAG_BYTES>()?;
         let own = self.tag(origin, rest);
         // In constant time, so that a forger does not learn how many bytes were right.
-        let differ = tag
-            .iter()
-            .zip(own)
-            .fold(0, |bits, (one, other)| bits | (one ^ other));
+        let differ = tag.iter().zip(own).fold(0, |bits, (one, other)| bits | (one ^ other));
         if differ != 0 {
             return None;
         }
@@ -114,11 +108,7 @@ mod tests {
     #[test]
     fn only_records_sealed_by_this_key_for_this_origin_are_read() {
         let day = Duration::from_secs(86_400);
-        let record = SharedRecord {
-            bytes: b"Disallow: /".to_vec(),
-            age: day,
-            version: 7,
-        };
+        let record = SharedRecord { bytes: b"Disallow: /".to_vec(), age: day, version: 7 };
         let ours = key(1, "wl");
         let sealed = ours.seal("https://a.test", record.clone(), NOW);
         let unsealed =
@@ -132,11 +122,7 @@ mod tests {
             forged.bytes[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(unsealed(&ours, "https://a.test", &forged), None, "{bit}");
         }
-        let put_back = |age, version| SharedRecord {
-            age,
-            version,
-            ..sealed.clone()
-        };
+        let put_back = |age, version| SharedRecord { age, version, ..sealed.clone() };
         let unsealed = |it: SharedRecord| unsealed(&ours, "https://a.test", &it);
         assert_eq!(unsealed(put_back(Duration::ZERO, 7)), None, "old");
         assert_eq!(unsealed(put_back(day, 8)), None, "of another version");

@@ -140,9 +140,7 @@ impl FleetInner {
         let nodes = self.sharing_nodes.load(Ordering::Relaxed).max(1);
         let share = (request.max_concurrent / nodes).max(1);
         let held_slots = lock(&self.held_slots);
-        let of_queue = held_slots
-            .values()
-            .filter(|held| held.request.queue == request.queue);
+        let of_queue = held_slots.values().filter(|held| held.request.queue == request.queue);
         if of_queue.count() < share {
             SlotAnswer::Granted
         } else if request.timeout.is_zero() {
@@ -169,10 +167,7 @@ impl FleetInner {
         // Copied, because the lock must not be held across the calls.
         let requests: Vec<SlotRequest> = {
             let held_slots = lock(&self.held_slots);
-            held_slots
-                .values()
-                .map(|held| held.request.clone())
-                .collect()
+            held_slots.values().map(|held| held.request.clone()).collect()
         };
         let renewals = requests.into_iter().map(|request| async move {
             let asked_at = ClockReading::now();
@@ -217,20 +212,12 @@ impl FleetSlot {
             timeout: Duration::ZERO,
             is_held: false,
         });
-        Self {
-            inner: Arc::clone(inner),
-            request,
-            is_requested: false,
-            runtime: Handle::current(),
-        }
+        Self { inner: Arc::clone(inner), request, is_requested: false, runtime: Handle::current() }
     }
 
     fn mark_held(&mut self, confirmed_at: ClockReading) {
         self.request.is_held = true;
-        let held = HeldSlot {
-            request: SlotRequest::clone(&self.request),
-            confirmed_at,
-        };
+        let held = HeldSlot { request: SlotRequest::clone(&self.request), confirmed_at };
         lock(&self.inner.held_slots).insert(self.request.number, held);
     }
 

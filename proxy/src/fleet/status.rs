@@ -47,13 +47,8 @@ impl Fleet {
         let age = |failure: &LastFailure| failure.since.elapsed();
         FleetReport {
             state,
-            lost_for: last_failure
-                .as_ref()
-                .filter(|_| state == FleetState::Lost)
-                .map(age),
-            last_error: last_failure
-                .as_ref()
-                .map(|last| (last.failure.to_string(), age(last))),
+            lost_for: last_failure.as_ref().filter(|_| state == FleetState::Lost).map(age),
+            last_error: last_failure.as_ref().map(|last| (last.failure.to_string(), age(last))),
             node: inner.settings.node.clone(),
             members: beat.members,
             server: beat.server,

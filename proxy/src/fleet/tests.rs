@@ -21,11 +21,7 @@ fn settlement(token: u64, text: &str) -> Settlement {
         origin: ORIGIN.to_owned(),
         token,
         change: RecordChange::Changed,
-        record: SharedRecord {
-            bytes: text.as_bytes().to_vec(),
-            age: Duration::ZERO,
-            version: 0,
-        },
+        record: SharedRecord { bytes: text.as_bytes().to_vec(), age: Duration::ZERO, version: 0 },
         fresh_for: 60 * MINUTE,
         retention: 60 * MINUTE,
     }
@@ -41,12 +37,8 @@ async fn fetch(fleet: &Fleet) -> (u64, Option<SharedRecord>) {
 
 /// Returns the token of another node's claim.
 async fn claim(other: &MemoryEngine) -> u64 {
-    let claim = FetchClaim {
-        origin: ORIGIN.to_owned(),
-        max_age: None,
-        lease: SECOND,
-        rejected_version: 0,
-    };
+    let claim =
+        FetchClaim { origin: ORIGIN.to_owned(), max_age: None, lease: SECOND, rejected_version: 0 };
     match other.claim(&claim).await {
         Ok(ClaimAnswer::Fetch { token, .. }) => token,
         answer => panic!("no fetch granted: {answer:?}"),
@@ -54,9 +46,8 @@ async fn claim(other: &MemoryEngine) -> u64 {
 }
 
 async fn expect_event(events: &mut UnboundedReceiver<FleetEvent>, expected: &FleetEvent) {
-    let received = timeout(MINUTE, async {
-        while events.recv().await.expect("a sender").ne(expected) {}
-    });
+    let received =
+        timeout(MINUTE, async { while events.recv().await.expect("a sender").ne(expected) {} });
     assert_eq!(received.await, Ok(()), "{expected:?}");
 }
 
@@ -64,10 +55,7 @@ async fn expect_event(events: &mut UnboundedReceiver<FleetEvent>, expected: &Fle
 async fn stale_record_by_no_node_is_not_revalidated() {
     let memory = MemoryEngine::new("stranger");
     memory.settle(&settlement(0, "Disallow:")).await.unwrap();
-    let keyed = |options| FleetSettings {
-        key: Some(FleetKey::new(&[1; 32], "wl")),
-        ..options
-    };
+    let keyed = |options| FleetSettings { key: Some(FleetKey::new(&[1; 32], "wl")), ..options };
     let fleet = memory.join_with("a", keyed).await;
     let (token, older) = fetch(&fleet).await;
     assert_eq!(older, None, "a 304 would make it valid");
@@ -110,10 +98,7 @@ async fn node_that_missed_notes_is_notified_of_the_loss() {
     let fleet = memory.join("a").await;
     let mut events = fleet.subscribe();
     sleep(SECOND).await;
-    let forgotten = Settlement {
-        change: RecordChange::Forgotten,
-        ..settlement(0, "")
-    };
+    let forgotten = Settlement { change: RecordChange::Forgotten, ..settlement(0, "") };
     // One more than are kept, before the node reads again.
     for _ in 0..=10_000 {
         memory.settle(&forgotten).await.unwrap();
@@ -126,10 +111,7 @@ async fn record_that_is_sent_late_keeps_its_age() {
     let memory = MemoryEngine::new("b");
     let fleet = memory.join("a").await;
     memory.fail(Some(EngineFailure::Connection("gone".to_owned())));
-    let short = Settlement {
-        fresh_for: MINUTE,
-        ..settlement(0, "rules")
-    };
+    let short = Settlement { fresh_for: MINUTE, ..settlement(0, "rules") };
     fleet.settle(short).await;
     sleep(MINUTE).await;
     memory.fail(None);

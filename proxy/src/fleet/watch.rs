@@ -100,11 +100,7 @@ impl FleetWatcher {
                 self.last_beat = None;
                 self.misses = self.misses.saturating_add(1);
                 let pause = RETRY_PAUSES[0] * 2_u32.saturating_pow(self.misses.min(8));
-                Some(jittered(
-                    pause.min(RETRY_PAUSES[1]),
-                    &inner.settings.node,
-                    self.misses,
-                ))
+                Some(jittered(pause.min(RETRY_PAUSES[1]), &inner.settings.node, self.misses))
             }
             // A single timeout: the breaker is still closed.
             Err(_) => Some(READ_INTERVAL),
@@ -113,10 +109,7 @@ impl FleetWatcher {
 
     /// Sends a beat if one is due, then reads the notes, and closes the breaker if both succeed.
     async fn poll(&mut self, inner: &FleetInner) -> Result<(), EngineFailure> {
-        if self
-            .last_beat
-            .is_none_or(|at| at.elapsed() >= BEAT_INTERVAL)
-        {
+        if self.last_beat.is_none_or(|at| at.elapsed() >= BEAT_INTERVAL) {
             let beaten = self.beat(inner).await;
             inner.note_beat(&beaten);
             match beaten {
@@ -140,13 +133,9 @@ impl FleetWatcher {
         // A new subscriber needs all rests, not only those noted from now on.
         let is_first = inner.has_new_subscriber.swap(false, Ordering::AcqRel);
         let changes = counted(inner, inner.engine.changes(&self.positions).await)?;
-        let rests = inner
-            .read_rests(&changes, is_first || inner.breaker.is_open())
-            .await?;
+        let rests = inner.read_rests(&changes, is_first || inner.breaker.is_open()).await?;
         for _ in &changes.unreadable {
-            inner.note_failure(&EngineFailure::Corrupt(
-                "notes that cannot be read".to_owned(),
-            ));
+            inner.note_failure(&EngineFailure::Corrupt("notes that cannot be read".to_owned()));
         }
         self.positions = changes.positions.clone();
         inner.publish(&changes, rests);
@@ -207,9 +196,7 @@ fn counted<T>(inner: &FleetInner, answer: Result<T, EngineFailure>) -> Result<T,
 
 /// Shortens `pause` by up to a third, so that nodes that lost the engine together do not all come back at once.
 fn jittered(pause: Duration, node: &str, round: u32) -> Duration {
-    let sum = node.bytes().fold(round, |sum, byte| {
-        sum.wrapping_mul(31).wrapping_add(byte.into())
-    });
+    let sum = node.bytes().fold(round, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     // By the node's name instead of random numbers, so that tests can repeat it.
     pause - pause / 3 * (sum % 100) / 100
 }
@@ -295,11 +282,8 @@ impl FleetInner {
         };
         partitions.sort_unstable();
         partitions.dedup();
-        let answers = join_all(
-            partitions
-                .into_iter()
-                .map(|partition| self.engine.resting(partition)),
-        );
+        let answers =
+            join_all(partitions.into_iter().map(|partition| self.engine.resting(partition)));
         let mut resting = Vec::new();
         for answer in answers.await {
             resting.extend(counted(self, answer)?);
@@ -314,9 +298,7 @@ impl FleetInner {
             let now = calendar_millis() + self.clock_offset.load(Ordering::Relaxed);
             for at in &changes.times {
                 let delay = (now - signed_millis(*at)).max(0);
-                metrics
-                    .fleet()
-                    .change_delay(Duration::from_millis(delay.unsigned_abs()));
+                metrics.fleet().change_delay(Duration::from_millis(delay.unsigned_abs()));
             }
         }
         let gaps = changes.gaps.iter().copied().map(FleetEvent::NotesLost);
@@ -330,9 +312,7 @@ impl FleetInner {
                 NoteKind::RestStarted => None,
             }
         });
-        let rests = rests
-            .into_iter()
-            .map(|(origin, rest)| FleetEvent::RestStarted(origin, rest));
+        let rests = rests.into_iter().map(|(origin, rest)| FleetEvent::RestStarted(origin, rest));
         self.notify_subscribers(gaps.chain(notes).chain(rests));
     }
 

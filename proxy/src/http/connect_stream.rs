@@ -21,12 +21,7 @@ pub(crate) struct ConnectStream {
 
 impl ConnectStream {
     pub(crate) fn new(received: RecvStream, sent: SendStream<Bytes>) -> Self {
-        Self {
-            received,
-            sent,
-            unread: Bytes::new(),
-            is_shut_down: false,
-        }
+        Self { received, sent, unread: Bytes::new(), is_shut_down: false }
     }
 }
 
@@ -79,9 +74,9 @@ impl AsyncWrite for ConnectStream {
     /// There is nothing to flush, since h2's connection task sends by itself.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.sent.poll_reset(cx) {
-            Poll::Ready(reset) => Poll::Ready(Err(connection_reset(
-                reset.map_or_else(|lost| lost, h2::Error::from),
-            ))),
+            Poll::Ready(reset) => {
+                Poll::Ready(Err(connection_reset(reset.map_or_else(|lost| lost, h2::Error::from))))
+            }
             Poll::Pending => Poll::Ready(Ok(())),
         }
     }
@@ -104,9 +99,7 @@ impl Drop for ConnectStream {
 
 impl fmt::Debug for ConnectStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ConnectStream")
-            .field(&self.sent.stream_id())
-            .finish()
+        f.debug_tuple("ConnectStream").field(&self.sent.stream_id()).finish()
     }
 }
 

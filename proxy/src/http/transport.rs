@@ -35,10 +35,7 @@ pub(crate) struct BufferedStream {
 
 impl From<BoxedStream> for BufferedStream {
     fn from(stream: BoxedStream) -> Self {
-        Self {
-            stream,
-            buffered: BytesMut::new(),
-        }
+        Self { stream, buffered: BytesMut::new() }
     }
 }
 

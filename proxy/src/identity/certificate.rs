@@ -76,7 +76,5 @@ fn names(parsed: &X509Certificate<'_>, fingerprint: [u8; 32]) -> Vec<Certificate
     let common = common.filter_map(|name| name.as_str().ok());
     let common = common.map(|name| CertificateName::CommonName(name.to_owned()));
     let named = uris.chain(hosts).chain(common);
-    named
-        .chain([CertificateName::Fingerprint(fingerprint)])
-        .collect()
+    named.chain([CertificateName::Fingerprint(fingerprint)]).collect()
 }

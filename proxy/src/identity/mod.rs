@@ -33,9 +33,7 @@ impl Authenticator {
         crawlers: &[Crawler],
         tls: Option<Arc<ServerTls>>,
     ) -> Self {
-        let accounts = crawlers
-            .iter()
-            .filter_map(|crawler| crawler.account.as_ref());
+        let accounts = crawlers.iter().filter_map(|crawler| crawler.account.as_ref());
         let hashes: HashMap<_, _> = accounts
             .map(|account| (account.username.clone(), account.password_hash.clone()))
             .collect();

@@ -52,10 +52,7 @@ struct CheckedAccount {
 
 impl CheckedAccount {
     fn new(hash: &str) -> Self {
-        Self {
-            hash: hash.into(),
-            waiting: Semaphore::new(MAX_WAITING_OF_NAME),
-        }
+        Self { hash: hash.into(), waiting: Semaphore::new(MAX_WAITING_OF_NAME) }
     }
 }
 
@@ -208,9 +205,7 @@ impl fmt::Debug for PasswordChecker {
 fn cost(hash: &str) -> u64 {
     let parsed = PasswordHash::new(hash).ok();
     let params = parsed.and_then(|parsed| argon2::Params::try_from(&parsed).ok());
-    params.map_or(0, |params| {
-        u64::from(params.m_cost()) * u64::from(params.t_cost())
-    })
+    params.map_or(0, |params| u64::from(params.m_cost()) * u64::from(params.t_cost()))
 }
 
 /// The user name and password of Basic credentials, a colon between them.
@@ -258,9 +253,8 @@ mod tests {
     /// Cheap to verify.
     fn hash(password: &str) -> String {
         let params = argon2::Params::new(8, 1, 1, None).unwrap();
-        let hash: PasswordHash = Argon2::from(params)
-            .hash_password_with_salt(password.as_bytes(), b"saltsalt")
-            .unwrap();
+        let hash: PasswordHash =
+            Argon2::from(params).hash_password_with_salt(password.as_bytes(), b"saltsalt").unwrap();
         hash.to_string()
     }
 
@@ -295,9 +289,8 @@ mod tests {
     #[tokio::test]
     async fn nobody_is_as_dear_as_the_dearest_and_proves_nothing() {
         let params = argon2::Params::new(64, 3, 1, None).unwrap();
-        let dear: PasswordHash = Argon2::from(params)
-            .hash_password_with_salt(b"other", b"saltsalt")
-            .unwrap();
+        let dear: PasswordHash =
+            Argon2::from(params).hash_password_with_salt(b"other", b"saltsalt").unwrap();
         let passwords = passwords([("a", hash("secret")), ("b", dear.to_string())]);
         assert_eq!(*passwords.unknown_account.hash, dear.to_string());
         assert_eq!(proven(&passwords, "c:other").await, None);
@@ -323,9 +316,7 @@ mod tests {
     impl<'a> Guess<'a> {
         fn new(passwords: &'a PasswordChecker, client: IpAddr, credentials: &str) -> Self {
             let field = field(credentials);
-            Self(Box::pin(
-                async move { passwords.prove(client, &field).await },
-            ))
+            Self(Box::pin(async move { passwords.prove(client, &field).await }))
         }
 
         /// Whether it waits after it was looked at once.
@@ -355,15 +346,9 @@ mod tests {
         let mut own: Vec<_> = (0..10).filter_map(|n| guess(CLIENT, n)).collect();
         assert_eq!(own.len(), MAX_WAITING_OF_CLIENT);
         let mut same = Guess::new(&passwords, CLIENT, "news:0");
-        assert!(
-            same.waits(),
-            "one verification is for all who show the same"
-        );
+        assert!(same.waits(), "one verification is for all who show the same");
         assert!(guess(OTHER, 100).is_some(), "others have room");
-        assert!(
-            proven(&passwords, "news:secret").await.is_some(),
-            "it is known"
-        );
+        assert!(proven(&passwords, "news:secret").await.is_some(), "it is known");
         own.pop();
         own.extend(guess(CLIENT, 20));
         assert_eq!(own.len(), MAX_WAITING_OF_CLIENT, "who left made room");
@@ -385,11 +370,7 @@ mod tests {
         let at_all: Vec<_> = names.map(guesses_from_everywhere).into();
         assert_eq!(at_all.iter().flatten().count(), MAX_WAITING);
         drop((at_all, busy));
-        assert_eq!(
-            proven(&passwords, "news:30").await,
-            None,
-            "all is as before"
-        );
+        assert_eq!(proven(&passwords, "news:30").await, None, "all is as before");
     }
 
     #[test]

@@ -198,10 +198,7 @@ impl BackOffs {
             },
         };
         // An origin without rests must not count: `count` keeps the usual request off the lock.
-        if by_origin
-            .get(origin)
-            .is_some_and(|it| it.whole.is_none() && it.parts.is_empty())
-        {
+        if by_origin.get(origin).is_some_and(|it| it.whole.is_none() && it.parts.is_empty()) {
             by_origin.remove(origin);
         }
         self.count.store(by_origin.len(), Ordering::Relaxed);
@@ -289,25 +286,14 @@ mod tests {
         for resting in [BackOffScope::Whole, BackOffScope::Part(part)] {
             for was_asked_too in [false, true] {
                 let rests = BackOffs::default();
-                let status = if resting == BackOffScope::Whole {
-                    429
-                } else {
-                    503
-                };
+                let status = if resting == BackOffScope::Whole { 429 } else { 503 };
                 if was_asked_too {
-                    assert_eq!(
-                        rests.record_answer(asker, (status, None), MINUTE),
-                        [resting]
-                    );
+                    assert_eq!(rests.record_answer(asker, (status, None), MINUTE), [resting]);
                 }
                 rests.begin(shop.origin(), resting, MINUTE);
                 let before = until(&rests);
                 assert!(before.is_some());
-                assert_eq!(
-                    rests.record_answer(asker, (200, None), MINUTE),
-                    [],
-                    "sent before"
-                );
+                assert_eq!(rests.record_answer(asker, (200, None), MINUTE), [], "sent before");
                 assert_eq!(until(&rests), before);
                 tokio::time::advance(MINUTE).await;
                 assert_eq!(rests.record_answer(asker, (200, None), MINUTE), [resting]);
@@ -315,10 +301,7 @@ mod tests {
             // What this node alone was asked for ends with the first answer that asks for none.
             let rests = BackOffs::default();
             rests.record_answer(asker, (429, Some(MINUTE)), MINUTE);
-            assert_eq!(
-                rests.record_answer(asker, (200, None), MINUTE),
-                [BackOffScope::Whole]
-            );
+            assert_eq!(rests.record_answer(asker, (200, None), MINUTE), [BackOffScope::Whole]);
             assert_eq!(until(&rests), None);
         }
     }

@@ -94,10 +94,7 @@ impl PacingConfig {
             CrawlDelayMode::Wait => CrawlDelayMode::Reject,
             other => other,
         };
-        Self {
-            crawl_delay,
-            ..self
-        }
+        Self { crawl_delay, ..self }
     }
 
     /// Returns the delay between requests to an origin whose robots.txt asks for `asked`.
@@ -152,11 +149,7 @@ impl Pacer {
     pub(crate) fn in_fleet(fleet: &Fleet) -> Self {
         let back_offs = Arc::<BackOffs>::default();
         tokio::spawn(follow_fleet(Arc::downgrade(&back_offs), fleet.subscribe()));
-        Self {
-            back_offs,
-            fleet: fleet.clone(),
-            ..Self::default()
-        }
+        Self { back_offs, fleet: fleet.clone(), ..Self::default() }
     }
 
     /// Waits for a slot if `options` allow it, or returns one that is free now.
@@ -175,21 +168,14 @@ impl Pacer {
         let place = if delay.is_zero() {
             None
         } else {
-            Some(
-                self.pace_queues
-                    .wait_for_place(wanted, delay, &self.fleet)
-                    .await?,
-            )
+            Some(self.pace_queues.wait_for_place(wanted, delay, &self.fleet).await?)
         };
         let heeds_rest = options.crawl_delay != CrawlDelayMode::Ignore;
         let rests = heeds_rest.then_some(&*self.back_offs);
         loop {
             Self::wait_for_back_off(rests, visit, wanted.latest).await?;
             let slots = options.max_concurrent_per_origin;
-            let slot = self
-                .concurrency_slots
-                .acquire(wanted, slots, &self.fleet)
-                .await?;
+            let slot = self.concurrency_slots.acquire(wanted, slots, &self.fleet).await?;
             // Another request's answer may have asked for a rest while this one waited for its slot.
             if rests.is_none_or(|rests| rests.until(visit.target, visit.client).is_none()) {
                 return Ok(PacingSlot {
@@ -214,14 +200,8 @@ impl Pacer {
         options: &PacingConfig,
         visit: PacedRequest<'_>,
     ) -> Result<PacingSlot<'_>, TooSoon> {
-        let (wanted, slots) = (
-            options.queue_request(visit),
-            options.max_concurrent_per_origin,
-        );
-        let slot = self
-            .concurrency_slots
-            .acquire(wanted, slots, &self.fleet)
-            .await?;
+        let (wanted, slots) = (options.queue_request(visit), options.max_concurrent_per_origin);
+        let slot = self.concurrency_slots.acquire(wanted, slots, &self.fleet).await?;
         let heeds_rest = options.crawl_delay != CrawlDelayMode::Ignore;
         Ok(PacingSlot {
             client: visit.client,
@@ -271,18 +251,10 @@ pub(crate) struct PacingSlot<'a> {
 impl PacingSlot<'_> {
     /// Returns why the slot is no longer valid, if so. To be asked right before the request is sent.
     pub(crate) fn lost(&self) -> Option<TooSoon> {
-        let of_place = self
-            .queue_place
-            .as_ref()
-            .is_some_and(QueuePlace::may_have_expired);
-        let of_slot = self
-            .concurrency_slot
-            .as_ref()
-            .is_some_and(ConcurrencySlot::may_have_expired);
-        (of_place || of_slot).then_some(TooSoon {
-            cause: TooSoonCause::SlotLost,
-            retry_after: queue::ENGINE_RETRY,
-        })
+        let of_place = self.queue_place.as_ref().is_some_and(QueuePlace::may_have_expired);
+        let of_slot = self.concurrency_slot.as_ref().is_some_and(ConcurrencySlot::may_have_expired);
+        (of_place || of_slot)
+            .then_some(TooSoon { cause: TooSoonCause::SlotLost, retry_after: queue::ENGINE_RETRY })
     }
 
     /// Lets the next request's delay start now: the origin received this request's head long enough ago.
@@ -305,12 +277,7 @@ impl PacingSlot<'_> {
         retry_after: Option<Duration>,
     ) {
         self.release_queue();
-        let Some(Pacer {
-            back_offs: rests,
-            fleet,
-            ..
-        }) = self.pacer
-        else {
+        let Some(Pacer { back_offs: rests, fleet, .. }) = self.pacer else {
             return;
         };
         let (asked, answer) = ((target, self.client), (status, retry_after));
@@ -367,18 +334,11 @@ mod tests {
 
     /// Of one client.
     fn visit<'a>(target: &'a Target, pace: &'a str) -> PacedRequest<'a> {
-        PacedRequest {
-            target,
-            client: [192, 0, 2, 1].into(),
-            pace,
-        }
+        PacedRequest { target, client: [192, 0, 2, 1].into(), pace }
     }
 
     fn options(crawl_delay: CrawlDelayMode) -> PacingConfig {
-        PacingConfig {
-            crawl_delay,
-            ..PacingConfig::default()
-        }
+        PacingConfig { crawl_delay, ..PacingConfig::default() }
     }
 
     const DELAY: Duration = Duration::from_secs(2);
@@ -388,15 +348,9 @@ mod tests {
         let memory = MemoryEngine::new("");
         let joined = async |name| Pacer::in_fleet(&memory.join(name).await);
         let (one, other) = (joined("one").await, joined("other").await);
-        let limits = PacingConfig {
-            max_concurrent_per_origin: 1,
-            ..options(CrawlDelayMode::Wait)
-        };
+        let limits = PacingConfig { max_concurrent_per_origin: 1, ..options(CrawlDelayMode::Wait) };
         for delay in [DELAY, Duration::ZERO] {
-            let turn = one
-                .wait_for_slot(&limits, visit(&target(), "a"), delay)
-                .await
-                .unwrap();
+            let turn = one.wait_for_slot(&limits, visit(&target(), "a"), delay).await.unwrap();
             // As long as it is kept, however long its connection takes, it lasts.
             tokio::time::sleep(Duration::from_secs(20)).await;
             assert_eq!(turn.lost(), None);
@@ -408,10 +362,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(3)).await;
             assert_eq!(turn.lost().map(|soon| soon.cause), ended);
             drop(turn);
-            let next = other
-                .wait_for_slot(&limits, visit(&target(), "a"), delay)
-                .await
-                .unwrap();
+            let next = other.wait_for_slot(&limits, visit(&target(), "a"), delay).await.unwrap();
             assert_eq!(next.lost(), None);
         }
     }
@@ -420,56 +371,34 @@ mod tests {
     async fn a_request_too_soon_gets_the_exact_retry_after() {
         let politeness = Pacer::default();
         let reject = options(CrawlDelayMode::Reject);
-        let first = politeness
-            .wait_for_slot(&reject, visit(&target(), "a"), DELAY)
-            .await
-            .unwrap();
-        let under_way = politeness
-            .wait_for_slot(&reject, visit(&target(), "a"), DELAY)
-            .await;
+        let first = politeness.wait_for_slot(&reject, visit(&target(), "a"), DELAY).await.unwrap();
+        let under_way = politeness.wait_for_slot(&reject, visit(&target(), "a"), DELAY).await;
         assert_eq!(under_way.err().map(|soon| soon.retry_after), Some(DELAY));
         tokio::time::advance(Duration::from_secs(5)).await;
         first.record_answer(&target(), 200, None);
         drop(first);
         tokio::time::advance(Duration::from_millis(500)).await;
-        let soon = politeness
-            .wait_for_slot(&reject, visit(&target(), "a"), DELAY)
-            .await;
+        let soon = politeness.wait_for_slot(&reject, visit(&target(), "a"), DELAY).await;
         let soon = soon.err().unwrap();
         assert_eq!(soon.cause, TooSoonCause::CrawlDelay);
         assert_eq!(soon.retry_after, Duration::from_millis(1500));
-        assert!(
-            politeness
-                .wait_for_slot(&reject, visit(&target(), "b"), DELAY)
-                .await
-                .is_ok()
-        );
+        assert!(politeness.wait_for_slot(&reject, visit(&target(), "b"), DELAY).await.is_ok());
         tokio::time::advance(Duration::from_millis(1500)).await;
-        assert!(
-            politeness
-                .wait_for_slot(&reject, visit(&target(), "a"), DELAY)
-                .await
-                .is_ok()
-        );
+        assert!(politeness.wait_for_slot(&reject, visit(&target(), "a"), DELAY).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn waiting_requests_keep_order_and_deadline() {
         let politeness = Arc::new(Pacer::default());
-        let wait = PacingConfig {
-            max_wait: Duration::from_secs(7),
-            ..options(CrawlDelayMode::Wait)
-        };
+        let wait =
+            PacingConfig { max_wait: Duration::from_secs(7), ..options(CrawlDelayMode::Wait) };
         let started = Instant::now();
         let asking = (0..6).map(|_| {
             let politeness = Arc::clone(&politeness);
             tokio::spawn(async move {
-                let turn = politeness
-                    .wait_for_slot(&wait, visit(&target(), "a"), DELAY)
-                    .await;
+                let turn = politeness.wait_for_slot(&wait, visit(&target(), "a"), DELAY).await;
                 let at = started.elapsed().as_secs();
-                turn.map(|turn| turn.record_answer(&target(), 200, None))
-                    .map(|()| at)
+                turn.map(|turn| turn.record_answer(&target(), 200, None)).map(|()| at)
             })
         });
         let mut turns = Vec::new();
@@ -483,27 +412,17 @@ mod tests {
     /// Of a client of this number for a page of `shop.test`.
     async fn rests_for(politeness: &Pacer, client: u8, path: &str) -> bool {
         let target = Target::parse(&format!("http://shop.test{path}")).unwrap();
-        let visit = PacedRequest {
-            client: [192, 0, 2, client].into(),
-            ..visit(&target, "a")
-        };
+        let visit = PacedRequest { client: [192, 0, 2, client].into(), ..visit(&target, "a") };
         let reject = options(CrawlDelayMode::Reject);
-        let turn = politeness
-            .wait_for_slot(&reject, visit, Duration::ZERO)
-            .await;
+        let turn = politeness.wait_for_slot(&reject, visit, Duration::ZERO).await;
         turn.is_err_and(|soon| soon.cause == TooSoonCause::OriginBacksOff)
     }
 
     async fn get_503(politeness: &Pacer, client: u8, path: &str) {
         let target = Target::parse(&format!("http://shop.test{path}")).unwrap();
-        let visit = PacedRequest {
-            client: [192, 0, 2, client].into(),
-            ..visit(&target, "a")
-        };
+        let visit = PacedRequest { client: [192, 0, 2, client].into(), ..visit(&target, "a") };
         let reject = options(CrawlDelayMode::Reject);
-        let turn = politeness
-            .wait_for_slot(&reject, visit, Duration::ZERO)
-            .await;
+        let turn = politeness.wait_for_slot(&reject, visit, Duration::ZERO).await;
         let retry_after = Some(Duration::from_secs(100));
         turn.unwrap().record_answer(&target, 503, retry_after);
     }
@@ -554,9 +473,7 @@ mod tests {
         tokio::time::advance(reject.max_delay).await;
         turn("b").await.unwrap().record_answer(&target(), 200, None);
         turn("a").await.unwrap().record_answer(&target(), 429, None);
-        let robots_txt = politeness
-            .wait_for_concurrency_slot(&reject, visit(&shop, "a"))
-            .await;
+        let robots_txt = politeness.wait_for_concurrency_slot(&reject, visit(&shop, "a")).await;
         robots_txt.unwrap().record_answer(&target(), 200, None);
         for (status, rest) in [
             (429, Some(1)),
@@ -566,16 +483,9 @@ mod tests {
             (503, None),
             (503, Some(1)),
         ] {
-            turn("b")
-                .await
-                .unwrap()
-                .record_answer(&target(), status, None);
+            turn("b").await.unwrap().record_answer(&target(), status, None);
             let soon = turn("a").await.err();
-            assert_eq!(
-                soon.map(|soon| soon.retry_after.as_secs()),
-                rest,
-                "{status}"
-            );
+            assert_eq!(soon.map(|soon| soon.retry_after.as_secs()), rest, "{status}");
             tokio::time::advance(Duration::from_secs(rest.unwrap_or_default())).await;
         }
     }
@@ -583,22 +493,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waiting_includes_rests_that_begin_meanwhile() {
         let politeness = Arc::new(Pacer::default());
-        let one = PacingConfig {
-            max_concurrent_per_origin: 1,
-            ..options(CrawlDelayMode::Wait)
-        };
+        let one = PacingConfig { max_concurrent_per_origin: 1, ..options(CrawlDelayMode::Wait) };
         let shop = target();
         let started = Instant::now();
-        let under_way = politeness
-            .wait_for_slot(&one, visit(&shop, "a"), Duration::ZERO)
-            .await
-            .unwrap();
+        let under_way =
+            politeness.wait_for_slot(&one, visit(&shop, "a"), Duration::ZERO).await.unwrap();
         let others = (0..2).map(|_| {
             let politeness = Arc::clone(&politeness);
             tokio::spawn(async move {
-                let turn = politeness
-                    .wait_for_slot(&one, visit(&target(), "a"), Duration::ZERO)
-                    .await;
+                let turn =
+                    politeness.wait_for_slot(&one, visit(&target(), "a"), Duration::ZERO).await;
                 turn.map(|_| started.elapsed().as_secs())
             })
         });
@@ -621,10 +525,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn concurrency_is_limited_per_pace() {
         let politeness = Pacer::default();
-        let two = PacingConfig {
-            max_concurrent_per_origin: 2,
-            ..options(CrawlDelayMode::Ignore)
-        };
+        let two = PacingConfig { max_concurrent_per_origin: 2, ..options(CrawlDelayMode::Ignore) };
         let shop = target();
         let turn = |pace| politeness.wait_for_slot(&two, visit(&shop, pace), Duration::ZERO);
         let (first, _second) = (turn("a").await.unwrap(), turn("A").await.unwrap());

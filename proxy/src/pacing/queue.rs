@@ -42,8 +42,7 @@ impl<K: Hash + Eq, V> SharedValues<K, V> {
             return Some(Arc::clone(value));
         }
         if self.values.len() >= self.sweep_at && self.may_sweep() {
-            self.values
-                .retain(|_, value| Arc::strong_count(value) > 1 || !is_idle(value));
+            self.values.retain(|_, value| Arc::strong_count(value) > 1 || !is_idle(value));
             self.sweep_at = (2 * self.values.len()).clamp(SWEEP_THRESHOLD, MAX_ENTRIES);
             self.swept_at = Some(Instant::now());
         }
@@ -60,11 +59,7 @@ impl<K: Hash + Eq, V> SharedValues<K, V> {
 
 impl<K, V> Default for SharedValues<K, V> {
     fn default() -> Self {
-        Self {
-            values: HashMap::new(),
-            sweep_at: SWEEP_THRESHOLD,
-            swept_at: None,
-        }
+        Self { values: HashMap::new(), sweep_at: SWEEP_THRESHOLD, swept_at: None }
     }
 }
 
@@ -83,11 +78,7 @@ struct PaceQueue {
 
 impl PaceQueue {
     fn new() -> Self {
-        Self {
-            turnstile: Turnstile::new(1),
-            inside: AtomicU32::new(0),
-            next_at: Mutex::new(None),
-        }
+        Self { turnstile: Turnstile::new(1), inside: AtomicU32::new(0), next_at: Mutex::new(None) }
     }
 
     /// Waits until this request is at the head of the queue and the delay since the one before is over.
@@ -135,10 +126,7 @@ impl PaceQueue {
 }
 
 fn delayed(retry_after: Duration) -> TooSoon {
-    TooSoon {
-        cause: TooSoonCause::CrawlDelay,
-        retry_after,
-    }
+    TooSoon { cause: TooSoonCause::CrawlDelay, retry_after }
 }
 
 /// The head of a queue.
@@ -200,22 +188,15 @@ impl PaceQueues {
         // The local queue comes first, so that one node has at most one request per queue waiting in the fleet.
         let QueueHead { permit, inside } = queue.wait_for_head(wanted, delay).await?;
         let over_the_fleet = || wanted.fleet_queue("pace");
-        let held = fleet
-            .wait_for_slot(over_the_fleet, 1, delay, wanted.latest)
-            .await;
+        let held = fleet.wait_for_slot(over_the_fleet, 1, delay, wanted.latest).await;
         let held = held.map_err(|no_turn| match no_turn {
             NoSlot::NotInTime(wait) => delayed(wait),
-            NoSlot::EngineAway => TooSoon {
-                cause: TooSoonCause::FleetLost,
-                retry_after: delay.max(ENGINE_RETRY),
-            },
+            NoSlot::EngineAway => {
+                TooSoon { cause: TooSoonCause::FleetLost, retry_after: delay.max(ENGINE_RETRY) }
+            }
         })?;
         drop(inside);
-        Ok(QueuePlace {
-            queue,
-            delay,
-            held: Mutex::new(Some(ConcurrencySlot::new(held, permit))),
-        })
+        Ok(QueuePlace { queue, delay, held: Mutex::new(Some(ConcurrencySlot::new(held, permit))) })
     }
 }
 
@@ -238,9 +219,7 @@ impl QueuePlace {
 
     /// Returns whether another node may hold the slot by now.
     pub(super) fn may_have_expired(&self) -> bool {
-        lock(&self.held)
-            .as_ref()
-            .is_some_and(ConcurrencySlot::may_have_expired)
+        lock(&self.held).as_ref().is_some_and(ConcurrencySlot::may_have_expired)
     }
 }
 
@@ -294,10 +273,8 @@ impl ConcurrencySlots {
         if count == 0 {
             return Ok(None);
         }
-        let too_soon = TooSoon {
-            cause: TooSoonCause::Concurrency,
-            retry_after: Duration::from_secs(1),
-        };
+        let too_soon =
+            TooSoon { cause: TooSoonCause::Concurrency, retry_after: Duration::from_secs(1) };
         let is_idle = |slots: &Arc<Turnstile>| Arc::strong_count(slots) == 1;
         let pace = wanted.pace.to_ascii_lowercase();
         let key = (wanted.origin.clone(), pace, count);

@@ -80,12 +80,7 @@ impl Turnstile {
         let Some(number) = lock(&self.0).enqueue(client, sender) else {
             return TurnstilePermit(Arc::clone(self));
         };
-        let mut waiter = TurnstileWaiter {
-            turnstile: self,
-            client,
-            number,
-            is_done: false,
-        };
+        let mut waiter = TurnstileWaiter { turnstile: self, client, number, is_done: false };
         // The sender is dropped unused only together with the turnstile, which `self` keeps alive.
         let _ = receiver.await;
         waiter.is_done = true;
@@ -116,10 +111,7 @@ impl TurnstileState {
         let mut waiting = self.waiting.iter_mut();
         match waiting.find(|waiting| waiting.client == client) {
             Some(waiting) => waiting.requests.push_back(request),
-            None => self.waiting.push_back(ClientQueue {
-                client,
-                requests: [request].into(),
-            }),
+            None => self.waiting.push_back(ClientQueue { client, requests: [request].into() }),
         }
         Some(self.last_number)
     }

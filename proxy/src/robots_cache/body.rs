@@ -118,9 +118,7 @@ impl IncomingBody<'_> {
     async fn read(&mut self, enough: usize) -> io::Result<bool> {
         while self.bytes.len() < enough {
             if self.chunk.is_empty() && !self.next_chunk().await? {
-                self.decoders
-                    .as_mut()
-                    .map_or(Ok(()), ContentDecoder::finish)?;
+                self.decoders.as_mut().map_or(Ok(()), ContentDecoder::finish)?;
                 return Ok(true);
             }
             let step = self.chunk.split_to(self.chunk.len().min(DECODE_STEP));
@@ -170,8 +168,5 @@ fn check_ending(body: &FetchedBody, codings: &[ContentCoding]) -> Result<(), Fet
 }
 
 fn failure(detail: String) -> FetchError {
-    FetchError {
-        kind: FetchErrorKind::Body,
-        detail,
-    }
+    FetchError { kind: FetchErrorKind::Body, detail }
 }

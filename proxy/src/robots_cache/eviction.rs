@@ -193,11 +193,7 @@ mod tests {
         let response = FetchedResponse {
             status: 200,
             fields: ResponseFields::default(),
-            body: FetchedBody {
-                bytes: body.into_bytes().into(),
-                is_cut: false,
-                digest: None,
-            },
+            body: FetchedBody { bytes: body.into_bytes().into(), is_cut: false, digest: None },
         };
         let outcome = FetchOutcome {
             redirects: Vec::new(),
@@ -224,19 +220,13 @@ mod tests {
             published.publish(&resource(0), &snapshot(&resource(0)));
             let one = published.bytes();
             published.remove(&resource(0));
-            Self {
-                published,
-                memory: EvictionOrder::new(entries * one),
-            }
+            Self { published, memory: EvictionOrder::new(entries * one) }
         }
 
         /// Uses an origin, fetching it first if it is not there; whether it was.
         fn visit(&mut self, n: usize) -> bool {
             let resource = resource(n);
-            let is_there = self
-                .published
-                .find_usable(&resource, false, START)
-                .is_some();
+            let is_there = self.published.find_usable(&resource, false, START).is_some();
             if !is_there {
                 assert!(self.published.publish(&resource, &snapshot(&resource)));
                 self.memory.insert(&self.published, &resource);
@@ -297,9 +287,7 @@ mod tests {
         // It left in the last round.
         assert!(!world.visit(890) && is_in_main(&world, 890));
         assert!(!world.visit(100) && !is_in_main(&world, 100));
-        let EvictionOrder {
-            ghosts, ghost_set, ..
-        } = &world.memory;
+        let EvictionOrder { ghosts, ghost_set, .. } = &world.memory;
         assert!(ghost_set.len() <= ghosts.len() && ghosts.len() <= 64);
     }
 
@@ -355,10 +343,7 @@ mod tests {
         assert!(!published.publish(&resource, &rules));
         assert_eq!(published.small_bytes(), counted + added);
         published.set_small(&resource, false);
-        assert_eq!(
-            (published.small_bytes(), published.bytes()),
-            (0, counted + added)
-        );
+        assert_eq!((published.small_bytes(), published.bytes()), (0, counted + added));
         published.remove(&resource);
         assert_eq!(published.bytes(), 0);
     }

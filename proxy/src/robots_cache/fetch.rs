@@ -75,10 +75,7 @@ pub struct FetchedDocument {
 
 impl From<FetchOutcome> for FetchedDocument {
     fn from(outcome: FetchOutcome) -> Self {
-        Self {
-            outcome,
-            reservation: None,
-        }
+        Self { outcome, reservation: None }
     }
 }
 
@@ -201,10 +198,8 @@ impl HttpFetcher {
         loop {
             let target = Target::parse(&progress.uri).map_err(|e| bad_redirect(e.to_string()))?;
             // Validators belong to the URL that sent them: after a redirect they would be those of another resource.
-            let validators = request
-                .validators
-                .as_ref()
-                .filter(|validators| validators.uri == progress.uri);
+            let validators =
+                request.validators.as_ref().filter(|validators| validators.uri == progress.uri);
             let sending = self.request(&target, validators, identity, progress.chosen);
             // A robots.txt where the crawler itself goes needs no admission. Every other host was named by somebody else.
             let is_crawlers =
@@ -265,11 +260,7 @@ impl HttpFetcher {
             (body, reservation) =
                 body::read(reader, &codings, self.options.max_size, &self.memory).await?;
         }
-        let response = FetchedResponse {
-            status,
-            fields: kept,
-            body,
-        };
+        let response = FetchedResponse { status, fields: kept, body };
         Ok((FetchEnding::Response(response), reservation))
     }
 }
@@ -299,19 +290,12 @@ impl DocumentFetcher for HttpFetcher {
                 ),
             }),
         };
-        let outcome = FetchOutcome {
-            redirects: progress.redirects,
-            uri: progress.uri,
-            ending,
-        };
+        let outcome = FetchOutcome { redirects: progress.redirects, uri: progress.uri, ending };
         if let Some(traces) = &self.traces {
             let uri = request.resource.uri();
             traces.record_robots_fetch(&uri, started_at, self.clock.now(), &outcome);
         }
-        FetchedDocument {
-            outcome,
-            reservation: progress.reservation,
-        }
+        FetchedDocument { outcome, reservation: progress.reservation }
     }
 }
 
@@ -344,9 +328,8 @@ fn redirect_target(from: &str, headers: &HeaderMap) -> Result<Url, FetchError> {
     if location.len() > MAX_LOCATION_BYTES {
         return Err(bad_redirect("the Location is too long"));
     }
-    let mut target = from
-        .join(location)
-        .map_err(|error| bad_redirect(format!("Location: {error}")))?;
+    let mut target =
+        from.join(location).map_err(|error| bad_redirect(format!("Location: {error}")))?;
     if !matches!(target.scheme(), "http" | "https") {
         let scheme = target.scheme();
         return Err(bad_redirect(format!("Location with scheme {scheme}")));
@@ -360,8 +343,5 @@ fn redirect_target(from: &str, headers: &HeaderMap) -> Result<Url, FetchError> {
 }
 
 fn bad_redirect(detail: impl Into<String>) -> FetchError {
-    FetchError {
-        kind: FetchErrorKind::BadRedirect,
-        detail: detail.into(),
-    }
+    FetchError { kind: FetchErrorKind::BadRedirect, detail: detail.into() }
 }

@@ -32,11 +32,7 @@ impl FetchMemory {
     /// pool is used up.
     pub(super) fn new(bytes: usize, timeout: Duration) -> Self {
         let bytes = bytes.clamp(1, u32::MAX as usize);
-        Self {
-            free: Arc::new(Semaphore::new(bytes)),
-            bytes,
-            timeout,
-        }
+        Self { free: Arc::new(Semaphore::new(bytes)), bytes, timeout }
     }
 
     /// Reserves `bytes`, or everything if that is less. Waiting fetches are served in order of arrival.

@@ -87,10 +87,7 @@ mod tests {
         let found = fields(&[("expires", "Sat, 21 Nov 2026 08:10:00 GMT")]);
         assert_eq!(found.expires_at, Some(now() + Duration::from_secs(600)));
         for past in ["0", "-1", "soon", "Sat, 21 Nov 2020 08:10:00 GMT"] {
-            assert_eq!(
-                fields(&[("expires", past)]).expires_at,
-                Some(SystemTime::UNIX_EPOCH)
-            );
+            assert_eq!(fields(&[("expires", past)]).expires_at, Some(SystemTime::UNIX_EPOCH));
         }
         assert_eq!(fields(&[]), ResponseFields::default());
     }
@@ -102,20 +99,13 @@ mod tests {
         let date = "Sat, 21 Nov 2026 08:02:00 GMT";
         assert_eq!(fields(&[("retry-after", date)]).retry_at, in_two_minutes);
         for nothing in ["soon", "-5", "1.5", "99999999999"] {
-            assert_eq!(
-                fields(&[("retry-after", nothing)]).retry_at,
-                None,
-                "{nothing}"
-            );
+            assert_eq!(fields(&[("retry-after", nothing)]).retry_at, None, "{nothing}");
         }
     }
 
     #[test]
     fn lines_are_joined_and_oversized_values_left_out() {
-        let found = fields(&[
-            ("cache-control", "no-cache"),
-            ("cache-control", "max-age=5"),
-        ]);
+        let found = fields(&[("cache-control", "no-cache"), ("cache-control", "max-age=5")]);
         assert_eq!(found.cache_control.as_deref(), Some("no-cache, max-age=5"));
         let found = fields(&[("etag", &"x".repeat(MAX_VALUE_BYTES + 1))]);
         assert_eq!(found.etag, None);

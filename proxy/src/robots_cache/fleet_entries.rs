@@ -96,10 +96,7 @@ impl FleetEntries {
             is_usable.then_some(learned)
         };
         loop {
-            let claimed = self
-                .fleet
-                .claim(&text, newer_than, timeout + LEASE_GRACE)
-                .await;
+            let claimed = self.fleet.claim(&text, newer_than, timeout + LEASE_GRACE).await;
             match claimed {
                 ClaimOutcome::Known(record) => {
                     let Some(entry) = self.decode(resource, &record) else {
@@ -172,16 +169,8 @@ impl FleetEntries {
             let settlement = Settlement {
                 origin: resource.to_string(),
                 token: lease.token,
-                change: if is_same {
-                    RecordChange::Same
-                } else {
-                    RecordChange::Changed
-                },
-                record: SharedRecord {
-                    bytes,
-                    age: age.unwrap_or_default(),
-                    version: 0,
-                },
+                change: if is_same { RecordChange::Same } else { RecordChange::Changed },
+                record: SharedRecord { bytes, age: age.unwrap_or_default(), version: 0 },
                 fresh_for: fresh_for.unwrap_or_default(),
                 retention: shared.fleet.retention(),
             };
@@ -195,11 +184,7 @@ impl FleetEntries {
             origin: resource.to_string(),
             token: 0,
             change: RecordChange::Forgotten,
-            record: SharedRecord {
-                bytes: Vec::new(),
-                age: Duration::ZERO,
-                version: 0,
-            },
+            record: SharedRecord { bytes: Vec::new(), age: Duration::ZERO, version: 0 },
             fresh_for: Duration::ZERO,
             retention: Duration::ZERO,
         };
@@ -258,9 +243,7 @@ fn is_newer(entry: &CacheEntry, known: &Snapshot) -> bool {
         return false;
     };
     // A failure on this node does not outweigh an answer that another node got.
-    let failing_since = known
-        .unreachable_since()
-        .filter(|_| entry.failures.is_some());
+    let failing_since = known.unreachable_since().filter(|_| entry.failures.is_some());
     match known.fetched_at().max(failing_since) {
         None => true,
         Some(known_at) if at + CLOCK_TOLERANCE < known_at => false,
@@ -280,10 +263,7 @@ fn digest(entry: &CacheEntry) -> Option<[u8; 32]> {
 fn is_unchanged(before: &CacheEntry, after: &CacheEntry) -> bool {
     let said = |entry: &CacheEntry| {
         let outcome = &entry.answer.as_ref()?.outcome;
-        Some((
-            outcome.status(),
-            outcome.body().map(|body| body.bytes.clone()),
-        ))
+        Some((outcome.status(), outcome.body().map(|body| body.bytes.clone())))
     };
     let is_same = said(before) == said(after);
     is_same && (after.failures.is_some() || before.failures.is_none())

@@ -18,9 +18,7 @@ pub(super) async fn parse_entry(
     entry: CacheEntry,
 ) -> ParsedEntry {
     let bytes = body_len(&entry);
-    parser
-        .parse(bytes, move || ParsedEntry::parse(kind, entry, None))
-        .await
+    parser.parse(bytes, move || ParsedEntry::parse(kind, entry, None)).await
 }
 
 /// Returns what is known after one more fetch, which ended at `now`; for `before` and `known` see [`Learned::after`].
@@ -55,9 +53,7 @@ pub(super) async fn parse_entries(
         let learned = entry.map(|entry| ParsedEntry::parse(kind, entry, known.as_deref()));
         (resource, learned)
     };
-    parser
-        .parse(bytes, move || loaded.into_iter().map(learn).collect())
-        .await
+    parser.parse(bytes, move || loaded.into_iter().map(learn).collect()).await
 }
 
 /// Returns the length of the body of an entry's answer.

@@ -34,9 +34,7 @@ pub(super) struct DiskEntries {
 
 impl DiskEntries {
     pub(super) fn new(lifetimes: LifetimeSettings) -> Self {
-        Self {
-            lifetimes: ArcSwap::from_pointee(lifetimes),
-        }
+        Self { lifetimes: ArcSwap::from_pointee(lifetimes) }
     }
 
     pub(super) fn set_lifetimes(&self, lifetimes: LifetimeSettings) {
@@ -88,9 +86,8 @@ impl EntryLister<'_> {
             is_listed && is_asked_for(&resource.to_string())
         });
         let found = found.into_iter();
-        let mut found: Vec<_> = found
-            .map(|(resource, snapshot)| (resource.origin().clone(), snapshot))
-            .collect();
+        let mut found: Vec<_> =
+            found.map(|(resource, snapshot)| (resource.origin().clone(), snapshot)).collect();
         // Memory may hold any number of matches, but no more than `limit` of those on disk can be among the first.
         let mut missing = listing.limit;
         self.store.walk(after.as_deref(), |text, entry| {

@@ -42,11 +42,7 @@ mod tests {
     #[test]
     fn shares_leave_three_sixteenths_for_gaps() {
         for memory in [64 << 20, 100_000_007, 256 << 20, usize::MAX] {
-            let MemoryShares {
-                entries,
-                fetches,
-                store,
-            } = MemoryShares::split(memory);
+            let MemoryShares { entries, fetches, store } = MemoryShares::split(memory);
             let all = entries + fetches + 3 * store + memory / 16 * 3;
             assert_eq!(all, memory, "{memory}");
         }

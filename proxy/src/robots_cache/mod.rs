@@ -114,11 +114,7 @@ pub struct CachedDocuments {
 impl CachedDocuments {
     /// Returns the memory of a cache that is not started yet.
     pub fn new(clock: Clock, metrics: Arc<Metrics>) -> Self {
-        Self {
-            published: Arc::new(SnapshotMap::new()),
-            clock,
-            metrics,
-        }
+        Self { published: Arc::new(SnapshotMap::new()), clock, metrics }
     }
 
     /// Returns a document if it may be used now. Unlike [`RobotsCache::cached`], never causes a fetch.
@@ -133,10 +129,7 @@ impl CachedDocuments {
         if resource.is_robots_txt() {
             self.metrics.robots_lookup(RobotsLookup::Hit);
         }
-        Some(CachedDocument {
-            snapshot: found.snapshot,
-            checked_at,
-        })
+        Some(CachedDocument { snapshot: found.snapshot, checked_at })
     }
 }
 
@@ -164,9 +157,7 @@ pub struct RobotsCache {
 
 impl fmt::Debug for RobotsCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Robots")
-            .field("entries", &self.published.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Robots").field("entries", &self.published.len()).finish_non_exhaustive()
     }
 }
 
@@ -181,10 +172,7 @@ pub struct CachedDocument {
 
 impl From<CachedDocument> for CheckedSnapshot {
     fn from(cached: CachedDocument) -> Self {
-        Self {
-            snapshot: cached.snapshot,
-            checked_at: cached.checked_at,
-        }
+        Self { snapshot: cached.snapshot, checked_at: cached.checked_at }
     }
 }
 
@@ -253,17 +241,9 @@ impl RobotsCache {
         cached: CachedDocuments,
         fleet: Fleet,
     ) -> (Self, impl Future<Output = ()> + Send + use<F>) {
-        let CachedDocuments {
-            published,
-            clock,
-            metrics,
-        } = cached;
+        let CachedDocuments { published, clock, metrics } = cached;
         store.set_lifetimes(options.lifetimes.clone());
-        let fleet_entries = FleetEntries {
-            fleet,
-            clock,
-            parser: ParserPool::new(),
-        };
+        let fleet_entries = FleetEntries { fleet, clock, parser: ParserPool::new() };
         let (events, received) = mpsc::channel(EVENT_CAPACITY);
         let services = RefreshServices {
             published: published.clone(),
@@ -326,11 +306,7 @@ impl RobotsCache {
             // The answer came from an unsigned fetch that was in progress already.
             fetched = self.request_fetch(&resource, requester).await?;
         }
-        if requester.can_use(&fetched.snapshot) {
-            Ok(fetched)
-        } else {
-            Err(self.pending())
-        }
+        if requester.can_use(&fetched.snapshot) { Ok(fetched) } else { Err(self.pending()) }
     }
 
     async fn request_fetch(
@@ -341,10 +317,7 @@ impl RobotsCache {
         let demand = |reply| CacheEvent::Demand(resource.clone(), requester.demand(), reply);
         let snapshot = requester.view_of(self.ask_with_timeout(demand).await?);
         let at = self.clock.now();
-        Ok(CachedDocument {
-            snapshot,
-            checked_at: at,
-        })
+        Ok(CachedDocument { snapshot, checked_at: at })
     }
 
     /// Returns the cached copy of a document if it may be used now. Never waits.
@@ -381,10 +354,7 @@ impl RobotsCache {
             self.metrics.robots_lookup(RobotsLookup::Hit);
         }
         let snapshot = found.snapshot;
-        Some(CachedDocument {
-            snapshot,
-            checked_at: at,
-        })
+        Some(CachedDocument { snapshot, checked_at: at })
     }
 
     /// Runs `decide`, and counts the memory that it adds to the rules of `origin`, above all indexes.
@@ -505,12 +475,7 @@ impl RobotsCache {
     #[cfg(test)]
     pub(crate) async fn settings_in_effect(&self) -> impl fmt::Debug + PartialEq + use<> {
         let terms = self.ask(CacheEvent::Settings).await;
-        (
-            terms,
-            self.pending(),
-            self.disk_entries.lifetimes(),
-            self.store.memory(),
-        )
+        (terms, self.pending(), self.disk_entries.lifetimes(), self.store.memory())
     }
 
     fn set_wait_timeout(&self, options: &RobotsCacheConfig) {

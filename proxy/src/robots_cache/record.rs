@@ -84,9 +84,7 @@ pub(super) struct VersionRecord {
 
 /// Returns the milliseconds since the epoch.
 pub(super) fn millis(time: SystemTime) -> u64 {
-    let since_epoch = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
+    let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -98,10 +96,7 @@ impl EntryRecord {
     pub(super) fn new(resource: &Resource, entry: &CacheEntry) -> Self {
         let failing = entry.failures.as_ref();
         Self {
-            answer: entry
-                .answer
-                .as_deref()
-                .map(|facts| FactsRecord::new(resource, facts)),
+            answer: entry.answer.as_deref().map(|facts| FactsRecord::new(resource, facts)),
             failing: failing.map(|failing| FailingRecord {
                 since: millis(failing.since),
                 count: failing.count,
@@ -127,21 +122,14 @@ impl EntryRecord {
             | EndingRecord::RedirectLost(status) => *status,
             EndingRecord::Failed { .. } => return None,
         };
-        let version = VersionRecord {
-            last_seen_at: answer.fetched_at,
-            status,
-            body: self.body(),
-        };
+        let version = VersionRecord { last_seen_at: answer.fetched_at, status, body: self.body() };
         Some((answer.fetched_at, version))
     }
 
     /// Returns when the origin last answered or failed to, in milliseconds.
     pub(super) fn last_contact_at(&self) -> u64 {
         let answered_at = self.answer.as_ref().map_or(0, |answer| answer.fetched_at);
-        let failed_at = self
-            .failing
-            .as_ref()
-            .map_or(0, |failing| failing.last.fetched_at);
+        let failed_at = self.failing.as_ref().map_or(0, |failing| failing.last.fetched_at);
         answered_at.max(failed_at)
     }
 
@@ -187,11 +175,7 @@ impl FactsRecord {
         Self {
             fetched_at: millis(facts.fetched_at),
             redirects: redirects.map(|hop| (hop.uri.clone(), hop.status)).collect(),
-            uri: if is_usual {
-                String::new()
-            } else {
-                outcome.uri.clone()
-            },
+            uri: if is_usual { String::new() } else { outcome.uri.clone() },
             ending: EndingRecord::new(&outcome.ending),
         }
     }
@@ -216,14 +200,8 @@ impl FactsRecord {
         FetchedAnswer {
             fetched_at: time(self.fetched_at),
             outcome: FetchOutcome {
-                redirects: redirects
-                    .map(|(uri, status)| RedirectHop { uri, status })
-                    .collect(),
-                uri: if self.uri.is_empty() {
-                    resource.uri()
-                } else {
-                    self.uri
-                },
+                redirects: redirects.map(|(uri, status)| RedirectHop { uri, status }).collect(),
+                uri: if self.uri.is_empty() { resource.uri() } else { self.uri },
                 ending: self.ending.into_ending(bytes),
             },
         }
@@ -256,25 +234,18 @@ impl EndingRecord {
             }
             FetchEnding::RedirectLost(status) => Self::RedirectLost(*status),
             // An entry holds the answer that a 304 confirmed, never the 304 itself.
-            FetchEnding::NotModified(fields) => Self::Response {
-                status: 304,
-                fields: FieldsRecord::new(fields),
-                body: None,
-            },
-            FetchEnding::Failed(error) => Self::Failed {
-                kind: error.kind.as_str().to_owned(),
-                detail: error.detail.clone(),
-            },
+            FetchEnding::NotModified(fields) => {
+                Self::Response { status: 304, fields: FieldsRecord::new(fields), body: None }
+            }
+            FetchEnding::Failed(error) => {
+                Self::Failed { kind: error.kind.as_str().to_owned(), detail: error.detail.clone() }
+            }
         }
     }
 
     fn into_ending(self, bytes: Option<Arc<[u8]>>) -> FetchEnding {
         match self {
-            Self::Response {
-                status,
-                fields,
-                body,
-            } => FetchEnding::Response(FetchedResponse {
+            Self::Response { status, fields, body } => FetchEnding::Response(FetchedResponse {
                 status,
                 fields: fields.into_fields(),
                 body: FetchedBody {
@@ -285,10 +256,7 @@ impl EndingRecord {
             }),
             Self::AsksForSignature { status, fields } => FetchEnding::Response(FetchedResponse {
                 status,
-                fields: ResponseFields {
-                    asks_for_signature: true,
-                    ..fields.into_fields()
-                },
+                fields: ResponseFields { asks_for_signature: true, ..fields.into_fields() },
                 body: FetchedBody::default(),
             }),
             Self::RedirectLost(status) => FetchEnding::RedirectLost(status),

@@ -43,9 +43,6 @@ impl RefetchIdentities {
     }
 
     fn anonymous() -> FetchIdentity {
-        FetchIdentity {
-            is_refetch: true,
-            ..FetchIdentity::default()
-        }
+        FetchIdentity { is_refetch: true, ..FetchIdentity::default() }
     }
 }

@@ -187,10 +187,7 @@ impl HttpFetcher {
             let internal = || failure(FetchErrorKind::RedirectProhibited, detail);
             route = route.public_only().ok_or_else(internal)?;
         }
-        let session = self
-            .upstream
-            .connect_unshared(destination, &route, via, deadline)
-            .await;
+        let session = self.upstream.connect_unshared(destination, &route, via, deadline).await;
         Ok((session.map_err(connect_failure)?, route.is_public()))
     }
 }
@@ -270,9 +267,8 @@ impl DocumentRequest<'_> {
         }
         let request = request.body(());
         let mut request = request.map_err(|error| failure(FetchErrorKind::Internal, error))?;
-        for (field, value) in SIGNATURE_FIELDS
-            .iter()
-            .zip(self.signature(request.headers()).into_iter().flatten())
+        for (field, value) in
+            SIGNATURE_FIELDS.iter().zip(self.signature(request.headers()).into_iter().flatten())
         {
             let value = HeaderValue::from_str(&value);
             let value = value.map_err(|error| failure(FetchErrorKind::Internal, error))?;
@@ -292,8 +288,7 @@ impl DocumentRequest<'_> {
             path: self.target.path().as_str(),
             fields: &to_pairs(fields),
         };
-        self.signed_by?
-            .sign(origin, self.requested_signature.as_ref(), &message)
+        self.signed_by?.sign(origin, self.requested_signature.as_ref(), &message)
     }
 }
 

@@ -66,10 +66,7 @@ impl<'a> Requester<'a> {
     }
 
     pub(super) fn demand(self) -> FetchDemand {
-        FetchDemand {
-            key: FairnessKey::new(self.crawler, self.client),
-            identity: self.identity(),
-        }
+        FetchDemand { key: FairnessKey::new(self.crawler, self.client), identity: self.identity() }
     }
 
     pub(super) fn identity(self) -> FetchIdentity {

@@ -106,10 +106,7 @@ impl SnapshotMap {
         slot.note_use();
         let is_overdue = usable == Usability::ImmediateAndRefetch
             && !slot.is_overdue_reported.swap(true, Ordering::Relaxed);
-        Some(UsableSnapshot {
-            snapshot,
-            is_overdue,
-        })
+        Some(UsableSnapshot { snapshot, is_overdue })
     }
 
     /// Makes the next reader report again that a fetch is due.

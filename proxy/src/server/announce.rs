@@ -28,10 +28,7 @@ pub(super) fn announce(
     writeln!(text, "  state    {}", state_dir.display())?;
     writeln!(text, "  CA       {certificate}")?;
     writeln!(text, "           SHA-256 {}", authority.fingerprint())?;
-    let admin = ListenAddress {
-        address: admin,
-        is_tls: false,
-    };
+    let admin = ListenAddress { address: admin, is_tls: false };
     let admin_url = admin.dialable().url();
     writeln!(text, "\nOther machines and clients: {admin_url}/#/connect")?;
     writeln!(text, "Paste into the shell of a crawler:")?;
@@ -43,9 +40,7 @@ pub(super) fn announce(
     writeln!(text, "  curl -i https://www.example.com/")?;
     // Standard output may be closed, and the proxy runs all the same.
     let mut output = std::io::stdout().lock();
-    let _ = output
-        .write_all(text.as_bytes())
-        .and_then(|()| output.flush());
+    let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
     Ok(())
 }
 

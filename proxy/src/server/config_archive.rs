@@ -33,12 +33,8 @@ pub(crate) fn store(state_dir: &Path, text: &[u8]) -> anyhow::Result<Sha256Diges
         let dir = path.parent().unwrap_or(state_dir);
         DirBuilder::new().recursive(true).mode(0o750).create(dir)?;
         let part = path.with_extension("part");
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o640)
-            .open(&part)?;
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o640).open(&part)?;
         file.write_all(text)?;
         // On disk before it has its name: after a power cut the archive has whole files only.
         file.sync_all()?;

@@ -55,9 +55,7 @@ fn serve(startup: Startup) -> anyhow::Result<()> {
     let reload = server.add_service(Supervised::new(startup.reload, &failed));
     operators.add_dependency(&crawlers);
     reload.add_dependency(&crawlers);
-    server.run(RunArgs {
-        shutdown_signal: Box::new(shutdown),
-    });
+    server.run(RunArgs { shutdown_signal: Box::new(shutdown) });
     causes.try_recv().map_or(Ok(()), Err)
 }
 

@@ -42,10 +42,7 @@ pub(super) struct Supervised<S> {
 
 impl<S> Supervised<S> {
     pub(super) fn new(service: S, failed: &UnboundedSender<anyhow::Error>) -> Self {
-        Self {
-            service: Mutex::new(Some(service)),
-            failed: failed.clone(),
-        }
+        Self { service: Mutex::new(Some(service)), failed: failed.clone() }
     }
 }
 
@@ -58,10 +55,7 @@ impl<S: ProcessService> ServiceWithDependents for Supervised<S> {
         _listeners_per_fd: usize,
         ready: ServiceReadyNotifier,
     ) {
-        let service = self
-            .service
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
+        let service = self.service.get_mut().unwrap_or_else(PoisonError::into_inner);
         let Some(service) = service.take() else {
             return;
         };
@@ -72,9 +66,7 @@ impl<S: ProcessService> ServiceWithDependents for Supervised<S> {
             Err(panic) => panic.into(),
         };
         // Nobody receives it if the process stops already.
-        let _ = self
-            .failed
-            .send(error.context(format!("the service of {} ended", S::NAME)));
+        let _ = self.failed.send(error.context(format!("the service of {} ended", S::NAME)));
     }
 
     fn name(&self) -> &str {
@@ -101,9 +93,7 @@ impl ProcessService for CrawlerService {
 
     async fn run(self, ready: ServiceReadyNotifier) -> anyhow::Result<()> {
         let refreshing = tokio::spawn(self.refresh);
-        let acceptor = Arc::new(ConnectionAcceptor {
-            server: Arc::clone(&self.downstream),
-        });
+        let acceptor = Arc::new(ConnectionAcceptor { server: Arc::clone(&self.downstream) });
         let mut accepting = Vec::with_capacity(self.listeners.len());
         for listener in self.listeners {
             accepting.push(acceptor.start(listener)?);
@@ -135,10 +125,7 @@ impl ProcessService for OperatorService {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let decisions = Arc::clone(&self.admin.decisions);
         tokio::spawn(async move { decisions.publish_live().await });
-        let (traffic, metrics) = (
-            Arc::clone(&self.admin.traffic),
-            Arc::clone(&self.admin.metrics),
-        );
+        let (traffic, metrics) = (Arc::clone(&self.admin.traffic), Arc::clone(&self.admin.metrics));
         tokio::spawn(async move { traffic.run(&metrics, self.clock).await });
         let routes = admin::router(self.admin, self.guard);
         ready.notify_ready();

@@ -58,12 +58,7 @@ impl GracefulShutdown {
         downstream: Arc<DownstreamServer>,
         cause: mpsc::Sender<anyhow::Error>,
     ) -> Self {
-        Self(Mutex::new(Drain {
-            signals,
-            failures,
-            downstream,
-            cause,
-        }))
+        Self(Mutex::new(Drain { signals, failures, downstream, cause }))
     }
 }
 
@@ -107,13 +102,7 @@ impl Drain {
     /// Waits for running exchanges, up to the grace period or until a second signal.
     async fn wait_for_exchanges(&mut self) {
         let tasks = &self.downstream.tasks;
-        let grace = self
-            .downstream
-            .exchanges
-            .decider
-            .settings()
-            .options
-            .shutdown_grace;
+        let grace = self.downstream.exchanges.decider.settings().options.shutdown_grace;
         tasks.close();
         let under_way = tasks.len();
         tracing::info!(under_way, ?grace, "stopping");

@@ -90,12 +90,8 @@ pub(super) async fn start(
     let exchanges = Arc::new(parts.exchanges);
     let downstream = Arc::new(downstream(config, &exchanges, &authority)?);
     announce(&listeners, admin_address, &config.state.dir, &authority)?;
-    let reloaded = ReloadedParts {
-        exchanges: Arc::clone(&exchanges),
-        fetch: parts.fetch,
-        log,
-        own_listeners,
-    };
+    let reloaded =
+        ReloadedParts { exchanges: Arc::clone(&exchanges), fetch: parts.fetch, log, own_listeners };
     let (reload_handle, reload) = reload::service(file, config, reloaded, hangup);
     let admin = AdminState {
         traffic: Arc::new(Traffic::new()),
@@ -111,11 +107,7 @@ pub(super) async fn start(
         stopping: downstream.stopping.clone(),
     };
     Ok(Some(Startup {
-        crawlers: CrawlerService {
-            downstream,
-            listeners,
-            refresh: parts.refresh,
-        },
+        crawlers: CrawlerService { downstream, listeners, refresh: parts.refresh },
         operators: OperatorService {
             listener: admin_listener,
             admin,
@@ -188,9 +180,7 @@ fn authority(config: &Config, metrics: &Metrics) -> anyhow::Result<Arc<Certifica
 
 /// Returns the addresses of this process, which no outbound connection may lead to.
 fn own_addresses(listeners: &[BoundListener], admin: SocketAddr) -> Vec<SocketAddr> {
-    let listeners = listeners
-        .iter()
-        .map(|listener| listener.listen_address.address);
+    let listeners = listeners.iter().map(|listener| listener.listen_address.address);
     listeners.chain([admin]).collect()
 }
 
@@ -235,10 +225,7 @@ pub(super) fn build(
         cached: cached.clone(),
         clock,
     });
-    let fetcher = outbound
-        .fetch
-        .with_redirect_policy(redirects)
-        .with_traces(traces.clone());
+    let fetcher = outbound.fetch.with_redirect_policy(redirects).with_traces(traces.clone());
     let fetch = Arc::new(ArcSwap::from_pointee(fetcher));
     let cache_config = wiring::robots_cache_config(config);
     let (robots, refresh) =
@@ -251,11 +238,7 @@ pub(super) fn build(
         traces,
         shutdown: ExchangeShutdown::default(),
     };
-    Ok(BuiltParts {
-        exchanges,
-        fetch,
-        refresh: Box::pin(refresh),
-    })
+    Ok(BuiltParts { exchanges, fetch, refresh: Box::pin(refresh) })
 }
 
 /// Builds the part that serves downstream connections.

@@ -92,11 +92,7 @@ pub(crate) fn outbound_clients(
     // Shared, because a fetch hands its connection on to the requests that waited for the file.
     let upstream = Arc::new(build_upstream(&config, metrics)?);
     let fetch = HttpFetcher::new(Arc::clone(&upstream), config.fetch.clone(), clock);
-    Ok(OutboundClients {
-        fetch: fetch.with_signing(config.signs),
-        upstream,
-        config,
-    })
+    Ok(OutboundClients { fetch: fetch.with_signing(config.signs), upstream, config })
 }
 
 /// Builds the client that fetches robots.txt for `wayleave check` as the proxy would.
@@ -114,12 +110,7 @@ fn build_upstream(config: &OutboundConfig, metrics: &Arc<Metrics>) -> anyhow::Re
     let tls = upstream_tls_config(&config.extra_roots)?;
     let egress =
         Egress::new(config.egress.clone()).context("reading the system's DNS configuration")?;
-    Ok(Upstream::new(
-        config.origin.clone(),
-        egress,
-        &tls,
-        Arc::clone(metrics),
-    ))
+    Ok(Upstream::new(config.origin.clone(), egress, &tls, Arc::clone(metrics)))
 }
 
 /// Returns a TLS configuration that verifies origins by the system's roots and `extra_roots`.
@@ -140,9 +131,7 @@ pub(crate) fn upstream_tls_config(extra_roots: &[PemFile]) -> anyhow::Result<Cli
         tracing::warn!("the system has no root certificates (Debian: install ca-certificates)");
     }
     for certificate in extra_roots.iter().flat_map(|file| &file.certificates) {
-        roots
-            .add(certificate.clone())
-            .context("adding a certificate of upstream.extra_roots")?;
+        roots.add(certificate.clone()).context("adding a certificate of upstream.extra_roots")?;
     }
     let provider = tls::provider();
     let mut tls = ClientConfig::builder_with_provider(provider)
@@ -244,14 +233,9 @@ fn read_key(path: &Path) -> anyhow::Result<[u8; 32]> {
         return Ok(key);
     }
     let digits = str::from_utf8(&bytes).ok().map(str::trim);
-    let key = digits
-        .and_then(Sha256Digest::from_hex)
-        .map(|digest| digest.0);
+    let key = digits.and_then(Sha256Digest::from_hex).map(|digest| digest.0);
     key.with_context(|| {
-        format!(
-            "store.key_file: {} is neither 32 bytes nor 64 hexadecimal digits",
-            path.display()
-        )
+        format!("store.key_file: {} is neither 32 bytes nor 64 hexadecimal digits", path.display())
     })
 }
 
@@ -302,11 +286,7 @@ pub(crate) fn build_settings(
     // An unchanged TLS endpoint keeps its sessions: clients can resume them.
     let server_tls = config.proxy.tls.as_ref().map(|server_tls| {
         let present = before.and_then(|before| before.entrance.as_ref());
-        Arc::clone(
-            present
-                .filter(|present| *present == server_tls)
-                .unwrap_or(server_tls),
-        )
+        Arc::clone(present.filter(|present| *present == server_tls).unwrap_or(server_tls))
     });
     Settings {
         configuration: before.map_or(1, |before| before.configuration + 1),

@@ -43,9 +43,7 @@ impl SignatureRequest {
         };
         let is_or_absent = |name: &str, expected: &str| match list.params.get(name) {
             None => true,
-            Some(value) => value
-                .as_string()
-                .is_some_and(|value| value.as_str() == expected),
+            Some(value) => value.as_string().is_some_and(|value| value.as_str() == expected),
         };
         if !is_or_absent("tag", TAG) || !is_or_absent("alg", ALGORITHM) {
             return None;
@@ -73,10 +71,7 @@ impl SignatureRequest {
 
     /// Returns the part that applies to later requests as well.
     pub(crate) fn without_nonce(self) -> Self {
-        Self {
-            nonce: None,
-            ..self
-        }
+        Self { nonce: None, ..self }
     }
 }
 
@@ -135,23 +130,12 @@ mod tests {
             assert_eq!(requested(&value), None, "{}", &value[..10]);
         }
         let next = format!("a=();nonce=\"{long}\", b=()");
-        assert_eq!(
-            requested(&next).unwrap().label,
-            "b",
-            "the next may be given"
-        );
+        assert_eq!(requested(&next).unwrap().label, "b", "the next may be given");
     }
 
     #[test]
     fn malformed_or_unsupported_requests_are_ignored() {
-        for value in [
-            "",
-            "sig1",
-            "sig1=1",
-            "sig1=(",
-            r#"sig1=();tag="other""#,
-            "sig1=();tag=1",
-        ] {
+        for value in ["", "sig1", "sig1=1", "sig1=(", r#"sig1=();tag="other""#, "sig1=();tag=1"] {
             assert_eq!(requested(value), None, "{value}");
         }
         assert_eq!(SignatureRequest::from_fields(&[]), None);

@@ -125,10 +125,7 @@ fn signed_until(
             identifier: identifier_with("@authority", "req", true),
             value: authority.to_owned(),
         },
-        SignedComponent {
-            identifier: identifier("content-digest"),
-            value: digest.to_owned(),
-        },
+        SignedComponent { identifier: identifier("content-digest"), value: digest.to_owned() },
     ];
     let mut parameters = Parameters::new();
     add_parameter(&mut parameters, "created", sf_timestamp(now));
@@ -158,10 +155,7 @@ mod tests {
         let agent = Url::parse("https://signature-agent.test").unwrap();
         let [(_, digest), (_, input), (_, signature)] =
             signature_fields(&keys, &agent, &body, at(0));
-        assert_eq!(
-            digest,
-            "sha-256=:CADMT2aBdV/rqQr/NIru64ERQkCobVvllA4V0fLFDu0=:"
-        );
+        assert_eq!(digest, "sha-256=:CADMT2aBdV/rqQr/NIru64ERQkCobVvllA4V0fLFDu0=:");
         assert!(input.starts_with(r#"binding=("@authority";req "content-digest");created=0;"#));
         assert!(signature.starts_with("binding=:"));
         let (created, expires) = (at(1_735_689_600), at(4_889_289_600));

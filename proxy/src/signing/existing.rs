@@ -33,10 +33,7 @@ pub(crate) fn without_foreign_signatures(
     fields: &[FieldPair<'_>],
     own: &Url,
 ) -> Option<([Option<String>; 3], u64)> {
-    if !fields
-        .iter()
-        .any(|(field, _)| is_named(field, SIGNATURE_AGENT))
-    {
+    if !fields.iter().any(|(field, _)| is_named(field, SIGNATURE_AGENT)) {
         return None;
     }
     let Some(mut existing) = ExistingSignatures::parse(fields) else {
@@ -113,8 +110,7 @@ impl ExistingSignatures {
         self.inputs.retain(|label, entry| is_kept(label, entry));
         let removed = before - self.inputs.len();
         let inputs = &self.inputs;
-        self.signatures
-            .retain(|label, _| inputs.contains_key(label));
+        self.signatures.retain(|label, _| inputs.contains_key(label));
         removed.max(foreign.len()).max(1) as u64
     }
 
@@ -145,9 +141,8 @@ fn claims(list: &InnerList, foreign: &[String]) -> bool {
 
 /// Returns all lines of a field as one value (RFC 9110 section 5.3).
 pub(super) fn joined_lines(fields: &[FieldPair<'_>], name: &str) -> Option<String> {
-    let lines: Vec<_> = values(fields, name)
-        .map(|value| String::from_utf8_lossy(value.trim_ascii()))
-        .collect();
+    let lines: Vec<_> =
+        values(fields, name).map(|value| String::from_utf8_lossy(value.trim_ascii())).collect();
     (!lines.is_empty()).then(|| lines.join(", "))
 }
 
@@ -191,12 +186,8 @@ mod tests {
     #[test]
     fn a_foreign_string_goes_with_all_that_rest_on_it() {
         let input = r#"a=("signature-agent"), b=("@authority");tag="web-bot-auth", c=("@method")"#;
-        let (fields, removed) = left(
-            r#""https://other.example""#,
-            input,
-            "a=:AAAA:, b=:BBBB:, c=:CCCC:",
-        )
-        .unwrap();
+        let (fields, removed) =
+            left(r#""https://other.example""#, input, "a=:AAAA:, b=:BBBB:, c=:CCCC:").unwrap();
         assert_eq!(removed, 2);
         let rest = [r#"c=("@method")"#, "c=:CCCC:"].map(|text| Some(text.to_owned()));
         assert_eq!(fields[0], None);

@@ -67,11 +67,7 @@ impl SigningKey {
         let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der)
             .map_err(|error| anyhow!("not an Ed25519 key: {error}"))?;
         let thumbprint = thumbprint(pair.public_key().as_ref());
-        Ok(Self {
-            pair,
-            thumbprint,
-            path: path.to_owned(),
-        })
+        Ok(Self { pair, thumbprint, path: path.to_owned() })
     }
 
     /// Reads the key in a file, or creates one if there is no such file.
@@ -104,10 +100,7 @@ impl SigningKey {
         if let Err(error) = &written
             && error.kind() == io::ErrorKind::AlreadyExists
         {
-            bail!(
-                "{} exists already; choose another name, or remove it",
-                path.display()
-            );
+            bail!("{} exists already; choose another name, or remove it", path.display());
         }
         written.with_context(|| format!("writing {}", path.display()))?;
         Self::from_pkcs8(&der, path)

@@ -152,11 +152,7 @@ fn parameters(
     add_parameter(&mut parameters, "created", sf_timestamp(now));
     add_parameter(&mut parameters, "keyid", sf_string(key.thumbprint()));
     add_parameter(&mut parameters, "alg", sf_string(ALGORITHM));
-    add_parameter(
-        &mut parameters,
-        "expires",
-        sf_timestamp(now + settings.lifetime),
-    );
+    add_parameter(&mut parameters, "expires", sf_timestamp(now + settings.lifetime));
     add_parameter(&mut parameters, "nonce", sf_string(&nonce));
     add_parameter(&mut parameters, "tag", sf_string(TAG));
     Some(parameters)
@@ -173,9 +169,7 @@ impl MessageToSign<'_> {
         // For `*`, `@path` is the path of the target URI, which is empty and so `/` (RFC 9421 section 2.2.6).
         let (path, query) = match self.path {
             "*" => ("/", None),
-            path => path
-                .split_once('?')
-                .map_or((path, None), |(path, query)| (path, Some(query))),
+            path => path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query))),
         };
         Some(match name {
             "@method" => self.method.to_owned(),
@@ -233,13 +227,7 @@ mod tests {
             fields,
         };
         let now = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        sign(
-            &test_key(),
-            &settings(form),
-            requested.as_ref(),
-            &message,
-            now,
-        )
+        sign(&test_key(), &settings(form), requested.as_ref(), &message, now)
     }
 
     fn covered(input: &str, label: &str) -> String {
@@ -266,10 +254,7 @@ mod tests {
         assert!(signature.starts_with("sig1=:") && signature.ends_with(':'));
         let [agent, input, _] = signed(AgentFieldForm::String, None, &[]).unwrap();
         assert_eq!(agent, r#""https://bot.example""#);
-        assert!(
-            covered(&input, "sig1").ends_with(r#""signature-agent""#),
-            "{input}"
-        );
+        assert!(covered(&input, "sig1").ends_with(r#""signature-agent""#), "{input}");
     }
 
     #[test]
@@ -286,10 +271,7 @@ mod tests {
             (b"Signature", b"sig1=:AAAA:"),
         ];
         let [agent, input, signature] = signed(AgentFieldForm::String, None, &fields).unwrap();
-        assert_eq!(
-            agent,
-            r#"sig1="https://bot.example", sig2="https://bot.example""#
-        );
+        assert_eq!(agent, r#"sig1="https://bot.example", sig2="https://bot.example""#);
         assert!(input.starts_with(r#"sig1=("@method"), sig2=("#), "{input}");
         assert!(signature.starts_with("sig1=:AAAA:, sig2=:"), "{signature}");
     }

@@ -30,17 +30,10 @@ pub(crate) fn new_secret() -> anyhow::Result<[u8; SECRET_BYTES]> {
 /// Returns an error if the file exists or cannot be written.
 pub(crate) fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(dir) = path.parent() {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }
     let mut options = OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
+    let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(bytes)?;
     // A key must not be lost once it was published.
     file.sync_all()

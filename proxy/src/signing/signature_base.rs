@@ -85,9 +85,8 @@ fn signature_base(components: Vec<SignedComponent>, parameters: Parameters) -> (
     }
     let covered = components.into_iter().map(|component| component.identifier);
     let list = InnerList::with_params(covered.collect(), parameters);
-    let input = vec![ListEntry::InnerList(list)]
-        .serialize()
-        .expect("a list with a member is not empty");
+    let input =
+        vec![ListEntry::InnerList(list)].serialize().expect("a list with a member is not empty");
     let _ = write!(base, "\"@signature-params\": {input}");
     (input, base)
 }
@@ -101,28 +100,18 @@ mod tests {
 
     fn parameters(expires: i64, nonce: &str) -> Parameters {
         let mut parameters = Parameters::new();
-        add_parameter(
-            &mut parameters,
-            "created",
-            BareItem::try_from(1_735_689_600_i64).unwrap(),
-        );
+        add_parameter(&mut parameters, "created", BareItem::try_from(1_735_689_600_i64).unwrap());
         add_parameter(&mut parameters, "keyid", sf_string(test_key().thumbprint()));
         add_parameter(&mut parameters, "alg", sf_string("ed25519"));
-        add_parameter(
-            &mut parameters,
-            "expires",
-            BareItem::try_from(expires).unwrap(),
-        );
+        add_parameter(&mut parameters, "expires", BareItem::try_from(expires).unwrap());
         add_parameter(&mut parameters, "nonce", sf_string(nonce));
         add_parameter(&mut parameters, "tag", sf_string("web-bot-auth"));
         parameters
     }
 
     fn components(agent: Item) -> Vec<SignedComponent> {
-        let component = |identifier, value: &str| SignedComponent {
-            identifier,
-            value: value.to_owned(),
-        };
+        let component =
+            |identifier, value: &str| SignedComponent { identifier, value: value.to_owned() };
         vec![
             component(identifier("@authority"), "example.com"),
             component(agent, "\"https://signature-agent.test\""),
@@ -154,10 +143,8 @@ mod tests {
         ];
         for (agent, parameters, covered, signature) in vectors {
             let (expires, nonce) = (parameters["expires"].clone(), parameters["nonce"].clone());
-            let (expires, nonce) = (
-                expires.as_integer().unwrap(),
-                nonce.as_string().unwrap().as_str().to_owned(),
-            );
+            let (expires, nonce) =
+                (expires.as_integer().unwrap(), nonce.as_string().unwrap().as_str().to_owned());
             let input = format!(
                 "{covered};created=1735689600;keyid=\"{KEY_ID}\";alg=\"ed25519\";expires={expires};nonce=\"{nonce}\";tag=\"web-bot-auth\""
             );
@@ -165,10 +152,7 @@ mod tests {
                 "\"@authority\": example.com\n{}: \"https://signature-agent.test\"\n\"@signature-params\": {input}",
                 agent.serialize()
             );
-            assert_eq!(
-                signature_base(components(agent.clone()), parameters.clone()).1,
-                lines
-            );
+            assert_eq!(signature_base(components(agent.clone()), parameters.clone()).1, lines);
             let signed = sign(&test_key(), components(agent), parameters);
             assert_eq!(signed.input, input);
             assert_eq!(signed.value, signature);

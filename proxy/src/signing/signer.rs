@@ -25,11 +25,7 @@ pub(crate) struct MessageSigner {
 
 impl MessageSigner {
     pub(crate) fn new(settings: SigningSettings, keys: Vec<Arc<SigningKey>>) -> Self {
-        Self {
-            settings,
-            keys,
-            remembered: Cache::new(REMEMBERED_ORIGINS),
-        }
+        Self { settings, keys, remembered: Cache::new(REMEMBERED_ORIGINS) }
     }
 
     /// Returns whether any requests are signed.
@@ -57,8 +53,7 @@ impl MessageSigner {
     pub(crate) fn remember(&self, key: &SigningKey, origin: &Origin, requested: &SignatureRequest) {
         let cache_key = (origin.clone(), key.thumbprint().to_owned());
         // A nonce is valid for one signature only.
-        self.remembered
-            .insert(cache_key, requested.clone().without_nonce());
+        self.remembered.insert(cache_key, requested.clone().without_nonce());
     }
 
     /// Signs a request at the present time. Returns `None` if it cannot be signed as `requested`.

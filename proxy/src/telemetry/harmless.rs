@@ -93,18 +93,10 @@ mod tests {
 
     #[test]
     fn readable_text_is_not_escaped() {
-        for text in [
-            "/a?b=c",
-            "b\u{fc}cher",
-            "\u{5d0}\u{5d1}",
-            "e\u{301}",
-            "\u{1f577}",
-            "\\u{202e}",
-        ] {
-            assert!(
-                matches!(escape_controls(text), Cow::Borrowed(_)),
-                "{text:?}"
-            );
+        for text in
+            ["/a?b=c", "b\u{fc}cher", "\u{5d0}\u{5d1}", "e\u{301}", "\u{1f577}", "\\u{202e}"]
+        {
+            assert!(matches!(escape_controls(text), Cow::Borrowed(_)), "{text:?}");
         }
     }
 
@@ -117,20 +109,11 @@ mod tests {
     #[test]
     fn escaped_json_is_equivalent() {
         let value = serde_json::json!({ "url": OBEYED, "\u{202e}": ["\u{e9}", "\\u202e"] });
-        for json in [
-            serde_json::to_vec(&value),
-            serde_json::to_vec_pretty(&value),
-        ] {
+        for json in [serde_json::to_vec(&value), serde_json::to_vec_pretty(&value)] {
             let safe = escape_json(json.unwrap());
             let text = str::from_utf8(&safe).unwrap();
-            assert!(
-                text.chars().all(|c| c == '\n' || !is_control_or_format(c)),
-                "{text}"
-            );
-            assert_eq!(
-                serde_json::from_slice::<serde_json::Value>(&safe).unwrap(),
-                value
-            );
+            assert!(text.chars().all(|c| c == '\n' || !is_control_or_format(c)), "{text}");
+            assert_eq!(serde_json::from_slice::<serde_json::Value>(&safe).unwrap(), value);
         }
     }
 }

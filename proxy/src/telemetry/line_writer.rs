@@ -49,10 +49,7 @@ impl LineWriter {
             .name("log".to_owned())
             .spawn(move || writing.write_to(output))
             .expect("the system has room for one thread at the start");
-        let writing = LineWriterGuard {
-            shared: Arc::clone(&shared),
-            thread: Some(thread),
-        };
+        let writing = LineWriterGuard { shared: Arc::clone(&shared), thread: Some(thread) };
         (Self { shared }, writing)
     }
 
@@ -99,10 +96,7 @@ impl LineBuffer {
             // A single line is written at once; those that follow it closely are collected.
             let waiting = self.lock();
             let ends = |waiting: &mut BufferedLines| !waiting.is_ending;
-            drop(
-                self.changed
-                    .wait_timeout_while(waiting, GATHER_INTERVAL, ends),
-            );
+            drop(self.changed.wait_timeout_while(waiting, GATHER_INTERVAL, ends));
         }
     }
 

@@ -44,10 +44,7 @@ pub(crate) fn start(format: LogFormat) -> (LogHandle, LineWriterGuard) {
         // It logs passwords at level trace.
         .add_directive("suppaftp=off".parse().expect("a directive"));
     // Fails in tests that run two servers in one process: both use the first log.
-    let _ = tracing_subscriber::registry()
-        .with(layer)
-        .with(filter)
-        .try_init();
+    let _ = tracing_subscriber::registry().with(layer).with(filter).try_init();
     (log, writing)
 }
 
@@ -61,28 +58,17 @@ pub(crate) fn start_discarding(format: LogFormat) -> (LogHandle, LineWriterGuard
 fn log_to(
     output: impl Write + Send + 'static,
     format: LogFormat,
-) -> (
-    LogHandle,
-    LineWriterGuard,
-    reload::Layer<AnyLayer, Registry>,
-) {
+) -> (LogHandle, LineWriterGuard, reload::Layer<AnyLayer, Registry>) {
     let (lines, writing) = LineWriter::spawn(output);
     let (layer, events) = reload::Layer::new(layer(format, &lines));
     let is_json = Arc::new(AtomicBool::new(format == LogFormat::Json));
-    let log = LogHandle {
-        lines,
-        is_json,
-        has_decisions: Arc::new(AtomicBool::new(true)),
-        events,
-    };
+    let log = LogHandle { lines, is_json, has_decisions: Arc::new(AtomicBool::new(true)), events };
     (log, writing, layer)
 }
 
 fn layer(format: LogFormat, lines: &LineWriter) -> AnyLayer {
-    let layer = tracing_subscriber::fmt::layer().with_writer(EventWriters(EventWriter {
-        lines: lines.clone(),
-        format,
-    }));
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(EventWriters(EventWriter { lines: lines.clone(), format }));
     match format {
         LogFormat::Text => layer.with_ansi(false).boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
@@ -91,11 +77,7 @@ fn layer(format: LogFormat, lines: &LineWriter) -> AnyLayer {
 
 impl LogHandle {
     pub(crate) fn format(&self) -> LogFormat {
-        if self.is_json.load(Ordering::Relaxed) {
-            LogFormat::Json
-        } else {
-            LogFormat::Text
-        }
+        if self.is_json.load(Ordering::Relaxed) { LogFormat::Json } else { LogFormat::Text }
     }
 
     /// Returns whether decisions are logged as events, too.
@@ -142,9 +124,9 @@ impl Write for EventWriter {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let line = event.strip_suffix(b"\n").unwrap_or(event);
         let line = match self.format {
-            LogFormat::Text => escape_controls(&String::from_utf8_lossy(line))
-                .into_owned()
-                .into_bytes(),
+            LogFormat::Text => {
+                escape_controls(&String::from_utf8_lossy(line)).into_owned().into_bytes()
+            }
             LogFormat::Json => escape_json(line.to_vec()),
         };
         self.lines.append(|buffer| {
@@ -168,16 +150,10 @@ mod tests {
         let mut written = tempfile::NamedTempFile::new().unwrap();
         let (lines, writing) = LineWriter::spawn(written.reopen().unwrap());
         for (format, event) in [
-            (
-                LogFormat::Text,
-                "INFO a\u{1b}[2J\nb\u{9b}\u{202e}\u{2028}\n",
-            ),
+            (LogFormat::Text, "INFO a\u{1b}[2J\nb\u{9b}\u{202e}\u{2028}\n"),
             (LogFormat::Json, "{\"a\":\"\u{9b}\u{202e}\u{2028}\"}\n"),
         ] {
-            let mut events = EventWriter {
-                lines: lines.clone(),
-                format,
-            };
+            let mut events = EventWriter { lines: lines.clone(), format };
             events.write_all(event.as_bytes()).unwrap();
         }
         drop(writing);

@@ -99,17 +99,13 @@ impl Traffic {
 
     fn add(&self, at: SystemTime, counts: Vec<TrafficCount>) {
         self.note_seen(at, &counts);
-        let since = at
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
+        let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let at_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         let point = Arc::new(TrafficPoint { at_ms, counts });
         if self.watchers.receiver_count() > 0 {
             let data = serde_json::to_string(&*point).expect("strings and numbers serialise");
             // Fails if the last watcher has just gone.
-            let _ = self
-                .watchers
-                .send(format!("event: traffic\ndata: {data}\n\n").into());
+            let _ = self.watchers.send(format!("event: traffic\ndata: {data}\n\n").into());
         }
         let mut points = self.points.lock().unwrap_or_else(PoisonError::into_inner);
         if points.len() == MAX_POINTS {
@@ -136,12 +132,7 @@ impl RequestTotals {
             *known = total;
             if requests > 0 {
                 let [crawler, outcome, reason] = labels;
-                counts.push(TrafficCount {
-                    crawler,
-                    outcome,
-                    reason,
-                    requests,
-                });
+                counts.push(TrafficCount { crawler, outcome, reason, requests });
             }
         }
         counts
@@ -177,13 +168,7 @@ mod tests {
         let points = traffic.points();
         let told: Vec<Vec<_>> = points
             .iter()
-            .map(|point| {
-                point
-                    .counts
-                    .iter()
-                    .map(|c| (c.outcome.as_str(), c.requests))
-                    .collect()
-            })
+            .map(|point| point.counts.iter().map(|c| (c.outcome.as_str(), c.requests)).collect())
             .collect();
         assert_eq!(told, [vec![], vec![("refused", 2)], vec![("forwarded", 1)]]);
         assert_eq!(points[2].at_ms - points[1].at_ms, 2000);

@@ -59,9 +59,7 @@ impl Eq for ServerCertificate {}
 
 impl fmt::Debug for ServerCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ServerCertificate")
-            .field(&self.path)
-            .finish()
+        f.debug_tuple("ServerCertificate").field(&self.path).finish()
     }
 }
 
@@ -92,11 +90,7 @@ impl ServerTls {
         static MADE: AtomicU64 = AtomicU64::new(1);
         let builder = ServerConfig::builder_with_provider(tls::provider())
             .with_safe_default_protocol_versions()?;
-        let clients = options
-            .client_authorities
-            .as_ref()
-            .map(client_verifier)
-            .transpose()?;
+        let clients = options.client_authorities.as_ref().map(client_verifier).transpose()?;
         let builder = match &clients {
             Some(clients) => builder.with_client_cert_verifier(Arc::clone(clients)),
             None => builder.with_no_client_auth(),
@@ -142,9 +136,7 @@ impl ServerTls {
         else {
             return false;
         };
-        let since = now
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
+        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = UnixTime::since_unix_epoch(since);
         clients.verify_client_cert(leaf, between, now).is_ok()
     }
@@ -171,8 +163,6 @@ impl Eq for ServerTls {}
 
 impl fmt::Debug for ServerTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerTls")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
+        f.debug_struct("ServerTls").field("settings", &self.settings).finish_non_exhaustive()
     }
 }

@@ -10,9 +10,8 @@ use wayleave_lifecycle::FetchOutcome;
 use crate::decision_log::DecisionRecord;
 
 /// The methods that the conventions list. Span names must have low cardinality.
-const METHODS: &[&str] = &[
-    "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
-];
+const METHODS: &[&str] =
+    &["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 
 /// Query parameters, in lower case, that are credentials: those that the conventions list, and those of other clouds.
 const SECRETS: &[&str] = &[
@@ -152,21 +151,17 @@ fn redacted_url(url: &str) -> String {
 
 /// Returns the query with the values of credentials replaced.
 fn redacted(query: &str) -> String {
-    let parameters = query
-        .split('&')
-        .map(|parameter| match parameter.split_once('=') {
-            Some((name, _)) if is_secret(name) => Cow::Owned(format!("{name}=REDACTED")),
-            _ => Cow::Borrowed(parameter),
-        });
+    let parameters = query.split('&').map(|parameter| match parameter.split_once('=') {
+        Some((name, _)) if is_secret(name) => Cow::Owned(format!("{name}=REDACTED")),
+        _ => Cow::Borrowed(parameter),
+    });
     parameters.collect::<Vec<_>>().join("&")
 }
 
 /// Returns whether a parameter is a credential, in any case and percent-encoding of its name.
 fn is_secret(name: &str) -> bool {
     // Servers decode names before they compare them, so `X%2DAmz%2DSignature` is a credential, too.
-    let name = percent_decode_str(name)
-        .decode_utf8_lossy()
-        .to_ascii_lowercase();
+    let name = percent_decode_str(name).decode_utf8_lossy().to_ascii_lowercase();
     SECRETS.contains(&&*name) || SECRET_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
@@ -238,14 +233,7 @@ mod tests {
             let shown = format!("a=1&{name}=REDACTED&b=s3cret%20too");
             assert_eq!(redacted(&query), shown);
         }
-        for name in [
-            "X-Amz-Date",
-            "X-Amz-Expires",
-            "page",
-            "monkey",
-            "design",
-            "tokens",
-        ] {
+        for name in ["X-Amz-Date", "X-Amz-Expires", "page", "monkey", "design", "tokens"] {
             let query = format!("{name}=1");
             assert_eq!(redacted(&query), query);
         }
@@ -255,9 +243,6 @@ mod tests {
     fn credentials_in_licence_urls_are_redacted() {
         let shown = redacted_url("https://law.test/l.xml?v=2&sig=abc");
         assert_eq!(shown, "https://law.test/l.xml?v=2&sig=REDACTED");
-        assert_eq!(
-            redacted_url("https://law.test/sig=abc"),
-            "https://law.test/sig=abc"
-        );
+        assert_eq!(redacted_url("https://law.test/sig=abc"), "https://law.test/sig=abc");
     }
 }

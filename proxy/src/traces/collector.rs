@@ -45,10 +45,7 @@ impl CollectorClient {
         let mut tls = tls.clone();
         // Only HTTP/1.1 is spoken here, whatever the configuration offers elsewhere.
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Self {
-            tls: TlsConnector::from(Arc::new(tls)),
-            runtime: Handle::current(),
-        }
+        Self { tls: TlsConnector::from(Arc::new(tls)), runtime: Handle::current() }
     }
 
     async fn send(self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
@@ -81,8 +78,7 @@ async fn exchange(
     let asking = async {
         let (mut head, body) = request.into_parts();
         let authority = uri.authority().ok_or("the endpoint has no authority")?;
-        head.headers
-            .insert(HOST, HeaderValue::from_str(authority.as_str())?);
+        head.headers.insert(HOST, HeaderValue::from_str(authority.as_str())?);
         // hyper sends the URI as given, and the origin form is what servers expect (RFC 9112 section 3.2.1).
         if let Some(path) = uri.path_and_query() {
             head.uri = path.as_str().parse()?;

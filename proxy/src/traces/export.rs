@@ -78,8 +78,7 @@ impl SpanQueue {
 /// Returns the size of attributes in bytes.
 pub(super) fn attribute_bytes(attributes: &[KeyValue]) -> usize {
     let each = attributes.iter();
-    each.map(|it| it.key.as_str().len() + it.value.as_str().len())
-        .sum()
+    each.map(|it| it.key.as_str().len() + it.value.as_str().len()).sum()
 }
 
 /// An exporter that counts spans.
@@ -98,10 +97,7 @@ impl CountingExporter {
 impl opentelemetry_sdk::trace::SpanExporter for CountingExporter {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len();
-        let bytes = batch
-            .iter()
-            .map(|span| attribute_bytes(&span.attributes))
-            .sum();
+        let bytes = batch.iter().map(|span| attribute_bytes(&span.attributes)).sum();
         let sent = self.exporter.export(batch).await;
         self.queue.record_result(spans, bytes, &sent);
         sent
@@ -127,10 +123,7 @@ mod tests {
     #[test]
     fn queue_is_bounded_in_bytes() {
         let queue = SpanQueue::new(Arc::new(Metrics::new().unwrap()));
-        let url = [KeyValue::new(
-            "url.full",
-            "x".repeat(MAX_QUEUED_BYTES / 2 - 8),
-        )];
+        let url = [KeyValue::new("url.full", "x".repeat(MAX_QUEUED_BYTES / 2 - 8))];
         assert_eq!(attribute_bytes(&url), MAX_QUEUED_BYTES / 2);
         assert!((0..2).all(|_| queue.admit(attribute_bytes(&url))));
         assert!(!queue.admit(1));

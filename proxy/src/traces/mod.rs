@@ -130,11 +130,7 @@ impl Traces {
             .with_sampler(Sampler::ParentBased(Box::new(sampler)))
             .with_span_processor(processor)
             .build();
-        Ok(Some(Self {
-            tracer: provider.tracer("wayleave"),
-            provider,
-            queue,
-        }))
+        Ok(Some(Self { tracer: provider.tracer("wayleave"), provider, queue }))
     }
 
     /// Records the spans of an exchange that has ended. `decided_after` is the time from its head until deciding began, if it
@@ -158,9 +154,9 @@ impl Traces {
         let method = attributes::method(decision);
         let mut whole = piece(SpanKind::Server, method, decision.at, at(decision.took_us));
         whole.error = is_fault.then(|| decision.reason.clone().into_owned());
-        let Some(inside) = self.record_span(&parent.0, whole, || {
-            attributes::exchange_attributes(decision)
-        }) else {
+        let Some(inside) =
+            self.record_span(&parent.0, whole, || attributes::exchange_attributes(decision))
+        else {
             return;
         };
         let Some(decided_after) = decided_after else {
@@ -169,9 +165,7 @@ impl Traces {
         let asked = u64::try_from(decided_after.as_micros()).unwrap_or(u64::MAX);
         let decided = asked.saturating_add(decision.decided_us);
         let consult = piece(SpanKind::Internal, "consult", at(asked), at(decided));
-        self.record_span(&inside, consult, || {
-            attributes::verdict_attributes(decision)
-        });
+        self.record_span(&inside, consult, || attributes::verdict_attributes(decision));
         let turn = decided.saturating_add(decision.waited_us);
         if decision.waited_us >= NOTABLE_WAIT_US {
             let wait = piece(SpanKind::Internal, "wait", at(decided), at(turn));
@@ -182,9 +176,7 @@ impl Traces {
             let ended = decision.took_us.max(turn);
             let mut onward = piece(SpanKind::Client, method, at(turn), at(ended));
             onward.error = attributes::upstream_error(decision);
-            self.record_span(&inside, onward, || {
-                attributes::upstream_attributes(decision)
-            });
+            self.record_span(&inside, onward, || attributes::upstream_attributes(decision));
         }
     }
 
@@ -204,9 +196,7 @@ impl Traces {
             attributes: Vec::new(),
             error: attributes::fetch_error(outcome),
         };
-        self.record_span(&Context::new(), piece, || {
-            attributes::fetch_attributes(uri, outcome)
-        });
+        self.record_span(&Context::new(), piece, || attributes::fetch_attributes(uri, outcome));
     }
 
     /// Records a span and returns the context for its children; `None` if the trace is not sampled, or the queue is full.
@@ -216,9 +206,8 @@ impl Traces {
         piece: SpanParts,
         attributes: impl FnOnce() -> Vec<KeyValue>,
     ) -> Option<Context> {
-        let builder = SpanBuilder::from_name(piece.name)
-            .with_kind(piece.kind)
-            .with_start_time(piece.from);
+        let builder =
+            SpanBuilder::from_name(piece.name).with_kind(piece.kind).with_start_time(piece.from);
         let mut span = self.tracer.build_with_context(builder, parent);
         // Attributes are computed only for sampled traces.
         if !span.is_recording() {

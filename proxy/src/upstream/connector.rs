@@ -95,16 +95,10 @@ impl UpstreamConnector {
         destination: Destination<'_>,
         deadline: Instant,
     ) -> Result<Route, EgressError> {
-        let Destination {
-            origin,
-            source,
-            client,
-        } = destination;
+        let Destination { origin, source, client } = destination;
         let asker = RouteRequester { source, client };
         let finding = self.egress.route(origin.host(), origin.port(), asker);
-        timeout_at(deadline, finding)
-            .await
-            .unwrap_or(Err(EgressError::DnsTimeout))
+        timeout_at(deadline, finding).await.unwrap_or(Err(EgressError::DnsTimeout))
     }
 
     /// Returns the proxy through which `origin` is reached, if there is one.
@@ -143,10 +137,7 @@ impl UpstreamConnector {
     ) -> Result<UpstreamLink, UpstreamError> {
         let tcp = dial_tcp(origin, route, deadline).await?;
         // Any TLS with the origin itself comes later, inside the tunnel.
-        let Some(parent) = route
-            .parent()
-            .filter(|it| it.protocol == ParentProtocol::Https)
-        else {
+        let Some(parent) = route.parent().filter(|it| it.protocol == ParentProtocol::Https) else {
             return Ok(over_tcp(tcp));
         };
         let name = server_name(&parent.host)?;
@@ -198,11 +189,9 @@ impl UpstreamConnector {
         }
         let opening = Http2Connection::open(Box::new(tls), terms.window);
         let opened = timeout_at(deadline, opening).await;
-        let opened = opened
-            .map_err(|_| connect_timed_out(origin))?
-            .map_err(|error| {
-                UpstreamError::new(ProxyErrorType::HttpProtocolError, describe::http2(&error))
-            });
+        let opened = opened.map_err(|_| connect_timed_out(origin))?.map_err(|error| {
+            UpstreamError::new(ProxyErrorType::HttpProtocolError, describe::http2(&error))
+        });
         Ok(OpenedConnection::Http2(opened?))
     }
 
@@ -236,10 +225,7 @@ impl UpstreamConnector {
     ) -> Result<OpenedConnection, UpstreamError> {
         if route.parent().is_some() {
             let details = "FTP goes through HTTP proxies only".to_owned();
-            return Err(UpstreamError::new(
-                ProxyErrorType::ProxyConfigurationError,
-                details,
-            ));
+            return Err(UpstreamError::new(ProxyErrorType::ProxyConfigurationError, details));
         }
         Ok(OpenedConnection::Ftp(Box::new(FtpConnection {
             tcp: dial_tcp(origin, route, deadline).await?,
@@ -261,9 +247,7 @@ impl UpstreamConnector {
             AlpnOffer::Http2 => &self.offering_http2,
         };
         let agreed = timeout_at(deadline, connector.connect(name, link)).await;
-        agreed
-            .map_err(|_| connect_timed_out(origin))?
-            .map_err(HandshakeFailure::Tls)
+        agreed.map_err(|_| connect_timed_out(origin))?.map_err(HandshakeFailure::Tls)
     }
 
     /// Returns whether the result of offering HTTP/1.1 alone is final. A server that supports none of the offered

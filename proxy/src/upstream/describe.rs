@@ -89,10 +89,9 @@ fn certificate(error: &CertificateError) -> String {
             let day = format_day(not_before.as_secs());
             return format!("certificate is not valid before {day}");
         }
-        CertificateError::NotValidForNameContext {
-            expected,
-            presented,
-        } => return wrong_name(&expected.to_str(), presented),
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            return wrong_name(&expected.to_str(), presented);
+        }
         CertificateError::Expired => "certificate expired",
         CertificateError::NotValidYet => "certificate is not valid yet",
         CertificateError::NotValidForName => "certificate is for another host",
@@ -121,10 +120,7 @@ fn wrong_name(expected: &str, presented: &[String]) -> String {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            format!(
-                "certificate is for {}{more}, not for {expected}",
-                names.join(", ")
-            )
+            format!("certificate is for {}{more}, not for {expected}", names.join(", "))
         }
     }
 }
@@ -138,9 +134,7 @@ fn format_day(seconds: u64) -> String {
 /// Describes an error of an HTTP/2 stream or its connection.
 pub(super) fn http2(error: &h2::Error) -> String {
     let reason = error.reason().map(|reason| format!("{reason:?}"));
-    let told = reason
-        .map(|reason| format!(": {reason}"))
-        .unwrap_or_default();
+    let told = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
     if let Some(error) = error.get_io() {
         broken_connection(error)
     } else if error.is_remote() && error.is_reset() {
@@ -194,9 +188,8 @@ mod tests {
 
     #[test]
     fn long_lists_of_certificate_names_are_cut() {
-        let names: Vec<_> = ["a", "b", "c", "d", "e"]
-            .map(|name| format!("DnsName(\"{name}.example\")"))
-            .into();
+        let names: Vec<_> =
+            ["a", "b", "c", "d", "e"].map(|name| format!("DnsName(\"{name}.example\")")).into();
         assert_eq!(
             wrong_name("x.test", &names),
             "certificate is for a.example, b.example, c.example and 2 more, not for x.test"

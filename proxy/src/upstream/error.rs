@@ -23,22 +23,12 @@ pub(crate) struct UpstreamError {
 
 impl UpstreamError {
     pub(crate) fn new(error_type: ProxyErrorType, details: String) -> Self {
-        Self {
-            error_type,
-            details,
-            is_stale_connection: false,
-            next_hop: None,
-        }
+        Self { error_type, details, is_stale_connection: false, next_hop: None }
     }
 
     /// Makes the error that a kept connection shows after the origin has closed it.
     pub(crate) fn stale(error_type: ProxyErrorType, details: String) -> Self {
-        Self {
-            error_type,
-            details,
-            is_stale_connection: true,
-            next_hop: None,
-        }
+        Self { error_type, details, is_stale_connection: true, next_hop: None }
     }
 
     /// Adds that the connection went through `parent`, if there is one.
@@ -79,10 +69,7 @@ fn parent_error(parent: &str, error: EgressError) -> UpstreamError {
     let is_loop = error.is_prohibited();
     let fault = UpstreamError::from(error).with_next_hop(parent);
     if is_loop {
-        return UpstreamError {
-            error_type: ProxyErrorType::ProxyLoopDetected,
-            ..fault
-        };
+        return UpstreamError { error_type: ProxyErrorType::ProxyLoopDetected, ..fault };
     }
     fault
 }
@@ -105,10 +92,7 @@ impl From<BodyError> for UpstreamError {
             }
             BodyError::Io(error) => Self::new(
                 ProxyErrorType::HttpResponseIncomplete,
-                format!(
-                    "the response's body: {}",
-                    describe::broken_connection(&error)
-                ),
+                format!("the response's body: {}", describe::broken_connection(&error)),
             ),
         }
     }
@@ -133,11 +117,6 @@ impl From<Box<Error>> for UpstreamError {
             (None, ProxyErrorType::ConnectionWriteTimeout) => STOPPED_READING.to_owned(),
             (None, _) => "the HTTP/2 stream failed".to_owned(),
         };
-        Self {
-            error_type: kind,
-            details,
-            is_stale_connection: stale,
-            next_hop: None,
-        }
+        Self { error_type: kind, details, is_stale_connection: stale, next_hop: None }
     }
 }

@@ -42,17 +42,11 @@ impl FlowWindow {
     /// those of its streams, so that clients that do not read delay no others.
     pub(super) const SHARED: Self = Self::with_stream_window(256 * 1024);
     const fn with_stream_window(stream: u32) -> Self {
-        Self {
-            stream,
-            connection: stream * MAX_STREAMS as u32,
-        }
+        Self { stream, connection: stream * MAX_STREAMS as u32 }
     }
 
     /// For one short response.
-    pub(super) const SMALL: Self = Self {
-        stream: 64 * 1024,
-        connection: 64 * 1024,
-    };
+    pub(super) const SMALL: Self = Self { stream: 64 * 1024, connection: 64 * 1024 };
 }
 
 /// A shared connection. It closes once neither it nor a stream of it is in use.
@@ -92,11 +86,7 @@ impl Http2Connection {
                 () = left => {}
             }
         });
-        Ok(Self {
-            requests,
-            stream_permits: Arc::new(Semaphore::new(MAX_STREAMS)),
-            _open: open,
-        })
+        Ok(Self { requests, stream_permits: Arc::new(Semaphore::new(MAX_STREAMS)), _open: open })
     }
 
     /// Opens a stream, unless the connection is closed or has as many as it may.
@@ -169,10 +159,7 @@ impl Http2Stream {
         ends: bool,
     ) -> Result<SendStream<Bytes>, UpstreamError> {
         let requests = self.connection.requests.clone();
-        let mut requests = requests
-            .ready()
-            .await
-            .map_err(|error| stream_error(&error))?;
+        let mut requests = requests.ready().await.map_err(|error| stream_error(&error))?;
         let sent = requests.send_request(head, ends);
         let (answer, writer) = sent.map_err(|error| stream_error(&error))?;
         self.response = Some(answer);
@@ -183,18 +170,9 @@ impl Http2Stream {
     pub(super) async fn next_head(&mut self) -> Result<Http2Head, UpstreamError> {
         let answer = self.response.as_mut().expect("the final head is read once");
         let (head, body) = match poll_fn(|cx| answer.poll_informational(cx)).await {
-            Some(interim) => (
-                interim
-                    .map_err(|error| stream_error(&error))?
-                    .into_parts()
-                    .0,
-                None,
-            ),
+            Some(interim) => (interim.map_err(|error| stream_error(&error))?.into_parts().0, None),
             None => {
-                let (head, body) = answer
-                    .await
-                    .map_err(|error| stream_error(&error))?
-                    .into_parts();
+                let (head, body) = answer.await.map_err(|error| stream_error(&error))?.into_parts();
                 (head, Some(body))
             }
         };
@@ -211,11 +189,7 @@ impl Http2Stream {
             self.body = body;
             self.response = None;
         }
-        Ok(Http2Head {
-            status: head.status.as_u16(),
-            fields: head.headers,
-            length,
-        })
+        Ok(Http2Head { status: head.status.as_u16(), fields: head.headers, length })
     }
 
     /// Returns the next chunk of the body; `None` at its end.
@@ -275,19 +249,13 @@ async fn read_trailers(body: &mut RecvStream) -> Result<Option<HeaderMap>, h2::E
 fn content_length(fields: &HeaderMap) -> Result<(Option<u64>, Oddities), UpstreamError> {
     let values = fields.get_all(http::header::CONTENT_LENGTH).iter();
     agreed_content_length(values.map(http::HeaderValue::as_bytes)).map_err(|details| {
-        UpstreamError::new(
-            ProxyErrorType::HttpProtocolError,
-            format!("the response: {details}"),
-        )
+        UpstreamError::new(ProxyErrorType::HttpProtocolError, format!("the response: {details}"))
     })
 }
 
 fn head_too_large() -> UpstreamError {
     let details = "the response: more than 64 KiB or 100 fields in its head or trailers";
-    UpstreamError::new(
-        ProxyErrorType::HttpResponseHeaderSectionSize,
-        details.to_owned(),
-    )
+    UpstreamError::new(ProxyErrorType::HttpResponseHeaderSectionSize, details.to_owned())
 }
 
 /// Converts an error of a stream or its connection. A stream that the origin did not begin to serve may be retried

@@ -161,12 +161,7 @@ impl Upstream {
         let key = self.pool.key(destination, PooledProtocol::Http2);
         let stream = Box::new(self.pool.share(key)?);
         let held = (key, TargetForm::Origin);
-        Some(self.new_session(
-            UpstreamConnection::Http2(stream),
-            destination.origin,
-            held,
-            true,
-        ))
+        Some(self.new_session(UpstreamConnection::Http2(stream), destination.origin, held, true))
     }
 
     /// Opens a connection to `destination`. If it uses HTTP/2, other requests may share it.
@@ -181,11 +176,7 @@ impl Upstream {
     ) -> Result<UpstreamSession, UpstreamError> {
         let deadline = self.connect_deadline();
         let route = self.route(destination, deadline).await?;
-        let terms = ConnectOptions {
-            preference,
-            window: FlowWindow::SHARED,
-            via: None,
-        };
+        let terms = ConnectOptions { preference, window: FlowWindow::SHARED, via: None };
         let session = self.open(destination, terms, &route, deadline).await?;
         if let UpstreamConnection::Http2(stream) = &session.connection {
             // In the pool from the start, so that concurrent requests share it.
@@ -230,9 +221,7 @@ impl Upstream {
     ) -> Result<(UpstreamLink, OpenConnection), UpstreamError> {
         let deadline = self.connect_deadline();
         let route = self.route(destination, deadline).await?;
-        let dialling = self
-            .connector
-            .dial(destination.origin, &route, via, deadline);
+        let dialling = self.connector.dial(destination.origin, &route, via, deadline);
         let dialled = dialling.await;
         let link = dialled.map_err(|fault| fault.through_parent(route.parent().map(|it| &**it)))?;
         Ok((link, self.metrics.upstream_connection(false)))
@@ -274,10 +263,7 @@ impl Upstream {
                 if terms.preference == VersionPreference::Upgrade
                     && self.is_forwarded_by_parent(origin) =>
             {
-                (
-                    UpstreamConnection::Http1(stream),
-                    PooledProtocol::Http1ThroughTunnel,
-                )
+                (UpstreamConnection::Http1(stream), PooledProtocol::Http1ThroughTunnel)
             }
             OpenedConnection::Http1(stream) => {
                 (UpstreamConnection::Http1(stream), PooledProtocol::Http1)
@@ -285,18 +271,12 @@ impl Upstream {
             OpenedConnection::Ftp(control) => {
                 (UpstreamConnection::Ftp(control), PooledProtocol::Http1)
             }
-            OpenedConnection::Http1Fallback(stream) => (
-                UpstreamConnection::Http1(stream),
-                PooledProtocol::Http1Fallback,
-            ),
+            OpenedConnection::Http1Fallback(stream) => {
+                (UpstreamConnection::Http1(stream), PooledProtocol::Http1Fallback)
+            }
             OpenedConnection::Http2(connection) => {
-                let stream = connection
-                    .open_stream()
-                    .ok_or_else(|| no_stream_error(origin))?;
-                (
-                    UpstreamConnection::Http2(Box::new(stream)),
-                    PooledProtocol::Http2,
-                )
+                let stream = connection.open_stream().ok_or_else(|| no_stream_error(origin))?;
+                (UpstreamConnection::Http2(Box::new(stream)), PooledProtocol::Http2)
             }
         };
         let held = (self.pool.key(destination, speaks), form);
@@ -336,19 +316,12 @@ impl Upstream {
         };
         // Another reader might end a repaired message elsewhere, and take the rest for the next response.
         let is_clear = reader.oddities().is_framing_certain();
-        let UpstreamReader::Http1 {
-            stream,
-            ahead,
-            keeps_alive,
-            ..
-        } = reader
-        else {
+        let UpstreamReader::Http1 { stream, ahead, keeps_alive, .. } = reader else {
             return;
         };
         // Bytes after a response belong to no request: response splitting (RFC 9112 section 11.1).
         if keeps_alive && is_clear && ahead.is_empty() {
-            self.pool
-                .keep(lease.key, PooledConnection::Http1(stream.unsplit(write)));
+            self.pool.keep(lease.key, PooledConnection::Http1(stream.unsplit(write)));
         }
     }
 
@@ -390,8 +363,6 @@ fn no_stream_error(origin: &Origin) -> UpstreamError {
 
 impl fmt::Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upstream")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
+        f.debug_struct("Upstream").field("settings", &self.settings).finish_non_exhaustive()
     }
 }

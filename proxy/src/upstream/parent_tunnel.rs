@@ -49,10 +49,7 @@ async fn tunnel_by_connect(
 ) -> Result<UpstreamLink, UpstreamError> {
     let authority = format!("{}:{}", origin.host(), origin.port());
     let mut head = BytesMut::from(format!("CONNECT {authority} HTTP/1.1\r\n").as_bytes());
-    write_fields(
-        &mut head,
-        [(&b"Host"[..], authority.as_bytes()), (b"Via", via)],
-    );
+    write_fields(&mut head, [(&b"Host"[..], authority.as_bytes()), (b"Via", via)]);
     parent.write_authorization(&mut head);
     head.extend_from_slice(b"\r\n");
     let sending = async {
@@ -128,18 +125,13 @@ fn any_contains<'a>(mut statuses: impl Iterator<Item = &'a [u8]>, words: &[u8]) 
 /// of the origin have passed two proxies.
 fn is_from_nearest_squid(fields: &[FieldPair<'_>]) -> bool {
     let via = values(fields, "via");
-    let passed: usize = via
-        .map(|value| value.split(|&byte| byte == b',').count())
-        .sum();
+    let passed: usize = via.map(|value| value.split(|&byte| byte == b',').count()).sum();
     passed <= 1 && first(fields, "x-squid-error").is_some()
 }
 
 fn refused(status: u16, reason: &[u8]) -> UpstreamError {
     let (kind, meaning) = match status {
-        407 => (
-            ProxyErrorType::ProxyConfigurationError,
-            ": it does not accept our credentials",
-        ),
+        407 => (ProxyErrorType::ProxyConfigurationError, ": it does not accept our credentials"),
         504 => (ProxyErrorType::ConnectionTimeout, ""),
         500..=599 => (ProxyErrorType::ConnectionTerminated, ""),
         _ => (ProxyErrorType::ConnectionRefused, ""),
@@ -149,10 +141,7 @@ fn refused(status: u16, reason: &[u8]) -> UpstreamError {
 
 /// Makes the error for a tunnel that would lead back to a proxy that it passed.
 fn loop_detected(status: u16, reason: &[u8]) -> UpstreamError {
-    UpstreamError::new(
-        ProxyErrorType::ProxyLoopDetected,
-        quote_status(status, reason),
-    )
+    UpstreamError::new(ProxyErrorType::ProxyLoopDetected, quote_status(status, reason))
 }
 
 fn quote_status(status: u16, reason: &[u8]) -> String {

@@ -76,11 +76,7 @@ impl ConnectionPool {
     /// Makes a pool for up to `limit` connections, which is swept for as long as it exists. Must be called within a
     /// tokio runtime.
     pub(super) fn new(limit: usize) -> Arc<Self> {
-        let pool = Arc::new(Self {
-            hasher: RandomState::new(),
-            limit,
-            entries: Mutex::default(),
-        });
+        let pool = Arc::new(Self { hasher: RandomState::new(), limit, entries: Mutex::default() });
         let swept = Arc::downgrade(&pool);
         tokio::spawn(async move {
             loop {
@@ -106,11 +102,7 @@ impl ConnectionPool {
         let mut places = self.lock();
         places.keep(key, kept);
         // Closing is a system call: the connection is dropped after the lock.
-        let _evicted = if places.by_age.len() > self.limit {
-            places.take_oldest()
-        } else {
-            None
-        };
+        let _evicted = if places.by_age.len() > self.limit { places.take_oldest() } else { None };
         drop(places);
     }
 
@@ -155,11 +147,7 @@ impl PoolEntries {
         self.next_age += 1;
         self.ages.entry(key).or_default().push(age);
         let unused_since = Instant::now();
-        let place = PoolEntry {
-            key,
-            unused_since,
-            connection: kept,
-        };
+        let place = PoolEntry { key, unused_since, connection: kept };
         self.by_age.insert(age, place);
     }
 

@@ -24,10 +24,7 @@ pub(crate) const MAX_INTERIM: usize = 100;
 
 /// The writing half of an exchange with an origin.
 pub(crate) enum UpstreamWriter {
-    Http1 {
-        stream: WriteHalf<BoxedStream>,
-        body: BodyWriter,
-    },
+    Http1 { stream: WriteHalf<BoxedStream>, body: BodyWriter },
     Http2(SendStream<Bytes>),
 }
 
@@ -141,22 +138,11 @@ impl UpstreamReader {
     /// Returns the next head: an interim one, or the final one. A read that is cancelled loses nothing.
     pub(crate) async fn next_head(&mut self, method: &str) -> Result<UpstreamHead, UpstreamError> {
         match self {
-            Self::Http1 {
-                stream,
-                ahead,
-                body,
-                keeps_alive,
-                oddities,
-            } => {
-                let head = ResponseHead::read(stream, ahead)
-                    .await
-                    .map_err(head_error)?;
+            Self::Http1 { stream, ahead, body, keeps_alive, oddities } => {
+                let head = ResponseHead::read(stream, ahead).await.map_err(head_error)?;
                 let is_upgrade = head.status() == 101;
-                let framing = if is_upgrade {
-                    BodyFraming::UntilClose
-                } else {
-                    head.framing(method)
-                };
+                let framing =
+                    if is_upgrade { BodyFraming::UntilClose } else { head.framing(method) };
                 *oddities = oddities.union(head.oddities());
                 *keeps_alive = head.keeps_alive(method) && framing != BodyFraming::UntilClose;
                 *body = if is_upgrade {
@@ -179,10 +165,7 @@ impl UpstreamReader {
                 101 => {
                     // The caller sent no Upgrade, so bytes after this 101 belong to no protocol.
                     let details = "the origin changed the protocol unasked".to_owned();
-                    return Err(UpstreamError::new(
-                        ProxyErrorType::HttpProtocolError,
-                        details,
-                    ));
+                    return Err(UpstreamError::new(ProxyErrorType::HttpProtocolError, details));
                 }
                 100..=199 => {}
                 _ => return Ok(head),
@@ -194,12 +177,7 @@ impl UpstreamReader {
     /// Returns the next chunk of the body; `None` at its end.
     pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         match self {
-            Self::Http1 {
-                stream,
-                ahead,
-                body,
-                ..
-            } => Ok(body.next_chunk(stream, ahead).await?),
+            Self::Http1 { stream, ahead, body, .. } => Ok(body.next_chunk(stream, ahead).await?),
             Self::Http2(stream) => stream.next_chunk().await,
         }
     }
@@ -245,10 +223,7 @@ pub(crate) async fn start_http1(
     };
     within(patience, sending).await?;
     let (stream, writer) = tokio::io::split(stream);
-    let writer = UpstreamWriter::Http1 {
-        stream: writer,
-        body: BodyWriter::new(framing),
-    };
+    let writer = UpstreamWriter::Http1 { stream: writer, body: BodyWriter::new(framing) };
     let body = BodyReader::strict(BodyFraming::Length(0));
     let reader = UpstreamReader::Http1 {
         stream,
@@ -281,10 +256,7 @@ async fn within(
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(UpstreamError::stale(
             ProxyErrorType::ConnectionTerminated,
-            format!(
-                "sending the request: {}",
-                describe::broken_connection(&error)
-            ),
+            format!("sending the request: {}", describe::broken_connection(&error)),
         )),
         Err(_) => Err(write_timed_out()),
     }
@@ -297,10 +269,7 @@ pub(crate) fn endless_interim_responses() -> UpstreamError {
 }
 
 fn write_timed_out() -> UpstreamError {
-    UpstreamError::new(
-        ProxyErrorType::ConnectionWriteTimeout,
-        STOPPED_READING.to_owned(),
-    )
+    UpstreamError::new(ProxyErrorType::ConnectionWriteTimeout, STOPPED_READING.to_owned())
 }
 
 fn head_error(error: HeadError) -> UpstreamError {
@@ -311,23 +280,17 @@ fn head_error(error: HeadError) -> UpstreamError {
         }
         HeadError::Broken(error) => (
             ProxyErrorType::HttpResponseIncomplete,
-            format!(
-                "the response's head: {}",
-                describe::broken_connection(&error)
-            ),
+            format!("the response's head: {}", describe::broken_connection(&error)),
         ),
-        HeadError::Malformed(details) => (
-            ProxyErrorType::HttpProtocolError,
-            format!("the response: {details}"),
-        ),
-        HeadError::TooLarge(details) => (
-            ProxyErrorType::HttpResponseHeaderSectionSize,
-            format!("the response: {details}"),
-        ),
-        HeadError::UnsupportedVersion => (
-            ProxyErrorType::HttpProtocolError,
-            "the response is not HTTP".to_owned(),
-        ),
+        HeadError::Malformed(details) => {
+            (ProxyErrorType::HttpProtocolError, format!("the response: {details}"))
+        }
+        HeadError::TooLarge(details) => {
+            (ProxyErrorType::HttpResponseHeaderSectionSize, format!("the response: {details}"))
+        }
+        HeadError::UnsupportedVersion => {
+            (ProxyErrorType::HttpProtocolError, "the response is not HTTP".to_owned())
+        }
     };
     UpstreamError::new(kind, details)
 }

@@ -77,15 +77,9 @@ impl Crawl {
                 settings = settings.resolve_to(&sample.host, &origin);
             }
             // Real files ask for minutes between requests; that is for other tests.
-            settings
-                .set("politeness.crawl_delay", "\"ignore\"")
-                .table(&owners())
+            settings.set("politeness.crawl_delay", "\"ignore\"").table(&owners())
         });
-        Self {
-            origin,
-            proxy,
-            asks,
-        }
+        Self { origin, proxy, asks }
     }
 
     fn client(&self, program: impl AsRef<Path>) -> Command {
@@ -132,26 +126,13 @@ impl Crawl {
 fn command_for(wayleave: &Wayleave, program: impl AsRef<Path>) -> Command {
     let mut command = clean(program);
     let proxy = format!("http://{}", wayleave.proxy);
-    for name in [
-        "http_proxy",
-        "https_proxy",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "PROXY",
-    ] {
+    for name in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "PROXY"] {
         command.env(name, &proxy);
     }
-    for name in [
-        "SSL_CERT_FILE",
-        "REQUESTS_CA_BUNDLE",
-        "CURL_CA_BUNDLE",
-        "NODE_EXTRA_CA_CERTS",
-    ] {
+    for name in ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"] {
         command.env(name, wayleave.ca_file());
     }
-    command
-        .env("HOME", wayleave.dir.path())
-        .current_dir(wayleave.dir.path());
+    command.env("HOME", wayleave.dir.path()).current_dir(wayleave.dir.path());
     command
 }
 
@@ -166,34 +147,17 @@ fn the_samples_are_as_varied_as_they_claim() {
                 && sample.paths.iter().any(|(_, allowed)| !allowed)
         })
         .count();
-    assert!(
-        both >= 80,
-        "only {both} files both allow and disallow something"
-    );
-    let bodies: Vec<_> = samples
-        .iter()
-        .map(|sample| std::fs::read(&sample.file).expect("it is there"))
-        .collect();
+    assert!(both >= 80, "only {both} files both allow and disallow something");
+    let bodies: Vec<_> =
+        samples.iter().map(|sample| std::fs::read(&sample.file).expect("it is there")).collect();
     let count =
         |trait_of: &dyn Fn(&[u8]) -> bool| bodies.iter().filter(|body| trait_of(body)).count();
-    assert!(
-        count(&|body| body.starts_with(b"\xef\xbb\xbf")) >= 5,
-        "byte order marks"
-    );
-    assert!(
-        count(&|body| body.contains(&b'\r') && !body.contains(&b'\n')) >= 5,
-        "CR alone"
-    );
-    assert!(
-        count(&|body| std::str::from_utf8(body).is_err()) >= 4,
-        "not UTF-8"
-    );
+    assert!(count(&|body| body.starts_with(b"\xef\xbb\xbf")) >= 5, "byte order marks");
+    assert!(count(&|body| body.contains(&b'\r') && !body.contains(&b'\n')) >= 5, "CR alone");
+    assert!(count(&|body| std::str::from_utf8(body).is_err()) >= 4, "not UTF-8");
     assert!(count(&|body| body.contains(&0)) >= 3, "NUL");
     assert!(
-        count(&|body| String::from_utf8_lossy(body)
-            .to_lowercase()
-            .contains("<html"))
-            >= 5,
+        count(&|body| String::from_utf8_lossy(body).to_lowercase().contains("<html")) >= 5,
         "HTML"
     );
     assert!(count(&|body| body.len() > 100_000) >= 2, "large files");
@@ -213,11 +177,8 @@ fn curl_obeys() {
         config += "silent\ngloboff\npath-as-is\nmax-time = 60\nwrite-out = \"{\\\"url\\\":\\\"%{url}\\\",\\\"status\\\":%{http_code}}\\n\"\nnext\n";
     }
     let config = config.strip_suffix("next\n").expect("there are URLs");
-    let output = output_of(
-        crawl.client(program("curl")).args(["-q", "-K", "-"]),
-        config.as_bytes(),
-        LIMIT,
-    );
+    let output =
+        output_of(crawl.client(program("curl")).args(["-q", "-K", "-"]), config.as_bytes(), LIMIT);
     crawl.check_answers(&output);
     crawl.check_origin(&BTreeSet::new());
 }
@@ -244,18 +205,11 @@ fn wget_obeys() {
         ]);
         command
             .arg(format!("--user-agent={user_agent}"))
-            .arg(format!(
-                "--ca-certificate={}",
-                crawl.proxy.ca_file().display()
-            ));
+            .arg(format!("--ca-certificate={}", crawl.proxy.ca_file().display()));
         let output = run(&mut command, urls.as_bytes(), LIMIT);
         let log = String::from_utf8_lossy(&output.stderr);
         let refused = log.matches("ERROR 403: Disallowed by robots.txt.").count();
-        assert_eq!(
-            refused,
-            asks.iter().filter(|ask| !ask.allowed).count(),
-            "{log}"
-        );
+        assert_eq!(refused, asks.iter().filter(|ask| !ask.allowed).count(), "{log}");
     }
     crawl.check_origin(&BTreeSet::new());
 }
@@ -265,9 +219,7 @@ fn wget_obeys() {
 fn obeys(interpreter: impl AsRef<Path>, script: &str) {
     let crawl = Crawl::prepare();
     let mut command = crawl.client(interpreter);
-    command
-        .arg(project().join("tests/clients").join(script))
-        .env("NODE_PATH", node_modules());
+    command.arg(project().join("tests/clients").join(script)).env("NODE_PATH", node_modules());
     let output = output_of(&mut command, crawl.asks_as_json().as_bytes(), LIMIT);
     crawl.check_answers(&output);
     crawl.check_origin(&BTreeSet::new());
@@ -294,10 +246,7 @@ fn headless_chromium_obeys() {
     trust_in_nss(&crawl.proxy);
     let script = project().join("tests/clients/crawl_chromium.cjs");
     let mut command = crawl.client(program("node"));
-    command
-        .arg(script)
-        .env("NODE_PATH", node_modules())
-        .env("CHROMIUM", program("chromium"));
+    command.arg(script).env("NODE_PATH", node_modules()).env("CHROMIUM", program("chromium"));
     let output = output_of(&mut command, crawl.asks_as_json().as_bytes(), LIMIT);
     let answers = crawl.check_answers(&output);
     let upgraded = answers
@@ -319,15 +268,9 @@ pub fn trust_in_nss(proxy: &Wayleave) {
     let database = format!("sql:{}", dir.display());
     let ca = proxy.ca_file();
     let certutil = program("certutil");
+    output_of(clean(&certutil).args(["-d", &database, "-N", "--empty-password"]), b"", LIMIT);
     output_of(
-        clean(&certutil).args(["-d", &database, "-N", "--empty-password"]),
-        b"",
-        LIMIT,
-    );
-    output_of(
-        clean(&certutil)
-            .args(["-d", &database, "-A", "-t", "C,,", "-n", "wayleave", "-i"])
-            .arg(ca),
+        clean(&certutil).args(["-d", &database, "-A", "-t", "C,,", "-n", "wayleave", "-i"]).arg(ca),
         b"",
         LIMIT,
     );

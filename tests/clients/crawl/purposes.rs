@@ -50,9 +50,7 @@ fn serve(origin: &Origin) {
     origin.site("signal.test").robots(signal);
     let reserved = r#"[{"location": "/", "tdm-reservation": 1}]"#;
     let file = "/.well-known/tdmrep.json";
-    origin
-        .site("reserved.test")
-        .page(file, Reply::text(reserved));
+    origin.site("reserved.test").page(file, Reply::text(reserved));
     let site = origin.site("licensed.test").page("/l.xml", licence());
     site.robots("License: https://licensed.test/l.xml\n");
     let noindex = page().header("X-Robots-Tag", "noindex");
@@ -108,11 +106,7 @@ fn each_gets_what_it_may(ask: impl FnOnce(&Wayleave, &[Asked]) -> String) {
     let answers = output.lines().map(|line| {
         let answer: Value = serde_json::from_str(line).unwrap_or_else(|it| panic!("{it}: {line}"));
         let text = |member: &str| answer[member].as_str().unwrap().to_owned();
-        (
-            text("url"),
-            text("user_agent"),
-            answer["status"].as_u64().unwrap(),
-        )
+        (text("url"), text("user_agent"), answer["status"].as_u64().unwrap())
     });
     let answers: BTreeSet<_> = answers.collect();
     let expected = all.iter().map(|it| {
@@ -130,11 +124,7 @@ fn each_gets_what_it_may(ask: impl FnOnce(&Wayleave, &[Asked]) -> String) {
     });
     let sent = all.iter().filter(|it| it.gets != NothingAsked);
     let sent = sent.map(|it| (it.url.clone(), it.agent.to_owned()));
-    assert_eq!(
-        arrived.collect::<BTreeSet<_>>(),
-        sent.collect(),
-        "at the origin"
-    );
+    assert_eq!(arrived.collect::<BTreeSet<_>>(), sent.collect(), "at the origin");
 }
 
 #[test]

@@ -30,40 +30,25 @@ pub fn samples() -> &'static [Sample] {
             .collect();
         let text = |value: &Value| value.as_str().expect("a string").to_owned();
         let paths = |row: &Value| {
-            row["paths"]
-                .as_array()
-                .expect("a list")
-                .iter()
-                .map(text)
-                .collect::<Vec<_>>()
+            row["paths"].as_array().expect("a list").iter().map(text).collect::<Vec<_>>()
         };
         let asked: Vec<_> = rows
             .iter()
-            .map(|row| {
-                (
-                    dir.join(text(&row["file"])),
-                    text(&row["agent"]),
-                    paths(row),
-                )
-            })
+            .map(|row| (dir.join(text(&row["file"])), text(&row["agent"]), paths(row)))
             .collect();
         let verdicts = judge(&asked);
         let samples =
-            rows.iter()
-                .zip(asked)
-                .zip(verdicts)
-                .map(|((row, (file, agent, paths)), verdicts)| {
-                    let length = std::fs::metadata(&file)
-                        .expect("each file of the manifest is there")
-                        .len();
-                    assert_eq!(row["bytes"], length, "{} is not as served", file.display());
-                    Sample {
-                        host: text(&row["host"]),
-                        file,
-                        agent,
-                        paths: paths.into_iter().zip(verdicts).collect(),
-                    }
-                });
+            rows.iter().zip(asked).zip(verdicts).map(|((row, (file, agent, paths)), verdicts)| {
+                let length =
+                    std::fs::metadata(&file).expect("each file of the manifest is there").len();
+                assert_eq!(row["bytes"], length, "{} is not as served", file.display());
+                Sample {
+                    host: text(&row["host"]),
+                    file,
+                    agent,
+                    paths: paths.into_iter().zip(verdicts).collect(),
+                }
+            });
         samples.collect()
     })
 }
@@ -74,13 +59,7 @@ pub fn judge(asked: &[(PathBuf, String, Vec<String>)]) -> Vec<Vec<bool>> {
         json!({ "file": file, "agent": agent, "paths": paths }).to_string() + "\n"
     });
     let script = project().join("tests/clients/verdicts.py");
-    let output = output_of(
-        clean(python()).arg(script),
-        lines.collect::<String>().as_bytes(),
-        LIMIT,
-    );
-    output
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("a list of verdicts"))
-        .collect()
+    let output =
+        output_of(clean(python()).arg(script), lines.collect::<String>().as_bytes(), LIMIT);
+    output.lines().map(|line| serde_json::from_str(line).expect("a list of verdicts")).collect()
 }

@@ -13,11 +13,7 @@ impl Crawl {
     #[track_caller]
     pub fn check_origin(&self, except: &BTreeSet<String>) {
         let (arrived, robots) = self.sort_requests();
-        let planned: Vec<_> = self
-            .asks
-            .iter()
-            .filter(|ask| !except.contains(&ask.url))
-            .collect();
+        let planned: Vec<_> = self.asks.iter().filter(|ask| !except.contains(&ask.url)).collect();
         for ask in &planned {
             assert_eq!(
                 arrived.contains_key(&ask.url),
@@ -48,17 +44,11 @@ impl Crawl {
         let mut arrived = Arrived::new();
         let mut robots = BTreeMap::new();
         for request in self.origin.requests() {
-            let url = format!(
-                "{}://{}{}",
-                request.scheme, request.authority, request.target
-            );
+            let url = format!("{}://{}{}", request.scheme, request.authority, request.target);
             if request.target == "/robots.txt" {
                 *robots.entry(url).or_default() += 1;
             } else {
-                arrived.insert(
-                    url,
-                    request.header("user-agent").unwrap_or_default().to_owned(),
-                );
+                arrived.insert(url, request.header("user-agent").unwrap_or_default().to_owned());
             }
         }
         (arrived, robots)
@@ -78,11 +68,7 @@ impl Crawl {
                 let sample = samples().iter().find(|sample| of_host(&sample.host));
                 let sample = sample.unwrap_or_else(|| panic!("{url} is of no sample"));
                 let token = token_of(user_agent).to_owned();
-                (
-                    sample.file.clone(),
-                    token,
-                    vec![url[origin.len()..].to_owned()],
-                )
+                (sample.file.clone(), token, vec![url[origin.len()..].to_owned()])
             })
             .collect();
         for ((url, user_agent), verdict) in arrived.iter().zip(judge(&asked)) {
@@ -105,7 +91,5 @@ fn token_of(user_agent: &str) -> &str {
 /// `scheme://authority` of a URL.
 fn origin_of(url: &str) -> &str {
     let authority_at = url.find("://").expect("an absolute URL") + 3;
-    url[authority_at..]
-        .find('/')
-        .map_or(url, |path_at| &url[..authority_at + path_at])
+    url[authority_at..].find('/').map_or(url, |path_at| &url[..authority_at + path_at])
 }

@@ -32,9 +32,7 @@ pub async fn serve(mut stream: impl Transport, connection: &Connection) -> io::R
             }
             (HEADERS, _) => {
                 for (kind, flags, payload) in connection.frames() {
-                    stream
-                        .write_all(&frame(kind, flags, number, &payload))
-                        .await?;
+                    stream.write_all(&frame(kind, flags, number, &payload)).await?;
                 }
             }
             _ => {}

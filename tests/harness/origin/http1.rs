@@ -69,16 +69,10 @@ async fn read_head<T: Transport>(
     let mut fields = [httparse::EMPTY_HEADER; 200];
     let mut parsed = httparse::Request::new(&mut fields);
     let status = parsed.parse(&head).map_err(io::Error::other)?;
-    assert!(
-        status.is_complete(),
-        "a head that ends in an empty line is complete"
-    );
+    assert!(status.is_complete(), "a head that ends in an empty line is complete");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let headers: Vec<_> = parsed
-        .headers
-        .iter()
-        .map(|field| (field.name.to_owned(), text(field.value)))
-        .collect();
+    let headers: Vec<_> =
+        parsed.headers.iter().map(|field| (field.name.to_owned(), text(field.value))).collect();
     let host = headers
         .iter()
         .find(|(name, _)| name.eq_ignore_ascii_case("host"))
@@ -89,11 +83,7 @@ async fn read_head<T: Transport>(
         peer: connection.peer,
         scheme: connection.scheme,
         sni: connection.sni.clone(),
-        version: if parsed.version == Some(0) {
-            "HTTP/1.0"
-        } else {
-            "HTTP/1.1"
-        },
+        version: if parsed.version == Some(0) { "HTTP/1.0" } else { "HTTP/1.1" },
         method: parsed.method.unwrap_or_default().to_owned(),
         target: parsed.path.unwrap_or_default().to_owned(),
         authority: host.unwrap_or_default(),
@@ -206,9 +196,7 @@ async fn send_reply<T: Transport>(
     if reply.framing == Framing::Chunked && !bodiless {
         stream.write_all(b"0\r\n").await?;
         for (name, value) in &reply.trailers {
-            stream
-                .write_all(format!("{name}: {value}\r\n").as_bytes())
-                .await?;
+            stream.write_all(format!("{name}: {value}\r\n").as_bytes()).await?;
         }
         stream.write_all(b"\r\n").await?;
     }
@@ -237,9 +225,7 @@ async fn send_chunk<T: Transport>(
     bytes: &[u8],
 ) -> io::Result<()> {
     if framing == Framing::Chunked && !bytes.is_empty() {
-        stream
-            .write_all(format!("{:x}\r\n", bytes.len()).as_bytes())
-            .await?;
+        stream.write_all(format!("{:x}\r\n", bytes.len()).as_bytes()).await?;
         stream.write_all(bytes).await?;
         return stream.write_all(b"\r\n").await;
     }

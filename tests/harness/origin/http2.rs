@@ -11,9 +11,7 @@ use super::wire::Connection;
 use super::{Body, Request};
 
 pub async fn serve(stream: TlsStream<TcpStream>, connection: &Connection) -> io::Result<()> {
-    let mut session = h2::server::handshake(stream)
-        .await
-        .map_err(io::Error::other)?;
+    let mut session = h2::server::handshake(stream).await.map_err(io::Error::other)?;
     while let Some(accepted) = session.accept().await {
         let (request, respond) = accepted.map_err(io::Error::other)?;
         let connection = connection.clone();
@@ -37,16 +35,8 @@ async fn answer_http2(
         sni: connection.sni.clone(),
         version: "HTTP/2",
         method: parts.method.to_string(),
-        target: parts
-            .uri
-            .path_and_query()
-            .map(ToString::to_string)
-            .unwrap_or_default(),
-        authority: parts
-            .uri
-            .authority()
-            .map(ToString::to_string)
-            .unwrap_or_default(),
+        target: parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
+        authority: parts.uri.authority().map(ToString::to_string).unwrap_or_default(),
         headers: parts
             .headers
             .iter()
@@ -62,10 +52,8 @@ async fn answer_http2(
             body.flow_control().release_capacity(data.len())?;
         }
         let trailers = body.trailers().await?.unwrap_or_default();
-        let trailers = trailers
-            .iter()
-            .map(|(name, value)| (name.to_string(), text(value)))
-            .collect();
+        let trailers =
+            trailers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
         connection.shared.body_ended(&request, trailers);
     }
     let sent = send_http2_reply(&request, &reply, &mut respond).await;
@@ -104,11 +92,8 @@ async fn send_http2_reply(
             Step::Bytes(bytes) => send_data(&mut stream, bytes).await?,
             Step::Pattern(length) => {
                 for (from, to) in pattern_pieces(*length) {
-                    send_data(
-                        &mut stream,
-                        &(from..to).map(pattern_byte).collect::<Vec<_>>(),
-                    )
-                    .await?;
+                    send_data(&mut stream, &(from..to).map(pattern_byte).collect::<Vec<_>>())
+                        .await?;
                 }
             }
             Step::Wait(gate) => gate.passed().await,

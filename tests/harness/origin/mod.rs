@@ -58,15 +58,12 @@ impl Request {
     /// Whether its head announces content.
     pub fn has_content(&self) -> bool {
         self.header("transfer-encoding").is_some()
-            || self
-                .header("content-length")
-                .is_some_and(|length| length != "0")
+            || self.header("content-length").is_some_and(|length| length != "0")
     }
 
     /// Whether it is the last on its connection.
     pub fn closes(&self) -> bool {
-        self.header("connection")
-            .is_some_and(|value| value.eq_ignore_ascii_case("close"))
+        self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
 
     /// The host of the authority, in lower case, without port.
@@ -82,10 +79,7 @@ impl Request {
     }
 
     pub fn body(&self) -> Body {
-        self.body
-            .lock()
-            .expect("no test panics while it holds a body")
-            .clone()
+        self.body.lock().expect("no test panics while it holds a body").clone()
     }
 }
 
@@ -178,11 +172,7 @@ pub struct Shared {
 impl Shared {
     pub fn site(&self, host: &str) -> Site {
         let sites = lock(&self.sites);
-        sites
-            .get(host)
-            .or_else(|| sites.get("*"))
-            .cloned()
-            .unwrap_or_default()
+        sites.get(host).or_else(|| sites.get("*")).cloned().unwrap_or_default()
     }
 
     pub fn connected(&self) -> usize {
@@ -207,15 +197,11 @@ impl Shared {
     pub fn body_grew(&self, request: &Request, bytes: &[u8]) {
         let mut body = lock(&request.body);
         let from = body.length;
-        let fits = bytes
-            .iter()
-            .zip(from..)
-            .all(|(byte, offset)| *byte == reply::pattern_byte(offset));
+        let fits =
+            bytes.iter().zip(from..).all(|(byte, offset)| *byte == reply::pattern_byte(offset));
         body.off_pattern |= !fits;
         body.length += bytes.len() as u64;
-        let room = 65_536_usize
-            .saturating_sub(body.start.len())
-            .min(bytes.len());
+        let room = 65_536_usize.saturating_sub(body.start.len()).min(bytes.len());
         body.start.extend_from_slice(&bytes[..room]);
         drop(body);
         self.notify();
@@ -237,9 +223,7 @@ impl Shared {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// A handle on a running origin; its ports close when the last handle is gone.
@@ -266,20 +250,13 @@ impl Origin {
         });
         let http = Self::listen(address, "http", &shared);
         let https = Self::listen(address, "https", &shared);
-        Self {
-            http,
-            https,
-            shared,
-        }
+        Self { http, https, shared }
     }
 
     fn listen(address: &str, scheme: &'static str, shared: &Arc<Shared>) -> SocketAddr {
-        let listener = runtime()
-            .block_on(TcpListener::bind((address, 0)))
-            .expect("loopback has free ports");
-        let bound = listener
-            .local_addr()
-            .expect("a bound socket has an address");
+        let listener =
+            runtime().block_on(TcpListener::bind((address, 0))).expect("loopback has free ports");
+        let bound = listener.local_addr().expect("a bound socket has an address");
         let shared = Arc::clone(shared);
         runtime().spawn(async move {
             loop {
@@ -312,18 +289,12 @@ impl Origin {
     /// Changes what `host` answers from now on; `"*"` stands for every host without a script of its own.
     pub fn site(&self, host: &str) -> SiteHandle<'_> {
         lock(&self.shared.sites).entry(host.to_owned()).or_default();
-        SiteHandle {
-            origin: self,
-            host: host.to_owned(),
-        }
+        SiteHandle { origin: self, host: host.to_owned() }
     }
 
     /// All requests so far as `METHOD scheme://authority/target`, in order of arrival.
     pub fn seen(&self) -> Vec<String> {
-        self.requests()
-            .iter()
-            .map(|request| line(request))
-            .collect()
+        self.requests().iter().map(|request| line(request)).collect()
     }
 
     pub fn requests(&self) -> Vec<Arc<Request>> {
@@ -374,10 +345,7 @@ impl Origin {
     #[track_caller]
     pub fn wait_for_target(&self, target: &str) -> Arc<Request> {
         self.wait_for(&format!("a request for {target}"), |arrived| {
-            arrived
-                .requests
-                .iter()
-                .any(|request| request.target == target)
+            arrived.requests.iter().any(|request| request.target == target)
         });
         self.requests()
             .into_iter()
@@ -394,10 +362,7 @@ impl Drop for Origin {
 }
 
 fn line(request: &Request) -> String {
-    format!(
-        "{} {}://{}{}",
-        request.method, request.scheme, request.authority, request.target
-    )
+    format!("{} {}://{}{}", request.method, request.scheme, request.authority, request.target)
 }
 
 /// Scripts one host.
@@ -409,11 +374,7 @@ pub struct SiteHandle<'a> {
 
 impl SiteHandle<'_> {
     fn change(self, change: impl FnOnce(&mut Site)) -> Self {
-        change(
-            lock(&self.origin.shared.sites)
-                .get_mut(&self.host)
-                .expect("made by Origin::site"),
-        );
+        change(lock(&self.origin.shared.sites).get_mut(&self.host).expect("made by Origin::site"));
         self
     }
 

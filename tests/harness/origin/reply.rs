@@ -18,11 +18,7 @@ impl Gate {
     }
 
     pub async fn passed(&self) {
-        let _permit = self
-            .0
-            .acquire()
-            .await
-            .expect("a gate's semaphore is never closed");
+        let _permit = self.0.acquire().await.expect("a gate's semaphore is never closed");
     }
 }
 
@@ -93,15 +89,11 @@ impl Reply {
     }
 
     pub fn text(body: impl AsRef<[u8]>) -> Self {
-        Self::new(200)
-            .header("Content-Type", "text/plain")
-            .body(body)
+        Self::new(200).header("Content-Type", "text/plain").body(body)
     }
 
     pub fn html(body: impl AsRef<[u8]>) -> Self {
-        Self::new(200)
-            .header("Content-Type", "text/html; charset=utf-8")
-            .body(body)
+        Self::new(200).header("Content-Type", "text/html; charset=utf-8").body(body)
     }
 
     pub fn redirect(status: u16, location: &str) -> Self {
@@ -110,10 +102,7 @@ impl Reply {
 
     /// `first half,`, then, when the gate opens, `second half`.
     pub fn in_halves(gate: &Gate) -> Self {
-        Self::new(200)
-            .body("first half,")
-            .step(Step::Wait(gate.clone()))
-            .body("second half")
+        Self::new(200).body("first half,").step(Step::Wait(gate.clone())).body("second half")
     }
 
     /// Exactly these bytes, then `end` (`Close`, `Reset`, `Hang`).

@@ -19,8 +19,7 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
 
 impl Transport for TcpStream {
     fn reset(&self) {
-        self.set_zero_linger()
-            .expect("SO_LINGER can be set on TCP sockets");
+        self.set_zero_linger().expect("SO_LINGER can be set on TCP sockets");
     }
 }
 
@@ -56,16 +55,8 @@ pub async fn serve(stream: TcpStream, scheme: &'static str, number: usize, share
     let Ok(peer) = stream.peer_addr().map(|peer| peer.ip()) else {
         return;
     };
-    let mut connection = Connection {
-        number,
-        peer,
-        scheme,
-        sni: None,
-        shared,
-    };
-    stream
-        .set_nodelay(true)
-        .expect("TCP_NODELAY can be set on TCP sockets");
+    let mut connection = Connection { number, peer, scheme, sni: None, shared };
+    stream.set_nodelay(true).expect("TCP_NODELAY can be set on TCP sockets");
     let _ended = match scheme {
         "http" => http1::serve(stream, &connection).await,
         _ => match accept_tls(stream, &mut connection).await {
@@ -87,20 +78,13 @@ async fn accept_tls(
     let mut first = [0; 1];
     stream.peek(&mut first).await?;
     if first[0] != 22 {
-        stream
-            .write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
-            .await?;
-        return Err(io::Error::other(
-            "a client spoke plain text on the TLS port",
-        ));
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n").await?;
+        return Err(io::Error::other("a client spoke plain text on the TLS port"));
     }
     let address = stream.local_addr()?;
     let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
     connection.sni = start.client_hello().server_name().map(str::to_owned);
-    let host = connection
-        .sni
-        .clone()
-        .unwrap_or_else(|| address.ip().to_string());
+    let host = connection.sni.clone().unwrap_or_else(|| address.ip().to_string());
     let site = connection.shared.site(&host);
     match site.certificate {
         Certificate::Alert => return break_handshake(start, &[21, 3, 3, 0, 2, 2, 40]).await,
@@ -114,11 +98,8 @@ async fn accept_tls(
         protocols => protocols,
     };
     let hello = start.client_hello();
-    let wanted = |name: &str| {
-        hello
-            .alpn()
-            .is_none_or(|mut all| all.any(|one| one == name.as_bytes()))
-    };
+    let wanted =
+        |name: &str| hello.alpn().is_none_or(|mut all| all.any(|one| one == name.as_bytes()));
     let is_deaf = site.ignores_alpn && !offered.iter().any(|name| wanted(name));
     let config = tls::server_config(&host, site.certificate, if is_deaf { &[] } else { offered });
     let tls = start.into_stream(Arc::new(config)).await?;

@@ -119,10 +119,7 @@ fn every_charset_is_read_whatever_is_declared() {
         ("text/html; charset=hz-gb-2312", NOINDEX.as_bytes()),
         ("text/html; charset=x", NOINDEX.as_bytes()),
         ("text/html", declared.as_bytes()),
-        (
-            "application/xhtml+xml; charset=shift_jis",
-            NOINDEX.as_bytes(),
-        ),
+        ("application/xhtml+xml; charset=shift_jis", NOINDEX.as_bytes()),
         ("TEXT/HTML", NOINDEX.as_bytes()),
         ("html", NOINDEX.as_bytes()),
     ] {
@@ -135,9 +132,7 @@ fn every_charset_is_read_whatever_is_declared() {
     let reply = Reply::new(200).body(NOINDEX);
     let (_origin, proxy) = site(reply.clone(), "");
     expect_withheld(&get(&proxy, INDEX), "body");
-    let two = reply
-        .header("Content-Type", "text/plain")
-        .header("Content-Type", "text/html");
+    let two = reply.header("Content-Type", "text/plain").header("Content-Type", "text/html");
     let (_origin, proxy) = site(two, "");
     expect_withheld(&get(&proxy, INDEX), "body");
 }

@@ -52,9 +52,7 @@ fn what_swells_is_decoded_to_the_limit_only() {
 /// Some bytes decode to nothing, without end: what is held back is bounded, too.
 #[test]
 fn what_decodes_to_nothing_is_not_held_back_for_long() {
-    let empty = GzEncoder::new(Vec::new(), Compression::none())
-        .finish()
-        .unwrap();
+    let empty = GzEncoder::new(Vec::new(), Compression::none()).finish().unwrap();
     let members = empty.repeat(4 * MIB / empty.len());
     // A skippable frame (RFC 8878 section 3.1.2).
     let skipped = b"\x50\x2a\x4d\x18\x04\0\0\0nul\n".repeat(4 * MIB / 12);
@@ -69,9 +67,7 @@ fn what_decodes_to_nothing_is_not_held_back_for_long() {
 fn ten_thousand_statements_are_read_in_bounded_memory() {
     let scan = "[preferences]\nmeta_scan = \"1MiB\"";
     let many = "<meta name=robots content=nosnippet,max-snippet:9>".repeat(10_000);
-    let rules = (0..100_000)
-        .map(|number| format!("max-snippet:{number},"))
-        .collect::<String>();
+    let rules = (0..100_000).map(|number| format!("max-snippet:{number},")).collect::<String>();
     let one = format!("<meta name=robots content='{}'>", &rules[..MIB - 100]);
     for page in [many, one] {
         let (_origin, proxy) = site(Reply::html(&page), scan);
@@ -107,11 +103,7 @@ fn an_origin_that_stops_within_the_beginning_is_a_fault() {
     let drip = Reply::html("<title>t").framing(Framing::Chunked);
     for (reply, status, error) in [
         (begun.clone().step(Step::Hang), 504, "http_response_timeout"),
-        (
-            begun.clone().step(Step::Close),
-            502,
-            "http_response_incomplete",
-        ),
+        (begun.clone().step(Step::Close), 502, "http_response_incomplete"),
         (drip.step(Step::Hang), 504, "http_response_timeout"),
     ] {
         let (_origin, proxy) = site(reply, settings);

@@ -72,10 +72,7 @@ fn a_licence_that_an_answer_names_is_fetched_once_and_decides() {
             let problem = expect_withheld(&get(&proxy, CORPUS), stage);
             assert_eq!(problem["source"], "rsl");
             assert_eq!(problem["carrier"], carrier);
-            assert_eq!(
-                problem["clause"],
-                "RSL 1.0 §3.5, not among what is permitted"
-            );
+            assert_eq!(problem["clause"], "RSL 1.0 §3.5, not among what is permitted");
             assert_eq!(problem["document"]["url"], LICENCE, "{problem}");
             let id = problem["decision_id"].as_str().unwrap();
             let decision = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
@@ -87,12 +84,7 @@ fn a_licence_that_an_answer_names_is_fetched_once_and_decides() {
         assert_eq!(fetched(&origin, "/l.xml"), 1, "{:?}", origin.seen());
         let view = proxy.admin_get("/v1/robots/https%3A%2F%2Fsite.test");
         let urls = view.json()["documents"].clone();
-        let urls: Vec<_> = urls
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|it| &it["url"])
-            .collect();
+        let urls: Vec<_> = urls.as_array().unwrap().iter().map(|it| &it["url"]).collect();
         assert!(urls.contains(&&json!(LICENCE)), "{urls:?}");
     }
 }
@@ -110,17 +102,9 @@ fn nobody_pays_for_licences_that_cannot_refuse() {
             Reply::redirect(302, "/page")
                 .header("Link", "<l.xml>; rel=license; type=application/rsl+xml"),
         )
-        .page(
-            "/refused",
-            in_page(LICENCE).header("X-Robots-Tag", "noindex"),
-        )
+        .page("/refused", in_page(LICENCE).header("X-Robots-Tag", "noindex"))
         .page("/text", Reply::text(links([LICENCE.to_owned()])));
-    for (path, status) in [
-        ("missing", 404),
-        ("moved", 302),
-        ("refused", 403),
-        ("text", 200),
-    ] {
+    for (path, status) in [("missing", 404), ("moved", 302), ("refused", 403), ("text", 200)] {
         let url = format!("https://site.test/{path}");
         assert_eq!(purposes::get(&proxy, INDEX, &url).status, status, "{path}");
     }
@@ -146,9 +130,7 @@ fn a_named_licence_that_cannot_be_had_withholds_the_answer() {
             if let Some(reply) = &served {
                 origin.site("site.test").page("/l.xml", reply.clone());
             }
-            origin
-                .site("closed.test")
-                .robots("User-agent: *\nDisallow: /\n");
+            origin.site("closed.test").robots("User-agent: *\nDisallow: /\n");
             let answer = get(&proxy, INDEX);
             let problem = expect_withheld(&answer, stage);
             assert_eq!(problem["source"], "rsl", "{url}");
@@ -203,10 +185,7 @@ fn a_page_has_only_so_many_licences_fetched() {
     let answer = purposes::get(&proxy, INDEX, "https://site.test/hundreds");
     let problem = expect_withheld(&answer, "body");
     let statement = problem["statement"].as_str().unwrap();
-    assert!(
-        statement.ends_with("(no more than 8 licences are read)"),
-        "{statement}"
-    );
+    assert!(statement.ends_with("(no more than 8 licences are read)"), "{statement}");
     assert_eq!(fetched(&origin, ".xml"), 8);
     assert_eq!(status("/again"), 200);
     assert_eq!(fetched(&origin, ".xml"), 9);
@@ -220,16 +199,13 @@ fn a_page_has_nothing_internal_fetched() {
     let origin = Origin::start();
     let internal = Origin::start_at("127.0.0.2");
     internal.site("*").page("/l.xml", only_search());
-    for (number, url) in [
-        "http://internal.example/l.xml".to_owned(),
-        format!("http://{}/l.xml", internal.http),
-    ]
-    .iter()
-    .enumerate()
+    for (number, url) in
+        ["http://internal.example/l.xml".to_owned(), format!("http://{}/l.xml", internal.http)]
+            .iter()
+            .enumerate()
     {
         let site = origin.site(&format!("lure{number}.test"));
-        site.page("/field", in_field(url))
-            .page("/page", in_page(url));
+        site.page("/field", in_field(url)).page("/page", in_page(url));
     }
     let proxy = Wayleave::start_with(&origin, |settings| {
         let settings = settings.resolve_to("internal.example", &internal);
@@ -248,19 +224,15 @@ fn a_page_has_nothing_internal_fetched() {
 fn references_start_from_where_the_page_says() {
     let base = |href: &str| {
         let links = links(["l.xml".to_owned()]);
-        Reply::html(format!(
-            "<base href=\"{href}\"><base href=\"/no/\">{links}<p>the page"
-        ))
+        Reply::html(format!("<base href=\"{href}\"><base href=\"/no/\">{links}<p>the page"))
     };
     let (origin, proxy) = site(base("/terms/"), "");
     let site = origin.site("site.test");
-    site.page("/terms/l.xml", only_search())
-        .page("/other", base("https://terms.test/a/b"));
+    site.page("/terms/l.xml", only_search()).page("/other", base("https://terms.test/a/b"));
     origin.site("terms.test").page("/a/l.xml", only_search());
-    for (path, url) in [
-        ("page", "https://site.test/terms/l.xml"),
-        ("other", "https://terms.test/a/l.xml"),
-    ] {
+    for (path, url) in
+        [("page", "https://site.test/terms/l.xml"), ("other", "https://terms.test/a/l.xml")]
+    {
         let answer = purposes::get(&proxy, INDEX, &format!("https://site.test/{path}"));
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         assert_eq!(fetched(&origin, url), 1);

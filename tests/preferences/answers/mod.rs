@@ -15,16 +15,8 @@ fn crawlers() -> String {
     [
         crawler("index", INDEX, "purposes = [\"search\"]"),
         crawler("corpus", CORPUS, "purposes = [\"train-ai\", \"ai-input\"]"),
-        crawler(
-            "stated",
-            STATED,
-            "purposes = [\"tdm\"]\nunstated = \"refuse\"",
-        ),
-        crawler(
-            "observed",
-            OBSERVED,
-            "purposes = [\"search\"]\nmode = \"observe\"",
-        ),
+        crawler("stated", STATED, "purposes = [\"tdm\"]\nunstated = \"refuse\""),
+        crawler("observed", OBSERVED, "purposes = [\"search\"]\nmode = \"observe\""),
         crawler("plain", PLAIN, ""),
     ]
     .concat()

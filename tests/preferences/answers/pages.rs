@@ -40,12 +40,8 @@ fn a_page_that_refuses_the_use_is_withheld() {
         assert_eq!(answer.header("Wayleave-Preferences"), None);
     }
     assert!(origin.seen().iter().any(|seen| seen.contains("/page")));
-    let labels = [
-        ("source", "robots-meta"),
-        ("purpose", "search"),
-        ("value", "refuse"),
-        ("stage", "body"),
-    ];
+    let labels =
+        [("source", "robots-meta"), ("purpose", "search"), ("value", "refuse"), ("stage", "body")];
     assert_eq!(proxy.metric("wayleave_preferences_total", &labels), 2.0);
 }
 
@@ -56,11 +52,8 @@ fn a_page_may_come_in_two_parts_cut_anywhere() {
     fn cuts(bytes: &[u8]) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
         (1..bytes.len()).map(|at| (bytes[..at].to_vec(), bytes[at..].to_vec()))
     }
-    let halves = |(first, rest)| {
-        Reply::html(first)
-            .framing(Framing::Chunked)
-            .step(Step::Bytes(rest))
-    };
+    let halves =
+        |(first, rest)| Reply::html(first).framing(Framing::Chunked).step(Step::Bytes(rest));
     let plain = cuts(NOINDEX.as_bytes()).map(halves);
     let coded = cuts(&coded).map(halves);
     let coded = coded.map(|page| page.header("Content-Encoding", "gzip"));
@@ -80,15 +73,9 @@ fn the_origin_sends_no_more_of_a_page_that_is_withheld() {
         .step(Step::Pattern(1 << 30))
         .step(Step::Hang);
     let (origin, proxy) = site(long.clone().claims_length(1 << 31), "");
-    origin
-        .site("h2.test")
-        .http2_only()
-        .page("/page", long.claims_length(1 << 31));
+    origin.site("h2.test").http2_only().page("/page", long.claims_length(1 << 31));
     expect_withheld(&get(&proxy, INDEX), "body");
-    expect_withheld(
-        &proxy.exchange(&Ask::get("https://site.test/page").agent(INDEX)),
-        "body",
-    );
+    expect_withheld(&proxy.exchange(&Ask::get("https://site.test/page").agent(INDEX)), "body");
     let client = proxy.http2("h2.test:443");
     let answer = client.exchange(&Ask::get("https://h2.test/page").agent(INDEX));
     expect_withheld(&answer, "body");
@@ -158,9 +145,7 @@ fn a_refusal_by_a_page_can_be_observed() {
 #[test]
 fn a_page_may_allow_what_must_be_allowed() {
     let page = |value: &str| {
-        Reply::html(format!(
-            "<meta name=tdm-reservation content={value}><p>the page"
-        ))
+        Reply::html(format!("<meta name=tdm-reservation content={value}><p>the page"))
     };
     for (value, status) in [("0", 200), ("1", 403), ("2", 403)] {
         let (_origin, proxy) = site(page(value), "");

@@ -7,9 +7,7 @@ use crate::harness::{Ask, Origin, Response, Wayleave};
 /// A page of this many bytes, in a few steps.
 fn page(length: usize) -> (Reply, Vec<u8>) {
     let start = b"<!doctype html><title>long</title>".to_vec();
-    let more: Vec<u8> = (0..(length - start.len()) as u64)
-        .map(pattern_byte)
-        .collect();
+    let more: Vec<u8> = (0..(length - start.len()) as u64).map(pattern_byte).collect();
     let reply = Reply::html(&start).step(Step::Pattern(more.len() as u64));
     (reply, [start, more].concat())
 }
@@ -78,11 +76,8 @@ fn nobody_else_says_what_the_proxy_says() {
         let said: Vec<_> = said.map(|(_, value)| value.as_str()).collect();
         assert_eq!(said, label.into_iter().collect::<Vec<_>>());
         assert_eq!(answer.header("X-Wayleave"), Some("theirs"));
-        let trailers: Vec<_> = answer
-            .trailers
-            .iter()
-            .map(|(name, _)| name.to_ascii_lowercase())
-            .collect();
+        let trailers: Vec<_> =
+            answer.trailers.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
         assert_eq!(trailers, ["x-sum"]);
     };
     for (agent, label) in [(INDEX, Some("search=unstated")), (PLAIN, None)] {
@@ -100,10 +95,7 @@ fn trailers_come_behind_a_page_that_was_held_back() {
     let answer = get(&proxy, INDEX);
     assert_eq!(answer.text(), "<title>the page</title>");
     assert_eq!(answer.trailers, [("X-Sum".to_owned(), "1".to_owned())]);
-    assert_eq!(
-        answer.header("Wayleave-Preferences"),
-        Some("search=unstated")
-    );
+    assert_eq!(answer.header("Wayleave-Preferences"), Some("search=unstated"));
 }
 
 /// An uninspected tunnel shows no answers, so what stands before decides alone.

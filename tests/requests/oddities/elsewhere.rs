@@ -23,15 +23,9 @@ struct Case {
 }
 
 fn cases() -> Vec<Case> {
-    let case = |name, bytes: &str, body| Case {
-        name,
-        bytes: bytes.to_owned(),
-        end: Step::Close,
-        body,
-    };
-    let mended = MENDED
-        .iter()
-        .map(|row| case(row.name, row.bytes, Some(row.body)));
+    let case =
+        |name, bytes: &str, body| Case { name, bytes: bytes.to_owned(), end: Step::Close, body };
+    let mended = MENDED.iter().map(|row| case(row.name, row.bytes, Some(row.body)));
     let refused = REFUSED.iter().map(|(name, bytes)| case(name, bytes, None));
     let cut_off = CUT_OFF.iter().map(|(name, chunks)| {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -45,11 +39,7 @@ fn cases() -> Vec<Case> {
         body,
     };
     all.push(cut("incomplete-close", "", Some("hello")));
-    all.push(cut(
-        "incomplete-close-before-the-length",
-        "Content-Length: 50\r\n",
-        None,
-    ));
+    all.push(cut("incomplete-close-before-the-length", "Content-Length: 50\r\n", None));
     all
 }
 
@@ -57,9 +47,7 @@ fn cases() -> Vec<Case> {
 type Answers = BTreeMap<String, Option<(u64, String)>>;
 
 fn answers(lines: &str) -> Answers {
-    let lines = lines
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     let answer = |line: Value| {
         let answer = line["status"].as_u64().zip(line["body"].as_str());
         let answer = answer.map(|(status, body)| (status, body.to_owned()));
@@ -71,8 +59,11 @@ fn answers(lines: &str) -> Answers {
 fn by_curl(address: SocketAddr, urls: &[String]) -> Answers {
     let answer = |url: &String| {
         let mut curl = clean(program("curl"));
-        curl.args(["-q", "-sS", "-k", "--http1.1", "-w", "\n%{http_code}"])
-            .args(["--connect-to", &format!("::{address}"), url]);
+        curl.args(["-q", "-sS", "-k", "--http1.1", "-w", "\n%{http_code}"]).args([
+            "--connect-to",
+            &format!("::{address}"),
+            url,
+        ]);
         let output = run(&mut curl, b"", LIMIT);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let (body, status) = text.rsplit_once('\n').expect("a line for the status");
@@ -135,17 +126,9 @@ fn other_clients_make_of_the_same_bytes_what_is_documented() {
         let answer = wire.try_response(false).ok().flatten();
         let answer = answer.filter(|answer| answer.header("proxy-status").is_none());
         let ours = answer.map(|answer| (answer.status.into(), answer.text()));
-        let theirs = clients
-            .iter()
-            .map(|answers| word(case, answers[url].as_ref()));
-        let words: Vec<_> = std::iter::once(word(case, ours.as_ref()))
-            .chain(theirs)
-            .collect();
-        let expected = if case.body.is_some() {
-            "taken"
-        } else {
-            "refused"
-        };
+        let theirs = clients.iter().map(|answers| word(case, answers[url].as_ref()));
+        let words: Vec<_> = std::iter::once(word(case, ours.as_ref())).chain(theirs).collect();
+        let expected = if case.body.is_some() { "taken" } else { "refused" };
         assert_eq!(words[0], expected, "{}", case.name);
         table += &format!("| {} | {} |\n", case.name, words.join(" | "));
     }

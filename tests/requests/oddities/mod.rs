@@ -43,41 +43,21 @@ fn decision(proxy: &Wayleave, url: &str) -> Value {
 fn repairs_are_made_counted_and_recorded() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    for Row {
-        kind,
-        name,
-        bytes,
-        status,
-        field,
-        body,
-    } in MENDED
-    {
+    for Row { kind, name, bytes, status, field, body } in MENDED {
         let path = format!("/{name}");
         let page = Reply::raw(bytes, Step::Close);
         origin.site("old.test").http1_only().page(&path, page);
         let before = oddities(&proxy, kind);
         for (way, answer) in in_all_ways(&proxy, &path) {
-            assert_eq!(
-                (answer.status, &*answer.text()),
-                (*status, *body),
-                "{name} {way}"
-            );
-            let named = answer
-                .headers
-                .iter()
-                .filter(|(name, _)| name.eq_ignore_ascii_case(field.0));
+            assert_eq!((answer.status, &*answer.text()), (*status, *body), "{name} {way}");
+            let named =
+                answer.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(field.0));
             let values: Vec<_> = named.map(|(_, value)| &**value).collect();
             assert_eq!(values, field.1, "{name} {way}: {answer:?}");
         }
-        eventually("all three are counted", || {
-            oddities(&proxy, kind) == before + 3.0
-        });
+        eventually("all three are counted", || oddities(&proxy, kind) == before + 3.0);
         let told = decision(&proxy, &format!("https://old.test{path}"));
-        assert_eq!(
-            told["oddities"],
-            serde_json::json!([kind]),
-            "{name}: {told}"
-        );
+        assert_eq!(told["oddities"], serde_json::json!([kind]), "{name}: {told}");
     }
 }
 
@@ -86,10 +66,8 @@ fn a_status_beyond_599_passes_from_origins_of_http_2_too() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let head = block(&[(":status", "999"), ("content-length", "5")]);
-    known_before_it_speaks_http2_only(&proxy, &origin, "new.test").frames(&[
-        (HEADERS, END_HEADERS, head),
-        (DATA, END_STREAM, b"hello".to_vec()),
-    ]);
+    known_before_it_speaks_http2_only(&proxy, &origin, "new.test")
+        .frames(&[(HEADERS, END_HEADERS, head), (DATA, END_STREAM, b"hello".to_vec())]);
     let by_http1 = proxy.get("https://new.test/a");
     let by_http2 = proxy.http2("new.test:443").get("/a");
     for answer in [by_http1, by_http2] {
@@ -104,29 +82,22 @@ fn conforming_responses_are_not_reported_as_oddities() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
-    assert_eq!(
-        decision(&proxy, "http://shop.test/a")["oddities"],
-        Value::Null
-    );
+    assert_eq!(decision(&proxy, "http://shop.test/a")["oddities"], Value::Null);
     assert_eq!(proxy.metric("wayleave_origin_oddities_total", &[]), 0.0);
 }
 
 #[test]
 fn a_connection_with_a_repaired_message_is_not_reused() {
     let origin = Origin::start();
-    let folded = Reply::raw(
-        "HTTP/1.1 200 OK\r\nX-A: b\r\n c\r\nContent-Length: 5\r\n\r\nhello",
-        Step::Hang,
-    );
+    let folded =
+        Reply::raw("HTTP/1.1 200 OK\r\nX-A: b\r\n c\r\nContent-Length: 5\r\n\r\nhello", Step::Hang);
     origin.site("old.test").page("/folded", folded);
     let proxy = Wayleave::start(&origin);
     for _ in 0..2 {
         assert_eq!(proxy.get("http://old.test/folded").text(), "hello");
     }
     let requests = origin.requests();
-    let pages = requests
-        .iter()
-        .filter(|request| request.target == "/folded");
+    let pages = requests.iter().filter(|request| request.target == "/folded");
     let connections: Vec<_> = pages.map(|request| request.connection).collect();
     assert_ne!(connections[0], connections[1]);
 }
@@ -153,9 +124,7 @@ fn ambiguous_chunks_are_refused() {
     for (name, chunks) in CUT_OFF {
         let path = format!("/{name}");
         let page = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
-        origin
-            .site("old.test")
-            .page(&path, Reply::raw(page, Step::Close));
+        origin.site("old.test").page(&path, Reply::raw(page, Step::Close));
         let url = format!("http://old.test{path}");
         let mut wire = proxy.connect();
         wire.send(crate::harness::Ask::get(&url).bytes(&url));
@@ -172,20 +141,10 @@ fn an_https_page_without_close_notify_is_marked_incomplete() {
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("https://old.test/a").text(), "all there is");
     assert_eq!(proxy.http2("old.test:443").get("/a").text(), "all there is");
-    eventually("both are counted", || {
-        oddities(&proxy, "incomplete-close") == 2.0
-    });
+    eventually("both are counted", || oddities(&proxy, "incomplete-close") == 2.0);
     let told = decision(&proxy, "https://old.test/a");
-    assert_eq!(
-        (&told["outcome"], &told["status"]),
-        (&"forwarded".into(), &200.into()),
-        "{told}"
-    );
-    assert_eq!(
-        told["oddities"],
-        serde_json::json!(["incomplete-close"]),
-        "{told}"
-    );
+    assert_eq!((&told["outcome"], &told["status"]), (&"forwarded".into(), &200.into()), "{told}");
+    assert_eq!(told["oddities"], serde_json::json!(["incomplete-close"]), "{told}");
 }
 
 #[test]
@@ -194,10 +153,7 @@ fn an_https_page_that_ends_before_its_own_end_is_cut_off() {
     let proxy = Wayleave::start(&origin);
     for (name, head) in [
         ("length", "Content-Length: 50\r\n\r\nall there is"),
-        (
-            "chunked",
-            "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
-        ),
+        ("chunked", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"),
     ] {
         let path = format!("/{name}");
         let page = Reply::raw(format!("HTTP/1.1 200 OK\r\n{head}"), Step::Cut);
@@ -217,39 +173,20 @@ fn robots_txt_without_close_notify_counts_to_its_last_full_line() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let rules = "User-agent: *\nDisallow: /private\n";
-    let chunked = format!(
-        "Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{rules}\r\n",
-        rules.len()
-    );
+    let chunked = format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{rules}\r\n", rules.len());
     for (host, answer, status) in [
         ("whole.test", format!("\r\n{rules}"), 200),
-        (
-            "whole-by-cr.test",
-            "\r\nUser-agent: *\rDisallow: /private\r".to_owned(),
-            200,
-        ),
+        ("whole-by-cr.test", "\r\nUser-agent: *\rDisallow: /private\r".to_owned(), 200),
         ("in-a-line.test", format!("\r\n{rules}Disa"), 503),
         ("empty.test", "\r\n".to_owned(), 503),
         ("chunked.test", chunked, 503),
-        (
-            "length.test",
-            format!("Content-Length: 90\r\n\r\n{rules}"),
-            503,
-        ),
+        ("length.test", format!("Content-Length: 90\r\n\r\n{rules}"), 503),
     ] {
         let robots = Reply::raw(format!("HTTP/1.1 200 OK\r\n{answer}"), Step::Cut);
         origin.site(host).http1_only().robots_reply(robots);
-        assert_eq!(
-            proxy.get(&format!("https://{host}/a")).status,
-            status,
-            "{host}"
-        );
+        assert_eq!(proxy.get(&format!("https://{host}/a")).status, status, "{host}");
         let private = if status == 200 { 403 } else { 503 };
-        assert_eq!(
-            proxy.get(&format!("https://{host}/private")).status,
-            private,
-            "{host}"
-        );
+        assert_eq!(proxy.get(&format!("https://{host}/private")).status, private, "{host}");
     }
     assert_eq!(oddities(&proxy, "incomplete-close"), 2.0);
 }

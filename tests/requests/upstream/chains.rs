@@ -49,10 +49,7 @@ fn through_another(asks: bool) {
     let requests = origin.requests();
     let pages = requests.iter().filter(|it| it.target != "/robots.txt");
     for page in pages {
-        let via = page
-            .headers
-            .iter()
-            .filter(|(name, _)| name.eq_ignore_ascii_case("via"));
+        let via = page.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("via"));
         let via: String = via.map(|(_, value)| &**value).collect();
         assert!(via.contains("wayleave") && via.contains("upper"), "{via}");
     }
@@ -110,16 +107,8 @@ fn a_parent_that_takes_a_request_and_says_nothing_is_given_up() {
     let refused = proxy.get("http://shop.test/a");
     assert_eq!(refused.status, 504, "{refused:?}");
     let said = refused.header("proxy-status").unwrap_or_default();
-    assert!(
-        said.contains(&format!("next-hop=\"{}\"", parent.address)),
-        "{said}"
-    );
-    assert!(
-        parent
-            .heard()
-            .iter()
-            .any(|line| line == "GET http://shop.test/a HTTP/1.1")
-    );
+    assert!(said.contains(&format!("next-hop=\"{}\"", parent.address)), "{said}");
+    assert!(parent.heard().iter().any(|line| line == "GET http://shop.test/a HTTP/1.1"));
 }
 
 /// A SOCKS5 server that answers what it reads with these bytes, part by part, and then is silent.
@@ -152,19 +141,11 @@ fn faults_of_a_socks_server_are_described() {
     let cases: [(&str, &[&[u8]], u16); 8] = [
         ("says nothing", &[], 504),
         ("leaves at once", &[b""], 502),
-        (
-            "is no SOCKS server",
-            &[b"HTTP/1.1 400 Bad Request\r\n\r\n"],
-            502,
-        ),
+        ("is no SOCKS server", &[b"HTTP/1.1 400 Bad Request\r\n\r\n"], 502),
         ("is of version 4", &[&[4, 0]], 502),
         ("wants what nobody has", &[&[5, 0xff]], 502),
         ("says nothing of the request", &[&[5, 0]], 504),
-        (
-            "is not allowed to",
-            &[&[5, 0], &[5, 2, 0, 1, 0, 0, 0, 0, 0, 0]],
-            502,
-        ),
+        ("is not allowed to", &[&[5, 0], &[5, 2, 0, 1, 0, 0, 0, 0, 0, 0]], 502),
         ("leaves before it says", &[&[5, 0], b""], 502),
     ];
     for (what, answers, status) in cases {
@@ -176,10 +157,7 @@ fn faults_of_a_socks_server_are_described() {
         let refused = proxy.get("http://shop.test/a");
         assert_eq!(refused.status, status, "{what}: {refused:?}");
         let said = refused.header("proxy-status").unwrap_or_default();
-        assert!(
-            said.contains(&format!("next-hop=\"{address}\"")),
-            "{what}: {said}"
-        );
+        assert!(said.contains(&format!("next-hop=\"{address}\"")), "{what}: {said}");
     }
     assert_eq!(origin.seen(), [""; 0]);
 }

@@ -84,9 +84,7 @@ pub fn pyftpd_at(ip: IpAddr, more: &[&str]) -> Program {
 pub fn start(server: SocketAddr) -> Wayleave {
     let origin = Origin::start();
     Wayleave::start_with(&origin, |settings| {
-        settings
-            .resolve("files.test:21", server)
-            .set("upstream.response_timeout", "\"2s\"")
+        settings.resolve("files.test:21", server).set("upstream.response_timeout", "\"2s\"")
     })
 }
 
@@ -103,19 +101,11 @@ fn files_of_real_servers() {
         assert_eq!(file.header("content-length"), Some("5"));
         assert!(file.header("last-modified").is_some(), "{file:?}");
         let head = proxy.exchange(&Ask::new("HEAD", "ftp://files.test/pub/big"));
-        assert_eq!(
-            (head.status, head.header("content-length")),
-            (200, Some("3000000"))
-        );
+        assert_eq!((head.status, head.header("content-length")), (200, Some("3000000")));
 
         let big = get(&proxy, "/pub/big");
         assert_eq!(big.body.len(), BIG);
-        assert!(
-            big.body
-                .iter()
-                .enumerate()
-                .all(|(i, byte)| *byte == (i % 251) as u8)
-        );
+        assert!(big.body.iter().enumerate().all(|(i, byte)| *byte == (i % 251) as u8));
         let part =
             proxy.exchange(&Ask::get("ftp://files.test/pub/big").header("Range", "bytes=502-506"));
         assert_eq!((part.status, &part.body[..]), (206, &[0, 1, 2, 3, 4][..]));
@@ -160,10 +150,7 @@ fn directories_of_real_servers_and_what_is_disallowed_in_them() {
     for (server, log) in [(vsftpd(), "vsftpd.log"), (pyftpd(&[]), "out")] {
         let proxy = start(server.address);
         let page = get(&proxy, "/pub/");
-        assert_eq!(
-            page.header("content-type"),
-            Some("text/html; charset=utf-8")
-        );
+        assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
         let text = page.text();
         assert!(
             text.contains("href=\"./a%20b.txt\"") && text.contains("href=\"./sub/\""),
@@ -172,16 +159,10 @@ fn directories_of_real_servers_and_what_is_disallowed_in_them() {
         assert!(!text.contains("<i>"), "{text}");
         let names =
             proxy.exchange(&Ask::get("ftp://files.test/pub/").header("Accept", "text/plain"));
-        assert_eq!(
-            names.header("content-type"),
-            Some("text/plain; charset=utf-8")
-        );
+        assert_eq!(names.header("content-type"), Some("text/plain; charset=utf-8"));
         assert_eq!(names.text(), "<i>.txt\na b.txt\nbig\nno.txt\nsub/\n");
         let moved = get(&proxy, "/pub/sub");
-        assert_eq!(
-            (moved.status, moved.header("location")),
-            (301, Some("/pub/sub/"))
-        );
+        assert_eq!((moved.status, moved.header("location")), (301, Some("/pub/sub/")));
         for gone in ["/pub/none", "/none/"] {
             assert_eq!(get(&proxy, gone).status, 404, "{gone}");
         }
@@ -199,18 +180,9 @@ fn directories_of_real_servers_and_what_is_disallowed_in_them() {
         }
         assert_eq!(get(&proxy, "/robots.txt").text(), ROBOTS);
         let logged = server.read(log);
-        assert!(
-            logged.contains("robots.txt") && logged.contains("pub"),
-            "{logged}"
-        );
-        assert!(
-            !logged.contains("private") && !logged.contains("no.txt"),
-            "{logged}"
-        );
-        assert!(
-            !logged.contains("\"PORT") && !logged.contains("\"EPRT"),
-            "{logged}"
-        );
+        assert!(logged.contains("robots.txt") && logged.contains("pub"), "{logged}");
+        assert!(!logged.contains("private") && !logged.contains("no.txt"), "{logged}");
+        assert!(!logged.contains("\"PORT") && !logged.contains("\"EPRT"), "{logged}");
     }
 }
 
@@ -234,10 +206,7 @@ fn credentials_of_the_url_log_in_and_are_never_written_down() {
             assert!(!text.contains(secret), "{secret}: {text}");
         }
     }
-    assert!(
-        decisions.contains("ftp://files.test/pub/a%20b.txt"),
-        "{decisions}"
-    );
+    assert!(decisions.contains("ftp://files.test/pub/a%20b.txt"), "{decisions}");
 }
 
 #[test]
@@ -344,22 +313,10 @@ fn hostile_servers_end_within_their_bounds() {
     type Answer = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
     let servers: Vec<(&str, Answer)> = vec![
         ("nothing is said", Box::new(|_| None)),
-        (
-            "a line without end",
-            Box::new(move |_| Some(format!("220 {long}"))),
-        ),
-        (
-            "a banner without end",
-            Box::new(move |_| Some(flood.clone())),
-        ),
-        (
-            "not FTP",
-            Box::new(|_| Some("HTTP/1.1 400 Bad Request\r\n\r\n".to_owned())),
-        ),
-        (
-            "busy",
-            Box::new(|_| Some("421 too many users\r\n".to_owned())),
-        ),
+        ("a line without end", Box::new(move |_| Some(format!("220 {long}")))),
+        ("a banner without end", Box::new(move |_| Some(flood.clone()))),
+        ("not FTP", Box::new(|_| Some("HTTP/1.1 400 Bad Request\r\n\r\n".to_owned()))),
+        ("busy", Box::new(|_| Some("421 too many users\r\n".to_owned()))),
         (
             "for now not",
             Box::new(|command| match command.split(' ').next() {
@@ -374,10 +331,7 @@ fn hostile_servers_end_within_their_bounds() {
         let refused = get(&proxy, "/pub/a.txt");
         refused.expect_unreachable("ftp://files.test/robots.txt");
         let asked = server.heard();
-        assert!(
-            asked.iter().all(|command| !command.contains("a.txt")),
-            "{what}: {asked:?}"
-        );
+        assert!(asked.iter().all(|command| !command.contains("a.txt")), "{what}: {asked:?}");
     }
 }
 

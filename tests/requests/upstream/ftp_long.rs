@@ -59,10 +59,7 @@ fn over_ipv6_and_from_the_crawlers_own_address() {
         let mut lines = logged.lines();
         lines.any(|line| line.contains(peer) && line.contains(what))
     };
-    assert!(
-        of("127.0.0.7:", "a b.txt") && of("127.0.0.7:", "robots.txt"),
-        "{logged}"
-    );
+    assert!(of("127.0.0.7:", "a b.txt") && of("127.0.0.7:", "robots.txt"), "{logged}");
 }
 
 fn start_with(server: SocketAddr, table: &str) -> Wayleave {

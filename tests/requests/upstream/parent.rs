@@ -37,10 +37,7 @@ impl Host<'_> {
 
 pub fn site(name: &str) -> Origin {
     let origin = Origin::start();
-    origin
-        .site(name)
-        .robots("User-agent: *\nDisallow: /private\n")
-        .page("/ws", Reply::websocket());
+    origin.site(name).robots("User-agent: *\nDisallow: /private\n").page("/ws", Reply::websocket());
     origin
 }
 
@@ -72,8 +69,7 @@ fn every_kind(proxy: &Wayleave, host: &Host<'_>) {
     let seen = host.origin.requests();
     assert!(seen.iter().all(|request| request.target != "/private"));
     assert!(
-        seen.iter()
-            .all(|it| it.header("proxy-authorization").is_none()),
+        seen.iter().all(|it| it.header("proxy-authorization").is_none()),
         "no origin sees what is for the parent"
     );
     let versions = ["HTTP/1.1", "HTTP/2"].map(|version| {
@@ -88,21 +84,11 @@ fn every_kind(proxy: &Wayleave, host: &Host<'_>) {
 fn squid_takes_plain_http_as_it_is_and_all_else_through_tunnels() {
     for asks in [false, true] {
         let origin = site("shop.test");
-        let squid = Squid {
-            asks,
-            ..Squid::default()
-        }
-        .start();
+        let squid = Squid { asks, ..Squid::default() }.start();
         let credentials = if asks { "user:secret@" } else { "" };
         let proxy = start(&origin, &format!("http://{credentials}{}", squid.address));
         let name = "shop.test";
-        every_kind(
-            &proxy,
-            &Host {
-                origin: &origin,
-                name,
-            },
-        );
+        every_kind(&proxy, &Host { origin: &origin, name });
         assert_eq!(proxy.metric("wayleave_upstream_proxy", &[]), 1.0);
         assert!(!proxy.log().contains("secret"), "{}", proxy.log());
         let page = proxy.admin_get("/v1/configuration").text();
@@ -122,25 +108,14 @@ fn squid_takes_plain_http_as_it_is_and_all_else_through_tunnels() {
 #[test]
 fn squid_behind_tls() {
     let origin = site("shop.test");
-    let squid = Squid {
-        asks: true,
-        tls: true,
-        ..Squid::default()
-    }
-    .start();
+    let squid = Squid { asks: true, tls: true, ..Squid::default() }.start();
     let proxy = Wayleave::start_with(&origin, |settings| {
         let port = squid.address.port();
         let settings = settings.resolve(&format!("proxy.test:{port}"), squid.address);
         behind(&format!("https://user:secret@proxy.test:{port}"), settings)
     });
     let name = "shop.test";
-    every_kind(
-        &proxy,
-        &Host {
-            origin: &origin,
-            name,
-        },
-    );
+    every_kind(&proxy, &Host { origin: &origin, name });
     drop(proxy);
     eventually("squid has logged the tunnels", || {
         squid.read("access.log").contains("CONNECT shop.test:")
@@ -151,11 +126,8 @@ fn squid_behind_tls() {
 fn tinyproxy_and_socks() {
     for asks in [false, true] {
         let credentials = if asks { "user:secret@" } else { "" };
-        let parents = [
-            ("http", tinyproxy(asks)),
-            ("socks5", microsocks(asks)),
-            ("socks5", danted(asks)),
-        ];
+        let parents =
+            [("http", tinyproxy(asks)), ("socks5", microsocks(asks)), ("socks5", danted(asks))];
         for (scheme, parent) in parents {
             let origin = site("127.0.0.1");
             origin
@@ -165,13 +137,7 @@ fn tinyproxy_and_socks() {
             let url = format!("{scheme}://{credentials}{}", parent.address);
             let proxy = start(&origin, &url);
             let name = "127.0.0.1";
-            every_kind(
-                &proxy,
-                &Host {
-                    origin: &origin,
-                    name,
-                },
-            );
+            every_kind(&proxy, &Host { origin: &origin, name });
         }
     }
 }
@@ -188,10 +154,8 @@ fn uninspected_tunnels_go_through_the_parent() {
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel(&authority).status, 200);
     let root = Authority::trusted().pem.as_bytes();
-    let mut inside = wire
-        .start_tls("shop.test", root, &["http/1.1"])
-        .expect("TLS with the origin")
-        .wire;
+    let mut inside =
+        wire.start_tls("shop.test", root, &["http/1.1"]).expect("TLS with the origin").wire;
     inside.send(Ask::get("https://shop.test/a").bytes("/a"));
     assert_eq!(inside.response().status, 200);
     eventually("squid has logged robots.txt's tunnel", || {
@@ -214,10 +178,7 @@ fn exempt_hosts_go_directly() {
     drop(proxy);
     // The log line about the harness's own check of the port names no host.
     let logged = squid.read("access.log");
-    assert!(
-        !logged.contains("GET") && !logged.contains("CONNECT"),
-        "{logged}"
-    );
+    assert!(!logged.contains("GET") && !logged.contains("CONNECT"), "{logged}");
 }
 
 #[test]
@@ -241,11 +202,7 @@ fn what_is_internal_by_spelling_never_reaches_the_parent() {
         refused.expect_refusal(502, None, "destination_ip_prohibited");
     }
     assert_eq!(parent.heard(), [""; 0]);
-    assert!(
-        proxy.log().contains("upstream.proxy looks names up"),
-        "{}",
-        proxy.log()
-    );
+    assert!(proxy.log().contains("upstream.proxy looks names up"), "{}", proxy.log());
 }
 
 #[test]
@@ -260,24 +217,18 @@ fn socks_receives_names_not_addresses() {
             let mut stream = stream.expect("a connection");
             let mut greeting = [0; 3];
             stream.read_exact(&mut greeting).expect("a greeting");
-            stream
-                .write_all(&[5, 0])
-                .expect("no credentials are asked for");
+            stream.write_all(&[5, 0]).expect("no credentials are asked for");
             let mut head = [0; 5];
             stream.read_exact(&mut head).expect("a request");
             let mut name = vec![0; usize::from(head[4]) + 2];
             stream.read_exact(&mut name).expect("a name and a port");
             told.lock().expect("nobody panics").push((head[3], name));
             // Host unreachable.
-            stream
-                .write_all(&[5, 4, 0, 1, 0, 0, 0, 0, 0, 0])
-                .expect("an answer");
+            stream.write_all(&[5, 4, 0, 1, 0, 0, 0, 0, 0, 0]).expect("an answer");
         }
     });
     let proxy = start(&origin, &format!("socks5://{address}"));
-    proxy
-        .get("http://shop.test/a")
-        .expect_unreachable("http://shop.test/robots.txt");
+    proxy.get("http://shop.test/a").expect_unreachable("http://shop.test/robots.txt");
     let name = [&b"shop.test"[..], &[0, 80]].concat();
     assert_eq!(heard.lock().expect("nobody panics")[0], (3, name));
 }
@@ -355,11 +306,7 @@ fn an_answer_that_may_be_the_parents_own_allows_nothing() {
         let proxy = start(&origin, &format!("http://{}", parent.address));
         let refused = proxy.get("http://shop.test/a");
         refused.expect_unreachable("http://shop.test/robots.txt");
-        assert_eq!(
-            parent.heard(),
-            ["GET http://shop.test/robots.txt HTTP/1.1"],
-            "{head}"
-        );
+        assert_eq!(parent.heard(), ["GET http://shop.test/robots.txt HTTP/1.1"], "{head}");
     }
     // These are the origin's: there is no such file.
     for head in ["404 Not Found", "410 Gone"] {
@@ -375,34 +322,20 @@ fn an_answer_that_may_be_the_parents_own_allows_nothing() {
 fn refusals_of_the_parent_name_it() {
     let origin = Origin::start();
     for (answer, status, error, words) in [
-        (
-            "407 Proxy Authentication Required",
-            502,
-            "proxy_configuration_error",
-            "407",
-        ),
+        ("407 Proxy Authentication Required", 502, "proxy_configuration_error", "407"),
         ("403 Forbidden", 502, "connection_refused", "403 Forbidden"),
         ("502 Bad Gateway", 502, "connection_terminated", "502"),
         ("504 Gateway Timeout", 504, "connection_timeout", "504"),
         ("\u{1}", 502, "http_protocol_error", "not HTTP/1"),
         ("\0", 502, "connection_terminated", "unexpected end"),
-        (
-            "",
-            504,
-            "connection_timeout",
-            "within upstream.connect_timeout",
-        ),
+        ("", 504, "connection_timeout", "within upstream.connect_timeout"),
     ] {
         let bytes = match answer.len() {
             0 => Vec::new(),
             1 => answer.as_bytes().to_vec(),
             _ => format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n").into_bytes(),
         };
-        let bytes = if answer == "\u{1}" {
-            b"what?\r\n\r\n".to_vec()
-        } else {
-            bytes
-        };
+        let bytes = if answer == "\u{1}" { b"what?\r\n\r\n".to_vec() } else { bytes };
         // robots.txt comes with the exception of a rule.
         let parent = Scripted::start(move |_| bytes.clone());
         let proxy = Wayleave::start_with(&origin, |settings| {
@@ -418,12 +351,7 @@ fn refusals_of_the_parent_name_it() {
         let said = refused.header("proxy-status").unwrap_or_default();
         let hop = format!("next-hop=\"{}\"", parent.address);
         assert!(said.contains(&hop), "{said}");
-        assert!(
-            parent
-                .heard()
-                .iter()
-                .all(|line| line == "CONNECT shop.test:443 HTTP/1.1")
-        );
+        assert!(parent.heard().iter().all(|line| line == "CONNECT shop.test:443 HTTP/1.1"));
     }
 }
 
@@ -504,34 +432,26 @@ fn in_a_circle(origin: &Origin, change: impl Fn(Settings) -> Settings) -> [Wayle
 fn loops(proxies: &[Wayleave; 2]) -> f64 {
     let looped = [("reason", "proxy_loop_detected")];
     let counts = proxies.iter();
-    counts
-        .map(|it| it.metric("wayleave_requests_total", &looped))
-        .sum()
+    counts.map(|it| it.metric("wayleave_requests_total", &looped)).sum()
 }
 
 #[test]
 fn loops_are_noticed() {
     let origin = Origin::start();
-    let proxies = in_a_circle(&origin, |settings| {
-        settings.set("robots.fetch_timeout", "\"1h\"")
-    });
+    let proxies = in_a_circle(&origin, |settings| settings.set("robots.fetch_timeout", "\"1h\""));
     // robots.txt goes round first, and shows by whom it was asked for; or neither takes the other's certificates.
     for url in ["http://shop.test/a", "https://shop.test/a"] {
         let refused = proxies[0].get(url);
         refused.expect_refusal(503, None, "destination_unavailable");
     }
-    eventually("the request for robots.txt has come round", || {
-        loops(&proxies) >= 1.0
-    });
+    eventually("the request for robots.txt has come round", || loops(&proxies) >= 1.0);
     assert_eq!(origin.seen(), [""; 0]);
 }
 
 #[test]
 fn loops_of_tunnels_that_nobody_looks_into_are_noticed_at_once() {
     let origin = Origin::start();
-    let proxies = in_a_circle(&origin, |settings| {
-        settings.set("https.bypass", "[\"shop.test\"]")
-    });
+    let proxies = in_a_circle(&origin, |settings| settings.set("https.bypass", "[\"shop.test\"]"));
     let mut wire = proxies[0].connect();
     wire.send("CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\n\r\n");
     let refused = wire.response();
@@ -558,10 +478,7 @@ fn config_check_says_what_is_lost_and_what_is_wrong() {
     let (is_good, said) = check("upstream.proxy = \"socks5://proxy.corp:1080\"\n");
     assert!(is_good && said.contains("looks names up"), "{said}");
     let (is_good, said) = check("upstream.proxy = \"http://127.0.0.1:3128\"\n");
-    assert!(
-        !is_good && said.contains("upstream.proxy: is this proxy itself"),
-        "{said}"
-    );
+    assert!(!is_good && said.contains("upstream.proxy: is this proxy itself"), "{said}");
     let (is_good, said) = check("upstream.proxy = \"http://user:secret@proxy.corp/x\"\n");
     assert!(!is_good && said.contains("upstream.proxy: "), "{said}");
     assert!(!said.contains("secret"), "{said}");

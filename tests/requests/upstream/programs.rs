@@ -180,15 +180,8 @@ pub fn danted(asks: bool) -> Program {
         );
         write(dir, "danted.conf", &text);
         let mut command = sbin("danted");
-        command
-            .arg("-f")
-            .arg(dir.join("danted.conf"))
-            .env("LD_PRELOAD", LIBRARY);
-        for (name, file) in [
-            ("PASSWD", "passwd"),
-            ("GROUP", "group"),
-            ("SHADOW", "shadow"),
-        ] {
+        command.arg("-f").arg(dir.join("danted.conf")).env("LD_PRELOAD", LIBRARY);
+        for (name, file) in [("PASSWD", "passwd"), ("GROUP", "group"), ("SHADOW", "shadow")] {
             command.env(format!("NSS_WRAPPER_{name}"), dir.join(file));
         }
         command

@@ -38,9 +38,7 @@ fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> Wayleave
 fn peers(origin: &Origin, host: &str) -> Vec<String> {
     let requests = origin.requests();
     let of_host = requests.iter().filter(|request| request.host() == host);
-    of_host
-        .map(|request| format!("{} {}", request.peer, request.target))
-        .collect()
+    of_host.map(|request| format!("{} {}", request.peer, request.target)).collect()
 }
 
 fn get(url: &str, agent: &str) -> Ask {
@@ -134,17 +132,11 @@ fn only_crawlers_of_the_other_address_family_are_refused() {
         let refused = proxy.exchange(&get(url, "SixBot/1.0"));
         let problem = refused.expect_refusal(502, None, "destination_ip_unroutable");
         let detail = problem["detail"].as_str().unwrap_or_default();
-        assert!(
-            detail.contains("::1") && detail.contains("no IPv6 address"),
-            "{detail}"
-        );
+        assert!(detail.contains("::1") && detail.contains("no IPv6 address"), "{detail}");
         assert_eq!(proxy.exchange(&get(url, "NewsBot/1.0")).status, 200);
     }
     let seen = peers(&origin, "shop.test");
-    assert!(
-        seen.iter().all(|line| !line.starts_with("::1")),
-        "nothing came from there: {seen:?}"
-    );
+    assert!(seen.iter().all(|line| !line.starts_with("::1")), "nothing came from there: {seen:?}");
 }
 
 #[test]

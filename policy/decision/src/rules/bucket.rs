@@ -45,14 +45,7 @@ impl<P> PathTree<P> {
                 halves: Box::new([first, second].map(|half| Self::new(half, together))),
             }
         });
-        Self {
-            places: if node.is_none() {
-                places.to_vec()
-            } else {
-                Vec::new()
-            },
-            node,
-        }
+        Self { places: if node.is_none() { places.to_vec() } else { Vec::new() }, node }
     }
 
     /// Returns the first place for which `is_it` holds, skipping those whose paths together cannot match.
@@ -86,11 +79,7 @@ impl<P> HostBucket<P> {
             places.iter().map(|place| entries[*place].index).collect()
         };
         let by_path = PathTree::new(&others, &|places: &[usize]| together(&rules(places)));
-        Self {
-            entries,
-            for_all_paths,
-            by_path,
-        }
+        Self { entries, for_all_paths, by_path }
     }
 
     /// Returns all entries.
@@ -106,11 +95,7 @@ impl<P> HostBucket<P> {
         can_match: impl Fn(&P) -> bool,
         matches: impl Fn(&BucketEntry) -> bool,
     ) -> usize {
-        if self
-            .entries
-            .first()
-            .is_none_or(|first| first.index >= before)
-        {
+        if self.entries.first().is_none_or(|first| first.index >= before) {
             return before;
         }
         let places = self.for_all_paths.iter();

@@ -65,9 +65,7 @@ impl PolicyRules {
             |entries| RuleBucket::new(entries, |index| rules[index].paths.is_none(), together);
         let buckets = |entries: HashMap<String, Vec<BucketEntry>>| {
             let entries = entries.into_iter();
-            entries
-                .map(|(key, entries)| (key, bucket(entries)))
-                .collect()
+            entries.map(|(key, entries)| (key, bucket(entries))).collect()
         };
         Self {
             by_ending: buckets(by_ending),
@@ -84,9 +82,7 @@ impl PolicyRules {
         }
         let host = HostPattern::comparable(asked.target.origin().host());
         let buckets = self.buckets(&host);
-        let first = buckets.fold(usize::MAX, |first, bucket| {
-            self.first_in(bucket, asked, first)
-        });
+        let first = buckets.fold(usize::MAX, |first, bucket| self.first_in(bucket, asked, first));
         let found = self.rules.get(first)?;
         Some(found.as_match(first))
     }
@@ -154,10 +150,8 @@ impl PolicyRules {
     fn rules_for_host(&self, asked: RuleQuery<'_>) -> impl Iterator<Item = RuleMatch> {
         let host = HostPattern::comparable(asked.target.origin().host());
         let entries = self.buckets(&host).flat_map(RuleBucket::entries);
-        let mut indexes: Vec<_> = entries
-            .filter(|entry| entry.pattern.matches(&host))
-            .map(|entry| entry.index)
-            .collect();
+        let mut indexes: Vec<_> =
+            entries.filter(|entry| entry.pattern.matches(&host)).map(|entry| entry.index).collect();
         indexes.sort_unstable();
         indexes.into_iter().filter_map(move |index| {
             let compiled = &self.rules[index];
@@ -199,18 +193,12 @@ impl CompiledRule {
             RuleAction::Refuse | RuleAction::RefuseLegally => robots(&rule.paths, "", "Disallow"),
             RuleAction::Allow => robots(&rule.paths, "Disallow: /\n", "Allow"),
         });
-        Self {
-            rule: Arc::new(rule),
-            paths,
-        }
+        Self { rule: Arc::new(rule), paths }
     }
 
     /// Returns this rule, which has that index, as a match.
     fn as_match(&self, index: usize) -> RuleMatch {
-        RuleMatch {
-            number: index + 1,
-            rule: Arc::clone(&self.rule),
-        }
+        RuleMatch { number: index + 1, rule: Arc::clone(&self.rule) }
     }
 
     fn matches(&self, asked: RuleQuery<'_>) -> bool {
@@ -382,9 +370,7 @@ mod tests {
     fn the_first_of_many_is_found_as_by_looking_at_all() {
         let mut state = 1_u64;
         let mut pick = |most: usize| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             usize::try_from(state >> 33).unwrap() % most
         };
         let hosts = ["*", "a.test", ".test", "*.test", "a.*", "*b*", "x.a.test"];
@@ -404,13 +390,7 @@ mod tests {
         let rules = PolicyRules::new(many);
         let mut numbers = std::collections::HashSet::new();
         for _ in 0..2000 {
-            let host = [
-                "a.test",
-                "x.a.test",
-                "b.example",
-                "a.bc.test",
-                "other.example",
-            ][pick(5)];
+            let host = ["a.test", "x.a.test", "b.example", "a.bc.test", "other.example"][pick(5)];
             let path = ["a", "a/b/c", "b/xc", "d", "d/e", "%61", "f/../a", "none"][pick(8)];
             let target = Target::parse(&format!("http://{host}/{path}")).unwrap();
             let asked = RuleQuery {
@@ -424,9 +404,6 @@ mod tests {
             assert_eq!(number, found_by_looking_at_all(&rules, asked), "{asked:?}");
             numbers.insert(number);
         }
-        assert!(
-            numbers.len() > 100 && numbers.contains(&None),
-            "{numbers:?}"
-        );
+        assert!(numbers.len() > 100 && numbers.contains(&None), "{numbers:?}");
     }
 }

@@ -30,8 +30,14 @@ pub fn allows(hear: impl Fn(&mut PreferenceState, PreferenceQuery<'_>)) -> bool 
         let _duties = heard.duties(asker);
         heard.judge(asker).preference
     };
-    let all = PreferenceSettings { sources: PreferenceSource::OPTIONAL.into_iter().collect(), ..PreferenceSettings::default() };
-    let some = PreferenceSettings { sources: PreferenceSource::OPTIONAL.into_iter().step_by(2).collect(), ..all.clone() };
+    let all = PreferenceSettings {
+        sources: PreferenceSource::OPTIONAL.into_iter().collect(),
+        ..PreferenceSettings::default()
+    };
+    let some = PreferenceSettings {
+        sources: PreferenceSource::OPTIONAL.into_iter().step_by(2).collect(),
+        ..all.clone()
+    };
     let mut purposes = [Purpose::Search, Purpose::TrainAi, Purpose::Tdm].into_iter();
     purposes.any(|purpose| {
         let preference = judge(purpose, &all);

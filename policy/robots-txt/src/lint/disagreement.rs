@@ -51,11 +51,7 @@ pub(super) fn check(
         found
             .entry((name, standard, others))
             .and_modify(|disagreement| disagreement.similar += 1 + alike)
-            .or_insert(Disagreement {
-                line,
-                path,
-                similar: alike,
-            });
+            .or_insert(Disagreement { line, path, similar: alike });
     }
     // One finding per kind, or a file with thousands of rules would have thousands of findings.
     for (kind, disagreement) in found {
@@ -64,11 +60,7 @@ pub(super) fn check(
 }
 
 fn sentence((name, verdict, dialects): &DisagreementKey, disagreement: &Disagreement) -> String {
-    let Disagreement {
-        path,
-        similar: others,
-        ..
-    } = disagreement;
+    let Disagreement { path, similar: others, .. } = disagreement;
     let dialects: Vec<_> = dialects.iter().map(|dialect| dialect.as_str()).collect();
     let (standard, other) = match verdict {
         AccessVerdict::Allow => ("allows", "disallow"),
@@ -138,11 +130,8 @@ fn examples(lines: &[LintLine<'_>]) -> Vec<RuleExample> {
                 // A path that the pattern matches: any text in place of a star.
                 let value = String::from_utf8_lossy(statement.value).replace('*', "x");
                 let value = value.strip_suffix('$').unwrap_or(&value);
-                let path = if value.starts_with('/') {
-                    value.to_owned()
-                } else {
-                    format!("/{value}")
-                };
+                let path =
+                    if value.starts_with('/') { value.to_owned() } else { format!("/{value}") };
                 examples.extend(name.clone().map(|name| (line.number, name, path)));
             }
             _ => {}

@@ -10,10 +10,7 @@ use crate::robots_txt::{
 /// Returns whether the file is not a robots.txt at all, and reports that once instead of line by line.
 pub(super) fn is_foreign(body: &[u8], findings: &mut FindingList) -> bool {
     // Servers that answer every path with their front page are a common source of foreign files.
-    let text = body
-        .strip_prefix(b"\xEF\xBB\xBF")
-        .unwrap_or(body)
-        .trim_ascii_start();
+    let text = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body).trim_ascii_start();
     let message = if body.starts_with(b"\xFF\xFE") || body.starts_with(b"\xFE\xFF") {
         "the file is UTF-16; robots.txt is UTF-8, so no rule here is understood"
     } else if text.starts_with(b"<") {
@@ -35,10 +32,7 @@ fn has_rules(body: &[u8]) -> bool {
 
 pub(super) fn check(body: &[u8], reads_google: bool, findings: &mut FindingList) {
     if body.starts_with(b"\xEF\xBB\xBF") {
-        findings.note(
-            1,
-            "a byte order mark precedes the first line; older readers do not skip it",
-        );
+        findings.note(1, "a byte order mark precedes the first line; older readers do not skip it");
     }
     check_size(body, findings);
     check_line_ends(body, findings);
@@ -48,9 +42,7 @@ pub(super) fn check(body: &[u8], reads_google: bool, findings: &mut FindingList)
 }
 
 fn check_size(body: &[u8], findings: &mut FindingList) {
-    let Some(read) = body
-        .get(..DEFAULT_LIMIT_BYTES)
-        .filter(|_| body.len() > DEFAULT_LIMIT_BYTES)
+    let Some(read) = body.get(..DEFAULT_LIMIT_BYTES).filter(|_| body.len() > DEFAULT_LIMIT_BYTES)
     else {
         return;
     };
@@ -72,22 +64,14 @@ fn check_line_ends(body: &[u8], findings: &mut FindingList) {
 
 fn check_line(number: u32, line: &[u8], reads_google: bool, findings: &mut FindingList) {
     if memchr(0, line).is_some() {
-        findings.warning(
-            number,
-            "there is a NUL byte here; to Google the line ends before it",
-        );
+        findings.warning(number, "there is a NUL byte here; to Google the line ends before it");
     }
     if reads_google && line.len() > GOOGLE_LINE_BYTES {
-        let message = format!(
-            "the line has {} bytes; Google reads {GOOGLE_LINE_BYTES} of them",
-            line.len()
-        );
+        let message =
+            format!("the line has {} bytes; Google reads {GOOGLE_LINE_BYTES} of them", line.len());
         findings.warning(number, message);
     }
     if std::str::from_utf8(line).is_err() {
-        findings.warning(
-            number,
-            "the line is not UTF-8; its bytes are compared as they are",
-        );
+        findings.warning(number, "the line is not UTF-8; its bytes are compared as they are");
     }
 }

@@ -79,11 +79,7 @@ impl FindingList {
     }
 
     fn add(&mut self, severity: Severity, line: u32, message: String) {
-        self.0.push(Finding {
-            line,
-            severity,
-            message,
-        });
+        self.0.push(Finding { line, severity, message });
     }
 }
 

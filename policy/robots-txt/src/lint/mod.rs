@@ -50,7 +50,5 @@ pub fn statements(body: &[u8]) -> Vec<(u32, ParsedLine<'_>)> {
         return Vec::new();
     }
     let lines = statement::read(body, false).into_iter();
-    lines
-        .filter_map(|line| Some((line.number, line.exact?)))
-        .collect()
+    lines.filter_map(|line| Some((line.number, line.exact?))).collect()
 }

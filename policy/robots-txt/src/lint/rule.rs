@@ -67,10 +67,7 @@ fn check_value(line: &LintLine<'_>, value: &[u8], findings: &mut FindingList) {
         let message = format!("{shown} is a whole URL; a rule is a path, so it never matches");
         findings.error(number, message);
     } else if !value.is_empty() && !matches!(value[0], b'/' | b'*') {
-        findings.error(
-            number,
-            format!("{shown} does not start with \"/\", so it never matches"),
-        );
+        findings.error(number, format!("{shown} does not start with \"/\", so it never matches"));
     }
     // Only a final `$` is an anchor.
     let body = value.strip_suffix(b"$").unwrap_or(value);
@@ -83,26 +80,16 @@ fn check_value(line: &LintLine<'_>, value: &[u8], findings: &mut FindingList) {
     if value.contains(&b' ') {
         findings.warning(number, format!("{shown} holds a space; write %20"));
     }
-    let after = line
-        .text
-        .iter()
-        .position(|&byte| byte == b'#')
-        .filter(|&at| at > 0);
+    let after = line.text.iter().position(|&byte| byte == b'#').filter(|&at| at > 0);
     if after.is_some_and(|at| !line.text[at - 1].is_ascii_whitespace()) {
-        findings.note(
-            number,
-            format!("what follows {shown} from \"#\" on is a comment"),
-        );
+        findings.note(number, format!("what follows {shown} from \"#\" on is a comment"));
     }
 }
 
 fn check_group(group: &RuleGroup<'_>, findings: &mut FindingList) {
     if group.rules.is_empty() {
         for (number, value) in &group.agents {
-            let message = format!(
-                "the group of {} has no rules, so all is allowed",
-                quoted(value)
-            );
+            let message = format!("the group of {} has no rules, so all is allowed", quoted(value));
             findings.note(*number, message);
         }
     }
@@ -126,10 +113,7 @@ fn check_group(group: &RuleGroup<'_>, findings: &mut FindingList) {
                 "allows it, and allow wins".to_owned()
             };
             let shown = quoted(rule.value);
-            findings.note(
-                rule.line,
-                format!("never decides about {shown}: line {line} {why}"),
-            );
+            findings.note(rule.line, format!("never decides about {shown}: line {line} {why}"));
         }
     }
 }
@@ -153,38 +137,17 @@ mod tests {
         let cases: &[(&str, &[(u32, &str)])] = &[
             ("Disallow: /a\nDisallow: /b\n", &[]),
             ("Disallow: /a\nAllow: /a$\n", &[]),
-            (
-                "Disallow: /a\nDisallow: /a\n",
-                &[(3, "line 2 says the same")],
-            ),
-            (
-                "Disallow: /a\nAllow: /a\n",
-                &[(2, "line 3 allows it, and allow wins")],
-            ),
-            (
-                "Allow: /a\nDisallow: /a*\n",
-                &[(2, "line 3 \"/a*\" is longer")],
-            ),
+            ("Disallow: /a\nDisallow: /a\n", &[(3, "line 2 says the same")]),
+            ("Disallow: /a\nAllow: /a\n", &[(2, "line 3 allows it, and allow wins")]),
+            ("Allow: /a\nDisallow: /a*\n", &[(2, "line 3 \"/a*\" is longer")]),
             (
                 "Disallow: /a*\nDisallow: /a\nDisallow: /a**\n",
-                &[
-                    (2, "line 4 \"/a**\" is longer"),
-                    (3, "line 4 \"/a**\" is longer"),
-                ],
+                &[(2, "line 4 \"/a**\" is longer"), (3, "line 4 \"/a**\" is longer")],
             ),
-            (
-                "Disallow: /\nAllow: *\n",
-                &[(2, "line 3 allows it, and allow wins")],
-            ),
+            ("Disallow: /\nAllow: *\n", &[(2, "line 3 allows it, and allow wins")]),
             ("Disallow:\n", &[]),
-            (
-                "Disallow: /a\nDisallow:\n",
-                &[(3, "an empty value beside other rules")],
-            ),
-            (
-                "Disallow:\nAllow: /a\n",
-                &[(2, "an empty value beside other rules")],
-            ),
+            ("Disallow: /a\nDisallow:\n", &[(3, "an empty value beside other rules")]),
+            ("Disallow:\nAllow: /a\n", &[(2, "an empty value beside other rules")]),
         ];
         for (rules, expected) in cases {
             let found = lint(format!("User-agent: *\n{rules}").as_bytes(), &[]);

@@ -53,12 +53,7 @@ pub(super) fn read(body: &[u8], reads_google: bool) -> Vec<LintLine<'_>> {
 pub(super) fn check(lines: &[LintLine<'_>], findings: &mut FindingList) {
     let mut has_agent = false;
     for line in lines {
-        let LintLine {
-            number,
-            text,
-            exact,
-            google,
-        } = line;
+        let LintLine { number, text, exact, google } = line;
         match exact {
             None => check_no_statement(*number, text, google.as_ref(), findings),
             Some(statement) => {
@@ -66,10 +61,7 @@ pub(super) fn check(lines: &[LintLine<'_>], findings: &mut FindingList) {
                 check_statement(*number, statement, google.as_ref(), findings);
                 let is_rule = matches!(statement.field, LineField::Allow | LineField::Disallow);
                 if is_rule && !has_agent {
-                    findings.error(
-                        *number,
-                        "a rule before any user-agent line applies to nobody",
-                    );
+                    findings.error(*number, "a rule before any user-agent line applies to nobody");
                 }
             }
         }
@@ -82,11 +74,7 @@ fn check_no_statement(
     google: Option<&ParsedLine<'_>>,
     findings: &mut FindingList,
 ) {
-    let text = text
-        .split(|&byte| byte == b'#')
-        .next()
-        .unwrap_or_default()
-        .trim_ascii();
+    let text = text.split(|&byte| byte == b'#').next().unwrap_or_default().trim_ascii();
     if text.is_empty() {
         return;
     }
@@ -113,9 +101,8 @@ fn check_statement(
     match field {
         LineField::UserAgent => check_agent(number, value, findings),
         LineField::Other => {
-            let known = KNOWN_DIRECTIVES
-                .iter()
-                .any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+            let known =
+                KNOWN_DIRECTIVES.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
             if !known {
                 check_unknown(number, name, google, findings);
             }
@@ -132,14 +119,10 @@ fn check_unknown(
     findings: &mut FindingList,
 ) {
     let rules = ["User-agent", "Allow", "Disallow"];
-    let meant = rules
-        .into_iter()
-        .chain(KNOWN_DIRECTIVES)
-        .find(|known| is_near(name, known.as_bytes()));
+    let meant =
+        rules.into_iter().chain(KNOWN_DIRECTIVES).find(|known| is_near(name, known.as_bytes()));
     // Google's parser knows common misspellings, so such a line works for one crawler only.
-    let rule = google
-        .map(|statement| statement.field)
-        .filter(|field| *field != LineField::Other);
+    let rule = google.map(|statement| statement.field).filter(|field| *field != LineField::Other);
     let mut message = format!("{} is not a known directive", quoted(name));
     if let Some(meant) = meant {
         message += &format!("; did you mean {meant:?}?");
@@ -162,11 +145,7 @@ fn check_agent(number: u32, value: &[u8], findings: &mut FindingList) {
         let message = format!(
             "{} is not a product token (letters, \"_\" and \"-\"); Google reads {}",
             quoted(value),
-            if value[0] == b'*' {
-                "\"*\" or nothing".to_owned()
-            } else {
-                quoted(&value[..kept])
-            }
+            if value[0] == b'*' { "\"*\" or nothing".to_owned() } else { quoted(&value[..kept]) }
         );
         findings.warning(number, message);
     }
@@ -185,10 +164,7 @@ fn check_value(number: u32, name: &[u8], value: &[u8], findings: &mut FindingLis
     let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
     let text = String::from_utf8_lossy(value);
     if is("crawl-delay") && crate::robots_txt::parse_seconds(&text).is_none() {
-        findings.warning(
-            number,
-            format!("{} is not a number of seconds", quoted(value)),
-        );
+        findings.warning(number, format!("{} is not a number of seconds", quoted(value)));
     }
     if is("sitemap") && !text.to_ascii_lowercase().starts_with("http") {
         let message = format!("the sitemap {} is not an absolute URL", quoted(value));

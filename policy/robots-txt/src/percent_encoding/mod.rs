@@ -60,10 +60,8 @@ pub(crate) static LITERAL: EncodingForm = EncodingForm::new(FormKind::Literal);
 /// The form that servers decode a text to before they look up its resource: like [`LITERAL`], but with reserved bytes
 /// raw too, except those that would then delimit: `/`, `?` and `#`, and in a query `&`, `=`, `+` and `;` as well (RFC
 /// 3986 §2.2). A pattern may reach the query after any star.
-pub(crate) static SERVED: EncodingForm = EncodingForm {
-    query_form: Some(&SERVED_QUERY),
-    ..EncodingForm::new(FormKind::Served)
-};
+pub(crate) static SERVED: EncodingForm =
+    EncodingForm { query_form: Some(&SERVED_QUERY), ..EncodingForm::new(FormKind::Served) };
 
 static SERVED_QUERY: EncodingForm = EncodingForm::new(FormKind::ServedQuery);
 
@@ -119,9 +117,7 @@ impl EncodingForm {
         for end in escape::cut_escapes(path).chain([path.len()]) {
             let middle = query.clamp(start, end);
             self.push(form, &path[start..middle]);
-            self.query_form
-                .unwrap_or(self)
-                .push(form, &path[middle..end]);
+            self.query_form.unwrap_or(self).push(form, &path[middle..end]);
             form.extend(path.get(end));
             start = end + 1;
         }

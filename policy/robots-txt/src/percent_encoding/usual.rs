@@ -33,9 +33,7 @@ pub(crate) fn usual_prefix_len(text: &[u8]) -> usize {
 
 #[inline]
 fn is_usual<const BYTES: usize>(block: &[u8; BYTES]) -> bool {
-    !block
-        .iter()
-        .fold(false, |found, &byte| found | is_unusual(byte))
+    !block.iter().fold(false, |found, &byte| found | is_unusual(byte))
 }
 
 /// Returns whether a byte is not usual; all usual bytes are plain.
@@ -60,11 +58,7 @@ mod tests {
                     let is_seen = is_unusual(byte);
                     assert_eq!(all_usual(&text), !is_seen, "{byte:#x} at {at} of {length}");
                     let end = if is_unusual(byte) { at } else { length };
-                    assert_eq!(
-                        usual_prefix_len(&text),
-                        end,
-                        "{byte:#x} at {at} of {length}"
-                    );
+                    assert_eq!(usual_prefix_len(&text), end, "{byte:#x} at {at} of {length}");
                 }
             }
         }

@@ -67,10 +67,9 @@ impl AccessResult {
         // The draft of 1996 is stricter than RFC 9309 wherever robots.txt could not be read.
         let koster = crawler.dialect == Dialect::Koster1996;
         let (allow, reason) = match self {
-            Self::Unavailable { status } => (
-                !(koster && matches!(status, 401 | 403)),
-                AccessReason::Unavailable,
-            ),
+            Self::Unavailable { status } => {
+                (!(koster && matches!(status, 401 | 403)), AccessReason::Unavailable)
+            }
             Self::RedirectLost => (!koster, AccessReason::RedirectLost),
             Self::LongUnreachable => (!koster, AccessReason::Unreachable),
             // A result with rules gets here only in a dialect in which they do not decide.

@@ -95,10 +95,7 @@ impl MatchBudget {
 
 impl Default for MatchBudget {
     fn default() -> Self {
-        Self {
-            steps: Self::STEPS,
-            rules_to_index: Self::RULES_TO_INDEX,
-        }
+        Self { steps: Self::STEPS, rules_to_index: Self::RULES_TO_INDEX }
     }
 }
 
@@ -166,10 +163,7 @@ mod tests {
         // Too short for blocks: every `a` is compared.
         for count in [1, 5, 20] {
             let text = "a".repeat(count) + "c";
-            assert_eq!(
-                steps(&text, "ab"),
-                MatchBudget::COMPARISON_STEPS * (1 + count)
-            );
+            assert_eq!(steps(&text, "ab"), MatchBudget::COMPARISON_STEPS * (1 + count));
         }
         // In blocks where first and last byte of the part are: nowhere, at one place of each block, everywhere.
         let blocks = 8;
@@ -180,10 +174,7 @@ mod tests {
         let found = steps(&(text(&once) + "yz"), "a-b");
         assert_eq!(found, looked + MatchBudget::COMPARISON_STEPS * blocks);
         let found = steps(&(text("a") + "yy"), "aba");
-        assert_eq!(
-            found,
-            looked + MatchBudget::COMPARISON_STEPS * (blocks * BLOCK - 2)
-        );
+        assert_eq!(found, looked + MatchBudget::COMPARISON_STEPS * (blocks * BLOCK - 2));
     }
 
     #[test]
@@ -220,10 +211,7 @@ mod tests {
             assert!(budget.spend_on_index(bytes, is_plain));
             MatchBudget::RULES_TO_INDEX - budget.rules_to_index
         };
-        assert_eq!(
-            [rules(10, true), rules(640, true), rules(10, false)],
-            [1, 11, 3]
-        );
+        assert_eq!([rules(10, true), rules(640, true), rules(10, false)], [1, 11, 3]);
         let mut budget = MatchBudget::default();
         assert!(!budget.spend_on_index(
             MatchBudget::RULES_TO_INDEX * MatchBudget::BYTES_PER_INDEXED_RULE,

@@ -58,9 +58,7 @@ impl RobotsTxt {
     ) -> AccessDecision<'a> {
         let (known, asked) = (RuleSource::File(self), RequestedPath::for_read(path));
         let mut search = RuleSearch::default();
-        decide_in_dialect(dialect, tokens, |crawler| {
-            asked.decide(known, crawler, &mut search)
-        })
+        decide_in_dialect(dialect, tokens, |crawler| asked.decide(known, crawler, &mut search))
     }
 }
 
@@ -86,9 +84,7 @@ pub fn decide<'a>(
 ) -> AccessDecision<'a> {
     let (known, asked) = (RuleSource::Access(access), RequestedPath::for_read(path));
     let mut search = RuleSearch::default();
-    decide_in_dialect(dialect, tokens, |crawler| {
-        asked.decide(known, crawler, &mut search)
-    })
+    decide_in_dialect(dialect, tokens, |crawler| asked.decide(known, crawler, &mut search))
 }
 
 /// Judges all paths of an origin at once, for callers that cannot see the paths: disallowed if [`decide_all_spellings`]
@@ -110,14 +106,12 @@ fn search_whole_site<'a>(
     tokens: &'a [ProductToken],
     search: &mut RuleSearch,
 ) -> AccessDecision<'a> {
-    decide_in_dialect(dialect, tokens, |crawler| {
-        match access.rules(crawler.dialect) {
-            Some(robots) => {
-                let answer = robots.find_disallow(crawler.dialect, tokens, search);
-                crawler.decision_from(answer, robots)
-            }
-            None => access.decision_without_rules(crawler),
+    decide_in_dialect(dialect, tokens, |crawler| match access.rules(crawler.dialect) {
+        Some(robots) => {
+            let answer = robots.find_disallow(crawler.dialect, tokens, search);
+            crawler.decision_from(answer, robots)
         }
+        None => access.decision_without_rules(crawler),
     })
 }
 
@@ -183,10 +177,7 @@ pub fn decide_all_spellings_within<'a>(
     work: &mut MatchContext,
 ) -> AccessDecision<'a> {
     let crawler = CrawlerInDialect { dialect, tokens };
-    let asked = RequestedPath {
-        path: path.as_str(),
-        is_read: only_reads,
-    };
+    let asked = RequestedPath { path: path.as_str(), is_read: only_reads };
     if path.as_str() == "/robots.txt" && only_reads {
         return crawler.decision_without_rule(AccessVerdict::Allow, AccessReason::RobotsTxtItself);
     }
@@ -212,9 +203,7 @@ pub fn decide_as_received_within<'a>(
 ) -> AccessDecision<'a> {
     let (known, asked) = (RuleSource::Access(access), RequestedPath::for_read(path));
     with_search(work, |search| {
-        decide_in_dialect(dialect, tokens, |crawler| {
-            asked.decide(known, crawler, search)
-        })
+        decide_in_dialect(dialect, tokens, |crawler| asked.decide(known, crawler, search))
     })
 }
 
@@ -226,9 +215,7 @@ pub fn decide_whole_site_within<'a>(
     tokens: &'a [ProductToken],
     work: &mut MatchContext,
 ) -> AccessDecision<'a> {
-    with_search(work, |search| {
-        search_whole_site(access, dialect, tokens, search)
-    })
+    with_search(work, |search| search_whole_site(access, dialect, tokens, search))
 }
 
 /// Runs a search on the budget of a request.
@@ -323,9 +310,8 @@ impl<'p> RequestedPath<'p> {
     ) -> AccessDecision<'a> {
         let CrawlerInDialect { dialect, tokens } = crawler;
         let known = RuleSource::Access(access);
-        let received = decide_in_dialect(dialect, tokens, |crawler| {
-            self.decide(known, crawler, search)
-        });
+        let received =
+            decide_in_dialect(dialect, tokens, |crawler| self.decide(known, crawler, search));
         // No other spelling can change a disallow.
         if !received.verdict().is_allow() {
             return received;
@@ -419,7 +405,5 @@ fn decide_in_all_dialects<'a>(
     if !first.verdict().is_allow() {
         return first;
     }
-    decisions
-        .find(|decision| !decision.verdict().is_allow())
-        .unwrap_or(first)
+    decisions.find(|decision| !decision.verdict().is_allow()).unwrap_or(first)
 }

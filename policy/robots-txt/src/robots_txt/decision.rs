@@ -244,10 +244,6 @@ impl<'a> CrawlerInDialect<'a> {
                 (verdict, AccessReason::Rule, Some(rule))
             }
         };
-        AccessDecision {
-            rule,
-            robots: Some(robots),
-            ..self.decision_without_rule(verdict, reason)
-        }
+        AccessDecision { rule, robots: Some(robots), ..self.decision_without_rule(verdict, reason) }
     }
 }

@@ -27,18 +27,9 @@ impl DirectiveTopic {
     /// Returns the topic of directives with a name.
     pub(super) fn of_name(name: &[u8]) -> Option<Self> {
         const NAMES: [(DirectiveTopic, &[&str]); 4] = [
-            (
-                DirectiveTopic::CrawlDelay,
-                &["crawl-delay", "crawldelay", "crawl delay"],
-            ),
-            (
-                DirectiveTopic::RequestRate,
-                &["request-rate", "requestrate", "request rate"],
-            ),
-            (
-                DirectiveTopic::VisitTime,
-                &["visit-time", "visittime", "visit time"],
-            ),
+            (DirectiveTopic::CrawlDelay, &["crawl-delay", "crawldelay", "crawl delay"]),
+            (DirectiveTopic::RequestRate, &["request-rate", "requestrate", "request rate"]),
+            (DirectiveTopic::VisitTime, &["visit-time", "visittime", "visit time"]),
             (
                 DirectiveTopic::Usage,
                 &[

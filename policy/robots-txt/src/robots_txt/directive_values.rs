@@ -70,10 +70,7 @@ pub struct DailyHours {
 impl DailyHours {
     pub(crate) fn read(value: &str) -> Option<Self> {
         let (from, to) = value.split_once(['-', ' '])?;
-        Some(Self {
-            from: TimeOfDay::read(from.trim())?,
-            to: TimeOfDay::read(to.trim())?,
-        })
+        Some(Self { from: TimeOfDay::read(from.trim())?, to: TimeOfDay::read(to.trim())? })
     }
 }
 
@@ -117,10 +114,7 @@ fn parse_saturating(digits: &str) -> Option<u64> {
 
 /// Returns whether a value could be a host name with an optional port, as Yandex requires.
 pub(crate) fn is_host(value: &str) -> bool {
-    let host = value
-        .strip_prefix("https://")
-        .or(value.strip_prefix("http://"))
-        .unwrap_or(value);
+    let host = value.strip_prefix("https://").or(value.strip_prefix("http://")).unwrap_or(value);
     let (name, port) = host.split_once(':').unwrap_or((host, "80"));
     let label_fits = |label: &str| {
         !label.is_empty()
@@ -128,9 +122,7 @@ pub(crate) fn is_host(value: &str) -> bool {
             && !label.ends_with('-')
             && label.chars().all(|c| c.is_alphanumeric() || c == '-')
     };
-    let is_address = name
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let is_address = name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     port.parse::<u16>().is_ok_and(|port| port != 0)
         && name.contains('.')
         && !is_address

@@ -31,9 +31,7 @@ impl Directive {
     }
 
     pub(crate) fn is_named(&self, names: &[&str]) -> bool {
-        names
-            .iter()
-            .any(|name| self.name.eq_ignore_ascii_case(name))
+        names.iter().any(|name| self.name.eq_ignore_ascii_case(name))
     }
 }
 
@@ -55,9 +53,7 @@ impl RobotsTxt {
             // Only a value with `scheme://` is absolute.
             let scheme = value.split_once("://").map_or("", |(scheme, _)| scheme);
             let has_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-                && scheme
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+                && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
             match value.strip_prefix('/') {
                 _ if has_scheme => value,
                 Some(path) => format!("{origin}/{path}"),
@@ -119,8 +115,7 @@ impl RobotsTxt {
         dialect: Dialect,
         tokens: &'a [ProductToken],
     ) -> impl Iterator<Item = Directive> + 'a {
-        self.group_directive_indices(dialect, tokens)
-            .map(|at| self.directive(at))
+        self.group_directive_indices(dialect, tokens).map(|at| self.directive(at))
     }
 
     /// Returns the values of a timing directive in the groups chosen for a crawler. This is called for every forwarded
@@ -161,7 +156,6 @@ impl RobotsTxt {
         &'a self,
         names: &'a [&'a str],
     ) -> impl Iterator<Item = Directive> + 'a {
-        self.directives()
-            .filter(|directive| directive.is_named(names))
+        self.directives().filter(|directive| directive.is_named(names))
     }
 }

@@ -62,11 +62,7 @@ impl RobotsTxt {
         let statements = [exact_statement(part), google_statement(part)];
         let disallows = |it: ParsedLine<'_>| it.field == LineField::Disallow;
         let counts = statements.into_iter().flatten().any(disallows);
-        Self::read(if counts {
-            without_ambiguous_end(beginning)
-        } else {
-            lines
-        })
+        Self::read(if counts { without_ambiguous_end(beginning) } else { lines })
     }
 
     fn read(body: &[u8]) -> Self {
@@ -132,10 +128,7 @@ impl RobotsTxt {
         let answer = self.0.find_rule(semantics, tokens, path, search);
         // A rule may end in the same cut escape, which the encoded path no longer shows.
         if path.has_lone_percent() {
-            return answer.max(
-                self.0
-                    .find_with_cut_escapes(semantics, tokens, path, search),
-            );
+            return answer.max(self.0.find_with_cut_escapes(semantics, tokens, path, search));
         }
         answer
     }

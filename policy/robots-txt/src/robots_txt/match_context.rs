@@ -47,10 +47,7 @@ impl MatchContext {
         let known = self.spellings.take().filter(|it| it.path == path);
         let spellings = known.unwrap_or_else(|| {
             let others = spelling::other_spellings(path);
-            Arc::new(PathSpellings {
-                path: path.to_owned(),
-                others,
-            })
+            Arc::new(PathSpellings { path: path.to_owned(), others })
         });
         self.spellings = Some(Arc::clone(&spellings));
         match spellings.others {

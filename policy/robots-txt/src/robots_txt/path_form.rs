@@ -41,13 +41,7 @@ impl<'a> PathForm<'a> {
             _ if plain::all_plain(received) => (Cow::Borrowed(received), false),
             _ => encoded(received, semantics.form),
         };
-        Self {
-            head: head(&bytes),
-            bytes,
-            received,
-            has_lone_percent,
-            byte_pairs: OnceCell::new(),
-        }
+        Self { head: head(&bytes), bytes, received, has_lone_percent, byte_pairs: OnceCell::new() }
     }
 
     /// Returns the path with its cut escapes as they were received: a rule that ends in a cut escape matches them, and

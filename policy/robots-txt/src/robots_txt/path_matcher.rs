@@ -82,11 +82,7 @@ impl PathMatcher {
     /// Creates a matcher for a path, and for its other spellings if all are judged.
     #[must_use]
     pub fn new(path: &str, dialect: Dialect, all_spellings: bool) -> Self {
-        Self::with_query(Some(PathQuery {
-            path: path.to_owned(),
-            dialect,
-            all_spellings,
-        }))
+        Self::with_query(Some(PathQuery { path: path.to_owned(), dialect, all_spellings }))
     }
 
     /// Creates a matcher for every path at once.
@@ -96,11 +92,7 @@ impl PathMatcher {
     }
 
     fn with_query(query: Option<PathQuery>) -> Self {
-        Self {
-            query,
-            forms: Arc::default(),
-            context: MatchContext::default(),
-        }
+        Self { query, forms: Arc::default(), context: MatchContext::default() }
     }
 
     /// Returns the path as received; `None` stands for every path.
@@ -148,11 +140,7 @@ impl PathMatcher {
         patterns: impl IntoIterator<Item = &'a [u8]>,
         counts: MatchSelection,
     ) -> Result<Vec<PathReading>, TooCostly> {
-        let Self {
-            query: asked,
-            forms,
-            context: work,
-        } = self;
+        let Self { query: asked, forms, context: work } = self;
         let mut patterns = patterns.into_iter().peekable();
         if patterns.peek().is_none() {
             return Ok(Vec::new());
@@ -179,20 +167,12 @@ fn all_patterns<'a>(
     patterns: impl Iterator<Item = &'a [u8]>,
     budget: &mut MatchBudget,
 ) -> Result<Vec<PathReading>, TooCostly> {
-    let matched: Vec<_> = patterns
-        .enumerate()
-        .map(|(at, _)| MatchedPattern {
-            index: at,
-            specificity: 0,
-        })
-        .collect();
+    let matched: Vec<_> =
+        patterns.enumerate().map(|(at, _)| MatchedPattern { index: at, specificity: 0 }).collect();
     if !budget.spend(matched.len()) {
         return Err(TooCostly);
     }
-    Ok(vec![PathReading {
-        matched,
-        only_restricts: true,
-    }])
+    Ok(vec![PathReading { matched, only_restricts: true }])
 }
 
 impl PathQuery {
@@ -236,9 +216,7 @@ impl FormSpellings {
                 return Err(TooCostly);
             }
             let form = PathForm::new(spelling, semantics);
-            let cut = form
-                .has_lone_percent()
-                .then(|| form.with_cut_escapes(semantics.form));
+            let cut = form.has_lone_percent().then(|| form.with_cut_escapes(semantics.form));
             let path = OwnedPathForm {
                 bytes: form.bytes().to_vec(),
                 with_cut_escapes: cut.map(|it| it.bytes().to_vec()),
@@ -304,10 +282,7 @@ impl<'a> PatternMatching<'a> {
                 }
                 // Stored matches cost memory, and a file may have thousands of matching patterns.
                 self.budget.spend(1);
-                found.push(MatchedPattern {
-                    index: at,
-                    specificity,
-                });
+                found.push(MatchedPattern { index: at, specificity });
             }
         }
         // Spent on patterns that do not match as well, so that a long list of them ends.
@@ -322,10 +297,7 @@ impl<'a> PatternMatching<'a> {
         for (place, matched) in self.found.into_iter().enumerate() {
             let is_known = |it: &PathReading| it.matched == matched;
             if !matched.is_empty() && !readings.iter().any(is_known) {
-                readings.push(PathReading {
-                    matched,
-                    only_restricts: place > 0,
-                });
+                readings.push(PathReading { matched, only_restricts: place > 0 });
             }
         }
         Ok(readings)
@@ -369,13 +341,7 @@ impl<'a> DialectPattern<'a> {
         patterns: &mut PatternBuffer,
         budget: &mut MatchBudget,
     ) -> bool {
-        let Self {
-            value,
-            semantics,
-            plain,
-            has_lone_percent,
-            place,
-        } = *self;
+        let Self { value, semantics, plain, has_lone_percent, place } = *self;
         if !budget.spend_on_comparing(plain.len()) || !path.bytes.starts_with(plain) {
             return false;
         }
@@ -401,8 +367,6 @@ impl<'a> DialectPattern<'a> {
         // The pattern may keep its own cut escape, and then matches the same text in the path.
         let mut alike = PatternBuffer::default();
         pattern.matches(cut, budget)
-            || alike
-                .compile_with_cut_escapes(value, semantics)
-                .matches(cut, budget)
+            || alike.compile_with_cut_escapes(value, semantics).matches(cut, budget)
     }
 }

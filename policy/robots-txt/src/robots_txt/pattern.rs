@@ -27,11 +27,8 @@ impl<'a> RulePattern<'a> {
 
     /// Returns the literal parts in order; at least one.
     pub(super) fn parts(self) -> impl DoubleEndedIterator<Item = &'a [u8]> {
-        let end = |index: usize| {
-            self.stars
-                .get(index)
-                .map_or(self.literals.len(), |&end| end as usize)
-        };
+        let end =
+            |index: usize| self.stars.get(index).map_or(self.literals.len(), |&end| end as usize);
         (0..=self.stars.len()).map(move |index| {
             let start = index.checked_sub(1).map_or(0, end);
             &self.literals[start..end(index)]
@@ -131,18 +128,12 @@ impl PatternBuffer {
             let (is_last, in_query) = (parts.peek().is_none(), !self.stars.is_empty());
             let is_open = !(is_last && value.anchored);
             let literals = &mut self.literals;
-            semantics
-                .form
-                .push_part_with_cut_escapes(literals, part, in_query, is_open);
+            semantics.form.push_part_with_cut_escapes(literals, part, in_query, is_open);
             if !is_last {
                 self.stars.push(to_u32(self.literals.len()));
             }
         }
-        RulePattern {
-            literals: &self.literals,
-            stars: &self.stars,
-            anchored: value.anchored,
-        }
+        RulePattern { literals: &self.literals, stars: &self.stars, anchored: value.anchored }
     }
 
     pub(super) fn shrink_to_fit(&mut self) {
@@ -170,14 +161,8 @@ impl<'a> RuleValue<'a> {
     /// Splits off a final `$`, an anchor in all dialects that know `*`.
     pub(super) fn read(value: &'a [u8], semantics: &DialectSemantics) -> Self {
         match value {
-            [text @ .., b'$'] if semantics.has_wildcards() => Self {
-                text,
-                anchored: true,
-            },
-            text => Self {
-                text,
-                anchored: false,
-            },
+            [text @ .., b'$'] if semantics.has_wildcards() => Self { text, anchored: true },
+            text => Self { text, anchored: false },
         }
     }
 
@@ -192,10 +177,7 @@ impl<'a> RuleValue<'a> {
 
     /// Returns the pattern `…/` that Google's parser adds to an allow rule for `…/index.htm…`.
     fn index_directory(value: &'a [u8]) -> Option<Self> {
-        index_directory(value).map(|text| Self {
-            text,
-            anchored: true,
-        })
+        index_directory(value).map(|text| Self { text, anchored: true })
     }
 
     /// Returns the patterns that a rule's value stands for in a dialect: one or two, the more specific first.
@@ -205,9 +187,7 @@ impl<'a> RuleValue<'a> {
         semantics: &DialectSemantics,
     ) -> impl Iterator<Item = Self> {
         let names_directory = allow && semantics.dialect == Dialect::Google;
-        let directory = names_directory
-            .then(|| Self::index_directory(value))
-            .flatten();
+        let directory = names_directory.then(|| Self::index_directory(value)).flatten();
         iter::once(Self::read(value, semantics)).chain(directory)
     }
 }

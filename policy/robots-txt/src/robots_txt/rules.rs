@@ -27,10 +27,7 @@ pub(crate) struct RuleSearch {
 impl RuleSearch {
     /// Creates a search on a budget.
     pub(super) fn with_budget(budget: MatchBudget) -> Self {
-        Self {
-            budget,
-            ..Self::default()
-        }
+        Self { budget, ..Self::default() }
     }
 }
 
@@ -88,9 +85,7 @@ impl ParsedFile {
         let Some(choice) = self.choose_group(semantics, tokens) else {
             return MatchOutcome::NoGroup;
         };
-        let RuleSearch {
-            budget, patterns, ..
-        } = search;
+        let RuleSearch { budget, patterns, .. } = search;
         let mut best = MatchOutcome::NoRule;
         for (at, rule) in self.chosen_statements(semantics, choice) {
             let value = self.text(at);
@@ -157,9 +152,7 @@ impl ParsedFile {
             (best, end) = self.search_group(semantics, chosen, path, search, best);
             // Other user-agent lines of this group lead to the same rules.
             let others = self.agents[next..].iter();
-            next += others
-                .take_while(|it| (it.statement as usize) < end)
-                .count();
+            next += others.take_while(|it| (it.statement as usize) < end).count();
             agent = self.next_agent(semantics, choice, &mut next);
         }
         best.map_or(MatchOutcome::NoRule, MatchOutcome::Rule)
@@ -178,9 +171,8 @@ impl ParsedFile {
         let start = agent.statement as usize + 1;
         let budget = &mut search.budget;
         if agent.large_group.is_some()
-            && let Some(index) = self.index(semantics, agent, || {
-                build_index(self, semantics, start, &mut *budget)
-            })
+            && let Some(index) =
+                self.index(semantics, agent, || build_index(self, semantics, start, &mut *budget))
         {
             return (best.max(index.find(path, &mut search.budget)), index.end);
         }
@@ -205,13 +197,8 @@ impl ParsedFile {
             if semantics.sees_rule(statement)
                 && heads_match(self.head(statement), path.head(), statement.uncertain_bits)
             {
-                let asked = RuleCandidate {
-                    rule: statement,
-                    value: self.text(at),
-                    at,
-                    semantics,
-                    path,
-                };
+                let asked =
+                    RuleCandidate { rule: statement, value: self.text(at), at, semantics, path };
                 let rule = asked.match_rule(search, best);
                 best = best.max(rule);
                 // Where order decides, nothing after the first match matters.
@@ -277,9 +264,7 @@ impl RuleCandidate<'_> {
         search: &mut RuleSearch,
         best: Option<MatchedRule>,
     ) -> Option<MatchedRule> {
-        let Self {
-            semantics, value, ..
-        } = self;
+        let Self { semantics, value, .. } = self;
         // An upper bound of its weight; if even that loses, it need not be encoded.
         let most = self.weight(MAX_ENCODED_BYTES * value.len());
         if Some(most) <= best || !search.budget.spend_on_encoding(value.len()) {

@@ -46,9 +46,7 @@ impl RobotsTxt {
             budget.spend(1);
         });
         let directives = before.filter(|(_, it)| it.is_directive());
-        directives
-            .filter_map(|(at, _)| self.usage_line(at))
-            .collect()
+        directives.filter_map(|(at, _)| self.usage_line(at)).collect()
     }
 
     /// Returns the lines about use in the groups chosen for a crawler. For them `Content-Usage` ends a run of
@@ -110,10 +108,8 @@ impl RobotsTxt {
     #[doc(hidden)]
     #[must_use]
     pub fn has_group_for(&self, dialect: Dialect, token: &ProductToken) -> bool {
-        let (semantics, choice) = (
-            DialectSemantics::for_dialect(dialect),
-            GroupChoice::Named(token),
-        );
+        let (semantics, choice) =
+            (DialectSemantics::for_dialect(dialect), GroupChoice::Named(token));
         let mut agents = self.parsed().chosen_agents(semantics, choice);
         agents.next().is_some()
     }

@@ -97,11 +97,7 @@ impl PatternLanguage {
             |star: &mut u32| !pattern.anchored && *star as usize == pattern.literals.len();
         // `/a*`, `/a**` and `/a` match the same paths.
         while stars.pop_if(is_at_end).is_some() {}
-        Self {
-            literals: pattern.literals.into(),
-            stars,
-            anchored: pattern.anchored,
-        }
+        Self { literals: pattern.literals.into(), stars, anchored: pattern.anchored }
     }
 
     /// Returns whether every path is in the set.
@@ -140,14 +136,8 @@ mod tests {
             ("User-agent: *\nDisallow: /\n", Some(2)),
             ("User-agent: *\nAllow: /a\nDisallow: /b\n", Some(3)),
             ("User-agent: Other\nDisallow: /\n", None),
-            (
-                "User-agent: *\nDisallow: /\n\nUser-agent: ExampleBot\nDisallow:\n",
-                None,
-            ),
-            (
-                "User-agent: *\nDisallow:\n\nUser-agent: ExampleBot\nDisallow: /x\n",
-                Some(5),
-            ),
+            ("User-agent: *\nDisallow: /\n\nUser-agent: ExampleBot\nDisallow:\n", None),
+            ("User-agent: *\nDisallow:\n\nUser-agent: ExampleBot\nDisallow: /x\n", Some(5)),
             ("User-agent: *\nAllow: /x\nDisallow: /x\n", None),
             ("User-agent: *\nDisallow: no-slash\n", None),
             ("User-agent: *\nAllow: /b$\nDisallow: /b\n", Some(3)),
@@ -191,22 +181,10 @@ mod tests {
             (decision.verdict().as_str(), decision.reason().as_str())
         };
         let forbidden = AccessResult::Unavailable { status: 403 };
-        assert_eq!(
-            verdict(&forbidden, Dialect::Rfc9309),
-            ("allow", "unavailable")
-        );
-        assert_eq!(
-            verdict(&forbidden, Dialect::Koster1996),
-            ("disallow", "unavailable")
-        );
-        assert_eq!(
-            verdict(&forbidden, Dialect::Strictest),
-            ("disallow", "unavailable")
-        );
+        assert_eq!(verdict(&forbidden, Dialect::Rfc9309), ("allow", "unavailable"));
+        assert_eq!(verdict(&forbidden, Dialect::Koster1996), ("disallow", "unavailable"));
+        assert_eq!(verdict(&forbidden, Dialect::Strictest), ("disallow", "unavailable"));
         let unreachable = AccessResult::Unreachable;
-        assert_eq!(
-            verdict(&unreachable, Dialect::Rfc9309),
-            ("disallow", "unreachable")
-        );
+        assert_eq!(verdict(&unreachable, Dialect::Rfc9309), ("disallow", "unreachable"));
     }
 }

@@ -139,23 +139,14 @@ impl Case {
 
     /// The rates expected, and whether only the first is meant.
     pub(crate) fn expected_rates(&self) -> Option<(Vec<ExpectedRate>, bool)> {
-        let single = self
-            .request_rate
-            .clone()
-            .map(|rate| rate.into_iter().collect());
+        let single = self.request_rate.clone().map(|rate| rate.into_iter().collect());
         let rates: Vec<Rate> = self.request_rates.clone().or(single)?;
         let tuple = |rate: Rate| (rate.requests, rate.seconds, rate.from.zip(rate.to));
-        Some((
-            rates.into_iter().map(tuple).collect(),
-            self.request_rates.is_none(),
-        ))
+        Some((rates.into_iter().map(tuple).collect(), self.request_rates.is_none()))
     }
 
     pub(crate) fn expected_times(&self) -> Option<Vec<(String, String)>> {
-        let single = self
-            .visit_time
-            .clone()
-            .map(|time| time.into_iter().collect());
+        let single = self.visit_time.clone().map(|time| time.into_iter().collect());
         self.visit_times.clone().or(single)
     }
 
@@ -164,10 +155,7 @@ impl Case {
         let mut all: Vec<(String, Vec<String>)> = Vec::new();
         for (name, values) in &self.extensions {
             let values = values.trim_start_matches('[').trim_end_matches(']');
-            all.push((
-                name.to_lowercase(),
-                values.split(", ").map(str::to_owned).collect(),
-            ));
+            all.push((name.to_lowercase(), values.split(", ").map(str::to_owned).collect()));
         }
         if let Some(comments) = &self.comments {
             all.push(("comment".to_owned(), comments.clone()));
@@ -177,13 +165,9 @@ impl Case {
 
     /// Directives of which the first counts.
     pub(crate) fn first_directives(&self) -> Vec<(String, Option<String>)> {
-        let version = self
-            .robot_version
-            .clone()
-            .map(|it| ("robot_version".to_owned(), Some(it)));
-        let delay = self
-            .cache_delay
-            .map(|it| ("cache_delay".to_owned(), it.map(|it| it.to_string())));
+        let version = self.robot_version.clone().map(|it| ("robot_version".to_owned(), Some(it)));
+        let delay =
+            self.cache_delay.map(|it| ("cache_delay".to_owned(), it.map(|it| it.to_string())));
         version.into_iter().chain(delay).collect()
     }
 }

@@ -67,11 +67,7 @@ fn judge_in(form: ModelForm, body: &[u8], dialect: Dialect, names: &[&str], path
         return (true, None);
     };
     let rules = chosen.into_iter().flat_map(|group| &group.rules);
-    let compared = ModelPath {
-        dialect,
-        form,
-        paths: path_forms(path, dialect, form),
-    };
+    let compared = ModelPath { dialect, form, paths: path_forms(path, dialect, form) };
     match dialect {
         Dialect::Koster1996 | Dialect::Selfhtml => {
             let mut matching = rules.filter(|rule| !rule.value.is_empty());
@@ -99,9 +95,7 @@ pub fn allows_all_spellings(body: &[u8], dialects: &[Dialect], names: &[&str], p
 /// Whether any reader takes a line for a rule that disallows.
 #[allow(dead_code, reason = "not all who share this ask")]
 pub fn disallows(line: &[u8]) -> bool {
-    let mut read = [Dialect::Rfc9309, Dialect::Google]
-        .map(|it| statement(line, it))
-        .into_iter();
+    let mut read = [Dialect::Rfc9309, Dialect::Google].map(|it| statement(line, it)).into_iter();
     read.any(|it| it.is_some_and(|(field, _)| field == ModelField::Disallow))
 }
 
@@ -121,9 +115,7 @@ fn most_specific<'a>(rules: impl Iterator<Item = &'a ModelRule>, compared: &Mode
             best = Some((length, rule));
         }
     }
-    best.map_or((true, None), |(length, rule)| {
-        (rule.allow || length == 0, Some(rule.line))
-    })
+    best.map_or((true, None), |(length, rule)| (rule.allow || length == 0, Some(rule.line)))
 }
 
 fn groups(body: &[u8], dialect: Dialect) -> Vec<ModelGroup> {
@@ -145,11 +137,7 @@ fn groups(body: &[u8], dialect: Dialect) -> Vec<ModelGroup> {
             groups.last_mut().unwrap().agents.push(value);
         } else if field != ModelField::Other && open {
             let (line, allow) = (index as u32 + 1, field == ModelField::Allow);
-            groups
-                .last_mut()
-                .unwrap()
-                .rules
-                .push(ModelRule { line, allow, value });
+            groups.last_mut().unwrap().rules.push(ModelRule { line, allow, value });
         }
     }
     groups
@@ -157,16 +145,8 @@ fn groups(body: &[u8], dialect: Dialect) -> Vec<ModelGroup> {
 
 fn split_lines(body: &[u8], dialect: Dialect) -> Vec<Vec<u8>> {
     let bom = [0xEF, 0xBB, 0xBF];
-    let same = body
-        .iter()
-        .zip(bom)
-        .take_while(|(byte, bom)| *byte == bom)
-        .count();
-    let body = if same == 3 || dialect == Dialect::Google {
-        &body[same..]
-    } else {
-        body
-    };
+    let same = body.iter().zip(bom).take_while(|(byte, bom)| *byte == bom).count();
+    let body = if same == 3 || dialect == Dialect::Google { &body[same..] } else { body };
     let mut lines = vec![Vec::new()];
     for (at, &byte) in body.iter().enumerate() {
         match byte {
@@ -215,14 +195,7 @@ fn statement(line: &[u8], dialect: Dialect) -> Option<(ModelField, Vec<u8>)> {
         ModelField::UserAgent
     } else if is(&["allow"]) {
         ModelField::Allow
-    } else if is(&[
-        "disallow",
-        "dissallow",
-        "dissalow",
-        "disalow",
-        "diasllow",
-        "disallaw",
-    ]) {
+    } else if is(&["disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"]) {
         ModelField::Disallow
     } else {
         ModelField::Other
@@ -264,9 +237,7 @@ fn choose<'a>(
             return Some(merge(chosen.map(|(group, _)| group).collect(), dialect));
         }
     }
-    let all = groups
-        .iter()
-        .filter(|group| group.agents.iter().any(|value| everyone(value)));
+    let all = groups.iter().filter(|group| group.agents.iter().any(|value| everyone(value)));
     let all: Vec<&ModelGroup> = all.collect();
     (!all.is_empty()).then(|| merge(all, dialect))
 }
@@ -282,13 +253,8 @@ fn merge(mut groups: Vec<&ModelGroup>, dialect: Dialect) -> Vec<&ModelGroup> {
 fn rank(value: &[u8], name: &str, dialect: Dialect) -> Option<usize> {
     let value = value.to_ascii_lowercase();
     let name = name.to_ascii_lowercase().into_bytes();
-    let before_slash = |text: &[u8]| {
-        text.split(|&byte| byte == b'/')
-            .next()
-            .unwrap()
-            .trim_ascii_end()
-            .to_vec()
-    };
+    let before_slash =
+        |text: &[u8]| text.split(|&byte| byte == b'/').next().unwrap().trim_ascii_end().to_vec();
     let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_' || byte == b'-';
     if dialect != Dialect::Google && (name.is_empty() || name == b"*") {
         return None;
@@ -309,9 +275,7 @@ fn rank(value: &[u8], name: &str, dialect: Dialect) -> Option<usize> {
         }
         _ => {
             let rest = value.strip_prefix(name.as_slice())?;
-            let ends = rest
-                .first()
-                .is_none_or(|&byte| !letter(byte) && !byte.is_ascii_digit());
+            let ends = rest.first().is_none_or(|&byte| !letter(byte) && !byte.is_ascii_digit());
             ends.then_some(1)
         }
     }
@@ -357,10 +321,7 @@ fn form_length(value: &[u8], dialect: Dialect) -> usize {
     let body = value.strip_suffix(b"$").unwrap_or(value);
     let parts: Vec<&[u8]> = body.split(|&byte| byte == b'*').collect();
     let open = |index: usize| index + 1 < parts.len() || !anchored;
-    let forms = parts
-        .iter()
-        .enumerate()
-        .map(|(at, part)| normal_form(part, false, open(at)).len());
+    let forms = parts.iter().enumerate().map(|(at, part)| normal_form(part, false, open(at)).len());
     forms.sum::<usize>() + parts.len() - 1 + usize::from(anchored)
 }
 
@@ -430,9 +391,7 @@ fn path_forms(path: &str, dialect: Dialect, form: ModelForm) -> Vec<Vec<u8>> {
         ],
         ModelForm::Served => vec![
             served_form(octets, false),
-            with_cut_escapes(octets, |octet, in_query| {
-                served_part(octet, in_query, false)
-            }),
+            with_cut_escapes(octets, |octet, in_query| served_part(octet, in_query, false)),
         ],
     }
 }
@@ -517,9 +476,7 @@ fn octets(text: &[u8]) -> Vec<(u8, bool)> {
     let mut octets = Vec::new();
     let mut at = 0;
     while at < text.len() {
-        let digits = text
-            .get(at + 1..at + 3)
-            .and_then(|two| std::str::from_utf8(two).ok());
+        let digits = text.get(at + 1..at + 3).and_then(|two| std::str::from_utf8(two).ok());
         let digits = digits.filter(|two| two.bytes().all(|byte| byte.is_ascii_hexdigit()));
         match digits.filter(|_| text[at] == b'%') {
             Some(digits) => {
@@ -541,22 +498,14 @@ fn escape(byte: u8) -> Vec<u8> {
 
 fn google_form(text: &[u8]) -> Vec<u8> {
     let form = |(byte, escaped): (u8, bool)| {
-        if escaped || byte >= 0x80 {
-            escape(byte)
-        } else {
-            vec![byte]
-        }
+        if escaped || byte >= 0x80 { escape(byte) } else { vec![byte] }
     };
     octets(text).into_iter().flat_map(form).collect()
 }
 
 fn decoded(text: &[u8]) -> Vec<u8> {
     let form = |(byte, escaped)| {
-        if escaped && byte == b'/' {
-            b"%2F".to_vec()
-        } else {
-            vec![byte]
-        }
+        if escaped && byte == b'/' { b"%2F".to_vec() } else { vec![byte] }
     };
     octets(text).into_iter().flat_map(form).collect()
 }

@@ -37,12 +37,9 @@ pub fn of(path: &str, normal: &str) -> BTreeSet<String> {
         }
         path + query
     };
-    let choices = [path, normal]
-        .into_iter()
-        .flat_map(|whole| (0..1 << 7).map(move |choice| (whole, choice)));
-    choices
-        .map(|(whole, choice)| spelling(whole, choice))
-        .collect()
+    let choices =
+        [path, normal].into_iter().flat_map(|whole| (0..1 << 7).map(move |choice| (whole, choice)));
+    choices.map(|(whole, choice)| spelling(whole, choice)).collect()
 }
 
 fn without_parameters(path: &str) -> String {

@@ -60,10 +60,7 @@ impl PreferenceState {
     /// response.
     #[must_use]
     pub fn new(asker: PreferenceQuery<'_>, url: &str, path: &str) -> Self {
-        Self::with_path(
-            url,
-            PathMatcher::new(path, asker.dialect, asker.all_spellings),
-        )
+        Self::with_path(url, PathMatcher::new(path, asker.dialect, asker.all_spellings))
     }
 
     /// Continues with the matching context of earlier decisions about the request.
@@ -122,12 +119,8 @@ impl PreferenceState {
         if decision.verdict() == AccessVerdict::Disallow {
             self.statements.push(PreferenceStatement {
                 source: PreferenceSource::Disallow,
-                carrier: StatementCarrier::RobotsTxt {
-                    line: decision.line().unwrap_or(0),
-                },
-                text: decision
-                    .rule()
-                    .unwrap_or_else(|| decision.reason().to_string()),
+                carrier: StatementCarrier::RobotsTxt { line: decision.line().unwrap_or(0) },
+                text: decision.rule().unwrap_or_else(|| decision.reason().to_string()),
                 clause: "RFC 9309 §2.2.2",
                 policy: None,
                 stage: PreferenceStage::Before,
@@ -164,10 +157,7 @@ impl PreferenceState {
         let (mut said, mut last) = (Vec::new(), Vec::new());
         let mut allowed = PurposeSet::ALL;
         for dialect in asker.dialect.each() {
-            let asker = PreferenceQuery {
-                dialect: *dialect,
-                ..asker
-            };
+            let asker = PreferenceQuery { dialect: *dialect, ..asker };
             // A dialect without rules of its own states nothing, which in the strictest one revokes permissions.
             let statements =
                 robots(*dialect).map(|robots| self.robots_txt_statements(asker, robots));
@@ -180,11 +170,10 @@ impl PreferenceState {
                 last = statements;
             }
         }
-        self.statements
-            .extend(said.into_iter().map(|it| PreferenceStatement {
-                allows: it.allows.intersection(allowed),
-                ..it
-            }));
+        self.statements.extend(
+            said.into_iter()
+                .map(|it| PreferenceStatement { allows: it.allows.intersection(allowed), ..it }),
+        );
     }
 
     /// Returns the statements of robots.txt about use in one dialect.
@@ -199,10 +188,8 @@ impl PreferenceState {
             for (url, carrier) in lines.licences() {
                 // A file may name thousands of licences.
                 if !self.path.context.budget.spend_on_reading(url.len()) {
-                    statements.push(PreferenceStatement::too_costly(
-                        PreferenceSource::Rsl,
-                        carrier,
-                    ));
+                    statements
+                        .push(PreferenceStatement::too_costly(PreferenceSource::Rsl, carrier));
                     break;
                 }
                 self.add_licence_reference(asker, &url, carrier, PreferenceStage::Before);
@@ -228,16 +215,14 @@ impl PreferenceState {
     /// protocol" (TDMRep, section on the file).
     pub fn add_tdmrep(&mut self, asker: PreferenceQuery<'_>, file: &TdmrepFile) {
         if asker.reads_source(PreferenceSource::Tdmrep) {
-            self.statements
-                .extend(file.statements_about(&mut self.path));
+            self.statements.extend(file.statements_about(&mut self.path));
         }
     }
 
     /// Adds `/ai.txt`.
     pub fn add_ai_txt(&mut self, asker: PreferenceQuery<'_>, file: &RobotsTxt) {
         if asker.reads_source(PreferenceSource::AiTxt) {
-            self.statements
-                .extend(ai_txt_statement(file, asker, &mut self.path));
+            self.statements.extend(ai_txt_statement(file, asker, &mut self.path));
         }
     }
 
@@ -319,9 +304,7 @@ impl PreferenceState {
         let reader = self.meta_reader(asker);
         let mut rules: Vec<_> = self.meta_rules.iter().map(|it| &it.rule).collect();
         rules.sort_by_key(|rule| robots_meta::strictness(rule));
-        let labels = rules
-            .into_iter()
-            .filter_map(|rule| robots_meta::usage_duty(rule, reader));
+        let labels = rules.into_iter().filter_map(|rule| robots_meta::usage_duty(rule, reader));
         let purposes = asker.declaration.purposes;
         let archives = purposes.contains(Purpose::Archive);
         let embargo = self.embargoes.join("|");

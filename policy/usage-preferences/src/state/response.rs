@@ -18,9 +18,7 @@ impl PreferenceState {
     ) {
         self.latest_stage = PreferenceStage::Head;
         let values = |name: &'static str| {
-            let named = fields
-                .clone()
-                .filter(move |(it, _)| it.eq_ignore_ascii_case(name));
+            let named = fields.clone().filter(move |(it, _)| it.eq_ignore_ascii_case(name));
             named.map(|(_, value)| value)
         };
         let types = values("content-type").flat_map(|it| link::split_unquoted(it, ','));
@@ -55,11 +53,8 @@ impl PreferenceState {
     /// Returns whether the beginning of the response body may state more, once the head has been added.
     #[must_use]
     pub fn needs_page(&self, asker: PreferenceQuery<'_>) -> bool {
-        let sources = [
-            PreferenceSource::RobotsMeta,
-            PreferenceSource::Tdmrep,
-            PreferenceSource::Rsl,
-        ];
+        let sources =
+            [PreferenceSource::RobotsMeta, PreferenceSource::Tdmrep, PreferenceSource::Rsl];
         is_html(&self.content_type) && sources.iter().any(|source| asker.reads_source(*source))
     }
 
@@ -84,17 +79,12 @@ impl PreferenceState {
         }
         // HTML resolves references against `<base>`, which may itself be relative.
         let base = said.base.as_deref();
-        let base = base.map_or(self.url.clone(), |it| {
-            link::resolve_reference(it, &self.url)
-        });
+        let base = base.map_or(self.url.clone(), |it| link::resolve_reference(it, &self.url));
         for reference in &said.licences {
             let url = link::resolve_reference(reference, &base);
             self.add_licence_reference(asker, &url, StatementCarrier::Meta, PreferenceStage::Body);
         }
-        for document in said
-            .documents
-            .iter()
-            .filter(|_| asker.reads_source(PreferenceSource::Rsl))
+        for document in said.documents.iter().filter(|_| asker.reads_source(PreferenceSource::Rsl))
         {
             self.add_licence_in_page(document);
         }
@@ -104,24 +94,14 @@ impl PreferenceState {
     fn add_usage_field(&mut self, asker: PreferenceQuery<'_>, dictionary: &str) {
         if asker.reads_source(PreferenceSource::ContentUsage) {
             let labels = content_usage::read(dictionary.as_bytes(), asker.settings.legacy_labels);
-            self.add_field(
-                PreferenceSource::ContentUsage,
-                "Content-Usage",
-                dictionary,
-                labels,
-            );
+            self.add_field(PreferenceSource::ContentUsage, "Content-Usage", dictionary, labels);
         }
     }
 
     fn add_signal_field(&mut self, asker: PreferenceQuery<'_>, list: &str) {
         if asker.reads_source(PreferenceSource::ContentSignal) {
             let signals = content_signal::read(list, asker.declaration.content_use());
-            self.add_field(
-                PreferenceSource::ContentSignal,
-                "Content-Signal",
-                list,
-                signals,
-            );
+            self.add_field(PreferenceSource::ContentSignal, "Content-Signal", list, signals);
         }
     }
 
@@ -157,8 +137,7 @@ impl PreferenceState {
             let text = format!("tdm-reservation: {value}");
             let statement = tdmrep::statement(value, text, stage);
             let policy = policy.map(|it| excerpted(it.trim()));
-            self.statements
-                .extend(statement.map(|it| PreferenceStatement { policy, ..it }));
+            self.statements.extend(statement.map(|it| PreferenceStatement { policy, ..it }));
         }
     }
 
@@ -187,10 +166,7 @@ impl PreferenceState {
         };
         let is_same = |it: &&mut CollectedMetaRule| it.rule.name == rule.name && it.stage == stage;
         let heard = self.meta_rules.iter_mut().find(is_same);
-        if heard
-            .as_ref()
-            .is_some_and(|it| robots_meta::strictness(&it.rule) <= Some(rank))
-        {
+        if heard.as_ref().is_some_and(|it| robots_meta::strictness(&it.rule) <= Some(rank)) {
             return;
         }
         let stricter = CollectedMetaRule {
@@ -219,13 +195,7 @@ fn essence(content_type: &str) -> String {
 /// Returns whether a response of this media type is HTML, or may be taken for it because the type is missing or unknown
 /// (WHATWG MIME Sniffing, 7).
 fn is_html(media_type: &str) -> bool {
-    const PAGES: [&str; 5] = [
-        "text/html",
-        XHTML,
-        "unknown/unknown",
-        "application/unknown",
-        "*/*",
-    ];
+    const PAGES: [&str; 5] = ["text/html", XHTML, "unknown/unknown", "application/unknown", "*/*"];
     PAGES.contains(&media_type) || !media_type.contains('/')
 }
 

@@ -19,10 +19,7 @@ pub const STOP_PREFIX: &[u8] = b"{\"event\":\"stop\",";
 pub struct LogEvent {
     #[serde(flatten)]
     pub kind: EventKind,
-    #[serde(
-        serialize_with = "rfc3339::serialize",
-        deserialize_with = "rfc3339::deserialize"
-    )]
+    #[serde(serialize_with = "rfc3339::serialize", deserialize_with = "rfc3339::deserialize")]
     pub at: SystemTime,
 }
 
@@ -60,10 +57,7 @@ pub enum EventKind {
     Deleted { file: u64 },
     /// The clock was set back from this time.
     ClockSetBack {
-        #[serde(
-            serialize_with = "rfc3339::serialize",
-            deserialize_with = "rfc3339::deserialize"
-        )]
+        #[serde(serialize_with = "rfc3339::serialize", deserialize_with = "rfc3339::deserialize")]
         from: SystemTime,
     },
     /// The process shut down properly.
@@ -93,9 +87,7 @@ impl LogEvent {
     /// Parses a line; `None` if it is not an event.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let is_event = line.starts_with(EVENT_PREFIX);
-        is_event
-            .then(|| serde_json::from_slice(line).ok())
-            .flatten()
+        is_event.then(|| serde_json::from_slice(line).ok()).flatten()
     }
 
     /// Parses a line that is a head; `None` for any other line.
@@ -120,20 +112,14 @@ mod tests {
     fn event_has_prefix_and_survives_serialisation() {
         let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_800_000_000);
         let (sha256, program) = (Sha256Digest::of(b"abc"), program_version());
-        let configuration = ConfigRevision {
-            program: program.clone(),
-            configuration: 2,
-            config_sha256: sha256,
-        };
+        let configuration =
+            ConfigRevision { program: program.clone(), configuration: 2, config_sha256: sha256 };
         for what in [
             EventKind::File { file: 1, program },
             EventKind::Start(configuration.clone()),
             EventKind::Reload(configuration),
             EventKind::Lost { decisions: 3 },
-            EventKind::Recovered {
-                unsigned_lines: 1,
-                torn_sha256: Some(sha256),
-            },
+            EventKind::Recovered { unsigned_lines: 1, torn_sha256: Some(sha256) },
             EventKind::Altered {
                 file: 1,
                 lines: 3,

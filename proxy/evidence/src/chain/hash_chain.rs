@@ -29,20 +29,12 @@ impl Default for HashChain {
 impl HashChain {
     /// Returns the state before the very first line.
     pub fn new() -> Self {
-        Self {
-            file: 1,
-            last: NO_PREVIOUS,
-            tree: MerkleTree::default(),
-        }
+        Self { file: 1, last: NO_PREVIOUS, tree: MerkleTree::default() }
     }
 
     /// Returns the state before the first line of the next file.
     pub fn next_file(&self) -> Self {
-        Self {
-            file: self.file + 1,
-            last: self.last,
-            tree: MerkleTree::default(),
-        }
+        Self { file: self.file + 1, last: self.last, tree: MerkleTree::default() }
     }
 
     /// Returns the event that begins a file.
@@ -67,14 +59,7 @@ impl HashChain {
     /// Returns the head that ends the file, without a line feed.
     pub fn final_head(&self, key: &Ed25519KeyPair, at: SystemTime) -> Vec<u8> {
         let next = Some(self.file + 1);
-        self.sign_head(
-            key,
-            at,
-            TreeHead {
-                next,
-                ..self.tree_head(key)
-            },
-        )
+        self.sign_head(key, at, TreeHead { next, ..self.tree_head(key) })
     }
 
     /// Returns the head of a file that is still being written and holds `bytes` bytes so far. It is stored next to the file.
@@ -86,12 +71,7 @@ impl HashChain {
         stopped: bool,
     ) -> Vec<u8> {
         let (bytes, peaks) = (Some(bytes), self.tree.peaks().to_vec());
-        let head = TreeHead {
-            bytes,
-            peaks,
-            stopped,
-            ..self.tree_head(key)
-        };
+        let head = TreeHead { bytes, peaks, stopped, ..self.tree_head(key) };
         self.sign_head(key, at, head)
     }
 

@@ -66,9 +66,7 @@ pub fn is_signed_by(line: &[u8], public: &str) -> bool {
         let (signed, signature) = split_signature(line)?;
         let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).ok()?;
         let public = BASE64_URL_SAFE_NO_PAD.decode(public).ok()?;
-        UnparsedPublicKey::new(&ED25519, public)
-            .verify(&signed, &signature)
-            .ok()
+        UnparsedPublicKey::new(&ED25519, public).verify(&signed, &signature).ok()
     };
     check().is_some()
 }

@@ -20,20 +20,12 @@ pub fn append_members(object: &[u8], members: &str) -> Vec<u8> {
 
 /// Returns the object as a line that follows the line with the digest `previous`.
 pub fn link_line(object: &[u8], previous: Sha256Digest) -> Vec<u8> {
-    [
-        without_brace(object),
-        PREVIOUS_MEMBER.as_bytes(),
-        &previous.hex(),
-        MEMBER_END,
-    ]
-    .concat()
+    [without_brace(object), PREVIOUS_MEMBER.as_bytes(), &previous.hex(), MEMBER_END].concat()
 }
 
 /// Returns the object without its closing brace.
 fn without_brace(object: &[u8]) -> &[u8] {
-    object
-        .strip_suffix(b"}")
-        .expect("an object ends in a brace")
+    object.strip_suffix(b"}").expect("an object ends in a brace")
 }
 
 /// Returns the digest of the line before, which is the last member of a line but for a signature.

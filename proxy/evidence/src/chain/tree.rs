@@ -64,10 +64,7 @@ impl MerkleTree {
         // Like binary addition: each set bit is a complete subtree of that size, which the carry merges with the new one.
         let mut full = self.lines >> added.level;
         while full & 1 == 1 {
-            let left = self
-                .peaks
-                .pop()
-                .expect("there is one for each bit that is set");
+            let left = self.peaks.pop().expect("there is one for each bit that is set");
             subtree = subtree.with_left_sibling(left);
             full >>= 1;
         }
@@ -89,18 +86,12 @@ impl MerkleTree {
 impl MerkleSubtree {
     /// Returns the subtree that is the line with this digest.
     pub fn leaf(line: Sha256Digest) -> Self {
-        Self {
-            level: 0,
-            sha256: digest_parts(&[&[LEAF_PREFIX], &line.0]),
-        }
+        Self { level: 0, sha256: digest_parts(&[&[LEAF_PREFIX], &line.0]) }
     }
 
     /// Returns the subtree of twice the size that has `left` as its left half and this one as its right half.
     pub fn with_left_sibling(self, left: Sha256Digest) -> Self {
-        Self {
-            level: self.level + 1,
-            sha256: node_digest(left, self.sha256),
-        }
+        Self { level: self.level + 1, sha256: node_digest(left, self.sha256) }
     }
 }
 

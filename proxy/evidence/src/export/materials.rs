@@ -111,10 +111,7 @@ mod tests {
         assert_eq!(materials.configurations.len(), 1);
         assert_eq!(materials.documents, BTreeSet::from([robots, terms]));
         let urls: Vec<_> = materials.exchanges.iter().map(|it| &*it.url).collect();
-        let expected = [
-            "https://shop.test/robots.txt",
-            "https://shop.test/tdmrep.json",
-        ];
+        let expected = ["https://shop.test/robots.txt", "https://shop.test/tdmrep.json"];
         assert_eq!(urls, expected);
         let robots = materials.exchanges.first().unwrap();
         assert_eq!((robots.status, robots.is_cut), (200, true));

@@ -112,8 +112,7 @@ impl Export {
             at: &humantime::format_rfc3339_micros(decision.at).to_string(),
         };
         self.output.add_line(line, Some(subject))?;
-        self.materials
-            .add_decision(&decision, link::config_digest(line));
+        self.materials.add_decision(&decision, link::config_digest(line));
         self.decisions += 1;
         Ok(())
     }

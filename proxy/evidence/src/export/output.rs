@@ -12,9 +12,8 @@ use crate::manifest::{ListedFile, MANIFEST_PATH};
 use crate::warc::WarcWriter;
 
 /// Extensions of other archives. A path that ends in one is hardly meant to be a folder.
-const OTHER_ARCHIVES: [&str; 12] = [
-    "7z", "bz2", "gz", "rar", "tar", "tbz2", "tgz", "txz", "wacz", "xz", "zip", "zst",
-];
+const OTHER_ARCHIVES: [&str; 12] =
+    ["7z", "bz2", "gz", "rar", "tar", "tbz2", "tgz", "txz", "wacz", "xz", "zip", "zst"];
 
 /// Checks the path of an export, which is that of a folder or a WARC file.
 ///
@@ -80,12 +79,7 @@ impl ExportWriter {
             }
             ExportTarget::Folder(out.to_owned())
         };
-        Ok(Self {
-            to,
-            log: None,
-            logs: Vec::new(),
-            files: Vec::new(),
-        })
+        Ok(Self { to, log: None, logs: Vec::new(), files: Vec::new() })
     }
 
     /// Begins a log file.
@@ -95,12 +89,7 @@ impl ExportWriter {
             ExportTarget::Folder(dir) => Some(BufWriter::new(File::create_new(dir.join(&path))?)),
             ExportTarget::Warc(_) => None,
         };
-        self.log = Some(LogFileWriter {
-            path,
-            hasher: Sha256Hasher::new(),
-            bytes: 0,
-            file,
-        });
+        self.log = Some(LogFileWriter { path, hasher: Sha256Hasher::new(), bytes: 0, file });
         Ok(())
     }
 
@@ -181,11 +170,7 @@ impl ExportWriter {
 
     fn list(&mut self, path: String, sha256: Sha256Digest, bytes: &[u8]) {
         let bytes = bytes.len() as u64;
-        self.files.push(ListedFile {
-            path,
-            sha256,
-            bytes,
-        });
+        self.files.push(ListedFile { path, sha256, bytes });
     }
 
     /// Returns the digest of all records so far, if the export is a WARC file.

@@ -45,10 +45,7 @@ pub enum VerifyResult {
 
 impl ExportFindings {
     pub fn new(accepts_unsigned: bool) -> Self {
-        Self {
-            accepts_unsigned,
-            ..Self::default()
-        }
+        Self { accepts_unsigned, ..Self::default() }
     }
 
     /// Adds lines that were not signed by the process that wrote them.
@@ -71,11 +68,7 @@ impl ExportFindings {
 
     fn add(&mut self, place: &str, kind: &'static str, what: &str) {
         if self.named.len() < MAX_LISTED {
-            self.named.push(ExportFinding {
-                place: place.to_owned(),
-                kind,
-                what: what.to_owned(),
-            });
+            self.named.push(ExportFinding { place: place.to_owned(), kind, what: what.to_owned() });
         }
     }
 

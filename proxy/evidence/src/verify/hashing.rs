@@ -12,10 +12,7 @@ pub(super) struct HashingReader<R> {
 
 impl<R: Read> HashingReader<R> {
     pub(super) fn new(from: R) -> Self {
-        Self {
-            from,
-            hasher: Sha256Hasher::new(),
-        }
+        Self { from, hasher: Sha256Hasher::new() }
     }
 
     pub(super) fn digest(self) -> Sha256Digest {

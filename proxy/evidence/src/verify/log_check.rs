@@ -171,19 +171,15 @@ impl<'a> LogCheck<'a> {
                     line: self.tree.lines() + 1,
                 });
             }
-            Some(EventKind::Altered {
-                file,
-                lines,
-                foreign_lines,
-                ..
-            }) => self.check_altered_event(number, (*file, *lines), *foreign_lines, findings),
+            Some(EventKind::Altered { file, lines, foreign_lines, .. }) => {
+                self.check_altered_event(number, (*file, *lines), *foreign_lines, findings)
+            }
             Some(EventKind::Recovered { unsigned_lines, .. }) => {
                 self.check_recovered_event(number, *unsigned_lines, findings);
             }
             _ => {}
         }
-        self.events
-            .extend(event.is_some().then(|| self.tree.lines() + 1));
+        self.events.extend(event.is_some().then(|| self.tree.lines() + 1));
         let digest = Sha256Digest::of(line);
         if self.end.is_none() {
             self.tree.push(digest);
@@ -258,37 +254,22 @@ impl<'a> LogCheck<'a> {
         let named = previous_digest(line);
         match &self.before {
             Some(FileEnd { file: last, .. }) if last.saturating_add(1) > *file => {
-                let what = format!(
-                    "file {} is missing before file {file}",
-                    last.saturating_add(1)
-                );
+                let what = format!("file {} is missing before file {file}", last.saturating_add(1));
                 self.report(number, &what, findings);
             }
-            Some(FileEnd {
-                last: None, file, ..
-            }) => {
+            Some(FileEnd { last: None, file, .. }) => {
                 let what = format!("file {file} before it does not end in a head that names it");
                 self.report(number, &what, findings);
             }
             // A later line may say that they were deleted.
             Some(FileEnd { file: last, .. }) if last.saturating_add(1) < *file => {
-                self.gaps
-                    .missing
-                    .push((last + 1..*file, self.path.to_owned()));
+                self.gaps.missing.push((last + 1..*file, self.path.to_owned()));
             }
             Some(FileEnd { last, .. }) if *last != named => {
-                self.report(
-                    number,
-                    "does not follow the head of the file before",
-                    findings,
-                );
+                self.report(number, "does not follow the head of the file before", findings);
             }
             None if *file == 1 && named != Some(NO_PREVIOUS) => {
-                self.report(
-                    number,
-                    "is the first line of all, and follows another",
-                    findings,
-                );
+                self.report(number, "is the first line of all, and follows another", findings);
             }
             _ => {}
         }
@@ -306,11 +287,7 @@ impl<'a> LogCheck<'a> {
             // The next process writes the digest of a torn line into the line after it.
             let is_named = matches!(event, Some(EventKind::Recovered { torn_sha256, .. }) if *torn_sha256 == Some(digest));
             if !is_named {
-                self.report(
-                    torn_at,
-                    "is not a whole line, and the next does not say so",
-                    findings,
-                );
+                self.report(torn_at, "is not a whole line, and the next does not say so", findings);
             }
         }
         let Some(named) = previous_digest(line) else {
@@ -369,18 +346,12 @@ impl<'a> LogCheck<'a> {
             say("the signature does not belong to it");
         }
         if head.file != self.file
-            || head
-                .next
-                .is_some_and(|next| Some(next) != self.file.checked_add(1))
+            || head.next.is_some_and(|next| Some(next) != self.file.checked_add(1))
         {
             say("is the head of another file");
         }
         if head.lines != self.tree.lines() {
-            say(&format!(
-                "signs {} lines, and {} are before it",
-                head.lines,
-                self.tree.lines()
-            ));
+            say(&format!("signs {} lines, and {} are before it", head.lines, self.tree.lines()));
         } else if head.root_sha256 != self.tree.root() {
             say("the lines before it are not those that it signs");
         }
@@ -393,11 +364,7 @@ impl<'a> LogCheck<'a> {
         let Some(head) = &self.end else {
             let what = "is not the head that ends the file: it was changed, or lines behind it are missing";
             self.report(self.number, what, findings);
-            return FileEnd {
-                file: self.file,
-                gaps: self.gaps,
-                last: None,
-            };
+            return FileEnd { file: self.file, gaps: self.gaps, last: None };
         };
         FileEnd {
             file: self.file,
@@ -455,9 +422,7 @@ mod tests {
         let mut before = None;
         for (file, told) in [(1, &[][..]), (2, &[]), (3, &[]), (4, told)] {
             let mut lines = vec![chain.append(&chain.file_event(AT).to_json())];
-            let events = told
-                .iter()
-                .map(|what| LogEvent::new(what.clone(), AT).to_json());
+            let events = told.iter().map(|what| LogEvent::new(what.clone(), AT).to_json());
             lines.extend(events.map(|event| chain.append(&event)));
             let head = chain.final_head(&key, AT);
             chain.push_line(&head);
@@ -489,15 +454,9 @@ mod tests {
 
     #[test]
     fn unsigned_line_explains_no_gap() {
-        let unsigned = |unsigned_lines| EventKind::Recovered {
-            unsigned_lines,
-            torn_sha256: None,
-        };
+        let unsigned = |unsigned_lines| EventKind::Recovered { unsigned_lines, torn_sha256: None };
         let told = |last| {
-            let deleted = [
-                EventKind::Deleted { file: 2 },
-                EventKind::Deleted { file: 3 },
-            ];
+            let deleted = [EventKind::Deleted { file: 2 }, EventKind::Deleted { file: 3 }];
             [&deleted[..], &[last]].concat()
         };
         let found = check_gap(&told(unsigned(1)), None);
@@ -510,10 +469,7 @@ mod tests {
         };
         let found = check_gap(&told(foreign), None);
         assert!(found.contains("file 2 is missing"), "{found}");
-        assert!(
-            found.contains("lines 2 to 3 of file 4 were written by somebody else"),
-            "{found}"
-        );
+        assert!(found.contains("lines 2 to 3 of file 4 were written by somebody else"), "{found}");
     }
 
     #[test]
@@ -533,10 +489,8 @@ mod tests {
         let second = log(&mut chain.next_file(), &key);
         let found = check(&second, &key);
         assert!(found.contains("begins file 2 of the log"), "{found}");
-        let mut follows_another = HashChain {
-            last: Sha256Digest::of(b"a line that is not there"),
-            ..HashChain::new()
-        };
+        let mut follows_another =
+            HashChain { last: Sha256Digest::of(b"a line that is not there"), ..HashChain::new() };
         let found = check(&log(&mut follows_another, &key), &key);
         assert!(found.contains("is the first line of all"), "{found}");
     }
@@ -580,10 +534,7 @@ mod tests {
         let head = LogEvent::new(EventKind::Head(head), AT).to_json();
         let lines = [chain.append(&first), chain.append(&head)];
         let found = check(&lines, &key);
-        assert!(
-            found.contains("begins file 18446744073709551615"),
-            "{found}"
-        );
+        assert!(found.contains("begins file 18446744073709551615"), "{found}");
         assert!(found.contains("is the head of another file"), "{found}");
     }
 

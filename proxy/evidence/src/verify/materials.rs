@@ -44,10 +44,7 @@ impl CheckedMaterials {
                 findings.add_altered(&path, "is not in the manifest");
             }
         }
-        Self {
-            dir: dir.to_owned(),
-            intact,
-        }
+        Self { dir: dir.to_owned(), intact }
     }
 
     /// Returns a robots.txt or another document, if it is intact.
@@ -76,10 +73,7 @@ impl CheckedMaterials {
 /// Returns the digest of a file, of which one byte more than the manifest says is read, so that a longer file has another
 /// digest.
 fn digest(dir: &Path, listed: &ListedFile) -> anyhow::Result<Sha256Digest> {
-    ensure!(
-        listed.bytes <= MAX_FILE_BYTES,
-        "no file of an export is as long"
-    );
+    ensure!(listed.bytes <= MAX_FILE_BYTES, "no file of an export is as long");
     let file = untrusted_folder::open_file(dir, &listed.path)?;
     let mut file = HashingReader::new(file.take(listed.bytes + 1));
     io::copy(&mut file, &mut io::sink())?;

@@ -68,11 +68,7 @@ impl CheckedExport {
         let (line, records) = warc::read_manifest(warc::open(path)?)?;
         let manifest = read_manifest(&line, Some(records), trusted)?;
         warc::unpack(warc::open(path)?, unpacked.path(), &manifest)?;
-        Ok(Self {
-            manifest,
-            folder: unpacked.path().to_owned(),
-            _unpacked: Some(unpacked),
-        })
+        Ok(Self { manifest, folder: unpacked.path().to_owned(), _unpacked: Some(unpacked) })
     }
 
     /// Compares all files but those of the log with the manifest.
@@ -110,9 +106,8 @@ impl CheckedExport {
                     }
                 }
             };
-            let digest = self
-                .read_log(listed, &mut on_line)
-                .with_context(|| listed.path.clone())?;
+            let digest =
+                self.read_log(listed, &mut on_line).with_context(|| listed.path.clone())?;
             before = Some(check.finish(findings));
             if digest != listed.sha256 {
                 findings.add_altered(&listed.path, "is not the file that the manifest lists");
@@ -159,10 +154,7 @@ fn read_manifest(
     let unreadable = |error| anyhow!("{name}:1: cannot be read: {error}");
     // The key is in the manifest itself. It shows who signed only if it is compared with a trusted one below.
     let manifest: Manifest = serde_json::from_slice(line).map_err(unreadable)?;
-    ensure!(
-        is_signed_by(line, &manifest.key),
-        "{name}:1: the signature does not belong to it"
-    );
+    ensure!(is_signed_by(line, &manifest.key), "{name}:1: the signature does not belong to it");
     ensure!(
         manifest.evidence == 1,
         "{name}:1: has format {}, which this version does not know",

@@ -18,10 +18,7 @@ pub(super) fn open_file(dir: &Path, path: &str) -> anyhow::Result<File> {
     let mut place = dir.to_owned();
     let mut parts = path.split('/').peekable();
     while let Some(part) = parts.next() {
-        ensure!(
-            !matches!(part, "" | "." | ".."),
-            "is not a path of an export"
-        );
+        ensure!(!matches!(part, "" | "." | ".."), "is not a path of an export");
         // Each folder on the way is checked, because a link may stand in for any of them.
         place.push(part);
         let found = fs::symlink_metadata(&place)?;
@@ -84,13 +81,7 @@ mod tests {
         ] {
             assert!(open_file(&out, path).is_err(), "{path}");
         }
-        let expected = [
-            "bodies/file",
-            "bodies/link",
-            "bodies/loop",
-            "bodies/pipe",
-            "log",
-        ];
+        let expected = ["bodies/file", "bodies/link", "bodies/loop", "bodies/pipe", "log"];
         assert_eq!(list_paths(&out), expected);
     }
 }

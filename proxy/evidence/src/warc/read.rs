@@ -29,11 +29,7 @@ pub fn open(path: &Path) -> anyhow::Result<Box<dyn BufRead>> {
     ensure!(fs::metadata(path)?.is_file(), "is not a regular file");
     let file = BufReader::with_capacity(256 * 1024, File::open(path)?);
     let is_packed = path.extension().is_some_and(|kind| kind == "gz");
-    Ok(if is_packed {
-        Box::new(BufReader::new(MultiGzDecoder::new(file)))
-    } else {
-        Box::new(file)
-    })
+    Ok(if is_packed { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) })
 }
 
 /// Returns the line of the manifest, which is the last record of a WARC file, and the digest of all records before it. Errors
@@ -56,10 +52,7 @@ pub fn read_manifest(from: impl BufRead) -> anyhow::Result<(Vec<u8>, Sha256Diges
         let number = records.number;
         let mut line = Vec::new();
         let length = head.length().with_context(|| format!("record {number}"))?;
-        ensure!(
-            length <= MAX_MANIFEST_BYTES,
-            "record {number}: no manifest is as long"
-        );
+        ensure!(length <= MAX_MANIFEST_BYTES, "record {number}: no manifest is as long");
         records.block(&head, |part| {
             line.extend_from_slice(part);
             Ok(())
@@ -73,11 +66,7 @@ pub fn read_manifest(from: impl BufRead) -> anyhow::Result<(Vec<u8>, Sha256Diges
         );
         // The digest in the manifest covers only what is before it, so nothing may follow.
         let rest = records.from.fill_buf().context("behind the manifest")?;
-        ensure!(
-            rest.is_empty(),
-            "record {}: is behind the manifest",
-            number + 1
-        );
+        ensure!(rest.is_empty(), "record {}: is behind the manifest", number + 1);
         return Ok((line, before.finish()));
     }
 }
@@ -89,9 +78,8 @@ pub fn read_manifest(from: impl BufRead) -> anyhow::Result<(Vec<u8>, Sha256Diges
 /// Returns an error if a record is malformed, belongs to no such file, or makes it too long.
 pub(crate) fn unpack(from: impl BufRead, dir: &Path, manifest: &Manifest) -> anyhow::Result<()> {
     let listed = manifest.logs.iter().chain(&manifest.files);
-    let mut left: HashMap<&str, u64> = listed
-        .map(|listed| (listed.path.as_str(), listed.bytes))
-        .collect();
+    let mut left: HashMap<&str, u64> =
+        listed.map(|listed| (listed.path.as_str(), listed.bytes)).collect();
     let mut records = RecordReader::new(from);
     let mut open: Option<(String, File)> = None;
     while let Some(head) = records.next()? {
@@ -115,11 +103,8 @@ pub(crate) fn unpack(from: impl BufRead, dir: &Path, manifest: &Manifest) -> any
                 &mut open.insert((path.clone(), file)).1
             }
         };
-        let mut payload = PayloadWriter {
-            file,
-            left,
-            head: head.is_type("response").then(Vec::new),
-        };
+        let mut payload =
+            PayloadWriter { file, left, head: head.is_type("response").then(Vec::new) };
         let written = records.block(&head, |part| payload.write_block(part));
         written
             .and_then(|()| payload.finish(head.is_type("metadata")))
@@ -183,11 +168,7 @@ struct RecordReader<R> {
 
 impl<R: BufRead> RecordReader<R> {
     fn new(from: R) -> Self {
-        Self {
-            from,
-            hasher: Sha256Hasher::new(),
-            number: 0,
-        }
+        Self { from, hasher: Sha256Hasher::new(), number: 0 }
     }
 
     /// Reads the head of the next record, if there is one.
@@ -215,10 +196,7 @@ impl<R: BufRead> RecordReader<R> {
     ) -> anyhow::Result<()> {
         let mut left = head.length()?;
         // Checked before reading, because a few kilobytes of gzip can hold terabytes.
-        ensure!(
-            left <= MAX_FILE_BYTES,
-            "is longer than {MAX_FILE_BYTES} bytes"
-        );
+        ensure!(left <= MAX_FILE_BYTES, "is longer than {MAX_FILE_BYTES} bytes");
         let mut digest = Sha256Hasher::new();
         while left > 0 {
             let part = self.from.fill_buf()?;
@@ -235,9 +213,7 @@ impl<R: BufRead> RecordReader<R> {
         self.from.read_exact(&mut end).context("does not end")?;
         ensure!(end == *b"\r\n\r\n", "does not end in two line ends");
         self.hasher.update(&end);
-        let said = head
-            .field("WARC-Block-Digest")
-            .context("has no WARC-Block-Digest")?;
+        let said = head.field("WARC-Block-Digest").context("has no WARC-Block-Digest")?;
         let place = head.field(PATH_FIELD).unwrap_or_default();
         let found = format!("sha256:{}", BASE32.encode(&digest.finish().0));
         ensure!(said == found, "{place}: does not have its digest");
@@ -260,9 +236,7 @@ impl RecordHead {
     }
 
     fn length(&self) -> anyhow::Result<u64> {
-        let length = self
-            .field("Content-Length")
-            .context("has no Content-Length")?;
+        let length = self.field("Content-Length").context("has no Content-Length")?;
         length.parse().context("Content-Length")
     }
 
@@ -299,9 +273,7 @@ fn read_fields(
             return Ok(None);
         }
         hasher.update(&line);
-        let text = line
-            .strip_suffix(b"\r\n")
-            .context("a line does not end in CRLF")?;
+        let text = line.strip_suffix(b"\r\n").context("a line does not end in CRLF")?;
         Ok(Some(str::from_utf8(text)?.to_owned()))
     };
     match next(from)?.as_deref() {
@@ -333,11 +305,7 @@ mod tests {
     use crate::manifest::ListedFile;
 
     fn listing(path: &str, bytes: u64) -> Manifest {
-        let listed = ListedFile {
-            path: path.to_owned(),
-            sha256: Sha256Digest::of(b""),
-            bytes,
-        };
+        let listed = ListedFile { path: path.to_owned(), sha256: Sha256Digest::of(b""), bytes };
         Manifest {
             evidence: 1,
             program: String::new(),
@@ -379,10 +347,7 @@ mod tests {
     #[test]
     fn unlisted_or_longer_file_is_refused() {
         for (listed, wrong) in [
-            (
-                listing("log/000001.jsonl", 5),
-                "is longer than the manifest says",
-            ),
+            (listing("log/000001.jsonl", 5), "is longer than the manifest says"),
             (listing("log/000002.jsonl", 6), "is not in the manifest"),
         ] {
             let dir = tempfile::tempdir().unwrap();
@@ -403,10 +368,8 @@ mod tests {
         let head =
             WarcRecord::for_line("bodies/0", "2026-01-01T00:00:00Z", b"").bytes("<urn:uuid:0>");
         let head = String::from_utf8(head).unwrap();
-        let head = head.replace(
-            "Content-Length: 0",
-            &format!("Content-Length: {}", MAX_FILE_BYTES + 1),
-        );
+        let head =
+            head.replace("Content-Length: 0", &format!("Content-Length: {}", MAX_FILE_BYTES + 1));
         packed.write_all(head.as_bytes()).unwrap();
         packed.write_all(&[0; 1 << 20]).unwrap();
         packed.finish().unwrap();

@@ -110,11 +110,7 @@ impl WarcWriter {
             block.extend_from_slice(bytes);
         }
         let id = self.write_record(&WarcRecord {
-            kind: if before.is_some() {
-                "revisit"
-            } else {
-                "response"
-            },
+            kind: if before.is_some() { "revisit" } else { "response" },
             date: &exchange.at,
             content_type: "application/http;msgtype=response",
             fields,
@@ -189,6 +185,5 @@ impl WarcWriter {
 /// Splits a URL into its authority and the request target.
 fn split_authority(url: &str) -> (&str, &str) {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    rest.find('/')
-        .map_or((rest, "/"), |at| (&rest[..at], &rest[at..]))
+    rest.find('/').map_or((rest, "/"), |at| (&rest[..at], &rest[at..]))
 }

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use libfuzzer_sys::fuzz_target;
 use ready::ready;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use wayleave_http_wire::http1::{BodyReader, BodyWriter, BodyFraming, Trailers};
+use wayleave_http_wire::http1::{BodyFraming, BodyReader, BodyWriter, Trailers};
 
 /// A body, its trailers, and the bytes after it.
 type Whole = (Vec<u8>, Trailers, Vec<u8>);

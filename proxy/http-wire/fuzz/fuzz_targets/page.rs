@@ -59,10 +59,8 @@ fn read(fields: &[FieldPair<'_>], parts: &[&[u8]]) -> PageBuffer {
 }
 
 fn read_preferences(text: &str) {
-    let declaration = CrawlerDeclaration {
-        purposes: PurposeSet::ALL,
-        ..CrawlerDeclaration::default()
-    };
+    let declaration =
+        CrawlerDeclaration { purposes: PurposeSet::ALL, ..CrawlerDeclaration::default() };
     let query = PreferenceQuery {
         declaration: &declaration,
         settings: &PreferenceSettings::default(),

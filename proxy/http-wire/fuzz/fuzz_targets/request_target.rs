@@ -35,7 +35,10 @@ fn check(target: &Target) {
     assert_eq!(Target::parse(&target.to_string()).as_ref(), Ok(target));
     let path = target.path();
     assert!(path.as_str().starts_with('/'), "{path:?}");
-    assert!(!path.as_str().contains(|c: char| c.is_ascii_control() || c == ' ' || c == '#'), "{path:?}");
+    assert!(
+        !path.as_str().contains(|c: char| c.is_ascii_control() || c == ' ' || c == '#'),
+        "{path:?}"
+    );
     let authority = target.origin().authority();
     let is_sendable = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
     assert!(authority.bytes().all(is_sendable), "{authority:?}");

@@ -87,12 +87,7 @@ impl BodyReader {
             BodyFraming::Chunked => ReadState::ChunkSize,
             BodyFraming::UntilClose => ReadState::UntilClose,
         };
-        Self {
-            state,
-            sender,
-            trailers: Vec::new(),
-            oddities: Oddities::default(),
-        }
+        Self { state, sender, trailers: Vec::new(), oddities: Oddities::default() }
     }
 
     /// Returns what was repaired so far.
@@ -157,11 +152,7 @@ impl BodyReader {
                 ReadState::UntilClose => return Ok(non_empty(ahead.split().freeze())),
                 ReadState::Length(left) => {
                     let (part, left) = split_at_most(ahead, left);
-                    self.state = if left == 0 {
-                        ReadState::Done
-                    } else {
-                        ReadState::Length(left)
-                    };
+                    self.state = if left == 0 { ReadState::Done } else { ReadState::Length(left) };
                     return Ok(non_empty(part));
                 }
                 ReadState::ChunkSize => match self.take_chunk_size(ahead)? {
@@ -268,29 +259,18 @@ fn take_size_line(ahead: &mut BytesMut) -> Result<Option<ChunkSizeLine>, BodyErr
         return Ok(None);
     };
     let line = &ahead[..end];
-    let digits = line
-        .iter()
-        .take_while(|byte| byte.is_ascii_hexdigit())
-        .count();
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let (size, extensions) = line.split_at(digits);
     // A control character in an extension may end the line for another reader.
-    let is_clean = extensions
-        .iter()
-        .all(|&byte| byte == b'\t' || (b' '..0x7f).contains(&byte));
+    let is_clean = extensions.iter().all(|&byte| byte == b'\t' || (b' '..0x7f).contains(&byte));
     let starts = extensions.iter().find(|byte| !matches!(byte, b' ' | b'\t'));
     let is_extension = starts.is_none_or(|&byte| byte == b';');
     // 16 digits are 64 bits; some readers let longer sizes overflow.
     if digits == 0 || digits > 16 || end > MAX_SIZE_LINE || !is_clean || !is_extension {
         return Err(BAD_SIZE);
     }
-    let padding = if starts.is_none() {
-        extensions.len()
-    } else {
-        0
-    };
-    let size = str::from_utf8(size)
-        .ok()
-        .and_then(|size| u64::from_str_radix(size, 16).ok());
+    let padding = if starts.is_none() { extensions.len() } else { 0 };
+    let size = str::from_utf8(size).ok().and_then(|size| u64::from_str_radix(size, 16).ok());
     ahead.advance(end + 2);
     Ok(size.map(|size| ChunkSizeLine { size, padding }))
 }
@@ -300,13 +280,9 @@ fn parse_trailers(section: &Bytes) -> Result<Trailers, BodyError> {
     let mut slots = [httparse::EMPTY_HEADER; MAX_TRAILER_FIELDS];
     match httparse::parse_headers(section, &mut slots) {
         Ok(httparse::Status::Complete((length, fields))) if length == section.len() => {
-            let kept = fields
-                .iter()
-                .filter(|field| is_allowed_in_trailers(field.name));
+            let kept = fields.iter().filter(|field| is_allowed_in_trailers(field.name));
             let shared = |part: &[u8]| section.slice_ref(part);
-            Ok(kept
-                .map(|field| (shared(field.name.as_bytes()), shared(field.value)))
-                .collect())
+            Ok(kept.map(|field| (shared(field.name.as_bytes()), shared(field.value))).collect())
         }
         _ => Err(BAD_TRAILERS),
     }
@@ -363,10 +339,7 @@ impl BodyWriter {
             BodyFraming::Length(_) | BodyFraming::UntilClose => {}
             BodyFraming::Chunked => {
                 let mut end = BytesMut::from(&b"0\r\n"[..]);
-                write_fields(
-                    &mut end,
-                    trailers.iter().map(|(name, value)| (&**name, &**value)),
-                );
+                write_fields(&mut end, trailers.iter().map(|(name, value)| (&**name, &**value)));
                 end.extend_from_slice(b"\r\n");
                 stream.write_all(&end).await?;
             }
@@ -393,10 +366,8 @@ mod tests {
         });
         let mut reader = BodyReader::strict(framing);
         let (mut body, mut ahead) = (Vec::new(), BytesMut::new());
-        while let Some(part) = reader
-            .next_chunk(&mut near, &mut ahead)
-            .await
-            .map_err(|error| format!("{error:?}"))?
+        while let Some(part) =
+            reader.next_chunk(&mut near, &mut ahead).await.map_err(|error| format!("{error:?}"))?
         {
             assert!(!part.is_empty());
             body.extend_from_slice(&part);
@@ -411,26 +382,18 @@ mod tests {
         for step in [1, 2, 3, 7, 4096] {
             let (body, trailers, _) = read(BodyFraming::Chunked, chunked, step).await.unwrap();
             assert_eq!((&body[..], trailers), (&b"hello world"[..], 1), "{step}");
-            let (body, ..) = read(BodyFraming::Length(5), b"helloGET", step)
-                .await
-                .unwrap();
+            let (body, ..) = read(BodyFraming::Length(5), b"helloGET", step).await.unwrap();
             assert_eq!(body, b"hello", "{step}");
-            let (body, ..) = read(BodyFraming::UntilClose, b"all of it", step)
-                .await
-                .unwrap();
+            let (body, ..) = read(BodyFraming::UntilClose, b"all of it", step).await.unwrap();
             assert_eq!(body, b"all of it", "{step}");
         }
     }
 
     #[tokio::test]
     async fn bytes_after_a_body_remain_buffered() {
-        let (_, _, left) = read(BodyFraming::Length(2), b"abGET /", 4096)
-            .await
-            .unwrap();
+        let (_, _, left) = read(BodyFraming::Length(2), b"abGET /", 4096).await.unwrap();
         assert_eq!(left, b"GET /");
-        let (_, _, left) = read(BodyFraming::Chunked, b"0\r\n\r\nGET /", 4096)
-            .await
-            .unwrap();
+        let (_, _, left) = read(BodyFraming::Chunked, b"0\r\n\r\nGET /", 4096).await.unwrap();
         assert_eq!(left, b"GET /");
     }
 
@@ -455,11 +418,7 @@ mod tests {
         ];
         for wire in wires {
             let error = read(BodyFraming::Chunked, wire, 4096).await.unwrap_err();
-            assert!(
-                error.starts_with("Malformed"),
-                "{:?}: {error}",
-                String::from_utf8_lossy(wire)
-            );
+            assert!(error.starts_with("Malformed"), "{:?}: {error}", String::from_utf8_lossy(wire));
         }
     }
 
@@ -528,28 +487,14 @@ mod tests {
     #[tokio::test]
     async fn body_is_written_as_announced() {
         let trailers = vec![(Bytes::from_static(b"X-Sum"), Bytes::from_static(b"1"))];
-        let chunked = written(BodyFraming::Chunked, &[b"hello", b" world"], &trailers)
-            .await
-            .unwrap();
+        let chunked =
+            written(BodyFraming::Chunked, &[b"hello", b" world"], &trailers).await.unwrap();
+        assert_eq!(chunked, b"5\r\nhello\r\n6\r\n world\r\n0\r\nX-Sum: 1\r\n\r\n");
         assert_eq!(
-            chunked,
-            b"5\r\nhello\r\n6\r\n world\r\n0\r\nX-Sum: 1\r\n\r\n"
-        );
-        assert_eq!(
-            written(BodyFraming::Length(5), &[b"hello"], &trailers)
-                .await
-                .unwrap(),
+            written(BodyFraming::Length(5), &[b"hello"], &trailers).await.unwrap(),
             b"hello"
         );
-        assert!(
-            written(BodyFraming::Length(5), &[b"hell"], &trailers)
-                .await
-                .is_err()
-        );
-        assert!(
-            written(BodyFraming::Length(5), &[b"hello!"], &trailers)
-                .await
-                .is_err()
-        );
+        assert!(written(BodyFraming::Length(5), &[b"hell"], &trailers).await.is_err());
+        assert!(written(BodyFraming::Length(5), &[b"hello!"], &trailers).await.is_err());
     }
 }

@@ -17,10 +17,8 @@ impl HeaderFields {
     /// Refers to the fields that httparse found in `bytes`, without copying them.
     pub(super) fn new(bytes: Bytes, found: &[httparse::Header<'_>]) -> Self {
         let place = |part: &[u8]| range_within(&bytes, part);
-        let ranges = found
-            .iter()
-            .map(|field| (place(field.name.as_bytes()), place(field.value)))
-            .collect();
+        let ranges =
+            found.iter().map(|field| (place(field.name.as_bytes()), place(field.value))).collect();
         Self { bytes, ranges }
     }
 
@@ -31,9 +29,7 @@ impl HeaderFields {
     /// Returns the name and value of each field.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         let part = |range: &Range<usize>| &self.bytes[range.clone()];
-        self.ranges
-            .iter()
-            .map(move |(name, value)| (part(name), part(value)))
+        self.ranges.iter().map(move |(name, value)| (part(name), part(value)))
     }
 
     /// Returns the values of all fields with this name, in any case.
@@ -89,13 +85,7 @@ pub fn is_underscore_alias(name: &[u8]) -> bool {
 /// Returns whether a field may follow a body: its definition allows it, or only the two endpoints know it. Any other
 /// field would arrive too late, since the head has decided what it could change (RFC 9110 section 6.5.1).
 pub fn is_allowed_in_trailers(name: &str) -> bool {
-    const MAY: &[&str] = &[
-        "content-digest",
-        "repr-digest",
-        "digest",
-        "etag",
-        "server-timing",
-    ];
+    const MAY: &[&str] = &["content-digest", "repr-digest", "digest", "etag", "server-timing"];
     // No intermediary acts on names like these.
     const ENDS_ALONE: &[&str] = &["x-", "grpc-"];
     let starts = |start: &&str| {

@@ -145,9 +145,7 @@ mod tests {
             (&["-2"], None),
         ];
         for (lengths, expected) in cases {
-            let length = agreed_content_length(values(lengths))
-                .ok()
-                .map(|(length, _)| length);
+            let length = agreed_content_length(values(lengths)).ok().map(|(length, _)| length);
             assert_eq!(length, *expected, "{lengths:?}");
         }
     }

@@ -90,14 +90,7 @@ impl RequestHead {
         let length = single_content_length(fields.values("content-length"))?;
         // A request that states neither has no body (RFC 9112 section 6.3).
         let framing = http1_framing(&fields, length, is_http_10)?.unwrap_or(BodyFraming::Length(0));
-        Ok(Self {
-            line,
-            method,
-            target,
-            is_http_1_0: is_http_10,
-            framing,
-            fields,
-        })
+        Ok(Self { line, method, target, is_http_1_0: is_http_10, framing, fields })
     }
 
     pub fn method(&self) -> &str {
@@ -228,9 +221,8 @@ pub fn has_content(status: u16, method: &str) -> bool {
 }
 
 fn has_close_option(fields: &HeaderFields) -> bool {
-    let mut listed = fields
-        .values("connection")
-        .flat_map(|value| value.split(|&byte| byte == b','));
+    let mut listed =
+        fields.values("connection").flat_map(|value| value.split(|&byte| byte == b','));
     listed.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
 }
 
@@ -277,9 +269,7 @@ fn require_complete(parsed: httparse::Result<usize>, bytes: &[u8]) -> Result<(),
         Ok(httparse::Status::Complete(end)) if end == bytes.len() => Ok(()),
         Ok(_) => Err("the head ends too early".into()),
         Err(httparse::Error::TooManyHeaders) => Err(HeadError::TooLarge("more than 100 fields")),
-        Err(error) => Err(HeadError::Malformed(
-            format!("malformed head: {error}").into(),
-        )),
+        Err(error) => Err(HeadError::Malformed(format!("malformed head: {error}").into())),
     }
 }
 
@@ -389,13 +379,8 @@ mod tests {
     async fn accepts_a_plain_request() {
         let bytes = b"\r\nPOST http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 2\r\n\r\nxyGET";
         let mut ahead = BytesMut::new();
-        let head = RequestHead::read(&mut &bytes[..], &mut ahead)
-            .await
-            .unwrap();
-        assert_eq!(
-            (head.method(), head.target()),
-            ("POST", "http://shop.test/a")
-        );
+        let head = RequestHead::read(&mut &bytes[..], &mut ahead).await.unwrap();
+        assert_eq!((head.method(), head.target()), ("POST", "http://shop.test/a"));
         assert_eq!(head.framing(), BodyFraming::Length(2));
         assert_eq!(head.fields().values("HOST").next(), Some(&b"shop.test"[..]));
         assert!(head.keeps_alive());
@@ -459,54 +444,21 @@ mod tests {
             "X a: b\r\n",
         ] {
             let bytes = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
-            assert_eq!(
-                response(bytes.as_bytes()).await.err(),
-                Some("malformed"),
-                "{fields:?}"
-            );
+            assert_eq!(response(bytes.as_bytes()).await.err(), Some("malformed"), "{fields:?}");
         }
-        for line in [
-            "HTTP/1.1 099 Odd",
-            "HTTP/1.1 1000 Odd",
-            "HTTP/1.1 OK",
-            "ICY 200 OK",
-        ] {
+        for line in ["HTTP/1.1 099 Odd", "HTTP/1.1 1000 Odd", "HTTP/1.1 OK", "ICY 200 OK"] {
             let bytes = format!("{line}\r\n\r\n");
-            assert_eq!(
-                response(bytes.as_bytes()).await.err(),
-                Some("malformed"),
-                "{line:?}"
-            );
+            assert_eq!(response(bytes.as_bytes()).await.err(), Some("malformed"), "{line:?}");
         }
     }
 
     #[tokio::test]
     async fn repairs_what_rfc_9112_permits() {
         for (head, status, length, found) in [
-            (
-                "HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\n",
-                200,
-                5,
-                "space-before-colon",
-            ),
-            (
-                "HTTP/1.1 200 OK\r\nContent-Length:\r\n 5\r\n\r\n",
-                200,
-                5,
-                "folded-field",
-            ),
-            (
-                "HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\n",
-                200,
-                5,
-                "repeated-content-length",
-            ),
-            (
-                "HTTP/1.1 999 OK\r\nContent-Length: 5\r\n\r\n",
-                999,
-                5,
-                "status-out-of-range",
-            ),
+            ("HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\n", 200, 5, "space-before-colon"),
+            ("HTTP/1.1 200 OK\r\nContent-Length:\r\n 5\r\n\r\n", 200, 5, "folded-field"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\n", 200, 5, "repeated-content-length"),
+            ("HTTP/1.1 999 OK\r\nContent-Length: 5\r\n\r\n", 999, 5, "status-out-of-range"),
             ("HTTP/1.1 200 OK\nContent-Length: 5\n\n", 200, 5, "bare-lf"),
         ] {
             let mended = response(head.as_bytes()).await.unwrap();
@@ -521,19 +473,12 @@ mod tests {
 
     #[tokio::test]
     async fn response_framing_depends_on_status_and_method() {
-        let head = response(b"HTTP/1.1 200 Fine by me\r\nContent-Length: 5\r\n\r\n")
-            .await
-            .unwrap();
+        let head = response(b"HTTP/1.1 200 Fine by me\r\nContent-Length: 5\r\n\r\n").await.unwrap();
         assert_eq!((head.status(), head.reason()), (200, &b"Fine by me"[..]));
         assert_eq!(head.framing("GET"), BodyFraming::Length(5));
         assert_eq!(head.framing("HEAD"), BodyFraming::Length(0));
-        let head = response(b"HTTP/1.1 304\r\nContent-Length: 5\r\n\r\n")
-            .await
-            .unwrap();
-        assert_eq!(
-            (head.framing("GET"), head.reason()),
-            (BodyFraming::Length(0), &b""[..])
-        );
+        let head = response(b"HTTP/1.1 304\r\nContent-Length: 5\r\n\r\n").await.unwrap();
+        assert_eq!((head.framing("GET"), head.reason()), (BodyFraming::Length(0), &b""[..]));
         let head = response(b"HTTP/1.0 200 OK\r\n\r\n").await.unwrap();
         assert_eq!(
             (head.framing("GET"), head.keeps_alive("GET")),

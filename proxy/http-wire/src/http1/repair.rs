@@ -150,26 +150,10 @@ mod tests {
     fn lines_folds_and_colons_are_repaired() {
         for (head, expected, found) in [
             ("H\nX: a\r\n\n", "H\r\nX: a\r\n\r\n", vec!["bare-lf"]),
-            (
-                "H\r\nX: a \r\n\t b\r\n\r\n",
-                "H\r\nX: a b\r\n\r\n",
-                vec!["folded-field"],
-            ),
-            (
-                "H\r\nX: a\r\n \r\n\r\n",
-                "H\r\nX: a \r\n\r\n",
-                vec!["folded-field"],
-            ),
-            (
-                "H\r\nX:\r\n a\r\n\r\n",
-                "H\r\nX: a\r\n\r\n",
-                vec!["folded-field"],
-            ),
-            (
-                "H\r\nX \t: a\r\n\r\n",
-                "H\r\nX: a\r\n\r\n",
-                vec!["space-before-colon"],
-            ),
+            ("H\r\nX: a \r\n\t b\r\n\r\n", "H\r\nX: a b\r\n\r\n", vec!["folded-field"]),
+            ("H\r\nX: a\r\n \r\n\r\n", "H\r\nX: a \r\n\r\n", vec!["folded-field"]),
+            ("H\r\nX:\r\n a\r\n\r\n", "H\r\nX: a\r\n\r\n", vec!["folded-field"]),
+            ("H\r\nX \t: a\r\n\r\n", "H\r\nX: a\r\n\r\n", vec!["space-before-colon"]),
             (
                 "H\nX : a\n b\n\n",
                 "H\r\nX: a b\r\n\r\n",
@@ -182,11 +166,7 @@ mod tests {
 
     #[test]
     fn unrepairable_section_is_left_to_the_parser() {
-        for head in [
-            "H\r\nX: a\rb\r\n\r\n",
-            "H\r\nX a: b\r\n\r\n",
-            "H\r\nnonsense \r\n\r\n",
-        ] {
+        for head in ["H\r\nX: a\rb\r\n\r\n", "H\r\nX a: b\r\n\r\n", "H\r\nnonsense \r\n\r\n"] {
             assert_eq!(mended(head), Ok((head.to_owned(), vec![])), "{head:?}");
         }
         assert!(mended("H\r\n X: a\r\n\r\n").is_err());

@@ -54,10 +54,7 @@ fn declared(text: &[u8]) -> Option<&'static Encoding> {
 fn label(text: &[u8]) -> Option<&[u8]> {
     let value = text.trim_ascii_start().strip_prefix(b"=")?;
     let value = value.trim_ascii_start();
-    let value = value
-        .strip_prefix(b"\"")
-        .or(value.strip_prefix(b"'"))
-        .unwrap_or(value);
+    let value = value.strip_prefix(b"\"").or(value.strip_prefix(b"'")).unwrap_or(value);
     let ends = |byte: &u8| byte.is_ascii_whitespace() || b"\"';>?".contains(byte);
     Some(&value[..value.iter().position(ends).unwrap_or(value.len())])
 }

@@ -21,15 +21,9 @@ impl PageDecoder {
         if codings.as_ref().is_ok_and(Vec::is_empty) {
             return None;
         }
-        let decoders = codings
-            .ok()
-            .and_then(|codings| ContentDecoder::new(&codings, limit, limit).ok());
-        Some(Self {
-            is_broken: decoders.is_none(),
-            decoders,
-            bytes: Vec::new(),
-            limit,
-        })
+        let decoders =
+            codings.ok().and_then(|codings| ContentDecoder::new(&codings, limit, limit).ok());
+        Some(Self { is_broken: decoders.is_none(), decoders, bytes: Vec::new(), limit })
     }
 
     /// Returns whether the next chunk may decode to more text.

@@ -27,9 +27,7 @@ impl PageBuffer {
     /// Creates the buffer for a response with these fields; at most `limit` decoded bytes are read.
     pub fn new(fields: &[FieldPair<'_>], limit: usize) -> Self {
         let values = |name| {
-            let named = fields
-                .iter()
-                .filter(move |(field, _)| is_named(field, name));
+            let named = fields.iter().filter(move |(field, _)| is_named(field, name));
             named.map(|(_, value)| str::from_utf8(value).unwrap_or("?"))
         };
         Self {
@@ -57,10 +55,7 @@ impl PageBuffer {
     /// Returns the text decoded so far.
     pub fn text(&self) -> Cow<'_, str> {
         let as_it_is = || &self.held[..self.held.len().min(self.limit)];
-        let bytes = self
-            .decoding
-            .as_ref()
-            .map_or_else(as_it_is, PageDecoder::bytes);
+        let bytes = self.decoding.as_ref().map_or_else(as_it_is, PageDecoder::bytes);
         charset::text(bytes, &self.content_type)
     }
 

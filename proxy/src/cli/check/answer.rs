@@ -58,13 +58,7 @@ impl<'a> CheckAnswer<'a> {
         asking: CheckQuery<'_>,
         live: Option<(&mut FetchedFiles, &Origin)>,
     ) -> Self {
-        let CheckQuery {
-            tokens,
-            dialect,
-            strict,
-            declaration,
-            reading,
-        } = asking;
+        let CheckQuery { tokens, dialect, strict, declaration, reading } = asking;
         let judge = if strict { decide_all_spellings } else { decide };
         let decision = judge(access, dialect, tokens, path);
         let (crawl_delay, sitemaps) = match access {
@@ -95,14 +89,7 @@ impl<'a> CheckAnswer<'a> {
 
     /// `disallow /private: rule, line 2: Disallow: /private`, and behind that what is said about use.
     pub(super) fn to_text(&self) -> String {
-        let DecisionDetails {
-            verdict,
-            reason,
-            dialect,
-            line,
-            rule,
-            ..
-        } = &self.explanation;
+        let DecisionDetails { verdict, reason, dialect, line, rule, .. } = &self.explanation;
         let mut text = format!(" {}: {reason}", self.url);
         if let Some(line) = line {
             text += &format!(", line {line}");
@@ -125,14 +112,7 @@ impl<'a> CheckAnswer<'a> {
     }
 
     pub(super) fn to_json(&self) -> String {
-        let DecisionDetails {
-            verdict,
-            reason,
-            dialect,
-            line,
-            rule,
-            group,
-        } = &self.explanation;
+        let DecisionDetails { verdict, reason, dialect, line, rule, group } = &self.explanation;
         json_line(&CheckAnswerJson {
             url: self.url,
             verdict: verdict.as_str(),

@@ -15,10 +15,7 @@ use super::answer::CheckQuery;
                   Exit status: 0 all forwarded or observed (with --robots-only: allowed), 1 at least one refused (disallowed), \
                   2 usage or input error, 3 undecided because a robots.txt is unreachable or a name cannot be resolved."
 )]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "each is a switch of the command line"
-)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct CheckArguments {
     /// Read robots.txt from this file ("-": standard input) instead of fetching it
     #[arg(long, value_name = "FILE", conflicts_with = "batch")]
@@ -80,9 +77,10 @@ impl CheckArguments {
                 "{path:?} names no origin: give a whole URL, or ask robots.txt alone with --robots-only"
             )),
             Some(_) => Ok(true),
-            None if self.strict => Err(
-                "--strict needs --robots-only: the proxy always judges every spelling".to_owned(),
-            ),
+            None if self.strict => {
+                Err("--strict needs --robots-only: the proxy always judges every spelling"
+                    .to_owned())
+            }
             None => Ok(false),
         }
     }
@@ -102,12 +100,6 @@ impl CheckArguments {
         dialect: Dialect,
         (declaration, reading): (&'a CrawlerDeclaration, &'a PreferenceSettings),
     ) -> CheckQuery<'a> {
-        CheckQuery {
-            tokens,
-            dialect,
-            strict: self.strict,
-            declaration,
-            reading,
-        }
+        CheckQuery { tokens, dialect, strict: self.strict, declaration, reading }
     }
 }

@@ -91,10 +91,8 @@ impl<'a> BatchQuestion<'a> {
             let error = "this is not a JSON object".to_owned();
             return Err(BatchFailure { id: None, error });
         }
-        serde_json::from_slice(line).map_err(|error| BatchFailure {
-            id: id_of(line),
-            error: error.to_string(),
-        })
+        serde_json::from_slice(line)
+            .map_err(|error| BatchFailure { id: id_of(line), error: error.to_string() })
     }
 
     fn is_about_use(&self) -> bool {
@@ -153,10 +151,7 @@ pub(super) fn run(
         seen: FileCache::default(),
         dialect,
         strict,
-        settings: BatchSettings {
-            config,
-            loaded: None,
-        },
+        settings: BatchSettings { config, loaded: None },
         failures: 0,
     };
     let mut line = Vec::new();
@@ -165,12 +160,7 @@ pub(super) fn run(
     }
     loop {
         line.clear();
-        if input
-            .by_ref()
-            .take(MAX_LINE_BYTES)
-            .read_until(b'\n', &mut line)?
-            == 0
-        {
+        if input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? == 0 {
             output.flush()?;
             return Ok(batch.failures);
         }
@@ -237,21 +227,12 @@ impl BatchRun<'_> {
                 Err(error) => self.fail(&BatchFailure { id, error }, output),
             };
         }
-        let ParsedQuestion {
-            file,
-            tokens,
-            url,
-            dialect,
-        } = match self.read(&question) {
+        let ParsedQuestion { file, tokens, url, dialect } = match self.read(&question) {
             Ok(asked) => asked,
             Err(error) => return self.fail(&BatchFailure { id, error }, output),
         };
         let path = UrlPath::of_url(&url);
-        let judge = if self.strict {
-            decide_all_spellings
-        } else {
-            decide
-        };
+        let judge = if self.strict { decide_all_spellings } else { decide };
         let decision = judge(&file.access, dialect, &tokens, &path);
         let subject = UseSubject {
             url: &url,
@@ -287,27 +268,20 @@ impl BatchRun<'_> {
     fn read<'a>(&mut self, question: &BatchQuestion<'a>) -> Result<ParsedQuestion<'a>, String> {
         let url = question.url.ok_or("url is missing")?;
         let dialect = match question.dialect {
-            Some(name) => string("dialect", name)?
-                .parse()
-                .map_err(|error| format!("{error}"))?,
+            Some(name) => string("dialect", name)?.parse().map_err(|error| format!("{error}"))?,
             None => self.dialect.unwrap_or_default(),
         };
         let tokens = tokens(question)?;
         let url = string("url", url)?;
         let file = self.file(question)?;
-        Ok(ParsedQuestion {
-            file,
-            tokens,
-            url,
-            dialect,
-        })
+        Ok(ParsedQuestion { file, tokens, url, dialect })
     }
 
     fn file(&mut self, question: &BatchQuestion<'_>) -> Result<Arc<ParsedFile>, String> {
         match (question.robots, question.robots_base64) {
-            (Some(text), None) => self.seen.file(text.get(), || {
-                Ok(string("robots", text)?.into_owned().into_bytes())
-            }),
+            (Some(text), None) => {
+                self.seen.file(text.get(), || Ok(string("robots", text)?.into_owned().into_bytes()))
+            }
             // A blank keeps the two apart: a value of `robots` never starts with one.
             (None, Some(text)) => self.seen.file(&format!(" {}", text.get()), || {
                 let text = string("robots_base64", text)?;

@@ -99,18 +99,12 @@ impl BatchSettings<'_> {
         let loaded = self.loaded.get_or_insert_with(|| {
             let loaded = load_config(config);
             let unusable = |_| "the configuration cannot be used".to_owned();
-            loaded
-                .map(|(config, _)| ProxySettings::new(&config))
-                .map_err(unusable)
+            loaded.map(|(config, _)| ProxySettings::new(&config)).map_err(unusable)
         });
         let settings = loaded.as_ref().map_err(String::clone)?;
         let tokens = row.product_tokens()?;
         let question = row.question(dialect)?;
-        let mut files = RowFiles {
-            access: Arc::new(access.clone()),
-            at: system_time(),
-            row: &row,
-        };
+        let mut files = RowFiles { access: Arc::new(access.clone()), at: system_time(), row: &row };
         let verdict = settings.decide(&question, &tokens, &mut files)?;
         Ok(RowVerdict {
             verdict: word(&verdict),
@@ -130,9 +124,7 @@ impl ProxyQuestion {
     fn product_tokens(&self) -> Result<Vec<ProductToken>, String> {
         let names = self.names().filter(|name| !name.is_empty());
         let tokens = names.map(|name| ProductToken::new(name));
-        tokens
-            .collect::<Result<_, _>>()
-            .map_err(|error| error.to_string())
+        tokens.collect::<Result<_, _>>().map_err(|error| error.to_string())
     }
 
     fn question(&self, dialect: Option<Dialect>) -> Result<Question, String> {
@@ -147,11 +139,7 @@ impl ProxyQuestion {
         };
         Ok(Question {
             url: self.url.clone(),
-            user_agent: if names.is_empty() {
-                self.user_agent.clone()
-            } else {
-                names.join(" ")
-            },
+            user_agent: if names.is_empty() { self.user_agent.clone() } else { names.join(" ") },
             crawler: self.crawler.clone(),
             dialect: dialect.map(|dialect: Dialect| dialect.into()),
             client: self.client.clone(),
@@ -170,10 +158,7 @@ struct RowFiles<'a> {
 
 impl InputSource for RowFiles<'_> {
     fn robots_txt(&mut self, _: &Origin) -> RobotsCopy {
-        RobotsCopy::Archived {
-            access: Arc::clone(&self.access),
-            at: self.at,
-        }
+        RobotsCopy::Archived { access: Arc::clone(&self.access), at: self.at }
     }
 
     fn document(&mut self, resource: &Resource) -> DocumentResult {

@@ -25,11 +25,7 @@ pub(super) struct FetchedFiles {
 impl FetchedFiles {
     /// Returns an empty collection, for the progress line of so many origins.
     pub(super) fn of(origins: usize, fetcher: RobotsFetcher) -> Self {
-        Self {
-            fetcher,
-            files: HashMap::new(),
-            progress: ProgressLine::new(origins),
-        }
+        Self { fetcher, files: HashMap::new(), progress: ProgressLine::new(origins) }
     }
 
     /// Returns a file, fetched unless it was before.
@@ -58,12 +54,10 @@ impl FetchedFiles {
         origin: &Origin,
     ) -> PreferenceState {
         for document in documents_to_fetch(query, origin, &state) {
-            let result = self
-                .fetch_allowed(query, &document)
-                .unwrap_or_else(|cause| {
-                    self.warn(&document.url(), &cause);
-                    DocumentResult::Archived(None)
-                });
+            let result = self.fetch_allowed(query, &document).unwrap_or_else(|cause| {
+                self.warn(&document.url(), &cause);
+                DocumentResult::Archived(None)
+            });
             // A document that the proxy would wait for says nothing here.
             let _ = document.add_to(&mut state, query, &result);
         }
@@ -87,8 +81,7 @@ impl FetchedFiles {
     }
 
     fn warn(&self, url: &str, cause: &str) {
-        self.progress
-            .suspend(|| print_errors(&format!("wayleave: {url}: {cause}\n")));
+        self.progress.suspend(|| print_errors(&format!("wayleave: {url}: {cause}\n")));
     }
 }
 

@@ -80,9 +80,7 @@ fn read_urls(arguments: &mut CheckArguments) -> io::Result<()> {
         return Ok(());
     };
     if arguments.robots.as_deref() == Some(Path::new("-")) {
-        return Err(io::Error::other(
-            "it holds either robots.txt or URLs, not both",
-        ));
+        return Err(io::Error::other("it holds either robots.txt or URLs, not both"));
     }
     let input = io::read_to_string(io::stdin().lock())?;
     let lines = input.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -151,11 +149,7 @@ fn offline(
 ) -> ExitCode {
     let facts = FetchedAnswer {
         fetched_at: SystemTime::UNIX_EPOCH,
-        outcome: FetchOutcome {
-            redirects: Vec::new(),
-            uri: String::new(),
-            ending,
-        },
+        outcome: FetchOutcome { redirects: Vec::new(), uri: String::new(), ending },
     };
     let access = facts.access();
     let declaration = arguments.declaration();
@@ -173,10 +167,7 @@ fn given_ending(arguments: &CheckArguments, body: Vec<u8>) -> FetchEnding {
     FetchEnding::Response(FetchedResponse {
         status: arguments.status.unwrap_or(200),
         fields: ResponseFields::default(),
-        body: FetchedBody {
-            bytes: body.into(),
-            ..FetchedBody::default()
-        },
+        body: FetchedBody { bytes: body.into(), ..FetchedBody::default() },
     })
 }
 
@@ -193,12 +184,7 @@ fn live(arguments: &CheckArguments, tokens: &[ProductToken], config: Option<&Pat
         Err(status) => return status,
     };
     let target = |url: &String| Target::parse(url).map_err(|error| format!("{url}: {error}"));
-    let targets = match arguments
-        .urls
-        .iter()
-        .map(target)
-        .collect::<Result<Vec<_>, _>>()
-    {
+    let targets = match arguments.urls.iter().map(target).collect::<Result<Vec<_>, _>>() {
         Ok(targets) => targets,
         Err(message) => return unusable(&message),
     };
@@ -226,18 +212,10 @@ fn live(arguments: &CheckArguments, tokens: &[ProductToken], config: Option<&Pat
 /// Prints the answers and returns the exit status that sums them up.
 fn finish(answers: &[CheckAnswer<'_>], json: bool) -> ExitCode {
     let line = |answer| {
-        if json {
-            CheckAnswer::to_json(answer)
-        } else {
-            CheckAnswer::to_text(answer)
-        }
+        if json { CheckAnswer::to_json(answer) } else { CheckAnswer::to_text(answer) }
     };
     let text: String = answers.iter().map(|answer| line(answer) + "\n").collect();
-    let printed = if json {
-        print(&text)
-    } else {
-        print_painted(&text)
-    };
+    let printed = if json { print(&text) } else { print_painted(&text) };
     if printed == ExitCode::SUCCESS {
         return ExitCode::from(answer::exit_status(answers));
     }

@@ -96,12 +96,7 @@ impl From<PreferenceJudgement> for UseAnswer {
 impl fmt::Display for UseAnswer {
     /// `refuse train-ai: content-usage, robots.txt:2: Content-Usage: train-ai=n (aipref-vocab-08 §4.1)`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} {}",
-            self.preference,
-            self.purpose.unwrap_or_default()
-        )?;
+        write!(f, "{} {}", self.preference, self.purpose.unwrap_or_default())?;
         if let (Some(source), Some(carrier)) = (self.source, &self.carrier) {
             write!(f, ": {source}, {carrier}")?;
         }
@@ -283,10 +278,5 @@ fn read<T: FromStr<Err: fmt::Display>>(member: &str, text: &str) -> Result<T, St
 /// Which of two words a member is.
 fn one_of(member: &str, text: &str, words: [&str; 2]) -> Result<usize, String> {
     let index = words.iter().position(|word| *word == text);
-    index.ok_or_else(|| {
-        format!(
-            "{member}: {text:?} is neither {} nor {}",
-            words[0], words[1]
-        )
-    })
+    index.ok_or_else(|| format!("{member}: {text:?} is neither {} nor {}", words[0], words[1]))
 }

@@ -142,18 +142,10 @@ pub(super) fn run(
     let decided = match given {
         Some(ending) => {
             let now = system_time();
-            decide_all(
-                arguments,
-                tokens,
-                &settings,
-                &mut GivenRobotsTxt { ending, now },
-            )
+            decide_all(arguments, tokens, &settings, &mut GivenRobotsTxt { ending, now })
         }
         None => {
-            let origins = arguments
-                .urls
-                .iter()
-                .filter_map(|url| Target::parse(url).ok());
+            let origins = arguments.urls.iter().filter_map(|url| Target::parse(url).ok());
             let origins: HashSet<_> = origins.map(|target| target.origin().clone()).collect();
             match RobotsFetcher::new(&config) {
                 Ok(fetcher) => {
@@ -206,14 +198,10 @@ impl CheckArguments {
 /// Prints the verdicts and returns the exit status that sums them up.
 fn finish(verdicts: &[(String, Preview)], json: bool) -> ExitCode {
     let printed = if json {
-        let lines = verdicts
-            .iter()
-            .map(|(_, verdict)| json_line(verdict) + "\n");
+        let lines = verdicts.iter().map(|(_, verdict)| json_line(verdict) + "\n");
         print(&lines.collect::<String>())
     } else {
-        let lines = verdicts
-            .iter()
-            .map(|(url, verdict)| line(url, verdict) + "\n");
+        let lines = verdicts.iter().map(|(url, verdict)| line(url, verdict) + "\n");
         print_painted(&lines.collect::<String>())
     };
     if printed == ExitCode::SUCCESS {

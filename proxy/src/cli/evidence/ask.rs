@@ -68,11 +68,7 @@ fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<Vec<FoundDecision
         .context("log.decisions is empty: there is no decision log")?;
     let url = Target::parse(&arguments.url).with_context(|| format!("{:?}", arguments.url))?;
     let at = arguments.at.end(Clock::start().now());
-    let wanted = Selection::Url {
-        url: url.clone(),
-        at,
-        crawler: arguments.crawler.clone(),
-    };
+    let wanted = Selection::Url { url: url.clone(), at, crawler: arguments.crawler.clone() };
     let log = SignedLog::open(&options.path, &options.state_dir)?;
     if log.unsigned_lines > 0 {
         print_errors(&format!(
@@ -82,11 +78,8 @@ fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<Vec<FoundDecision
     }
     let chosen = select(&log.files, &wanted)?;
     let mut found = Vec::new();
-    for (file, chosen) in log
-        .files
-        .iter()
-        .zip(&chosen)
-        .filter(|(_, chosen)| !chosen.lines.is_empty())
+    for (file, chosen) in
+        log.files.iter().zip(&chosen).filter(|(_, chosen)| !chosen.lines.is_empty())
     {
         file.read(|number, line| {
             if chosen.lines.contains(&number) {
@@ -111,10 +104,7 @@ fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<Vec<FoundDecision
 
 fn print_decisions(found: &[FoundDecision], arguments: &AskArgs) -> ExitCode {
     let told: String = if arguments.json {
-        found
-            .iter()
-            .map(|it| json_line(&it.decision) + "\n")
-            .collect()
+        found.iter().map(|it| json_line(&it.decision) + "\n").collect()
     } else {
         escape_lines(&found.iter().map(describe).collect::<Vec<_>>().join("\n"))
     };
@@ -131,11 +121,7 @@ fn print_decisions(found: &[FoundDecision], arguments: &AskArgs) -> ExitCode {
         return ExitCode::from(UNUSABLE);
     }
     let is_good = found.first().is_some_and(|it| is_allowed(&it.decision)) && !is_unsigned;
-    if !is_good && printed == ExitCode::SUCCESS {
-        ExitCode::from(REFUSED)
-    } else {
-        printed
-    }
+    if !is_good && printed == ExitCode::SUCCESS { ExitCode::from(REFUSED) } else { printed }
 }
 
 fn describe_unsigned(doubt: &UnsignedLines) -> String {
@@ -178,18 +164,9 @@ fn describe(answer: &FoundDecision) -> String {
         format!("[[rule]] {} ({}) {reason}", rule.number, rule.action)
     });
     let lines = [
-        (
-            "at",
-            Some(humantime::format_rfc3339_micros(decision.at).to_string()),
-        ),
-        (
-            "request",
-            Some(format!("{} {}", decision.method, decision.url)),
-        ),
-        (
-            "crawler",
-            Some(format!("{} {}", decision.crawler, decision.identity)),
-        ),
+        ("at", Some(humantime::format_rfc3339_micros(decision.at).to_string())),
+        ("request", Some(format!("{} {}", decision.method, decision.url))),
+        ("crawler", Some(format!("{} {}", decision.crawler, decision.identity))),
         ("allowed", Some(format!("{allowed}: {}", decision.reason))),
         ("robots.txt", robots),
         ("rule", rule),
@@ -212,9 +189,7 @@ fn describe_finding(finding: &FindingRecord) -> String {
         (Some(line), Some(rule)) => format!("line {line}: {rule}"),
         _ => finding.basis.to_string(),
     };
-    let digest = finding
-        .robots_sha256
-        .map(|digest| format!(", SHA-256 {digest}"));
+    let digest = finding.robots_sha256.map(|digest| format!(", SHA-256 {digest}"));
     let at = finding.robots_fetched_at.map_or(String::new(), |at| {
         format!(", fetched at {}", humantime::format_rfc3339_micros(at))
     });

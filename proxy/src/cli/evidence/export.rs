@@ -70,10 +70,9 @@ impl ExportArgs {
                 at: self.at.context("--at is missing")?.end(now),
                 crawler,
             },
-            (_, _, since) => Selection::Since {
-                since: since.context("--since is missing")?.start(now),
-                crawler,
-            },
+            (_, _, since) => {
+                Selection::Since { since: since.context("--since is missing")?.start(now), crawler }
+            }
         })
     }
 }
@@ -102,10 +101,8 @@ pub(super) fn export(arguments: &ExportArgs, config: &Config) -> anyhow::Result<
         }
     })?;
     let sources = MaterialSources::open(config)?;
-    let missing = export.write_materials(
-        |digest| sources.body(digest),
-        |digest| sources.configuration(digest),
-    )?;
+    let missing = export
+        .write_materials(|digest| sources.body(digest), |digest| sources.configuration(digest))?;
     for digest in &missing {
         print_errors(&format!("wayleave: not kept any more: {digest}\n"));
     }

@@ -27,9 +27,8 @@ pub(super) fn to_csv(rows: &[ReportRow]) -> String {
 }
 
 /// The characters that start a formula in a spreadsheet, with the full-width forms that some convert to them.
-const FORMULA_STARTS: [char; 8] = [
-    '=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
-];
+const FORMULA_STARTS: [char; 8] =
+    ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
 
 /// Quotes a field where necessary, also for programs that separate fields at semicolons or tabs. An apostrophe keeps
 /// spreadsheets from running a field as a formula: hosts and rules come from untrusted sites.
@@ -58,16 +57,7 @@ mod tests {
 
     #[test]
     fn no_field_is_a_formula() {
-        for text in [
-            "=1+1",
-            "+1",
-            "-1",
-            "@SUM(A1)",
-            "\t=1",
-            " =1",
-            "\u{ff1d}1",
-            "\u{3000}+1",
-        ] {
+        for text in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "\u{ff1d}1", "\u{3000}+1"] {
             assert_eq!(quote_field(text), format!("\"'{text}\""));
         }
         assert_eq!(quote_field("\r=1"), "\\r=1");

@@ -64,10 +64,7 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
     }
     let expired = expired_rules::find(&config, now);
     let printed = if arguments.json {
-        print(&pretty_json(&ReportJson {
-            report: &report,
-            expired_rules: &expired,
-        }))
+        print(&pretty_json(&ReportJson { report: &report, expired_rules: &expired }))
     } else if arguments.csv {
         // On standard error, so that standard output is nothing but CSV.
         print_errors(&table::read_summary(&report));

@@ -12,11 +12,7 @@ pub(super) fn full_report(report: &LogReport, expired: &[ExpiredRule], limit: us
     let mut text = read_summary(report);
     let (observed, refused): (Vec<_>, Vec<_>) =
         (report.rows.iter()).partition(|row| row.outcome == "observed");
-    text += &section(
-        "Observed only: enforcement would refuse these",
-        &observed,
-        limit,
-    );
+    text += &section("Observed only: enforcement would refuse these", &observed, limit);
     text += &section("Refused", &refused, limit);
     if !expired.is_empty() {
         let title = Tone::Heading.paint("Expired rules, which no longer have any effect");
@@ -50,10 +46,7 @@ pub(super) fn read_summary(report: &LogReport) -> String {
     }
     if report.lines_before > 0 {
         let count = report.lines_before;
-        push_line(
-            &mut text,
-            &format!("older     {count} lines are from before"),
-        );
+        push_line(&mut text, &format!("older     {count} lines are from before"));
     }
     for unreadable in &report.unreadable_lines {
         let (path, error) = (unreadable.path.display(), &unreadable.error);
@@ -68,9 +61,7 @@ pub(super) fn read_summary(report: &LogReport) -> String {
         push_line(&mut text, &format!("unread    and {unnamed} more lines"));
     }
     let outcomes = report.outcomes.iter();
-    let outcomes: Vec<_> = outcomes
-        .map(|(outcome, count)| format!("{count} {outcome}"))
-        .collect();
+    let outcomes: Vec<_> = outcomes.map(|(outcome, count)| format!("{count} {outcome}")).collect();
     let found = match report.first_at.zip(report.last_at) {
         Some((first, last)) => {
             let (first, last) = (instant(first), instant(last));
@@ -92,10 +83,7 @@ fn section(title: &str, rows: &[&ReportRow], limit: usize) -> String {
     let cells: Vec<[String; 4]> = shown.iter().map(|row| cells(row)).collect();
     let heads = ["count", "crawler", "host", "rule"].map(str::to_owned);
     let width = |column: usize| {
-        let widths = cells
-            .iter()
-            .chain([&heads])
-            .map(|row| row[column].chars().count());
+        let widths = cells.iter().chain([&heads]).map(|row| row[column].chars().count());
         widths.max().unwrap_or_default()
     };
     let widths = [width(0), width(1), width(2)];
@@ -108,10 +96,7 @@ fn section(title: &str, rows: &[&ReportRow], limit: usize) -> String {
     }
     let more = rows.len() - shown.len();
     if more > 0 {
-        push_line(
-            &mut text,
-            &format!("  ... rows left out: {more}; --limit 0 shows them"),
-        );
+        push_line(&mut text, &format!("  ... rows left out: {more}; --limit 0 shows them"));
     }
     text
 }

@@ -16,28 +16,18 @@ pub(crate) struct KeySpec {
 
 impl From<&'static str> for KeySpec {
     fn from(name: &'static str) -> Self {
-        Self {
-            name,
-            needs_restart: false,
-            is_secret: false,
-        }
+        Self { name, needs_restart: false, is_secret: false }
     }
 }
 
 /// Marks a key, or a whole section, as used only when the process starts: changing it needs a restart.
 pub(crate) fn fixed(key: impl Into<KeySpec>) -> KeySpec {
-    KeySpec {
-        needs_restart: true,
-        ..key.into()
-    }
+    KeySpec { needs_restart: true, ..key.into() }
 }
 
 /// Marks a key as secret: neither the admin page nor `config check` shows its value, or the credentials in its URL.
 pub(crate) fn secret(key: impl Into<KeySpec>) -> KeySpec {
-    KeySpec {
-        is_secret: true,
-        ..key.into()
-    }
+    KeySpec { is_secret: true, ..key.into() }
 }
 
 /// All keys with their values, table by table in the order in which they were read. `Display` writes a file that reads back
@@ -64,11 +54,7 @@ struct KeyLine {
 impl EffectiveKeys {
     /// Begins a table and returns its index for [`Self::add`].
     pub(super) fn begin_table(&mut self, header: String, needs_restart: bool) -> usize {
-        self.0.push(KeyTable {
-            header,
-            needs_restart,
-            lines: Vec::new(),
-        });
+        self.0.push(KeyTable { header, needs_restart, lines: Vec::new() });
         self.0.len() - 1
     }
 
@@ -103,9 +89,7 @@ impl EffectiveKeys {
         let differs = |name: &String| {
             let values = |keys: &Self| -> Vec<(String, Value)> {
                 let of_name = keys.fixed_keys().filter(|(fixed, ..)| fixed == name);
-                of_name
-                    .map(|(_, key, value)| (key.to_owned(), value.clone()))
-                    .collect()
+                of_name.map(|(_, key, value)| (key.to_owned(), value.clone())).collect()
             };
             values(self) != values(started_with)
         };

@@ -140,36 +140,21 @@ mod tests {
 
     #[test]
     fn passwords_in_the_wrong_place_are_not_repeated() {
-        for secret in [
-            "http://me:pazz@h",
-            "me:pazz@h",
-            "me:p z@zz@h",
-            "me:p\"pazz@h",
-            "me:p\\\"pazz@h",
-        ] {
-            let quoted = shown(
-                "a.b",
-                format!("{secret:?} is not a host, such as \"*.corp.example\""),
-            );
+        for secret in
+            ["http://me:pazz@h", "me:pazz@h", "me:p z@zz@h", "me:p\"pazz@h", "me:p\\\"pazz@h"]
+        {
+            let quoted =
+                shown("a.b", format!("{secret:?} is not a host, such as \"*.corp.example\""));
             assert!(!quoted.contains('z'), "{quoted}");
-            assert!(
-                quoted.contains("@h\" is not a host, such as \"*.corp.example\""),
-                "{quoted}"
-            );
+            assert!(quoted.contains("@h\" is not a host, such as \"*.corp.example\""), "{quoted}");
             let ticked = shown("a.b", format!("`{secret}` is wrong"));
             assert!(!ticked.contains('z'), "{ticked}");
             let key = shown(&format!("dns.overrides.{secret:?}"), "is wrong".to_owned());
-            assert!(
-                !key.contains('z') && key.ends_with("@h\": is wrong"),
-                "{key}"
-            );
+            assert!(!key.contains('z') && key.ends_with("@h\": is wrong"), "{key}");
         }
         for secret in ["http://me:pazz@h", "me:pazz@h"] {
             let bare = shown(&format!("upstream.{secret}"), format!("{secret} is wrong"));
-            assert!(
-                !bare.contains('z') && bare.ends_with("@h is wrong"),
-                "{bare}"
-            );
+            assert!(!bare.contains('z') && bare.ends_with("@h is wrong"), "{bare}");
         }
         let hash = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$LuxT";
         let misplaced = shown("a.b", format!("{hash:?} is no name"));
@@ -185,10 +170,7 @@ mod tests {
             "an open \"quote",
             "",
         ] {
-            assert_eq!(
-                shown("a", message.to_owned()),
-                format!("t.toml:1: a: {message}")
-            );
+            assert_eq!(shown("a", message.to_owned()), format!("t.toml:1: a: {message}"));
         }
     }
 }

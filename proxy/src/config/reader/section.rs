@@ -22,12 +22,7 @@ pub(crate) struct ConfigReader<'t> {
 
 impl<'t> ConfigReader<'t> {
     pub(crate) fn new(file: &'t str, text: &'t str) -> Self {
-        Self {
-            file,
-            text,
-            keys: RefCell::default(),
-            mistakes: RefCell::default(),
-        }
+        Self { file, text, keys: RefCell::default(), mistakes: RefCell::default() }
     }
 
     /// Parses the text, passes its root table to `read`, and returns the result together with all keys.
@@ -58,16 +53,10 @@ impl<'t> ConfigReader<'t> {
         let mut invalid_lines = HashSet::new();
         mistakes.retain(|mistake| invalid_lines.insert(mistake.line()));
         mistakes.extend(
-            in_values
-                .into_iter()
-                .filter(|mistake| !invalid_lines.contains(&mistake.line())),
+            in_values.into_iter().filter(|mistake| !invalid_lines.contains(&mistake.line())),
         );
         mistakes.sort_by_key(ConfigMistake::line);
-        if mistakes.is_empty() {
-            Ok((value, self.keys.into_inner()))
-        } else {
-            Err(mistakes)
-        }
+        if mistakes.is_empty() { Ok((value, self.keys.into_inner())) } else { Err(mistakes) }
     }
 
     fn report(&self, at: usize, key: String, message: impl Into<String>) {
@@ -134,12 +123,7 @@ impl<'t> Section<'t> {
         location: TableLocation,
         table: Option<&'t DeTable<'t>>,
     ) -> Self {
-        Self {
-            reader,
-            location,
-            table,
-            known_keys: Vec::new(),
-        }
+        Self { reader, location, table, known_keys: Vec::new() }
     }
 
     /// Lets `read` take the keys it knows, then reports the others as unknown.
@@ -212,9 +196,7 @@ impl<'t> Section<'t> {
         meanings: &[(&str, T)],
     ) -> T {
         let key = key.into();
-        let value = self
-            .parse_key(key.name, one_of(meanings))
-            .unwrap_or(default);
+        let value = self.parse_key(key.name, one_of(meanings)).unwrap_or(default);
         let mut words = meanings.iter().filter(|(_, meaning)| *meaning == value);
         self.record(key, words.next().map_or("", |(word, _)| word).into());
         value
@@ -271,12 +253,7 @@ impl<'t> Section<'t> {
         };
         let name = join(&self.location.header, key.name);
         let keys = self.begin_table(format!("[{name}]"), key.needs_restart);
-        let place = TableLocation {
-            path,
-            header: name,
-            span: at,
-            table_index: keys,
-        };
+        let place = TableLocation { path, header: name, span: at, table_index: keys };
         Section::new(self.reader, place, table).read(read)
     }
 
@@ -387,11 +364,7 @@ impl<'t> Section<'t> {
 
     /// Reports a mistake in this table as a whole.
     pub(crate) fn report_table(&self, message: impl Into<String>) {
-        self.reader.report(
-            self.location.span.start,
-            self.location.path.clone(),
-            message,
-        );
+        self.reader.report(self.location.span.start, self.location.path.clone(), message);
     }
 }
 

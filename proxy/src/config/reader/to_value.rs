@@ -82,9 +82,7 @@ impl ToValue for ByteSize {
     fn to_value(&self) -> Value {
         let bytes = self.as_u64();
         let units = [(Self::mib(1), "MiB"), (Self::kib(1), "KiB")];
-        let whole = units
-            .iter()
-            .find(|(unit, _)| bytes.is_multiple_of(unit.as_u64()));
+        let whole = units.iter().find(|(unit, _)| bytes.is_multiple_of(unit.as_u64()));
         match whole {
             Some((unit, name)) => format!("{}{name}", bytes / unit.as_u64()).into(),
             None => format!("{bytes}B").into(),
@@ -109,10 +107,7 @@ impl ToValue for PathBuf {
 
 impl<T: ToValue> ToValue for Vec<T> {
     fn to_value(&self) -> Value {
-        self.iter()
-            .map(ToValue::to_value)
-            .collect::<Vec<_>>()
-            .into()
+        self.iter().map(ToValue::to_value).collect::<Vec<_>>().into()
     }
 }
 

@@ -36,11 +36,7 @@ pub(crate) type ParseResult<T> = Result<T, Vec<ValueFault>>;
 const MAX_DURATION: Duration = Duration::from_secs(366 * 86_400);
 
 fn fault<T>(node: &ValueNode<'_>, message: impl Into<String>) -> ParseResult<T> {
-    Err(vec![ValueFault {
-        at: node.span().start,
-        within: String::new(),
-        message: message.into(),
-    }])
+    Err(vec![ValueFault { at: node.span().start, within: String::new(), message: message.into() }])
 }
 
 /// Returns the range of the credentials in a URL, including the "@" after them. If there are several URLs, it spans from the
@@ -58,10 +54,7 @@ pub(super) fn credentials_range(url: &str) -> Option<Range<usize>> {
 fn string<'t>(node: &'t ValueNode<'_>) -> ParseResult<&'t str> {
     match node.get_ref() {
         DeValue::String(text) => Ok(text),
-        _ => fault(
-            node,
-            format!("expected a string, found {}", kind_name(node)),
-        ),
+        _ => fault(node, format!("expected a string, found {}", kind_name(node))),
     }
 }
 
@@ -83,9 +76,7 @@ pub(crate) fn user_agent(node: &ValueNode<'_>) -> ParseResult<String> {
         // HTTP/2 has no field values with blanks around them (RFC 9113 section 8.2.1).
         _ if text.trim() != text => Err(format!("{text:?} starts or ends with white space")),
         Ok(value) if value.to_str().is_ok() => Ok(()),
-        _ => Err(format!(
-            "{text:?} cannot be sent as User-Agent: only visible ASCII can"
-        )),
+        _ => Err(format!("{text:?} cannot be sent as User-Agent: only visible ASCII can")),
     };
     checked(text, sendable)(node)
 }
@@ -110,10 +101,7 @@ fn parse_str<T: FromStr>(node: &ValueNode<'_>, expected: &str) -> ParseResult<T>
 pub(crate) fn boolean(node: &ValueNode<'_>) -> ParseResult<bool> {
     match node.get_ref() {
         DeValue::Boolean(value) => Ok(*value),
-        _ => fault(
-            node,
-            format!("expected true or false, found {}", kind_name(node)),
-        ),
+        _ => fault(node, format!("expected true or false, found {}", kind_name(node))),
     }
 }
 
@@ -124,17 +112,11 @@ pub(crate) const MAX_COUNT: u32 = 1_000_000_000;
 pub(crate) fn count(least: u32, most: u32) -> impl Fn(&ValueNode<'_>) -> ParseResult<usize> {
     move |node| {
         let DeValue::Integer(integer) = node.get_ref() else {
-            return fault(
-                node,
-                format!("expected an integer, found {}", kind_name(node)),
-            );
+            return fault(node, format!("expected an integer, found {}", kind_name(node)));
         };
         match i64::from_str_radix(integer.as_str(), integer.radix()).map(u32::try_from) {
             Ok(Ok(value)) if (least..=most).contains(&value) => Ok(value as usize),
-            _ => fault(
-                node,
-                format!("{integer} is not an integer from {least} to {most}"),
-            ),
+            _ => fault(node, format!("{integer} is not an integer from {least} to {most}")),
         }
     }
 }
@@ -145,10 +127,7 @@ pub(crate) fn number(node: &ValueNode<'_>) -> ParseResult<f64> {
         DeValue::Float(float) => float.as_str(),
         DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str(),
         _ => {
-            return fault(
-                node,
-                format!("expected a number, found {}", kind_name(node)),
-            );
+            return fault(node, format!("expected a number, found {}", kind_name(node)));
         }
     };
     match digits.parse::<f64>() {
@@ -161,10 +140,7 @@ pub(crate) fn number(node: &ValueNode<'_>) -> ParseResult<f64> {
 pub(crate) fn duration(node: &ValueNode<'_>) -> ParseResult<Duration> {
     let expected = "a duration with a unit, such as \"10s\", \"5m\", \"24h\" or \"30d\"";
     let DeValue::String(text) = node.get_ref() else {
-        return fault(
-            node,
-            format!("expected {expected}, found {}", kind_name(node)),
-        );
+        return fault(node, format!("expected {expected}, found {}", kind_name(node)));
     };
     // `humantime` accepts a bare "0". A number without a unit is always a mistake here, so that none slips through.
     let is_bare = text.chars().all(|c| c.is_ascii_digit());
@@ -187,10 +163,7 @@ pub(crate) fn positive_duration(node: &ValueNode<'_>) -> ParseResult<Duration> {
 pub(crate) fn size(node: &ValueNode<'_>) -> ParseResult<ByteSize> {
     let expected = "a size with a unit, such as \"500KiB\" or \"256MiB\"";
     let DeValue::String(text) = node.get_ref() else {
-        return fault(
-            node,
-            format!("expected {expected}, found {}", kind_name(node)),
-        );
+        return fault(node, format!("expected {expected}, found {}", kind_name(node)));
     };
     let is_bare = text.parse::<f64>().is_ok();
     match text.parse::<ByteSize>() {
@@ -214,19 +187,13 @@ pub(crate) fn at_least(least: ByteSize) -> impl Fn(&ByteSize) -> Result<(), Stri
         if *size >= least {
             return Ok(());
         }
-        Err(format!(
-            "is less than {}",
-            least.to_value().as_str().unwrap_or_default()
-        ))
+        Err(format!("is less than {}", least.to_value().as_str().unwrap_or_default()))
     }
 }
 
 /// Parses an address with a port; port 0 lets the system choose.
 pub(crate) fn address(node: &ValueNode<'_>) -> ParseResult<SocketAddr> {
-    parse_str(
-        node,
-        "an IP address with a port, such as \"127.0.0.1:3128\" or \"[::1]:3128\"",
-    )
+    parse_str(node, "an IP address with a port, such as \"127.0.0.1:3128\" or \"[::1]:3128\"")
 }
 
 /// Parses a network in CIDR form, or a single address.
@@ -234,18 +201,13 @@ pub(crate) fn network(node: &ValueNode<'_>) -> ParseResult<IpNet> {
     if let Ok(address) = string(node)?.parse::<IpAddr>() {
         return Ok(IpNet::from(address));
     }
-    let network: IpNet = parse_str(
-        node,
-        "a network in CIDR form, such as \"10.0.0.0/8\" or \"fd00::/8\"",
-    )?;
+    let network: IpNet =
+        parse_str(node, "a network in CIDR form, such as \"10.0.0.0/8\" or \"fd00::/8\"")?;
     if network == network.trunc() {
         Ok(network)
     } else {
         let meant = network.trunc();
-        fault(
-            node,
-            format!("\"{network}\" has bits beyond its prefix; did you mean \"{meant}\"?"),
-        )
+        fault(node, format!("\"{network}\" has bits beyond its prefix; did you mean \"{meant}\"?"))
     }
 }
 
@@ -311,10 +273,7 @@ pub(crate) fn list<'t, T>(
 ) -> impl Fn(&'t ValueNode<'t>) -> ParseResult<Vec<T>> {
     move |node| {
         let Some(items) = node.get_ref().as_array() else {
-            return fault(
-                node,
-                format!("expected an array, found {}", kind_name(node)),
-            );
+            return fault(node, format!("expected an array, found {}", kind_name(node)));
         };
         let mut values = Vec::with_capacity(items.len());
         let mut faults = Vec::new();
@@ -327,11 +286,7 @@ pub(crate) fn list<'t, T>(
                 })),
             }
         }
-        if faults.is_empty() {
-            Ok(values)
-        } else {
-            Err(faults)
-        }
+        if faults.is_empty() { Ok(values) } else { Err(faults) }
     }
 }
 

@@ -138,10 +138,7 @@ impl Journal {
 
     /// Returns the journal's settings and public key.
     pub(super) fn describe(&self) -> LogDescription {
-        LogDescription {
-            config: self.config.clone(),
-            key: self.key.jwk(),
-        }
+        LogDescription { config: self.config.clone(), key: self.key.jwk() }
     }
 
     /// Continues where `before` ended, if that wrote to the same file, so that the file need not be read again.
@@ -257,11 +254,7 @@ impl Journal {
         let taken = self.take_open_file();
         let mut open = taken.map_err(|error| (batch::count_decisions(&self.buffer), error))?;
         let known = self.state.get_or_insert_with(ChainState::new);
-        let news = LogChanges {
-            events: &self.events,
-            lost: self.lost,
-            latest_at: known.latest_at,
-        };
+        let news = LogChanges { events: &self.events, lost: self.lost, latest_at: known.latest_at };
         let batch = LineBatch::new(&known.chain, news, &self.buffer);
         let written = open.file.write_all(&batch.bytes);
         // A full disk may accept a part.
@@ -284,10 +277,7 @@ impl Journal {
         }
         self.is_unsigned = open.is_regular;
         self.open_file = Some(open);
-        if self
-            .signed_at
-            .is_none_or(|at| at.elapsed() >= SIGN_INTERVAL)
-        {
+        if self.signed_at.is_none_or(|at| at.elapsed() >= SIGN_INTERVAL) {
             self.save_head();
         }
         self.clean_up(is_told);
@@ -297,8 +287,7 @@ impl Journal {
     /// Takes the file to write to, whose contents are known. Opens it and reads what is new in it, if necessary.
     fn take_open_file(&mut self) -> io::Result<OpenFile> {
         let known = self.state.as_ref();
-        self.open_file
-            .take_if(|open| !open.refresh(known.map(|known| known.bytes)));
+        self.open_file.take_if(|open| !open.refresh(known.map(|known| known.bytes)));
         let path = &self.config.path;
         if let Some(open) = self.open_file.take_if(|open| open.is_started) {
             return Ok(open);
@@ -314,11 +303,7 @@ impl Journal {
                 key: &self.key,
                 has_earlier_key: self.has_earlier_key,
             };
-            let ResumedChain {
-                state: known,
-                events,
-                altered,
-            } = log.resume(self.state.clone())?;
+            let ResumedChain { state: known, events, altered } = log.resume(self.state.clone())?;
             if altered > 0 {
                 tracing::error!(
                     file = %path.display(),
@@ -345,8 +330,7 @@ impl Journal {
         if self.expired.is_empty() {
             self.expired = retention::expired_files(&self.config);
             let numbers = self.expired.iter().filter_map(|file| file.number);
-            self.events
-                .extend(numbers.map(|file| EventKind::Deleted { file }));
+            self.events.extend(numbers.map(|file| EventKind::Deleted { file }));
         }
     }
 
@@ -356,10 +340,7 @@ impl Journal {
         for outworn in mem::take(&mut self.expired) {
             outworn.delete();
         }
-        let known = self
-            .state
-            .as_ref()
-            .filter(|_| is_told && self.needs_cleanup);
+        let known = self.state.as_ref().filter(|_| is_told && self.needs_cleanup);
         if let Some(known) = known.filter(|_| self.config.compresses) {
             self.compression.start(&self.config.path, known.chain.file);
         }

@@ -27,12 +27,8 @@ impl OpenFile {
             fs::create_dir_all(dir)?;
         }
         // Not world-readable: the log shows what crawlers fetch.
-        let file = OpenOptions::new()
-            .read(true)
-            .create(true)
-            .append(true)
-            .mode(0o640)
-            .open(path)?;
+        let file =
+            OpenOptions::new().read(true).create(true).append(true).mode(0o640).open(path)?;
         let metadata = file.metadata()?;
         Ok(Self {
             file,
@@ -77,9 +73,7 @@ impl OpenFile {
 
     /// Returns whether the file is due for rotation.
     pub(super) fn is_due(&self, max_size_bytes: u64, max_age: Duration) -> bool {
-        let age = system_time()
-            .duration_since(self.created_at)
-            .unwrap_or_default();
+        let age = system_time().duration_since(self.created_at).unwrap_or_default();
         self.size_bytes >= max_size_bytes || (self.size_bytes > 0 && age >= max_age)
     }
 }

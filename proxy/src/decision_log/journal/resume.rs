@@ -47,29 +47,17 @@ impl ChainState {
     }
 
     fn start_of_file(file: u64) -> Self {
-        let chain = HashChain {
-            file,
-            ..HashChain::new()
-        };
-        Self {
-            chain,
-            ..Self::new()
-        }
+        let chain = HashChain { file, ..HashChain::new() };
+        Self { chain, ..Self::new() }
     }
 
     fn next_file(&self) -> Self {
-        Self {
-            chain: self.chain.next_file(),
-            bytes: 0,
-            is_stopped: false,
-            ..*self
-        }
+        Self { chain: self.chain.next_file(), bytes: 0, is_stopped: false, ..*self }
     }
 
     /// Returns the signed head of a file that is still being written.
     pub(super) fn signed_head(&self, key: &SigningKey) -> Vec<u8> {
-        self.chain
-            .current_head(key.pair(), self.latest_at, self.bytes, self.is_stopped)
+        self.chain.current_head(key.pair(), self.latest_at, self.bytes, self.is_stopped)
     }
 
     /// Returns the event for signed lines that are missing or changed or, with `foreign_lines`, for that many appended by
@@ -96,11 +84,7 @@ pub(super) struct ResumedChain {
 impl ResumedChain {
     fn new(state: ChainState, events: Vec<EventKind>) -> Self {
         let altered = events.iter().filter(|what| is_altered(what)).count() as u64;
-        Self {
-            state,
-            events,
-            altered,
-        }
+        Self { state, events, altered }
     }
 }
 
@@ -111,11 +95,7 @@ fn is_altered(what: &EventKind) -> bool {
 /// Returns the state that the newest head shows, if it was signed with this key.
 fn signed_before(heads: &HeadFiles, key: &SigningKey) -> Option<ChainState> {
     let line = heads.newest_signed_by(&key.public_base64())?;
-    let LogEvent {
-        kind: EventKind::Head(head),
-        at,
-    } = LogEvent::parse(&line)?
-    else {
+    let LogEvent { kind: EventKind::Head(head), at } = LogEvent::parse(&line)? else {
         return None;
     };
     let tree: MerkleTree = head.tree()?;
@@ -184,9 +164,8 @@ impl ResumableLog<'_> {
     fn begin_next_file(&self, known: Option<ChainState>) -> io::Result<ResumedChain> {
         let has_head = known.is_some();
         let aside = rotated_files(self.path)?.into_iter();
-        let mut aside: Vec<_> = aside
-            .filter_map(|path| Some((file_number(&path)?, path)))
-            .collect();
+        let mut aside: Vec<_> =
+            aside.filter_map(|path| Some((file_number(&path)?, path))).collect();
         aside.sort();
         let known = match (known, aside.last()) {
             (Some(known), _) => known,
@@ -201,10 +180,7 @@ impl ResumableLog<'_> {
         let mut last = aside.into_iter().rev();
         match last.find(|(file, _)| *file == known.chain.file) {
             Some((_, last)) => self.finish_file(&last, &known),
-            None => Ok(ResumedChain::new(
-                known.next_file(),
-                vec![known.altered_event(None)],
-            )),
+            None => Ok(ResumedChain::new(known.next_file(), vec![known.altered_event(None)])),
         }
     }
 
@@ -212,10 +188,7 @@ impl ResumableLog<'_> {
     fn finish_file(&self, path: &Path, known: &ChainState) -> io::Result<ResumedChain> {
         if is_compressed(&File::open(path)?) {
             // Nothing can be appended to it. It was not compressed by wayleave, which begins the next file first.
-            return Ok(ResumedChain::new(
-                known.next_file(),
-                vec![known.altered_event(None)],
-            ));
+            return Ok(ResumedChain::new(known.next_file(), vec![known.altered_event(None)]));
         }
         let (mut read, told) = match FileTail::after_known(path, known, self.key)? {
             // Its final head, which is signed with our key, also covers the lines after the saved head.
@@ -247,11 +220,7 @@ impl ResumableLog<'_> {
         lines.push(b'\n');
         let mut file = OpenOptions::new().append(true).open(path)?;
         file.write_all(&lines)?;
-        Ok(ResumedChain {
-            state: read.state.next_file(),
-            events: Vec::new(),
-            altered,
-        })
+        Ok(ResumedChain { state: read.state.next_file(), events: Vec::new(), altered })
     }
 }
 
@@ -301,12 +270,7 @@ impl FileTail {
     fn read_on(path: &Path, known: ChainState, key: &SigningKey) -> io::Result<Self> {
         let mut file = OpenOptions::new().read(true).append(true).open(path)?;
         file.seek(SeekFrom::Start(known.bytes))?;
-        let mut read = Self {
-            state: known,
-            lines: 0,
-            torn: None,
-            is_ended: false,
-        };
+        let mut read = Self { state: known, lines: 0, torn: None, is_ended: false };
         let mut lines = BufReader::new(&file);
         let mut line = Vec::new();
         while lines.read_until(b'\n', &mut line)? > 0 {
@@ -337,10 +301,7 @@ impl FileTail {
         let told = if known.is_complete {
             known.altered_event(Some(self.lines))
         } else {
-            EventKind::Recovered {
-                unsigned_lines: self.lines,
-                torn_sha256: self.torn,
-            }
+            EventKind::Recovered { unsigned_lines: self.lines, torn_sha256: self.torn }
         };
         vec![told]
     }

@@ -93,10 +93,6 @@ impl RotatedFile {
     fn lock(self) -> Option<ExpiredFile> {
         let lock = File::open(&self.path).ok()?;
         lock.try_lock().ok()?;
-        Some(ExpiredFile {
-            number: self.number,
-            path: self.path,
-            _lock: lock,
-        })
+        Some(ExpiredFile { number: self.number, path: self.path, _lock: lock })
     }
 }

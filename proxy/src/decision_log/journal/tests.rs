@@ -43,10 +43,7 @@ fn copy_path(dir: &Path) -> PathBuf {
 }
 
 fn names(path: &Path) -> Vec<PathBuf> {
-    open_log_files(path)
-        .into_iter()
-        .map(|(name, _)| name)
-        .collect()
+    open_log_files(path).into_iter().map(|(name, _)| name).collect()
 }
 
 /// Returns the number of decisions in a file.
@@ -59,10 +56,7 @@ fn lines(path: &Path) -> usize {
 }
 
 fn push(journal: &mut Journal, decision: &DecisionRecord) {
-    journal.push(
-        &EncodedDecision::new(decision).line,
-        Some(Sha256Digest::of(b"")),
-    );
+    journal.push(&EncodedDecision::new(decision).line, Some(Sha256Digest::of(b"")));
 }
 
 #[test]
@@ -81,11 +75,8 @@ fn full_file_is_rotated_without_loss() {
 #[test]
 fn old_file_is_rotated_and_oldest_deleted() {
     let dir = tempfile::tempdir().unwrap();
-    let options = JournalConfig {
-        max_age: Duration::ZERO,
-        keep: Duration::ZERO,
-        ..options(dir.path())
-    };
+    let options =
+        JournalConfig { max_age: Duration::ZERO, keep: Duration::ZERO, ..options(dir.path()) };
     let mut journal = Journal::open(options).unwrap();
     for _ in 0..3 {
         push(&mut journal, &decision());
@@ -236,10 +227,7 @@ fn checked(path: &Path) -> Vec<EventKind> {
     let Some(EventKind::Head(kept)) = LogEvent::parse(&head).map(|event| event.kind) else {
         panic!("{}", String::from_utf8_lossy(&head));
     };
-    assert_eq!(
-        kept.tree().as_ref().map(MerkleTree::root),
-        Some(chain.tree.root())
-    );
+    assert_eq!(kept.tree().as_ref().map(MerkleTree::root), Some(chain.tree.root()));
     told.retain(|what| !matches!(what, EventKind::File { .. }));
     told
 }
@@ -298,15 +286,8 @@ fn unsigned_lines_are_reported() {
     fs::write(copy_path(dir.path()), &head).unwrap();
     write_one(&mut Journal::open(options(dir.path())).unwrap());
     let told = checked(&path);
-    let is_recovered = |what: &EventKind| {
-        matches!(
-            what,
-            EventKind::Recovered {
-                torn_sha256: None,
-                ..
-            }
-        )
-    };
+    let is_recovered =
+        |what: &EventKind| matches!(what, EventKind::Recovered { torn_sha256: None, .. });
     assert!(told.iter().all(is_recovered) && told.len() == 1, "{told:?}");
 }
 
@@ -378,10 +359,7 @@ fn clock_set_back_is_reported_once() {
     let [EventKind::ClockSetBack { from }] = &told[..] else {
         panic!("{told:?}");
     };
-    assert_eq!(
-        from.duration_since(later).unwrap_or_default(),
-        Duration::ZERO
-    );
+    assert_eq!(from.duration_since(later).unwrap_or_default(), Duration::ZERO);
 }
 
 #[test]
@@ -403,11 +381,8 @@ fn total(path: &Path) -> u64 {
 }
 
 fn bounded(dir: &Path) -> Journal {
-    let options = JournalConfig {
-        max_size_bytes: 4000,
-        max_total_bytes: Some(16_000),
-        ..options(dir)
-    };
+    let options =
+        JournalConfig { max_size_bytes: 4000, max_total_bytes: Some(16_000), ..options(dir) };
     Journal::open(options).unwrap()
 }
 
@@ -431,9 +406,7 @@ fn deleted(path: &Path) -> Vec<u64> {
 /// Returns the lowest file number. It may not be that of the first name: a file that is rotated in the same millisecond as one
 /// that was deleted gets its name.
 fn oldest(path: &Path) -> u64 {
-    let numbers = names(path)
-        .into_iter()
-        .filter_map(|name| file_number(&name));
+    let numbers = names(path).into_iter().filter_map(|name| file_number(&name));
     numbers.min().unwrap()
 }
 
@@ -491,13 +464,8 @@ fn kill_between_event_and_deletion_leaves_no_file() {
     // As if the process had been killed before the deletion.
     let first = path.with_file_name("decisions.20200101T000000.000Z.jsonl");
     let number = deleted(&path)[0];
-    let line = LogEvent::new(
-        EventKind::File {
-            file: number,
-            program: String::new(),
-        },
-        system_time(),
-    );
+    let line =
+        LogEvent::new(EventKind::File { file: number, program: String::new() }, system_time());
     fs::write(&first, [&line.to_json()[..], b"\n"].concat()).unwrap();
     let last = file_number(&path);
     while file_number(&path) == last {
@@ -507,10 +475,7 @@ fn kill_between_event_and_deletion_leaves_no_file() {
 }
 
 fn compressing(dir: &Path) -> Journal {
-    let options = JournalConfig {
-        compresses: true,
-        ..options(dir)
-    };
+    let options = JournalConfig { compresses: true, ..options(dir) };
     Journal::open(options).unwrap()
 }
 
@@ -588,10 +553,7 @@ fn full_disk_defers_compression() {
     compress::compress_all(&path, newest);
     let is_plain = |file: &PathBuf| file.exists() && !compressed_name(file).exists();
     assert!(is_plain(&plain[0]) && !is_plain(&plain[1]), "{plain:?}");
-    assert!(
-        fs::symlink_metadata(&part).is_err(),
-        "nothing is in the way"
-    );
+    assert!(fs::symlink_metadata(&part).is_err(), "nothing is in the way");
     assert_eq!(checked(&path), []);
     compress::compress_all(&path, newest);
     assert!(!plain[0].exists() && compressed_name(&plain[0]).exists());
@@ -638,10 +600,7 @@ fn head_of_another_key_is_ignored() {
     let head = fs::read(head_path(&path)).unwrap();
     fs::write(head_path(&path), newer.signed_head(&other)).unwrap();
     let last = file_number(&path).unwrap();
-    assert_eq!(
-        head_files(&options(dir.path())).newest().unwrap(),
-        head.trim_ascii_end()
-    );
+    assert_eq!(head_files(&options(dir.path())).newest().unwrap(), head.trim_ascii_end());
     written(dir.path());
     assert_eq!(checked(&path), []);
     assert!(file_number(&path).is_some_and(|number| number <= last + 5));
@@ -667,11 +626,8 @@ fn log_of_another_key_counts_as_altered() {
     journal.save_head();
     drop(journal);
     fs::remove_file(dir.path().join("evidence.key")).unwrap();
-    let mut journal = Journal::open(JournalConfig {
-        max_size_bytes: 1 << 20,
-        ..options(dir.path())
-    })
-    .unwrap();
+    let mut journal =
+        Journal::open(JournalConfig { max_size_bytes: 1 << 20, ..options(dir.path()) }).unwrap();
     write_one(&mut journal);
     assert_eq!(journal.take_altered(), 1);
     let text = fs::read_to_string(&journal.config.path).unwrap();

@@ -92,9 +92,7 @@ impl ResponseRelay<'_> {
         let mut response = headers::response(&head, self.context.received, self.context.name);
         response.fields.extend(added.into_iter().chain(named));
         if headers::authenticates_connection(self.context.received, &head) {
-            self.progress
-                .is_connection_authenticated
-                .store(true, Ordering::Relaxed);
+            self.progress.is_connection_authenticated.store(true, Ordering::Relaxed);
         }
         let has_body = response.framing != BodyFraming::Length(0);
         self.progress.is_answered.store(true, Ordering::Relaxed);
@@ -306,9 +304,7 @@ impl ResponseRelay<'_> {
     ) -> Result<(), ClientGone> {
         let bytes = part.len() as u64;
         client.send_chunk(part, is_last).await?;
-        self.context
-            .relayed_bytes
-            .fetch_add(bytes, Ordering::Relaxed);
+        self.context.relayed_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 
@@ -424,10 +420,7 @@ mod tests {
         assert!(matches!(
             held_back(9).await,
             Err(RelayError::Upstream {
-                fault: UpstreamError {
-                    error_type: ProxyErrorType::HttpResponseTimeout,
-                    ..
-                },
+                fault: UpstreamError { error_type: ProxyErrorType::HttpResponseTimeout, .. },
                 answered: false,
             })
         ));

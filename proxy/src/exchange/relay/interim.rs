@@ -20,10 +20,7 @@ pub(super) struct InterimResponses {
 
 impl Default for InterimResponses {
     fn default() -> Self {
-        Self {
-            left: MAX_BYTES,
-            received: 0,
-        }
+        Self { left: MAX_BYTES, received: 0 }
     }
 }
 

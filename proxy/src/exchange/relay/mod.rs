@@ -32,9 +32,7 @@ pub(super) async fn relay(
     writer: &mut UpstreamWriter,
     reader: &mut UpstreamReader,
 ) -> Result<RelayedResponse, RelayError> {
-    let RelayContext {
-        received, timeout, ..
-    } = context;
+    let RelayContext { received, timeout, .. } = context;
     let progress = RelayProgress::default();
     // Then the head said all, and the upload has only to watch the client.
     let is_sent = received.framing() == BodyFraming::Length(0);
@@ -47,11 +45,7 @@ pub(super) async fn relay(
         timeout,
     };
     let upload = upload.run();
-    let download = ResponseRelay {
-        context,
-        reader,
-        progress: &progress,
-    };
+    let download = ResponseRelay { context, reader, progress: &progress };
     let download = download.run(&mut client.writer);
     let status = both(pin!(upload), pin!(download)).await?;
     let is_authenticated = progress.is_connection_authenticated.load(Ordering::Relaxed);
@@ -62,10 +56,7 @@ pub(super) async fn relay(
     }
     let is_sent = progress.is_sent.load(Ordering::Relaxed);
     let connection_serves_again = is_sent && !is_upgraded && !is_authenticated;
-    Ok(RelayedResponse {
-        status,
-        connection_serves_again,
-    })
+    Ok(RelayedResponse { status, connection_serves_again })
 }
 
 /// Drives both directions until the response is complete or one of them breaks the exchange. The caller pins them: taken by

@@ -33,19 +33,14 @@ impl RelayProgress {
     pub(super) fn check_upload_progress(&self, sent_before: usize) -> Result<(), RelayError> {
         if self.sent_chunks() == sent_before {
             let details = "the origin did not answer".to_owned();
-            return Err(self.upstream_error(UpstreamError::new(
-                ProxyErrorType::HttpResponseTimeout,
-                details,
-            )));
+            return Err(self
+                .upstream_error(UpstreamError::new(ProxyErrorType::HttpResponseTimeout, details)));
         }
         Ok(())
     }
 
     pub(super) fn upstream_error(&self, fault: UpstreamError) -> RelayError {
-        RelayError::Upstream {
-            fault,
-            answered: self.is_answered.load(Ordering::Relaxed),
-        }
+        RelayError::Upstream { fault, answered: self.is_answered.load(Ordering::Relaxed) }
     }
 }
 
@@ -53,15 +48,9 @@ impl RelayProgress {
 #[derive(Debug)]
 pub(crate) enum RelayError {
     /// The origin or the path to it failed. `answered`: the client already has a response's head.
-    Upstream {
-        fault: UpstreamError,
-        answered: bool,
-    },
+    Upstream { fault: UpstreamError, answered: bool },
     /// The client sent a malformed body.
-    Body {
-        details: &'static str,
-        answered: bool,
-    },
+    Body { details: &'static str, answered: bool },
     /// The client stopped sending its body.
     BodyTimeout { answered: bool },
     /// The use of the response is refused; the client got nothing of it.
@@ -82,10 +71,9 @@ impl RelayError {
     /// Adds the parent proxy to the error, if there is one.
     pub(crate) fn via_parent(self, parent: Option<&ParentProxy>) -> Self {
         match self {
-            Self::Upstream { fault, answered } => Self::Upstream {
-                fault: fault.through_parent(parent),
-                answered,
-            },
+            Self::Upstream { fault, answered } => {
+                Self::Upstream { fault: fault.through_parent(parent), answered }
+            }
             other => other,
         }
     }
@@ -93,10 +81,7 @@ impl RelayError {
 
 impl From<UpstreamError> for RelayError {
     fn from(fault: UpstreamError) -> Self {
-        Self::Upstream {
-            fault,
-            answered: false,
-        }
+        Self::Upstream { fault, answered: false }
     }
 }
 

@@ -56,10 +56,7 @@ impl RequestRelay<'_> {
         // A client that holds one of a limited number of slots must not hold it by sending slowly.
         let mut rate = is_limited.then(UploadRate::default);
         while let Some(chunk) = next(self.body, rate.as_mut()).await.map_err(broke)? {
-            self.writer
-                .send_chunk(chunk, timeout)
-                .await
-                .map_err(failed)?;
+            self.writer.send_chunk(chunk, timeout).await.map_err(failed)?;
             progress.sent_chunk_count.fetch_add(1, Ordering::Relaxed);
         }
         let trailers = self.body.trailers().await.map_err(broke)?;
@@ -126,10 +123,9 @@ fn body_broke(error: &BodyError, progress: &RelayProgress) -> RelayError {
     let answered = progress.is_answered.load(Ordering::Relaxed);
     match error {
         BodyError::Malformed(details) => RelayError::Body { details, answered },
-        BodyError::Incomplete => RelayError::Body {
-            details: "the request body is cut short",
-            answered,
-        },
+        BodyError::Incomplete => {
+            RelayError::Body { details: "the request body is cut short", answered }
+        }
         BodyError::Timeout => RelayError::BodyTimeout { answered },
         BodyError::Io(_) => RelayError::ClientGone,
     }

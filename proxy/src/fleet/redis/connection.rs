@@ -41,9 +41,7 @@ pub struct RedisAddress {
 impl std::fmt::Debug for RedisAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Without the URLs, which may have a password.
-        f.debug_struct("RedisAddress")
-            .field("is_cluster", &self.is_cluster)
-            .finish_non_exhaustive()
+        f.debug_struct("RedisAddress").field("is_cluster", &self.is_cluster).finish_non_exhaustive()
     }
 }
 
@@ -177,9 +175,8 @@ impl RedisConnection {
                 RedisLink::Cluster(connection) => command.query_async(connection).await,
             }
         };
-        let answer: RedisResult<Value> = timeout(self.timeout, query)
-            .await
-            .map_err(|_| EngineFailure::Timeout)?;
+        let answer: RedisResult<Value> =
+            timeout(self.timeout, query).await.map_err(|_| EngineFailure::Timeout)?;
         // A cluster has connections to other servers, which still work.
         if let Err(error) = &answer
             && !self.is_cluster()
@@ -187,10 +184,7 @@ impl RedisConnection {
         {
             // Unless a beat has opened another connection meanwhile.
             let current = self.link.load();
-            if current
-                .as_ref()
-                .is_some_and(|current| Arc::ptr_eq(current, &link))
-            {
+            if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &link)) {
                 self.close();
             }
         }
@@ -199,10 +193,10 @@ impl RedisConnection {
 }
 
 fn build_client(address: &RedisAddress) -> RedisResult<RedisClient> {
-    let certificates = address.ca.as_ref().map(|ca| TlsCertificates {
-        client_tls: None,
-        root_cert: Some(with_system_roots(ca)),
-    });
+    let certificates = address
+        .ca
+        .as_ref()
+        .map(|ca| TlsCertificates { client_tls: None, root_cert: Some(with_system_roots(ca)) });
     let mut infos = Vec::new();
     for url in &address.urls {
         let info = url.as_str().into_connection_info()?;
@@ -214,9 +208,8 @@ fn build_client(address: &RedisAddress) -> RedisResult<RedisClient> {
     }
     if address.is_cluster {
         // Retries would exceed the timeout; the callers repeat what has to be repeated.
-        let mut builder = ClusterClientBuilder::new(infos)
-            .retries(0)
-            .connection_timeout(CONNECT_TIMEOUT);
+        let mut builder =
+            ClusterClientBuilder::new(infos).retries(0).connection_timeout(CONNECT_TIMEOUT);
         if let Some(certificates) = certificates {
             builder = builder.certs(certificates);
         }

@@ -11,11 +11,7 @@ use crate::fleet::engine::EngineFailure;
 pub(super) fn command_failure(error: &RedisError) -> EngineFailure {
     let text = error.to_string();
     // The number of the system error only repeats its text.
-    let text = text
-        .split(" (os error")
-        .next()
-        .unwrap_or_default()
-        .to_owned();
+    let text = text.split(" (os error").next().unwrap_or_default().to_owned();
     match error.code() {
         Some("OOM") => return EngineFailure::Full,
         // One key is damaged; the engine works.
@@ -104,11 +100,8 @@ pub(super) fn connect_failure(
 
 /// Returns the failure of a connection that was accepted and then silent.
 pub(super) fn silence_failure(is_tls: bool, timeout: Duration) -> EngineFailure {
-    let hint = if is_tls {
-        ": if the port speaks no TLS, store.url begins with redis:"
-    } else {
-        ""
-    };
+    let hint =
+        if is_tls { ": if the port speaks no TLS, store.url begins with redis:" } else { "" };
     EngineFailure::Connection(format!("no connection within {timeout:?}{hint}"))
 }
 
@@ -123,12 +116,7 @@ mod tests {
         let at = |line| command_at(code, line);
         assert_eq!(
             [1, 2, 3, 4].map(at),
-            [
-                None,
-                Some("get".to_owned()),
-                Some("xadd".to_owned()),
-                Some("xadd".to_owned())
-            ]
+            [None, Some("get".to_owned()), Some("xadd".to_owned()), Some("xadd".to_owned())]
         );
     }
 }

@@ -18,10 +18,7 @@ impl RedisEngine {
     }
 
     async fn check(&self) -> Result<(), EngineFailure> {
-        let servers = self
-            .servers()
-            .await
-            .map_err(|failure| self.with_prefix_hint(failure))?;
+        let servers = self.servers().await.map_err(|failure| self.with_prefix_hint(failure))?;
         for (_, server) in &servers {
             let (name, policy) = (&server.name, &server.eviction_policy);
             if policy != "noeviction" {
@@ -57,9 +54,7 @@ impl RedisEngine {
         }
         // NX: of several nodes that join at once, one sets it and all read it.
         let mut set = redis::cmd("SET");
-        self.connection
-            .send(set.arg(key).arg(own).arg("NX"))
-            .await?;
+        self.connection.send(set.arg(key).arg(own).arg("NX")).await?;
         read(self.connection.send(&get).await?, "meta")
     }
 

@@ -70,9 +70,7 @@ pub struct RedisEngine {
 
 impl fmt::Debug for RedisEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisEngine")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
+        f.debug_struct("RedisEngine").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
@@ -98,10 +96,7 @@ impl RedisEngine {
     /// Turns this into an observer, which checks whether a node could join: its beats are not recorded.
     #[must_use]
     pub fn as_observer(self) -> Self {
-        Self {
-            process: String::new(),
-            ..self
-        }
+        Self { process: String::new(), ..self }
     }
 
     /// Returns this node's name.
@@ -157,12 +152,7 @@ impl RedisEngine {
         let [_, born] = self.log_keys(partition);
         let (last_note, name, eviction_policy, used_bytes, run_id) =
             self.run(&SCRIPTS.join, &[born], &[]).await?;
-        let server = EngineServer {
-            name,
-            run_id,
-            used_bytes,
-            eviction_policy,
-        };
+        let server = EngineServer { name, run_id, used_bytes, eviction_policy };
         Ok((last_note, server))
     }
 
@@ -186,11 +176,7 @@ impl RedisEngine {
             }
         }
         members.sort_by(|one, other| one.node.cmp(&other.node));
-        Ok(BeatAnswer {
-            members,
-            server,
-            time,
-        })
+        Ok(BeatAnswer { members, server, time })
     }
 }
 
@@ -245,11 +231,7 @@ fn micros(span: Duration) -> String {
 }
 
 fn record(bytes: Vec<u8>, age: u64, version: u64) -> SharedRecord {
-    SharedRecord {
-        bytes,
-        age: Duration::from_micros(age),
-        version,
-    }
+    SharedRecord { bytes, age: Duration::from_micros(age), version }
 }
 
 #[async_trait]
@@ -298,15 +280,7 @@ impl SharedEngine for RedisEngine {
             settlement.retention.max(Duration::from_millis(1)),
         ]
         .map(micros);
-        let head = [
-            &self.settings.node,
-            origin,
-            &token,
-            change,
-            &age,
-            &fresh_for,
-            &retention,
-        ];
+        let head = [&self.settings.node, origin, &token, change, &age, &fresh_for, &retention];
         let mut arguments = head.map(str::as_bytes).to_vec();
         let version = settlement.record.version.to_string();
         arguments.extend([settlement.record.bytes.as_slice(), version.as_bytes()]);
@@ -325,9 +299,8 @@ impl SharedEngine for RedisEngine {
     }
 
     async fn record(&self, origin: &str) -> Result<Option<SharedRecord>, EngineFailure> {
-        let found: Option<(u64, Vec<u8>, u64)> = self
-            .run(&SCRIPTS.record, &[self.key(origin, 'e')], &[])
-            .await?;
+        let found: Option<(u64, Vec<u8>, u64)> =
+            self.run(&SCRIPTS.record, &[self.key(origin, 'e')], &[]).await?;
         Ok(found.map(|(age, bytes, version)| record(bytes, age, version)))
     }
 
@@ -346,16 +319,12 @@ impl SharedEngine for RedisEngine {
             request.delay + self.settings.home_window
         };
         let spans = [request.delay, request.lease, request.timeout, quiet].map(micros);
-        let (holder, most) = (
-            self.slot_holder(request),
-            request.max_concurrent.to_string(),
-        );
+        let (holder, most) = (self.slot_holder(request), request.max_concurrent.to_string());
         let mut arguments = vec![holder.as_bytes(), most.as_bytes()];
         arguments.extend(spans.iter().map(String::as_bytes));
         arguments.push(if request.is_held { b"1" } else { b"0" });
-        let (what, wait): (String, u64) = self
-            .run(&SCRIPTS.take, &self.queue_keys(request), &arguments)
-            .await?;
+        let (what, wait): (String, u64) =
+            self.run(&SCRIPTS.take, &self.queue_keys(request), &arguments).await?;
         let wait = Duration::from_micros(wait);
         Ok(match what.as_str() {
             "go" => SlotAnswer::Granted,
@@ -370,8 +339,7 @@ impl SharedEngine for RedisEngine {
         let holder = self.slot_holder(request);
         let is_held = if request.is_held { "1" } else { "0" };
         let arguments = [holder.as_str(), &delay, &lease, is_held].map(str::as_bytes);
-        self.run::<u8>(&SCRIPTS.leave, &[turns, waiting], &arguments)
-            .await?;
+        self.run::<u8>(&SCRIPTS.leave, &[turns, waiting], &arguments).await?;
         Ok(())
     }
 
@@ -379,23 +347,12 @@ impl SharedEngine for RedisEngine {
         let origin = &response.origin;
         let partition = self.partition(origin);
         let [log, born] = self.log_keys(partition);
-        let keys = [
-            self.key(origin, 'r'),
-            self.key_in(partition, 'r'),
-            log,
-            born,
-        ];
+        let keys = [self.key(origin, 'r'), self.key_in(partition, 'r'), log, born];
         let status = response.status.to_string();
         let retry_after = response.retry_after.map_or("-1".to_owned(), micros);
         let max_rest = micros(response.max_rest);
-        let arguments = [
-            &self.settings.node,
-            origin,
-            &status,
-            &retry_after,
-            &max_rest,
-        ]
-        .map(String::as_bytes);
+        let arguments =
+            [&self.settings.node, origin, &status, &retry_after, &max_rest].map(String::as_bytes);
         let rest: i64 = self.run(&SCRIPTS.answered, &keys, &arguments).await?;
         Ok(u64::try_from(rest).ok().map(Duration::from_micros))
     }
@@ -403,10 +360,7 @@ impl SharedEngine for RedisEngine {
     async fn resting(&self, partition: usize) -> Result<Vec<(String, Duration)>, EngineFailure> {
         let keys = [self.key_in(partition, 'r')];
         let found: Vec<(String, u64)> = self.run(&SCRIPTS.resting, &keys, &[]).await?;
-        Ok(found
-            .into_iter()
-            .map(|(origin, rest)| (origin, Duration::from_micros(rest)))
-            .collect())
+        Ok(found.into_iter().map(|(origin, rest)| (origin, Duration::from_micros(rest))).collect())
     }
 
     async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure> {
@@ -417,10 +371,7 @@ impl SharedEngine for RedisEngine {
         let beat = self.read_beat(version, is_joining).await;
         let is_refused = is_joining && matches!(beat, Err(EngineFailure::Denied(_)));
         // A connection may be dead without a reset. The next beat opens another one.
-        let is_lost = matches!(
-            beat,
-            Err(EngineFailure::Timeout | EngineFailure::Connection(_))
-        );
+        let is_lost = matches!(beat, Err(EngineFailure::Timeout | EngineFailure::Connection(_)));
         if is_refused || is_lost {
             self.connection.close();
         }

@@ -20,10 +20,7 @@ impl RedisEngine {
     pub(super) async fn first_positions(&self) -> Result<ChangeBatch, EngineFailure> {
         let servers = self.servers().await?.into_iter();
         // Numbers read earlier are lower and would look like a restart of the log.
-        self.heads
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        self.heads.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(ChangeBatch {
             positions: servers.map(|(last_note, _)| Some(last_note)).collect(),
             ..ChangeBatch::default()
@@ -35,16 +32,9 @@ impl RedisEngine {
         &self,
         positions: &LogPositions,
     ) -> Result<ChangeBatch, EngineFailure> {
-        let mut changes = ChangeBatch {
-            positions: positions.clone(),
-            ..ChangeBatch::default()
-        };
-        let heads = self
-            .heads
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-            .unwrap_or_default();
+        let mut changes = ChangeBatch { positions: positions.clone(), ..ChangeBatch::default() };
+        let heads =
+            self.heads.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
         note_restarted_logs(&mut changes, &heads);
         for (partition, (id, fields)) in self.read_all_notes(&mut changes).await? {
             let position = changes.positions[partition].unwrap_or(0);
@@ -77,18 +67,10 @@ impl RedisEngine {
         &self,
         changes: &mut ChangeBatch,
     ) -> Result<Vec<(usize, StreamEntry)>, EngineFailure> {
-        let from: Vec<_> = changes
-            .positions
-            .iter()
-            .map(|position| position.unwrap_or(0))
-            .enumerate()
-            .collect();
+        let from: Vec<_> =
+            changes.positions.iter().map(|position| position.unwrap_or(0)).enumerate().collect();
         // On a cluster a command may only name keys of one hash slot.
-        let at_once = if self.connection.is_cluster() {
-            1
-        } else {
-            from.len()
-        };
+        let at_once = if self.connection.is_cluster() { 1 } else { from.len() };
         let reads = from.chunks(at_once).map(|from| self.read_notes(from));
         match try_join_all(reads).await {
             Ok(entries) => return Ok(entries.into_iter().flatten().collect()),
@@ -138,10 +120,7 @@ impl RedisEngine {
 
     /// Keeps the numbers of the last notes, to compare them with what can be read.
     pub(super) fn set_heads(&self, servers: Vec<(u64, EngineServer)>) {
-        let heads = servers
-            .into_iter()
-            .map(|(last_note, _)| last_note)
-            .collect();
+        let heads = servers.into_iter().map(|(last_note, _)| last_note).collect();
         *self.heads.lock().unwrap_or_else(PoisonError::into_inner) = Some(heads);
     }
 }

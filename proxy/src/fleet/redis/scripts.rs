@@ -8,11 +8,7 @@ use redis::Script;
 macro_rules! always {
     ($file:literal) => {
         LuaScript::new(
-            concat!(
-                "#!lua flags=allow-oom\n",
-                include_str!("lua/common.lua"),
-                include_str!($file)
-            ),
+            concat!("#!lua flags=allow-oom\n", include_str!("lua/common.lua"), include_str!($file)),
             $file,
         )
     };
@@ -22,11 +18,7 @@ macro_rules! always {
 macro_rules! with_room {
     ($file:literal) => {
         LuaScript::new(
-            concat!(
-                "#!lua\n",
-                include_str!("lua/common.lua"),
-                include_str!($file)
-            ),
+            concat!("#!lua\n", include_str!("lua/common.lua"), include_str!($file)),
             $file,
         )
     };

@@ -9,16 +9,11 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn queue() -> QueueId {
-    QueueId {
-        origin: "https://shop.test".to_owned(),
-        name: "slots".to_owned(),
-    }
+    QueueId { origin: "https://shop.test".to_owned(), name: "slots".to_owned() }
 }
 
 async fn slot(fleet: &Fleet) -> Result<Option<FleetSlot>, NoSlot> {
-    fleet
-        .wait_for_slot(queue, 6, Duration::ZERO, Instant::now())
-        .await
+    fleet.wait_for_slot(queue, 6, Duration::ZERO, Instant::now()).await
 }
 
 /// Takes all slots that a node can hold at a time.
@@ -33,17 +28,9 @@ async fn all(fleet: &Fleet) -> Vec<FleetSlot> {
 #[tokio::test(start_paused = true)]
 async fn nodes_share_slots_equally_until_all_have_reconnected() {
     let memory = MemoryEngine::new("");
-    let nodes = [
-        memory.join("a").await,
-        memory.join("b").await,
-        memory.join("c").await,
-    ];
+    let nodes = [memory.join("a").await, memory.join("b").await, memory.join("c").await];
     sleep(3 * SECOND).await;
-    assert_eq!(
-        all(&nodes[0]).await.len(),
-        6,
-        "the engine knows that the others have none"
-    );
+    assert_eq!(all(&nodes[0]).await.len(), 6, "the engine knows that the others have none");
     memory.fail(Some(EngineFailure::Connection("gone".to_owned())));
     let mut held = Vec::new();
     for node in &nodes {
@@ -106,10 +93,7 @@ async fn first_node_to_reconnect_shares_with_the_others() {
 #[tokio::test(start_paused = true)]
 async fn home_node_waits_until_all_have_noticed_the_loss() {
     let memory = MemoryEngine::new("");
-    let home = |options| super::super::handle::FleetSettings {
-        on_loss: OnLoss::Home,
-        ..options
-    };
+    let home = |options| super::super::handle::FleetSettings { on_loss: OnLoss::Home, ..options };
     let fleet = memory.join_with("a", home).await;
     let slot = async |patience| {
         let latest = Instant::now() + patience;

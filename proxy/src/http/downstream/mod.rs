@@ -37,19 +37,11 @@ impl Downstream {
         keeps_alive: bool,
         patience: Duration,
     ) -> Self {
-        let BufferedStream {
-            stream,
-            buffered: ahead,
-        } = incoming;
+        let BufferedStream { stream, buffered: ahead } = incoming;
         let (read, stream) = tokio::io::split(stream);
         let body = BodyReader::strict(framing);
         Self {
-            reader: DownstreamReader::Http1 {
-                stream: read,
-                ahead,
-                body,
-                patience,
-            },
+            reader: DownstreamReader::Http1 { stream: read, ahead, body, patience },
             writer: DownstreamWriter::Http1(Http1Writer {
                 stream,
                 body: BodyWriter::new(BodyFraming::Length(0)),
@@ -68,12 +60,7 @@ impl Downstream {
         flushes: Arc<FlushSignal>,
         patience: Duration,
     ) -> Self {
-        let writer = DownstreamWriter::Http2 {
-            respond,
-            stream: None,
-            patience,
-            flushes,
-        };
+        let writer = DownstreamWriter::Http2 { respond, stream: None, patience, flushes };
         Self {
             reader: DownstreamReader::Http2 { stream, patience },
             writer,
@@ -83,10 +70,7 @@ impl Downstream {
 
     /// Sets what is assumed of the client once it closes its sending side.
     pub(crate) fn with_half_close_policy(self, half_closed: HalfClosePolicy) -> Self {
-        Self {
-            half_close_policy: half_closed,
-            ..self
-        }
+        Self { half_close_policy: half_closed, ..self }
     }
 
     /// Returns the result of `work`, or `None` if the client leaves first. The caller pins `work`: passed by value it
@@ -138,10 +122,7 @@ impl Downstream {
         match (self.reader, self.writer) {
             (DownstreamReader::Http1 { stream, ahead, .. }, DownstreamWriter::Http1(answer)) => {
                 let stream = stream.unsplit(answer.stream);
-                Some(BufferedStream {
-                    stream,
-                    buffered: ahead,
-                })
+                Some(BufferedStream { stream, buffered: ahead })
             }
             _ => None,
         }

@@ -20,16 +20,8 @@ const UPGRADED_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// The request's body, and anything that the client sends after it.
 pub(crate) enum DownstreamReader {
-    Http1 {
-        stream: ReadHalf<BoxedStream>,
-        ahead: BytesMut,
-        body: BodyReader,
-        patience: Duration,
-    },
-    Http2 {
-        stream: RecvStream,
-        patience: Duration,
-    },
+    Http1 { stream: ReadHalf<BoxedStream>, ahead: BytesMut, body: BodyReader, patience: Duration },
+    Http2 { stream: RecvStream, patience: Duration },
 }
 
 impl DownstreamReader {
@@ -43,15 +35,12 @@ impl DownstreamReader {
     /// Returns the next chunk of the body; `None` at its end. A read that is cancelled loses nothing.
     pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
         match self {
-            Self::Http1 {
-                stream,
-                ahead,
-                body,
-                patience,
-            } => match timeout(*patience, body.next_chunk(stream, ahead)).await {
-                Ok(part) => part,
-                Err(_) => Err(BodyError::Timeout),
-            },
+            Self::Http1 { stream, ahead, body, patience } => {
+                match timeout(*patience, body.next_chunk(stream, ahead)).await {
+                    Ok(part) => part,
+                    Err(_) => Err(BodyError::Timeout),
+                }
+            }
             Self::Http2 { stream, patience } => loop {
                 let part = timeout(*patience, stream.data()).await;
                 let Some(part) = part.map_err(|_| BodyError::Timeout)? else {

@@ -73,10 +73,7 @@ impl DownstreamWriter {
     pub(crate) async fn wait_until_reset(&mut self) {
         match self {
             Self::Http1(_) => std::future::pending().await,
-            Self::Http2 {
-                stream: Some(stream),
-                ..
-            } => {
+            Self::Http2 { stream: Some(stream), .. } => {
                 // With any code or error, nobody waits for the response any more.
                 let _ = poll_fn(|cx| stream.poll_reset(cx)).await;
             }
@@ -101,14 +98,10 @@ impl DownstreamWriter {
         match self {
             Self::Http1(answer) => {
                 let head = status_line(response);
-                answer
-                    .write(&finish_head(head, &response.fields, &[]))
-                    .await?;
+                answer.write(&finish_head(head, &response.fields, &[])).await?;
                 answer.flush().await
             }
-            Self::Http2 {
-                respond, flushes, ..
-            } => {
+            Self::Http2 { respond, flushes, .. } => {
                 let sent = respond.send_informational(http2_head(response));
                 sent.map_err(|_| ClientGone)?;
                 tokio::select! {
@@ -127,13 +120,10 @@ impl DownstreamWriter {
     ) -> Result<(), ClientGone> {
         match self {
             Self::Http1(answer) => answer.send_head(response).await,
-            Self::Http2 {
-                respond, stream, ..
-            } => {
+            Self::Http2 { respond, stream, .. } => {
                 let ends = response.framing == BodyFraming::Length(0);
-                let sent = respond
-                    .send_response(http2_head(response), ends)
-                    .map_err(|_| ClientGone)?;
+                let sent =
+                    respond.send_response(http2_head(response), ends).map_err(|_| ClientGone)?;
                 *stream = (!ends).then_some(sent);
                 Ok(())
             }
@@ -152,9 +142,7 @@ impl DownstreamWriter {
                 answer.has_unflushed = true;
                 within(answer.timeout, sending).await
             }
-            Self::Http2 {
-                stream, patience, ..
-            } => {
+            Self::Http2 { stream, patience, .. } => {
                 let sending = stream.as_mut().ok_or(ClientGone)?;
                 // END_STREAM in the same frame saves both sides another frame.
                 let sent = write_body(sending, part, is_last, Some(*patience)).await;
@@ -183,22 +171,14 @@ impl DownstreamWriter {
         match self {
             Self::Http1(answer) => {
                 answer.has_unflushed = false;
-                within(
-                    answer.timeout,
-                    answer.body.finish(&mut answer.stream, trailers),
-                )
-                .await
+                within(answer.timeout, answer.body.finish(&mut answer.stream, trailers)).await
             }
-            Self::Http2 {
-                stream: Some(stream),
-                ..
-            } if !trailers.is_empty() => stream
-                .send_trailers(to_header_map(trailers))
-                .map_err(|_| ClientGone),
-            Self::Http2 {
-                stream: Some(stream),
-                ..
-            } => stream.send_data(Bytes::new(), true).map_err(|_| ClientGone),
+            Self::Http2 { stream: Some(stream), .. } if !trailers.is_empty() => {
+                stream.send_trailers(to_header_map(trailers)).map_err(|_| ClientGone)
+            }
+            Self::Http2 { stream: Some(stream), .. } => {
+                stream.send_data(Bytes::new(), true).map_err(|_| ClientGone)
+            }
             Self::Http2 { stream: None, .. } => Ok(()),
         }
     }
@@ -253,10 +233,7 @@ fn status_line(response: &DownstreamResponse<'_>) -> BytesMut {
 }
 
 fn finish_head(mut head: BytesMut, fields: &[ResponseField<'_>], ours: &[&[u8]]) -> BytesMut {
-    write_fields(
-        &mut head,
-        fields.iter().map(|(field, value)| (&**field, &**value)),
-    );
+    write_fields(&mut head, fields.iter().map(|(field, value)| (&**field, &**value)));
     for line in ours {
         head.extend_from_slice(line);
     }
@@ -269,10 +246,9 @@ fn http2_head(response: &DownstreamResponse<'_>) -> Response<()> {
     *head.status_mut() = http::StatusCode::from_u16(response.status).unwrap_or_default();
     for (field, value) in &response.fields {
         // HTTP/1 heads were parsed more strictly than these types do, so nothing valid is lost.
-        if let (Ok(field), Ok(value)) = (
-            HeaderName::from_bytes(field),
-            HeaderValue::from_bytes(value),
-        ) {
+        if let (Ok(field), Ok(value)) =
+            (HeaderName::from_bytes(field), HeaderValue::from_bytes(value))
+        {
             head.headers_mut().append(field, value);
         }
     }

@@ -101,9 +101,7 @@ async fn only_a_later_claim_supersedes_this_nodes_fetch() {
         assert_eq!(found.is_some(), is_adopted, "after {token}");
     }
     // An entry fetched without the engine counts as much as one that was learned later.
-    let found = one
-        .find_adoptable(&shop(), (&known, 0), AdoptionRule::After(0))
-        .await;
+    let found = one.find_adoptable(&shop(), (&known, 0), AdoptionRule::After(0)).await;
     assert!(found.is_none());
 }
 
@@ -131,28 +129,12 @@ fn nodes_are_notified_of_new_content_and_of_recoveries() {
     let known = said("known", at(0));
     let failing = known.after_fetch(failure(), at(1_000));
     for (before, after, is_same) in [
-        (
-            &known,
-            &known.after_fetch(response(200, "known"), at(2_000)),
-            true,
-        ),
-        (
-            &known,
-            &known.after_fetch(response(200, "other"), at(2_000)),
-            false,
-        ),
-        (
-            &known,
-            &known.after_fetch(response(404, "known"), at(2_000)),
-            false,
-        ),
+        (&known, &known.after_fetch(response(200, "known"), at(2_000)), true),
+        (&known, &known.after_fetch(response(200, "other"), at(2_000)), false),
+        (&known, &known.after_fetch(response(404, "known"), at(2_000)), false),
         (&known, &failing, true),
         (&failing, &failing.after_fetch(failure(), at(2_000)), true),
-        (
-            &failing,
-            &failing.after_fetch(response(200, "known"), at(2_000)),
-            false,
-        ),
+        (&failing, &failing.after_fetch(response(200, "known"), at(2_000)), false),
     ] {
         assert_eq!(is_unchanged(before, after), is_same, "{before:?} {after:?}");
     }

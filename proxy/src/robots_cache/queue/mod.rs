@@ -24,11 +24,7 @@ pub struct FetchLimits {
 
 impl Default for FetchLimits {
     fn default() -> Self {
-        Self {
-            total: 512,
-            per_host: 4,
-            reserved: 64,
-        }
+        Self { total: 512, per_host: 4, reserved: 64 }
     }
 }
 
@@ -44,10 +40,7 @@ pub(super) struct FairnessKey {
 impl FairnessKey {
     /// Returns the key of a crawler's request from `client`. All addresses of one network holder count as one client.
     pub(super) fn new(crawler: &str, client: Option<IpAddr>) -> Self {
-        Self {
-            crawler: crawler.to_owned(),
-            client: client.map(client_network),
-        }
+        Self { crawler: crawler.to_owned(), client: client.map(client_network) }
     }
 }
 
@@ -166,9 +159,7 @@ impl FetchQueue {
     /// Returns the next action. A fetch that `is_abandoned` is given up when its turn comes, unless it refreshes a
     /// valid copy.
     pub(super) fn next(&mut self, is_abandoned: impl Fn(&Resource) -> bool) -> Option<NextFetch> {
-        FetchClass::ALL
-            .into_iter()
-            .find_map(|kind| self.next_of(kind, &is_abandoned))
+        FetchClass::ALL.into_iter().find_map(|kind| self.next_of(kind, &is_abandoned))
     }
 
     fn next_of(
@@ -226,10 +217,8 @@ impl FetchQueue {
             }
             // It returns to the front of its key's queue when a fetch to the host ends.
             if self.running.at_host(resource.origin().host()) >= self.limits.per_host.max(1) {
-                let held = self
-                    .waiting_for_host
-                    .entry(resource.origin().host().into())
-                    .or_default();
+                let held =
+                    self.waiting_for_host.entry(resource.origin().host().into()).or_default();
                 held.push_back((key.clone(), resource));
                 continue;
             }
@@ -307,10 +296,7 @@ impl FetchCounts {
         self.total += 1;
         *self.by_key.entry(key.clone()).or_default() += 1;
         *self.by_crawler.entry(key.crawler.clone()).or_default() += 1;
-        *self
-            .by_host
-            .entry(resource.origin().host().into())
-            .or_default() += 1;
+        *self.by_host.entry(resource.origin().host().into()).or_default() += 1;
         self.keys.insert(resource, key.clone());
     }
 

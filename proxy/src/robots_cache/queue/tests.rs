@@ -15,9 +15,7 @@ fn job(uri: &str) -> FetchJob {
 /// Returns a job whose last fetch was answered.
 fn good(uri: &str) -> FetchJob {
     let mut job = job(uri);
-    job.entry = job
-        .entry
-        .after_fetch(answer(), std::time::SystemTime::UNIX_EPOCH);
+    job.entry = job.entry.after_fetch(answer(), std::time::SystemTime::UNIX_EPOCH);
     job
 }
 
@@ -25,9 +23,7 @@ fn good(uri: &str) -> FetchJob {
 fn failing(uri: &str) -> FetchJob {
     let mut job = good(uri);
     let failed = FetchOutcome::failed(String::new(), FetchErrorKind::Timeout, "");
-    job.entry = job
-        .entry
-        .after_fetch(failed, std::time::SystemTime::UNIX_EPOCH);
+    job.entry = job.entry.after_fetch(failed, std::time::SystemTime::UNIX_EPOCH);
     job
 }
 
@@ -62,11 +58,7 @@ fn started(queue: &mut FetchQueue) -> Vec<String> {
 }
 
 fn bounds(total: usize, per_host: usize, reserved: usize) -> FetchLimits {
-    FetchLimits {
-        total,
-        per_host,
-        reserved,
-    }
+    FetchLimits { total, per_host, reserved }
 }
 
 #[test]
@@ -77,10 +69,7 @@ fn new_origins_leave_the_reserve_to_known_ones() {
         push(&mut queue, job(&uri), &asker);
     }
     assert_eq!(started(&mut queue).len(), 3);
-    queue.push(
-        good("https://known.example"),
-        HashSet::from([FairnessKey::default()]),
-    );
+    queue.push(good("https://known.example"), HashSet::from([FairnessKey::default()]));
     assert_eq!(started(&mut queue), ["https://known.example"]);
     push(&mut queue, good("https://known2.example"), &asker("x", 1));
     assert!(started(&mut queue).is_empty(), "four are running");
@@ -96,18 +85,10 @@ fn a_busy_host_delays_only_itself() {
     let mut queue = FetchQueue::new(bounds(100, 2, 0));
     let one = asker("a", 1);
     for port in 1..=5 {
-        push(
-            &mut queue,
-            job(&format!("https://slow.example:{port}")),
-            &one,
-        );
+        push(&mut queue, job(&format!("https://slow.example:{port}")), &one);
     }
     push(&mut queue, job("https://quick.example"), &one);
-    let first = [
-        "https://slow.example:1",
-        "https://slow.example:2",
-        "https://quick.example",
-    ];
+    let first = ["https://slow.example:1", "https://slow.example:2", "https://quick.example"];
     assert_eq!(started(&mut queue), first);
     queue.finished(&job("https://quick.example").resource);
     assert!(started(&mut queue).is_empty());
@@ -120,29 +101,17 @@ fn a_busy_host_delays_only_itself() {
     assert!(queue.waiting_for_host.is_empty() && queue.running.by_host.is_empty());
     assert_eq!(queue.running.total, 0);
     assert!(queue.waiting.is_empty() && queue.running.by_key.is_empty());
-    assert!(
-        queue
-            .rings
-            .iter()
-            .all(|turns| turns.ring.is_empty() && turns.queued.is_empty())
-    );
+    assert!(queue.rings.iter().all(|turns| turns.ring.is_empty() && turns.queued.is_empty()));
 }
 
 #[test]
 fn one_client_never_holds_more_than_it_leaves_free() {
     let mut queue = FetchQueue::new(bounds(512, 4, 64));
     for n in 0..3000 {
-        push(
-            &mut queue,
-            job(&format!("http://tarpit{n}.example")),
-            &asker("a", 1),
-        );
+        push(&mut queue, job(&format!("http://tarpit{n}.example")), &asker("a", 1));
     }
     assert_eq!(started(&mut queue).len(), 224);
-    for (n, (crawler, client)) in [("a", 2), ("b", 1), ("b", 2), ("c", 3)]
-        .into_iter()
-        .enumerate()
-    {
+    for (n, (crawler, client)) in [("a", 2), ("b", 1), ("b", 2), ("c", 3)].into_iter().enumerate() {
         let uri = format!("http://shop{n}.example");
         push(&mut queue, job(&uri), &asker(crawler, client));
         assert_eq!(started(&mut queue), [uri], "{crawler} at {client}");
@@ -160,11 +129,7 @@ fn addresses_of_one_ipv6_network_are_one_client() {
     assert_eq!(started(&mut queue).len(), 224);
     let uri = "http://shop.example";
     let neighbour = IpAddr::from([0x2001, 0xdb8, 0, 8, 0, 0, 0, 1]);
-    push(
-        &mut queue,
-        job(uri),
-        &FairnessKey::new("a", Some(neighbour)),
-    );
+    push(&mut queue, job(uri), &FairnessKey::new("a", Some(neighbour)));
     assert_eq!(started(&mut queue), [uri]);
 }
 
@@ -173,20 +138,12 @@ fn many_clients_of_one_crawler_leave_room_for_another_crawler() {
     let mut queue = FetchQueue::new(bounds(512, 4, 64));
     for n in 0..5000 {
         let client = u8::try_from(n % 100).expect("small");
-        push(
-            &mut queue,
-            job(&format!("http://tarpit{n}.example")),
-            &asker("a", client),
-        );
+        push(&mut queue, job(&format!("http://tarpit{n}.example")), &asker("a", client));
     }
     let of_one_crawler = started(&mut queue).len();
     assert!((290..=300).contains(&of_one_crawler), "{of_one_crawler}");
     for n in 0..100 {
-        push(
-            &mut queue,
-            job(&format!("http://shop{n}.example")),
-            &asker("b", 1),
-        );
+        push(&mut queue, job(&format!("http://shop{n}.example")), &asker("b", 1));
     }
     assert!(started(&mut queue).len() > 70);
 }
@@ -215,18 +172,10 @@ fn heavy_clients_end_up_with_equal_shares() {
 fn clients_take_turns() {
     let mut queue = FetchQueue::new(bounds(1, 4, 0));
     for n in 0..3 {
-        push(
-            &mut queue,
-            job(&format!("http://a{n}.example")),
-            &asker("a", 1),
-        );
+        push(&mut queue, job(&format!("http://a{n}.example")), &asker("a", 1));
     }
     for client in 1..3 {
-        push(
-            &mut queue,
-            job(&format!("http://b{client}.example")),
-            &asker("b", client),
-        );
+        push(&mut queue, job(&format!("http://b{client}.example")), &asker("b", client));
     }
     let mut order = Vec::new();
     for _ in 0..5 {
@@ -242,37 +191,23 @@ fn clients_take_turns() {
 fn a_shared_fetch_starts_on_the_earlier_turn() {
     let mut queue = FetchQueue::new(bounds(16, 4, 0));
     for n in 0..100 {
-        push(
-            &mut queue,
-            job(&format!("http://host{n}.example")),
-            &asker("a", 1),
-        );
+        push(&mut queue, job(&format!("http://host{n}.example")), &asker("a", 1));
     }
     assert_eq!(started(&mut queue).len(), 8);
     let last = job("http://host99.example").resource;
     assert!(queue.join(&last, &asker("b", 2)) && queue.join(&last, &asker("b", 2)));
-    assert!(
-        !queue.join(&job("http://host0.example").resource, &asker("b", 2)),
-        "it runs"
-    );
+    assert!(!queue.join(&job("http://host0.example").resource, &asker("b", 2)), "it runs");
     assert_eq!(started(&mut queue), ["http://host99.example"]);
     assert!(!queue.is_waiting(&last) && started(&mut queue).is_empty());
     queue.finished(&last);
-    assert!(
-        !started(&mut queue).contains(&last.to_string()),
-        "it comes once"
-    );
+    assert!(!started(&mut queue).contains(&last.to_string()), "it comes once");
 }
 
 #[test]
 fn failed_origins_are_fetched_last_and_spare_the_reserve() {
     let mut queue = FetchQueue::new(bounds(4, 4, 2));
     for n in 0..4 {
-        push(
-            &mut queue,
-            failing(&format!("http://failing{n}.example")),
-            &asker("a", n),
-        );
+        push(&mut queue, failing(&format!("http://failing{n}.example")), &asker("a", n));
     }
     push(&mut queue, job("http://new.example"), &asker("b", 1));
     push(&mut queue, good("http://good.example"), &asker("c", 1));
@@ -293,19 +228,12 @@ fn abandoned_fetches_are_dropped_unless_they_refresh_a_copy() {
     assert!(matches!(queue.next(|_| true), Some(NextFetch::Start(_))));
     // A fetch that waits for its host is not lost when one before it is dropped.
     for port in 1..=3 {
-        push(
-            &mut queue,
-            job(&format!("http://shop.example:{port}")),
-            &one,
-        );
+        push(&mut queue, job(&format!("http://shop.example:{port}")), &one);
     }
     assert_eq!(started(&mut queue), ["http://shop.example:1"]);
     queue.finished(&origin("http://shop.example:1"));
     let dropped = queue.next(|gone| *gone == origin("http://shop.example:2"));
-    assert!(
-        matches!(dropped, Some(NextFetch::Abandon(_))),
-        "{dropped:?}"
-    );
+    assert!(matches!(dropped, Some(NextFetch::Abandon(_))), "{dropped:?}");
     assert_eq!(started(&mut queue), ["http://shop.example:3"]);
     assert!(queue.waiting_for_host.is_empty() && queue.waiting.is_empty());
 }

@@ -43,12 +43,7 @@ pub(super) struct LearnedEntry {
 
 impl From<ParsedEntry> for LearnedEntry {
     fn from(learned: ParsedEntry) -> Self {
-        Self {
-            learned,
-            reservation: None,
-            version: 0,
-            lease: None,
-        }
+        Self { learned, reservation: None, version: 0, lease: None }
     }
 }
 
@@ -82,25 +77,16 @@ impl<F: DocumentFetcher> FetchTasks<F> {
         let (metrics, shared) = (self.metrics.clone(), self.fleet_entries.clone());
         let task = self.tasks.spawn(async move {
             let limits = (&lifetimes, timeout);
-            let lease = match shared
-                .claim(&resource, own, (purpose, &identity), limits)
-                .await
-            {
+            let lease = match shared.claim(&resource, own, (purpose, &identity), limits).await {
                 ClaimDecision::Fetch(lease) => lease,
                 ClaimDecision::Known(learned, version, lease) => {
-                    return LearnedEntry {
-                        version,
-                        lease,
-                        ..learned.into()
-                    };
+                    return LearnedEntry { version, lease, ..learned.into() };
                 }
             };
             let started = Instant::now();
             let request = lease.before.request(&resource);
-            let FetchedDocument {
-                outcome,
-                reservation,
-            } = fetch.fetch(request, Some(&identity)).await;
+            let FetchedDocument { outcome, reservation } =
+                fetch.fetch(request, Some(&identity)).await;
             report(&metrics, &resource, &outcome, started.elapsed());
             let before = (lease.before.clone(), known);
             let (kind, parser) = (resource.kind(), &shared.parser);
@@ -153,9 +139,5 @@ fn report(metrics: &Metrics, resource: &Resource, outcome: &FetchOutcome, took: 
 
 fn outcome_of_panic(resource: &Resource, error: &JoinError) -> FetchOutcome {
     tracing::error!(%resource, %error, "a fetch failed unexpectedly");
-    FetchOutcome::failed(
-        resource.uri(),
-        FetchErrorKind::Internal,
-        "the fetch failed unexpectedly",
-    )
+    FetchOutcome::failed(resource.uri(), FetchErrorKind::Internal, "the fetch failed unexpectedly")
 }

@@ -27,13 +27,9 @@ impl<F: DocumentFetcher> RefreshTask<F> {
                 let fleet = &self.services.fleet_entries.fleet;
                 let suspect =
                     |resource: &Resource| fleet.partition(&resource.to_string()) == partition;
-                let held = self
-                    .services
-                    .published
-                    .select(|resource, _| suspect(resource));
+                let held = self.services.published.select(|resource, _| suspect(resource));
                 let held = held.into_iter();
-                self.fleet_lookups
-                    .add(held.map(|(resource, _)| (resource, AdoptionRule::Newer)));
+                self.fleet_lookups.add(held.map(|(resource, _)| (resource, AdoptionRule::Newer)));
             }
             fleet::FleetEvent::RestStarted(..) | fleet::FleetEvent::RestEnded(_) => {}
         }
@@ -43,8 +39,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         let resource = Resource::parse(resource).ok();
         let published = &self.services.published;
         let held = resource.filter(|resource| published.snapshot(resource).is_some());
-        self.fleet_lookups
-            .add(held.map(|resource| (resource, rule)));
+        self.fleet_lookups.add(held.map(|resource| (resource, rule)));
     }
 
     pub(super) fn adopt(&mut self, newer: Option<(Resource, ParsedEntry, u64)>) {

@@ -123,8 +123,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             // In this order: fetches that the event made possible start before stale copies are served.
             self.store_reads.start();
             self.start_fetches();
-            self.fleet_lookups
-                .start(&self.services.published, &self.services.fleet_entries);
+            self.fleet_lookups.start(&self.services.published, &self.services.fleet_entries);
             self.serve_stale_to_queued();
         }
     }
@@ -144,19 +143,13 @@ impl<F: DocumentFetcher> RefreshTask<F> {
                     self.refetch_identities.note(&resource, &identity);
                 }
                 let known = self.services.published.snapshot(&resource);
-                if self
-                    .cache
-                    .request_fetch(&resource, known.as_deref(), self.now())
-                {
+                if self.cache.request_fetch(&resource, known.as_deref(), self.now()) {
                     self.read_from_store(resource);
                 }
             }
             CacheEvent::MemoryGrew => self.shrink(),
             CacheEvent::Refresh(resource, reply) => {
-                self.waiting
-                    .entry(resource.clone())
-                    .or_default()
-                    .push(reply);
+                self.waiting.entry(resource.clone()).or_default().push(reply);
                 self.forced.insert(resource.clone());
                 // A fetch that is in progress is recent enough to answer the operator.
                 if self.cache.start_fetch(&resource) {
@@ -214,19 +207,16 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     fn change_lifetimes(&mut self, lifetimes: LifetimeSettings) {
         let known = self.services.published.select(|_, _| true).into_iter();
         for (resource, snapshot) in self.cache.change_lifetimes(lifetimes, known) {
-            self.services
-                .published
-                .replace(&resource, &Arc::new(snapshot));
+            self.services.published.replace(&resource, &Arc::new(snapshot));
         }
     }
 
     fn shrink(&mut self) {
         let (cache, refetch_as) = (&mut self.cache, &mut self.refetch_identities);
-        self.eviction
-            .shrink(&self.services.published, |resource, snapshot| {
-                cache.evict(resource, snapshot);
-                refetch_as.forget(resource);
-            });
+        self.eviction.shrink(&self.services.published, |resource, snapshot| {
+            cache.evict(resource, snapshot);
+            refetch_as.forget(resource);
+        });
     }
 
     fn handle_demand(
@@ -237,9 +227,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     ) {
         let known = self.services.published.snapshot(&resource);
         let known = known.map(|known| demand.identity.view_of(&known));
-        let is_first = self
-            .cache
-            .request_fetch(&resource, known.as_deref(), self.now());
+        let is_first = self.cache.request_fetch(&resource, known.as_deref(), self.now());
         let lookup = match (known, is_first, self.cache.is_in_flight(&resource)) {
             (Some(known), false, false) => {
                 // It was published while the message was on its way here.
@@ -251,10 +239,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             (_, false, _) => RobotsLookup::Joined,
         };
         self.note_lookup(&resource, lookup);
-        self.waiting
-            .entry(resource.clone())
-            .or_default()
-            .push(reply);
+        self.waiting.entry(resource.clone()).or_default().push(reply);
         if is_first {
             self.read_from_store(resource.clone());
             self.refetch_identities.note(&resource, &demand.identity);
@@ -309,9 +294,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         self.newly_queued.push(resource.clone());
         let job = FetchJob {
             resource,
-            entry: learned
-                .map(|learned| learned.entry().clone())
-                .unwrap_or_default(),
+            entry: learned.map(|learned| learned.entry().clone()).unwrap_or_default(),
             identity: gathered.identity,
         };
         self.queue.push(job, keys);
@@ -376,9 +359,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     }
 
     fn handle_fetched(&mut self, job: FetchJob, fetched: Result<LearnedEntry, FetchOutcome>) {
-        let FetchJob {
-            resource, entry, ..
-        } = job;
+        let FetchJob { resource, entry, .. } = job;
         self.queue.finished(&resource);
         self.forced.remove(&resource);
         let known = self.services.published.snapshot(&resource);
@@ -388,15 +369,8 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             let lifetimes = self.cache.lifetimes();
             ParsedEntry::after_fetch(resource.kind(), before, outcome, self.now(), lifetimes).into()
         });
-        let LearnedEntry {
-            learned,
-            reservation,
-            version,
-            lease,
-        } = fetched;
-        let snapshot = self
-            .cache
-            .fetch_finished(&resource, &learned, known.as_deref());
+        let LearnedEntry { learned, reservation, version, lease } = fetched;
+        let snapshot = self.cache.fetch_finished(&resource, &learned, known.as_deref());
         let learned = learned.into_entry();
         if let Some(lease) = lease {
             let shared = &self.services.fleet_entries;
@@ -431,9 +405,9 @@ impl<F: DocumentFetcher> RefreshTask<F> {
 
     fn refetch_due(&mut self) {
         let published = &self.services.published;
-        let due = self.cache.take_due(self.services.clock.now(), |resource| {
-            published.snapshot_and_use(resource)
-        });
+        let due = self
+            .cache
+            .take_due(self.services.clock.now(), |resource| published.snapshot_and_use(resource));
         for resource in due.forgotten {
             published.remove(&resource);
             self.refetch_identities.forget(&resource);

@@ -29,13 +29,7 @@ pub(super) struct StoreReads {
 
 impl StoreReads {
     pub(super) fn new(store: RobotsStore, published: Arc<SnapshotMap>, parser: ParserPool) -> Self {
-        Self {
-            store,
-            published,
-            parser,
-            waiting: VecDeque::new(),
-            reading: JoinSet::new(),
-        }
+        Self { store, published, parser, waiting: VecDeque::new(), reading: JoinSet::new() }
     }
 
     pub(super) fn add(&mut self, resource: Resource) {

@@ -128,9 +128,7 @@ impl StateCounter {
     pub(super) fn counts_at(&self, now: SystemTime) -> Option<StateCounts> {
         let waited = self
             .ended
-            .wait_timeout_while(self.state(), FIRST_COUNT_TIMEOUT, |state| {
-                state.is_under_way
-            });
+            .wait_timeout_while(self.state(), FIRST_COUNT_TIMEOUT, |state| state.is_under_way);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if !state.is_under_way {
             state.last = state.tally.as_mut().map(|tally| tally.counts_at(now));

@@ -63,14 +63,7 @@ macro_rules! from_redb {
     };
 }
 
-from_redb!(
-    CommitError,
-    CompactionError,
-    DatabaseError,
-    StorageError,
-    TableError,
-    TransactionError
-);
+from_redb!(CommitError, CompactionError, DatabaseError, StorageError, TableError, TransactionError);
 
 impl From<postcard::Error> for StoreFailure {
     fn from(error: postcard::Error) -> Self {
@@ -103,8 +96,6 @@ pub(super) fn catching_panics<T>(
     done.unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);
         let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(StoreFailure::Panic(
-            words.unwrap_or("without a word").to_owned(),
-        ))
+        Err(StoreFailure::Panic(words.unwrap_or("without a word").to_owned()))
     })
 }

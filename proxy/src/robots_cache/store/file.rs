@@ -68,10 +68,7 @@ pub(super) fn open_database(
             Some(path) => {
                 let file = open_file(path).map_err(DatabaseError::from)?;
                 let file = FileBackend::new(file)?;
-                builder.create_with_backend(BoundedFile {
-                    file,
-                    max_bytes: longest,
-                })?
+                builder.create_with_backend(BoundedFile { file, max_bytes: longest })?
             }
         };
         Ok(OpenDatabase(Some(database)))
@@ -80,10 +77,7 @@ pub(super) fn open_database(
 
 fn open_file(path: &Path) -> io::Result<File> {
     if let Some(dir) = path.parent() {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(DIR_MODE)
-            .create(dir)?;
+        fs::DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir)?;
     }
     let file = OpenOptions::new()
         .read(true)

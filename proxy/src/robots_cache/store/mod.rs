@@ -72,9 +72,7 @@ pub struct RobotsStore {
 impl fmt::Debug for RobotsStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = &self.writer.path;
-        f.debug_struct("Store")
-            .field("path", path)
-            .finish_non_exhaustive()
+        f.debug_struct("Store").field("path", path).finish_non_exhaustive()
     }
 }
 
@@ -137,8 +135,7 @@ impl RobotsStore {
 
     /// Saves `entry`. Returns at once; it is on disk within a second unless the disk fails.
     pub fn save(&self, resource: impl Into<Resource>, entry: Arc<CacheEntry>) {
-        self.writer
-            .change(&resource.into(), StoreChange::Save(entry));
+        self.writer.change(&resource.into(), StoreChange::Save(entry));
     }
 
     /// Forgets a document. Its history is kept.
@@ -155,19 +152,15 @@ impl RobotsStore {
     /// As [`load`](Self::load) for many documents, in the order given.
     pub async fn load_all(&self, resources: Vec<Resource>) -> Vec<(Resource, Option<CacheEntry>)> {
         // Pending changes come first: they are newer than the tables.
-        let unwritten: Vec<_> = resources
-            .iter()
-            .map(|resource| self.writer.unwritten(resource))
-            .collect();
+        let unwritten: Vec<_> =
+            resources.iter().map(|resource| self.writer.unwritten(resource)).collect();
         let mut written = Vec::new();
         if unwritten.iter().any(Option::is_none) {
             let asked = resources.clone();
             let read = self.read(move |database| tables::load_entries(database, &asked));
             let found = read.await.unwrap_or_default();
             let found = resources.iter().zip(found);
-            written = found
-                .map(|(resource, loaded)| self.check_loaded(resource, loaded))
-                .collect();
+            written = found.map(|(resource, loaded)| self.check_loaded(resource, loaded)).collect();
         }
         written.resize_with(resources.len(), || None);
         let loaded = unwritten.into_iter().zip(written);
@@ -238,9 +231,7 @@ impl RobotsStore {
         self.flush().await;
         // After the flush, because the history is made by the transaction.
         let asked = resource.into();
-        let found = self
-            .read(move |database| tables::load_versions(database, &asked))
-            .await;
+        let found = self.read(move |database| tables::load_versions(database, &asked)).await;
         let version = |(first_seen_at, record): (u64, VersionRecord)| DocumentVersion {
             first_seen_at: time(first_seen_at),
             last_seen_at: time(record.last_seen_at),
@@ -300,8 +291,7 @@ impl RobotsStore {
             let done = catching_panics(|| read(&database));
             // Before a failure is recorded, which closes the database.
             drop(database);
-            done.inspect_err(|failure| writer.record_failure("read", failure))
-                .ok()
+            done.inspect_err(|failure| writer.record_failure("read", failure)).ok()
         });
         reading.await.ok().flatten()
     }

@@ -53,9 +53,7 @@ impl PendingChanges {
 
     /// Returns the last change of a document.
     pub(super) fn last(&self, resource: &Resource) -> Option<&StoreChange> {
-        self.changes
-            .get(resource)
-            .and_then(|changes| changes.last())
+        self.changes.get(resource).and_then(|changes| changes.last())
     }
 
     /// Returns all changes, each document's in order.
@@ -145,11 +143,7 @@ mod tests {
         let response = FetchedResponse {
             status: 200,
             fields: ResponseFields::default(),
-            body: FetchedBody {
-                bytes: text.as_bytes().into(),
-                is_cut: false,
-                digest: None,
-            },
+            body: FetchedBody { bytes: text.as_bytes().into(), is_cut: false, digest: None },
         };
         let outcome = FetchOutcome {
             redirects: Vec::new(),

@@ -46,10 +46,7 @@ fn checksum(key: &str, record: &[u8]) -> [u8; SEAL_BYTES] {
 ///
 /// If zstd cannot allocate memory.
 pub(super) fn pack(body: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut packed = u32::try_from(body.len())
-        .unwrap_or(u32::MAX)
-        .to_le_bytes()
-        .to_vec();
+    let mut packed = u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes().to_vec();
     packed.extend(zstd::bulk::compress(body, ZSTD_LEVEL)?);
     Ok(packed)
 }

@@ -109,9 +109,7 @@ fn load_entry(
             Some(Err(DamagedBody)) | None => return Ok(LoadedEntry::Damaged(Some(body.digest))),
         },
     };
-    Ok(LoadedEntry::Entry(Box::new(
-        record.into_entry(resource, bytes),
-    )))
+    Ok(LoadedEntry::Entry(Box::new(record.into_entry(resource, bytes))))
 }
 
 /// Reads all versions of a document, oldest first, each with the time when it was first seen.

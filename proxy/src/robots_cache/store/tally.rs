@@ -33,12 +33,7 @@ pub(super) struct StateTally {
 impl StateTally {
     /// Returns an empty tally.
     pub(super) fn new(lifetimes: Arc<LifetimeSettings>, now: SystemTime) -> Self {
-        Self {
-            lifetimes,
-            now: seconds(now),
-            sums: StateDeltas::default(),
-            later: BTreeMap::new(),
-        }
+        Self { lifetimes, now: seconds(now), sums: StateDeltas::default(), later: BTreeMap::new() }
     }
 
     /// Returns an empty tally by the same lifetimes, to be merged into this one.

@@ -221,10 +221,7 @@ impl StoreWriter {
 
     /// Writes all pending changes. Returns whether nothing is left.
     pub(super) fn write(&self) -> bool {
-        let _turn = self
-            .write_lock
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let (batch, damaged) = {
                 let mut state = self.state();
@@ -242,12 +239,7 @@ impl StoreWriter {
             };
             let counts = self.counts.new_delta();
             let written = catching_panics(|| {
-                write_batch(
-                    &database,
-                    &batch,
-                    &damaged,
-                    (self.retention_limits(), counts),
-                )
+                write_batch(&database, &batch, &damaged, (self.retention_limits(), counts))
             });
             drop(database);
             match written {
@@ -319,10 +311,7 @@ impl StoreWriter {
 
     /// Sets the lifetimes to count by. Blocks.
     pub(super) fn set_lifetimes(&self, lifetimes: LifetimeSettings) {
-        let _turn = self
-            .write_lock
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.counts.set_lifetimes(lifetimes);
         self.restart_count();
     }
@@ -361,10 +350,9 @@ impl StoreWriter {
                 self.restart_count();
                 Ok(())
             }
-            Err(OpenFailure::Format(found)) => Err(StoreError::Format {
-                path: self.path.clone().unwrap_or_default(),
-                found,
-            }),
+            Err(OpenFailure::Format(found)) => {
+                Err(StoreError::Format { path: self.path.clone().unwrap_or_default(), found })
+            }
             Err(OpenFailure::Failure(StoreFailure::Database(redb::Error::DatabaseAlreadyOpen))) => {
                 Err(StoreError::Locked(self.path.clone().unwrap_or_default()))
             }
@@ -434,11 +422,7 @@ impl StoreWriter {
         let fault = format!("{operation}: {what}");
         let mut state = self.state();
         if state.fault.as_ref() != Some(&fault) {
-            tracing::error!(
-                operation,
-                what,
-                "the store has failed: continuing in memory"
-            );
+            tracing::error!(operation, what, "the store has failed: continuing in memory");
             state.fault = Some(fault);
         }
     }

@@ -8,11 +8,7 @@ use super::handle::{
 };
 use wayleave_lifecycle::FetchErrorKind;
 
-const ONE_AT_A_TIME: FetchLimits = FetchLimits {
-    total: 1,
-    per_host: 1,
-    reserved: 0,
-};
+const ONE_AT_A_TIME: FetchLimits = FetchLimits { total: 1, per_host: 1, reserved: 0 };
 
 #[tokio::test(start_paused = true)]
 async fn joining_during_a_store_read_adds_a_turn() {
@@ -43,10 +39,7 @@ async fn an_operators_fetch_is_used_like_any_other() {
     settle().await;
     let asked = Instant::now();
     assert!(robots.find_for(&shop, of("news", 2)).await.is_ok());
-    assert!(
-        asked.elapsed() < Duration::from_secs(1),
-        "a good copy serves"
-    );
+    assert!(asked.elapsed() < Duration::from_secs(1), "a good copy serves");
     assert_eq!(fetch.fetches(), 2, "its turn has not come");
     naming.join_all().await;
 }
@@ -96,10 +89,7 @@ async fn refetch_identities_are_dropped_when_crawlers_change() {
     let robots = started(&fetch);
     let shop = origin("shop");
     let source = Some([192, 0, 2, 1].into());
-    let requester = Requester {
-        source,
-        ..Requester::default()
-    };
+    let requester = Requester { source, ..Requester::default() };
     robots.find_for(&shop, requester).await.unwrap();
     let use_for_two_days = async || {
         for _ in 0..48 {
@@ -108,15 +98,11 @@ async fn refetch_identities_are_dropped_when_crawlers_change() {
         }
     };
     use_for_two_days().await;
-    robots
-        .reconfigure(&RobotsCacheConfig::default(), false)
-        .await;
+    robots.reconfigure(&RobotsCacheConfig::default(), false).await;
     use_for_two_days().await;
     let before = fetch.sources();
     assert!(before.len() > 3 && before.iter().all(|it| *it == source));
-    robots
-        .reconfigure(&RobotsCacheConfig::default(), true)
-        .await;
+    robots.reconfigure(&RobotsCacheConfig::default(), true).await;
     use_for_two_days().await;
     let since = &fetch.sources()[before.len()..];
     assert!(!since.is_empty() && since.iter().all(Option::is_none));

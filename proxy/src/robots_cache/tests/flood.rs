@@ -45,10 +45,7 @@ impl DocumentFetcher for Unique {
                 },
             }),
         };
-        FetchedDocument {
-            outcome,
-            reservation: Some(place),
-        }
+        FetchedDocument { outcome, reservation: Some(place) }
     }
 }
 
@@ -86,12 +83,7 @@ impl Most {
     }
 
     fn tell(&self, n: usize) {
-        let Self {
-            file,
-            counted,
-            held,
-            resident,
-        } = self;
+        let Self { file, counted, held, resident } = self;
         let mib = [file, counted, held, resident].map(|bytes| bytes >> 20);
         let now = self::resident() >> 20;
         println!("{n}: file, counted, held, resident at most {mib:?} MiB, resident {now} now");
@@ -108,10 +100,7 @@ fn start(dir: &Path, disk: usize, memory: usize) -> RobotsCache {
         ..RobotsStoreConfig::default()
     };
     let store = RobotsStore::open(dir, options, clock, metrics.clone()).expect("it is new");
-    let options = RobotsCacheConfig {
-        memory: shares.entries,
-        ..RobotsCacheConfig::default()
-    };
+    let options = RobotsCacheConfig { memory: shares.entries, ..RobotsCacheConfig::default() };
     let room = FetchMemory::new(shares.fetches, options.fetch_timeout);
     RobotsCache::start(Unique(room), store, &options, clock, metrics).0
 }
@@ -155,11 +144,7 @@ async fn a_flood_stays_within_disk_and_memory_limits() {
     assert!(most.counted <= memory);
     assert!(most.held <= memory, "something is not counted");
     // The allocator and the program need a fixed amount, however little is configured; config.toml says so.
-    let beside = if memory < 256 << 20 {
-        100 << 20
-    } else {
-        memory / 4
-    };
+    let beside = if memory < 256 << 20 { 100 << 20 } else { memory / 4 };
     assert!(most.resident <= memory + beside);
     assert!(robots.store().fault().is_none());
 }

@@ -88,9 +88,7 @@ impl DocumentFetcher for ScriptedFetch {
         script.most_under_way.fetch_max(under_way, Ordering::SeqCst);
         let origin = request.resource.origin().clone();
         script.fetched.lock().unwrap().push(request);
-        let user_agent = identity
-            .and_then(|by| by.user_agent.as_deref())
-            .map(str::to_owned);
+        let user_agent = identity.and_then(|by| by.user_agent.as_deref()).map(str::to_owned);
         script.user_agents.lock().unwrap().push(user_agent);
         let source = identity.and_then(|by| by.source);
         script.sources.lock().unwrap().push(source);
@@ -105,11 +103,7 @@ impl DocumentFetcher for ScriptedFetch {
             Answer::Panics => panic!("as scripted"),
             Answer::Confirms => {
                 let ending = FetchEnding::NotModified(ResponseFields::default());
-                let outcome = FetchOutcome {
-                    redirects: Vec::new(),
-                    uri,
-                    ending,
-                };
+                let outcome = FetchOutcome { redirects: Vec::new(), uri, ending };
                 return outcome.into();
             }
             Answer::Fails(kind) => return FetchOutcome::failed(uri, kind, "as scripted").into(),
@@ -126,11 +120,7 @@ impl DocumentFetcher for ScriptedFetch {
             ending: FetchEnding::Response(FetchedResponse {
                 status,
                 fields: ResponseFields::default(),
-                body: FetchedBody {
-                    bytes,
-                    is_cut: false,
-                    digest: None,
-                },
+                body: FetchedBody { bytes, is_cut: false, digest: None },
             }),
         };
         outcome.into()
@@ -144,10 +134,7 @@ pub(super) fn origin(name: &str) -> Origin {
 pub(super) fn start(fetch: &ScriptedFetch, bounds: FetchLimits) -> (RobotsCache, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new().unwrap());
     let first = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
-    let options = RobotsCacheConfig {
-        fetch_limits: bounds,
-        ..RobotsCacheConfig::default()
-    };
+    let options = RobotsCacheConfig { fetch_limits: bounds, ..RobotsCacheConfig::default() };
     let clock = Clock::start_at(first);
     let store = RobotsStore::in_memory(clock, metrics.clone());
     let (robots, _) = RobotsCache::start(fetch.clone(), store, &options, clock, metrics.clone());
@@ -180,10 +167,7 @@ fn start_in(
         Clock::start_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000) + after);
     let store =
         RobotsStore::open(dir, RobotsStoreConfig::default(), clock, metrics.clone()).unwrap();
-    let options = RobotsCacheConfig {
-        memory,
-        ..RobotsCacheConfig::default()
-    };
+    let options = RobotsCacheConfig { memory, ..RobotsCacheConfig::default() };
     RobotsCache::start(fetch.clone(), store, &options, clock, metrics).0
 }
 
@@ -241,10 +225,7 @@ async fn the_first_requester_sets_the_fetch_user_agent() {
     let robots = started(&fetch);
     let shop = origin("shop");
     let find_by = async |name: &str| {
-        let requester = Requester {
-            user_agent: Some(&name.into()),
-            ..Requester::default()
-        };
+        let requester = Requester { user_agent: Some(&name.into()), ..Requester::default() };
         robots.find_for(&shop, requester).await.is_ok()
     };
     let both = tokio::join!(find_by("One/1"), find_by("Two/1"));
@@ -277,19 +258,9 @@ async fn unused_files_are_not_refreshed_and_finally_forgotten() {
     assert!(robots.cached(&shop).is_none(), "too old to go by");
     tokio::time::sleep(2 * DAY).await;
     let inspected = robots.inspect(&shop).await.unwrap();
-    assert!(
-        inspected.snapshot.is_none(),
-        "only the store keeps it longer"
-    );
+    assert!(inspected.snapshot.is_none(), "only the store keeps it longer");
     assert!(inspected.entry.answer.is_some());
-    assert!(
-        robots
-            .list(&EntryQuery {
-                limit: 10,
-                ..EntryQuery::default()
-            })
-            .is_empty()
-    );
+    assert!(robots.list(&EntryQuery { limit: 10, ..EntryQuery::default() }).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -308,10 +279,7 @@ async fn a_stale_copy_is_used_only_if_the_fetch_fails() {
     tokio::time::sleep(Duration::from_secs(90)).await;
     let gate = fetch.close_gate();
     for _ in 0..5 {
-        assert!(
-            robots.cached(&shop).is_some(),
-            "a copy of an unreachable origin waits for nobody"
-        );
+        assert!(robots.cached(&shop).is_some(), "a copy of an unreachable origin waits for nobody");
         settle().await;
     }
     assert_eq!(fetch.fetches(), 3, "one attempt beside it");
@@ -338,10 +306,7 @@ async fn unreachable_origins_are_refused_and_retried() {
     fetch.answer(&shop, Answer::Status(200));
     tokio::time::sleep(Duration::from_secs(67)).await;
     let snapshot = robots.find(&shop).await.unwrap().snapshot;
-    assert!(matches!(
-        snapshot.access(robots.clock().now()),
-        AccessResult::Successful(_)
-    ));
+    assert!(matches!(snapshot.access(robots.clock().now()), AccessResult::Successful(_)));
     assert_eq!(fetch.fetches(), 2);
 }
 
@@ -447,10 +412,7 @@ async fn a_flood_of_new_origins_does_not_delay_known_ones() {
     });
     settle().await;
     let fetched = fetch.script.fetched.lock().unwrap().clone();
-    assert_eq!(
-        fetched.last().map(|request| request.resource.origin()),
-        Some(&shop)
-    );
+    assert_eq!(fetched.last().map(|request| request.resource.origin()), Some(&shop));
     fetch.open_gate(&gate);
     assert!(known.await.unwrap());
     assert!(storm.join_all().await.into_iter().all(|found| found));
@@ -476,46 +438,22 @@ async fn entries_are_listed_by_query() {
         found.into_iter().map(|(origin, _)| origin).collect()
     };
     let limit = 10;
-    let all = names(EntryQuery {
-        limit,
-        ..EntryQuery::default()
-    });
+    let all = names(EntryQuery { limit, ..EntryQuery::default() });
     assert_eq!(all, [origin("a"), origin("b"), origin("c")]);
-    let page = names(EntryQuery {
-        limit: 1,
-        after: Some(origin("a")),
-        ..EntryQuery::default()
-    });
+    let page = names(EntryQuery { limit: 1, after: Some(origin("a")), ..EntryQuery::default() });
     assert_eq!(page, [origin("b")]);
-    let unreachable = EntryQuery {
-        limit,
-        state: Some(SnapshotState::Unreachable),
-        ..EntryQuery::default()
-    };
+    let unreachable =
+        EntryQuery { limit, state: Some(SnapshotState::Unreachable), ..EntryQuery::default() };
     assert_eq!(names(unreachable), [origin("c")]);
     let query = "//b.".to_owned();
-    assert_eq!(
-        names(EntryQuery {
-            limit,
-            query,
-            ..EntryQuery::default()
-        }),
-        [origin("b")]
-    );
+    assert_eq!(names(EntryQuery { limit, query, ..EntryQuery::default() }), [origin("b")]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn operators_inspect_refresh_and_forget() {
     let (fetch, robots, metrics) = three_known().await;
     let inspected = robots.inspect(&origin("c")).await.unwrap();
-    assert_eq!(
-        inspected
-            .entry
-            .failures
-            .as_ref()
-            .map(|failing| failing.count),
-        Some(1)
-    );
+    assert_eq!(inspected.entry.failures.as_ref().map(|failing| failing.count), Some(1));
     assert!(!inspected.is_fetching);
     assert!(robots.inspect(&origin("d")).await.is_none());
 
@@ -527,12 +465,7 @@ async fn operators_inspect_refresh_and_forget() {
 
     robots.update_metrics();
     let (_, text) = metrics.text().unwrap();
-    for (state, count) in [
-        ("fresh", 1),
-        ("unavailable", 1),
-        ("stale", 0),
-        ("unreachable", 0),
-    ] {
+    for (state, count) in [("fresh", 1), ("unavailable", 1), ("stale", 0), ("unreachable", 0)] {
         let line = format!("wayleave_robots_entries{{state=\"{state}\"}} {count}");
         assert!(text.contains(&line), "{line}\n{text}");
     }
@@ -541,11 +474,7 @@ async fn operators_inspect_refresh_and_forget() {
 /// Counts the entries in each state by reading all of them.
 fn looked_up(robots: &RobotsCache) -> [(SnapshotState, usize); 4] {
     SnapshotState::ALL.map(|state| {
-        let listing = EntryQuery {
-            state: Some(state),
-            limit: 100,
-            ..EntryQuery::default()
-        };
+        let listing = EntryQuery { state: Some(state), limit: 100, ..EntryQuery::default() };
         (state, robots.list(&listing).len())
     })
 }
@@ -559,19 +488,13 @@ async fn gathering_metrics_reads_no_entries() {
     assert!(metrics.text().unwrap().1.contains("{state=\"fresh\"} 1"));
     assert_eq!(WALKED_ENTRIES.get() - before, 0, "entries looked at");
     looked_up(&robots);
-    assert!(
-        WALKED_ENTRIES.get() > before,
-        "looks at entries are seen here"
-    );
+    assert!(WALKED_ENTRIES.get() > before, "looks at entries are seen here");
 }
 
 #[tokio::test(start_paused = true)]
 async fn counts_follow_fetches_and_time() {
     let (fetch, robots, _) = three_known().await;
-    assert_eq!(
-        robots.count_by_state().map(|(_, count)| count),
-        [1, 0, 1, 1]
-    );
+    assert_eq!(robots.count_by_state().map(|(_, count)| count), [1, 0, 1, 1]);
     let mut seen = HashSet::new();
     for turn in 0..400 {
         match turn {
@@ -580,10 +503,7 @@ async fn counts_follow_fetches_and_time() {
             _ => {}
         }
         if turn < 60 && turn % 10 == 0 {
-            robots
-                .refresh(&origin(["a", "b", "c"][turn / 10 % 3]))
-                .await
-                .unwrap();
+            robots.refresh(&origin(["a", "b", "c"][turn / 10 % 3])).await.unwrap();
         }
         let counted = robots.count_by_state();
         assert_eq!(counted, looked_up(&robots), "turn {turn}");
@@ -593,10 +513,7 @@ async fn counts_follow_fetches_and_time() {
         settle().await;
     }
     assert!(seen.len() > 4, "{seen:?}");
-    assert!(
-        seen.contains(&[0; 4]),
-        "in the end they are of no use: {seen:?}"
-    );
+    assert!(seen.contains(&[0; 4]), "in the end they are of no use: {seen:?}");
 }
 
 /// Prints how long counts take with a million origins, and how long the initial walk takes.
@@ -617,10 +534,7 @@ async fn a_million_are_counted_as_fast_as_one() {
             uri: origin.robots_txt_uri(),
             ending: FetchEnding::RedirectLost(302),
         };
-        filled.save(
-            &origin,
-            Arc::new(CacheEntry::default().after_fetch(outcome, clock.now())),
-        );
+        filled.save(&origin, Arc::new(CacheEntry::default().after_fetch(outcome, clock.now())));
         if n % 10_000 == 0 {
             filled.flush().await;
         }
@@ -629,13 +543,8 @@ async fn a_million_are_counted_as_fast_as_one() {
     drop(filled);
     let started = std::time::Instant::now();
     let fetch = ScriptedFetch::default();
-    let (robots, _task) = RobotsCache::start(
-        fetch,
-        store(),
-        &RobotsCacheConfig::default(),
-        clock,
-        metrics.clone(),
-    );
+    let (robots, _task) =
+        RobotsCache::start(fetch, store(), &RobotsCacheConfig::default(), clock, metrics.clone());
     while robots.count_by_state().map(|(_, count)| count) != [0, 0, 1_000_000, 0] {}
     println!("counted once in {:?}", started.elapsed());
     for _ in 0..3 {
@@ -651,12 +560,8 @@ async fn counts_start_from_disk_and_follow_new_lifetimes() {
     let clock = Clock::start_at(SystemTime::UNIX_EPOCH + 20_000 * DAY);
     let open = || {
         let metrics = Arc::new(Metrics::new().unwrap());
-        let store = RobotsStore::open(
-            dir.path(),
-            RobotsStoreConfig::default(),
-            clock,
-            metrics.clone(),
-        );
+        let store =
+            RobotsStore::open(dir.path(), RobotsStoreConfig::default(), clock, metrics.clone());
         (store.unwrap(), metrics)
     };
     let fetch = ScriptedFetch::default();
@@ -748,18 +653,9 @@ async fn two_failures_a_month_apart_do_not_open_an_origin() {
     let fetch = ScriptedFetch::default();
     fetch.answer(&origin("down"), Answer::Fails(FetchErrorKind::Timeout));
     for after in [Duration::ZERO, 31 * DAY] {
-        let robots = start_in(
-            dir.path(),
-            &fetch,
-            after,
-            RobotsCacheConfig::default().memory,
-        );
+        let robots = start_in(dir.path(), &fetch, after, RobotsCacheConfig::default().memory);
         let down = robots.find(&origin("down")).await.unwrap().snapshot;
-        assert_eq!(
-            private(&robots, &down),
-            AccessVerdict::Disallow,
-            "{after:?}"
-        );
+        assert_eq!(private(&robots, &down), AccessVerdict::Disallow, "{after:?}");
         assert_eq!(down.failures(), 1);
         end(robots).await;
     }
@@ -777,11 +673,7 @@ async fn evicted_entries_come_back_from_the_store() {
     let in_memory = robots.published.len();
     assert!((50..500).contains(&in_memory), "{in_memory}");
     for n in 0..1000 {
-        let snapshot = robots
-            .find(&origin(&format!("host{n}")))
-            .await
-            .unwrap()
-            .snapshot;
+        let snapshot = robots.find(&origin(&format!("host{n}"))).await.unwrap().snapshot;
         assert_eq!(private(&robots, &snapshot), AccessVerdict::Disallow);
     }
     assert_eq!(fetch.fetches(), 1000, "none was fetched twice");
@@ -797,11 +689,7 @@ async fn an_inspection_includes_the_history() {
     tokio::time::sleep(HOUR).await;
     robots.refresh(&shop).await.unwrap();
     let inspected = robots.inspect(&shop).await.unwrap();
-    let statuses: Vec<_> = inspected
-        .history
-        .iter()
-        .map(|version| version.status)
-        .collect();
+    let statuses: Vec<_> = inspected.history.iter().map(|version| version.status).collect();
     assert_eq!(statuses, [200, 404]);
     let digest = inspected.history[0].digest.unwrap();
     let body = robots.store().body(digest).await;
@@ -811,11 +699,8 @@ async fn an_inspection_includes_the_history() {
 #[tokio::test(start_paused = true)]
 async fn entries_that_decisions_enlarge_are_evicted() {
     const MEMORY: usize = 30_000;
-    let (dir, fetch, shop) = (
-        tempfile::tempdir().unwrap(),
-        ScriptedFetch::default(),
-        origin("shop"),
-    );
+    let (dir, fetch, shop) =
+        (tempfile::tempdir().unwrap(), ScriptedFetch::default(), origin("shop"));
     let rules = (0..1_000).map(|n| format!("Disallow: /{n}\n"));
     let file = format!("User-agent: *\n{}", rules.collect::<String>());
     fetch.answer(&shop, Answer::Says(file));
@@ -860,19 +745,12 @@ async fn usability_counts_from_the_last_confirmation() {
     fetch.answer(&shop, Answer::Status(503));
     tokio::time::advance(29 * DAY).await;
     let known = robots.find(&shop).await.unwrap();
-    assert!(
-        matches!(known.access(), AccessResult::Successful(_)),
-        "{known:?}"
-    );
+    assert!(matches!(known.access(), AccessResult::Successful(_)), "{known:?}");
     assert_eq!(private(&robots, &known.snapshot), AccessVerdict::Disallow);
 }
 
 pub(super) fn of(crawler: &str, client: u8) -> Requester<'_> {
-    Requester {
-        crawler,
-        client: Some([192, 0, 2, client].into()),
-        ..Requester::default()
-    }
+    Requester { crawler, client: Some([192, 0, 2, client].into()), ..Requester::default() }
 }
 
 /// Makes one client request this many origins that do not answer, from the `first` on, and wait for all of them.
@@ -912,17 +790,13 @@ async fn one_clients_tarpits_delay_nobody_else() {
         ] {
             let shop = origin(&format!("{name}{second}"));
             let known = robots.find_for(&shop, requester).await.unwrap();
-            assert!(
-                matches!(known.access(), AccessResult::Successful(_)),
-                "{shop}"
-            );
+            assert!(matches!(known.access(), AccessResult::Successful(_)), "{shop}");
         }
         assert!(asked.elapsed() < Duration::from_millis(10), "{second}");
     }
     let known = fetch.script.fetched.lock().unwrap();
-    let refetched = known
-        .iter()
-        .filter(|request| request.resource.origin().host().starts_with("known"));
+    let refetched =
+        known.iter().filter(|request| request.resource.origin().host().starts_with("known"));
     assert_eq!(refetched.count(), 120, "each twice");
 }
 
@@ -937,20 +811,13 @@ async fn abandoned_documents_are_not_fetched() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(fetch.fetches(), 224, "all of them left");
     fetch.answer(&origin("tarpit2999"), Answer::Status(200));
-    assert!(
-        robots.find(&origin("tarpit2999")).await.is_ok(),
-        "it can be wanted again"
-    );
+    assert!(robots.find(&origin("tarpit2999")).await.is_ok(), "it can be wanted again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_valid_copy_is_served_while_its_refetch_is_queued() {
     let fetch = ScriptedFetch::default();
-    let one = FetchLimits {
-        total: 1,
-        per_host: 1,
-        reserved: 0,
-    };
+    let one = FetchLimits { total: 1, per_host: 1, reserved: 0 };
     let (robots, _) = start(&fetch, one);
     let (good, none) = (origin("good"), origin("none"));
     fetch.answer(&none, Answer::Status(404));
@@ -965,10 +832,7 @@ async fn a_valid_copy_is_served_while_its_refetch_is_queued() {
         let known = robots.find_for(&good, of("news", 2)).await.unwrap();
         assert_eq!(private(&robots, &known.snapshot), AccessVerdict::Disallow);
         let known = robots.find_for(&none, of("news", 2)).await.unwrap();
-        assert!(matches!(
-            known.access(),
-            AccessResult::Unavailable { status: 404 }
-        ));
+        assert!(matches!(known.access(), AccessResult::Unavailable { status: 404 }));
     }
     assert!(asked.elapsed() < Duration::from_secs(1), "nobody waited");
     assert_eq!(fetch.fetches(), 3, "the copies' turn has not come");
@@ -981,11 +845,7 @@ async fn a_valid_copy_is_served_while_its_refetch_is_queued() {
 #[tokio::test(start_paused = true)]
 async fn operators_wait_for_the_fetch_despite_a_copy() {
     let fetch = ScriptedFetch::default();
-    let one = FetchLimits {
-        total: 1,
-        per_host: 1,
-        reserved: 0,
-    };
+    let one = FetchLimits { total: 1, per_host: 1, reserved: 0 };
     let (robots, _) = start(&fetch, one);
     let shop = origin("shop");
     robots.find(&shop).await.unwrap();

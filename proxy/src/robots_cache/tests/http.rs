@@ -24,11 +24,7 @@ fn ok(body: &[u8]) -> Answer {
 }
 
 fn redirect(status: u16, location: &str) -> Answer {
-    response(
-        &format!("{status} Elsewhere"),
-        &format!("Location: {location}\r\n"),
-        b"",
-    )
+    response(&format!("{status} Elsewhere"), &format!("Location: {location}\r\n"), b"")
 }
 
 /// Returns a configuration that trusts no certificate, for servers without TLS.
@@ -112,10 +108,7 @@ async fn fetch_by(server: &Server, options: FetchConfig) -> FetchOutcome {
         resource: Origin::parse("http://shop.test:8000").unwrap().into(),
         validators: None,
     };
-    fetcher(server, &distrust(), options)
-        .fetch(request, None)
-        .await
-        .outcome
+    fetcher(server, &distrust(), options).fetch(request, None).await.outcome
 }
 
 async fn fetch(server: &Server) -> FetchOutcome {
@@ -123,10 +116,7 @@ async fn fetch(server: &Server) -> FetchOutcome {
 }
 
 pub(super) fn hasty() -> FetchConfig {
-    FetchConfig {
-        timeout: Duration::from_millis(200),
-        ..FetchConfig::default()
-    }
+    FetchConfig { timeout: Duration::from_millis(200), ..FetchConfig::default() }
 }
 
 pub(super) fn kind(outcome: &FetchOutcome) -> Option<FetchErrorKind> {
@@ -184,11 +174,7 @@ async fn validators_revalidate_a_copy() {
         validators: validators("http://other.test/robots.txt"),
     };
     let outcome = fetcher.fetch(request, None).await.outcome;
-    assert_eq!(
-        body(&outcome),
-        RULES,
-        "another URI's validators are not sent"
-    );
+    assert_eq!(body(&outcome), RULES, "another URI's validators are not sent");
 }
 
 #[tokio::test]
@@ -224,11 +210,7 @@ async fn five_redirects_are_followed_across_hosts() {
     let outcome = fetch(&server).await;
     assert_eq!(body(&outcome), RULES);
     assert_eq!(outcome.uri, "http://c.test:81/5");
-    let hops: Vec<_> = outcome
-        .redirects
-        .iter()
-        .map(|hop| (hop.uri.as_str(), hop.status))
-        .collect();
+    let hops: Vec<_> = outcome.redirects.iter().map(|hop| (hop.uri.as_str(), hop.status)).collect();
     let expected = [
         ("http://shop.test:8000/robots.txt", 301),
         ("http://a.test/1", 302),
@@ -238,13 +220,7 @@ async fn five_redirects_are_followed_across_hosts() {
     ];
     assert_eq!(hops, expected);
     assert!(!server.asked().concat().contains("secret"));
-    assert!(
-        !server
-            .asked()
-            .concat()
-            .to_ascii_lowercase()
-            .contains("authorization")
-    );
+    assert!(!server.asked().concat().to_ascii_lowercase().contains("authorization"));
 }
 
 #[tokio::test]
@@ -291,18 +267,11 @@ async fn invalid_redirects_are_failures() {
         })
         .await;
         let outcome = fetch(&server).await;
-        assert_eq!(
-            kind(&outcome),
-            Some(FetchErrorKind::BadRedirect),
-            "{location}"
-        );
+        assert_eq!(kind(&outcome), Some(FetchErrorKind::BadRedirect), "{location}");
     }
     let two = "Location: /a\r\nLocation: /b\r\n";
     let server = Server::start(move |_| response("301 Moved", two, b"")).await;
-    assert_eq!(
-        kind(&fetch(&server).await),
-        Some(FetchErrorKind::BadRedirect)
-    );
+    assert_eq!(kind(&fetch(&server).await), Some(FetchErrorKind::BadRedirect));
     let server = Server::start(|_| response("300 Choose", "Location: /a\r\n", b"")).await;
     assert_eq!(fetch(&server).await.result(), FetchResult::Unreachable);
 }
@@ -382,11 +351,7 @@ async fn bodies_are_decoded_and_decompression_bombs_cut() {
         assert!(bomb.len() < 100_000, "{name}: {}", bomb.len());
         let outcome = fetch_coded(name, &bomb).await;
         let body = outcome.body().expect("successful");
-        assert_eq!(
-            (body.bytes.len(), body.is_cut),
-            (500 * 1024, true),
-            "{name}"
-        );
+        assert_eq!((body.bytes.len(), body.is_cut), (500 * 1024, true), "{name}");
     }
 }
 
@@ -432,10 +397,7 @@ async fn short_limits_work() {
     let gzip = Coded::Gzip.encode(&plain).await;
     for (lines, bytes) in [("", plain.clone()), ("Content-Encoding: gzip\r\n", gzip)] {
         let server = Server::start(move |_| response("200 OK", lines, &bytes)).await;
-        let options = FetchConfig {
-            max_size: 100,
-            ..FetchConfig::default()
-        };
+        let options = FetchConfig { max_size: 100, ..FetchConfig::default() };
         let request = FetchRequest {
             resource: Origin::parse("http://shop.test").unwrap().into(),
             validators: None,
@@ -470,20 +432,14 @@ async fn a_public_origin_never_redirects_to_an_internal_address() {
     assert!(server.asked().is_empty());
     for chosen in [ChosenBy::Crawler, ChosenBy::Internal] {
         let asked = ask(chosen).await;
-        assert!(
-            asked.is_ok_and(|exchange| !exchange.is_public),
-            "{chosen:?}"
-        );
+        assert!(asked.is_ok_and(|exchange| !exchange.is_public), "{chosen:?}");
     }
 }
 
 #[test]
 fn a_redirect_chain_remains_public_once_it_was() {
     use ChosenBy::{Crawler, Internal, Public};
-    let chain = |hops: &[bool]| {
-        hops.iter()
-            .fold(Crawler, |chosen, hop| chosen.for_next_host(*hop))
-    };
+    let chain = |hops: &[bool]| hops.iter().fold(Crawler, |chosen, hop| chosen.for_next_host(*hop));
     assert_eq!(chain(&[false]), Internal);
     assert_eq!(chain(&[false, false]), Internal);
     assert_eq!(chain(&[true]), Public);
@@ -573,11 +529,7 @@ async fn truncated_and_invalid_bodies_are_failures() {
         let answer = Mutex::new(Some(answer));
         let server = Server::start(move |_| answer.lock().unwrap().take().unwrap()).await;
         let outcome = fetch(&server).await;
-        assert_eq!(
-            kind(&outcome),
-            Some(FetchErrorKind::Body),
-            "{number}: {outcome:?}"
-        );
+        assert_eq!(kind(&outcome), Some(FetchErrorKind::Body), "{number}: {outcome:?}");
     }
 }
 
@@ -603,11 +555,7 @@ async fn responses_that_are_not_http_are_failures() {
         let answer = Mutex::new(Some(answer));
         let server = Server::start(move |_| answer.lock().unwrap().take().unwrap()).await;
         let outcome = fetch(&server).await;
-        assert_eq!(
-            kind(&outcome),
-            Some(FetchErrorKind::Http),
-            "{number}: {outcome:?}"
-        );
+        assert_eq!(kind(&outcome), Some(FetchErrorKind::Http), "{number}: {outcome:?}");
     }
 }
 
@@ -623,11 +571,7 @@ async fn slow_servers_time_out() {
         let answer = Mutex::new(Some(answer));
         let server = Server::start(move |_| answer.lock().unwrap().take().unwrap()).await;
         let outcome = fetch_by(&server, hasty()).await;
-        assert_eq!(
-            kind(&outcome),
-            Some(FetchErrorKind::Timeout),
-            "{number}: {outcome:?}"
-        );
+        assert_eq!(kind(&outcome), Some(FetchErrorKind::Timeout), "{number}: {outcome:?}");
     }
 }
 
@@ -655,16 +599,8 @@ async fn connecting_has_its_own_timeout() {
     let origin = Origin::parse("https://shop.test").unwrap();
     let validators = None;
     let started = tokio::time::Instant::now();
-    let outcome = fetcher
-        .fetch(
-            FetchRequest {
-                resource: origin.into(),
-                validators,
-            },
-            None,
-        )
-        .await
-        .outcome;
+    let outcome =
+        fetcher.fetch(FetchRequest { resource: origin.into(), validators }, None).await.outcome;
     assert_eq!(kind(&outcome), Some(FetchErrorKind::ConnectTimeout));
     let took = started.elapsed();
     assert!((2..3).contains(&took.as_secs()), "{took:?}");
@@ -687,9 +623,7 @@ async fn connection_and_dns_failures_are_distinguished() {
     let fetch = |host: &str| {
         fetcher.fetch(
             FetchRequest {
-                resource: Origin::parse(&format!("http://{host}.test"))
-                    .unwrap()
-                    .into(),
+                resource: Origin::parse(&format!("http://{host}.test")).unwrap().into(),
                 validators: None,
             },
             None,
@@ -726,32 +660,15 @@ async fn https_origins_need_a_valid_certificate() {
         let origin = Origin::parse(&format!("https://{host}")).unwrap();
         async move {
             let validators = None;
-            fetcher
-                .fetch(
-                    FetchRequest {
-                        resource: origin.into(),
-                        validators,
-                    },
-                    None,
-                )
-                .await
-                .outcome
+            fetcher.fetch(FetchRequest { resource: origin.into(), validators }, None).await.outcome
         }
     };
     let trusted = fetch("shop.test", &trust(roots.clone())).await;
     assert_eq!(body(&trusted), RULES);
     let other_name = fetch("other.test", &trust(roots)).await;
-    assert_eq!(
-        kind(&other_name),
-        Some(FetchErrorKind::Tls),
-        "{other_name:?}"
-    );
+    assert_eq!(kind(&other_name), Some(FetchErrorKind::Tls), "{other_name:?}");
     let unknown_issuer = fetch("shop.test", &distrust()).await;
-    assert_eq!(
-        kind(&unknown_issuer),
-        Some(FetchErrorKind::Tls),
-        "{unknown_issuer:?}"
-    );
+    assert_eq!(kind(&unknown_issuer), Some(FetchErrorKind::Tls), "{unknown_issuer:?}");
 }
 
 #[tokio::test]
@@ -760,21 +677,10 @@ async fn https_to_a_server_without_tls_fails() {
     let fetcher = fetcher(&server, &distrust(), hasty());
     let origin = Origin::parse("https://shop.test").unwrap();
     let validators = None;
-    let outcome = fetcher
-        .fetch(
-            FetchRequest {
-                resource: origin.into(),
-                validators,
-            },
-            None,
-        )
-        .await
-        .outcome;
+    let outcome =
+        fetcher.fetch(FetchRequest { resource: origin.into(), validators }, None).await.outcome;
     assert!(
-        matches!(
-            kind(&outcome),
-            Some(FetchErrorKind::Tls | FetchErrorKind::Timeout)
-        ),
+        matches!(kind(&outcome), Some(FetchErrorKind::Tls | FetchErrorKind::Timeout)),
         "{outcome:?}"
     );
 }
@@ -788,10 +694,7 @@ async fn http2_is_used_where_http1_is_not_offered() {
     let served = tokio::spawn(async move {
         let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
         let (refused, _) = listener.accept().await.unwrap();
-        assert!(
-            acceptor.accept(refused).await.is_err(),
-            "HTTP/1.1 comes first"
-        );
+        assert!(acceptor.accept(refused).await.is_err(), "HTTP/1.1 comes first");
         let (stream, _) = listener.accept().await.unwrap();
         let stream = acceptor.accept(stream).await.unwrap();
         let mut session = h2::server::handshake(stream).await.unwrap();
@@ -806,16 +709,8 @@ async fn http2_is_used_where_http1_is_not_offered() {
     let fetcher = fetcher_at(address, &trust(roots), FetchConfig::default());
     let origin = Origin::parse("https://shop.test").unwrap();
     let validators = None;
-    let outcome = fetcher
-        .fetch(
-            FetchRequest {
-                resource: origin.into(),
-                validators,
-            },
-            None,
-        )
-        .await
-        .outcome;
+    let outcome =
+        fetcher.fetch(FetchRequest { resource: origin.into(), validators }, None).await.outcome;
     assert_eq!(body(&outcome), RULES, "{outcome:?}");
     served.await.unwrap();
 }
@@ -836,21 +731,12 @@ async fn is_handed_over(answer: &'static [u8]) -> bool {
     let fetcher = HttpFetcher::new(Arc::clone(&upstream), options, Clock::start());
     let origin = Origin::parse("http://shop.test").unwrap();
     let validators = None;
-    let request = FetchRequest {
-        resource: origin.clone().into(),
-        validators,
-    };
+    let request = FetchRequest { resource: origin.clone().into(), validators };
     let outcome = fetcher.fetch(request, None).await.outcome;
     assert!(outcome.error().is_none(), "{outcome:?}");
     let _open = served.await.unwrap();
-    let destination = Destination {
-        origin: &origin,
-        source: None,
-        client: None,
-    };
-    upstream
-        .reuse(destination, VersionPreference::OnlyHttp1)
-        .is_some()
+    let destination = Destination { origin: &origin, source: None, client: None };
+    upstream.reuse(destination, VersionPreference::OnlyHttp1).is_some()
 }
 
 #[tokio::test]
@@ -883,13 +769,8 @@ async fn two_thousand_first_requests_cost_one_fetch() {
     let metrics = Arc::new(Metrics::new().unwrap());
     let clock = Clock::start();
     let store = RobotsStore::in_memory(clock, metrics.clone());
-    let (robots, task) = RobotsCache::start(
-        fetcher,
-        store,
-        &RobotsCacheConfig::default(),
-        clock,
-        metrics,
-    );
+    let (robots, task) =
+        RobotsCache::start(fetcher, store, &RobotsCacheConfig::default(), clock, metrics);
     let origin = Origin::parse("http://shop.test").unwrap();
     let mut requests = tokio::task::JoinSet::new();
     for _ in 0..2000 {

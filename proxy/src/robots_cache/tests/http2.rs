@@ -49,16 +49,7 @@ where
     let fetcher = fetcher_at(address, &trust(roots), options);
     let origin = Origin::parse("https://shop.test").unwrap();
     let validators = None;
-    fetcher
-        .fetch(
-            FetchRequest {
-                resource: origin.into(),
-                validators,
-            },
-            None,
-        )
-        .await
-        .outcome
+    fetcher.fetch(FetchRequest { resource: origin.into(), validators }, None).await.outcome
 }
 
 /// As above, for a server that answers each path like this.
@@ -88,9 +79,7 @@ fn head(response: Builder) -> Response<()> {
 
 fn whole(mut respond: Respond, response: Builder, bytes: &[u8]) {
     let mut stream = respond.send_response(head(response), false).unwrap();
-    stream
-        .send_data(Bytes::copy_from_slice(bytes), true)
-        .unwrap();
+    stream.send_data(Bytes::copy_from_slice(bytes), true).unwrap();
 }
 
 /// Sends as fast as the client reads, until it stops.
@@ -112,11 +101,7 @@ async fn redirects_interim_responses_and_codings_are_handled() {
     let outcome = fetched(FetchConfig::default(), move |path, mut respond| {
         let response = Response::builder();
         if path == "/robots.txt" {
-            whole(
-                respond,
-                response.status(301).header("location", "/rules"),
-                b"",
-            );
+            whole(respond, response.status(301).header("location", "/rules"), b"");
         } else {
             let early = Response::builder().status(103).header("link", "</a>");
             respond.send_informational(head(early)).unwrap();
@@ -194,13 +179,7 @@ async fn slow_servers_time_out() {
 #[tokio::test]
 async fn endless_interim_responses_time_out() {
     let outcome = fetched(FetchConfig::default(), |_, mut respond| async move {
-        let early = || {
-            head(
-                Response::builder()
-                    .status(103)
-                    .header("x", "x".repeat(1_000)),
-            )
-        };
+        let early = || head(Response::builder().status(103).header("x", "x".repeat(1_000)));
         while respond.send_informational(early()).is_ok() {
             tokio::task::yield_now().await;
         }

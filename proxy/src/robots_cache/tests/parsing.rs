@@ -22,11 +22,7 @@ impl DocumentFetcher for Long {
         let is_long = request.resource.origin().host() == "long.example";
         self.was_fetched.fetch_or(is_long, Ordering::SeqCst);
         let body = FetchedBody {
-            bytes: if is_long {
-                Arc::clone(&self.body)
-            } else {
-                RULES.into()
-            },
+            bytes: if is_long { Arc::clone(&self.body) } else { RULES.into() },
             ..FetchedBody::default()
         };
         let outcome = FetchOutcome {
@@ -44,10 +40,7 @@ impl DocumentFetcher for Long {
 
 fn start(body: &str) -> (RobotsCache, Arc<AtomicBool>) {
     let was_fetched = Arc::new(AtomicBool::new(false));
-    let fetch = Long {
-        body: body.as_bytes().into(),
-        was_fetched: Arc::clone(&was_fetched),
-    };
+    let fetch = Long { body: body.as_bytes().into(), was_fetched: Arc::clone(&was_fetched) };
     let metrics = Arc::new(Metrics::new().unwrap());
     let clock = Clock::start_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
     let store = RobotsStore::in_memory(clock, metrics.clone());
@@ -55,10 +48,7 @@ fn start(body: &str) -> (RobotsCache, Arc<AtomicBool>) {
         fetch_timeout: Duration::from_secs(600),
         ..RobotsCacheConfig::default()
     };
-    (
-        RobotsCache::start(fetch, store, &options, clock, metrics).0,
-        was_fetched,
-    )
+    (RobotsCache::start(fetch, store, &options, clock, metrics).0, was_fetched)
 }
 
 /// Fetches and parses a resource with a long file, with one thread for requests. While all places for long files are
@@ -91,10 +81,7 @@ async fn parse_aside(resource: &str, body: &str) {
     let known = long.await.expect("it was parsed");
     let is_document = !Resource::parse(resource).unwrap().is_robots_txt();
     assert_eq!(known.document().is_some(), is_document, "{resource}");
-    assert!(
-        matches!(known.access(), AccessResult::Successful(_)),
-        "{resource}"
-    );
+    assert!(matches!(known.access(), AccessResult::Successful(_)), "{resource}");
 }
 
 /// Enough lines to make the file long.

@@ -68,11 +68,7 @@ async fn stall(fetcher: &Arc<HttpFetcher>, tarpits: usize) -> JoinSet<FetchOutco
 }
 
 fn options(places: usize, timeout: Duration) -> FetchConfig {
-    FetchConfig {
-        memory: places * PLACE,
-        timeout,
-        ..FetchConfig::default()
-    }
+    FetchConfig { memory: places * PLACE, timeout, ..FetchConfig::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,11 +119,7 @@ async fn a_stalled_long_file_alone_has_the_full_timeout() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reservations_include_decoder_windows_and_stages() {
     let server = server().await;
-    let windows = [
-        ("br", 16 << 20),
-        ("zstd", 8 << 20),
-        ("two", 2 * (32 << 10) + 8 * 512_000),
-    ];
+    let windows = [("br", 16 << 20), ("zstd", 8 << 20), ("two", 2 * (32 << 10) + 8 * 512_000)];
     for (host, window) in windows {
         let options = options(40, Duration::from_secs(60));
         let fetcher = Arc::new(fetcher(&server, &distrust(), options));

@@ -72,11 +72,7 @@ impl Server {
                 });
             }
         });
-        Self {
-            address,
-            asked,
-            _connections: connections,
-        }
+        Self { address, asked, _connections: connections }
     }
 
     /// Returns the heads of all requests so far.

@@ -124,11 +124,7 @@ pub(crate) fn service(
         let reloader = ConfigReloader::new(file, config, parts, status, events);
         (reloader, changes)
     });
-    let service = ReloadService {
-        operators,
-        hangup,
-        file,
-    };
+    let service = ReloadService { operators, hangup, file };
     (handle, service)
 }
 
@@ -197,10 +193,7 @@ impl ReferencedFiles {
         let files = config.watched_files();
         Self {
             digests: digests_of(&files),
-            watches: files
-                .iter()
-                .filter_map(|file| watch(file, &events))
-                .collect(),
+            watches: files.iter().filter_map(|file| watch(file, &events)).collect(),
             files,
             events,
         }
@@ -229,17 +222,12 @@ impl ReferencedFiles {
 
 fn digests_of(files: &[PathBuf]) -> Vec<Option<Sha256Digest>> {
     let contents = files.iter().map(|file| std::fs::read(file).ok());
-    contents
-        .map(|content| content.map(|bytes| Sha256Digest::of(&bytes)))
-        .collect()
+    contents.map(|content| content.map(|bytes| Sha256Digest::of(&bytes))).collect()
 }
 
 fn warn_unwatched(error: &anyhow::Error) {
     let error = format!("{error:#}");
-    tracing::warn!(
-        error,
-        "changes to a file of the configuration go unnoticed: send SIGHUP"
-    );
+    tracing::warn!(error, "changes to a file of the configuration go unnoticed: send SIGHUP");
 }
 
 impl ConfigReloader {
@@ -346,11 +334,7 @@ impl ConfigReloader {
     fn note(&self, cause: &str, mistakes: Vec<String>, change: impl FnOnce(&mut ConfigStatus)) {
         let at = self.parts.exchanges.decider.robots.clock().now();
         let mut status = ConfigStatus::clone(&self.status.load());
-        status.last_attempt = Some(ReloadAttempt {
-            at,
-            cause: cause.to_owned(),
-            mistakes,
-        });
+        status.last_attempt = Some(ReloadAttempt { at, cause: cause.to_owned(), mistakes });
         change(&mut status);
         self.status.store(Arc::new(status));
     }
@@ -403,14 +387,8 @@ impl ConfigReloader {
         // They decide as whom a robots.txt is fetched, and so which copies may be used.
         let have_crawlers_changed =
             config.crawlers != self.running.crawlers || config.signing != self.running.signing;
-        decider
-            .robots
-            .reconfigure(&cache_config, have_crawlers_changed)
-            .await;
-        decider
-            .robots
-            .store()
-            .set_memory(config.robots_store.memory);
+        decider.robots.reconfigure(&cache_config, have_crawlers_changed).await;
+        decider.robots.store().set_memory(config.robots_store.memory);
         // As with other servers, a reload also reopens a log file that was moved away.
         let decisions = &exchanges.decisions;
         decisions.replace_journal(prepared.journal, prepared.configuration);
@@ -437,10 +415,7 @@ impl ConfigReloader {
             let keys = prepared.needs_restart.join(", ");
             tracing::warn!(keys, "these changes take effect only after a restart");
         }
-        Reloaded {
-            configuration,
-            needs_restart: prepared.needs_restart,
-        }
+        Reloaded { configuration, needs_restart: prepared.needs_restart }
     }
 }
 

@@ -42,15 +42,8 @@ impl FileWatch {
                 report(seen);
             }
         })?;
-        let mut watch = Self {
-            dir: dir.to_owned(),
-            linked_dir: None,
-            file,
-            watcher,
-        };
-        watch
-            .watcher
-            .watch(&watch.dir, RecursiveMode::NonRecursive)?;
+        let mut watch = Self { dir: dir.to_owned(), linked_dir: None, file, watcher };
+        watch.watcher.watch(&watch.dir, RecursiveMode::NonRecursive)?;
         watch.follow_links()?;
         Ok(watch)
     }

@@ -34,12 +34,7 @@ pub(super) struct ConnectionMetrics {
 impl ConnectionMetrics {
     pub(super) fn new(registry: &Registry) -> anyhow::Result<Self> {
         let (limit, oddities) = ("client_connections_limit", "origin_oddities_total");
-        let upstream = gauges(
-            registry,
-            "upstream_connections",
-            UPSTREAM_CONNECTIONS,
-            "reused",
-        )?;
+        let upstream = gauges(registry, "upstream_connections", UPSTREAM_CONNECTIONS, "reused")?;
         let connections = Self {
             clients: gauge(registry, "client_connections", CLIENT_CONNECTIONS)?,
             clients_limit: gauge(registry, limit, CLIENT_CONNECTIONS_LIMIT)?,
@@ -67,14 +62,7 @@ impl ConnectionMetrics {
         for result in ["hit", "minted", "failed", "untrusted"] {
             self.leaf_certificates.with_label_values(&[result]);
         }
-        for result in [
-            "completed",
-            "certificate",
-            "failed",
-            "untrusted",
-            "timeout",
-            "plain",
-        ] {
+        for result in ["completed", "certificate", "failed", "untrusted", "timeout", "plain"] {
             self.client_handshakes.with_label_values(&[result]);
         }
         for oddity in Oddity::ALL {

@@ -19,9 +19,7 @@ pub(super) fn histogram(
     help: &str,
     buckets: &[f64],
 ) -> anyhow::Result<Histogram> {
-    let opts = HistogramOpts::new(name, help)
-        .namespace("wayleave")
-        .buckets(buckets.to_vec());
+    let opts = HistogramOpts::new(name, help).namespace("wayleave").buckets(buckets.to_vec());
     register(registry, Histogram::with_opts(opts)?)
 }
 
@@ -32,9 +30,7 @@ pub(super) fn histograms(
     label: &str,
     buckets: &[f64],
 ) -> anyhow::Result<HistogramVec> {
-    let opts = HistogramOpts::new(name, help)
-        .namespace("wayleave")
-        .buckets(buckets.to_vec());
+    let opts = HistogramOpts::new(name, help).namespace("wayleave").buckets(buckets.to_vec());
     register(registry, HistogramVec::new(opts, &[label])?)
 }
 
@@ -44,17 +40,11 @@ pub(super) fn gauges(
     help: &str,
     label: &str,
 ) -> anyhow::Result<IntGaugeVec> {
-    register(
-        registry,
-        IntGaugeVec::new(Opts::new(name, help).namespace("wayleave"), &[label])?,
-    )
+    register(registry, IntGaugeVec::new(Opts::new(name, help).namespace("wayleave"), &[label])?)
 }
 
 pub(super) fn counter(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntCounter> {
-    register(
-        registry,
-        IntCounter::with_opts(Opts::new(name, help).namespace("wayleave"))?,
-    )
+    register(registry, IntCounter::with_opts(Opts::new(name, help).namespace("wayleave"))?)
 }
 
 pub(super) fn counters(
@@ -63,10 +53,7 @@ pub(super) fn counters(
     help: &str,
     labels: &[&str],
 ) -> anyhow::Result<IntCounterVec> {
-    register(
-        registry,
-        IntCounterVec::new(Opts::new(name, help).namespace("wayleave"), labels)?,
-    )
+    register(registry, IntCounterVec::new(Opts::new(name, help).namespace("wayleave"), labels)?)
 }
 
 /// Registers counters whose only label is `result`.
@@ -79,18 +66,13 @@ pub(super) fn counters_by_result(
 }
 
 pub(super) fn gauge(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntGauge> {
-    register(
-        registry,
-        IntGauge::with_opts(Opts::new(name, help).namespace("wayleave"))?,
-    )
+    register(registry, IntGauge::with_opts(Opts::new(name, help).namespace("wayleave"))?)
 }
 
 pub(super) fn register<C: Collector + Clone + 'static>(
     registry: &Registry,
     collector: C,
 ) -> anyhow::Result<C> {
-    registry
-        .register(Box::new(collector.clone()))
-        .context("registering a metric")?;
+    registry.register(Box::new(collector.clone())).context("registering a metric")?;
     Ok(collector)
 }

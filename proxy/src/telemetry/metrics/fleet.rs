@@ -29,9 +29,8 @@ const BORN: &str = "Times that the engine was another than before: restarted or 
 /// The states of a node that is in a fleet.
 const STATES: [&str; 4] = ["up", "lost", "beats-failing", "clock-off"];
 /// Buckets for calls, which take a fraction of a millisecond on a local network.
-const CALL_SECONDS: &[f64] = &[
-    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
-];
+const CALL_SECONDS: &[f64] =
+    &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1];
 /// Buckets for the delay of changes, which are read every quarter of a second.
 const CHANGE_SECONDS: &[f64] = &[0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0];
 /// Buckets from one round trip to `politeness.max_wait`.
@@ -67,12 +66,7 @@ impl FleetMetrics {
             state: gauges(registry, "fleet_state", STATE, "state")?,
             members: gauge(registry, "fleet_members", MEMBERS)?,
             unsettled: gauge(registry, "fleet_unsettled", UNSETTLED)?,
-            changes: histogram(
-                registry,
-                "fleet_change_delay_seconds",
-                CHANGES,
-                CHANGE_SECONDS,
-            )?,
+            changes: histogram(registry, "fleet_change_delay_seconds", CHANGES, CHANGE_SECONDS)?,
             clock_offset: register(
                 registry,
                 Gauge::with_opts(
@@ -83,10 +77,7 @@ impl FleetMetrics {
             born: counter(registry, "fleet_born_total", BORN)?,
         };
         for (metric, values) in [
-            (
-                &metrics.errors,
-                &["timeout", "connection", "full", "denied", "corrupt"][..],
-            ),
+            (&metrics.errors, &["timeout", "connection", "full", "denied", "corrupt"][..]),
             (&metrics.claims, &["known", "fetch", "wait"]),
             (&metrics.settled, &["changed", "same", "forgotten"]),
             (&metrics.turns, &["go", "too_soon", "unknown"]),

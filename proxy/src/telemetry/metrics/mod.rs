@@ -34,9 +34,8 @@ use self::robots::RobotsMetrics;
 use crate::http::http1::oddities::Oddities;
 
 /// Buckets from half a microsecond (robots.txt is cached) to ten seconds (robots.txt is fetched first).
-const DECISION_SECONDS: &[f64] = &[
-    5e-7, 1e-6, 2.5e-6, 5e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0,
-];
+const DECISION_SECONDS: &[f64] =
+    &[5e-7, 1e-6, 2.5e-6, 5e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0];
 
 /// The metrics of the process, served at `/metrics`.
 #[derive(Debug)]
@@ -137,8 +136,7 @@ impl Metrics {
         for reason in reasons {
             let meanings = reason.meanings().iter();
             for outcome in meanings.flat_map(|meaning| meaning.outcomes) {
-                self.requests
-                    .with_label_values(&[crawler, outcome.as_str(), reason.as_str()]);
+                self.requests.with_label_values(&[crawler, outcome.as_str(), reason.as_str()]);
             }
         }
     }
@@ -155,12 +153,8 @@ impl Metrics {
             reason.has_outcome(outcome),
             "{outcome:?}, {reason}: its series would not exist from the start"
         );
-        self.requests
-            .with_label_values(&[crawler, outcome.as_str(), reason.as_str()])
-            .inc();
-        self.request_duration
-            .with_label_values(&[outcome.as_str()])
-            .observe(took.as_secs_f64());
+        self.requests.with_label_values(&[crawler, outcome.as_str(), reason.as_str()]).inc();
+        self.request_duration.with_label_values(&[outcome.as_str()]).observe(took.as_secs_f64());
     }
 
     /// Returns the number of finished exchanges by crawler, outcome and reason.
@@ -211,17 +205,12 @@ impl Metrics {
 
     /// Sets how many origins are in `state`: `fresh`, `stale`, `unavailable` or `unreachable`.
     pub(crate) fn robots_entries(&self, state: &str, count: usize) {
-        self.robots
-            .entries
-            .with_label_values(&[state])
-            .set(count.try_into().unwrap_or(i64::MAX));
+        self.robots.entries.with_label_values(&[state]).set(count.try_into().unwrap_or(i64::MAX));
     }
 
     /// Sets the memory held by entries, in bytes.
     pub(crate) fn robots_cache_bytes(&self, bytes: usize) {
-        self.robots
-            .cache_bytes
-            .set(bytes.try_into().unwrap_or(i64::MAX));
+        self.robots.cache_bytes.set(bytes.try_into().unwrap_or(i64::MAX));
     }
 
     /// Counts one origin's new snapshot.
@@ -231,10 +220,7 @@ impl Metrics {
 
     /// Counts a failed operation of the store: `open`, `read`, `write` or `checksum`.
     pub(crate) fn store_error(&self, operation: &str) {
-        self.robots
-            .store_errors
-            .with_label_values(&[operation])
-            .inc();
+        self.robots.store_errors.with_label_values(&[operation]).inc();
     }
 
     /// Sets whether there is a parent proxy.
@@ -320,21 +306,13 @@ impl Metrics {
     /// is removed from the configuration, as counters must be.
     pub(crate) fn start_crawler_series(&self, crawler: &str) {
         let reasons = Reason::ALL.iter().copied();
-        self.start_requests(
-            crawler,
-            reasons.filter(|reason| !reason.is_before_request()),
-        );
-        self.organisation
-            .user_agent_mismatches
-            .with_label_values(&[crawler]);
+        self.start_requests(crawler, reasons.filter(|reason| !reason.is_before_request()));
+        self.organisation.user_agent_mismatches.with_label_values(&[crawler]);
     }
 
     /// Counts a request of a known crawler whose `User-Agent` contains none of its tokens.
     pub(crate) fn user_agent_mismatch(&self, crawler: &str) {
-        self.organisation
-            .user_agent_mismatches
-            .with_label_values(&[crawler])
-            .inc();
+        self.organisation.user_agent_mismatches.with_label_values(&[crawler]).inc();
     }
 
     /// Returns the number of requests of a known crawler whose `User-Agent` contained none of its tokens.
@@ -402,9 +380,7 @@ impl Metrics {
 /// Returns whole seconds since 1970, Prometheus' form of a time; 0 for anything earlier.
 fn unix_seconds(at: SystemTime) -> i64 {
     let since = at.duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-    })
+    since.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
 /// Counts a connection as open until it is dropped.
@@ -440,10 +416,7 @@ mod tests {
     #[test]
     fn closed_series_exist_before_first_event() {
         let (_, text) = Metrics::new().unwrap().text().unwrap();
-        assert!(
-            text.contains("wayleave_robots_lookups_total{result=\"joined\"} 0"),
-            "{text}"
-        );
+        assert!(text.contains("wayleave_robots_lookups_total{result=\"joined\"} 0"), "{text}");
         assert!(text.contains("wayleave_build_info{version="), "{text}");
     }
 
@@ -451,20 +424,8 @@ mod tests {
     fn connection_is_counted_while_open() {
         let metrics = Metrics::new().unwrap();
         let open = metrics.client_connection();
-        assert!(
-            metrics
-                .text()
-                .unwrap()
-                .1
-                .contains("wayleave_client_connections 1")
-        );
+        assert!(metrics.text().unwrap().1.contains("wayleave_client_connections 1"));
         drop(open);
-        assert!(
-            metrics
-                .text()
-                .unwrap()
-                .1
-                .contains("wayleave_client_connections 0")
-        );
+        assert!(metrics.text().unwrap().1.contains("wayleave_client_connections 0"));
     }
 }

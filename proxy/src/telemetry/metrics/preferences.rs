@@ -37,11 +37,7 @@ const SOURCES: [(PreferenceStage, &[PreferenceSource]); 3] = [
     ),
     (
         PreferenceStage::Body,
-        &[
-            PreferenceSource::Tdmrep,
-            PreferenceSource::Rsl,
-            PreferenceSource::RobotsMeta,
-        ],
+        &[PreferenceSource::Tdmrep, PreferenceSource::Rsl, PreferenceSource::RobotsMeta],
     ),
 ];
 
@@ -52,11 +48,8 @@ pub(super) fn register(registry: &Registry) -> anyhow::Result<IntCounterVec> {
 }
 
 pub(super) fn start_at_zero(counters: &IntCounterVec) {
-    let (allow, refuse, unstated) = (
-        Preference::Allow.as_str(),
-        Preference::Refuse.as_str(),
-        Preference::Unstated.as_str(),
-    );
+    let (allow, refuse, unstated) =
+        (Preference::Allow.as_str(), Preference::Refuse.as_str(), Preference::Unstated.as_str());
     for purpose in Purpose::ALL.map(Purpose::as_str) {
         for (stage, sources) in SOURCES {
             for source in sources {

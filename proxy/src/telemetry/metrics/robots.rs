@@ -52,19 +52,9 @@ pub(super) struct RobotsMetrics {
 
 impl RobotsMetrics {
     pub(super) fn new(registry: &Registry) -> anyhow::Result<Self> {
-        let lookups = counters(
-            registry,
-            "robots_lookups_total",
-            ROBOTS_LOOKUPS,
-            &["result"],
-        )?;
+        let lookups = counters(registry, "robots_lookups_total", ROBOTS_LOOKUPS, &["result"])?;
         let metrics = Self {
-            fetches: counters(
-                registry,
-                "robots_fetches_total",
-                ROBOTS_FETCHES,
-                &["result"],
-            )?,
+            fetches: counters(registry, "robots_fetches_total", ROBOTS_FETCHES, &["result"])?,
             fetch_duration: histogram(
                 registry,
                 "robots_fetch_duration_seconds",

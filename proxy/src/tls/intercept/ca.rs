@@ -83,33 +83,18 @@ impl CertificateAuthority {
         let private_key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes())
             .with_context(|| format!("{} contains no private key", key_path.display()))?;
         let signing_key = any_supported_type(&private_key).with_context(|| {
-            format!(
-                "{} contains a key of an unsupported type",
-                key_path.display()
-            )
+            format!("{} contains a key of an unsupported type", key_path.display())
         })?;
-        CertifiedKey::new(chain.clone(), signing_key)
-            .keys_match()
-            .with_context(|| {
-                format!(
-                    "{} is not the key of {}",
-                    key_path.display(),
-                    path.display()
-                )
-            })?;
+        CertifiedKey::new(chain.clone(), signing_key).keys_match().with_context(|| {
+            format!("{} is not the key of {}", key_path.display(), path.display())
+        })?;
         let key = KeyPair::try_from(&private_key)
             .with_context(|| format!("{} contains a key that cannot sign", key_path.display()))?;
         let issuer = Issuer::from_ca_cert_der(first, key)
             .with_context(|| format!("{} is not a CA certificate", path.display()))?;
         let expires_at =
             check_authority(first).with_context(|| format!("{} cannot be used", path.display()))?;
-        Ok(Self {
-            issuer,
-            chain,
-            pem,
-            path,
-            expires_at,
-        })
+        Ok(Self { issuer, chain, pem, path, expires_at })
     }
 
     /// Returns the time after which no client trusts what the CA signs.
@@ -180,9 +165,7 @@ impl CertificateAuthority {
 
 impl std::fmt::Debug for CertificateAuthority {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CertificateAuthority")
-            .field("path", &self.path)
-            .finish_non_exhaustive()
+        f.debug_struct("CertificateAuthority").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
@@ -199,10 +182,7 @@ fn serial_number() -> SerialNumber {
 /// today.
 fn check_authority(certificate: &CertificateDer<'_>) -> anyhow::Result<SystemTime> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate)?;
-    ensure!(
-        certificate.is_ca(),
-        "it is not a CA certificate (basic constraints)"
-    );
+    ensure!(certificate.is_ca(), "it is not a CA certificate (basic constraints)");
     let usage = certificate.key_usage()?;
     let may_sign = usage.is_none_or(|usage| usage.value.key_cert_sign());
     ensure!(may_sign, "it may not sign certificates (key usage)");
@@ -222,12 +202,8 @@ pub(crate) fn exposed_key_warning(dir: &Path) -> Option<String> {
     let key = dir.join(KEY_FILE);
     let mode = fs::metadata(&key).ok()?.permissions().mode() & 0o777;
     let advice = "whoever has it can impersonate any origin: chmod 600 it, and make a new CA if somebody may have read it";
-    (mode & 0o077 != 0).then(|| {
-        format!(
-            "other users can read {} (mode {mode:03o}); {advice}",
-            key.display()
-        )
-    })
+    (mode & 0o077 != 0)
+        .then(|| format!("other users can read {} (mode {mode:03o}); {advice}", key.display()))
 }
 
 /// Reads the PEM file with a certificate and its issuers, of which there may be none.
@@ -236,21 +212,13 @@ fn read_chain(path: &Path) -> anyhow::Result<(String, Vec<CertificateDer<'static
     let chain = CertificateDer::pem_slice_iter(pem.as_bytes())
         .collect::<Result<Vec<_>, _>>()
         .with_context(|| format!("{} is not PEM", path.display()))?;
-    ensure!(
-        !chain.is_empty(),
-        "{} contains no certificate",
-        path.display()
-    );
+    ensure!(!chain.is_empty(), "{} contains no certificate", path.display());
     Ok((pem, chain))
 }
 
 fn fingerprint(certificate: &CertificateDer<'_>) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
-    let pairs: Vec<String> = digest
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02X}"))
-        .collect();
+    let pairs: Vec<String> = digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
     pairs.join(":")
 }
 
@@ -264,16 +232,9 @@ fn create(dir: &Path, certificate: &Path, key_path: &Path) -> anyhow::Result<()>
     params.distinguished_name = DistinguishedName::new();
     // Two CAs with the same name and different keys confuse clients that look issuers up by name.
     let mark = ring::digest::digest(&ring::digest::SHA256, key.public_key_raw());
-    let mark: String = mark.as_ref()[..4]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    params
-        .distinguished_name
-        .push(DnType::CommonName, format!("wayleave CA {mark}"));
-    params
-        .distinguished_name
-        .push(DnType::OrganizationName, "wayleave");
+    let mark: String = mark.as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    params.distinguished_name.push(DnType::CommonName, format!("wayleave CA {mark}"));
+    params.distinguished_name.push(DnType::OrganizationName, "wayleave");
     params.serial_number = Some(serial_number());
     // No further authorities below this one.
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -317,10 +278,7 @@ mod tests {
         let made = CertificateAuthority::load_or_create(&ca_dir).unwrap();
         let found = CertificateAuthority::load_or_create(&ca_dir).unwrap();
         assert_eq!(made.fingerprint(), found.fingerprint());
-        let mode = fs::metadata(ca_dir.join(KEY_FILE))
-            .unwrap()
-            .permissions()
-            .mode();
+        let mode = fs::metadata(ca_dir.join(KEY_FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
@@ -381,9 +339,8 @@ mod tests {
         let key = KeyPair::generate().unwrap();
         let mut seen = std::collections::HashSet::new();
         let minted = (0..300).map(|_| ca.mint("shop.test", &key, system_time()).unwrap());
-        for certificate in minted
-            .flat_map(|chain| chain.into_iter().take(1))
-            .chain(ca.chain.clone())
+        for certificate in
+            minted.flat_map(|chain| chain.into_iter().take(1)).chain(ca.chain.clone())
         {
             let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).unwrap();
             let raw = parsed.raw_serial();
@@ -399,13 +356,7 @@ mod tests {
         let ca = CertificateAuthority::load_or_create(dir.path()).unwrap();
         let key = KeyPair::generate().unwrap();
         let long = format!("{}.test", "a".repeat(63));
-        for host in [
-            "shop.test",
-            "192.0.2.1",
-            "2001:db8::1",
-            "under_score.test",
-            &long,
-        ] {
+        for host in ["shop.test", "192.0.2.1", "2001:db8::1", "under_score.test", &long] {
             let chain = ca.mint(host, &key, system_time()).unwrap();
             assert_eq!(chain.len(), 2, "{host}");
         }

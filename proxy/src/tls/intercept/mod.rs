@@ -135,9 +135,7 @@ impl TlsInterceptor {
 
 impl fmt::Debug for TlsInterceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsInterceptor")
-            .field("authority", &self.authority)
-            .finish_non_exhaustive()
+        f.debug_struct("TlsInterceptor").field("authority", &self.authority).finish_non_exhaustive()
     }
 }
 
@@ -172,10 +170,7 @@ mod tests {
         let now = system_time();
         let (first, minted) = interceptor.server_config("shop.test", now).unwrap();
         let (second, hit) = interceptor.server_config("shop.test", now).unwrap();
-        assert_eq!(
-            (minted, hit),
-            (LeafCacheResult::Minted, LeafCacheResult::Hit)
-        );
+        assert_eq!((minted, hit), (LeafCacheResult::Minted, LeafCacheResult::Hit));
         assert!(Arc::ptr_eq(&first, &second));
     }
 

@@ -59,14 +59,11 @@ impl AddressCheck {
     }
 
     fn is_own_listener(&self, ip: IpAddr, port: u16) -> bool {
-        self.own_listeners
-            .iter()
-            .filter(|listener| listener.port() == port)
-            .any(|listener| {
-                let own = listener.ip().to_canonical();
-                // A connection to the unspecified address reaches this machine.
-                own == ip || ip.is_unspecified() || (own.is_unspecified() && is_local_address(ip))
-            })
+        self.own_listeners.iter().filter(|listener| listener.port() == port).any(|listener| {
+            let own = listener.ip().to_canonical();
+            // A connection to the unspecified address reaches this machine.
+            own == ip || ip.is_unspecified() || (own.is_unspecified() && is_local_address(ip))
+        })
     }
 }
 

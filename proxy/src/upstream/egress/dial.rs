@@ -29,10 +29,7 @@ impl Route {
         let connect = |address: CheckedAddress| async move {
             let address = address.socket_address();
             let connected = connect(address, self.sources.matching_family(address)).await;
-            connected.map_err(|error| DialError {
-                address: Some(address),
-                error,
-            })
+            connected.map_err(|error| DialError { address: Some(address), error })
         };
         let stream = race(addresses, connect).await?;
         transport::set_tcp_options(&stream, UNREAD_TIMEOUT)?;
@@ -120,10 +117,7 @@ mod tests {
         .await;
         assert_eq!(reached.ok(), Some(2));
         let took = started.elapsed();
-        assert!(
-            took >= ATTEMPT_DELAY && took < ATTEMPT_DELAY * 2,
-            "{took:?}"
-        );
+        assert!(took >= ATTEMPT_DELAY && took < ATTEMPT_DELAY * 2, "{took:?}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -173,11 +167,8 @@ mod tests {
             ..EgressSettings::default()
         });
         let port = listener.local_addr().unwrap().port();
-        let route = egress
-            .unwrap()
-            .route("127.0.0.1", port, RouteRequester::default())
-            .await
-            .unwrap();
+        let route =
+            egress.unwrap().route("127.0.0.1", port, RouteRequester::default()).await.unwrap();
         let timeout = socket2::SockRef::from(&route.dial().await.unwrap()).tcp_user_timeout();
         assert_eq!(timeout.unwrap(), Some(UNREAD_TIMEOUT));
     }

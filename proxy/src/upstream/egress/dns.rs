@@ -127,9 +127,7 @@ impl DnsResolver {
 /// Returns `host` as a name to which no search domain is appended: the name of an origin means one host, wherever the
 /// proxy runs.
 fn absolute_name(host: &str) -> Result<Name, EgressError> {
-    let invalid = |_| EgressError::Dns {
-        rcode: NOT_A_NAME.to_owned(),
-    };
+    let invalid = |_| EgressError::Dns { rcode: NOT_A_NAME.to_owned() };
     let mut name = Name::from_ascii(host).map_err(invalid)?;
     name.set_fqdn(true);
     Ok(name)

@@ -62,10 +62,7 @@ impl Drop for LookupPermit<'_> {
     fn drop(&mut self) {
         let mut all = self.limiter.lock();
         drop((self.permit.take(), self.semaphore.take()));
-        if all
-            .get(&self.client)
-            .is_some_and(|places| Arc::strong_count(places) == 1)
-        {
+        if all.get(&self.client).is_some_and(|places| Arc::strong_count(places) == 1) {
             all.remove(&self.client);
         }
     }

@@ -147,11 +147,7 @@ impl Egress {
             _ => {
                 let sources = self.sources.for_host(host, asker.source);
                 let addresses = interleave(sources.reachable(permitted)?);
-                Ok(Route {
-                    addresses,
-                    sources,
-                    through: None,
-                })
+                Ok(Route { addresses, sources, through: None })
             }
         }
     }
@@ -163,10 +159,7 @@ impl Egress {
 
     /// Returns the route for data connections that belong to a control connection by `route`.
     pub(crate) fn data_route(&self, route: &Route) -> DataRoute {
-        DataRoute {
-            check: Arc::clone(&self.check),
-            sources: route.sources.clone(),
-        }
+        DataRoute { check: Arc::clone(&self.check), sources: route.sources.clone() }
     }
 
     /// Returns the parent proxy through which `host` is reached, if there is one.

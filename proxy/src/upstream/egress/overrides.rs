@@ -33,10 +33,9 @@ pub enum InvalidDnsOverride {
 impl std::fmt::Display for InvalidDnsOverride {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Key(key) => write!(
-                f,
-                "`{key}` is not a host, host:port, *.suffix or *.suffix:port"
-            ),
+            Self::Key(key) => {
+                write!(f, "`{key}` is not a host, host:port, *.suffix or *.suffix:port")
+            }
             Self::Value(value) => write!(
                 f,
                 "`{value}` is not an IP address or address:port (IPv6 with a port in brackets)"
@@ -60,11 +59,7 @@ impl DnsOverride {
         let parsed_key = parse_key(key).ok_or_else(|| InvalidDnsOverride::Key(key.to_owned()))?;
         let (address, port) =
             parse_value(value).ok_or_else(|| InvalidDnsOverride::Value(value.to_owned()))?;
-        Ok(Self {
-            key: parsed_key,
-            address,
-            port,
-        })
+        Ok(Self { key: parsed_key, address, port })
     }
 
     /// Returns what is overridden, in canonical form: two lines with the same key contradict each other.
@@ -100,9 +95,7 @@ fn parse_value(value: &str) -> Option<(IpAddr, Option<u16>)> {
         return Some((address, None));
     }
     let (host, port) = split_port(value)?;
-    let bare = host
-        .strip_prefix('[')
-        .map_or(Some(host), |rest| rest.strip_suffix(']'))?;
+    let bare = host.strip_prefix('[').map_or(Some(host), |rest| rest.strip_suffix(']'))?;
     let address: IpAddr = bare.parse().ok()?;
     // Brackets belong to IPv6 addresses, and only to those.
     (address.is_ipv4() == (bare.len() == host.len())).then_some((address, port))
@@ -130,10 +123,8 @@ pub(super) struct DnsOverrides {
 
 impl DnsOverrides {
     pub(super) fn new(overrides: Vec<DnsOverride>) -> Self {
-        let by_key = overrides
-            .into_iter()
-            .map(|line| (line.key, (line.address, line.port)))
-            .collect();
+        let by_key =
+            overrides.into_iter().map(|line| (line.key, (line.address, line.port))).collect();
         Self { by_key }
     }
 
@@ -147,20 +138,13 @@ impl DnsOverrides {
             return None;
         };
         let dots = host.match_indices('.').map(|(dot, _)| dot);
-        let above: Vec<_> = dots
-            .map(|dot| HostPattern::Glob(format!("*{}", &host[dot..])))
-            .collect();
+        let above: Vec<_> =
+            dots.map(|dot| HostPattern::Glob(format!("*{}", &host[dot..]))).collect();
         std::iter::once(HostPattern::Exact(host))
             .chain(above)
             .flat_map(|host| {
                 let without_port = OverrideKey { host, port: None };
-                [
-                    OverrideKey {
-                        port: Some(port),
-                        ..without_port.clone()
-                    },
-                    without_port,
-                ]
+                [OverrideKey { port: Some(port), ..without_port.clone() }, without_port]
             })
             .find_map(|key| self.by_key.get(&key))
             .map(|&(address, other)| SocketAddr::new(address, other.unwrap_or(port)))

@@ -135,9 +135,7 @@ fn credentials(
 /// Leaves the credentials out.
 impl fmt::Debug for ParentProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ParentProxy")
-            .field(&self.authority())
-            .finish()
+        f.debug_tuple("ParentProxy").field(&self.authority()).finish()
     }
 }
 
@@ -263,17 +261,8 @@ mod tests {
 
     #[test]
     fn internal_names_are_recognised() {
-        let internal = [
-            "localhost",
-            "a.localhost",
-            "printer",
-            "db.corp",
-            "x.home.arpa",
-        ];
-        for host in internal
-            .iter()
-            .chain(&["metadata.google.internal", "nas.local."])
-        {
+        let internal = ["localhost", "a.localhost", "printer", "db.corp", "x.home.arpa"];
+        for host in internal.iter().chain(&["metadata.google.internal", "nas.local."]) {
             assert!(is_internal_name(host), "{host}");
         }
         let public = ["shop.test", "local.example", "mylocal.example"];

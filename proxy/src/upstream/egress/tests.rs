@@ -11,10 +11,7 @@ impl Egress {
     /// Returns the addresses that the route dials.
     async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
         let Route { addresses, .. } = self.route(host, port, RouteRequester::default()).await?;
-        Ok(addresses
-            .into_iter()
-            .map(CheckedAddress::socket_address)
-            .collect())
+        Ok(addresses.into_iter().map(CheckedAddress::socket_address).collect())
     }
 }
 
@@ -41,11 +38,7 @@ fn overrides(lines: &[(&str, &str)]) -> Vec<DnsOverride> {
 /// Makes an egress whose DNS server is a closed port, so that a test that asks it fails.
 fn egress(options: EgressSettings) -> Egress {
     let servers = vec![at("127.0.0.1:9")];
-    Egress::new(EgressSettings {
-        dns_servers: servers,
-        ..options
-    })
-    .expect("servers are given")
+    Egress::new(EgressSettings { dns_servers: servers, ..options }).expect("servers are given")
 }
 
 /// First and last addresses of every internal block, and the well-known ones in between.
@@ -182,21 +175,9 @@ fn neighbours_of_internal_blocks_are_global() {
 #[tokio::test]
 async fn literals_are_checked_like_names() {
     let door = egress(EgressSettings::default());
-    assert_eq!(
-        door.addresses("8.8.8.8", 80).await,
-        Ok(vec![at("8.8.8.8:80")])
-    );
-    assert_eq!(
-        door.addresses("[2600::1]", 443).await,
-        Ok(vec![at("[2600::1]:443")])
-    );
-    for host in [
-        "127.0.0.1",
-        "[::1]",
-        "169.254.169.254",
-        "[::ffff:10.0.0.1]",
-        "[fe80::1]",
-    ] {
+    assert_eq!(door.addresses("8.8.8.8", 80).await, Ok(vec![at("8.8.8.8:80")]));
+    assert_eq!(door.addresses("[2600::1]", 443).await, Ok(vec![at("[2600::1]:443")]));
+    for host in ["127.0.0.1", "[::1]", "169.254.169.254", "[::ffff:10.0.0.1]", "[fe80::1]"] {
         let error = door.addresses(host, 80).await.unwrap_err();
         assert_eq!(
             UpstreamError::from(error).error_type.as_str(),
@@ -208,46 +189,29 @@ async fn literals_are_checked_like_names() {
 
 #[tokio::test]
 async fn localhost_is_looked_up_and_refused() {
-    let error = egress(EgressSettings::default())
-        .addresses("localhost", 80)
-        .await;
+    let error = egress(EgressSettings::default()).addresses("localhost", 80).await;
     let why = "loopback";
     let loopback = |address: IpAddr| Err(EgressError::Prohibited { address, why });
-    assert!(
-        error == loopback(ip("127.0.0.1")) || error == loopback(ip("::1")),
-        "{error:?}"
-    );
+    assert!(error == loopback(ip("127.0.0.1")) || error == loopback(ip("::1")), "{error:?}");
 }
 
 #[tokio::test]
 async fn allow_private_permits_only_its_networks() {
-    let allow_private = vec![
-        "127.0.0.2/32".parse().unwrap(),
-        "10.1.0.0/16".parse().unwrap(),
-    ];
-    let door = egress(EgressSettings {
-        allow_private,
-        ..EgressSettings::default()
-    });
+    let allow_private = vec!["127.0.0.2/32".parse().unwrap(), "10.1.0.0/16".parse().unwrap()];
+    let door = egress(EgressSettings { allow_private, ..EgressSettings::default() });
     assert!(door.addresses("127.0.0.2", 80).await.is_ok());
     assert!(door.addresses("10.1.255.255", 80).await.is_ok());
     assert!(door.addresses("127.0.0.1", 80).await.is_err());
     assert!(door.addresses("10.2.0.0", 80).await.is_err());
     // On the wire a mapped address is the IPv4 address, so it is opened, and dialled, as that.
-    assert_eq!(
-        door.addresses("[::ffff:10.1.0.1]", 80).await,
-        Ok(vec![at("10.1.0.1:80")])
-    );
+    assert_eq!(door.addresses("[::ffff:10.1.0.1]", 80).await, Ok(vec![at("10.1.0.1:80")]));
     assert!(door.addresses("[64:ff9b::10.1.0.1]", 80).await.is_err());
 }
 
 #[tokio::test]
 async fn overridden_addresses_are_checked() {
     let lines = overrides(&[("site.test", "127.0.0.1"), ("8.8.4.4", "10.0.0.1")]);
-    let door = egress(EgressSettings {
-        dns_overrides: lines,
-        ..EgressSettings::default()
-    });
+    let door = egress(EgressSettings { dns_overrides: lines, ..EgressSettings::default() });
     for host in ["site.test", "8.8.4.4"] {
         let error = door.addresses(host, 80).await.unwrap_err();
         assert_eq!(
@@ -276,15 +240,9 @@ async fn own_listeners_are_never_dialled() {
     assert!(own.addresses("127.0.0.2", 3128).await.is_ok());
     for wildcard in ["0.0.0.0:3128", "[::]:3128"] {
         let own = door(wildcard);
-        assert!(
-            own.addresses("127.0.0.9", 3128).await.is_err(),
-            "{wildcard}"
-        );
+        assert!(own.addresses("127.0.0.9", 3128).await.is_err(), "{wildcard}");
         assert!(own.addresses("[::1]", 3128).await.is_err(), "{wildcard}");
-        assert!(
-            own.addresses("10.77.77.77", 3128).await.is_ok(),
-            "{wildcard}"
-        );
+        assert!(own.addresses("10.77.77.77", 3128).await.is_ok(), "{wildcard}");
         assert!(own.addresses("127.0.0.9", 80).await.is_ok(), "{wildcard}");
     }
 }
@@ -301,10 +259,7 @@ async fn most_specific_override_wins() {
         ("*.bücher.example.", "9.0.0.7"),
         ("192.0.2.1", "9.0.0.8"),
     ]);
-    let door = egress(EgressSettings {
-        dns_overrides: lines,
-        ..EgressSettings::default()
-    });
+    let door = egress(EgressSettings { dns_overrides: lines, ..EgressSettings::default() });
     let cases = [
         ("a.site.test", 8080, "9.0.0.1:1001"),
         ("a.site.test", 443, "9.0.0.2:443"),
@@ -317,11 +272,7 @@ async fn most_specific_override_wins() {
         ("[::ffff:c000:201]", 80, "9.0.0.8:80"),
     ];
     for (host, port, address) in cases {
-        assert_eq!(
-            door.addresses(host, port).await,
-            Ok(vec![at(address)]),
-            "{host}:{port}"
-        );
+        assert_eq!(door.addresses(host, port).await, Ok(vec![at(address)]), "{host}:{port}");
     }
     assert!(door.overrides.find("test", 80).is_none());
     assert!(door.overrides.find("notsite.example", 80).is_none());
@@ -349,28 +300,13 @@ fn invalid_overrides_are_errors() {
         "a/b",
     ] {
         let parsed = DnsOverride::parse(key, "127.0.0.1");
-        assert_eq!(
-            parsed,
-            Err(InvalidDnsOverride::Key(key.to_owned())),
-            "{key}"
-        );
+        assert_eq!(parsed, Err(InvalidDnsOverride::Key(key.to_owned())), "{key}");
     }
-    for value in [
-        "",
-        "host",
-        "127.0.0.1:",
-        "127.0.0.1:0",
-        "[127.0.0.1]:80",
-        "[::1",
-        "::1]:80",
-        "127.1",
-    ] {
+    for value in
+        ["", "host", "127.0.0.1:", "127.0.0.1:0", "[127.0.0.1]:80", "[::1", "::1]:80", "127.1"]
+    {
         let parsed = DnsOverride::parse("host", value);
-        assert_eq!(
-            parsed,
-            Err(InvalidDnsOverride::Value(value.to_owned())),
-            "{value}"
-        );
+        assert_eq!(parsed, Err(InvalidDnsOverride::Value(value.to_owned())), "{value}");
     }
     let spelt = DnsOverride::parse("WWW.Site.Test.", "[::1]").expect("valid");
     assert_eq!(Ok(spelt), DnsOverride::parse("www.site.test", "::1"));
@@ -437,34 +373,21 @@ async fn dns_server() -> SocketAddr {
 #[tokio::test]
 async fn dns_answers_are_filtered_and_failures_named() {
     let dns_servers = vec![dns_server().await];
-    let door = Egress::new(EgressSettings {
-        dns_servers,
-        ..EgressSettings::default()
-    });
+    let door = Egress::new(EgressSettings { dns_servers, ..EgressSettings::default() });
     let door = door.unwrap();
     assert_eq!(
         door.addresses("mixed.example", 443).await,
         Ok(vec![at("[2600::1]:443"), at("8.8.8.8:443")])
     );
-    let prohibited = EgressError::Prohibited {
-        address: ip("10.0.0.1"),
-        why: "private",
-    };
-    assert_eq!(
-        door.addresses("internal.example", 443).await,
-        Err(prohibited)
-    );
+    let prohibited = EgressError::Prohibited { address: ip("10.0.0.1"), why: "private" };
+    assert_eq!(door.addresses("internal.example", 443).await, Err(prohibited));
     for (name, rcode) in [
         ("fails.example", "SERVFAIL"),
         ("empty.example", "NOERROR"),
         ("absent.example", "NXDOMAIN"),
     ] {
         let rcode = rcode.to_owned();
-        assert_eq!(
-            door.addresses(name, 80).await,
-            Err(EgressError::Dns { rcode }),
-            "{name}"
-        );
+        assert_eq!(door.addresses(name, 80).await, Err(EgressError::Dns { rcode }), "{name}");
     }
 }
 
@@ -476,18 +399,13 @@ async fn addresses_are_cached_for_their_ttl_up_to_a_limit() {
     });
     let door = door.unwrap();
     let known = |host: &str| door.dns.cached(host);
-    for (host, count, is_kept) in [
-        ("many.example", MAX_ADDRESSES, true),
-        ("brief.example", 1, false),
-    ] {
+    for (host, count, is_kept) in
+        [("many.example", MAX_ADDRESSES, true), ("brief.example", 1, false)]
+    {
         assert_eq!(door.addresses(host, 80).await.unwrap().len(), count);
         let before = known(host).unwrap();
         assert_eq!(door.addresses(host, 80).await.unwrap().len(), count);
-        assert_eq!(
-            Arc::ptr_eq(&before, &known(host).unwrap()),
-            is_kept,
-            "{host}"
-        );
+        assert_eq!(Arc::ptr_eq(&before, &known(host).unwrap()), is_kept, "{host}");
     }
     door.addresses("absent.example", 80).await.unwrap_err();
     assert!(known("absent.example").is_none());
@@ -505,10 +423,8 @@ async fn silent_dns_server_causes_a_timeout() {
 }
 
 /// A DNS server on loopback that keeps the names that were asked for, and answers only those that are not `slow`.
-async fn recording_dns_server() -> (
-    SocketAddr,
-    Arc<std::sync::Mutex<std::collections::HashSet<String>>>,
-) {
+async fn recording_dns_server()
+-> (SocketAddr, Arc<std::sync::Mutex<std::collections::HashSet<String>>>) {
     use hickory_resolver::proto::op::Message;
     use hickory_resolver::proto::rr::{RData, Record, RecordType};
 
@@ -541,27 +457,19 @@ async fn recording_dns_server() -> (
 #[tokio::test]
 async fn concurrent_lookups_of_a_client_are_limited() {
     let (server, asked) = recording_dns_server().await;
-    let door = Egress::new(EgressSettings {
-        dns_servers: vec![server],
-        ..EgressSettings::default()
-    });
+    let door =
+        Egress::new(EgressSettings { dns_servers: vec![server], ..EgressSettings::default() });
     let door = Arc::new(door.unwrap());
     let route = |host: String, client: &str| {
         let (door, client) = (Arc::clone(&door), Some(ip(client)));
         async move {
             let source = None;
-            door.route(&host, 80, RouteRequester { source, client })
-                .await
+            door.route(&host, 80, RouteRequester { source, client }).await
         }
     };
     // All addresses of a network of IPv6 are one client's.
     let greedy: Vec<_> = (0..3 * MAX_LOOKUPS_PER_CLIENT)
-        .map(|n| {
-            tokio::spawn(route(
-                format!("slow{n}.example"),
-                &format!("2001:db8::{n:x}"),
-            ))
-        })
+        .map(|n| tokio::spawn(route(format!("slow{n}.example"), &format!("2001:db8::{n:x}"))))
         .collect();
     let others = route("quick.example".to_owned(), "2001:db8:0:1::1");
     assert!(others.await.is_ok());

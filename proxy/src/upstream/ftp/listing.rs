@@ -5,11 +5,8 @@ use std::fmt::Write;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use suppaftp::list::ListParser;
 
-const LINK_ENCODE_SET: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~');
+const LINK_ENCODE_SET: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// The format of a listing.
 #[derive(Clone, Copy, Debug)]
@@ -25,24 +22,25 @@ pub(super) fn parse_names(listing: &[u8], form: ListingFormat) -> Vec<String> {
     let text = String::from_utf8_lossy(listing);
     let files = text.lines().filter_map(|line| match form {
         ListingFormat::Mlsd => ListParser::parse_mlsd(line).ok(),
-        ListingFormat::List => ListParser::parse_posix(line)
-            .or_else(|_| ListParser::parse_dos(line))
-            .ok(),
+        ListingFormat::List => {
+            ListParser::parse_posix(line).or_else(|_| ListParser::parse_dos(line)).ok()
+        }
     });
     // A name must not lead to another directory, nor break a line of the page.
     let is_inside = |name: &str| {
         !matches!(name, "" | "." | "..") && !name.contains('/') && !name.contains(char::is_control)
     };
-    let mut names: Vec<String> = files
-        .filter(|file| is_inside(file.name()))
-        .map(|file| {
-            if file.is_directory() {
-                format!("{}/", file.name())
-            } else {
-                file.name().to_owned()
-            }
-        })
-        .collect();
+    let mut names: Vec<String> =
+        files
+            .filter(|file| is_inside(file.name()))
+            .map(|file| {
+                if file.is_directory() {
+                    format!("{}/", file.name())
+                } else {
+                    file.name().to_owned()
+                }
+            })
+            .collect();
     names.sort();
     names
 }
@@ -69,11 +67,7 @@ pub(super) fn to_html(path: &str, names: &[String]) -> String {
         // Relative to the current directory, so that no name is read as a scheme (`javascript:`).
         let link = utf8_percent_encode(bare, LINK_ENCODE_SET);
         // Writing to a String cannot fail.
-        let _ = writeln!(
-            page,
-            "<li><a href=\"./{link}{slash}\">{}</a>",
-            escape_html(name)
-        );
+        let _ = writeln!(page, "<li><a href=\"./{link}{slash}\">{}</a>", escape_html(name));
     }
     page.push_str("</ul>\n");
     page
@@ -93,19 +87,12 @@ mod tests {
         let facts = b"type=cdir;modify=20260101000000; .\r\ntype=dir;modify=20260101000000; sub\r\ntype=file;size=3;modify=20260101000000; a b.txt\r\n";
         let people = b"total 8\r\ndrwxr-xr-x 2 ftp ftp 4096 Jan 01 2026 sub\r\n-rw-r--r-- 1 ftp ftp 3 Jan 01 2026 a b.txt\r\ngarbage\r\n";
         assert_eq!(parse_names(facts, ListingFormat::Mlsd), ["a b.txt", "sub/"]);
-        assert_eq!(
-            parse_names(people, ListingFormat::List),
-            ["a b.txt", "sub/"]
-        );
+        assert_eq!(parse_names(people, ListingFormat::List), ["a b.txt", "sub/"]);
     }
 
     #[test]
     fn names_are_escaped_on_the_page() {
-        let names = [
-            "<script>\"".to_owned(),
-            "javascript:x".to_owned(),
-            "a b/".to_owned(),
-        ];
+        let names = ["<script>\"".to_owned(), "javascript:x".to_owned(), "a b/".to_owned()];
         let page = to_html("/p&q/", &names);
         assert!(!page.contains("<script>"), "{page}");
         assert!(page.contains("href=\"./javascript%3Ax\""), "{page}");

@@ -72,10 +72,7 @@ pub(crate) async fn start(
     let asking = timeout(patience, fetch(connection, request));
     let answer = asking.await.unwrap_or_else(|_| {
         let details = "the FTP server did not answer in time".to_owned();
-        Err(UpstreamError::new(
-            ProxyErrorType::HttpResponseTimeout,
-            details,
-        ))
+        Err(UpstreamError::new(ProxyErrorType::HttpResponseTimeout, details))
     })?;
     let stream = answer.into_stream(patience);
     start_http1(stream, b"", BodyFraming::Length(0), patience).await
@@ -88,9 +85,7 @@ async fn fetch(
     let malformed =
         |why: &'static str| UpstreamError::new(ProxyErrorType::HttpRequestError, why.to_owned());
     let path = ftp_path::decode(request.path).map_err(malformed)?;
-    let mut control = connect(connection)
-        .await
-        .map_err(|error| ftp_error(&error))?;
+    let mut control = connect(connection).await.map_err(|error| ftp_error(&error))?;
     // A path is relative to the directory after the login (RFC 1738 section 3.2.2).
     let name = format!(".{path}");
     let (user, password) = match &request.credentials {
@@ -110,19 +105,12 @@ async fn fetch(
 }
 
 async fn connect(connection: FtpConnection) -> FtpResult<AsyncFtpStream> {
-    let FtpConnection {
-        tcp,
-        data_route: data,
-    } = connection;
+    let FtpConnection { tcp, data_route: data } = connection;
     let peer = tcp.peer_addr().map_err(FtpError::ConnectionError)?;
     let mut control = AsyncFtpStream::connect_with_stream(tcp).await?;
     control.set_encoding(Latin1).await;
     // Over IPv6 only EPSV works (RFC 2428).
-    control.set_mode(if peer.is_ipv4() {
-        Mode::Passive
-    } else {
-        Mode::ExtendedPassive
-    });
+    control.set_mode(if peer.is_ipv4() { Mode::Passive } else { Mode::ExtendedPassive });
     // The address in the server's reply is ignored: it could be any host (FTP bounce).
     control.set_passive_nat_workaround(true);
     Ok(control.passive_stream_builder(move |address| {
@@ -168,10 +156,7 @@ async fn fetch_file(
     }
     match opened {
         Ok(transfer) => {
-            let content = (!request.is_head).then_some(FileTransfer {
-                data: transfer,
-                control,
-            });
+            let content = (!request.is_head).then_some(FileTransfer { data: transfer, control });
             Ok(FtpResponse::File { about, content })
         }
         Err(no) => no.into_response(),
@@ -201,11 +186,7 @@ async fn fetch_directory(
     if let Err(no) = split_refusal(control.cwd(name).await)? {
         return no.into_response();
     }
-    let kind = if request.prefers_text {
-        "text/plain"
-    } else {
-        "text/html"
-    };
+    let kind = if request.prefers_text { "text/plain" } else { "text/html" };
     let (listing, form) = match read_listing(control, "MLSD").await? {
         Ok(listing) => (listing, ListingFormat::Mlsd),
         // 500 to 504: MLSD is not implemented (RFC 959 section 4.2).
@@ -244,10 +225,7 @@ async fn read_listing(
     read.map_err(|error| ftp_error(&FtpError::ConnectionError(error)))?;
     if listing.len() as u64 > MAX_LISTING_BYTES {
         let details = "the directory's listing is longer than 1 MiB".to_owned();
-        return Err(UpstreamError::new(
-            ProxyErrorType::HttpProtocolError,
-            details,
-        ));
+        return Err(UpstreamError::new(ProxyErrorType::HttpProtocolError, details));
     }
     transfer.finish().await.map_err(|error| ftp_error(&error))?;
     Ok(Ok(listing))
@@ -260,10 +238,7 @@ impl FtpRefusal {
             550 | 551 | 553 => Ok(FtpResponse::short("404 Not Found", "")),
             code => {
                 let details = format!("the FTP server answered {code}");
-                Err(UpstreamError::new(
-                    ProxyErrorType::HttpProtocolError,
-                    details,
-                ))
+                Err(UpstreamError::new(ProxyErrorType::HttpProtocolError, details))
             }
         }
     }
@@ -284,11 +259,8 @@ fn ftp_error(error: &FtpError) -> UpstreamError {
     let (kind, details) = match error {
         FtpError::UnexpectedResponse(reply) => {
             let words = String::from_utf8_lossy(&reply.body);
-            let words: String = words
-                .chars()
-                .filter(|c| !c.is_control())
-                .take(MAX_QUOTED_CHARS)
-                .collect();
+            let words: String =
+                words.chars().filter(|c| !c.is_control()).take(MAX_QUOTED_CHARS).collect();
             let details = format!("the FTP server answered {words}");
             (ProxyErrorType::ConnectionTerminated, details)
         }

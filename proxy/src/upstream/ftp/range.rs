@@ -44,10 +44,7 @@ impl ByteRange {
             }
             Self::Last(count) => (size.saturating_sub(count), size),
         };
-        (first < end).then(|| ByteSpan {
-            first,
-            length: end - first,
-        })
+        (first < end).then(|| ByteSpan { first, length: end - first })
     }
 }
 
@@ -65,13 +62,7 @@ mod tests {
         assert_eq!(of("bytes=-3", 10), part(7, 3));
         assert_eq!(of("bytes=-30", 10), part(0, 10));
         assert_eq!(of("bytes=10-", 10), None);
-        for other in [
-            "bytes=3-2",
-            "bytes=-",
-            "bytes=1-2,4-5",
-            "lines=1-2",
-            "bytes=+1-2",
-        ] {
+        for other in ["bytes=3-2", "bytes=-", "bytes=1-2,4-5", "lines=1-2", "bytes=+1-2"] {
             assert_eq!(ByteRange::parse(other.as_bytes()), None, "{other}");
         }
     }

@@ -24,10 +24,7 @@ pub(super) enum FtpResponse {
         body: String,
     },
     /// A file, or a range of it; without content for HEAD.
-    File {
-        about: FileFacts,
-        content: Option<FileTransfer>,
-    },
+    File { about: FileFacts, content: Option<FileTransfer> },
 }
 
 /// The known properties of a file.
@@ -51,11 +48,7 @@ impl FtpResponse {
             None => String::new(),
         };
         let fields = format!("Content-Type: text/plain\r\n{fields}");
-        Self::Text {
-            status,
-            fields,
-            body,
-        }
+        Self::Text { status, fields, body }
     }
 
     /// Returns the response as a stream that ends after it. It is cut off if the server sends nothing for `patience`.
@@ -70,11 +63,7 @@ impl FtpResponse {
 
     async fn write(self, mut to: DuplexStream, patience: Duration) -> io::Result<()> {
         match self {
-            Self::Text {
-                status,
-                fields,
-                body,
-            } => {
+            Self::Text { status, fields, body } => {
                 let length = body.len();
                 let head = format!(
                     "HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\nConnection: close\r\n\r\n"

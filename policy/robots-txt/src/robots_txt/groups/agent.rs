@@ -55,9 +55,7 @@ fn starts_with_name(value: &[u8], name: &[u8]) -> bool {
     let Some((start, rest)) = value.split_at_checked(name.len()) else {
         return false;
     };
-    let ends = rest
-        .first()
-        .is_none_or(|&byte| !(is_token_byte(byte) || byte.is_ascii_digit()));
+    let ends = rest.first().is_none_or(|&byte| !(is_token_byte(byte) || byte.is_ascii_digit()));
     ends && start.eq_ignore_ascii_case(name)
 }
 

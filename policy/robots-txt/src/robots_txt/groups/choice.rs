@@ -26,10 +26,7 @@ impl GroupChoice<'_> {
 
 /// Returns the choices in order: the first that has groups decides.
 pub(crate) fn group_choices(tokens: &[ProductToken]) -> impl Iterator<Item = GroupChoice<'_>> {
-    tokens
-        .iter()
-        .map(GroupChoice::Named)
-        .chain([GroupChoice::Everyone])
+    tokens.iter().map(GroupChoice::Named).chain([GroupChoice::Everyone])
 }
 
 impl ParsedFile {
@@ -49,9 +46,7 @@ impl ParsedFile {
         semantics: &DialectSemantics,
         choice: GroupChoice<'_>,
     ) -> impl Iterator<Item = UserAgentLine> {
-        let mut best = semantics
-            .first_match_wins
-            .then(|| self.best_agent(semantics, choice));
+        let mut best = semantics.first_match_wins.then(|| self.best_agent(semantics, choice));
         let mut next = 0;
         std::iter::from_fn(move || match &mut best {
             Some(best) => best.take(),
@@ -156,9 +151,7 @@ mod tests {
                 let mut expected = vec![first, count - 1];
                 expected.dedup();
                 let mut lines = vec!["User-agent: other\nDisallow: /\n"; count];
-                expected
-                    .iter()
-                    .for_each(|at| lines[*at] = "User-agent: foobot\nDisallow: /\n");
+                expected.iter().for_each(|at| lines[*at] = "User-agent: foobot\nDisallow: /\n");
                 let stored = parse(lines.concat().as_bytes());
                 for dialect in [Dialect::Rfc9309, Dialect::Google] {
                     let choice = GroupChoice::Named(&token);

@@ -46,14 +46,7 @@ impl DialectSemantics {
             Dialect::Google => (GOOGLE, GOOGLE_GROUP, false),
             Dialect::Koster1996 | Dialect::Selfhtml => (EXACT, RECORD, true),
         };
-        Self {
-            dialect,
-            number,
-            form,
-            visible_mark,
-            group_mark,
-            first_match_wins,
-        }
+        Self { dialect, number, form, visible_mark, group_mark, first_match_wins }
     }
 
     /// Returns the semantics of a dialect in its own form. `strictest` chooses groups like `rfc9309`.

@@ -21,11 +21,8 @@ pub(crate) fn build_index(
     start: usize,
     budget: &mut MatchBudget,
 ) -> Option<RuleIndex> {
-    let mut rules = IndexBuilder {
-        semantics,
-        patterns: PatternBuffer::default(),
-        rules: Vec::new(),
-    };
+    let mut rules =
+        IndexBuilder { semantics, patterns: PatternBuffer::default(), rules: Vec::new() };
     let mut end = start;
     for statement in &stored.statements[start..] {
         if semantics.begins_group(statement) {
@@ -72,11 +69,7 @@ impl IndexBuilder<'_> {
 
     /// Sorts rules by prefix, then by which decides first.
     fn sort(&mut self) {
-        let Self {
-            patterns,
-            rules: all,
-            ..
-        } = self;
+        let Self { patterns, rules: all, .. } = self;
         let prefix = |rule: &IndexedRule| patterns.get(rule.pattern).prefix();
         all.sort_unstable_by(|one, other| {
             let texts = prefix(one).cmp(prefix(other));

@@ -119,12 +119,7 @@ mod tests {
         let decide_and_measure = |name: &&str| {
             let before = robots.heap_bytes();
             let tokens = [ProductToken::new(name).unwrap()];
-            let _ = decide(
-                &access,
-                Dialect::Rfc9309,
-                &tokens,
-                &UrlPath::parse("/x").unwrap(),
-            );
+            let _ = decide(&access, Dialect::Rfc9309, &tokens, &UrlPath::parse("/x").unwrap());
             robots.heap_bytes() - before
         };
         names.iter().map(decide_and_measure).collect()
@@ -147,14 +142,8 @@ mod tests {
     fn groups_merged_by_some_dialects_have_separate_indexes() {
         let rules = rules(100);
         for (dialect, body) in [
-            (
-                Dialect::Google,
-                format!("User-agent: a\n{rules}Useragent: b\n{rules}Disallow: /x\n"),
-            ),
-            (
-                Dialect::Koster1996,
-                format!("User-agent: a\n\nUser-agent: b\nDisallow: /x\n{rules}"),
-            ),
+            (Dialect::Google, format!("User-agent: a\n{rules}Useragent: b\n{rules}Disallow: /x\n")),
+            (Dialect::Koster1996, format!("User-agent: a\n\nUser-agent: b\nDisallow: /x\n{rules}")),
         ] {
             let access = AccessResult::Successful(RobotsTxt::parse(body.as_bytes()));
             for (name, expected) in [("a", true), ("b", false), ("a", true)] {
@@ -170,10 +159,7 @@ mod tests {
         let body = format!("User-agent: a\n{}", rules(30_000));
         // Only where the indexes would be.
         let added_without = added(&body, &["a", "a"]);
-        assert!(
-            added_without[0] < 1_000 && added_without[1] == 0,
-            "{added_without:?}"
-        );
+        assert!(added_without[0] < 1_000 && added_without[1] == 0, "{added_without:?}");
         let body = format!("User-agent: a\n{}", rules(10_000));
         assert!(added(&body, &["a"])[0] > 10_000);
     }

@@ -34,10 +34,7 @@ impl ParsedLine<'_> {
     /// whole line.
     pub(crate) fn as_read_by_google(self) -> Self {
         match self.field {
-            LineField::Other => Self {
-                field: google_field(self.name),
-                ..self
-            },
+            LineField::Other => Self { field: google_field(self.name), ..self },
             _ => self,
         }
     }
@@ -56,11 +53,7 @@ pub fn numbered_lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
         let end = memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
         let (line, after) = rest.split_at(end);
         // CRLF is one line end.
-        let ending = if after.starts_with(b"\r\n") {
-            2
-        } else {
-            after.len().min(1)
-        };
+        let ending = if after.starts_with(b"\r\n") { 2 } else { after.len().min(1) };
         rest = &after[ending..];
         Some((number, line))
     })
@@ -69,11 +62,7 @@ pub fn numbered_lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
 /// Parses a line as RFC 9309 and the older texts do: the field is spelt exactly and followed by a colon.
 pub(crate) fn exact_statement(line: &[u8]) -> Option<ParsedLine<'_>> {
     let (name, value) = split_at_colon(without_comment(line))?;
-    (!name.is_empty()).then(|| ParsedLine {
-        field: exact_field(name),
-        name,
-        value,
-    })
+    (!name.is_empty()).then(|| ParsedLine { field: exact_field(name), name, value })
 }
 
 /// Parses a line as Google's parser does: it forgives typing errors and a missing colon, and the line ends at a NUL or
@@ -81,11 +70,7 @@ pub(crate) fn exact_statement(line: &[u8]) -> Option<ParsedLine<'_>> {
 pub(crate) fn google_statement(line: &[u8]) -> Option<ParsedLine<'_>> {
     let line = trim(without_comment(google_part(line)));
     let (name, value) = split_at_colon(line).or_else(|| split_at_gap(line))?;
-    (!name.is_empty()).then(|| ParsedLine {
-        field: google_field(name),
-        name,
-        value,
-    })
+    (!name.is_empty()).then(|| ParsedLine { field: google_field(name), name, value })
 }
 
 /// Returns whether Google's parser reads the whole line.
@@ -162,14 +147,8 @@ fn exact_field(name: &[u8]) -> LineField {
 /// Returns the field that Google's parser reads: any that starts with a known name or a known misspelling.
 fn google_field(name: &[u8]) -> LineField {
     const USER_AGENT: [&[u8]; 3] = [b"user-agent", b"useragent", b"user agent"];
-    const DISALLOW: [&[u8]; 6] = [
-        b"disallow",
-        b"dissallow",
-        b"dissalow",
-        b"disalow",
-        b"diasllow",
-        b"disallaw",
-    ];
+    const DISALLOW: [&[u8]; 6] =
+        [b"disallow", b"dissallow", b"dissalow", b"disalow", b"diasllow", b"disallaw"];
     // Most lines have other fields, whose first letters rule out all of the names below.
     if let Some(b'b' | b'c' | b'e'..=b't' | b'v'..=b'z') = name.first().map(u8::to_ascii_lowercase)
     {

@@ -23,16 +23,8 @@ const FEW_WILD_RULES: u32 = 4;
 
 pub(crate) fn parse(body: &[u8]) -> ParsedFile {
     const BOM: &[u8] = b"\xEF\xBB\xBF";
-    let bom = BOM
-        .iter()
-        .zip(body)
-        .take_while(|(bom, byte)| bom == byte)
-        .count();
-    let (body, part) = if bom == BOM.len() {
-        (&body[bom..], 0)
-    } else {
-        (body, bom)
-    };
+    let bom = BOM.iter().zip(body).take_while(|(bom, byte)| bom == byte).count();
+    let (body, part) = if bom == BOM.len() { (&body[bom..], 0) } else { (body, bom) };
     let mut parser = StatementParser::default();
     for (number, line) in line::numbered_lines(body) {
         // Google's parser also skips part of a byte order mark; for the other dialects that is text.
@@ -151,8 +143,7 @@ impl StatementParser {
             self.topics.insert(topic);
         }
         let open = if self.record_open { IN_RECORD } else { 0 };
-        self.statements
-            .push(self.statement(StatementKind::Other, seen_by | open));
+        self.statements.push(self.statement(StatementKind::Other, seen_by | open));
         self.texts.extend_from_slice(read.name);
         self.texts.push(b':');
         self.texts.extend_from_slice(read.value);
@@ -168,8 +159,7 @@ impl StatementParser {
             large_group: NonZeroU32::new(self.runs),
         });
         self.tags.push(name_tag::tag(value));
-        self.statements
-            .push(self.statement(StatementKind::Agent, seen_by));
+        self.statements.push(self.statement(StatementKind::Agent, seen_by));
         self.texts.extend_from_slice(value);
         // Readers stop at the first statement of a run, so that is where the marks have to be.
         self.statements[self.run].marks |= begun;
@@ -308,10 +298,7 @@ mod tests {
         let [agent] = *stored.statements else {
             panic!("{:?}", stored.statements);
         };
-        assert_eq!(
-            (agent.kind, agent.line, stored.text(0)),
-            (StatementKind::Agent, 1, &b"a"[..])
-        );
+        assert_eq!((agent.kind, agent.line, stored.text(0)), (StatementKind::Agent, 1, &b"a"[..]));
         assert_eq!(agent.marks & (EXACT | GOOGLE), GOOGLE);
     }
 
@@ -339,39 +326,19 @@ mod tests {
         for (kind, value, expected) in [
             (StatementKind::Disallow, "", (ValueForm::Plain, 0)),
             (StatementKind::Disallow, "/a", (ValueForm::Plain, 2)),
-            (
-                StatementKind::Disallow,
-                "/a/b/c/d/e",
-                (ValueForm::Plain, 10),
-            ),
+            (StatementKind::Disallow, "/a/b/c/d/e", (ValueForm::Plain, 10)),
             (StatementKind::Disallow, "/a*b$", (ValueForm::Wild, 2)),
             (StatementKind::Disallow, "$", (ValueForm::Wild, 0)),
             (StatementKind::Disallow, "/a$b", (ValueForm::Special, 2)),
             (StatementKind::Disallow, "/a*b$$", (ValueForm::Special, 2)),
             (StatementKind::Disallow, "/a*%41", (ValueForm::Special, 2)),
             (StatementKind::Disallow, "/\u{e9}", (ValueForm::Special, 1)),
-            (
-                StatementKind::Disallow,
-                "/a/index.html",
-                (ValueForm::Plain, 13),
-            ),
-            (
-                StatementKind::Allow,
-                "/a/index.html",
-                (ValueForm::Special, 3),
-            ),
-            (
-                StatementKind::Allow,
-                "/%/index.htm",
-                (ValueForm::Special, 1),
-            ),
+            (StatementKind::Disallow, "/a/index.html", (ValueForm::Plain, 13)),
+            (StatementKind::Allow, "/a/index.html", (ValueForm::Special, 3)),
+            (StatementKind::Allow, "/%/index.htm", (ValueForm::Special, 1)),
             (StatementKind::Allow, "/index.htm/a", (ValueForm::Plain, 12)),
         ] {
-            assert_eq!(
-                rule_form(kind, value.as_bytes()),
-                expected,
-                "{kind:?} {value}"
-            );
+            assert_eq!(rule_form(kind, value.as_bytes()), expected, "{kind:?} {value}");
         }
         for byte in 0..=u8::MAX {
             let expected = match byte {
@@ -379,11 +346,7 @@ mod tests {
                 _ if is_plain(byte) => ValueForm::Plain,
                 _ => ValueForm::Special,
             };
-            assert_eq!(
-                rule_form(StatementKind::Disallow, &[b'/', byte]).0,
-                expected,
-                "{byte:#x}"
-            );
+            assert_eq!(rule_form(StatementKind::Disallow, &[b'/', byte]).0, expected, "{byte:#x}");
         }
     }
 }

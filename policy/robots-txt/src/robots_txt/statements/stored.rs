@@ -94,10 +94,8 @@ impl ParsedFile {
         agent: UserAgentLine,
         build: impl FnOnce() -> Option<RuleIndex>,
     ) -> Option<&RuleIndex> {
-        let (slots, number) = (
-            &self.indexes[agent.large_group?.get() as usize - 1],
-            semantics.number(),
-        );
+        let (slots, number) =
+            (&self.indexes[agent.large_group?.get() as usize - 1], semantics.number());
         if let Some(index) = slots.get().and_then(|it| it[number].get()) {
             return Some(index);
         }
@@ -173,10 +171,7 @@ mod tests {
                     if dialect != Dialect::Koster1996 && dialect != Dialect::Selfhtml {
                         assert_eq!(found, Some(*line), "{number} in {dialect}");
                     } else {
-                        assert!(
-                            found.is_none_or(|found| found == *line),
-                            "{number} in {dialect}"
-                        );
+                        assert!(found.is_none_or(|found| found == *line), "{number} in {dialect}");
                     }
                 }
             }

@@ -86,10 +86,7 @@ fn check_outcome(decision: &DecisionRecord) -> Result<(), String> {
     let verdict = finding.map(|finding| &*finding.verdict);
     let basis = finding.map(|finding| &*finding.basis);
     let (outcome, reason) = (&*decision.outcome, &*decision.reason);
-    let is_exception = decision
-        .policy
-        .as_ref()
-        .is_some_and(|rule| rule.action == "allow");
+    let is_exception = decision.policy.as_ref().is_some_and(|rule| rule.action == "allow");
     let is_by_robots_txt = matches!(
         reason,
         "rule"
@@ -128,8 +125,6 @@ fn check_outcome(decision: &DecisionRecord) -> Result<(), String> {
     if follows {
         Ok(())
     } else {
-        Err(format!(
-            "{outcome} for {reason} does not follow from what was decided"
-        ))
+        Err(format!("{outcome} for {reason} does not follow from what was decided"))
     }
 }

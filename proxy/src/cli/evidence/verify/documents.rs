@@ -17,9 +17,7 @@ pub(super) struct ParsedDocuments {
 
 impl ParsedDocuments {
     pub(super) fn new() -> Self {
-        Self {
-            parsed: Cache::new(MAX_PARSED),
-        }
+        Self { parsed: Cache::new(MAX_PARSED) }
     }
 
     /// Returns a document that a decision names; `None` if it could not be fetched then.
@@ -35,10 +33,7 @@ impl ParsedDocuments {
         let Some(digest) = seen.sha256 else {
             return Ok(None);
         };
-        let key = DocumentRecord {
-            fetched_at: None,
-            ..seen.clone()
-        };
+        let key = DocumentRecord { fetched_at: None, ..seen.clone() };
         if let Some(parsed) = self.parsed.get(&key) {
             return Ok(Some(parsed));
         }

@@ -55,11 +55,7 @@ pub(super) fn run(arguments: &VerifyArgs) -> ExitCode {
 }
 
 fn print_report(report: &VerifyReport<'_>, json: bool) -> ExitCode {
-    let printed = if json {
-        print(&pretty_json(report))
-    } else {
-        print(&report.to_string())
-    };
+    let printed = if json { print(&pretty_json(report)) } else { print(&report.to_string()) };
     report.failure_status().unwrap_or(printed)
 }
 
@@ -104,10 +100,5 @@ fn verify(arguments: &VerifyArgs) -> anyhow::Result<VerifiedExport> {
         let result = deriver.derive(&decision, line, &mut derived);
         Some(result.map_err(|difference| format!("decision {}: {difference}", decision.id)))
     })?;
-    Ok(VerifiedExport {
-        manifest: export.manifest,
-        findings,
-        derived,
-        lines,
-    })
+    Ok(VerifiedExport { manifest: export.manifest, findings, derived, lines })
 }

@@ -44,18 +44,8 @@ impl VerifyReport<'_> {
 
 impl fmt::Display for VerifyReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DerivedCounts {
-            robots,
-            rules,
-            identities,
-            preferences,
-            others,
-        } = self.derived;
-        let trust = if self.trusted {
-            "the trusted one"
-        } else {
-            "not compared: --key"
-        };
+        let DerivedCounts { robots, rules, identities, preferences, others } = self.derived;
+        let trust = if self.trusted { "the trusted one" } else { "not compared: --key" };
         let result = match self.result {
             VerifyResult::Derived => "every decision was derived again",
             VerifyResult::Different => "not every decision can be derived again",

@@ -34,9 +34,7 @@ impl Weighter<(Sha256Digest, bool), Arc<AccessResult>> for ParsedSize {
 
 impl ParsedRobots {
     pub(super) fn new() -> Self {
-        Self {
-            parsed: Cache::with_weighter(1024, PARSED_BYTES, ParsedSize),
-        }
+        Self { parsed: Cache::with_weighter(1024, PARSED_BYTES, ParsedSize) }
     }
 
     /// Derives the verdict again.
@@ -103,11 +101,7 @@ impl ParsedRobots {
         }
         let bytes = materials.body(digest);
         let bytes = bytes.ok_or_else(|| format!("the robots.txt {digest} is missing"))?;
-        let body = FetchedBody {
-            bytes: bytes.into(),
-            is_cut,
-            digest: None,
-        };
+        let body = FetchedBody { bytes: bytes.into(), is_cut, digest: None };
         let parsed = Arc::new(AccessResult::Successful(body.parse()));
         self.parsed.insert((digest, is_cut), Arc::clone(&parsed));
         Ok(parsed)

@@ -19,14 +19,7 @@ use crate::decide::rederive;
 use crate::decision_log::{DecisionRecord, DocumentRecord, MAX_USER_AGENT_BYTES, UsePreference};
 
 /// The tables that affect decisions. The others say where files and other machines are, which may not exist here.
-const DECIDING: [&str; 6] = [
-    "crawler",
-    "rule",
-    "proxy",
-    "preferences",
-    "politeness",
-    "robots",
-];
+const DECIDING: [&str; 6] = ["crawler", "rule", "proxy", "preferences", "politeness", "robots"];
 /// A placeholder for password hashes, which are not stored with the configuration, so that it can be parsed.
 const ANY_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
@@ -72,20 +65,14 @@ impl PastSettings {
     fn read(text: &[u8]) -> Result<Self, String> {
         let text = str::from_utf8(text).map_err(|error| error.to_string())?;
         let all: Table = text.parse().map_err(|error| format!("{error}"))?;
-        let mut deciding: Table = all
-            .into_iter()
-            .filter(|(name, _)| DECIDING.contains(&name.as_str()))
-            .collect();
+        let mut deciding: Table =
+            all.into_iter().filter(|(name, _)| DECIDING.contains(&name.as_str())).collect();
         if let Some(Value::Table(proxy)) = deciding.get_mut("proxy") {
             proxy.retain(|key, _| matches!(key, "require_crawler" | "mode" | "name"));
         }
         let mut by_certificate = false;
         let crawlers = deciding.get_mut("crawler").and_then(Value::as_array_mut);
-        for crawler in crawlers
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_table_mut)
-        {
+        for crawler in crawlers.into_iter().flatten().filter_map(Value::as_table_mut) {
             crawler.remove("signing_key");
             let matched = crawler.get_mut("match").and_then(Value::as_table_mut);
             if let Some(matched) = matched
@@ -102,12 +89,8 @@ impl PastSettings {
             }
         }
         let text = toml::to_string(&deciding).map_err(|error| error.to_string())?;
-        let config = Config::from_toml("configuration", &text).map_err(|mistakes| {
-            mistakes
-                .iter()
-                .map(|it| format!("{it}; "))
-                .collect::<String>()
-        })?;
+        let config = Config::from_toml("configuration", &text)
+            .map_err(|mistakes| mistakes.iter().map(|it| format!("{it}; ")).collect::<String>())?;
         Ok(Self {
             rules: PolicyRules::new(config.rules.clone()),
             crawlers: Crawlers::new(config.crawlers.clone()),
@@ -140,12 +123,7 @@ impl PastSettings {
         };
         let username = decision.username.as_deref();
         let user_agent = user_agent.as_bytes();
-        let seen = ClientFacts {
-            client,
-            username,
-            certificate: &[],
-            user_agent,
-        };
+        let seen = ClientFacts { client, username, certificate: &[], user_agent };
         let identified = self.crawlers.identify(&seen);
         let identity = identified.identity;
         if identity.label() != decision.crawler {
@@ -253,11 +231,7 @@ impl PastSettings {
         if derived.len() != decision.preferences.len() {
             return Err("the preferences about use are of other purposes".to_owned());
         }
-        for (derived, said) in derived
-            .iter()
-            .map(UsePreference::from)
-            .zip(&decision.preferences)
-        {
+        for (derived, said) in derived.iter().map(UsePreference::from).zip(&decision.preferences) {
             if !derived.agrees_with(said) {
                 return Err(format!(
                     "the preference about {} is {} by {:?}, not {} by {:?}",
@@ -304,9 +278,7 @@ mod tests {
             "method": "GET", "url": "https://shop.test/", "mode": "observe",
             "configuration": 1, "decided_us": 1, "took_us": 10,
         });
-        let Json::Object(others) = others else {
-            panic!("{others}")
-        };
+        let Json::Object(others) = others else { panic!("{others}") };
         line.as_object_mut().expect("an object").extend(others);
         serde_json::from_value(line).expect("a line of the log")
     }

@@ -44,12 +44,8 @@ enum ProcessFate {
     Rests,
 }
 
-const ALL: [ProcessFate; 4] = [
-    ProcessFate::Runs,
-    ProcessFate::Stopped,
-    ProcessFate::Killed,
-    ProcessFate::Rests,
-];
+const ALL: [ProcessFate; 4] =
+    [ProcessFate::Runs, ProcessFate::Stopped, ProcessFate::Killed, ProcessFate::Rests];
 
 struct TestLog {
     dir: tempfile::TempDir,
@@ -59,10 +55,7 @@ struct TestLog {
 impl TestLog {
     /// Writes a log of several files, in the state that `process` leaves.
     fn written(process: ProcessFate) -> Self {
-        let mut place = Self {
-            dir: tempfile::tempdir().unwrap(),
-            journal: None,
-        };
+        let mut place = Self { dir: tempfile::tempdir().unwrap(), journal: None };
         for _ in 0..6 {
             place.write();
         }
@@ -90,9 +83,7 @@ impl TestLog {
 
     fn write(&mut self) {
         let options = self.options();
-        let journal = self
-            .journal
-            .get_or_insert_with(|| Journal::open(options).unwrap());
+        let journal = self.journal.get_or_insert_with(|| Journal::open(options).unwrap());
         let mut line = decision(&crate::decision_log::DecisionId::new().to_string());
         line.push(b'\n');
         journal.push(&line, Some(Sha256Digest::of(b"")));
@@ -172,9 +163,7 @@ enum LineChange {
 fn lines(path: &Path) -> Vec<Vec<u8>> {
     let text = fs::read(path).unwrap();
     let text = text.strip_suffix(b"\n").unwrap_or(&text);
-    text.split(|byte| *byte == b'\n')
-        .map(<[u8]>::to_vec)
-        .collect()
+    text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
 }
 
 /// Changes the line at an index as somebody would who knows the format but has no key: all later lines are linked again.
@@ -201,10 +190,7 @@ fn tamper(path: &Path, at: usize, change: LineChange) -> bool {
         let text = String::from_utf8(line.clone()).unwrap();
         // The old signature of a head is kept, because a new one cannot be made.
         let (object, rest) = match text.find(",\"prev_sha256\"") {
-            Some(end) => (
-                format!("{}}}", &text[..end]),
-                &text[end + 81..text.len() - 1],
-            ),
+            Some(end) => (format!("{}}}", &text[..end]), &text[end + 81..text.len() - 1]),
             None => (text.clone(), ""),
         };
         let mut new = link_line(object.as_bytes(), before);
@@ -246,14 +232,9 @@ fn any_change_to_any_line_without_key_is_reported() {
                     let Some(found) = place.checked(process) else {
                         panic!("{what} is not noticed");
                     };
-                    let names = [
-                        format!("log/{:06}.jsonl", file + 1),
-                        format!("file {}", file + 1),
-                    ];
-                    assert!(
-                        names.iter().any(|name| found.contains(name)),
-                        "{what}: {found}"
-                    );
+                    let names =
+                        [format!("log/{:06}.jsonl", file + 1), format!("file {}", file + 1)];
+                    assert!(names.iter().any(|name| found.contains(name)), "{what}: {found}");
                     tried += 1;
                 }
             }
@@ -274,9 +255,7 @@ fn files_deleted_at_either_end_are_reported() {
                     if !is_oldest {
                         files.reverse();
                     }
-                    files[..deleted]
-                        .iter()
-                        .for_each(|file| fs::remove_file(file).unwrap());
+                    files[..deleted].iter().for_each(|file| fs::remove_file(file).unwrap());
                     if with_head {
                         fs::remove_file(place.options().path.with_extension("jsonl.head")).unwrap();
                     }
@@ -293,11 +272,7 @@ fn files_deleted_at_either_end_are_reported() {
 
 #[test]
 fn log_restored_to_earlier_state_is_reported() {
-    for process in [
-        ProcessFate::Stopped,
-        ProcessFate::Killed,
-        ProcessFate::Rests,
-    ] {
+    for process in [ProcessFate::Stopped, ProcessFate::Killed, ProcessFate::Rests] {
         let mut place = TestLog::written(ProcessFate::Runs);
         let (path, head) = {
             let path = place.options().path;
@@ -327,10 +302,7 @@ fn unsigned_line_of_killed_process_is_reported_or_accepted() {
     place.journal = None;
     let before = Sha256Digest::of(lines(&path).last().unwrap());
     let mut text = fs::read(&path).unwrap();
-    text.extend_from_slice(&link_line(
-        &decision("019a00000000700080000000000000a1"),
-        before,
-    ));
+    text.extend_from_slice(&link_line(&decision("019a00000000700080000000000000a1"), before));
     text.push(b'\n');
     fs::write(&path, text).unwrap();
     let found = place.checked(ProcessFate::Killed).unwrap();
@@ -340,10 +312,7 @@ fn unsigned_line_of_killed_process_is_reported_or_accepted() {
         "{found}"
     );
     let mut accepted = ExportFindings::new(true);
-    accepted.add_unsigned(
-        "log/000001.jsonl:1",
-        "1 decision was not signed by who wrote it",
-    );
+    accepted.add_unsigned("log/000001.jsonl:1", "1 decision was not signed by who wrote it");
     assert_eq!(accepted.result(), VerifyResult::Derived);
 }
 
@@ -356,10 +325,7 @@ fn append(path: &Path) {
 fn lines_after_clean_stop_are_foreign() {
     for (process, words) in [
         (ProcessFate::Stopped, "was written by somebody else"),
-        (
-            ProcessFate::Rests,
-            "lines that somebody else wrote, which are left out: 1",
-        ),
+        (ProcessFate::Rests, "lines that somebody else wrote, which are left out: 1"),
     ] {
         let place = TestLog::written(process);
         append(&place.options().path);
@@ -386,10 +352,7 @@ fn truncated_file_is_exported_with_any_selection() {
     let wanted = ["--url", "http://shop.test/", "--at", "2020-01-01"];
     let found = place.found("out", &wanted).unwrap();
     let number = place.files().len();
-    assert!(
-        found.contains(&format!("log/{number:06}.jsonl:")),
-        "{found}"
-    );
+    assert!(found.contains(&format!("log/{number:06}.jsonl:")), "{found}");
 }
 
 #[test]
@@ -397,11 +360,7 @@ fn file_begun_before_final_head_counts_as_unsigned() {
     let place = TestLog::written(ProcessFate::Killed);
     let path = place.options().path;
     let number = file_number(&path).unwrap();
-    fs::rename(
-        &path,
-        path.with_file_name("decisions.29990101T000000.000Z.jsonl"),
-    )
-    .unwrap();
+    fs::rename(&path, path.with_file_name("decisions.29990101T000000.000Z.jsonl")).unwrap();
     let first = format!(
         "{{\"event\":\"file\",\"file\":{},\"program\":\"wayleave\",\"at\":\"2026-01-01T00:00:00Z\"}}",
         number + 1
@@ -444,10 +403,7 @@ fn decision_at_exactly_the_given_time_is_selected_as_last() {
     let place = TestLog::written(ProcessFate::Rests);
     let log = SignedLog::open(&place.options().path, &place.options().state_dir).unwrap();
     let first = lines(&place.files()[0]);
-    let first = first
-        .iter()
-        .position(|line| line.starts_with(b"{\"id\""))
-        .unwrap();
+    let first = first.iter().position(|line| line.starts_with(b"{\"id\"")).unwrap();
     let decision: DecisionRecord =
         serde_json::from_slice(&lines(&place.files()[0])[first]).unwrap();
     let wanted = Selection::Url {

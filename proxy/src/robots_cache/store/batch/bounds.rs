@@ -79,12 +79,7 @@ impl WriteBatch<'_> {
         };
         let (place, _) = row?;
         let (found, rank, at, key, first_seen_at) = place.value();
-        Ok((found == scope).then(|| EvictableItem {
-            rank,
-            at,
-            key: key.to_owned(),
-            first_seen_at,
-        }))
+        Ok((found == scope).then(|| EvictableItem { rank, at, key: key.to_owned(), first_seen_at }))
     }
 
     fn evict(&mut self, item: &EvictableItem) -> Result<(), StoreFailure> {

@@ -156,8 +156,7 @@ impl<'txn> WriteBatch<'txn> {
                 // A forgotten document's newest version is listed as superseded.
                 self.unlist_past(key, first_seen_at, newest.last_seen_at)?;
                 let sealed = encode(key, version)?;
-                self.versions
-                    .insert((key, first_seen_at), sealed.as_slice())?;
+                self.versions.insert((key, first_seen_at), sealed.as_slice())?;
                 match &version.body {
                     Some(body) => self.restore_body(&body.digest, bytes),
                     None => Ok(()),
@@ -187,8 +186,7 @@ impl<'txn> WriteBatch<'txn> {
             self.list_past(key, before, newest.last_seen_at)?;
         }
         let sealed = encode(key, version)?;
-        self.versions
-            .insert((key, first_seen_at), sealed.as_slice())?;
+        self.versions.insert((key, first_seen_at), sealed.as_slice())?;
         for scope in scopes(key) {
             self.charge(scope, version_cost(key))?;
         }

@@ -67,10 +67,7 @@ mod tests {
             ("https://192.0.2.7:8443", "192.0.2.7"),
             ("https://[2001:db8::1]:8443", "2001:db8::1"),
             ("https://com", "com"),
-            (
-                "https://a.example.com/.well-known/tdmrep.json",
-                "example.com",
-            ),
+            ("https://a.example.com/.well-known/tdmrep.json", "example.com"),
             ("http://[2001:db8::1]/license.xml", "2001:db8::1"),
         ] {
             assert_eq!(domain(key), expected, "{key}");

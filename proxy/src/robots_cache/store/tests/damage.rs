@@ -71,9 +71,7 @@ fn damage(file: &mut Vec<u8>, n: u64) -> &'static str {
 
 fn names(dir: &Path) -> Vec<String> {
     let files = std::fs::read_dir(dir).unwrap();
-    files
-        .map(|file| file.unwrap().file_name().into_string().unwrap())
-        .collect()
+    files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 /// Whatever happened to the file: no panic, no answer that was never given, and new entries are saved.
@@ -93,10 +91,7 @@ async fn damage_neither_panics_nor_changes_rules() {
         for ((origin, loaded), (_, entry)) in store.load_all(origins).await.into_iter().zip(&saved)
         {
             lost += usize::from(loaded.is_none());
-            assert!(
-                loaded.is_none_or(|loaded| loaded == **entry),
-                "{n}, {what}: {origin}"
-            );
+            assert!(loaded.is_none_or(|loaded| loaded == **entry), "{n}, {what}: {origin}");
         }
         let late = origin("late");
         for round in 0..3 {
@@ -106,16 +101,10 @@ async fn damage_neither_panics_nor_changes_rules() {
         assert!(store.load(&late).await.is_some(), "{n}, {what}");
         drop(store);
         let store = open(dir.path()).unwrap();
-        assert!(
-            store.load(&late).await.is_some(),
-            "{n}, {what}: opened again"
-        );
+        assert!(store.load(&late).await.is_some(), "{n}, {what}: opened again");
         assert_eq!(store.fault(), None, "{n}, {what}");
         let named = names(dir.path());
-        aside += named
-            .iter()
-            .filter(|name| name.starts_with("robots.redb.damaged-"))
-            .count();
+        aside += named.iter().filter(|name| name.starts_with("robots.redb.damaged-")).count();
     }
     assert!(aside > 20 && lost > 1000, "{aside} put aside, {lost} lost");
 }
@@ -131,13 +120,8 @@ async fn a_database_panic_sets_the_file_aside() {
     std::fs::write(&path, &file).unwrap();
     let metrics = metrics();
     let clock = Clock::start_at(first());
-    let store = RobotsStore::open(
-        dir.path(),
-        RobotsStoreConfig::default(),
-        clock,
-        metrics.clone(),
-    )
-    .unwrap();
+    let store = RobotsStore::open(dir.path(), RobotsStoreConfig::default(), clock, metrics.clone())
+        .unwrap();
     assert_eq!(store.load(&origin("own1")).await, None);
     store.save(origin("a"), entry(response(200, RULES), at(0)));
     store.flush().await;
@@ -146,13 +130,8 @@ async fn a_database_panic_sets_the_file_aside() {
     let told = store.set_aside_file().expect("it is told of");
     assert!(told.contains("robots.redb.damaged-20270115T"), "{told}");
     let (_, text) = metrics.text().unwrap();
-    assert!(
-        !text.contains("store_errors_total{operation=\"open\"} 0"),
-        "{text}"
-    );
-    let aside = names(dir.path())
-        .into_iter()
-        .find(|name| name.contains("damaged"));
+    assert!(!text.contains("store_errors_total{operation=\"open\"} 0"), "{text}");
+    let aside = names(dir.path()).into_iter().find(|name| name.contains("damaged"));
     let aside = std::fs::read(dir.path().join(aside.unwrap())).unwrap();
     assert_eq!(aside.len(), file.len());
 }
@@ -168,10 +147,7 @@ async fn only_the_newest_damaged_file_is_kept() {
     named.sort();
     assert_eq!(named.len(), 2, "{named:?}");
     assert_eq!(named[0], FILE_NAME);
-    assert!(
-        named[1].starts_with("robots.redb.damaged-20270117T080000."),
-        "{named:?}"
-    );
+    assert!(named[1].starts_with("robots.redb.damaged-20270117T080000."), "{named:?}");
 }
 
 const PACKED: TableDefinition<'_, &[u8; 32], &[u8]> = TableDefinition::new("packed");
@@ -181,12 +157,7 @@ const ENTRIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("entries"
 fn replace_body(path: PathBuf, digest: [u8; 32], packed: &[u8]) {
     let database = redb::Database::create(path).unwrap();
     let write = database.begin_write().unwrap();
-    let before = write
-        .open_table(PACKED)
-        .unwrap()
-        .insert(&digest, packed)
-        .unwrap()
-        .is_some();
+    let before = write.open_table(PACKED).unwrap().insert(&digest, packed).unwrap().is_some();
     assert!(before, "there is such a body");
     write.commit().unwrap();
 }
@@ -201,44 +172,26 @@ async fn damaged_shared_bodies_are_dropped_until_fetched_again() {
     }
     drop(store);
     drop(open(dir.path()).unwrap());
-    let evil = String::from_utf8(RULES.to_vec())
-        .unwrap()
-        .replace("Disallow", "Disablow");
-    replace_body(
-        dir.path().join(FILE_NAME),
-        digest(RULES),
-        &pack(evil.as_bytes()).unwrap(),
-    );
+    let evil = String::from_utf8(RULES.to_vec()).unwrap().replace("Disallow", "Disablow");
+    replace_body(dir.path().join(FILE_NAME), digest(RULES), &pack(evil.as_bytes()).unwrap());
 
     let metrics = metrics();
     let clock = Clock::start_at(at(0));
-    let store = RobotsStore::open(
-        dir.path(),
-        RobotsStoreConfig::default(),
-        clock,
-        metrics.clone(),
-    )
-    .unwrap();
+    let store = RobotsStore::open(dir.path(), RobotsStoreConfig::default(), clock, metrics.clone())
+        .unwrap();
     assert_eq!(store.body(digest(RULES)).await, None, "shown to nobody");
     for host in &hosts {
         assert_eq!(store.load(host).await, None);
     }
     let (_, text) = metrics.text().unwrap();
-    assert!(
-        !text.contains("store_errors_total{operation=\"checksum\"} 0"),
-        "{text}"
-    );
+    assert!(!text.contains("store_errors_total{operation=\"checksum\"} 0"), "{text}");
     assert_eq!(store.fault(), None, "nothing else is wrong");
     store.flush().await;
     store.save(&hosts[0], entry(response(200, RULES), at(1)));
     store.flush().await;
     assert_eq!(store.body(digest(RULES)).await.as_deref(), Some(RULES));
     assert!(store.load(&hosts[0]).await.is_some());
-    assert_eq!(
-        store.history(&hosts[0]).await.len(),
-        1,
-        "it said the same all along"
-    );
+    assert_eq!(store.history(&hosts[0]).await.len(), 1, "it said the same all along");
     assert_eq!(store.load(&hosts[1]).await, None, "not without asking");
 }
 
@@ -256,19 +209,12 @@ async fn only_the_changed_record_is_dropped() {
             let key = saved[0].0.to_string();
             let mut record = entries.get(key.as_str()).unwrap().unwrap().value().to_vec();
             let other = saved[1].0.to_string();
-            let status = record
-                .windows(2)
-                .position(|two| two == [0xc8, 0x01])
-                .unwrap();
+            let status = record.windows(2).position(|two| two == [0xc8, 0x01]).unwrap();
             record[status..status + 2].copy_from_slice(&[0x94, 0x03]);
             entries.insert(key.as_str(), record.as_slice()).unwrap();
             // And one record in the place of another.
-            let third = entries
-                .get(saved[2].0.to_string().as_str())
-                .unwrap()
-                .unwrap()
-                .value()
-                .to_vec();
+            let third =
+                entries.get(saved[2].0.to_string().as_str()).unwrap().unwrap().value().to_vec();
             entries.insert(other.as_str(), third.as_slice()).unwrap();
         }
         write.commit().unwrap();

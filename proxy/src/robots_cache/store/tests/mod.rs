@@ -80,10 +80,7 @@ fn open_at(
 fn every_kind_of_entry() -> Vec<CacheEntry> {
     let mut rules = response(200, RULES);
     rules.uri = "http://elsewhere.example/r".to_owned();
-    rules.redirects = vec![RedirectHop {
-        uri: origin("a").robots_txt_uri(),
-        status: 301,
-    }];
+    rules.redirects = vec![RedirectHop { uri: origin("a").robots_txt_uri(), status: 301 }];
     if let FetchEnding::Response(response) = &mut rules.ending {
         response.body.is_cut = true;
         response.fields = ResponseFields {
@@ -102,10 +99,7 @@ fn every_kind_of_entry() -> Vec<CacheEntry> {
         response.fields.asks_for_signature = true;
         response.fields.retry_at = Some(at(2));
     }
-    let lost = FetchOutcome {
-        ending: FetchEnding::RedirectLost(308),
-        ..response(200, b"")
-    };
+    let lost = FetchOutcome { ending: FetchEnding::RedirectLost(308), ..response(200, b"") };
     let failed = |kind| FetchOutcome::failed(origin("a").robots_txt_uri(), kind, "détail");
     let known = CacheEntry::default().after_fetch(rules.clone(), at(0));
     let mut all = vec![
@@ -116,11 +110,10 @@ fn every_kind_of_entry() -> Vec<CacheEntry> {
         CacheEntry::default().after_fetch(asking, at(0)),
         CacheEntry::default().after_fetch(lost, at(0)),
     ];
-    all.extend(FetchErrorKind::ALL.map(|kind| {
-        known
-            .after_fetch(failed(kind), at(1))
-            .after_fetch(failed(kind), at(2))
-    }));
+    all.extend(
+        FetchErrorKind::ALL
+            .map(|kind| known.after_fetch(failed(kind), at(1)).after_fetch(failed(kind), at(2))),
+    );
     all
 }
 
@@ -137,25 +130,15 @@ async fn entries_come_back_as_they_were_saved() {
         assert_eq!(store.fault(), None);
         drop(store);
         let store = open(dir.path()).unwrap();
-        assert_eq!(
-            store.load(&host).await.as_ref(),
-            Some(&entry),
-            "opened again"
-        );
+        assert_eq!(store.load(&host).await.as_ref(), Some(&entry), "opened again");
     }
 }
 
 #[test]
 fn partial_answers_of_older_programs_are_not_used() {
     let resource = Resource::from(origin("a"));
-    let part = FetchedAnswer {
-        fetched_at: at(0),
-        outcome: response(206, RULES),
-    };
-    let kept = CacheEntry {
-        answer: Some(part.into()),
-        failures: None,
-    };
+    let part = FetchedAnswer { fetched_at: at(0), outcome: response(206, RULES) };
+    let kept = CacheEntry { answer: Some(part.into()), failures: None };
     let record = EntryRecord::new(&resource, &kept);
     let read = record.into_entry(&resource, Some(RULES.into()));
     assert_eq!(read, CacheEntry::default());
@@ -187,10 +170,7 @@ async fn dropping_the_last_handle_writes_the_rest() {
     drop(store);
     let store = open(dir.path()).unwrap();
     for n in 0..500 {
-        assert!(
-            store.load(&origin(&format!("host{n}"))).await.is_some(),
-            "{n}"
-        );
+        assert!(store.load(&origin(&format!("host{n}"))).await.is_some(), "{n}");
     }
 }
 
@@ -214,19 +194,12 @@ async fn an_unknown_format_is_not_touched() {
     let write = database.begin_write().unwrap();
     {
         let head: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("head");
-        write
-            .open_table(head)
-            .unwrap()
-            .insert("format", 99)
-            .unwrap();
+        write.open_table(head).unwrap().insert("format", 99).unwrap();
     }
     write.commit().unwrap();
     drop(database);
     let opened = open(dir.path());
-    assert!(
-        matches!(opened, Err(StoreError::Format { found: 99, .. })),
-        "{opened:?}"
-    );
+    assert!(matches!(opened, Err(StoreError::Format { found: 99, .. })), "{opened:?}");
 }
 
 #[tokio::test]
@@ -241,13 +214,9 @@ async fn a_damaged_file_is_set_aside() {
     assert!(store.load(&origin("a")).await.is_some());
     assert_eq!(store.fault(), None);
     let files = std::fs::read_dir(dir.path()).unwrap();
-    let names: Vec<_> = files
-        .map(|file| file.unwrap().file_name().into_string().unwrap())
-        .collect();
-    assert!(
-        names.iter().any(|name| name.contains("damaged")),
-        "{names:?}"
-    );
+    let names: Vec<_> =
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(names.iter().any(|name| name.contains("damaged")), "{names:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -265,10 +234,7 @@ async fn without_a_disk_changes_wait_in_memory() {
     assert!(store.fault().is_some());
     assert!(store.load(&host).await.is_some());
     let (_, text) = metrics.text().unwrap();
-    assert!(
-        !text.contains("store_errors_total{operation=\"open\"} 0"),
-        "{text}"
-    );
+    assert!(!text.contains("store_errors_total{operation=\"open\"} 0"), "{text}");
 
     std::fs::remove_file(&missing).unwrap();
     let mut tries = 0;
@@ -314,12 +280,8 @@ async fn history_is_told(is_written_at_once: bool) {
         .iter()
         .map(|version| (version.first_seen_at, version.last_seen_at, version.status))
         .collect();
-    let expected = [
-        (at(0), at(1), 200),
-        (at(3), at(3), 200),
-        (at(4), at(4), 404),
-        (at(5), at(5), 200),
-    ];
+    let expected =
+        [(at(0), at(1), 200), (at(3), at(3), 200), (at(4), at(4), 404), (at(5), at(5), 200)];
     assert_eq!(seen, expected);
     assert_eq!(history[0].digest, history[3].digest);
     let bodies = [0, 1, 3].map(|index: usize| history[index].digest.unwrap());
@@ -331,10 +293,7 @@ async fn history_is_told(is_written_at_once: bool) {
 #[tokio::test]
 async fn history_is_limited_and_frees_bodies() {
     let dir = tempfile::tempdir().unwrap();
-    let options = RobotsStoreConfig {
-        history_length: 3,
-        ..RobotsStoreConfig::default()
-    };
+    let options = RobotsStoreConfig { history_length: 3, ..RobotsStoreConfig::default() };
     let store = open_at(dir.path(), at(0), options).unwrap();
     let (host, other) = (origin("a"), origin("b"));
     let rules = |day: u32| format!("User-agent: *\nDisallow: /{day}\n").into_bytes();
@@ -345,18 +304,10 @@ async fn history_is_limited_and_frees_bodies() {
         store.flush().await;
         digests.push(digest(&rules(day)));
     }
-    let kept: Vec<_> = store
-        .history(&host)
-        .await
-        .iter()
-        .filter_map(|v| v.digest)
-        .collect();
+    let kept: Vec<_> = store.history(&host).await.iter().filter_map(|v| v.digest).collect();
     assert_eq!(kept, digests[3..]);
     assert_eq!(store.body(digests[0]).await, None);
-    assert!(
-        store.body(digests[1]).await.is_some(),
-        "another origin says the same"
-    );
+    assert!(store.body(digests[1]).await.is_some(), "another origin says the same");
     assert!(store.body(digests[5]).await.is_some());
 }
 
@@ -365,10 +316,7 @@ async fn expired_rows_are_deleted_in_steps() {
     let dir = tempfile::tempdir().unwrap();
     let store = open_at(dir.path(), at(0), RobotsStoreConfig::default()).unwrap();
     for n in 0..200 {
-        store.save(
-            origin(&format!("idle{n}")),
-            entry(response(200, RULES), at(0)),
-        );
+        store.save(origin(&format!("idle{n}")), entry(response(200, RULES), at(0)));
     }
     store.save(origin("busy"), entry(response(200, OTHER_RULES), at(0)));
     store.save(origin("busy"), entry(response(200, RULES), at(1)));

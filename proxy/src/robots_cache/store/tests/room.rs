@@ -36,11 +36,7 @@ async fn a_flood_stays_below_max_size_and_keeps_the_newest() {
         store.save(registered(n), entry(response(200, &body), now));
         if n % 5 == 0 {
             store.flush().await;
-            assert!(
-                length(dir.path()) <= SMALL.max_size,
-                "{n}: {}",
-                length(dir.path())
-            );
+            assert!(length(dir.path()) <= SMALL.max_size, "{n}: {}", length(dir.path()));
         }
     }
     store.flush().await;
@@ -49,21 +45,12 @@ async fn a_flood_stays_below_max_size_and_keeps_the_newest() {
     assert_eq!(store.set_aside_file(), None);
     for n in 0..900 {
         let kept = store.load(&registered(n)).await;
-        assert!(
-            kept.is_none() || n > 800,
-            "{n} should have gone before others"
-        );
+        assert!(kept.is_none() || n > 800, "{n} should have gone before others");
         assert!(kept.is_some() || n < 896, "{n} should be there");
     }
     drop(store);
     assert!(length(dir.path()) <= SMALL.max_size);
-    assert!(
-        open_at(dir.path(), at(0), SMALL)
-            .unwrap()
-            .load(&registered(899))
-            .await
-            .is_some()
-    );
+    assert!(open_at(dir.path(), at(0), SMALL).unwrap().load(&registered(899)).await.is_some());
 }
 
 #[tokio::test]
@@ -79,10 +66,7 @@ async fn superseded_versions_are_evicted_before_entries() {
         }
         store.flush().await;
     }
-    assert!(
-        store.history(&registered(8)).await.len() > 10,
-        "there is room for it"
-    );
+    assert!(store.history(&registered(8)).await.len() > 10, "there is room for it");
     for n in 9..50 {
         let body = unique(1000 + n, 100_000);
         store.save(registered(n), entry(response(200, &body), at(20)));
@@ -105,10 +89,7 @@ async fn subdomains_of_one_domain_evict_nobody_else() {
     store.save(&old, entry(response(200, RULES), at(0)));
     let sub_domain = |n: usize| Origin::parse(&format!("https://s{n}.evil.test")).unwrap();
     for n in 0..200 {
-        store.save(
-            sub_domain(n),
-            entry(response(200, &unique(n, 50_000)), at(5)),
-        );
+        store.save(sub_domain(n), entry(response(200, &unique(n, 50_000)), at(5)));
         store.flush().await;
     }
     store.flush().await;
@@ -126,20 +107,13 @@ async fn an_oversized_file_shrinks_when_opened() {
     let store = open(dir.path()).unwrap();
     for n in 0..300 {
         let now = first() + Duration::from_secs(n as u64);
-        store.save(
-            registered(n),
-            entry(response(200, &unique(n, 100_000)), now),
-        );
+        store.save(registered(n), entry(response(200, &unique(n, 100_000)), now));
         store.flush().await;
     }
     drop(store);
     assert!(length(dir.path()) > 2 * SMALL.max_size);
     let store = open_at(dir.path(), at(0), SMALL).unwrap();
-    assert!(
-        length(dir.path()) <= SMALL.max_size,
-        "{}",
-        length(dir.path())
-    );
+    assert!(length(dir.path()) <= SMALL.max_size, "{}", length(dir.path()));
     assert!(store.load(&registered(0)).await.is_none());
     assert!(store.load(&registered(299)).await.is_some());
 }
@@ -154,11 +128,7 @@ async fn bodies_are_compressed() {
         store.save(registered(n), entry(response(200, body.as_bytes()), at(0)));
     }
     drop(store);
-    assert!(
-        length(dir.path()) < 3 << 20,
-        "of {} MB",
-        20_000 * 28 * 20 / 1_000_000
-    );
+    assert!(length(dir.path()) < 3 << 20, "of {} MB", 20_000 * 28 * 20 / 1_000_000);
 }
 
 #[tokio::test]
@@ -198,16 +168,10 @@ fn write_first_format(path: &Path, entries: &[(Origin, CacheEntry)]) {
             let Some((seen_at, version)) = record.version() else {
                 continue;
             };
-            let before = VersionRecord {
-                last_seen_at: seen_at - 2,
-                status: 404,
-                body: None,
-            };
+            let before = VersionRecord { last_seen_at: seen_at - 2, status: 404, body: None };
             for (first, version) in [(seen_at - 5, &before), (seen_at, &version)] {
                 let encoded = postcard::to_stdvec(version).unwrap();
-                versions
-                    .insert((key.as_str(), first), encoded.as_slice())
-                    .unwrap();
+                versions.insert((key.as_str(), first), encoded.as_slice()).unwrap();
             }
             if let Some(body) = version.body {
                 let bytes = entry.answer.as_ref().unwrap().outcome.body().unwrap();
@@ -232,12 +196,8 @@ async fn format_1_is_converted() {
         assert_eq!(store.set_aside_file(), None);
         for (origin, entry) in &entries {
             assert_eq!(store.load(origin).await.as_ref(), Some(entry), "{origin}");
-            let statuses: Vec<_> = store
-                .history(origin)
-                .await
-                .iter()
-                .map(|said| said.status)
-                .collect();
+            let statuses: Vec<_> =
+                store.history(origin).await.iter().map(|said| said.status).collect();
             let is_answered = entry.answer.is_some();
             assert_eq!(statuses.first(), is_answered.then_some(&404), "{origin}");
         }
@@ -250,10 +210,7 @@ async fn format_1_is_converted() {
 #[ignore = "a measurement"]
 async fn bytes_of_an_origin() {
     const COUNT: u64 = 10_000;
-    for (what, body) in [
-        ("without a robots.txt", None),
-        ("with 5 KB of one", Some(5000)),
-    ] {
+    for (what, body) in [("without a robots.txt", None), ("with 5 KB of one", Some(5000))] {
         let dir = tempfile::tempdir().unwrap();
         let store = open_at(dir.path(), at(0), RobotsStoreConfig::default()).unwrap();
         let before = length(dir.path());

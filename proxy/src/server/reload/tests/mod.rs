@@ -45,12 +45,8 @@ impl ReloadableProxy {
         log.set_decisions(config.log.events);
         let metrics = Arc::new(Metrics::new().expect("they are sound"));
         let clock = Clock::start();
-        let store = RobotsStore::open(
-            &config.state.dir,
-            config.robots_store,
-            clock,
-            Arc::clone(&metrics),
-        );
+        let store =
+            RobotsStore::open(&config.state.dir, config.robots_store, clock, Arc::clone(&metrics));
         let robots = (store.expect("it is new"), clock, Fleet::default());
         let decisions = start::record(&config, &log, &metrics).expect("they can be written");
         let built = start::build(&config, &metrics, &Arc::new(decisions), &[], robots);
@@ -66,12 +62,7 @@ impl ReloadableProxy {
         let status = status(&config, Some(&file), &parts);
         let mut reloader = ConfigReloader::new(&file, &config, parts, status, events);
         reloader.watch = None;
-        Self {
-            reloader,
-            refresh: tokio::spawn(built.refresh),
-            dir,
-            _writing: writing,
-        }
+        Self { reloader, refresh: tokio::spawn(built.refresh), dir, _writing: writing }
     }
 
     /// Reloads, and returns which keys need a restart.
@@ -180,23 +171,15 @@ fn written(keys: &KeyValues, files: &Path) -> String {
         let section = key.split('.').next();
         section != Some("crawler") && section != Some("rule")
     });
-    let plain: String = plain
-        .map(|(key, value)| format!("{key} = {value}\n"))
-        .collect();
-    let text = format!(
-        "{plain}[[crawler]]\n{}[[rule]]\n{}",
-        of("crawler"),
-        of("rule")
-    );
+    let plain: String = plain.map(|(key, value)| format!("{key} = {value}\n")).collect();
+    let text = format!("{plain}[[crawler]]\n{}[[rule]]\n{}", of("crawler"), of("rule"));
     text.replace("FILES", &files.display().to_string())
 }
 
 /// Returns all keys, as the reader lists them when one is misspelt.
 fn declared() -> BTreeSet<String> {
     let shipped: toml::Table = DEFAULT_FILE.parse().expect("it is TOML");
-    let sections = shipped
-        .keys()
-        .map(|name| format!("[{name}]\nzzzzzzzz = 1\n"));
+    let sections = shipped.keys().map(|name| format!("[{name}]\nzzzzzzzz = 1\n"));
     let mut text: String = sections.collect();
     text += "[[crawler]]\nzzzzzzzz = 1\nmatch = { zzzzzzzz = 1 }\n[[rule]]\nzzzzzzzz = 1\n";
     let mistakes = Config::from_toml("t.toml", &text).expect_err("no such keys");
@@ -222,10 +205,7 @@ fn declared() -> BTreeSet<String> {
 fn assert_same(reloaded: &str, expected: &str, what: &str) {
     let mut lines = reloaded.lines().zip(expected.lines());
     let different = lines.find(|(reloaded, expected)| reloaded != expected);
-    assert_eq!(
-        different, None,
-        "{what}: after a reload, and as it should be"
-    );
+    assert_eq!(different, None, "{what}: after a reload, and as it should be");
     assert_eq!(reloaded.len(), expected.len(), "{what}");
 }
 
@@ -264,10 +244,7 @@ async fn every_reloaded_key_has_the_effect_of_a_restart() {
             } else {
                 let section = key.split('.').next().unwrap_or_default();
                 let names = [key.to_owned(), format!("[{section}]")];
-                assert!(
-                    names.contains(&needs_restart[0]),
-                    "{key}: {needs_restart:?}"
-                );
+                assert!(names.contains(&needs_restart[0]), "{key}: {needs_restart:?}");
                 assert_same(&reloaded, &at_start, &format!("{key} = {value}"));
             }
         }
@@ -323,20 +300,14 @@ fn next_file(
 #[tokio::test(flavor = "multi_thread")]
 async fn random_configurations_reload_to_the_state_of_a_fresh_start() {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
-    let (count, seed) = (
-        number("WAYLEAVE_RELOADS").unwrap_or(20),
-        number("WAYLEAVE_SEED"),
-    );
+    let (count, seed) = (number("WAYLEAVE_RELOADS").unwrap_or(20), number("WAYLEAVE_SEED"));
     let files = files();
     let defaults = Config::default();
     let is_alive = |row: &&KeyRow| {
         let mut keys = keys_of(row);
         keys.insert(row.key, row.values[0]);
         let config = Config::from_toml("t.toml", &written(&keys, files.path()));
-        config
-            .expect("nothing is wrong with it")
-            .needs_restart(&defaults)
-            .is_empty()
+        config.expect("nothing is wrong with it").needs_restart(&defaults).is_empty()
     };
     let alive: Vec<_> = ROWS.iter().filter(is_alive).collect();
     let mut dice = Dice(seed.unwrap_or(1));

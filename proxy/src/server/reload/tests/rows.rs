@@ -10,11 +10,7 @@ pub(super) struct KeyRow {
 }
 
 const fn row(key: &'static str, values: &'static [&'static str]) -> KeyRow {
-    KeyRow {
-        key,
-        values,
-        with: &[],
-    }
+    KeyRow { key, values, with: &[] }
 }
 
 const fn row_with(
@@ -25,35 +21,24 @@ const fn row_with(
     KeyRow { key, values, with }
 }
 
-const TLS: &[(&str, &str)] = &[
-    ("proxy.certificate", "\"FILES/a.pem\""),
-    ("proxy.key", "\"FILES/a.key\""),
-];
+const TLS: &[(&str, &str)] =
+    &[("proxy.certificate", "\"FILES/a.pem\""), ("proxy.key", "\"FILES/a.key\"")];
 const CLIENT_CERTIFICATES: &[(&str, &str)] = &[
     ("proxy.certificate", "\"FILES/a.pem\""),
     ("proxy.key", "\"FILES/a.key\""),
     ("proxy.client_ca", "\"FILES/a.pem\""),
 ];
-const SIGNING: &[(&str, &str)] = &[
-    ("signing.mode", "\"always\""),
-    ("signing.agent", "\"https://bot.test\""),
-];
-const REDIS: &[(&str, &str)] = &[
-    ("store.kind", "\"redis\""),
-    ("store.url", "\"redis://127.0.0.1:1\""),
-];
+const SIGNING: &[(&str, &str)] =
+    &[("signing.mode", "\"always\""), ("signing.agent", "\"https://bot.test\"")];
+const REDIS: &[(&str, &str)] =
+    &[("store.kind", "\"redis\""), ("store.url", "\"redis://127.0.0.1:1\"")];
 const HASH: &str = "\"$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R5$LuxT+OtgKkKBrjKrgmJhpb7slBkaiVpQZAOvzKq9SDY\"";
 const OTHER_HASH: &str = "\"$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R6$LuxT+OtgKkKBrjKrgmJhpb7slBkaiVpQZAOvzKq9SDY\"";
-const ACCOUNT: &[(&str, &str)] = &[
-    ("crawler.match.username", "\"news\""),
-    ("crawler.password_hash", HASH),
-];
+const ACCOUNT: &[(&str, &str)] =
+    &[("crawler.match.username", "\"news\""), ("crawler.password_hash", HASH)];
 const PURPOSES: &[(&str, &str)] = &[("crawler.purposes", "[\"search\"]")];
-const EXCEPTION: &[(&str, &str)] = &[
-    ("rule.owner", "\"us\""),
-    ("rule.reason", "\"contract\""),
-    ("rule.expires", "2100-01-01"),
-];
+const EXCEPTION: &[(&str, &str)] =
+    &[("rule.owner", "\"us\""), ("rule.reason", "\"contract\""), ("rule.expires", "2100-01-01")];
 
 pub(super) const ROWS: &[KeyRow] = &[
     row("proxy.listen", &["[\"127.0.0.1:3130\"]"]),
@@ -79,17 +64,11 @@ pub(super) const ROWS: &[KeyRow] = &[
     row("https.ca_dir", &["\"other-ca\""]),
     row("https.bypass", &["[\"bank.test\"]"]),
     row("upstream.allow_private", &["[\"10.0.0.0/8\"]"]),
-    row(
-        "upstream.extra_roots",
-        &["[\"FILES/a.pem\"]", "[\"FILES/b.pem\"]"],
-    ),
+    row("upstream.extra_roots", &["[\"FILES/a.pem\"]", "[\"FILES/b.pem\"]"]),
     row("upstream.connect_timeout", &["\"3s\""]),
     row("upstream.response_timeout", &["\"3s\""]),
     row("upstream.idle_connections", &["3"]),
-    row(
-        "upstream.proxy",
-        &["\"http://127.0.0.1:9\"", "\"socks5://u:p@127.0.0.1:9\""],
-    ),
+    row("upstream.proxy", &["\"http://127.0.0.1:9\"", "\"socks5://u:p@127.0.0.1:9\""]),
     row("upstream.proxy_bypass", &["[\"*.corp.test\"]"]),
     row("upstream.source_addresses", &["[\"127.0.0.2\"]"]),
     row("dns.servers", &["[\"127.0.0.1:5353\"]"]),
@@ -112,10 +91,7 @@ pub(super) const ROWS: &[KeyRow] = &[
     row_with(
         "store.ca_file",
         &["\"FILES/a.pem\""],
-        &[
-            ("store.kind", "\"redis\""),
-            ("store.url", "\"rediss://127.0.0.1:1\""),
-        ],
+        &[("store.kind", "\"redis\""), ("store.url", "\"rediss://127.0.0.1:1\"")],
     ),
     row_with("store.prefix", &["\"other\""], REDIS),
     row_with("store.partitions", &["8"], REDIS),
@@ -162,11 +138,7 @@ pub(super) const ROWS: &[KeyRow] = &[
     row("crawler.match.user_agent", &["\"NewsBot\""]),
     row("crawler.match.addresses", &["[\"10.0.0.0/8\"]"]),
     row_with("crawler.match.username", &["\"images\""], ACCOUNT),
-    row_with(
-        "crawler.match.certificate",
-        &["\"DNS:news.test\""],
-        CLIENT_CERTIFICATES,
-    ),
+    row_with("crawler.match.certificate", &["\"DNS:news.test\""], CLIENT_CERTIFICATES),
     row_with("crawler.password_hash", &[OTHER_HASH], ACCOUNT),
     row("crawler.dialect", &["\"google\"", "\"selfhtml\""]),
     row("crawler.mode", &["\"observe\""]),
@@ -174,27 +146,13 @@ pub(super) const ROWS: &[KeyRow] = &[
     row("crawler.user_agent", &["\"NewsBot/1.0\""]),
     row("crawler.user_agent_must_contain_token", &["true"]),
     row("crawler.source_address", &["\"127.0.0.3\""]),
-    row(
-        "crawler.signing_key",
-        &["\"FILES/news.pem\"", "\"FILES/next.pem\""],
-    ),
-    row(
-        "crawler.purposes",
-        &["[\"train-ai\"]", "[\"search\", \"train-ai\"]"],
-    ),
-    row_with(
-        "crawler.purpose_tokens",
-        &["{ search = \"NewsBot-Search\" }"],
-        PURPOSES,
-    ),
+    row("crawler.signing_key", &["\"FILES/news.pem\"", "\"FILES/next.pem\""]),
+    row("crawler.purposes", &["[\"train-ai\"]", "[\"search\", \"train-ai\"]"]),
+    row_with("crawler.purpose_tokens", &["{ search = \"NewsBot-Search\" }"], PURPOSES),
     row_with("crawler.content_use", &["\"reference\""], PURPOSES),
     row_with("crawler.unstated", &["\"refuse\""], PURPOSES),
     row_with("rule.action", &["\"allow\""], EXCEPTION),
-    row_with(
-        "rule.legal",
-        &["true"],
-        &[("rule.owner", "\"legal@example.com\"")],
-    ),
+    row_with("rule.legal", &["true"], &[("rule.owner", "\"legal@example.com\"")]),
     row("rule.hosts", &["[\"*.b.test\"]"]),
     row("rule.paths", &["[\"/private\"]"]),
     row("rule.crawlers", &["[\"asserted\"]"]),
