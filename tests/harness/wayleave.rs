@@ -47,6 +47,10 @@ impl Settings {
             .set("dns.servers", &format!("[\"{}\"]", NameServer::without_names().address))
             .set("upstream.allow_private", r#"["127.0.0.1/32"]"#)
             .set("upstream.extra_roots", &format!("[{roots:?}]"))
+            // On a busy machine even a loopback peer may take longer than the defaults.
+            .set("proxy.header_timeout", "\"30s\"")
+            .set("robots.fetch_timeout", "\"30s\"")
+            .set("upstream.connect_timeout", "\"30s\"")
     }
 
     pub fn set(mut self, key: &str, value: &str) -> Self {

@@ -123,9 +123,9 @@ fn host(index: usize) -> String {
 }
 
 /// A proxy that knows each server by a name.
-fn proxy(servers: &[Server], tables: &str) -> Wayleave {
+fn proxy(servers: &[Server], dialect: &str, tables: &str) -> Wayleave {
     Wayleave::start_with(&Origin::start(), |settings| {
-        let settings = settings.table(tables);
+        let settings = settings.set("robots.dialect", &format!("{dialect:?}")).table(tables);
         servers.iter().enumerate().fold(settings, |settings, (index, server)| {
             settings.resolve(&format!("{}:80", host(index)), server.address)
         })
@@ -163,7 +163,8 @@ fn what_real_servers_serve_is_refused_however_it_is_spelt() {
     document_root(&root);
     readable(directory.path());
     let servers = Servers::start(&root, &scratch);
-    let (by_robots, by_rule) = (proxy(&servers.servers, ""), proxy(&servers.servers, RULE));
+    let (by_robots, by_rule) =
+        (proxy(&servers.servers, "rfc9309", ""), proxy(&servers.servers, "rfc9309", RULE));
     let (mut missed, mut rows) = (Vec::new(), Vec::new());
     let spellings = spellings();
     assert!(spellings.len() >= 200, "{}", spellings.len());
@@ -209,8 +210,7 @@ fn what_real_servers_serve_is_refused_however_the_rule_is_spelt() {
     readable(directory.path());
     let started = Servers::start(&root, &scratch);
     let servers = &started.servers;
-    let proxies = ["google", "rfc9309"]
-        .map(|dialect| proxy(servers, &format!("[robots]\ndialect = \"{dialect}\"\n")));
+    let proxies = ["google", "rfc9309"].map(|dialect| proxy(servers, dialect, ""));
     let mut is_served = false;
     for (index, server) in servers.iter().enumerate() {
         for spelling in ODD_SPELLINGS {
