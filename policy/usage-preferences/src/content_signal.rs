@@ -7,31 +7,30 @@ use super::{ContentUse, Purpose, PurposeSet};
 /// since even the policy's author writes them either way. From a malformed list only restrictions are taken. A signal
 /// given twice counts with both values, and a repetition counts once, since a line may be long.
 pub(crate) fn read(list: &str, content_use: ContentUse) -> Vec<StatementMeaning> {
-    let pairs = list.split([',', ';']).filter_map(|pair| pair.split_once('='));
-    let signals = pairs.filter_map(|(name, value)| {
+    let signals = list.split([',', ';']).filter_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
         let (name, value) = (name.trim().to_ascii_lowercase(), value.trim().to_ascii_lowercase());
         signal(&name, &value, content_use)
     });
-    let mut said = Vec::new();
+    let mut meanings = Vec::new();
     // The second, tolerant reading only adds restrictions.
-    for signal in signals.chain(restrictions(list, content_use)) {
-        if !said.contains(&signal) {
-            said.push(signal);
+    for meaning in signals.chain(restrictions(list, content_use)) {
+        if !meanings.contains(&meaning) {
+            meanings.push(meaning);
         }
     }
-    said
+    meanings
 }
 
 /// Returns the restrictions in a list, however its parts are punctuated: `ai-train=no search=yes`, `ai-train="no"`,
 /// `ai-train:no`.
-fn restrictions(list: &str, content_use: ContentUse) -> impl Iterator<Item = StatementMeaning> {
-    let list = list.to_ascii_lowercase();
-    let words = list.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_'));
-    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    let pairs = words.windows(2).map(|pair| (pair[0], pair[1]));
-    let said = pairs.filter_map(|(name, value)| signal(name, value, content_use));
-    let restrictions: Vec<_> = said.filter(|it| it.allows.is_empty()).collect();
-    restrictions.into_iter()
+fn restrictions(list: &str, content_use: ContentUse) -> Vec<StatementMeaning> {
+    let lower_case = list.to_ascii_lowercase();
+    let is_separator = |c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_');
+    let words: Vec<&str> = lower_case.split(is_separator).filter(|it| !it.is_empty()).collect();
+    // Without reliable punctuation, any two consecutive words may be a name and its value.
+    let meanings = words.windows(2).filter_map(|pair| signal(pair[0], pair[1], content_use));
+    meanings.filter(|it| it.allows.is_empty()).collect()
 }
 
 fn signal(name: &str, value: &str, content_use: ContentUse) -> Option<StatementMeaning> {
@@ -40,8 +39,9 @@ fn signal(name: &str, value: &str, content_use: ContentUse) -> Option<StatementM
         "ai-input" => Purpose::AiInput,
         "ai-train" => Purpose::TrainAi,
         "use" => {
+            // A level bounds how far any use may go, so it refuses crawlers that go further and permits nothing.
             let most: ContentUse = value.parse().ok()?;
-            let level = StatementMeaning::new(PurposeSet::ALL, false, "Content Signals, use level");
+            let level = StatementMeaning::refusal(PurposeSet::ALL, "Content Signals, use level");
             return (content_use > most).then_some(level);
         }
         _ => return None,
@@ -49,7 +49,7 @@ fn signal(name: &str, value: &str, content_use: ContentUse) -> Option<StatementM
     let purposes = PurposeSet::of(&[purpose]);
     match value {
         "yes" => Some(StatementMeaning::new(purposes, true, "Content Signals Policy (a)")),
-        "no" => Some(StatementMeaning::new(purposes, false, "Content Signals Policy (b)")),
+        "no" => Some(StatementMeaning::refusal(purposes, "Content Signals Policy (b)")),
         _ => None,
     }
 }

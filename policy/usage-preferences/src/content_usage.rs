@@ -44,12 +44,9 @@ pub(crate) fn read(dictionary: &[u8], with_retired: bool) -> Vec<StatementMeanin
     }
     for (name, purposes, clause) in RETIRED {
         if with_retired && value(&dictionary, name) == Some(false) {
-            // A label for everything yields to current labels where those state something.
-            let purposes = match purposes {
-                PurposeSet::ALL => purposes.without(stated),
-                some => some,
-            };
-            labels.push(StatementMeaning::new(purposes, false, clause));
+            // A label for everything yields to current labels where those state something (aipref-vocab-02).
+            let yields_to = if purposes == PurposeSet::ALL { stated } else { PurposeSet::NONE };
+            labels.push(StatementMeaning::refusal(purposes.without(yields_to), clause));
         }
     }
     labels
@@ -66,45 +63,35 @@ fn value(dictionary: &Dictionary, label: &str) -> Option<bool> {
     }
 }
 
-/// A label as written, with its status.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum UsageLabel {
+/// The status of a label in the vocabulary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LabelStatus {
     /// A current label, allowed or refused.
-    Current(String),
+    Current,
     /// A current label with a value that has no meaning.
-    Unclear(String),
+    Unclear,
     /// A label of an earlier draft.
-    Retired(String),
+    Retired,
     /// An unknown label.
-    Unknown(String),
+    Unknown,
 }
 
-impl UsageLabel {
-    pub(crate) fn name(&self) -> &str {
-        match self {
-            Self::Current(name)
-            | Self::Unclear(name)
-            | Self::Retired(name)
-            | Self::Unknown(name) => name,
-        }
-    }
-}
-
-/// Returns the labels of a dictionary; `None` if it does not parse.
-pub(crate) fn labels(dictionary: &[u8]) -> Option<Vec<UsageLabel>> {
+/// Returns the labels of a dictionary as written, with their status; `None` if it does not parse.
+pub(crate) fn labels(dictionary: &[u8]) -> Option<Vec<(String, LabelStatus)>> {
     let dictionary: Dictionary = Parser::new(dictionary).parse().ok()?;
     let labels = dictionary.keys().map(|key| {
-        let name = key.as_str().to_owned();
-        if LABELS.iter().any(|(known, ..)| *known == name) {
-            match value(&dictionary, &name) {
-                Some(_) => UsageLabel::Current(name),
-                None => UsageLabel::Unclear(name),
+        let name = key.as_str();
+        let status = if LABELS.iter().any(|(known, ..)| *known == name) {
+            match value(&dictionary, name) {
+                Some(_) => LabelStatus::Current,
+                None => LabelStatus::Unclear,
             }
         } else if RETIRED.iter().any(|(known, ..)| *known == name) {
-            UsageLabel::Retired(name)
+            LabelStatus::Retired
         } else {
-            UsageLabel::Unknown(name)
-        }
+            LabelStatus::Unknown
+        };
+        (name.to_owned(), status)
     });
     Some(labels.collect())
 }

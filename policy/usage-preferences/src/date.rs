@@ -9,8 +9,7 @@ use jiff::tz::TimeZone;
 
 /// Parses a date in the formats of RFC 822, RFC 850 or ISO 8601; a missing zone means UTC, a missing time midnight.
 pub(super) fn read(text: &str) -> Option<SystemTime> {
-    let text = text.trim();
-    let timestamp = iso_8601(text).or_else(|| rfc_822(text))?;
+    let timestamp = iso_8601(text.trim()).or_else(|| rfc_822(text))?;
     let seconds = timestamp.as_second();
     let span = Duration::from_secs(seconds.unsigned_abs());
     if seconds < 0 {
@@ -24,12 +23,12 @@ fn iso_8601(text: &str) -> Option<Timestamp> {
     if let Ok(timestamp) = text.parse() {
         return Some(timestamp);
     }
-    let text =
+    // Sites also name the zone, which ISO 8601 writes as `Z`.
+    let local =
         ["UTC", "GMT"].iter().find_map(|zone| text.strip_suffix(zone)).unwrap_or(text).trim();
-    let date_time = text.parse::<DateTime>().ok();
     // A date alone is valid in ISO 8601, and common on sites.
-    let midnight = || Some(text.parse::<Date>().ok()?.to_datetime(Time::midnight()));
-    let date_time = date_time.or_else(midnight)?;
+    let midnight = || Some(local.parse::<Date>().ok()?.to_datetime(Time::midnight()));
+    let date_time = local.parse::<DateTime>().ok().or_else(midnight)?;
     TimeZone::UTC.to_timestamp(date_time).ok()
 }
 
@@ -47,6 +46,7 @@ fn rfc_822(text: &str) -> Option<Timestamp> {
     if words.len() == 4 {
         words.push("GMT");
     }
+    // RFC 822 does not know this name.
     if let Some(zone) = words.get_mut(4).filter(|zone| **zone == "UTC") {
         *zone = "GMT";
     }

@@ -39,23 +39,21 @@ impl DocumentKind {
     /// cannot be read reports that when it is queried.
     #[must_use]
     pub fn parse(self, bytes: &[u8], is_cut: bool) -> Option<PreferenceDocument> {
-        match self {
-            Self::AiTxt if is_cut => {
-                Some(PreferenceDocument::AiTxt(RobotsTxt::parse_beginning(bytes)))
-            }
+        Some(match self {
+            Self::RobotsTxt => return None,
+            Self::AiTxt if is_cut => PreferenceDocument::AiTxt(RobotsTxt::parse_beginning(bytes)),
             // The fetcher has bounded the body; the parser's own limit must not cut it again.
             Self::AiTxt => {
-                Some(PreferenceDocument::AiTxt(RobotsTxt::parse_with_limit(bytes, bytes.len())))
+                PreferenceDocument::AiTxt(RobotsTxt::parse_with_limit(bytes, bytes.len()))
             }
             Self::Tdmrep if is_cut => {
-                Some(PreferenceDocument::Tdmrep(TdmrepFile::parse_beginning(bytes)))
+                PreferenceDocument::Tdmrep(TdmrepFile::parse_beginning(bytes))
             }
-            Self::Tdmrep => Some(PreferenceDocument::Tdmrep(TdmrepFile::parse(bytes))),
+            Self::Tdmrep => PreferenceDocument::Tdmrep(TdmrepFile::parse(bytes)),
             // XML without its end is not well-formed, so parsing it would be wasted.
-            Self::Rsl if is_cut => Some(PreferenceDocument::Rsl(RslLicence::unreadable().into())),
-            Self::Rsl => Some(PreferenceDocument::Rsl(RslLicence::parse(bytes).into())),
-            _ => None,
-        }
+            Self::Rsl if is_cut => PreferenceDocument::Rsl(RslLicence::unreadable().into()),
+            Self::Rsl => PreferenceDocument::Rsl(RslLicence::parse(bytes).into()),
+        })
     }
 
     /// Returns `robots.txt`, or the name of the preference source that the document is.

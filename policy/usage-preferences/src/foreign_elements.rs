@@ -4,52 +4,9 @@
 const DEPTH: usize = 512;
 
 /// The HTML elements that end foreign content (HTML, 13.2.6.5).
-const BREAKING_OUT: [&[u8]; 44] = [
-    b"b",
-    b"big",
-    b"blockquote",
-    b"body",
-    b"br",
-    b"center",
-    b"code",
-    b"dd",
-    b"div",
-    b"dl",
-    b"dt",
-    b"em",
-    b"embed",
-    b"h1",
-    b"h2",
-    b"h3",
-    b"h4",
-    b"h5",
-    b"h6",
-    b"head",
-    b"hr",
-    b"i",
-    b"img",
-    b"li",
-    b"listing",
-    b"menu",
-    b"meta",
-    b"nobr",
-    b"ol",
-    b"p",
-    b"pre",
-    b"ruby",
-    b"s",
-    b"small",
-    b"span",
-    b"strong",
-    b"strike",
-    b"sub",
-    b"sup",
-    b"table",
-    b"tt",
-    b"u",
-    b"ul",
-    b"var",
-];
+const BREAKING_OUT: &str = "b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr \
+    i img li listing menu meta nobr ol p pre ruby s small span strong strike sub sup \
+    table tt u ul var";
 
 /// The elements of SVG and MathML whose content is HTML (HTML, 13.2.4.2 and 13.2.6).
 const HOLDING_HTML: [&[u8]; 9] =
@@ -63,13 +20,14 @@ impl ForeignElements {
     /// Opens an element, and returns whether it is foreign.
     pub(super) fn open(&mut self, name: &[u8], is_closed: bool) -> bool {
         let was_foreign = self.is_inside();
-        if was_foreign && BREAKING_OUT.contains(&name) {
-            // Such an element ends all foreign content around it.
+        if was_foreign && BREAKING_OUT.split(' ').any(|it| it.as_bytes() == name) {
+            // Such an element ends all foreign content around it, up to an element that holds HTML.
             while self.is_inside() {
                 self.0.pop();
             }
             return false;
         }
+        // In foreign content only a return to HTML matters, in HTML only the start of foreign content.
         let changes: &[&'static [u8]] =
             if was_foreign { &HOLDING_HTML } else { &[b"svg", b"math"] };
         let change = changes.iter().find(|it| **it == name);
@@ -81,13 +39,13 @@ impl ForeignElements {
 
     /// Closes an element.
     pub(super) fn close(&mut self, name: &[u8]) {
+        // Elements left open inside are closed with it, and an end tag without a start tag is ignored.
         if let Some(at) = self.0.iter().rposition(|it| *it == name) {
             self.0.truncate(at);
         }
     }
 
     fn is_inside(&self) -> bool {
-        let last = self.0.last();
-        last.is_some_and(|it| !HOLDING_HTML.contains(it))
+        self.0.last().is_some_and(|it| !HOLDING_HTML.contains(it))
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn read(page: &str, is_xhtml: bool) -> PageMetadata {
 
 /// Parses a page up to the element that begins at `last`, including its text.
 fn read_up_to(page: &str, is_xhtml: bool, last: usize) -> PageMetadata {
-    let mut said = PageMetadata::default();
+    let mut metadata = PageMetadata::default();
     let mut tokenizer = Tokenizer::new_with_emitter(page, DefaultEmitter::new_with_span());
     let mut foreign = ForeignElements::default();
     let mut templates = 0_usize;
@@ -52,7 +52,7 @@ fn read_up_to(page: &str, is_xhtml: bool, last: usize) -> PageMetadata {
                 match name {
                     // Templates are inert, and may be nested.
                     b"template" if !is_closed => templates += 1,
-                    _ if templates == 0 => said.add_element(name, &tag),
+                    _ if templates == 0 => metadata.add_element(name, &tag),
                     _ => {}
                 }
             }
@@ -65,12 +65,12 @@ fn read_up_to(page: &str, is_xhtml: bool, last: usize) -> PageMetadata {
                 }
             }
             Token::String(text) if is_document => {
-                said.documents.push(String::from_utf8_lossy(&text).into_owned());
+                metadata.documents.push(String::from_utf8_lossy(&text).into_owned());
             }
             _ => {}
         }
     }
-    said
+    metadata
 }
 
 impl PageMetadata {
@@ -94,8 +94,9 @@ fn local_name(name: &[u8], is_xhtml: bool) -> &[u8] {
 /// Returns the position of the last text that looks like the start of a relevant element. Most pages have them in the
 /// head only, and this search takes a sixtieth of the time to parse the rest.
 fn last_relevant_element(page: &str, is_xhtml: bool) -> Option<usize> {
-    let page = page.to_ascii_lowercase();
-    let last = |name: &str, before| memmem::find_iter(&page.as_bytes()[..before], name).last();
+    let lower_case = page.to_ascii_lowercase();
+    let last =
+        |name: &str, before| memmem::find_iter(&lower_case.as_bytes()[..before], name).last();
     // With a prefix the match begins at the name, slightly after the element, which is harmless for an upper bound.
     let begins = |name: &str, before| {
         let prefixed = is_xhtml.then(|| last(&format!(":{name}"), before)).flatten();
@@ -198,8 +199,8 @@ mod tests {
             ("<svg><foreignObject></foreignObject><title/>", false, true),
             ("<svg><title>text</title></svg>", false, true),
         ] {
-            let said = read(&format!("{page}{meta}"), is_xhtml);
-            assert_eq!(said.metas.len(), usize::from(counts), "{page}");
+            let metadata = read(&format!("{page}{meta}"), is_xhtml);
+            assert_eq!(metadata.metas.len(), usize::from(counts), "{page}");
         }
     }
 
@@ -221,9 +222,9 @@ mod tests {
     fn licences_are_linked_or_embedded_in_the_page() {
         let page = "<link rel=license href=/cc><link rel=license type=application/rsl+xml href=/l.xml>\
                     <script type='application/RSL+xml; charset=utf-8'><rsl/></script><script>1</script>";
-        let said = read(page, false);
-        assert_eq!(said.licences, ["/l.xml"]);
-        assert_eq!(said.documents, ["<rsl/>"]);
+        let metadata = read(page, false);
+        assert_eq!(metadata.licences, ["/l.xml"]);
+        assert_eq!(metadata.documents, ["<rsl/>"]);
     }
 
     const PARTS: &[&str] = &[
@@ -257,10 +258,10 @@ mod tests {
         fn nothing_counts_after_the_last_relevant_element(parts in prop::collection::vec(prop::sample::select(PARTS), 0..12), is_xhtml: bool) {
             let page = parts.concat();
             let whole = read_up_to(&page, is_xhtml, page.len());
-            let documents = |said: &PageMetadata| said.documents.iter().filter(|it| it.contains("rsl")).cloned().collect::<Vec<_>>();
-            let said = read(&page, is_xhtml);
-            prop_assert_eq!(documents(&said), documents(&whole));
-            prop_assert_eq!((said.metas, said.base, said.licences), (whole.metas, whole.base, whole.licences));
+            let documents = |metadata: &PageMetadata| metadata.documents.iter().filter(|it| it.contains("rsl")).cloned().collect::<Vec<_>>();
+            let metadata = read(&page, is_xhtml);
+            prop_assert_eq!(documents(&metadata), documents(&whole));
+            prop_assert_eq!((metadata.metas, metadata.base, metadata.licences), (whole.metas, whole.base, whole.licences));
         }
     }
 }

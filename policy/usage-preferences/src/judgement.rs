@@ -14,7 +14,7 @@ pub enum Preference {
 }
 
 impl Preference {
-    /// `allow`, `refuse` or `unstated`.
+    /// Returns `allow`, `refuse` or `unstated`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -55,15 +55,16 @@ impl PreferenceJudgement {
     pub(super) fn of(
         statements: &[PreferenceStatement],
         declaration: &CrawlerDeclaration,
-        heard: PreferenceStage,
+        latest_stage: PreferenceStage,
     ) -> Self {
-        let purposes = declaration.purposes.iter();
         let by_purpose: Vec<PurposePreference> =
-            purposes.map(|purpose| judge_purpose(statements, purpose)).collect();
+            declaration.purposes.iter().map(|it| judge_purpose(statements, it)).collect();
         let is = |preference| move |it: &&PurposePreference| it.preference == preference;
-        let refused = by_purpose.iter().filter(is(Preference::Refuse));
         // The earliest refusal decides, so that a later stage does not change the reason.
-        let first = refused.min_by_key(|it| it.statement.as_ref().map(|it| it.stage));
+        let first = by_purpose
+            .iter()
+            .filter(is(Preference::Refuse))
+            .min_by_key(|it| it.statement.as_ref().map(|it| it.stage));
         let unstated = by_purpose.iter().find(is(Preference::Unstated));
         // A refusal decides before a purpose without statements, and that before permissions.
         let deciding = first.or(unstated).or(by_purpose.first());
@@ -73,33 +74,28 @@ impl PreferenceJudgement {
             }
             preference => preference,
         };
-        let stage = first.and_then(|it| it.statement.as_ref()).map_or(heard, |it| it.stage);
+        let stage = first.and_then(|it| it.statement.as_ref()).map_or(latest_stage, |it| it.stage);
         Self { preference, purpose: deciding.map(|it| it.purpose), stage, by_purpose }
     }
 
     /// Returns the deciding statement; `None` if nothing is stated.
     #[must_use]
     pub fn statement(&self) -> Option<&PreferenceStatement> {
-        let deciding = self.by_purpose.iter().find(|it| Some(it.purpose) == self.purpose);
-        deciding?.statement.as_ref()
+        self.by_purpose.iter().find(|it| Some(it.purpose) == self.purpose)?.statement.as_ref()
     }
 }
 
 fn judge_purpose(statements: &[PreferenceStatement], purpose: Purpose) -> PurposePreference {
-    let refusing = statements.iter().filter(|it| it.refuses.contains(purpose));
-    let refusing = refusing.min_by_key(|it| it.stage);
+    let mut allowing = statements.iter().filter(|it| it.allows.contains(purpose));
+    let refusing =
+        statements.iter().filter(|it| it.refuses.contains(purpose)).min_by_key(|it| it.stage);
     // A permission by the operator's own rule overrides all statements.
-    let own = statements
-        .iter()
-        .find(|it| it.source == PreferenceSource::Rule && it.allows.contains(purpose));
-    let allowing = || statements.iter().find(|it| it.allows.contains(purpose));
-    let (preference, statement) = match (own, refusing) {
-        (Some(own), _) => (Preference::Allow, Some(own)),
-        (None, Some(refusing)) => (Preference::Refuse, Some(refusing)),
-        (None, None) => match allowing() {
-            Some(allowing) => (Preference::Allow, Some(allowing)),
-            None => (Preference::Unstated, None),
-        },
+    let rule = allowing.clone().find(|it| it.source == PreferenceSource::Rule);
+    let (preference, statement) = match (rule, refusing, allowing.next()) {
+        (Some(rule), ..) => (Preference::Allow, Some(rule)),
+        (None, Some(refusing), _) => (Preference::Refuse, Some(refusing)),
+        (None, None, Some(allowing)) => (Preference::Allow, Some(allowing)),
+        (None, None, None) => (Preference::Unstated, None),
     };
     PurposePreference {
         purpose,

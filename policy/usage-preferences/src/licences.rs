@@ -6,7 +6,7 @@ use wayleave_robots_txt::excerpt;
 use wayleave_robots_txt::matching::TooCostly;
 
 use super::rsl::{self, CoveredContent, LicenceVerdict};
-use super::statement::TOO_COSTLY;
+use super::statement::{StatementMeaning, TOO_COSTLY};
 use super::{
     PreferenceQuery, PreferenceSource, PreferenceStage, PreferenceStatement, Purpose, PurposeSet,
     RslLicence, StatementCarrier,
@@ -115,19 +115,16 @@ impl LicenceList {
         stage: PreferenceStage,
     ) {
         // A licence named at several stages counts at each, with the same document.
-        let mut named = self.0.iter();
-        if named.any(|it| it.url == url && it.stage == stage) {
+        if self.0.iter().any(|it| it.url == url && it.stage == stage) {
             return;
         }
-        let known = self.0.iter().find(|it| it.url == url);
-        let document = known.map_or(LicenceDocument::Missing, |it| it.document.clone());
-        // The URL appears in answers and logs.
-        let (url, document) = match url.len() {
-            ..=MAX_URL_BYTES => (url, document),
-            _ => {
-                let because = format!("its URL has more than {MAX_URL_BYTES} bytes");
-                (excerpt(&url).into_owned(), LicenceDocument::Unavailable { because })
-            }
+        let known = self.0.iter().find(|it| it.url == url).map(|it| it.document.clone());
+        // The URL appears in responses and logs.
+        let (url, document) = if url.len() <= MAX_URL_BYTES {
+            (url, known.unwrap_or(LicenceDocument::Missing))
+        } else {
+            let because = format!("its URL has more than {MAX_URL_BYTES} bytes");
+            (excerpt(&url).into_owned(), LicenceDocument::Unavailable { because })
         };
         self.add(NamedLicence { url, carrier, stage, document, terms: OnceLock::new() });
     }
@@ -150,34 +147,35 @@ impl LicenceList {
 
     /// Adds a licence. The first one beyond the limit is added as unavailable, later ones are ignored.
     fn add(&mut self, licence: NamedLicence) {
-        let because = || format!("no more than {MAX_LICENCES} licences are read");
         let document = match self.0.len() {
             ..MAX_LICENCES => licence.document,
-            MAX_LICENCES => LicenceDocument::Unavailable { because: because() },
+            // One refusal is enough, and the list remains short.
+            MAX_LICENCES => LicenceDocument::Unavailable {
+                because: format!("no more than {MAX_LICENCES} licences are read"),
+            },
             _ => return,
         };
         self.0.push(NamedLicence { document, ..licence });
     }
 
     /// Returns whether any licence allows a use on condition of attribution.
-    pub(super) fn require_attribution(&self, asker: PreferenceQuery<'_>) -> bool {
-        let asks = |(_, says): &(Purpose, LicenceVerdict)| {
-            matches!(says, LicenceVerdict::Allows { attribution: true, .. })
-        };
-        let mut licences = self.0.iter();
-        licences.any(|licence| licence.verdicts_for(asker).iter().any(asks))
+    pub(super) fn require_attribution(&self, query: PreferenceQuery<'_>) -> bool {
+        self.0
+            .iter()
+            .flat_map(|licence| licence.verdicts_for(query))
+            .any(|(_, verdict)| matches!(verdict, LicenceVerdict::Allows { attribution: true, .. }))
     }
 
     /// Returns the statement of each licence for each purpose; licences that were not fetched come last, since that is
     /// the only reason for which they refuse.
-    pub(super) fn statements(&self, asker: PreferenceQuery<'_>) -> Vec<PreferenceStatement> {
-        let missing = self.0.iter().filter(|it| it.is_missing());
-        let tried = self.0.iter().filter(|it| !it.is_missing());
-        let each = tried.chain(missing).flat_map(|licence| {
-            let says = licence.verdicts_for(asker).into_iter();
-            says.filter_map(|(purpose, says)| licence.statement(purpose, says))
-        });
-        each.collect()
+    pub(super) fn statements(&self, query: PreferenceQuery<'_>) -> Vec<PreferenceStatement> {
+        let (missing, fetched): (Vec<_>, Vec<_>) = self.0.iter().partition(|it| it.is_missing());
+        let mut statements = Vec::new();
+        for licence in fetched.into_iter().chain(missing) {
+            let verdicts = licence.verdicts_for(query).into_iter();
+            statements.extend(verdicts.filter_map(|(purpose, it)| licence.statement(purpose, it)));
+        }
+        statements
     }
 }
 
@@ -196,74 +194,61 @@ impl NamedLicence {
         matches!(self.document, LicenceDocument::Missing)
     }
 
-    fn text(&self) -> String {
-        match &self.document {
-            LicenceDocument::Unavailable { because } => {
-                format!("License: {} ({because})", self.url)
-            }
-            LicenceDocument::Document(..)
-            | LicenceDocument::TooCostly
-            | LicenceDocument::Missing => format!("License: {}", self.url),
-        }
-    }
-
-    /// Returns the location of the deciding statement: a licence named by robots.txt is a file of its own.
-    fn deciding_carrier(&self) -> StatementCarrier {
-        match self.stage {
-            PreferenceStage::Before => StatementCarrier::File { url: self.url.clone() },
-            PreferenceStage::Head | PreferenceStage::Body => self.carrier.clone(),
-        }
-    }
-
-    fn statement(&self, purpose: Purpose, says: LicenceVerdict) -> Option<PreferenceStatement> {
-        let of_purpose = PurposeSet::of(&[purpose]);
-        let (refuses, allows, clause) = match says {
-            LicenceVerdict::Refuses { clause } => (of_purpose, PurposeSet::NONE, clause),
-            LicenceVerdict::Allows { clause, .. } => (PurposeSet::NONE, of_purpose, clause),
+    fn statement(&self, purpose: Purpose, verdict: LicenceVerdict) -> Option<PreferenceStatement> {
+        let url = &self.url;
+        let (is_allowed, clause) = match verdict {
+            LicenceVerdict::Refuses { clause } => (false, clause),
+            LicenceVerdict::Allows { clause, .. } => (true, clause),
             LicenceVerdict::Nothing => return None,
         };
+        let carrier = match self.stage {
+            // A licence that robots.txt names is a file of its own.
+            PreferenceStage::Before => StatementCarrier::File { url: url.clone() },
+            PreferenceStage::Head | PreferenceStage::Body => self.carrier.clone(),
+        };
+        let text = match &self.document {
+            LicenceDocument::Unavailable { because } => format!("License: {url} ({because})"),
+            _ => format!("License: {url}"),
+        };
+        let meaning = StatementMeaning::new(PurposeSet::of(&[purpose]), is_allowed, clause);
         Some(PreferenceStatement {
-            source: PreferenceSource::Rsl,
-            carrier: self.deciding_carrier(),
-            text: self.text(),
-            clause,
-            policy: Some(self.url.clone()),
+            policy: Some(url.clone()),
             stage: self.stage,
-            refuses,
-            allows,
+            ..PreferenceStatement::new(PreferenceSource::Rsl, carrier, text, meaning)
         })
     }
 
     /// Returns the verdict for each purpose.
-    fn verdicts_for(&self, asker: PreferenceQuery<'_>) -> Vec<(Purpose, LicenceVerdict)> {
-        let said = self.terms.get_or_init(|| self.read_terms(asker));
-        if said.is_for(asker) { said.verdicts.clone() } else { self.read_terms(asker).verdicts }
+    fn verdicts_for(&self, query: PreferenceQuery<'_>) -> Vec<(Purpose, LicenceVerdict)> {
+        let terms = self.terms.get_or_init(|| self.read_terms(query));
+        // A later query may have other settings.
+        if terms.is_for(query) { terms.verdicts.clone() } else { self.read_terms(query).verdicts }
     }
 
-    fn read_terms(&self, asker: PreferenceQuery<'_>) -> LicenceTerms {
-        let to = |purpose| match &self.document {
+    fn read_terms(&self, query: PreferenceQuery<'_>) -> LicenceTerms {
+        let verdict = |purpose| match &self.document {
             LicenceDocument::Document(document, covered) => {
+                // Only a licence that the response names may cover its page without a URL.
                 let names_page = self.stage != PreferenceStage::Before;
-                rsl::evaluate(document, covered, names_page, purpose, asker)
+                rsl::evaluate(document, covered, names_page, purpose, query)
             }
             LicenceDocument::TooCostly => LicenceVerdict::Refuses { clause: TOO_COSTLY },
             LicenceDocument::Missing | LicenceDocument::Unavailable { .. } => rsl::UNAVAILABLE,
         };
-        let purposes = asker.declaration.purposes;
+        let purposes = query.declaration.purposes;
         LicenceTerms {
             purposes,
-            user: asker.settings.rsl_user.clone(),
-            geo: asker.settings.rsl_geo.clone(),
-            verdicts: purposes.iter().map(|it| (it, to(it))).collect(),
+            user: query.settings.rsl_user.clone(),
+            geo: query.settings.rsl_geo.clone(),
+            verdicts: purposes.iter().map(|it| (it, verdict(it))).collect(),
         }
     }
 }
 
 impl LicenceTerms {
-    fn is_for(&self, asker: PreferenceQuery<'_>) -> bool {
-        let reading = asker.settings;
-        self.purposes == asker.declaration.purposes
-            && self.user == reading.rsl_user
-            && self.geo == reading.rsl_geo
+    fn is_for(&self, query: PreferenceQuery<'_>) -> bool {
+        self.purposes == query.declaration.purposes
+            && self.user == query.settings.rsl_user
+            && self.geo == query.settings.rsl_geo
     }
 }

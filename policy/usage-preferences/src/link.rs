@@ -12,9 +12,9 @@ pub(super) fn licences(field: &str) -> Vec<String> {
             let (target, parameters) = link.trim().strip_prefix('<')?.split_once('>')?;
             let parameters = split_unquoted(parameters, ';');
             let value = |name: &str| {
-                let pairs = parameters.iter().filter_map(|it| it.split_once('='));
-                let mut values = pairs.filter(|(key, _)| key.trim().eq_ignore_ascii_case(name));
-                values.next().map(|(_, value)| value.trim().trim_matches('"'))
+                let mut pairs = parameters.iter().filter_map(|it| it.split_once('='));
+                let (_, value) = pairs.find(|(key, _)| key.trim().eq_ignore_ascii_case(name))?;
+                Some(value.trim().trim_matches('"'))
             };
             is_licence(value("rel")?, value("type")?).then(|| target.trim().to_owned())
         })
@@ -23,8 +23,8 @@ pub(super) fn licences(field: &str) -> Vec<String> {
 
 /// Returns whether a relation and a media type are those of an RSL licence; pages also link to licences of other kinds.
 pub(super) fn is_licence(relations: &str, media_type: &str) -> bool {
-    let mut relations = relations.split_ascii_whitespace();
-    relations.any(|it| it.eq_ignore_ascii_case("license")) && is_licence_type(media_type)
+    relations.split_ascii_whitespace().any(|it| it.eq_ignore_ascii_case("license"))
+        && is_licence_type(media_type)
 }
 
 /// Returns whether a media type, without its parameters, is that of an RSL licence.
@@ -35,36 +35,36 @@ pub(super) fn is_licence_type(media_type: &str) -> bool {
 
 /// Resolves a reference to an absolute URL (RFC 3986 §5.2), without its fragment.
 pub(super) fn resolve_reference(reference: &str, base: &str) -> String {
-    let reference = reference.split('#').next().unwrap_or_default().trim();
-    if has_scheme(reference) {
-        return reference.to_owned();
+    let target = reference.split('#').next().unwrap_or_default().trim();
+    if has_scheme(target) {
+        return target.to_owned();
     }
-    // Without a base the reference stays relative, so fetching it fails, which refuses.
+    // Without a base the reference remains relative, so fetching it fails, which refuses.
     let Some((scheme, rest)) = base.split_once("://") else {
-        return reference.to_owned();
+        return target.to_owned();
     };
     // RFC 3986 §4.2: only the scheme is taken from the base.
-    if let Some(network_path) = reference.strip_prefix("//") {
+    if let Some(network_path) = target.strip_prefix("//") {
         return format!("{scheme}://{network_path}");
     }
-    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    let path = path.split('?').next().unwrap_or_default();
-    let directory = if reference.starts_with('/') {
+    let (authority, path_and_query) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let base_path = path_and_query.split('?').next().unwrap_or_default();
+    let directory = if target.starts_with('/') {
         ""
     } else {
-        path.rfind('/').map_or("/", |end| &path[..=end])
+        // RFC 3986 §5.2.3: a base without a path counts as `/`.
+        base_path.rfind('/').map_or("/", |end| &base_path[..=end])
     };
-    let path = format!("{directory}{reference}");
-    let path = without_dot_segments(&path).unwrap_or(path);
+    let merged = format!("{directory}{target}");
+    let path = without_dot_segments(&merged).unwrap_or(merged);
     format!("{scheme}://{authority}{path}")
 }
 
 /// Returns whether a reference begins with a scheme (RFC 3986 section 3.1).
 fn has_scheme(reference: &str) -> bool {
-    let scheme = reference.split_once(':').map(|(scheme, _)| scheme);
     let is_name = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
-    scheme.is_some_and(|it| {
-        it.starts_with(|c: char| c.is_ascii_alphabetic()) && it.chars().all(is_name)
+    reference.split_once(':').is_some_and(|(scheme, _)| {
+        scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(is_name)
     })
 }
 
@@ -77,7 +77,9 @@ pub(super) fn split_unquoted(text: &str, separator: char) -> Vec<&str> {
             return false;
         }
         match c {
+            // RFC 9110 §5.6.4: a backslash escapes in quoted strings only.
             '\\' if quoted => escaped = true,
+            // A URI reference in angle brackets may contain separators, and is not quoted (RFC 8288 §3).
             '"' if !bracketed => quoted = !quoted,
             '<' if !quoted => bracketed = true,
             '>' if !quoted => bracketed = false,

@@ -3,7 +3,7 @@
 use wayleave_robots_txt::Dialect;
 use wayleave_robots_txt::lint::{self, Finding, FindingList, LineField, ParsedLine, quoted};
 
-use super::content_usage::UsageLabel;
+use super::content_usage::LabelStatus;
 use super::statement::StatementMeaning;
 use super::usage_lines::split_path;
 use super::{ContentUse, Purpose, PurposeSet, content_signal, content_usage};
@@ -27,7 +27,7 @@ enum UsageFamily {
 struct UsageStatement {
     line: u32,
     family: UsageFamily,
-    /// Empty: every path.
+    /// The path as written; `/` if there is none, because the statement is then about every path.
     path: String,
     meanings: Vec<StatementMeaning>,
 }
@@ -53,30 +53,28 @@ pub fn lint(body: &[u8], dialects: &[Dialect]) -> Vec<Finding> {
 
 fn check(statements: &[(u32, ParsedLine<'_>)], findings: &mut FindingList) {
     let mut groups = vec![UsageGroup::default()];
-    for (line, statement) in statements {
-        let group = groups.last_mut().expect("one is begun");
-        match statement.field {
+    for (line, parsed) in statements {
+        let group = groups.last_mut().expect("the first stands for the lines before all groups");
+        match parsed.field {
             LineField::UserAgent => {
                 check_split_agents(group, *line, findings);
-                let agent = (*line, statement.value);
+                let agent = (*line, parsed.value);
                 // Consecutive user-agent lines share the lines that follow them.
                 if group.has_rules || !group.statements.is_empty() {
-                    groups.push(UsageGroup::default());
+                    groups.push(UsageGroup { agents: vec![agent], ..UsageGroup::default() });
+                } else {
+                    group.agents.push(agent);
                 }
-                let group = groups.last_mut().expect("one is begun");
-                group.agents.push(agent);
             }
             LineField::Allow | LineField::Disallow => {
                 group.has_rules = true;
-                group.disallows_all |=
-                    statement.field == LineField::Disallow && statement.value == b"/";
+                group.disallows_all |= parsed.field == LineField::Disallow && parsed.value == b"/";
             }
             LineField::Other => {
-                let value = String::from_utf8_lossy(statement.value);
-                let said = read(*line, statement.name, &value, findings);
-                if let Some(said) = said {
-                    check_place(&said, group, findings);
-                    group.statements.push(said);
+                let value = String::from_utf8_lossy(parsed.value);
+                if let Some(statement) = read(*line, parsed.name, &value, findings) {
+                    check_position(&statement, group, findings);
+                    group.statements.push(statement);
                 }
             }
         }
@@ -103,15 +101,17 @@ fn read(line: u32, name: &[u8], value: &str, findings: &mut FindingList) -> Opti
         check_path(line, value, findings);
         let training = PurposeSet::of(&[Purpose::TrainAi]);
         let meaning = StatementMeaning::new(training, is("allowaitraining"), "");
-        let said = (!value.is_empty()).then_some(meaning);
-        (UsageFamily::Training, value, said.into_iter().collect())
+        // Like `Disallow`, a rule without a path has no effect.
+        let meanings = if value.is_empty() { Vec::new() } else { vec![meaning] };
+        (UsageFamily::Training, value, meanings)
     } else {
         if is("license") {
             check_licence(line, value, findings);
         }
         return None;
     };
-    Some(UsageStatement { line, family, path: path.to_owned(), meanings })
+    let path = if path.is_empty() { "/" } else { path }.to_owned();
+    Some(UsageStatement { line, family, path, meanings })
 }
 
 fn check_usage(line: u32, value: &str, dictionary: &str, findings: &mut FindingList) {
@@ -128,27 +128,25 @@ fn check_usage(line: u32, value: &str, dictionary: &str, findings: &mut FindingL
             return findings.error(line, message);
         }
     };
-    for label in labels {
-        let name = label.name();
-        // The names of the two families differ just enough to be confused.
-        let instead = SIGNALS.iter().position(|signal| *signal == name);
-        match label {
-            UsageLabel::Unclear(_) => findings.error(
+    for (name, status) in labels {
+        match status {
+            LabelStatus::Current => {}
+            LabelStatus::Unclear => findings.error(
                 line,
                 format!("nothing is said about {name:?}: its value is neither y nor n"),
             ),
-            UsageLabel::Retired(_) => findings.warning(
+            LabelStatus::Retired => findings.warning(
                 line,
                 format!("{name:?} is a label of an earlier draft, which many no longer know"),
             ),
-            UsageLabel::Unknown(_) => match instead {
+            // The names of the two families differ just enough to be confused.
+            LabelStatus::Unknown => match SIGNALS.iter().position(|signal| *signal == name) {
                 Some(at) => findings.error(
                     line,
                     format!("{name:?} is not a label; did you mean {:?}?", LABELS[at]),
                 ),
                 None => findings.note(line, format!("{name:?} is not a known label")),
             },
-            UsageLabel::Current(_) => {}
         }
     }
 }
@@ -162,12 +160,10 @@ fn check_signal(line: u32, list: &str, findings: &mut FindingList) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (name, value) = (name.trim(), value.trim());
         let is = |known: &&str| name.eq_ignore_ascii_case(known);
-        let values: &[&str] = if name.eq_ignore_ascii_case("use") {
-            &["immediate", "reference", "full"]
-        } else {
-            &["yes", "no"]
-        };
-        if values.len() == 3 || SIGNALS.iter().any(is) {
+        let is_level = is(&"use");
+        let values: &[&str] =
+            if is_level { &["immediate", "reference", "full"] } else { &["yes", "no"] };
+        if is_level || SIGNALS.iter().any(is) {
             if !values.iter().any(|it| it.eq_ignore_ascii_case(value)) {
                 let expected = values.join(" or ");
                 let message = format!("{pair:?} says nothing: expected {name}={expected}");
@@ -208,17 +204,19 @@ fn check_licence(line: u32, value: &str, findings: &mut FindingList) {
 }
 
 /// Reports a statement before all groups, where only `Content-Signal` counts, and not for every reader.
-fn check_place(said: &UsageStatement, group: &UsageGroup<'_>, findings: &mut FindingList) {
+fn check_position(statement: &UsageStatement, group: &UsageGroup<'_>, findings: &mut FindingList) {
     if !group.agents.is_empty() {
         return;
     }
-    match said.family {
+    match statement.family {
         UsageFamily::Signal => findings.warning(
-            said.line,
+            statement.line,
             "a signal before any user-agent line: not all readers take it for the whole site",
         ),
-        UsageFamily::Usage | UsageFamily::Training => findings
-            .error(said.line, "a statement about use before any user-agent line concerns nobody"),
+        UsageFamily::Usage | UsageFamily::Training => findings.error(
+            statement.line,
+            "a statement about use before any user-agent line concerns nobody",
+        ),
     }
 }
 
@@ -238,9 +236,10 @@ fn check_split_agents(group: &UsageGroup<'_>, line: u32, findings: &mut FindingL
 fn check_group(group: &UsageGroup<'_>, findings: &mut FindingList) {
     for (index, later) in group.statements.iter().take(MAX_COMPARED).enumerate() {
         for earlier in &group.statements[..index] {
-            if path_or_root(&earlier.path) == path_or_root(&later.path) {
+            if earlier.path == later.path {
                 check_contradiction(earlier, later, findings);
             } else if earlier.family == later.family && earlier.family != UsageFamily::Training {
+                // A longer path among training rules is how the draft lifts a shorter one.
                 check_shadowed(earlier, later, findings);
                 check_shadowed(later, earlier, findings);
             }
@@ -248,24 +247,18 @@ fn check_group(group: &UsageGroup<'_>, findings: &mut FindingList) {
     }
 }
 
-/// Returns the path of a statement; without one it is about all paths.
-fn path_or_root(path: &str) -> &str {
-    if path.is_empty() { "/" } else { path }
-}
-
 fn check_contradiction(
     earlier: &UsageStatement,
     later: &UsageStatement,
     findings: &mut FindingList,
 ) {
-    let (refused, allowed) = (earlier.refuses(), earlier.allows());
-    let both = refused.intersection(later.allows());
-    let both = both.union(allowed.intersection(later.refuses()));
-    if !both.is_empty() {
+    let lifted = earlier.refuses().intersection(later.allows());
+    let opposite = earlier.allows().intersection(later.refuses()).union(lifted);
+    if !opposite.is_empty() {
         let message = format!(
             "line {} says the opposite about {}: a refusal counts",
             earlier.line,
-            purpose_names(both)
+            purpose_names(opposite)
         );
         findings.warning(later.line, message);
     }
@@ -294,10 +287,11 @@ fn check_shadowed(short: &UsageStatement, long: &UsageStatement, findings: &mut 
 /// obey.
 fn check_own_groups(groups: &[UsageGroup<'_>], findings: &mut FindingList) {
     let is_everybody = |group: &&UsageGroup<'_>| group.agents.iter().any(|(_, name)| *name == b"*");
-    let said = groups.iter().filter(is_everybody).flat_map(|it| &it.statements);
-    let Some(refusing) = said.into_iter().find(|it| !it.refuses().is_empty()) else {
+    let mut general = groups.iter().filter(is_everybody).flat_map(|it| &it.statements);
+    let Some(refusing) = general.find(|it| !it.refuses().is_empty()) else {
         return;
     };
+    // Where everything is disallowed, the use needs no statement.
     let silent = groups
         .iter()
         .filter(|it| it.statements.is_empty() && !it.disallows_all && !is_everybody(it));
@@ -313,13 +307,11 @@ fn check_own_groups(groups: &[UsageGroup<'_>], findings: &mut FindingList) {
 
 impl UsageStatement {
     fn refuses(&self) -> PurposeSet {
-        let all = self.meanings.iter();
-        all.fold(PurposeSet::NONE, |set, it| set.union(it.refuses))
+        self.meanings.iter().fold(PurposeSet::NONE, |set, it| set.union(it.refuses))
     }
 
     fn allows(&self) -> PurposeSet {
-        let all = self.meanings.iter();
-        all.fold(PurposeSet::NONE, |set, it| set.union(it.allows))
+        self.meanings.iter().fold(PurposeSet::NONE, |set, it| set.union(it.allows))
     }
 }
 

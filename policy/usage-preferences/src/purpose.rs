@@ -51,12 +51,11 @@ impl FromStr for Purpose {
     /// Parses a purpose; `ai-train` (Content Signals) and `ai-use` (AIPREF) mean `train-ai` and `ai-input`.
     fn from_str(name: &str) -> Result<Self, UnknownPurpose> {
         match name {
-            "ai-train" => return Ok(Self::TrainAi),
-            "ai-use" => return Ok(Self::AiInput),
-            _ => {}
+            "ai-train" => Some(Self::TrainAi),
+            "ai-use" => Some(Self::AiInput),
+            _ => Self::ALL.into_iter().find(|it| it.as_str() == name),
         }
-        let known = Self::ALL.into_iter().find(|it| it.as_str() == name);
-        known.ok_or_else(|| UnknownPurpose(name.to_owned()))
+        .ok_or_else(|| UnknownPurpose(name.to_owned()))
     }
 }
 
@@ -86,6 +85,7 @@ impl PurposeSet {
     /// Creates a set of the purposes listed.
     #[must_use]
     pub const fn of(purposes: &[Purpose]) -> Self {
+        // A `for` loop is not possible in a constant function.
         let (mut set, mut index) = (0, 0);
         while index < purposes.len() {
             set |= 1 << purposes[index] as u8;
@@ -126,14 +126,12 @@ impl PurposeSet {
 
     /// Returns the purposes in the set, in the order of [`Purpose::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Purpose> {
-        let all = Purpose::ALL.into_iter();
-        all.filter(move |purpose| self.contains(*purpose))
+        Purpose::ALL.into_iter().filter(move |purpose| self.contains(*purpose))
     }
 }
 
 impl FromIterator<Purpose> for PurposeSet {
     fn from_iter<I: IntoIterator<Item = Purpose>>(purposes: I) -> Self {
-        let add = |set: Self, purpose| set.union(Self::of(&[purpose]));
-        purposes.into_iter().fold(Self::NONE, add)
+        purposes.into_iter().fold(Self::NONE, |set, purpose| set.union(Self::of(&[purpose])))
     }
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use wayleave_robots_txt::ProductToken;
 
+use super::statement::StatementMeaning;
 use super::{MetaDialect, Purpose, PurposeSet, date};
 
 /// One rule: its name in lower case, and its value if it has one.
@@ -94,8 +95,7 @@ fn read(line: &str, tokens: &[ProductToken], names_crawlers: bool) -> Vec<MetaRu
             (value, rest) = rest.split_at(value_end(&name, rest));
         }
         if is_meant && is_known(&name) {
-            let value = value.trim().to_owned();
-            rules.push(MetaRule { name, value });
+            rules.push(MetaRule { name, value: value.trim().to_owned() });
         }
     }
     rules
@@ -161,22 +161,21 @@ fn is_known(name: &str) -> bool {
 /// Returns the end of the value at the beginning of a text. Only a date contains blanks, and it may contain a comma.
 fn value_end(name: &str, text: &str) -> usize {
     let begin = text.len() - text.trim_start().len();
-    let ends = text[begin..].match_indices(|c: char| c.is_whitespace() || SEPARATORS.contains(&c));
-    let ends = ends.map(|(end, _)| begin + end).chain([text.len()]);
-    let ends: Vec<usize> = ends.take(DATE_WORDS).collect();
+    let is_separator = |c: char| c.is_whitespace() || SEPARATORS.contains(&c);
+    let separators = text[begin..].match_indices(is_separator).map(|(at, _)| begin + at);
+    let ends: Vec<usize> = separators.chain([text.len()]).take(DATE_WORDS).collect();
     let is_date = |end: &&usize| date::read(&text[..**end]).is_some();
     // The longest text that parses is the date; shorter ones may parse as well, without its time.
-    let mut longest = ends.iter().rev();
-    let date = (name == UNAVAILABLE_AFTER).then(|| longest.find(is_date));
-    *date.flatten().unwrap_or(&ends[0])
+    let date = (name == UNAVAILABLE_AFTER).then(|| ends.iter().rev().find(is_date)).flatten();
+    *date.unwrap_or(&ends[0])
 }
 
 /// Returns whether a name stands for every crawler or for the one with these tokens.
 pub(super) fn names_crawler(name: &str, tokens: &[ProductToken]) -> bool {
     // A version is ignored.
-    let name = name.split('/').next().unwrap_or_default();
-    let is_token = |token: &ProductToken| token.as_str().eq_ignore_ascii_case(name);
-    matches!(name, "*") || name.eq_ignore_ascii_case("robots") || tokens.iter().any(is_token)
+    let product = name.split('/').next().unwrap_or_default();
+    let is_token = |token: &ProductToken| token.as_str().eq_ignore_ascii_case(product);
+    product == "*" || product.eq_ignore_ascii_case("robots") || tokens.iter().any(is_token)
 }
 
 /// Returns the strictness of a rule among those of its name, the smallest being the strictest; `None` for a rule that
@@ -204,22 +203,22 @@ pub(super) fn strictness(rule: &MetaRule) -> Option<Duration> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MetaReader {
     pub(super) dialect: MetaDialect,
-    /// Whether the answer is an image.
+    /// Whether the response is an image.
     pub(super) is_image: bool,
     pub(super) now: SystemTime,
 }
 
 const AI: PurposeSet = PurposeSet::of(&[Purpose::AiInput, Purpose::TrainAi]);
 
-/// Returns the purposes that a rule refuses, with the clause. None of these rules permits.
-pub(super) fn refuses(rule: &MetaRule, reader: MetaReader) -> Option<(PurposeSet, &'static str)> {
+/// Returns the meaning of a rule that refuses something. None of these rules permits.
+pub(super) fn refuses(rule: &MetaRule, reader: MetaReader) -> Option<StatementMeaning> {
     const ARCHIVE: PurposeSet = PurposeSet::of(&[Purpose::Archive]);
     const SEARCH: PurposeSet = PurposeSet::of(&[Purpose::Search]);
     const AI_INPUT: PurposeSet = PurposeSet::of(&[Purpose::AiInput]);
     const TRAIN_AI: PurposeSet = PurposeSet::of(&[Purpose::TrainAi]);
     let is_bing = reader.dialect == MetaDialect::Bing;
     let is_past = || date::read(&rule.value).is_some_and(|date| date < reader.now);
-    Some(match rule.name.as_str() {
+    let (purposes, clause) = match rule.name.as_str() {
         "noindex" => (SEARCH, "Google, robots meta: noindex"),
         "none" => (SEARCH, "Google, robots meta: none"),
         UNAVAILABLE_AFTER if is_past() => (SEARCH, "Google, robots meta: unavailable_after"),
@@ -237,7 +236,8 @@ pub(super) fn refuses(rule: &MetaRule, reader: MetaReader) -> Option<(PurposeSet
         "noml" => (AI, "Mojeek: noml"),
         "disallowaitraining" => (TRAIN_AI, "draft-canel-robots-ai-control: DisallowAITraining"),
         _ => return None,
-    })
+    };
+    Some(StatementMeaning::refusal(purposes, clause))
 }
 
 /// Returns the duty that a rule puts on the user of the page.

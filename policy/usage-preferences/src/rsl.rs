@@ -44,6 +44,12 @@ pub(super) enum LicenceVerdict {
     Nothing,
 }
 
+impl LicenceVerdict {
+    const fn is_refusal(self) -> bool {
+        matches!(self, Self::Refuses { .. })
+    }
+}
+
 /// The content elements of a document that cover a page.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CoveredContent {
@@ -147,32 +153,31 @@ pub(super) fn evaluate(
     covered: &CoveredContent,
     names_page: bool,
     purpose: Purpose,
-    asker: PreferenceQuery<'_>,
+    query: PreferenceQuery<'_>,
 ) -> LicenceVerdict {
     let contents = match contents {
         Ok(contents) => contents,
         Err(clause) => return refuses(clause),
     };
-    let always = covered.always.iter();
-    let always = always.filter(|(coverage, _)| names_page || *coverage != ContentCoverage::Page);
-    let always = always.map(|(coverage, at)| (*coverage, &contents[*at]));
-    let about = |reading: Option<&PathReading>| {
-        let matched = reading.into_iter().flat_map(|it| &it.matched);
-        let matched =
-            matched.map(|it| (ContentCoverage::Pattern(it.specificity), &contents[it.index]));
-        narrowest_verdict(matched.chain(always.clone()), purpose, asker)
+    let always = covered
+        .always
+        .iter()
+        .filter(|(coverage, _)| names_page || *coverage != ContentCoverage::Page)
+        .map(|(coverage, index)| (*coverage, &contents[*index]));
+    let verdict = |reading: Option<&PathReading>| {
+        let matched = reading
+            .into_iter()
+            .flat_map(|it| &it.matched)
+            .map(|it| (ContentCoverage::Pattern(it.specificity), &contents[it.index]));
+        narrowest_verdict(matched.chain(always.clone()), purpose, query)
     };
-    let mut readings = covered.readings.iter();
-    let received = about(readings.find(|it| !it.only_restricts));
-    let mut others = covered.readings.iter().filter(|it| it.only_restricts);
-    let refusing = others.find_map(|it| {
-        let says = about(Some(it));
-        matches!(says, LicenceVerdict::Refuses { .. }).then_some(says)
-    });
-    match received {
-        LicenceVerdict::Refuses { .. } => received,
-        _ => refusing.unwrap_or(received),
+    let as_received = verdict(covered.readings.iter().find(|it| !it.only_restricts));
+    if as_received.is_refusal() {
+        return as_received;
     }
+    // Another spelling of the path restricts and never permits.
+    let others = covered.readings.iter().filter(|it| it.only_restricts);
+    others.map(|it| verdict(Some(it))).find(|it| it.is_refusal()).unwrap_or(as_received)
 }
 
 /// Returns the verdict of the narrowest elements that cover a page and mention the purpose (§3.1.2); among equally
@@ -180,26 +185,24 @@ pub(super) fn evaluate(
 fn narrowest_verdict<'a>(
     covering: impl Iterator<Item = (ContentCoverage, &'a RslContent)>,
     purpose: Purpose,
-    asker: PreferenceQuery<'_>,
+    query: PreferenceQuery<'_>,
 ) -> LicenceVerdict {
-    let said = covering.map(|(coverage, content)| (coverage, content.evaluate(purpose, asker)));
-    let said: Vec<_> = said
-        .filter(|(coverage, says)| match says {
+    let verdicts: Vec<_> = covering
+        .map(|(coverage, content)| (coverage, content.evaluate(purpose, query)))
+        .filter(|(coverage, verdict)| match verdict {
             LicenceVerdict::Refuses { .. } => true,
             LicenceVerdict::Allows { .. } => *coverage > ContentCoverage::Unclear,
+            // A narrower element hides a wider one only for the usages that it mentions.
             LicenceVerdict::Nothing => false,
         })
         .collect();
     // An element that cannot be read may be the narrowest one.
-    let unclear = said.iter().find(|(it, _)| *it == ContentCoverage::Unclear);
-    let most = said.iter().map(|(coverage, _)| *coverage).max();
-    let narrowest = said.iter().filter(|(coverage, _)| Some(*coverage) == most);
-    let refusing = narrowest
-        .clone()
-        .chain(unclear)
-        .find(|(_, says)| matches!(says, LicenceVerdict::Refuses { .. }));
-    let deciding = refusing.or(narrowest.clone().next());
-    deciding.map_or(LicenceVerdict::Nothing, |(_, says)| *says)
+    let unclear = verdicts.iter().find(|(it, _)| *it == ContentCoverage::Unclear);
+    let most = verdicts.iter().map(|(coverage, _)| *coverage).max();
+    let mut narrowest = verdicts.iter().filter(|(coverage, _)| Some(*coverage) == most);
+    let refusing = narrowest.clone().chain(unclear).find(|(_, verdict)| verdict.is_refusal());
+    let deciding = refusing.or_else(|| narrowest.next());
+    deciding.map_or(LicenceVerdict::Nothing, |(_, verdict)| *verdict)
 }
 
 impl RslLicence {
@@ -225,26 +228,26 @@ impl RslLicence {
         let Self(Ok(contents)) = self else {
             return Ok(CoveredContent::default());
         };
-        let (mut places, mut patterns, mut always) = (Vec::new(), Vec::new(), Vec::new());
-        for (at, content) in contents.iter().enumerate() {
+        let (mut indices, mut patterns, mut always) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, content) in contents.iter().enumerate() {
             match &content.scope {
-                ContentScope::Always(coverage) => always.push((*coverage, at)),
-                ContentScope::Paths(own, pattern) if own.is_none() || own.as_ref() == origin => {
-                    places.push(at);
-                    patterns.push(pattern);
+                ContentScope::Always(coverage) => always.push((*coverage, index)),
+                ContentScope::Paths(of, pattern) if of.is_none() || of.as_ref() == origin => {
+                    indices.push(index);
+                    patterns.push(pattern.as_bytes());
                 }
                 ContentScope::Paths(..) => {}
             }
         }
+        // Spent even on elements of other origins, since a document may have thousands.
         path.context.budget.spend(contents.len());
-        let patterns = patterns.into_iter().map(String::as_bytes);
         let mut readings = path.readings(patterns, MatchSelection::All)?;
         if path.path().is_none() {
             // Without a path all elements count, including those that permit.
             readings.iter_mut().for_each(|it| it.only_restricts = false);
         }
         for matched in readings.iter_mut().flat_map(|it| &mut it.matched) {
-            matched.index = places[matched.index];
+            matched.index = indices[matched.index];
             // Each element is evaluated once for each purpose.
             if !path.context.budget.spend_on_reading(contents[matched.index].heap_bytes() / 16) {
                 return Err(TooCostly);
@@ -253,32 +256,30 @@ impl RslLicence {
         Ok(CoveredContent { readings, always })
     }
 
-    /// Roughly what it holds in memory beside itself.
+    /// Returns roughly how many bytes it holds on the heap.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        let contents = self.0.iter().flatten();
-        contents.map(RslContent::heap_bytes).sum()
+        self.0.iter().flatten().map(RslContent::heap_bytes).sum()
     }
 }
 
 fn contents(text: &str) -> Result<Vec<RslContent>, &'static str> {
     // The parser refuses document type definitions, and with them entities that grow.
     let options = ParsingOptions { nodes_limit: MAX_NODES, ..ParsingOptions::default() };
-    let text = text.trim_start_matches('\u{FEFF}').trim_start();
+    let xml = text.trim_start_matches('\u{FEFF}').trim_start();
     // The parser is quadratic in attributes and namespaces, so they are bounded first.
-    if !xml_bounds::are_within_bounds(text) {
+    if !xml_bounds::are_within_bounds(xml) {
         return Err(UNREADABLE);
     }
-    let document = Document::parse_with_options(text, options).map_err(|_| UNREADABLE)?;
+    let document = Document::parse_with_options(xml, options).map_err(|_| UNREADABLE)?;
     let is_known = |node: Node<'_, '_>| {
         node.tag_name().namespace() != Some(NAMESPACE) || ELEMENTS.contains(&node.tag_name().name())
     };
-    let elements = document.descendants().filter(Node::is_element);
-    if !has_name(document.root_element(), "rsl") || !elements.into_iter().all(is_known) {
+    let root = document.root_element();
+    if !has_name(root, "rsl") || !document.descendants().filter(Node::is_element).all(is_known) {
         return Err("RSL 1.0 §3, licence invalid");
     }
-    let contents = children(document.root_element(), "content");
-    Ok(contents.map(RslContent::read).collect())
+    Ok(children(root, "content").map(RslContent::read).collect())
 }
 
 impl RslContent {
@@ -293,32 +294,30 @@ impl RslContent {
 
     /// Returns its verdict: its licences are offers, any of which suffices, but a use that one of them prohibits is not
     /// on offer.
-    fn evaluate(&self, purpose: Purpose, asker: PreferenceQuery<'_>) -> LicenceVerdict {
+    fn evaluate(&self, purpose: Purpose, query: PreferenceQuery<'_>) -> LicenceVerdict {
         // A licence server would have to be asked for a token, which wayleave does not do.
         if self.has_server {
             return refuses("RSL 1.0 §3.3, licence server");
         }
-        let mut licences = self.licences.iter();
-        if licences.any(|it| it.prohibits(purpose, asker)) {
+        if self.licences.iter().any(|it| it.prohibits(purpose, query)) {
             return refuses(PROHIBITED);
         }
-        let says: Vec<_> = self.licences.iter().map(|it| it.evaluate(purpose, asker)).collect();
+        let verdicts: Vec<_> = self.licences.iter().map(|it| it.evaluate(purpose, query)).collect();
         // Any one offer suffices, whatever the others ask for.
-        let allowing = says.iter().find(|it| matches!(it, LicenceVerdict::Allows { .. }));
-        let refusing = says.iter().find(|it| matches!(it, LicenceVerdict::Refuses { .. }));
+        let allowing = verdicts.iter().find(|it| matches!(it, LicenceVerdict::Allows { .. }));
+        let refusing = verdicts.iter().find(|it| it.is_refusal());
         allowing.or(refusing).copied().unwrap_or(LicenceVerdict::Nothing)
     }
 
     fn heap_bytes(&self) -> usize {
         let licences = self.licences.iter().map(|licence| {
-            let lists = [&licence.usage, &licence.user, &licence.geo];
-            let words = lists
+            let words = [&licence.usage, &licence.user, &licence.geo]
                 .into_iter()
                 .flat_map(|it| [&it.permitted, &it.prohibited])
                 .flatten()
                 .flatten();
-            let words: usize = words.map(|word| size_of::<String>() + word.len()).sum();
-            size_of::<LicenceElement>() + words
+            let bytes: usize = words.map(|word| size_of::<String>() + word.len()).sum();
+            size_of::<LicenceElement>() + bytes
         });
         size_of::<Self>() + self.scope.heap_bytes() + licences.sum::<usize>()
     }
@@ -326,9 +325,10 @@ impl RslContent {
 
 impl LicenceElement {
     fn read(licence: Node<'_, '_>) -> Self {
-        let payments = children(licence, "payment");
-        let payments = payments.map(|it| it.attribute("type").unwrap_or_default().trim());
-        let payments: Vec<_> = payments.collect();
+        let payments: Vec<_> = children(licence, "payment")
+            .map(|it| it.attribute("type").unwrap_or_default().trim())
+            .collect();
+        // A payment of a missing or unknown type may ask for money.
         let is_free = |kind: &&str| matches!(*kind, "free" | "attribution");
         let lists = children(licence, "permits").chain(children(licence, "prohibits"));
         // A list of an unknown kind limits the licence in a way that cannot be checked.
@@ -349,11 +349,11 @@ impl LicenceElement {
         }
     }
 
-    fn evaluate(&self, purpose: Purpose, asker: PreferenceQuery<'_>) -> LicenceVerdict {
+    fn evaluate(&self, purpose: Purpose, query: PreferenceQuery<'_>) -> LicenceVerdict {
         if let Some(clause) = self.excluding_clause {
             return refuses(clause);
         }
-        for (lists, own, clause) in self.limits(asker.settings) {
+        for (lists, own, clause) in self.limits(query.settings) {
             if !lists.permits(own) || lists.may_prohibit(own) {
                 return refuses(clause);
             }
@@ -364,26 +364,22 @@ impl LicenceElement {
     /// Returns the limits by class of user and by country: the lists, our own value, and the clause.
     fn limits<'a>(
         &'a self,
-        reading: &'a PreferenceSettings,
+        settings: &'a PreferenceSettings,
     ) -> [(&'a LimitLists, &'a str, &'static str); 2] {
         [
-            (&self.user, &reading.rsl_user, "RSL 1.0 §3.5, class of user"),
-            (&self.geo, &reading.rsl_geo, "RSL 1.0 §3.5, country"),
+            (&self.user, &settings.rsl_user, "RSL 1.0 §3.5, class of user"),
+            (&self.geo, &settings.rsl_geo, "RSL 1.0 §3.5, country"),
         ]
     }
 
     /// Returns whether it prohibits a purpose to us, whatever else it asks for. A licence that is evidently for others
     /// does not.
-    fn prohibits(&self, purpose: Purpose, asker: PreferenceQuery<'_>) -> bool {
+    fn prohibits(&self, purpose: Purpose, query: PreferenceQuery<'_>) -> bool {
         let is_for_others = |(lists, own, _): (&LimitLists, &str, _)| {
             !own.is_empty() && (!lists.permits(own) || lists.may_prohibit(own))
         };
-        let is_ours = !self.limits(asker.settings).into_iter().any(is_for_others);
-        is_ours
-            && matches!(
-                self.evaluate_usages(purpose),
-                LicenceVerdict::Refuses { clause: PROHIBITED }
-            )
+        !self.limits(query.settings).into_iter().any(is_for_others)
+            && self.evaluate_usages(purpose) == refuses(PROHIBITED)
     }
 
     /// Returns the verdict of the usage lists: a prohibition refuses, and a list of permitted usages is exhaustive
@@ -411,15 +407,13 @@ impl LicenceElement {
 impl LimitLists {
     fn permits(&self, own: &str) -> bool {
         let is_own = |word: &String| word.eq_ignore_ascii_case(own);
-        let permitted = self.permitted.as_ref();
-        permitted.is_none_or(|words| words.iter().any(is_own))
+        self.permitted.as_ref().is_none_or(|words| words.iter().any(is_own))
     }
 
     /// Returns whether it prohibits our own value, or might if that is unspecified.
     fn may_prohibit(&self, own: &str) -> bool {
         let is_own = |word: &String| word.eq_ignore_ascii_case(own);
-        let prohibited = self.prohibited.as_ref();
-        prohibited.is_some_and(|words| own.is_empty() || words.iter().any(is_own))
+        self.prohibited.as_ref().is_some_and(|words| own.is_empty() || words.iter().any(is_own))
     }
 
     fn read(licence: Node<'_, '_>, kind: &str) -> Self {
@@ -442,16 +436,16 @@ fn usages(purpose: Purpose) -> &'static [&'static str] {
 
 /// Returns the words of all of a licence's lists of one kind; `None` if it has none. RSL 0.9 separates them by commas.
 fn words(licence: Node<'_, '_>, list: &str, kind: &str) -> Option<Vec<String>> {
-    let lists =
-        children(licence, list).filter(|it| it.attribute("type").map(str::trim) == Some(kind));
     let mut words = None;
-    for list in lists {
+    for list in children(licence, list) {
+        if list.attribute("type").map(str::trim) != Some(kind) {
+            continue;
+        }
         // A comment splits the text node, but not the word.
-        let texts = list.children().filter(Node::is_text);
-        let text: String = texts.filter_map(|it| it.text()).collect();
-        let text = text.to_ascii_lowercase();
+        let text: String =
+            list.children().filter(Node::is_text).filter_map(|it| it.text()).collect();
         let parts = text.split([' ', '\t', '\r', '\n', ',']).filter(|it| !it.is_empty());
-        words.get_or_insert_with(Vec::new).extend(parts.map(str::to_owned));
+        words.get_or_insert_with(Vec::new).extend(parts.map(str::to_ascii_lowercase));
     }
     words
 }

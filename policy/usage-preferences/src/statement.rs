@@ -42,6 +42,11 @@ impl StatementMeaning {
             if is_allowed { (PurposeSet::NONE, purposes) } else { (purposes, PurposeSet::NONE) };
         Self { refuses, allows, clause }
     }
+
+    /// Creates the meaning that `purposes` are refused.
+    pub(crate) fn refusal(purposes: PurposeSet, clause: &'static str) -> Self {
+        Self::new(purposes, false, clause)
+    }
 }
 
 /// Returns an excerpt of a statement; some fill a head or a page.
@@ -53,18 +58,23 @@ pub(super) fn excerpted(text: &str) -> String {
 pub(super) const TOO_COSTLY: &str = "too-costly: matching it with this URL takes too long";
 
 impl PreferenceStatement {
+    /// Creates a statement that is known before the request and names no policy.
+    pub(super) fn new(
+        source: PreferenceSource,
+        carrier: StatementCarrier,
+        text: String,
+        meaning: StatementMeaning,
+    ) -> Self {
+        let StatementMeaning { refuses, allows, clause } = meaning;
+        let stage = PreferenceStage::Before;
+        Self { source, carrier, text, clause, policy: None, stage, refuses, allows }
+    }
+
     /// Creates a statement that refuses everything that a source could, because matching takes too long.
     pub(super) fn too_costly(source: PreferenceSource, carrier: StatementCarrier) -> Self {
-        Self {
-            source,
-            carrier,
-            text: "too-costly".to_owned(),
-            clause: TOO_COSTLY,
-            policy: None,
-            stage: PreferenceStage::Before,
-            refuses: source.refusable(),
-            allows: PurposeSet::NONE,
-        }
+        // A statement that was not reached might refuse.
+        let meaning = StatementMeaning::refusal(source.refusable(), TOO_COSTLY);
+        Self::new(source, carrier, "too-costly".to_owned(), meaning)
     }
 
     /// Returns whether it refuses only because matching takes too long.
@@ -75,11 +85,7 @@ impl PreferenceStatement {
 
     /// Removes its permissions if it `only_restricts`.
     pub(super) fn restricted_if(self, only_restricts: bool) -> Self {
-        if only_restricts {
-            let allows = PurposeSet::NONE;
-            return Self { allows, ..self };
-        }
-        self
+        if only_restricts { Self { allows: PurposeSet::NONE, ..self } } else { self }
     }
 
     /// Returns the statement for display: texts of others are cut, except the policy, whose URL has to remain usable.
@@ -89,11 +95,6 @@ impl PreferenceStatement {
             carrier => carrier.clone(),
         };
         Self { text: excerpted(&self.text), carrier, ..self.clone() }
-    }
-
-    /// Replaces its meaning.
-    pub(super) fn with_meaning(self, meaning: StatementMeaning) -> Self {
-        Self { refuses: meaning.refuses, allows: meaning.allows, clause: meaning.clause, ..self }
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use wayleave_robots_txt::matching::{MatchSelection, PathMatcher};
 
+use super::statement::StatementMeaning;
 use super::{PreferenceSource, PreferenceStage, PreferenceStatement, PurposeSet, StatementCarrier};
 
 const PURPOSES: PurposeSet = PreferenceSource::Tdmrep.refusable();
@@ -79,7 +80,13 @@ impl TdmrepFile {
     /// entries count.
     pub(super) fn statements_about(&self, path: &mut PathMatcher) -> Vec<PreferenceStatement> {
         if let Some(why) = self.unreadable_because {
-            return vec![unreadable_statement(why)];
+            let clause = "TDMRep, processing priority: the file is checked first";
+            return vec![PreferenceStatement::new(
+                PreferenceSource::Tdmrep,
+                StatementCarrier::Tdmrep { entry: 0 },
+                why.to_owned(),
+                StatementMeaning::refusal(PURPOSES, clause),
+            )];
         }
         let locations = self.entries.iter().map(|it| it.location.as_bytes());
         let Ok(selected) = path.select(locations, MatchSelection::First) else {
@@ -88,11 +95,11 @@ impl TdmrepFile {
         let mut statements = Vec::new();
         for (at, only_restricts) in selected {
             let entry = &self.entries[at];
+            // Each spelling of the path may match another entry, and without a path all entries count.
             if !path.context.budget.spend_on_reading(entry.location.len()) {
                 return vec![too_costly()];
             }
-            let statement = entry.statement();
-            let statement = statement.map(|it| it.restricted_if(only_restricts));
+            let statement = entry.statement().map(|it| it.restricted_if(only_restricts));
             // An entry that neither refuses nor allows states nothing.
             statements.extend(statement.filter(|it| it.refuses != it.allows));
         }
@@ -108,17 +115,18 @@ impl TdmrepEntry {
             return is_object.then(|| Self::unreadable(number));
         };
         let member = |name| members.get(name).map(|it| it.get());
-        let reservation = member("tdm-reservation").and_then(|it| serde_json::from_str(it).ok());
-        let reservation = match reservation {
-            // JSON has several spellings of one number.
-            Some(Value::Number(number)) if number.as_f64() == Some(1.0) => Some("1".to_owned()),
-            Some(Value::Number(number)) => Some(number.to_string()),
-            // Evidently meant as a number, and accepting it can only restrict.
-            Some(Value::String(text)) if text == "1" => Some(text),
-            _ => None,
-        };
+        let reservation =
+            match member("tdm-reservation").and_then(|it| serde_json::from_str(it).ok()) {
+                // JSON has several spellings of one number.
+                Some(Value::Number(number)) if number.as_f64() == Some(1.0) => Some("1".to_owned()),
+                Some(Value::Number(number)) => Some(number.to_string()),
+                // Evidently meant as a number, and accepting it can only restrict.
+                Some(Value::String(text)) if text == "1" => Some(text),
+                _ => None,
+            };
         let location = member("location").filter(|it| it.starts_with('"'))?;
         let Ok(location) = serde_json::from_str::<String>(location) else {
+            // An entry that does not reserve refuses nothing, whatever its paths.
             let reserves = reservation.as_deref() == Some("1");
             return reserves.then(|| Self::unreadable(number));
         };
@@ -168,19 +176,6 @@ fn too_costly() -> PreferenceStatement {
     PreferenceStatement::too_costly(PreferenceSource::Tdmrep, StatementCarrier::Tdmrep { entry: 0 })
 }
 
-fn unreadable_statement(why: &str) -> PreferenceStatement {
-    PreferenceStatement {
-        source: PreferenceSource::Tdmrep,
-        carrier: StatementCarrier::Tdmrep { entry: 0 },
-        text: why.to_owned(),
-        clause: "TDMRep, processing priority: the file is checked first",
-        policy: None,
-        stage: PreferenceStage::Before,
-        refuses: PURPOSES,
-        allows: PurposeSet::NONE,
-    }
-}
-
 /// Returns the statement of `tdm-reservation` in a field or an element: 1 reserves, 0 does not, and other values are
 /// ignored. Of values joined by a proxy, as RFC 9110 section 5.3 allows, one that reserves counts.
 pub(super) fn statement(
@@ -189,49 +184,41 @@ pub(super) fn statement(
     stage: PreferenceStage,
 ) -> Option<PreferenceStatement> {
     // Several field lines may arrive joined by commas.
-    let mut values = value.split(',').map(str::trim);
-    let (refuses, allows) = if values.any(|it| it == "1") {
-        (PURPOSES, PurposeSet::NONE)
-    } else if value.trim() == "0" {
-        (PurposeSet::NONE, PURPOSES)
-    } else {
+    let reserves = value.split(',').any(|it| it.trim() == "1");
+    if !reserves && value.trim() != "0" {
         return None;
+    }
+    let carrier = if stage == PreferenceStage::Body {
+        StatementCarrier::Meta
+    } else {
+        StatementCarrier::Field
     };
-    Some(PreferenceStatement {
-        source: PreferenceSource::Tdmrep,
-        carrier: if stage == PreferenceStage::Body {
-            StatementCarrier::Meta
-        } else {
-            StatementCarrier::Field
-        },
-        text,
-        clause: CLAUSE,
-        policy: None,
-        stage,
-        refuses,
-        allows,
-    })
+    let meaning = StatementMeaning::new(PURPOSES, !reserves, CLAUSE);
+    let statement = PreferenceStatement::new(PreferenceSource::Tdmrep, carrier, text, meaning);
+    Some(PreferenceStatement { stage, ..statement })
 }
 
 /// Keeps only the reservations that count: file, field and page supersede each other in this order, and within one
 /// place a reservation wins. A place that only repeats the previous one does not supersede it.
 pub(super) fn keep_superseding(statements: &mut Vec<PreferenceStatement>) {
-    let mut standing: Vec<PreferenceStatement> = Vec::new();
+    let mut current: Vec<PreferenceStatement> = Vec::new();
     for stage in [PreferenceStage::Before, PreferenceStage::Head, PreferenceStage::Body] {
-        let at =
+        let is_here =
             |it: &&PreferenceStatement| it.source == PreferenceSource::Tdmrep && it.stage == stage;
-        let said: Vec<_> = statements.iter().filter(at).cloned().collect();
-        let reserving: Vec<_> = said.iter().filter(|it| !it.refuses.is_empty()).cloned().collect();
-        let said = if reserving.is_empty() { said } else { reserving };
+        let mut stated: Vec<_> = statements.iter().filter(is_here).cloned().collect();
+        if stated.iter().any(|it| !it.refuses.is_empty()) {
+            stated.retain(|it| !it.refuses.is_empty());
+        }
+        // A repetition must not move a refusal to a later stage.
         let is_new = |it: &PreferenceStatement| {
-            standing.first().is_none_or(|first| first.refuses != it.refuses)
+            current.first().is_none_or(|first| first.refuses != it.refuses)
         };
-        if said.first().is_some_and(is_new) {
-            standing = said;
+        if stated.first().is_some_and(is_new) {
+            current = stated;
         }
     }
     statements.retain(|it| it.source != PreferenceSource::Tdmrep);
-    statements.extend(standing);
+    statements.extend(current);
 }
 
 #[cfg(test)]
@@ -242,12 +229,9 @@ mod tests {
     const ENTRY: &str = r#"{"location": "/a", "tdm-reservation": 1}"#;
 
     fn reserves(file: &[u8], path: &str) -> bool {
-        let said = TdmrepFile::parse(file).statements_about(&mut PathMatcher::new(
-            path,
-            Dialect::Rfc9309,
-            false,
-        ));
-        said.iter().any(|it| !it.refuses.is_empty())
+        let mut path = PathMatcher::new(path, Dialect::Rfc9309, false);
+        let statements = TdmrepFile::parse(file).statements_about(&mut path);
+        statements.iter().any(|it| !it.refuses.is_empty())
     }
 
     fn utf_16(text: &str, bytes: fn(u16) -> [u8; 2]) -> Vec<u8> {

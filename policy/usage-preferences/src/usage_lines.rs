@@ -11,8 +11,8 @@ use wayleave_robots_txt::{
 
 use super::statement::{StatementMeaning, excerpted};
 use super::{
-    PreferenceQuery, PreferenceSource, PreferenceStage, PreferenceStatement, Purpose, PurposeSet,
-    StatementCarrier, content_signal, content_usage,
+    PreferenceQuery, PreferenceSource, PreferenceStatement, Purpose, PurposeSet, StatementCarrier,
+    content_signal, content_usage,
 };
 
 /// The lines of a file about use that concern a crawler.
@@ -27,81 +27,80 @@ impl<'a> UsageLines<'a> {
     /// Returns the lines that concern a crawler; `None` if the file has no line about use.
     pub(super) fn for_crawler(
         robots: &'a RobotsTxt,
-        asker: PreferenceQuery<'_>,
+        query: PreferenceQuery<'_>,
         path: &mut PathMatcher,
     ) -> Option<Self> {
         let budget = &mut path.context.budget;
         robots.has_usage_lines().then(|| Self {
-            group: robots.usage_lines_of_group(asker.dialect, asker.tokens, budget),
+            group: robots.usage_lines_of_group(query.dialect, query.tokens, budget),
             site: robots.usage_lines_before_groups(budget),
         })
     }
 
     fn in_group(&self, name: &'static str) -> impl Iterator<Item = UsageLine<'a>> {
-        let lines = self.group.iter().copied();
-        lines.filter(move |it| it.is_named(&[name]))
+        self.group.iter().copied().filter(move |it| it.is_named(&[name]))
     }
 
     /// Returns the lines with a name in the group or, if there are none, before all groups.
     fn in_group_or_site(&self, name: &'static str) -> impl Iterator<Item = UsageLine<'a>> {
         let has_own = self.in_group(name).next().is_some();
         let lines = if has_own { &self.group } else { &self.site };
-        let lines = lines.iter().copied();
-        lines.filter(move |it| it.is_named(&[name]))
+        lines.iter().copied().filter(move |it| it.is_named(&[name]))
     }
 
     /// Returns the statements of the lines about a path.
     pub(super) fn statements(
         &self,
-        asker: PreferenceQuery<'_>,
+        query: PreferenceQuery<'_>,
         path: &mut PathMatcher,
     ) -> Vec<PreferenceStatement> {
-        let sources = asker.settings.sources;
+        let sources = query.settings.sources;
         let mut statements = Vec::new();
-        for (source, says) in [
+        for (source, read) in [
             (PreferenceSource::ContentUsage, Self::content_usage as StatementReader<'a>),
             (PreferenceSource::ContentSignal, Self::content_signal),
             (PreferenceSource::AiTrainingRule, Self::ai_training),
         ] {
             if sources.contains(source) {
-                let said = says(self, asker, path);
-                statements.extend(said.unwrap_or_else(|_| vec![too_costly(source)]));
+                let stated = read(self, query, path);
+                statements.extend(stated.unwrap_or_else(|_| vec![too_costly(source)]));
             }
         }
         statements
     }
 
-    fn content_usage(&self, asker: PreferenceQuery<'_>, path: &mut PathMatcher) -> StatementResult {
+    fn content_usage(&self, query: PreferenceQuery<'_>, path: &mut PathMatcher) -> StatementResult {
         let lines: Vec<_> = self.in_group(CONTENT_USAGE).collect();
         let pattern = |line: &UsageLine<'a>| split_path_bytes(line.value).0;
         narrowest_statements(&lines, pattern, path, |line| {
             let dictionary = split_path_bytes(line.value).1;
-            let labels = content_usage::read(dictionary, asker.settings.legacy_labels);
+            let labels = content_usage::read(dictionary, query.settings.legacy_labels);
             (PreferenceSource::ContentUsage, labels)
         })
     }
 
     fn content_signal(
         &self,
-        asker: PreferenceQuery<'_>,
+        query: PreferenceQuery<'_>,
         path: &mut PathMatcher,
     ) -> StatementResult {
         let lines: Vec<_> = self.in_group_or_site(CONTENT_SIGNAL).collect();
         let pattern = |line: &UsageLine<'a>| split_path_bytes(line.value).0;
         narrowest_statements(&lines, pattern, path, |line| {
+            // The policy is silent about paths, so they are read like those of `Content-Usage`.
             let list = String::from_utf8_lossy(split_path_bytes(line.value).1);
-            let signals = content_signal::read(&list, asker.declaration.content_use());
+            let signals = content_signal::read(&list, query.declaration.content_use());
             (PreferenceSource::ContentSignal, signals)
         })
     }
 
     fn ai_training(&self, _: PreferenceQuery<'_>, path: &mut PathMatcher) -> StatementResult {
         const TRAIN_AI: PurposeSet = PurposeSet::of(&[Purpose::TrainAi]);
-        let is_rule =
-            |line: &&UsageLine<'a>| line.is_named(&[DISALLOW_AI_TRAINING, ALLOW_AI_TRAINING]);
-        let rules = self.group.iter().filter(is_rule);
         // As with Disallow, a rule without a path has no effect.
-        let rules: Vec<_> = rules.filter(|it| !it.value.is_empty()).copied().collect();
+        let is_rule = |line: &UsageLine<'a>| {
+            line.is_named(&[DISALLOW_AI_TRAINING, ALLOW_AI_TRAINING]) && !line.value.is_empty()
+        };
+        let rules: Vec<_> = self.group.iter().copied().filter(is_rule).collect();
         narrowest_statements(
             &rules,
             |line| line.value,
@@ -117,8 +116,8 @@ impl<'a> UsageLines<'a> {
 
     /// Returns the licences named, with their locations.
     pub(super) fn licences(&self) -> impl Iterator<Item = (String, StatementCarrier)> {
-        let lines = self.in_group_or_site(LICENSE);
-        lines.map(|line| (text(line.value), StatementCarrier::RobotsTxt { line: line.line }))
+        self.in_group_or_site(LICENSE)
+            .map(|line| (text(line.value), StatementCarrier::RobotsTxt { line: line.line }))
     }
 
     /// Returns the periods for which an archive is asked to withhold its copies.
@@ -138,7 +137,7 @@ fn narrowest_statements<'a>(
     lines: &[UsageLine<'a>],
     pattern: impl Fn(&UsageLine<'a>) -> &'a [u8],
     path: &mut PathMatcher,
-    means: impl Fn(&UsageLine<'a>) -> (PreferenceSource, Vec<StatementMeaning>),
+    read: impl Fn(&UsageLine<'a>) -> (PreferenceSource, Vec<StatementMeaning>),
 ) -> StatementResult {
     let selected = path.select(lines.iter().map(pattern), MatchSelection::Narrowest)?;
     let mut statements = Vec::new();
@@ -148,12 +147,12 @@ fn narrowest_statements<'a>(
         if !path.context.budget.spend_on_reading(line.value.len()) {
             return Err(TooCostly);
         }
-        let (source, meanings) = means(line);
-        let statement = |meaning| {
-            let statement = statement(source, line).with_meaning(meaning);
-            statement.restricted_if(only_restricts)
-        };
-        statements.extend(meanings.into_iter().map(statement));
+        let (source, meanings) = read(line);
+        statements.extend(meanings.into_iter().map(|meaning| {
+            let carrier = StatementCarrier::RobotsTxt { line: line.line };
+            let text = excerpted(&format!("{}: {}", text(line.name), text(line.value)));
+            PreferenceStatement::new(source, carrier, text, meaning).restricted_if(only_restricts)
+        }));
     }
     Ok(statements)
 }
@@ -181,19 +180,6 @@ fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(value).into_owned()
 }
 
-fn statement(source: PreferenceSource, line: &UsageLine<'_>) -> PreferenceStatement {
-    PreferenceStatement {
-        source,
-        carrier: StatementCarrier::RobotsTxt { line: line.line },
-        text: excerpted(&format!("{}: {}", text(line.name), text(line.value))),
-        clause: "",
-        policy: None,
-        stage: PreferenceStage::Before,
-        refuses: PurposeSet::NONE,
-        allows: PurposeSet::NONE,
-    }
-}
-
 fn too_costly(source: PreferenceSource) -> PreferenceStatement {
     PreferenceStatement::too_costly(source, StatementCarrier::RobotsTxt { line: 0 })
 }
@@ -202,49 +188,52 @@ fn too_costly(source: PreferenceSource) -> PreferenceStatement {
 /// is obeyed already.
 pub(super) fn policy_token_statements(
     robots: &RobotsTxt,
-    asker: PreferenceQuery<'_>,
+    query: PreferenceQuery<'_>,
     path: &mut PathMatcher,
 ) -> Vec<PreferenceStatement> {
-    let tokens = asker.declaration.purpose_tokens.iter();
-    let named = tokens.filter(|(_, token)| robots.has_group_for(asker.dialect, token));
-    let statements = named.filter_map(|(purpose, token)| {
-        let access = AccessResult::Successful(robots.clone());
-        let tokens: &[ProductToken] = std::slice::from_ref(token);
-        let decision = find_disallow(&access, asker, tokens, path)?;
-        if decision.reason() == AccessReason::TooCostly {
-            return Some(too_costly(PreferenceSource::PolicyToken));
+    let mut statements = Vec::new();
+    for (purpose, token) in &query.declaration.purpose_tokens {
+        if !robots.has_group_for(query.dialect, token) {
+            continue;
         }
-        Some(PreferenceStatement {
-            source: PreferenceSource::PolicyToken,
-            carrier: StatementCarrier::RobotsTxt { line: decision.line().unwrap_or(0) },
-            text: format!("User-agent: {token}, {}", decision.rule().unwrap_or_default()),
-            clause: "RFC 9309 §2.2.1, a product token for a purpose",
-            policy: None,
-            stage: PreferenceStage::Before,
-            refuses: PurposeSet::of(&[*purpose]),
-            allows: PurposeSet::NONE,
-        })
-    });
-    statements.collect()
+        let access = AccessResult::Successful(robots.clone());
+        let Some(decision) = find_disallow(&access, query, std::slice::from_ref(token), path)
+        else {
+            continue;
+        };
+        statements.push(if decision.reason() == AccessReason::TooCostly {
+            too_costly(PreferenceSource::PolicyToken)
+        } else {
+            let clause = "RFC 9309 §2.2.1, a product token for a purpose";
+            PreferenceStatement::new(
+                PreferenceSource::PolicyToken,
+                StatementCarrier::RobotsTxt { line: decision.line().unwrap_or(0) },
+                format!("User-agent: {token}, {}", decision.rule().unwrap_or_default()),
+                StatementMeaning::refusal(PurposeSet::of(&[*purpose]), clause),
+            )
+        });
+    }
+    statements
 }
 
 /// Returns the decision that disallows a path, in any spelling if all are judged; without a path, the one that could
 /// disallow any.
 fn find_disallow<'a>(
     access: &'a AccessResult,
-    asker: PreferenceQuery<'a>,
+    query: PreferenceQuery<'a>,
     tokens: &'a [ProductToken],
     path: &mut PathMatcher,
 ) -> Option<AccessDecision<'a>> {
-    let dialect = asker.dialect;
-    let asked = path.path().map(|it| UrlPath::from_checked(it.to_owned()));
-    let work = &mut path.context;
-    let decision = match &asked {
-        Some(path) if asker.all_spellings => {
-            decide_all_spellings_within(access, dialect, tokens, path, true, work)
+    let dialect = query.dialect;
+    let url_path = path.path().map(|it| UrlPath::from_checked(it.to_owned()));
+    // The same budget as for all other matching, so that many tokens cannot multiply the work.
+    let context = &mut path.context;
+    let decision = match &url_path {
+        Some(path) if query.all_spellings => {
+            decide_all_spellings_within(access, dialect, tokens, path, true, context)
         }
-        Some(path) => decide_as_received_within(access, dialect, tokens, path, work),
-        None => decide_whole_site_within(access, dialect, tokens, work),
+        Some(path) => decide_as_received_within(access, dialect, tokens, path, context),
+        None => decide_whole_site_within(access, dialect, tokens, context),
     };
     (decision.verdict() == AccessVerdict::Disallow).then_some(decision)
 }
@@ -252,23 +241,20 @@ fn find_disallow<'a>(
 /// Returns what Spawning's ai.txt disallows. It is only about training data, and nothing in it permits.
 pub(super) fn ai_txt_statement(
     file: &RobotsTxt,
-    asker: PreferenceQuery<'_>,
+    query: PreferenceQuery<'_>,
     path: &mut PathMatcher,
 ) -> Option<PreferenceStatement> {
     let access = AccessResult::Successful(file.clone());
-    let decision = find_disallow(&access, asker, asker.tokens, path)?;
+    let decision = find_disallow(&access, query, query.tokens, path)?;
     let carrier = StatementCarrier::File { url: "/ai.txt".to_owned() };
     if decision.reason() == AccessReason::TooCostly {
         return Some(PreferenceStatement::too_costly(PreferenceSource::AiTxt, carrier));
     }
-    Some(PreferenceStatement {
-        source: PreferenceSource::AiTxt,
+    let training = PurposeSet::of(&[Purpose::TrainAi]);
+    Some(PreferenceStatement::new(
+        PreferenceSource::AiTxt,
         carrier,
-        text: decision.rule().unwrap_or_default(),
-        clause: "Spawning, ai.txt",
-        policy: None,
-        stage: PreferenceStage::Before,
-        refuses: PurposeSet::of(&[Purpose::TrainAi]),
-        allows: PurposeSet::NONE,
-    })
+        decision.rule().unwrap_or_default(),
+        StatementMeaning::refusal(training, "Spawning, ai.txt"),
+    ))
 }

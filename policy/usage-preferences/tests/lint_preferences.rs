@@ -1,15 +1,15 @@
-//! What lint says of statements about use.
+//! Findings of lint about statements about use.
 
 use wayleave_usage_preferences::lint;
 
-/// The findings of a file, as they are shown; without notes, unless asked for.
+/// Returns the findings of a file as they are shown, with or without notes.
 fn found(robots: &str, with_notes: bool) -> Vec<String> {
     let findings = lint(robots.as_bytes(), &[]).into_iter();
     let shown = findings.map(|it| it.to_string());
     shown.filter(|it| with_notes || !it.contains(": note: ")).collect()
 }
 
-/// The one finding of a group that has an `Allow` and these lines.
+/// Returns the only finding of a group that has an `Allow` and these lines.
 #[track_caller]
 fn one(lines: &str) -> String {
     let findings = found(&format!("User-agent: *\nAllow: /\n{lines}\n"), false);
@@ -69,8 +69,7 @@ fn statements_that_say_something_are_no_findings() {
 #[test]
 fn contradictions_are_reported_with_both_lines() {
     let finding = one("Content-Usage: train-ai=n\nContent-Signal: ai-train=yes");
-    let told = "4: warning: line 3 says the opposite about train-ai: a refusal counts";
-    assert_eq!(finding, told);
+    assert_eq!(finding, "4: warning: line 3 says the opposite about train-ai: a refusal counts");
     let finding = one("DisallowAITraining: /\nContent-Usage: train-ai=y");
     assert!(finding.contains("line 3 says the opposite"), "{finding}");
     let finding = one("Content-Usage: train-ai=n\nContent-Usage: /b search=y");

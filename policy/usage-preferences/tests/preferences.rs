@@ -74,59 +74,59 @@ impl Case {
         }
     }
 
-    fn reading(&self) -> PreferenceSettings {
-        let mut reading = PreferenceSettings::default();
+    fn settings(&self) -> PreferenceSettings {
+        let mut settings = PreferenceSettings::default();
         if let Some(sources) = &self.config.sources {
-            reading.sources = sources.iter().map(|it| it.parse().unwrap()).collect();
+            settings.sources = sources.iter().map(|it| it.parse().unwrap()).collect();
         }
         if let Some(robots_meta) = &self.config.robots_meta {
-            reading.robots_meta = robots_meta.parse().unwrap();
+            settings.robots_meta = robots_meta.parse().unwrap();
         }
-        reading
+        settings
     }
 
-    /// The preference and the stage that the model gives.
+    /// Returns the preference and the stage that the model gives.
     fn judged(&self, strict: bool) -> (&'static str, &'static str) {
-        let (declaration, reading) = (self.declaration(), self.reading());
+        let (declaration, settings) = (self.declaration(), self.settings());
         let tokens = [ProductToken::new(&self.token).unwrap()];
-        let asker = PreferenceQuery {
+        let query = PreferenceQuery {
             declaration: &declaration,
-            settings: &reading,
+            settings: &settings,
             tokens: &tokens,
             dialect: Dialect::Rfc9309,
             all_spellings: strict,
             now: SystemTime::UNIX_EPOCH + Duration::from_secs(NOW),
         };
         let path = UrlPath::of_url(&self.url);
-        let mut heard = PreferenceState::new(asker, &self.url, path.as_str());
+        let mut state = PreferenceState::new(query, &self.url, path.as_str());
         if let Some(rule) = &self.config.rule {
-            heard.add_rule(rule == "allow");
+            state.add_rule(rule == "allow");
         }
         if let Some(robots) = &self.robots {
             let robots = RobotsTxt::parse(robots.as_bytes());
             let access = AccessResult::Successful(robots.clone());
             let judge = if strict { decide_all_spellings } else { decide };
-            heard.add_access_decision(&judge(&access, Dialect::Rfc9309, &tokens, &path));
-            heard.add_robots_txt(asker, &robots);
+            state.add_access_decision(&judge(&access, Dialect::Rfc9309, &tokens, &path));
+            state.add_robots_txt(query, &robots);
         }
         if let Some(file) = &self.tdmrep {
-            heard.add_tdmrep(asker, &TdmrepFile::parse(file.as_bytes()));
+            state.add_tdmrep(query, &TdmrepFile::parse(file.as_bytes()));
         }
         if let Some(file) = &self.ai_txt {
-            heard.add_ai_txt(asker, &RobotsTxt::parse(file.as_bytes()));
+            state.add_ai_txt(query, &RobotsTxt::parse(file.as_bytes()));
         }
         if self.headers.is_some() || self.status.is_some() {
             let fields = self.headers.iter().flatten();
             let fields = fields.map(|(name, value)| (name.as_str(), value.as_str()));
-            heard.add_response_head(asker, self.status.unwrap_or(200), &fields);
+            state.add_response_head(query, self.status.unwrap_or(200), &fields);
         }
         if let Some(html) = &self.html {
-            heard.add_page(asker, html);
+            state.add_page(query, html);
         }
         for (url, text) in &self.rsl {
-            heard.add_licence(url, &RslLicence::parse(text.as_bytes()).into());
+            state.add_licence(url, &RslLicence::parse(text.as_bytes()).into());
         }
-        let judgement = heard.judge(asker);
+        let judgement = state.judge(query);
         (judgement.preference.as_str(), judgement.stage.as_str())
     }
 }
@@ -153,15 +153,38 @@ fn every_case_has_the_result_of_its_clause() {
     assert!(failed.is_empty(), "{}: {failed:#?}", failed.len());
 }
 
-/// What robots.txt alone says to a crawler that trains, with and without its access rules.
-fn for_training(robots: &str, token: &str, with_access: bool) -> Preference {
-    let declaration = CrawlerDeclaration {
-        purposes: PurposeSet::of(&[Purpose::TrainAi]),
-        ..CrawlerDeclaration::default()
+fn declare(purpose: Purpose) -> CrawlerDeclaration {
+    CrawlerDeclaration { purposes: PurposeSet::of(&[purpose]), ..CrawlerDeclaration::default() }
+}
+
+/// Reads a robots.txt for a path, or for every path, and asks about its state.
+fn read<T>(
+    declaration: &CrawlerDeclaration,
+    path: Option<&str>,
+    robots: &str,
+    ask: impl FnOnce(&PreferenceState, PreferenceQuery<'_>) -> T,
+) -> T {
+    let query = PreferenceQuery {
+        declaration,
+        settings: &PreferenceSettings::default(),
+        tokens: &[],
+        dialect: Dialect::Rfc9309,
+        all_spellings: true,
+        now: SystemTime::UNIX_EPOCH,
     };
+    let mut state = match path {
+        Some(path) => PreferenceState::new(query, "https://site.test/", path),
+        None => PreferenceState::for_every_path("https://site.test/"),
+    };
+    state.add_robots_txt(query, &RobotsTxt::parse(robots.as_bytes()));
+    ask(&state, query)
+}
+
+/// Returns the preference of robots.txt for a crawler that trains, with or without its access rules.
+fn for_training(robots: &str, token: &str, with_access: bool) -> Preference {
     let tokens = [ProductToken::new(token).unwrap()];
-    let asker = PreferenceQuery {
-        declaration: &declaration,
+    let query = PreferenceQuery {
+        declaration: &declare(Purpose::TrainAi),
         settings: &PreferenceSettings::default(),
         tokens: &tokens,
         dialect: Dialect::Rfc9309,
@@ -169,18 +192,18 @@ fn for_training(robots: &str, token: &str, with_access: bool) -> Preference {
         now: SystemTime::UNIX_EPOCH,
     };
     let robots = RobotsTxt::parse(robots.as_bytes());
-    let mut heard = PreferenceState::new(asker, "https://site.test/x", "/x");
+    let mut state = PreferenceState::new(query, "https://site.test/x", "/x");
     if with_access {
         let access = AccessResult::Successful(robots.clone());
-        heard.add_access_decision(&decide(
+        state.add_access_decision(&decide(
             &access,
             Dialect::Rfc9309,
             &tokens,
             &UrlPath::parse("/x").unwrap(),
         ));
     }
-    heard.add_robots_txt(asker, &robots);
-    heard.judge(asker).preference
+    state.add_robots_txt(query, &robots);
+    state.judge(query).preference
 }
 
 #[test]
@@ -189,29 +212,16 @@ fn quotations_are_bounded() {
     let robots = format!(
         "User-agent: *\nUser-agent: {long}\nDisallow: /{long}\nContent-Usage: train-ai=n;{long}\n"
     );
-    let robots = RobotsTxt::parse(robots.as_bytes());
     let long_path = format!("/{long}");
     let path = UrlPath::parse(&long_path).unwrap();
-    let told = robots.decide(Dialect::Rfc9309, &[], &path).details();
-    let rule = told.rule.unwrap();
+    let parsed = RobotsTxt::parse(robots.as_bytes());
+    let details = parsed.decide(Dialect::Rfc9309, &[], &path).details();
+    let rule = details.rule.unwrap();
     assert!(rule.starts_with("Disallow: /xx") && rule.ends_with("x\u{2026}"));
     assert_eq!(rule.len(), 200);
-    assert!(told.group.iter().all(|name| name.len() <= 200));
-    let declaration = CrawlerDeclaration {
-        purposes: PurposeSet::of(&[Purpose::TrainAi]),
-        ..CrawlerDeclaration::default()
-    };
-    let asker = PreferenceQuery {
-        declaration: &declaration,
-        settings: &PreferenceSettings::default(),
-        tokens: &[],
-        dialect: Dialect::Rfc9309,
-        all_spellings: true,
-        now: SystemTime::UNIX_EPOCH,
-    };
-    let mut heard = PreferenceState::new(asker, "https://site.test/", "/");
-    heard.add_robots_txt(asker, &robots);
-    let judgement = heard.judge(asker);
+    assert!(details.group.iter().all(|name| name.len() <= 200));
+    let training = declare(Purpose::TrainAi);
+    let judgement = read(&training, Some("/"), &robots, PreferenceState::judge);
     assert_eq!(judgement.preference, Preference::Refuse);
     let text = &judgement.statement().unwrap().text;
     assert!(text.starts_with("Content-Usage: train-ai=n"), "{text}");
@@ -220,24 +230,11 @@ fn quotations_are_bounded() {
 
 #[test]
 fn an_embargo_is_named_once_by_a_letter_that_is_known() {
-    let declaration = CrawlerDeclaration {
-        purposes: PurposeSet::of(&[Purpose::Archive]),
-        ..CrawlerDeclaration::default()
-    };
-    let asker = PreferenceQuery {
-        declaration: &declaration,
-        settings: &PreferenceSettings::default(),
-        tokens: &[],
-        dialect: Dialect::Rfc9309,
-        all_spellings: true,
-        now: SystemTime::UNIX_EPOCH,
-    };
     let lines =
         "Archive-Embargo: q\nArchive-Embargo: forever\nArchive-Embargo: Q\nArchive-Embargo: m\n";
     let robots = format!("User-agent: *\n{}", lines.repeat(1000));
-    let mut heard = PreferenceState::new(asker, "https://site.test/", "/");
-    heard.add_robots_txt(asker, &RobotsTxt::parse(robots.as_bytes()));
-    let duties = heard.duties(asker);
+    let archive = declare(Purpose::Archive);
+    let duties = read(&archive, Some("/"), &robots, PreferenceState::duties);
     assert_eq!(duties.len(), 1);
     assert_eq!(duties[0].value.as_deref(), Some("q|m"));
 }
@@ -261,23 +258,8 @@ fn content_usage_splits_groups_for_preferences_only() {
 #[test]
 fn another_spelling_of_a_path_restricts_and_never_permits() {
     let robots = "User-agent: *\nContent-Usage: /x train-ai=n\nContent-Usage: /y train-ai=y\n";
-    let at = |path: &str| {
-        let declaration = CrawlerDeclaration {
-            purposes: PurposeSet::of(&[Purpose::TrainAi]),
-            ..CrawlerDeclaration::default()
-        };
-        let asker = PreferenceQuery {
-            declaration: &declaration,
-            settings: &PreferenceSettings::default(),
-            tokens: &[],
-            dialect: Dialect::Rfc9309,
-            all_spellings: true,
-            now: SystemTime::UNIX_EPOCH,
-        };
-        let mut heard = PreferenceState::new(asker, "https://site.test/", path);
-        heard.add_robots_txt(asker, &RobotsTxt::parse(robots.as_bytes()));
-        heard.judge(asker).preference
-    };
+    let training = declare(Purpose::TrainAi);
+    let at = |path| read(&training, Some(path), robots, PreferenceState::judge).preference;
     assert_eq!(at("/a/../x"), Preference::Refuse);
     assert_eq!(at("/a/../y"), Preference::Unstated);
     assert_eq!(at("/y"), Preference::Allow);
@@ -285,24 +267,11 @@ fn another_spelling_of_a_path_restricts_and_never_permits() {
 
 #[test]
 fn a_refusal_of_one_path_refuses_a_hidden_path() {
-    let declaration = CrawlerDeclaration {
-        purposes: PurposeSet::of(&[Purpose::TrainAi]),
-        purpose_tokens: vec![(Purpose::TrainAi, ProductToken::new("A-Extended").unwrap())],
-        ..CrawlerDeclaration::default()
-    };
-    let asker = PreferenceQuery {
-        declaration: &declaration,
-        settings: &PreferenceSettings::default(),
-        tokens: &[],
-        dialect: Dialect::Rfc9309,
-        all_spellings: true,
-        now: SystemTime::UNIX_EPOCH,
-    };
+    let mut training = declare(Purpose::TrainAi);
+    training.purpose_tokens = vec![(Purpose::TrainAi, ProductToken::new("A-Extended").unwrap())];
     let judge = |line: &str| {
         let robots = format!("User-agent: *\nContent-Usage: train-ai=y\n{line}\n");
-        let mut heard = PreferenceState::for_every_path("https://site.test/");
-        heard.add_robots_txt(asker, &RobotsTxt::parse(robots.as_bytes()));
-        heard.judge(asker).preference
+        read(&training, None, &robots, PreferenceState::judge).preference
     };
     assert_eq!(judge(""), Preference::Unstated);
     for line in [

@@ -25,55 +25,51 @@ fn training() -> CrawlerDeclaration {
     }
 }
 
-fn reading() -> PreferenceSettings {
+fn settings() -> PreferenceSettings {
     PreferenceSettings {
         sources: PreferenceSource::OPTIONAL.into_iter().collect::<SourceSet>(),
         ..PreferenceSettings::default()
     }
 }
 
-/// What comes of what is heard about a path by a crawler that trains.
+/// Judges a path for a crawler that trains.
 fn judge(
     dialect: Dialect,
     path: &str,
-    hear: impl FnOnce(PreferenceQuery<'_>, &mut PreferenceState),
+    add: impl FnOnce(PreferenceQuery<'_>, &mut PreferenceState),
 ) -> PreferenceJudgement {
-    let (declaration, reading) = (training(), reading());
+    let (declaration, settings) = (training(), settings());
     let tokens = [ProductToken::new("foobot").unwrap()];
-    let asker = PreferenceQuery {
+    let query = PreferenceQuery {
         declaration: &declaration,
-        settings: &reading,
+        settings: &settings,
         tokens: &tokens,
         dialect,
         all_spellings: true,
         now: SystemTime::UNIX_EPOCH,
     };
-    let mut heard = PreferenceState::new(asker, &format!("https://site.test{path}"), path);
-    hear(asker, &mut heard);
-    heard.judge(asker)
+    let mut state = PreferenceState::new(query, &format!("https://site.test{path}"), path);
+    add(query, &mut state);
+    state.judge(query)
 }
 
 fn by_robots_txt(dialect: Dialect, path: &str, robots: &str) -> PreferenceJudgement {
     let robots = RobotsTxt::parse(robots.as_bytes());
-    judge(dialect, path, |asker, heard| {
-        heard.add_robots_txt(asker, &robots);
-    })
+    judge(dialect, path, |query, state| state.add_robots_txt(query, &robots))
 }
 
 fn by_tdmrep(dialect: Dialect, path: &str, file: &str) -> PreferenceJudgement {
     let file = TdmrepFile::parse(file.as_bytes());
-    judge(dialect, path, |asker, heard| {
-        heard.add_tdmrep(asker, &file);
-    })
+    judge(dialect, path, |query, state| state.add_tdmrep(query, &file))
 }
 
 fn by_licences(dialect: Dialect, path: &str, contents: &str, count: usize) -> PreferenceJudgement {
     let text = format!("<rsl xmlns='https://rslstandard.org/rsl'>{contents}</rsl>");
     let document = Arc::new(RslLicence::parse(text.as_bytes()));
-    judge(dialect, path, |asker, heard| {
+    judge(dialect, path, |query, state| {
         for number in 0..count {
             let url = format!("{LICENCE}?{number}");
-            heard.add_named_licence(asker, &url, &document, PreferenceStage::Before);
+            state.add_named_licence(query, &url, &document, PreferenceStage::Before);
         }
     })
 }
@@ -88,7 +84,7 @@ fn content(pattern: &str) -> String {
     )
 }
 
-/// What each family with paths makes of a pattern.
+/// Returns the preference of each family with paths that states a pattern.
 fn each_family(dialect: Dialect, path: &str, pattern: &str) -> Vec<(&'static str, Preference)> {
     let group = |line: String| {
         let robots = format!("User-agent: *\n{line}\n");
@@ -105,10 +101,7 @@ fn each_family(dialect: Dialect, path: &str, pattern: &str) -> Vec<(&'static str
         ("RSL", by_licences(dialect, path, &content(pattern), 1).preference),
         (
             "ai.txt",
-            judge(dialect, path, |asker, heard| {
-                heard.add_ai_txt(asker, &ai_txt);
-            })
-            .preference,
+            judge(dialect, path, |query, state| state.add_ai_txt(query, &ai_txt)).preference,
         ),
     ]
 }
@@ -139,10 +132,8 @@ fn path_and_pattern() -> impl Strategy<Value = (String, String)> {
             for (at, (c, in_path, in_pattern)) in units.iter().enumerate() {
                 path += &spelt(*c, *in_path);
                 if at < length {
-                    pattern += &match starred && at == 1 {
-                        true => "*".to_owned(),
-                        false => spelt(*c, *in_pattern),
-                    };
+                    pattern +=
+                        &if starred && at == 1 { "*".to_owned() } else { spelt(*c, *in_pattern) };
                 }
             }
             (path, pattern + end)
@@ -221,9 +212,7 @@ fn preferences_that_take_too_long_to_match_refuse() {
         PreferenceSource::PolicyToken,
     );
     let ai_txt = RobotsTxt::parse(format!("User-agent: *\n{rules}").as_bytes());
-    let judged = judge(Dialect::Rfc9309, &path, |asker, heard| {
-        heard.add_ai_txt(asker, &ai_txt);
-    });
+    let judged = judge(Dialect::Rfc9309, &path, |query, state| state.add_ai_txt(query, &ai_txt));
     expect_too_costly(&judged, PreferenceSource::AiTxt);
 }
 
@@ -242,18 +231,19 @@ fn all_families_share_one_budget() {
     };
     let robots = RobotsTxt::parse(lines(600).as_bytes());
     let file = TdmrepFile::parse(entries(600).as_bytes());
-    for (hears_robots, hears_file) in [(true, false), (false, true), (true, true)] {
-        let judgement = judge(Dialect::Rfc9309, &path, |asker, heard| {
-            if hears_robots {
-                heard.add_robots_txt(asker, &robots);
+    for (with_robots, with_file) in [(true, false), (false, true), (true, true)] {
+        let judgement = judge(Dialect::Rfc9309, &path, |query, state| {
+            if with_robots {
+                state.add_robots_txt(query, &robots);
             }
-            if hears_file {
-                heard.add_tdmrep(asker, &file);
+            if with_file {
+                state.add_tdmrep(query, &file);
             }
         });
-        match hears_robots && hears_file {
-            true => expect_too_costly(&judgement, PreferenceSource::Tdmrep),
-            false => assert_eq!(judgement.preference, Preference::Unstated),
+        if with_robots && with_file {
+            expect_too_costly(&judgement, PreferenceSource::Tdmrep);
+        } else {
+            assert_eq!(judgement.preference, Preference::Unstated);
         }
     }
 }
@@ -283,9 +273,7 @@ fn usage_lines_are_found_in_one_pass_over_many_agents() {
     let agents = "User-agent:*\n".repeat(200_000);
     let body = format!("{agents}Content-Usage: train-ai=n\n");
     let robots = RobotsTxt::parse_with_limit(body.as_bytes(), body.len());
-    let judged = judge(Dialect::Rfc9309, "/", |asker, heard| {
-        heard.add_robots_txt(asker, &robots);
-    });
+    let judged = judge(Dialect::Rfc9309, "/", |query, state| state.add_robots_txt(query, &robots));
     assert_eq!(judged.preference, Preference::Refuse);
     assert!(!judged.statement().expect("the line").is_too_costly());
 }

@@ -1,4 +1,5 @@
-//! A source or a statement more never opens what was refused, but where a family's own text says so: `lifting_in_robots_txt` and `lifting_elsewhere` list where.
+//! An additional source or statement never allows what was refused, except where a family's own text says so:
+//! `lifting_in_robots_txt` and `lifting_elsewhere` list those texts.
 
 use std::time::SystemTime;
 
@@ -11,7 +12,7 @@ use wayleave_usage_preferences::{
     PreferenceSource, PreferenceState, Purpose, RslLicence, SourceSet, TdmrepFile,
 };
 
-/// Lines of robots.txt: access, every family, what cannot be read, and what begins groups.
+/// Lines of robots.txt: access, every family, lines that cannot be read, and lines that begin groups.
 const LINES: [&str; 20] = [
     "User-agent: *",
     "User-agent: ExampleBot",
@@ -35,7 +36,7 @@ const LINES: [&str; 20] = [
     "",
 ];
 
-/// Fields of an answer. Those of TDMRep are apart: a later carrier takes the place of an earlier one there.
+/// Fields of a response. Those of TDMRep are separate, because there a later carrier replaces an earlier one.
 const FIELDS: [(&str, &str); 9] = [
     ("X-Robots-Tag", "noindex, noai"),
     ("X-Robots-Tag", "index, follow, all"),
@@ -74,7 +75,7 @@ const ASKS_MORE: &str = "<content url='/'><license><payment type='purchase'/></l
 const SECOND: &str = "<content url='/'><license><payment type='purchase'/></license>
      <license><permits type='usage'>all</permits></license></content>";
 
-/// What may be said besides, whatever is said already. Those that lift are not among them.
+/// Lines that may follow any others. Those that lift are not among them.
 const MORE_LINES: [&str; 13] = [
     "Disallow: /",
     "Content-Usage: train-ai=y, ai-use=y, search=y",
@@ -108,34 +109,34 @@ const MORE_ELEMENTS: [&str; 3] = [
 ];
 
 #[derive(Clone, Debug)]
-struct SaidByState {
+struct SiteStatements {
     purposes: Vec<Purpose>,
     path: &'static str,
     robots: Vec<&'static str>,
     tdmrep: Vec<&'static str>,
     fields: Vec<(&'static str, &'static str)>,
     page: Vec<&'static str>,
-    /// What stands in `refuses.xml`.
+    /// The contents of `refuses.xml`.
     licence: &'static str,
     dialect: MetaDialect,
 }
 
 prop_compose! {
-    fn said()(
+    fn site_statements()(
         purposes in subsequence(&Purpose::ALL[..], 1..4),
         path in select(&["/", "/a", "/a/b", "/b", "/a%2Fb", "/b/../a"][..]),
         robots in vec(select(&LINES[..]), 0..10),
         tdmrep in vec(select(&ENTRIES[..]), 0..3),
         fields in vec(select(&FIELDS[..]), 0..3),
         page in vec(select(&ELEMENTS[..]), 0..3),
-    ) -> SaidByState {
+    ) -> SiteStatements {
         let dialect = MetaDialect::Google;
-        SaidByState { purposes, path, robots, tdmrep, fields, page, licence: PROHIBITS, dialect }
+        SiteStatements { purposes, path, robots, tdmrep, fields, page, licence: PROHIBITS, dialect }
     }
 }
 
-impl SaidByState {
-    /// What is said as far as `stages` go, read from some sources.
+impl SiteStatements {
+    /// Judges the statements of the first `stages` that are read from some sources.
     fn judge(&self, sources: SourceSet, stages: usize) -> Preference {
         let declaration = CrawlerDeclaration {
             purposes: self.purposes.iter().copied().collect(),
@@ -145,59 +146,59 @@ impl SaidByState {
             )],
             ..CrawlerDeclaration::default()
         };
-        let reading = PreferenceSettings {
+        let settings = PreferenceSettings {
             sources,
             robots_meta: self.dialect,
             ..PreferenceSettings::default()
         };
-        let asker = PreferenceQuery {
+        let query = PreferenceQuery {
             declaration: &declaration,
-            settings: &reading,
+            settings: &settings,
             tokens: &[ProductToken::new("ExampleBot").unwrap()],
             dialect: Dialect::Rfc9309,
             all_spellings: true,
             now: SystemTime::UNIX_EPOCH,
         };
         let url = format!("https://site.test{}", self.path);
-        let mut heard = PreferenceState::new(asker, &url, self.path);
-        heard.add_robots_txt(asker, &RobotsTxt::parse(self.robots.join("\n").as_bytes()));
+        let mut state = PreferenceState::new(query, &url, self.path);
+        state.add_robots_txt(query, &RobotsTxt::parse(self.robots.join("\n").as_bytes()));
         let tdmrep = format!("[{}]", self.tdmrep.join(","));
-        heard.add_tdmrep(asker, &TdmrepFile::parse(tdmrep.as_bytes()));
+        state.add_tdmrep(query, &TdmrepFile::parse(tdmrep.as_bytes()));
         if stages > 1 {
-            heard.add_response_head(asker, 200, &self.fields.iter().copied());
+            state.add_response_head(query, 200, &self.fields.iter().copied());
         }
         if stages > 2 {
-            heard.add_page(asker, &self.page.concat());
+            state.add_page(query, &self.page.concat());
         }
         for (url, contents) in [
             ("https://site.test/allows.xml", PERMITS),
             ("https://site.test/refuses.xml", self.licence),
         ] {
             let licence = format!("<rsl xmlns='https://rslstandard.org/rsl'>{contents}</rsl>");
-            heard.add_licence(url, &RslLicence::parse(licence.as_bytes()).into());
+            state.add_licence(url, &RslLicence::parse(licence.as_bytes()).into());
         }
-        heard.judge(asker).preference
+        state.judge(query).preference
     }
 }
 
 proptest! {
     #[test]
     fn an_additional_source_never_allows(
-        said in said(),
+        stated in site_statements(),
         fewer in subsequence(&PreferenceSource::OPTIONAL[..], 0..8),
         more in subsequence(&PreferenceSource::OPTIONAL[..], 0..8),
     ) {
         let narrow: SourceSet = fewer.iter().copied().collect();
         let wide: SourceSet = fewer.iter().chain(&more).copied().collect();
-        if said.judge(narrow, 3) == Preference::Refuse {
-            prop_assert_eq!(said.judge(wide, 3), Preference::Refuse);
+        if stated.judge(narrow, 3) == Preference::Refuse {
+            prop_assert_eq!(stated.judge(wide, 3), Preference::Refuse);
         }
     }
 
-    /// Said at the end of what is said already: for what comes between, and for what is more specific, see the list.
+    /// The statement comes last; for one in between, and for a more specific one, see the list.
     #[test]
     fn an_additional_statement_never_allows(
-        before in said(),
+        before in site_statements(),
         line in select([&LINES[..], &MORE_LINES[..]].concat()),
         entry in select([&ENTRIES[..], &MORE_ENTRIES[..]].concat()),
         field in select([&FIELDS[..], &MORE_FIELDS[..]].concat()),
@@ -212,7 +213,7 @@ proptest! {
         fields.fields.push(field);
         let mut elements = before.clone();
         elements.page.push(element);
-        // Of another type, what stands in the page would not be read.
+        // A page of another type is not read.
         let is_type = field == ("Content-Type", "image/png");
         if before.judge(sources, 3) == Preference::Refuse {
             for (more, is_lifted) in [
@@ -227,34 +228,34 @@ proptest! {
     }
 
     #[test]
-    fn the_response_never_allows_more(said in said()) {
+    fn the_response_never_allows_more(stated in site_statements()) {
         let sources = SourceSet::default();
         for stages in 1..3 {
-            if said.judge(sources, stages) == Preference::Refuse {
-                prop_assert_eq!(said.judge(sources, stages + 1), Preference::Refuse);
+            if stated.judge(sources, stages) == Preference::Refuse {
+                prop_assert_eq!(stated.judge(sources, stages + 1), Preference::Refuse);
             }
         }
     }
 }
 
-/// Whether a line of robots.txt may lift what was refused before it.
-fn lifts(before: &SaidByState, line: &str) -> bool {
+/// Returns whether a line of robots.txt may lift what was refused before it.
+fn lifts(before: &SiteStatements, line: &str) -> bool {
     let has_group = before.robots.iter().any(|it| it.starts_with("User-agent"));
     let (name, value) = line.split_once(": ").unwrap_or((line, ""));
     let has_path = value.starts_with('/');
     match name {
-        // A group of one's own takes the place of the one for everybody.
+        // A group of one's own replaces the one for everybody.
         "User-agent" => value != "OtherBot",
         "Content-Usage" | "Content-Signal" | "AllowAITraining" if has_path => true,
-        // In a group it takes the place of those before all groups.
+        // In a group it replaces those before all groups.
         "Content-Signal" | "License" => has_group,
         "Allow" => true,
         _ => false,
     }
 }
 
-/// Nothing said, to a crawler that trains and asks for `/a/b`.
-const NOTHING: SaidByState = SaidByState {
+/// A site without statements, and a request for `/a/b`.
+const NOTHING: SiteStatements = SiteStatements {
     purposes: Vec::new(),
     path: "/a/b",
     robots: Vec::new(),
@@ -265,35 +266,35 @@ const NOTHING: SaidByState = SaidByState {
     dialect: MetaDialect::Google,
 };
 
-fn robots(lines: &[&'static str]) -> SaidByState {
-    SaidByState { robots: lines.to_vec(), ..NOTHING }
+fn robots(lines: &[&'static str]) -> SiteStatements {
+    SiteStatements { robots: lines.to_vec(), ..NOTHING }
 }
 
-fn fields(fields: &[(&'static str, &'static str)]) -> SaidByState {
-    SaidByState { tdmrep: vec![ENTRIES[0]], fields: fields.to_vec(), ..NOTHING }
+fn fields(fields: &[(&'static str, &'static str)]) -> SiteStatements {
+    SiteStatements { tdmrep: vec![ENTRIES[0]], fields: fields.to_vec(), ..NOTHING }
 }
 
-fn usage_fields(values: &[&'static str]) -> SaidByState {
+fn usage_fields(values: &[&'static str]) -> SiteStatements {
     let fields = values.iter().map(|value| ("Content-Usage", *value));
-    SaidByState { fields: fields.collect(), ..NOTHING }
+    SiteStatements { fields: fields.collect(), ..NOTHING }
 }
 
-fn entries(entries: &[&'static str]) -> SaidByState {
-    SaidByState { tdmrep: entries.to_vec(), ..NOTHING }
+fn entries(entries: &[&'static str]) -> SiteStatements {
+    SiteStatements { tdmrep: entries.to_vec(), ..NOTHING }
 }
 
-fn bing(page: &[&'static str]) -> SaidByState {
-    SaidByState { page: page.to_vec(), dialect: MetaDialect::Bing, ..NOTHING }
+fn bing(page: &[&'static str]) -> SiteStatements {
+    SiteStatements { page: page.to_vec(), dialect: MetaDialect::Bing, ..NOTHING }
 }
 
-fn licence(licence: &'static str) -> SaidByState {
-    SaidByState { robots: vec!["License: https://site.test/refuses.xml"], licence, ..NOTHING }
+fn licence(licence: &'static str) -> SiteStatements {
+    SiteStatements { robots: vec!["License: https://site.test/refuses.xml"], licence, ..NOTHING }
 }
 
-/// By which text, what is said, and what is said with the statement that lifts it.
-type Lifting = (&'static str, SaidByState, SaidByState);
+/// The text, the statements that refuse, and the same with the statement that lifts the refusal.
+type Lifting = (&'static str, SiteStatements, SiteStatements);
 
-/// Where a family's own text says that one statement of robots.txt takes the place of another. `docs/preferences.md` lists all.
+/// Returns the cases in which a family's own text lets one statement of robots.txt replace another. `docs/preferences.md` lists all.
 fn lifting_in_robots_txt() -> Vec<Lifting> {
     let all = "User-agent: *";
     let no_training = "Content-Usage: train-ai=n";
@@ -325,7 +326,7 @@ fn lifting_in_robots_txt() -> Vec<Lifting> {
             robots(&[all, "Content-Signal: ai-train=no", "Content-Signal: /a search=yes"]),
         ),
         (
-            "Content Signals: lines of the group take the place of those before all groups",
+            "Content Signals: lines of the group replace those before all groups",
             robots(&["Content-Signal: ai-train=no", all]),
             robots(&["Content-Signal: ai-train=no", all, "Content-Signal: search=yes"]),
         ),
@@ -335,14 +336,14 @@ fn lifting_in_robots_txt() -> Vec<Lifting> {
             robots(&[all, "DisallowAITraining: /", "AllowAITraining: /a"]),
         ),
         (
-            "RSL 1.0: licences of the group take the place of those before all groups",
+            "RSL 1.0: licences of the group replace those before all groups",
             robots(&[refused, all]),
             robots(&[refused, all, "License: https://site.test/allows.xml"]),
         ),
     ]
 }
 
-/// The same for other carriers.
+/// Returns the same for other carriers.
 fn lifting_elsewhere() -> Vec<Lifting> {
     vec![
         (
@@ -361,7 +362,7 @@ fn lifting_elsewhere() -> Vec<Lifting> {
             entries(&[r#"{"location":"/a","tdm-reservation":0}"#, ENTRIES[0]]),
         ),
         (
-            "TDMRep: a later carrier takes the place of an earlier one",
+            "TDMRep: a later carrier replaces an earlier one",
             fields(&[]),
             fields(&[("tdm-reservation", "0")]),
         ),
@@ -378,14 +379,14 @@ fn lifting_elsewhere() -> Vec<Lifting> {
 #[test]
 fn only_documented_statements_lift_a_refusal() {
     for (text, before, after) in [lifting_in_robots_txt(), lifting_elsewhere()].concat() {
-        // Bing's rule is about answers, the others are about training.
+        // Bing's rule is about chat answers, the others are about training.
         let purpose = match before.dialect {
             MetaDialect::Google => Purpose::TrainAi,
             MetaDialect::Bing => Purpose::AiInput,
         };
-        let judge = |said: SaidByState| {
+        let judge = |stated: SiteStatements| {
             let purposes = vec![purpose];
-            SaidByState { purposes, ..said }.judge(SourceSet::default(), 3)
+            SiteStatements { purposes, ..stated }.judge(SourceSet::default(), 3)
         };
         assert_eq!(judge(before), Preference::Refuse, "{text}");
         assert_ne!(judge(after), Preference::Refuse, "{text}");

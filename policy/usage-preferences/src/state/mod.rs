@@ -11,6 +11,7 @@ use wayleave_robots_txt::{
 
 use crate::licences::LicenceList;
 use crate::robots_meta::{MetaReader, MetaRule};
+use crate::statement::StatementMeaning;
 use crate::usage_lines::{UsageLines, ai_txt_statement, policy_token_statements};
 use crate::{
     MetaDialect, Preference, PreferenceJudgement, PreferenceQuery, PreferenceSource,
@@ -59,14 +60,14 @@ impl PreferenceState {
     /// Creates an empty state. `path` is the path and query that robots.txt judges, `url` the base of references in the
     /// response.
     #[must_use]
-    pub fn new(asker: PreferenceQuery<'_>, url: &str, path: &str) -> Self {
-        Self::with_path(url, PathMatcher::new(path, asker.dialect, asker.all_spellings))
+    pub fn new(query: PreferenceQuery<'_>, url: &str, path: &str) -> Self {
+        Self::with_path(url, PathMatcher::new(path, query.dialect, query.all_spellings))
     }
 
     /// Continues with the matching context of earlier decisions about the request.
     #[must_use]
-    pub fn with_context(mut self, work: MatchContext) -> Self {
-        self.path.context = work;
+    pub fn with_context(mut self, context: MatchContext) -> Self {
+        self.path.context = context;
         self
     }
 
@@ -97,94 +98,80 @@ impl PreferenceState {
 
     /// Adds a rule of the operator's own organisation, which overrides all statements.
     pub fn add_rule(&mut self, allows: bool) {
-        let (refuses, allows) = if allows {
-            (PurposeSet::NONE, PurposeSet::ALL)
-        } else {
-            (PurposeSet::ALL, PurposeSet::NONE)
-        };
-        self.statements.push(PreferenceStatement {
-            source: PreferenceSource::Rule,
-            carrier: StatementCarrier::Configuration,
-            text: String::new(),
-            clause: "rule of one's own",
-            policy: None,
-            stage: PreferenceStage::Before,
-            refuses,
-            allows,
-        });
+        self.statements.push(PreferenceStatement::new(
+            PreferenceSource::Rule,
+            StatementCarrier::Configuration,
+            String::new(),
+            StatementMeaning::new(PurposeSet::ALL, allows, "rule of one's own"),
+        ));
     }
 
     /// Adds the decision about access: a disallow refuses every purpose.
     pub fn add_access_decision(&mut self, decision: &AccessDecision<'_>) {
         if decision.verdict() == AccessVerdict::Disallow {
-            self.statements.push(PreferenceStatement {
-                source: PreferenceSource::Disallow,
-                carrier: StatementCarrier::RobotsTxt { line: decision.line().unwrap_or(0) },
-                text: decision.rule().unwrap_or_else(|| decision.reason().to_string()),
-                clause: "RFC 9309 §2.2.2",
-                policy: None,
-                stage: PreferenceStage::Before,
-                refuses: PurposeSet::ALL,
-                allows: PurposeSet::NONE,
-            });
+            self.statements.push(PreferenceStatement::new(
+                PreferenceSource::Disallow,
+                StatementCarrier::RobotsTxt { line: decision.line().unwrap_or(0) },
+                decision.rule().unwrap_or_else(|| decision.reason().to_string()),
+                StatementMeaning::refusal(PurposeSet::ALL, "RFC 9309 §2.2.2"),
+            ));
         }
     }
 
     /// Adds a refusal because deciding whether a document may be fetched takes too long.
     pub fn add_too_costly(&mut self, source: PreferenceSource, url: &str) {
-        let url = url.to_owned();
-        let statement = PreferenceStatement::too_costly(source, StatementCarrier::File { url });
-        self.statements.push(statement);
+        let carrier = StatementCarrier::File { url: url.to_owned() };
+        self.statements.push(PreferenceStatement::too_costly(source, carrier));
     }
 
     /// Adds the statements of robots.txt about use, given the outcome of fetching it.
-    pub fn add_access_result(&mut self, asker: PreferenceQuery<'_>, access: &AccessResult) {
-        self.add_in_each_dialect(asker, |dialect| access.rules(dialect));
+    pub fn add_access_result(&mut self, query: PreferenceQuery<'_>, access: &AccessResult) {
+        self.add_in_each_dialect(query, |dialect| access.rules(dialect));
     }
 
     /// Adds the statements of robots.txt about use.
-    pub fn add_robots_txt(&mut self, asker: PreferenceQuery<'_>, robots: &RobotsTxt) {
-        self.add_in_each_dialect(asker, |_| Some(robots));
+    pub fn add_robots_txt(&mut self, query: PreferenceQuery<'_>, robots: &RobotsTxt) {
+        self.add_in_each_dialect(query, |_| Some(robots));
     }
 
     /// Adds the statements in each dialect. In the strictest dialect a refusal in any of the four refuses, and a
     /// permission needs all four.
     fn add_in_each_dialect<'a>(
         &mut self,
-        asker: PreferenceQuery<'_>,
+        query: PreferenceQuery<'_>,
         robots: impl Fn(Dialect) -> Option<&'a RobotsTxt>,
     ) {
-        let (mut said, mut last) = (Vec::new(), Vec::new());
+        let (mut stated, mut previous) = (Vec::new(), Vec::new());
         let mut allowed = PurposeSet::ALL;
-        for dialect in asker.dialect.each() {
-            let asker = PreferenceQuery { dialect: *dialect, ..asker };
+        for dialect in query.dialect.each() {
+            let query = PreferenceQuery { dialect: *dialect, ..query };
             // A dialect without rules of its own states nothing, which in the strictest one revokes permissions.
-            let statements =
-                robots(*dialect).map(|robots| self.robots_txt_statements(asker, robots));
-            let statements = statements.unwrap_or_default();
-            let allows = statements.iter().map(|it| it.allows);
-            allowed = allowed.intersection(allows.fold(PurposeSet::NONE, PurposeSet::union));
+            let statements = robots(*dialect)
+                .map(|robots| self.robots_txt_statements(query, robots))
+                .unwrap_or_default();
+            let allows = statements.iter().fold(PurposeSet::NONE, |set, it| set.union(it.allows));
+            allowed = allowed.intersection(allows);
             // Mostly the dialects agree.
-            if statements != last {
-                said.extend_from_slice(&statements);
-                last = statements;
+            if statements != previous {
+                stated.extend_from_slice(&statements);
+                previous = statements;
             }
         }
-        self.statements.extend(
-            said.into_iter()
-                .map(|it| PreferenceStatement { allows: it.allows.intersection(allowed), ..it }),
-        );
+        for statement in &mut stated {
+            statement.allows = statement.allows.intersection(allowed);
+        }
+        self.statements.extend(stated);
     }
 
     /// Returns the statements of robots.txt about use in one dialect.
     fn robots_txt_statements(
         &mut self,
-        asker: PreferenceQuery<'_>,
+        query: PreferenceQuery<'_>,
         robots: &RobotsTxt,
     ) -> Vec<PreferenceStatement> {
         let mut statements = Vec::new();
-        if let Some(lines) = UsageLines::for_crawler(robots, asker, &mut self.path) {
-            statements = lines.statements(asker, &mut self.path);
+        if let Some(lines) = UsageLines::for_crawler(robots, query, &mut self.path) {
+            statements = lines.statements(query, &mut self.path);
             for (url, carrier) in lines.licences() {
                 // A file may name thousands of licences.
                 if !self.path.context.budget.spend_on_reading(url.len()) {
@@ -192,37 +179,40 @@ impl PreferenceState {
                         .push(PreferenceStatement::too_costly(PreferenceSource::Rsl, carrier));
                     break;
                 }
-                self.add_licence_reference(asker, &url, carrier, PreferenceStage::Before);
+                self.add_licence_reference(query, &url, carrier, PreferenceStage::Before);
             }
             // Embargoes only concern archives.
-            if asker.declaration.purposes.contains(Purpose::Archive) {
+            if query.declaration.purposes.contains(Purpose::Archive) {
                 for period in lines.embargoes() {
                     // Any other value is unsupported, and its line is ignored (draft-nottingham-archive-embargo).
-                    let known = EMBARGOES.iter().find(|it| it.eq_ignore_ascii_case(&period));
-                    let new = known.filter(|it| !self.embargoes.contains(it));
-                    self.embargoes.extend(new);
+                    let known = EMBARGOES.into_iter().find(|it| it.eq_ignore_ascii_case(&period));
+                    if let Some(known) = known
+                        && !self.embargoes.contains(&known)
+                    {
+                        self.embargoes.push(known);
+                    }
                 }
             }
         }
         // Rules for such a token are ordinary rules, so a file without lines about use may have them.
-        if asker.reads_source(PreferenceSource::PolicyToken) {
-            statements.extend(policy_token_statements(robots, asker, &mut self.path));
+        if query.reads_source(PreferenceSource::PolicyToken) {
+            statements.extend(policy_token_statements(robots, query, &mut self.path));
         }
         statements
     }
 
     /// Adds `/.well-known/tdmrep.json`. A missing file states nothing: its "origin server does not implement this
     /// protocol" (TDMRep, section on the file).
-    pub fn add_tdmrep(&mut self, asker: PreferenceQuery<'_>, file: &TdmrepFile) {
-        if asker.reads_source(PreferenceSource::Tdmrep) {
+    pub fn add_tdmrep(&mut self, query: PreferenceQuery<'_>, file: &TdmrepFile) {
+        if query.reads_source(PreferenceSource::Tdmrep) {
             self.statements.extend(file.statements_about(&mut self.path));
         }
     }
 
     /// Adds `/ai.txt`.
-    pub fn add_ai_txt(&mut self, asker: PreferenceQuery<'_>, file: &RobotsTxt) {
-        if asker.reads_source(PreferenceSource::AiTxt) {
-            self.statements.extend(ai_txt_statement(file, asker, &mut self.path));
+    pub fn add_ai_txt(&mut self, query: PreferenceQuery<'_>, file: &RobotsTxt) {
+        if query.reads_source(PreferenceSource::AiTxt) {
+            self.statements.extend(ai_txt_statement(file, query, &mut self.path));
         }
     }
 
@@ -256,7 +246,7 @@ impl PreferenceState {
     /// Adds a licence that is named at a stage, without the other statements of what names it.
     pub fn add_named_licence(
         &mut self,
-        asker: PreferenceQuery<'_>,
+        query: PreferenceQuery<'_>,
         url: &str,
         document: &Arc<RslLicence>,
         stage: PreferenceStage,
@@ -266,22 +256,22 @@ impl PreferenceState {
             PreferenceStage::Head => StatementCarrier::Field,
             PreferenceStage::Body => StatementCarrier::Meta,
         };
-        self.add_licence_reference(asker, url, carrier, stage);
+        self.add_licence_reference(query, url, carrier, stage);
         self.add_licence(url, document);
     }
 
     /// Combines the statements.
     #[must_use]
-    pub fn judge(&self, asker: PreferenceQuery<'_>) -> PreferenceJudgement {
+    pub fn judge(&self, query: PreferenceQuery<'_>) -> PreferenceJudgement {
         let mut statements = Vec::new();
         // Hardly any site states anything, so the copies are rarely made.
         if !self.is_empty() {
             statements.extend_from_slice(&self.statements);
             tdmrep::keep_superseding(&mut statements);
-            statements.extend(self.meta_statements(asker));
-            statements.extend(self.licences.statements(asker));
+            statements.extend(self.meta_statements(query));
+            statements.extend(self.licences.statements(query));
         }
-        PreferenceJudgement::of(&statements, asker.declaration, self.latest_stage)
+        PreferenceJudgement::of(&statements, query.declaration, self.latest_stage)
     }
 
     fn is_empty(&self) -> bool {
@@ -290,29 +280,28 @@ impl PreferenceState {
 
     /// Returns whether a purpose is refused whatever the missing licences state.
     #[must_use]
-    pub fn is_already_refused(&self, asker: PreferenceQuery<'_>) -> bool {
-        let mut had = self.clone();
+    pub fn is_already_refused(&self, query: PreferenceQuery<'_>) -> bool {
+        let mut known = self.clone();
         // A missing licence refuses by itself, which must not count here.
-        had.licences.drop_missing();
-        let judgement = had.judge(asker);
+        known.licences.drop_missing();
+        let judgement = known.judge(query);
+        // A refusal for lack of a statement may still be lifted by a licence.
         judgement.preference == Preference::Refuse && judgement.statement().is_some()
     }
 
     /// Returns the duties that only the user of the page can fulfil.
     #[must_use]
-    pub fn duties(&self, asker: PreferenceQuery<'_>) -> Vec<UsageDuty> {
-        let reader = self.meta_reader(asker);
+    pub fn duties(&self, query: PreferenceQuery<'_>) -> Vec<UsageDuty> {
+        let reader = self.meta_reader(query);
         let mut rules: Vec<_> = self.meta_rules.iter().map(|it| &it.rule).collect();
         rules.sort_by_key(|rule| robots_meta::strictness(rule));
-        let labels = rules.into_iter().filter_map(|rule| robots_meta::usage_duty(rule, reader));
-        let purposes = asker.declaration.purposes;
-        let archives = purposes.contains(Purpose::Archive);
-        let embargo = self.embargoes.join("|");
-        let embargo = (archives && !embargo.is_empty()).then_some(("embargo", Some(embargo)));
-        let attribution = self.licences.require_attribution(asker);
-        let attribution = attribution.then_some(("attribution", None));
+        let of_rules = rules.into_iter().filter_map(|rule| robots_meta::usage_duty(rule, reader));
+        let archives = query.declaration.purposes.contains(Purpose::Archive);
+        let embargo = (archives && !self.embargoes.is_empty())
+            .then(|| ("embargo", Some(self.embargoes.join("|"))));
+        let attribution = self.licences.require_attribution(query).then_some(("attribution", None));
         let mut duties: Vec<UsageDuty> = Vec::new();
-        for (name, value) in attribution.into_iter().chain(labels).chain(embargo) {
+        for (name, value) in attribution.into_iter().chain(of_rules).chain(embargo) {
             // Rules are sorted by strictness, so of several limits the strictest comes first.
             if !duties.iter().any(|it| it.name == name) {
                 duties.push(UsageDuty { name, value });
@@ -324,12 +313,12 @@ impl PreferenceState {
     /// Adds a reference to a licence.
     pub(super) fn add_licence_reference(
         &mut self,
-        asker: PreferenceQuery<'_>,
+        query: PreferenceQuery<'_>,
         reference: &str,
         carrier: StatementCarrier,
         stage: PreferenceStage,
     ) {
-        if asker.reads_source(PreferenceSource::Rsl) {
+        if query.reads_source(PreferenceSource::Rsl) {
             let url = link::resolve_reference(reference, &self.url);
             self.licences.add_reference(url, carrier, stage);
         }
@@ -341,36 +330,30 @@ impl PreferenceState {
         Some(target.origin().clone())
     }
 
-    fn meta_reader(&self, asker: PreferenceQuery<'_>) -> MetaReader {
+    fn meta_reader(&self, query: PreferenceQuery<'_>) -> MetaReader {
         MetaReader {
-            dialect: asker.settings.robots_meta,
+            dialect: query.settings.robots_meta,
             is_image: self.content_type.starts_with("image/"),
-            now: asker.now,
+            now: query.now,
         }
     }
 
-    fn meta_statements(&self, asker: PreferenceQuery<'_>) -> Vec<PreferenceStatement> {
-        let reader = self.meta_reader(asker);
+    fn meta_statements(&self, query: PreferenceQuery<'_>) -> Vec<PreferenceStatement> {
+        let reader = self.meta_reader(query);
         let has_nocache = self.meta_rules.iter().any(|it| it.rule.name == "nocache");
         // Bing treats the combination like the weaker rule alone.
-        let is_lifted = |heard: &CollectedMetaRule| {
-            let is_noarchive = heard.rule.name == "noarchive";
-            reader.dialect == MetaDialect::Bing && is_noarchive && has_nocache
-        };
-        let rules = self.meta_rules.iter().filter(|it| !is_lifted(it));
-        let statements = rules.filter_map(|heard| {
-            let (refuses, clause) = robots_meta::refuses(&heard.rule, reader)?;
-            Some(PreferenceStatement {
-                source: PreferenceSource::RobotsMeta,
-                carrier: heard.carrier.clone(),
-                text: heard.text.clone(),
-                clause,
-                policy: None,
-                stage: heard.stage,
-                refuses,
-                allows: PurposeSet::NONE,
-            })
-        });
-        statements.collect()
+        let lifts_noarchive = reader.dialect == MetaDialect::Bing && has_nocache;
+        let mut statements = Vec::new();
+        for CollectedMetaRule { rule, carrier, stage, text } in &self.meta_rules {
+            if lifts_noarchive && rule.name == "noarchive" {
+                continue;
+            }
+            if let Some(meaning) = robots_meta::refuses(rule, reader) {
+                let (source, carrier) = (PreferenceSource::RobotsMeta, carrier.clone());
+                let statement = PreferenceStatement::new(source, carrier, text.clone(), meaning);
+                statements.push(PreferenceStatement { stage: *stage, ..statement });
+            }
+        }
+        statements
     }
 }
