@@ -91,6 +91,7 @@ impl FetchedBody {
         if self.is_cut {
             return RobotsTxt::parse_beginning(&self.bytes);
         }
+        // The fetcher has bounded the body; the parser's own limit must not cut it again.
         RobotsTxt::parse_with_limit(&self.bytes, self.bytes.len())
     }
 }
@@ -113,7 +114,7 @@ pub struct ResponseFields {
     pub last_modified: Option<Box<str>>,
     /// `Retry-After` (RFC 9110 §10.2.3), as an instant.
     pub retry_at: Option<SystemTime>,
-    /// Returns whether a request without a signature was asked for one.
+    /// Whether a request without a signature was asked for one.
     pub asks_for_signature: bool,
 }
 
@@ -228,6 +229,7 @@ impl FetchResult {
     #[must_use]
     pub const fn of_status(status: u16) -> Self {
         match status {
+            // 429 is about the client's rate, not about the file (RFC 6585 §4).
             206 | 429 => Self::Unreachable,
             200..=299 => Self::Successful,
             400..=499 => Self::Unavailable,
@@ -251,12 +253,8 @@ impl FetchOutcome {
     /// Creates the outcome of a fetch that failed before any redirect.
     #[must_use]
     pub fn failed(uri: String, kind: FetchErrorKind, detail: impl Into<String>) -> Self {
-        let detail = detail.into();
-        Self {
-            redirects: Vec::new(),
-            uri,
-            ending: FetchEnding::Failed(FetchError { kind, detail }),
-        }
+        let error = FetchError { kind, detail: detail.into() };
+        Self { redirects: Vec::new(), uri, ending: FetchEnding::Failed(error) }
     }
 
     /// Returns the meaning of the ending. 304 confirms an answer that was once successful.
@@ -291,7 +289,7 @@ impl FetchOutcome {
         }
     }
 
-    /// Whether a request without a signature was asked for one.
+    /// Returns whether a request without a signature was asked for one.
     #[must_use]
     pub fn asks_for_signature(&self) -> bool {
         self.fields().is_some_and(|fields| fields.asks_for_signature)
@@ -384,6 +382,7 @@ impl FetchedAnswer {
     /// Returns the validators to revalidate the answer with; `None` if it has none.
     #[must_use]
     pub fn validators(&self) -> Option<CacheValidators> {
+        // Without a body there is nothing that a 304 could confirm.
         self.outcome.body()?;
         let fields = self.outcome.fields()?;
         if fields.etag.is_none() && fields.last_modified.is_none() {
@@ -410,15 +409,16 @@ impl FetchedAnswer {
 impl ResponseFields {
     /// Updates the fields with those of `newer`; `Age` and `Retry-After` belong to one message only.
     fn update(&mut self, newer: &Self) {
-        let keep = |old: &mut Option<Box<str>>, new: &Option<Box<str>>| {
+        // A field that the 304 lacks still applies (RFC 9111 §3.2).
+        let replace = |old: &mut Option<Box<str>>, new: &Option<Box<str>>| {
             if new.is_some() {
                 old.clone_from(new);
             }
         };
-        keep(&mut self.cache_control, &newer.cache_control);
-        keep(&mut self.content_type, &newer.content_type);
-        keep(&mut self.etag, &newer.etag);
-        keep(&mut self.last_modified, &newer.last_modified);
+        replace(&mut self.cache_control, &newer.cache_control);
+        replace(&mut self.content_type, &newer.content_type);
+        replace(&mut self.etag, &newer.etag);
+        replace(&mut self.last_modified, &newer.last_modified);
         self.expires_at = newer.expires_at.or(self.expires_at);
         self.age.clone_from(&newer.age);
         self.retry_at = newer.retry_at;

@@ -50,8 +50,7 @@ impl LifetimeSettings {
     /// Returns the time for which an answer with these fields is fresh from `now` on (RFC 9111 §4.2.1, as a shared
     /// cache).
     pub(super) fn fresh_for(&self, fields: Option<&ResponseFields>, now: SystemTime) -> Duration {
-        let said = fields.and_then(|fields| stated_lifetime(fields, now));
-        let lifetime = match said {
+        let lifetime = match fields.and_then(|fields| stated_lifetime(fields, now)) {
             None => self.max_age,
             Some(Duration::ZERO) => self.uncacheable_age,
             Some(lifetime) => lifetime,
@@ -65,19 +64,19 @@ impl LifetimeSettings {
         &self,
         resource: &Resource,
         failures: u32,
-        asked: Option<Duration>,
+        retry_after: Option<Duration>,
     ) -> Duration {
         let longest = self.max_backoff.max(self.error_ttl);
+        let backoff = self.jittered(self.backoff_without_jitter(failures), resource, failures);
         // `Retry-After` is a lower bound, but an origin cannot ask for more than the maximum.
-        let spread = self.jittered(self.backoff_without_jitter(failures), resource, failures);
-        spread.max(asked.unwrap_or_default().min(longest))
+        backoff.max(retry_after.unwrap_or_default().min(longest))
     }
 
     fn backoff_without_jitter(&self, failures: u32) -> Duration {
         // Beyond 16 doublings every interval exceeds the maximum, and the shift could overflow.
         let doublings = failures.saturating_sub(1).min(16);
-        let grown = self.error_ttl.saturating_mul(1 << doublings);
-        grown.min(self.max_backoff.max(self.error_ttl))
+        let longest = self.max_backoff.max(self.error_ttl);
+        self.error_ttl.saturating_mul(1 << doublings).min(longest)
     }
 
     /// Returns the longest gap after which the next failure still shows that an origin was unreachable in between: half
@@ -132,8 +131,8 @@ impl CacheControl {
     fn read(value: &str) -> Self {
         let mut found = Self::default();
         for directive in value.split(',') {
-            let (name, argument) = directive.split_once('=').unwrap_or((directive, ""));
-            let argument = argument.trim().trim_matches('"');
+            let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
+            let argument = value.trim().trim_matches('"');
             match name.trim().to_ascii_lowercase().as_str() {
                 // With a field name, they concern that field only.
                 "no-store" | "no-cache" | "private" if argument.is_empty() => found.forbids = true,
@@ -149,9 +148,9 @@ impl CacheControl {
 
 /// Parses delta-seconds (RFC 9111 §1.2.2): digits only, with overflow capped.
 fn delta_seconds(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| text.parse().unwrap_or(u64::from(u32::MAX)))
+    let digits = text.trim();
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().unwrap_or(u64::from(u32::MAX)))
 }
 
 #[cfg(test)]

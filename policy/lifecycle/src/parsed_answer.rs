@@ -21,8 +21,7 @@ impl ParsedAnswer {
     pub(super) fn parse(kind: DocumentKind, facts: &FetchedAnswer) -> Self {
         let outcome = &facts.outcome;
         // Only other documents are parsed here; a robots.txt is parsed with its access result.
-        let body = outcome.body().filter(|_| kind != DocumentKind::RobotsTxt);
-        match body {
+        match outcome.body().filter(|_| kind != DocumentKind::RobotsTxt) {
             Some(body) if outcome.result() == FetchResult::Successful => Self {
                 access: AccessResult::Successful(RobotsTxt::parse(b"")),
                 document: kind.parse(&body.bytes, body.is_cut).map(Arc::new),

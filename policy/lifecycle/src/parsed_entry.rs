@@ -40,9 +40,9 @@ impl ParsedEntry {
     /// Parses the answer of an entry, unless `known` is of the same answer.
     #[must_use]
     pub fn parse(kind: DocumentKind, entry: CacheEntry, known: Option<&Snapshot>) -> Self {
-        let parsed = known.filter(|known| known.is_answer_of(&entry));
-        let contents = parsed.and_then(Snapshot::parsed_answer).cloned();
-        Self::with_answer(kind, entry, contents)
+        let parsed =
+            known.filter(|known| known.is_answer_of(&entry)).and_then(Snapshot::parsed_answer);
+        Self::with_answer(kind, entry, parsed)
     }
 
     /// Returns the entry after one more fetch, which ended at `now`. `before` is the entry stored when the fetch began
@@ -57,17 +57,15 @@ impl ParsedEntry {
     ) -> Self {
         let entry = before.without_expired_failures(now, lifetimes).after_fetch(outcome, now);
         // After a 304 the body is the same, and parsing it again would be most of the work.
-        let is_parsed =
-            |known: &&Snapshot| known.is_answer_of(before) && before.has_body_of(&entry);
-        let parsed = known.filter(is_parsed);
-        let contents = parsed.and_then(Snapshot::parsed_answer).cloned();
-        Self::with_answer(kind, entry, contents)
+        let parsed = known
+            .filter(|known| known.is_answer_of(before) && before.has_body_of(&entry))
+            .and_then(Snapshot::parsed_answer);
+        Self::with_answer(kind, entry, parsed)
     }
 
-    fn with_answer(kind: DocumentKind, entry: CacheEntry, parsed: Option<ParsedAnswer>) -> Self {
-        let answer = entry.answer.as_ref();
-        let parse = || answer.map(|facts| ParsedAnswer::parse(kind, facts));
-        Self { answer: parsed.or_else(parse), entry }
+    fn with_answer(kind: DocumentKind, entry: CacheEntry, parsed: Option<&ParsedAnswer>) -> Self {
+        let parse = || entry.answer.as_ref().map(|facts| ParsedAnswer::parse(kind, facts));
+        Self { answer: parsed.cloned().or_else(parse), entry }
     }
 }
 

@@ -83,8 +83,7 @@ impl Resource {
     /// Returns how many bytes it holds on the heap.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        let path = self.path.as_deref();
-        let path = path.map_or(0, |path| size_of_val(path) + path.as_str().len());
+        let path = self.path.as_deref().map_or(0, |it| size_of_val(it) + it.as_str().len());
         self.origin.heap_bytes() + path
     }
 }

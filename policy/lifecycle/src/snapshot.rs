@@ -123,17 +123,17 @@ impl SnapshotFailure {
     ) -> Self {
         let outcome = &failing.last.outcome;
         let last_at = failing.last.fetched_at;
-        let asked = outcome.fields().and_then(|fields| fields.retry_at);
-        let asked = asked.and_then(|at| at.duration_since(last_at).ok());
+        let retry_after = outcome
+            .fields()
+            .and_then(|fields| fields.retry_at)
+            // An instant in the past asks for nothing.
+            .and_then(|at| at.duration_since(last_at).ok());
+        let backoff = lifetimes.backoff(resource, failing.count, retry_after);
         let first_at = UnixMillis::from(failing.since);
         Self {
             first_at,
             last_at: last_at.into(),
-            retry_at: UnixMillis::from(last_at).after(lifetimes.backoff(
-                resource,
-                failing.count,
-                asked,
-            )),
+            retry_at: UnixMillis::from(last_at).after(backoff),
             given_up_at: Self::given_up_at(first_at, answer, lifetimes),
             // Both results are made now, since requests borrow them from the snapshot.
             fallback_access: match answer.map(|answer| &answer.contents.access) {
@@ -155,6 +155,7 @@ impl SnapshotFailure {
         answer: Option<&SnapshotAnswer>,
         lifetimes: &LifetimeSettings,
     ) -> UnixMillis {
+        // As long as a copy is usable, there is an answer.
         let without_answer_since =
             answer.map_or(first_at, |answer| answer.usable_until().max(first_at));
         without_answer_since.after(lifetimes.max_stale)
@@ -237,21 +238,18 @@ impl Snapshot {
         newer: Option<&Self>,
         lifetimes: &LifetimeSettings,
     ) -> Self {
-        let answer = entry.answer.as_ref().zip(contents.cloned());
-        let kind = resource.kind();
-        let answer =
-            answer.map(|(facts, contents)| SnapshotAnswer::new(kind, facts, contents, lifetimes));
+        let stored = entry.answer.as_ref().zip(contents).map(|(facts, contents)| {
+            SnapshotAnswer::new(resource.kind(), facts, contents.clone(), lifetimes)
+        });
         // An answer that could not be stored is only in the snapshot in use.
-        let newer = newer.and_then(|newer| newer.answer.clone());
+        let in_use = newer.and_then(|newer| newer.answer.clone());
         let fetched_at =
             |answer: &Option<SnapshotAnswer>| answer.as_ref().map(|answer| answer.fetched_at);
-        let answer = if fetched_at(&newer) > fetched_at(&answer) { newer } else { answer };
-        let failing = entry.failures.as_ref();
-        let answer = match failing {
-            Some(_) => answer.map(|answer| answer.while_unreachable(lifetimes)),
-            None => answer,
-        };
-        let failure = failing.map(|failing| {
+        let mut answer = if fetched_at(&in_use) > fetched_at(&stored) { in_use } else { stored };
+        if entry.failures.is_some() {
+            answer = answer.map(|answer| answer.while_unreachable(lifetimes));
+        }
+        let failure = entry.failures.as_ref().map(|failing| {
             Box::new(SnapshotFailure::new(resource, failing, answer.as_ref(), lifetimes))
         });
         Self { answer, failure }
@@ -262,6 +260,7 @@ impl Snapshot {
     #[must_use]
     pub fn for_signed_requests(self: &Arc<Self>) -> Arc<Self> {
         match &self.answer {
+            // The failure remains, so that fetches with a signature are not repeated without a back-off.
             Some(answer) if answer.asks_for_signature => {
                 Arc::new(Self { answer: None, failure: self.failure.clone() })
             }
@@ -277,11 +276,8 @@ impl Snapshot {
     /// Returns the snapshot with other lifetimes, which may shorten the time for which it is usable.
     pub(super) fn with_lifetimes(&self, lifetimes: &LifetimeSettings) -> Self {
         let answer = self.answer.as_ref().map(|answer| {
-            let answer = answer.with_lifetimes(lifetimes);
-            match self.failure {
-                Some(_) => answer.while_unreachable(lifetimes),
-                None => answer,
-            }
+            let renewed = answer.with_lifetimes(lifetimes);
+            if self.failure.is_some() { renewed.while_unreachable(lifetimes) } else { renewed }
         });
         let failure = self.failure.as_deref().map(|failure| {
             let given_up_at =
@@ -293,9 +289,9 @@ impl Snapshot {
 
     /// Returns whether its answer is that of an entry.
     pub(super) fn is_answer_of(&self, entry: &CacheEntry) -> bool {
-        let facts = entry.answer.as_ref();
-        let fetched_at = facts.map(|facts| UnixMillis::from(facts.fetched_at));
-        self.answer.as_ref().map(|answer| answer.fetched_at) == fetched_at
+        // A resource has one fetch at a time, so the time identifies the answer.
+        let stored_at = entry.answer.as_ref().map(|facts| UnixMillis::from(facts.fetched_at));
+        self.answer.as_ref().map(|answer| answer.fetched_at) == stored_at
     }
 
     /// Returns the time of the next refresh while in use; `None` while the origin is unreachable, when requests trigger
@@ -333,9 +329,9 @@ impl Snapshot {
     /// as long as one of a robots.txt, but nothing replaces it afterwards.
     #[must_use]
     pub fn document(&self, now: SystemTime) -> Option<&Arc<PreferenceDocument>> {
-        let answer = self.answer.as_ref();
-        let usable = answer.filter(|answer| UnixMillis::from(now) < answer.usable_until());
-        usable?.contents.document.as_ref()
+        let answer = self.answer.as_ref()?;
+        let is_usable = UnixMillis::from(now) < answer.usable_until();
+        answer.contents.document.as_ref().filter(|_| is_usable)
     }
 
     /// Returns whether the snapshot may be used at `now`.
@@ -386,9 +382,9 @@ impl Snapshot {
     /// Returns the time until the next attempt, if the origin was unreachable; at least a second.
     #[must_use]
     pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
-        let failure = self.failure.as_ref()?;
-        let wait = UnixMillis::from(now).until(failure.retry_at);
-        Some(wait.max(Duration::from_secs(1)))
+        let retry_at = self.failure.as_ref()?.retry_at;
+        // Zero seconds in `Retry-After` would ask for another request at once.
+        Some(UnixMillis::from(now).until(retry_at).max(Duration::from_secs(1)))
     }
 
     /// Returns the time from which the snapshot is not worth keeping. A snapshot that gave up on an origin is kept for
@@ -396,10 +392,9 @@ impl Snapshot {
     #[must_use]
     pub fn discard_at(&self, lifetimes: &LifetimeSettings) -> SystemTime {
         let usable_until = self.answer.as_ref().map(SnapshotAnswer::usable_until);
-        let failure = self.failure.as_ref();
-        let given_up_until = failure.map(|failure| failure.given_up_at.after(lifetimes.max_stale));
-        let last = usable_until.max(given_up_until);
-        last.map_or(SystemTime::UNIX_EPOCH, SystemTime::from)
+        let given_up_until =
+            self.failure.as_ref().map(|failure| failure.given_up_at.after(lifetimes.max_stale));
+        usable_until.max(given_up_until).map_or(SystemTime::UNIX_EPOCH, SystemTime::from)
     }
 
     /// Returns roughly how many bytes it holds on the heap: mostly the compiled rules.
@@ -410,13 +405,11 @@ impl Snapshot {
             Some(AccessResult::Successful(robots)) => robots.heap_bytes(),
             _ => 0,
         };
-        let document = contents.and_then(|contents| contents.document.as_deref());
-        let document = document.map_or(0, |it| size_of_val(it) + it.heap_bytes());
+        let document = contents
+            .and_then(|contents| contents.document.as_deref())
+            .map_or(0, |it| size_of_val(it) + it.heap_bytes());
         let digest = self.digest().map_or(0, size_of_val);
-        let failure = self
-            .failure
-            .as_ref()
-            .map_or(0, |failure| size_of_val(&**failure) + failure.cause.len());
+        let failure = self.failure.as_deref().map_or(0, |it| size_of_val(it) + it.cause.len());
         rules + document + digest + failure
     }
 
@@ -489,9 +482,12 @@ impl Snapshot {
     /// Returns the status that explains the absence of rules, if there is one.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
-        match self.parsed_answer().map(|contents| &contents.access) {
-            _ if self.failure.is_some() => self.error_status(),
-            Some(AccessResult::Unavailable { status }) => Some(*status),
+        // Since a failure, an older answer no longer explains anything.
+        if self.failure.is_some() {
+            return self.error_status();
+        }
+        match &self.parsed_answer()?.access {
+            AccessResult::Unavailable { status } => Some(*status),
             _ => None,
         }
     }

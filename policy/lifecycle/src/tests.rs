@@ -16,7 +16,7 @@ fn origin() -> Resource {
     Resource::parse("https://shop.example").expect("a resource")
 }
 
-/// `seconds` after the first moment of every test.
+/// Returns the time `seconds` after the start of every test.
 fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds)
 }
@@ -50,7 +50,7 @@ fn tagged(body: &[u8]) -> FetchOutcome {
     response(200, body, fields)
 }
 
-/// What a crawler may do with `/` and `/private`, by dialect; `+` allow, `-` disallow.
+/// Returns whether a crawler may fetch `/` and `/private` in a dialect; `+` allow, `-` disallow.
 fn verdicts(access: &AccessResult, dialect: Dialect) -> String {
     let tokens = [ProductToken::new("ExampleBot").expect("a token")];
     let verdict =
@@ -61,21 +61,21 @@ fn verdicts(access: &AccessResult, dialect: Dialect) -> String {
     ["/", "/private"].map(verdict).iter().collect()
 }
 
-/// What happens in a step of a scenario.
+/// The event of a step of a scenario.
 #[expect(clippy::large_enum_variant, reason = "scenarios are short, and read better without boxes")]
 enum FetchEvent {
-    /// Someone wants the origin; whether a fetch starts.
-    Wanted(bool),
-    /// The fetch under way ends.
+    /// A request for the origin; whether it starts a fetch.
+    Requested(bool),
+    /// The end of the fetch in flight.
     Fetched(FetchOutcome),
-    /// `due` is asked while the entry was or was not in use; whether a fetch starts.
+    /// A call of `due` while the entry is or is not in use; whether it starts a fetch.
     Due(bool, bool),
-    /// Time passes.
+    /// Only time has passed.
     Nothing,
 }
-use FetchEvent::{Due as DueEvent, Fetched, Nothing, Wanted};
+use FetchEvent::{Due as DueEvent, Fetched, Nothing, Requested};
 
-/// A moment, what happens, and what holds then: state, use, and verdicts in rfc9309, google, koster1996, selfhtml and
+/// A time, its event, and the result: state, usability, and verdicts in rfc9309, google, koster1996, selfhtml and
 /// strictest.
 type FetchStep = (u64, FetchEvent, Option<(SnapshotState, Usability, [&'static str; 5])>);
 
@@ -84,7 +84,7 @@ const ALLOWED: [&str; 5] = ["++"; 5];
 const DISALLOWED: [&str; 5] = ["--"; 5];
 const ALLOWED_BUT_KOSTER: [&str; 5] = ["++", "++", "--", "++", "--"];
 
-/// A cache with everything around it that keeps entries and publishes snapshots.
+/// A scheduler with the entries and snapshots that its callers keep.
 #[derive(Default)]
 struct FetchWorld {
     cache: RefreshScheduler,
@@ -100,7 +100,7 @@ impl FetchWorld {
         self.kept.get(host).map(|kept| kept.0.clone()).unwrap_or_default()
     }
 
-    fn wanted(&mut self, host: &Resource, now: SystemTime) -> Option<FetchRequest> {
+    fn request(&mut self, host: &Resource, now: SystemTime) -> Option<FetchRequest> {
         let known = self.snapshot(host);
         let starts = self.cache.request_fetch(host, known.as_deref(), now);
         starts.then(|| self.entry(host).request(host))
@@ -121,10 +121,8 @@ impl FetchWorld {
             now,
             self.cache.lifetimes(),
         );
-        let snapshot = self.cache.fetch_finished(host, &learned, known.as_deref());
-        let snapshot = Arc::new(snapshot);
-        let entry = learned.entry().clone();
-        self.kept.insert(host.clone(), (entry, snapshot.clone()));
+        let snapshot = Arc::new(self.cache.fetch_finished(host, &learned, known.as_deref()));
+        self.kept.insert(host.clone(), (learned.into_entry(), snapshot.clone()));
         snapshot
     }
 
@@ -145,7 +143,7 @@ fn run(name: &str, steps: Vec<FetchStep>) {
         let now = at(seconds);
         let step = format!("{name} at {seconds}");
         match event {
-            Wanted(starts) => assert_eq!(cache.wanted(&host, now).is_some(), starts, "{step}"),
+            Requested(starts) => assert_eq!(cache.request(&host, now).is_some(), starts, "{step}"),
             Fetched(outcome) => {
                 cache.fetched(&host, outcome, now);
             }
@@ -156,7 +154,7 @@ fn run(name: &str, steps: Vec<FetchStep>) {
             Nothing => {}
         }
         let snapshot = cache.snapshot(&host);
-        let found = snapshot.as_ref().map(|snapshot| {
+        let found = snapshot.map(|snapshot| {
             let access = snapshot.access(now);
             let by_dialect = [
                 Dialect::Rfc9309,
@@ -182,7 +180,7 @@ fn stale(usable: Usability) -> Option<(SnapshotState, Usability, [&'static str; 
     Some((SnapshotState::Stale, usable, BY_RULES))
 }
 
-/// Past `max_stale`: only `google` goes on by the last copy.
+/// Returns the result after `max_stale`: only `google` still applies the last copy.
 fn lapsed(usable: Usability) -> Option<(SnapshotState, Usability, [&'static str; 5])> {
     Some((SnapshotState::Unreachable, usable, ["--", "+-", "--", "--", "--"]))
 }
@@ -196,11 +194,11 @@ fn concurrent_requests_for_an_absent_entry_share_a_fetch() {
     run(
         "absent",
         vec![
-            (0, Wanted(true), None),
-            (0, Wanted(false), None),
-            (1, Wanted(false), None),
+            (0, Requested(true), None),
+            (0, Requested(false), None),
+            (1, Requested(false), None),
             (2, Fetched(status(200)), fresh()),
-            (3, Wanted(false), fresh()),
+            (3, Requested(false), fresh()),
         ],
     );
 }
@@ -210,14 +208,14 @@ fn an_answer_is_fresh_for_a_day_and_then_fetched_first() {
     run(
         "fresh to stale",
         vec![
-            (0, Wanted(true), None),
+            (0, Requested(true), None),
             (0, Fetched(status(200)), fresh()),
-            (DAY - 1, Wanted(false), fresh()),
+            (DAY - 1, Requested(false), fresh()),
             (DAY, Nothing, stale(Usability::AfterRefetch)),
-            (DAY, Wanted(true), stale(Usability::AfterRefetch)),
-            (DAY + 1, Wanted(false), stale(Usability::AfterRefetch)),
+            (DAY, Requested(true), stale(Usability::AfterRefetch)),
+            (DAY + 1, Requested(false), stale(Usability::AfterRefetch)),
             (DAY + 2, Fetched(status(200)), fresh()),
-            (2 * DAY + 1, Wanted(false), fresh()),
+            (2 * DAY + 1, Requested(false), fresh()),
         ],
     );
 }
@@ -227,11 +225,11 @@ fn an_answer_in_use_is_fetched_again_while_it_is_fresh() {
     run(
         "in use",
         vec![
-            (0, Wanted(true), None),
+            (0, Requested(true), None),
             (0, Fetched(status(200)), fresh()),
             (DAY / 2, DueEvent(true, false), fresh()),
             (DAY - HOUR, DueEvent(true, true), fresh()),
-            (DAY - HOUR, Wanted(false), fresh()),
+            (DAY - HOUR, Requested(false), fresh()),
             (DAY - HOUR, Fetched(status(200)), fresh()),
             (2 * DAY - HOUR - 1, Nothing, fresh()),
         ],
@@ -243,13 +241,13 @@ fn an_unused_answer_turns_stale_and_is_dropped() {
     run(
         "not in use",
         vec![
-            (0, Wanted(true), None),
+            (0, Requested(true), None),
             (0, Fetched(status(200)), fresh()),
             (DAY - HOUR, DueEvent(false, false), fresh()),
             (2 * DAY, DueEvent(false, false), stale(Usability::AfterRefetch)),
             (30 * DAY - 1, DueEvent(false, false), stale(Usability::AfterRefetch)),
             (30 * DAY, DueEvent(false, false), None),
-            (30 * DAY, Wanted(true), None),
+            (30 * DAY, Requested(true), None),
         ],
     );
 }
@@ -259,19 +257,19 @@ fn a_stale_answer_decides_while_the_origin_is_unreachable() {
     run(
         "stale while unreachable",
         vec![
-            (0, Wanted(true), None),
+            (0, Requested(true), None),
             (0, Fetched(status(200)), fresh()),
-            (DAY, Wanted(true), stale(Usability::AfterRefetch)),
+            (DAY, Requested(true), stale(Usability::AfterRefetch)),
             (DAY, Fetched(status(503)), stale(Usability::Immediate)),
-            (DAY + 30, Wanted(false), stale(Usability::Immediate)),
+            (DAY + 30, Requested(false), stale(Usability::Immediate)),
             (DAY + 90, Nothing, stale(Usability::ImmediateAndRefetch)),
-            (DAY + 90, Wanted(true), stale(Usability::ImmediateAndRefetch)),
+            (DAY + 90, Requested(true), stale(Usability::ImmediateAndRefetch)),
             (DAY + 90, Fetched(timeout()), stale(Usability::Immediate)),
-            (DAY + 180, Wanted(false), stale(Usability::Immediate)),
-            (30 * DAY - 1, Wanted(true), stale(Usability::ImmediateAndRefetch)),
+            (DAY + 180, Requested(false), stale(Usability::Immediate)),
+            (30 * DAY - 1, Requested(true), stale(Usability::ImmediateAndRefetch)),
             (30 * DAY, Nothing, lapsed(Usability::AfterRefetch)),
             (31 * DAY, Fetched(timeout()), lapsed(Usability::Immediate)),
-            (31 * DAY + HOUR, Wanted(true), lapsed(Usability::AfterRefetch)),
+            (31 * DAY + HOUR, Requested(true), lapsed(Usability::AfterRefetch)),
             (31 * DAY + HOUR, Fetched(status(200)), fresh()),
         ],
     );
@@ -282,12 +280,12 @@ fn a_fresh_answer_decides_when_its_early_refetch_fails() {
     run(
         "early refetch fails",
         vec![
-            (0, Wanted(true), None),
+            (0, Requested(true), None),
             (0, Fetched(status(200)), fresh()),
             (DAY - HOUR, DueEvent(true, true), fresh()),
             (DAY - HOUR, Fetched(status(500)), fresh()),
-            (DAY - HOUR + 120, Wanted(false), fresh()),
-            (DAY, Wanted(true), stale(Usability::ImmediateAndRefetch)),
+            (DAY - HOUR + 120, Requested(false), fresh()),
+            (DAY, Requested(true), stale(Usability::ImmediateAndRefetch)),
         ],
     );
 }
@@ -299,17 +297,17 @@ fn a_never_reached_origin_is_unavailable_after_30_days() {
         run(
             "never reached",
             vec![
-                (0, Wanted(true), None),
+                (0, Requested(true), None),
                 (0, Fetched(failure.clone()), unreachable(Usability::Immediate)),
-                (30, Wanted(false), unreachable(Usability::Immediate)),
-                (90, Wanted(true), unreachable(Usability::AfterRefetch)),
+                (30, Requested(false), unreachable(Usability::Immediate)),
+                (90, Requested(true), unreachable(Usability::AfterRefetch)),
                 (90, Fetched(failure.clone()), unreachable(Usability::Immediate)),
                 (12 * DAY, Fetched(failure.clone()), unreachable(Usability::Immediate)),
                 (24 * DAY, Fetched(failure.clone()), unreachable(Usability::Immediate)),
                 (30 * DAY - 1, Nothing, unreachable(Usability::AfterRefetch)),
-                (30 * DAY, Wanted(true), given_up(Usability::AfterRefetch)),
+                (30 * DAY, Requested(true), given_up(Usability::AfterRefetch)),
                 (30 * DAY, Fetched(failure), given_up(Usability::Immediate)),
-                (31 * DAY, Wanted(true), given_up(Usability::AfterRefetch)),
+                (31 * DAY, Requested(true), given_up(Usability::AfterRefetch)),
                 (31 * DAY, Fetched(status(200)), fresh()),
             ],
         );
@@ -323,9 +321,9 @@ fn a_copy_lapsed_for_long_decides_again() {
     run(
         "copy lapsed",
         vec![
-            (0, Wanted(true), None),
+            (0, Requested(true), None),
             (0, Fetched(status(200)), fresh()),
-            (DAY, Wanted(true), stale(Usability::AfterRefetch)),
+            (DAY, Requested(true), stale(Usability::AfterRefetch)),
             (DAY, Fetched(timeout()), stale(Usability::Immediate)),
             (60 * DAY - 1, Nothing, lapsed(Usability::AfterRefetch)),
             (60 * DAY, Nothing, by_last_copy),
@@ -346,7 +344,7 @@ fn longer_lifetimes_take_effect_at_the_next_fetch() {
         world.kept.get_mut(&host).expect("it is known").1 = snapshot.into();
         (world.kept[&host].1.clone(), world.cache.reminders())
     };
-    world.wanted(&origin(), at(0));
+    world.request(&origin(), at(0));
     let fetched_at = at(0);
     world.fetched(&origin(), status(200), fetched_at);
     let (shorter, reminders) = change(&mut world, hours(1), hours(48));
@@ -356,7 +354,7 @@ fn longer_lifetimes_take_effect_at_the_next_fetch() {
     let (longer, _) = change(&mut world, hours(24), hours(72));
     assert_eq!(longer.fresh_until(), Some(fetched_at + hours(1)));
     assert_eq!(longer.usable_until(), Some(fetched_at + hours(72)));
-    world.wanted(&origin(), at(3600));
+    world.request(&origin(), at(3600));
     let failing = world.fetched(&origin(), timeout(), at(3600));
     let (still_failing, _) = change(&mut world, hours(24), hours(24));
     assert_eq!(still_failing.retry_at(), failing.retry_at());
@@ -398,12 +396,12 @@ fn access_results_follow_the_status() {
     ];
     for (outcome, expected) in cases {
         let name = format!("{:?}", outcome.status());
-        run(&name, vec![(0, Wanted(true), None), (0, Fetched(outcome), expected)]);
+        run(&name, vec![(0, Requested(true), None), (0, Fetched(outcome), expected)]);
     }
     for kind in FetchErrorKind::ALL {
         let outcome = FetchOutcome::failed(origin().uri(), kind, "");
         let expected = unreachable(Usability::Immediate);
-        run(kind.as_str(), vec![(0, Wanted(true), None), (0, Fetched(outcome), expected)]);
+        run(kind.as_str(), vec![(0, Requested(true), None), (0, Fetched(outcome), expected)]);
     }
 }
 
@@ -414,12 +412,12 @@ fn an_expired_unavailable_answer_is_not_used_as_a_copy() {
     run(
         "unavailable",
         vec![
-            (0, Wanted(true), None),
+            (0, Requested(true), None),
             (0, Fetched(status(404)), none(Usability::Immediate)),
-            (DAY - 1, Wanted(false), none(Usability::Immediate)),
-            (DAY, Wanted(true), none(Usability::AfterRefetch)),
+            (DAY - 1, Requested(false), none(Usability::Immediate)),
+            (DAY, Requested(true), none(Usability::AfterRefetch)),
             (DAY, Fetched(timeout()), unreachable(Usability::Immediate)),
-            (DAY + 120, Wanted(true), unreachable(Usability::AfterRefetch)),
+            (DAY + 120, Requested(true), unreachable(Usability::AfterRefetch)),
             (DAY + 120, Fetched(status(404)), none(Usability::Immediate)),
             (2 * DAY - 60, Fetched(status(500)), none(Usability::Immediate)),
             (2 * DAY + 119, Nothing, none(Usability::Immediate)),
@@ -441,14 +439,14 @@ fn a_request_for_a_signature_is_no_answer_to_signers() {
         }
         outcome
     };
-    cache.wanted(&host, at(0));
-    let told = cache.fetched(&host, asking(true), at(0));
-    assert_eq!(told.state(at(1)), SnapshotState::Unavailable);
-    let to_signers = told.for_signed_requests();
+    cache.request(&host, at(0));
+    let answered = cache.fetched(&host, asking(true), at(0));
+    assert_eq!(answered.state(at(1)), SnapshotState::Unavailable);
+    let to_signers = answered.for_signed_requests();
     assert_eq!(to_signers.usability(at(1)), Usability::AfterRefetch);
     assert_eq!(to_signers.state(at(1)), SnapshotState::Unreachable);
 
-    // While a fetch with a signature fails, it is not sent again and again.
+    // If a fetch with a signature fails, the next one waits for the back-off.
     assert!(cache.cache.start_fetch(&host));
     let failed = cache.fetched(&host, timeout(), at(2));
     assert_eq!(failed.state(at(3)), SnapshotState::Unavailable);
@@ -459,16 +457,16 @@ fn a_request_for_a_signature_is_no_answer_to_signers() {
     assert!(cache.cache.start_fetch(&host));
     let refused = cache.fetched(&host, asking(false), at(200));
     let to_signers = refused.for_signed_requests();
-    assert!(Arc::ptr_eq(&refused, &to_signers), "it was said to one of them");
+    assert!(Arc::ptr_eq(&refused, &to_signers), "the refusal was to a signed request");
 }
 
 #[test]
 fn a_304_makes_the_copy_fresh_again_and_keeps_its_rules() {
     let mut cache = FetchWorld::default();
     let host = origin();
-    cache.wanted(&host, at(0));
+    cache.request(&host, at(0));
     let first = cache.fetched(&host, tagged(RULES), at(0));
-    let request = cache.wanted(&host, at(DAY)).expect("stale");
+    let request = cache.request(&host, at(DAY)).expect("stale");
     let validators = request.validators.expect("an etag was given");
     assert_eq!(validators.etag.as_deref(), Some("\"v1\""));
     assert_eq!(validators.uri, host.uri());
@@ -493,11 +491,11 @@ fn a_304_makes_the_copy_fresh_again_and_keeps_its_rules() {
 fn a_304_ends_unreachability() {
     let mut cache = FetchWorld::default();
     let host = origin();
-    cache.wanted(&host, at(0));
+    cache.request(&host, at(0));
     cache.fetched(&host, tagged(RULES), at(0));
-    cache.wanted(&host, at(DAY));
+    cache.request(&host, at(DAY));
     cache.fetched(&host, timeout(), at(DAY));
-    let request = cache.wanted(&host, at(DAY + 90)).expect("retried");
+    let request = cache.request(&host, at(DAY + 90)).expect("retried");
     assert!(request.validators.is_some());
     let not_modified = ending(FetchEnding::NotModified(ResponseFields::default()));
     let snapshot = cache.fetched(&host, not_modified, at(DAY + 90));
@@ -509,12 +507,12 @@ fn a_304_ends_unreachability() {
 fn a_304_for_a_dropped_copy_is_a_failure() {
     let mut cache = FetchWorld::default();
     let host = origin();
-    cache.wanted(&host, at(0));
+    cache.request(&host, at(0));
     cache.fetched(&host, tagged(RULES), at(0));
-    cache.wanted(&host, at(DAY));
+    cache.request(&host, at(DAY));
     cache.kept.remove(&host);
     assert!(cache.cache.is_in_flight(&host), "the fetch goes on");
-    assert_eq!(cache.wanted(&host, at(DAY)), None);
+    assert_eq!(cache.request(&host, at(DAY)), None);
     let not_modified = ending(FetchEnding::NotModified(ResponseFields::default()));
     let snapshot = cache.fetched(&host, not_modified, at(DAY));
     assert_eq!(snapshot.state(at(DAY)), SnapshotState::Unreachable);
@@ -525,7 +523,7 @@ fn a_304_for_a_dropped_copy_is_a_failure() {
 fn new_rules_replace_old_ones() {
     let mut cache = FetchWorld::default();
     let host = origin();
-    cache.wanted(&host, at(0));
+    cache.request(&host, at(0));
     let old = cache.fetched(&host, status(200), at(0));
     assert!(cache.cache.start_fetch(&host));
     let new = cache.fetched(&host, response(200, OTHER_RULES, ResponseFields::default()), at(5));
@@ -540,7 +538,7 @@ fn new_rules_replace_old_ones() {
 fn rules_with_a_failure_status_are_ignored() {
     let mut cache = FetchWorld::default();
     let host = origin();
-    cache.wanted(&host, at(0));
+    cache.request(&host, at(0));
     let snapshot = cache.fetched(&host, response(500, b"", ResponseFields::default()), at(0));
     assert_eq!(snapshot.error_status(), Some(500));
     assert_eq!(snapshot.failures(), 1);
@@ -552,12 +550,12 @@ fn retry_after_delays_the_next_attempt() {
     let mut cache = FetchWorld::default();
     let host = origin();
     let fields = ResponseFields { retry_at: Some(at(1000)), ..ResponseFields::default() };
-    cache.wanted(&host, at(0));
+    cache.request(&host, at(0));
     let snapshot = cache.fetched(&host, response(503, b"", fields), at(0));
     assert_eq!(snapshot.retry_after(at(0)), Some(Duration::from_secs(1000)));
     assert_eq!(snapshot.retry_after(at(5000)), Some(Duration::from_secs(1)));
-    assert_eq!(cache.wanted(&host, at(999)), None);
-    assert!(cache.wanted(&host, at(1000)).is_some());
+    assert_eq!(cache.request(&host, at(999)), None);
+    assert!(cache.request(&host, at(1000)).is_some());
 }
 
 #[test]
@@ -565,7 +563,7 @@ fn failures_in_a_row_are_counted_from_the_first() {
     let mut cache = FetchWorld::default();
     let host = origin();
     for (round, seconds) in [(1, 0), (2, 100), (3, 400)] {
-        assert!(cache.wanted(&host, at(seconds)).is_some(), "{round}");
+        assert!(cache.request(&host, at(seconds)).is_some(), "{round}");
         let snapshot = cache.fetched(&host, timeout(), at(seconds));
         assert_eq!(snapshot.failures(), round);
         assert_eq!(snapshot.unreachable_since(), Some(at(0)));
@@ -576,7 +574,7 @@ fn failures_in_a_row_are_counted_from_the_first() {
 fn snapshots_are_restored_after_a_restart() {
     let mut before = FetchWorld::default();
     let host = origin();
-    before.wanted(&host, at(0));
+    before.request(&host, at(0));
     before.fetched(&host, timeout(), at(0));
 
     let mut after = RefreshScheduler::new(LifetimeSettings::default());
@@ -625,11 +623,11 @@ fn an_answer_that_could_not_be_stored_still_decides() {
 fn a_clock_set_back_makes_nothing_fresh_for_longer() {
     let mut cache = FetchWorld::default();
     let host = origin();
-    cache.wanted(&host, at(10 * DAY));
+    cache.request(&host, at(10 * DAY));
     cache.fetched(&host, status(200), at(10 * DAY));
     let snapshot = cache.snapshot(&host).expect("known");
     assert_eq!(snapshot.usability(at(9 * DAY)), Usability::AfterRefetch);
-    assert!(cache.wanted(&host, at(9 * DAY)).is_some());
+    assert!(cache.request(&host, at(9 * DAY)).is_some());
     let snapshot = cache.fetched(&host, timeout(), at(9 * DAY));
     assert_eq!(verdicts(snapshot.access(at(9 * DAY)), Dialect::Rfc9309), "+-");
 
@@ -647,9 +645,9 @@ fn a_clock_set_back_makes_nothing_fresh_for_longer() {
 fn a_clock_set_back_does_not_prolong_a_back_off() {
     let mut cache = FetchWorld::default();
     let host = origin();
-    cache.wanted(&host, at(10 * DAY));
+    cache.request(&host, at(10 * DAY));
     cache.fetched(&host, timeout(), at(10 * DAY));
-    assert!(cache.wanted(&host, at(0)).is_some());
+    assert!(cache.request(&host, at(0)).is_some());
 }
 
 #[test]
@@ -657,7 +655,7 @@ fn due_times_come_in_order_and_only_once() {
     let mut cache = FetchWorld::default();
     let hosts = ["a", "b", "c"].map(|name| {
         let host = Resource::parse(&format!("https://{name}.example")).expect("a resource");
-        cache.wanted(&host, at(0));
+        cache.request(&host, at(0));
         cache.fetched(&host, status(200), at(0));
         host
     });
@@ -692,7 +690,7 @@ fn an_origin_has_one_reminder_however_often_it_is_fetched() {
 fn a_reminder_of_an_older_answer_is_skipped() {
     let mut cache = FetchWorld::default();
     let host = origin();
-    cache.wanted(&host, at(0));
+    cache.request(&host, at(0));
     cache.fetched(&host, status(200), at(0));
     cache.cache.start_fetch(&host);
     cache.fetched(&host, status(200), at(12 * HOUR));

@@ -1,5 +1,4 @@
-//! The lifecycle day by day, as a table; and what holds whatever happens, in whatever order, even if the clock is set
-//! back.
+//! The lifecycle day by day, as a table; and invariants of any events in any order, even if the clock is set back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ const DAY: u64 = 24 * HOUR;
 
 #[derive(Clone, Copy, Debug)]
 enum TableEvent {
-    Wanted(usize),
+    Requested(usize),
     Due(bool),
     Fetched(usize, TableAnswer),
     Restarted,
@@ -34,7 +33,7 @@ enum TableAnswer {
     Fails,
     /// A redirect that may not be followed.
     RedirectRefused,
-    /// Its body broke off, or could not be decoded.
+    /// A body that broke off, or could not be decoded.
     BodyFails,
 }
 
@@ -48,10 +47,10 @@ fn answers() -> impl Strategy<Value = TableAnswer> {
     ]
 }
 
-/// What happens, and how much earlier or later than the event before, in seconds.
+/// Generates events, each with the seconds since the previous one, which may be negative.
 fn events() -> impl Strategy<Value = Vec<(i64, TableEvent)>> {
     let event = prop_oneof![
-        4 => (0..3_usize).prop_map(TableEvent::Wanted),
+        4 => (0..3_usize).prop_map(TableEvent::Requested),
         2 => any::<bool>().prop_map(TableEvent::Due),
         4 => (0..3_usize, answers()).prop_map(|(origin, answer)| TableEvent::Fetched(origin, answer)),
         1 => Just(TableEvent::Restarted),
@@ -93,13 +92,13 @@ fn outcome(origin: &Resource, answer: TableAnswer) -> FetchOutcome {
     FetchOutcome { redirects: Vec::new(), uri, ending }
 }
 
-/// The cache, and everything around it that keeps entries and publishes snapshots.
+/// A scheduler with the entries and snapshots that its callers keep.
 struct TableWorld {
     cache: RefreshScheduler,
     now: SystemTime,
     kept: HashMap<Resource, CacheEntry>,
     published: HashMap<Resource, Arc<Snapshot>>,
-    under_way: HashMap<Resource, CacheEntry>,
+    in_flight: HashMap<Resource, CacheEntry>,
 }
 
 impl TableWorld {
@@ -109,19 +108,19 @@ impl TableWorld {
             now: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000),
             kept: HashMap::new(),
             published: HashMap::new(),
-            under_way: HashMap::new(),
+            in_flight: HashMap::new(),
         }
     }
 
     fn start(&mut self, origin: &Resource) {
         let entry = self.kept.get(origin).cloned().unwrap_or_default();
-        let other = self.under_way.insert(origin.clone(), entry);
+        let other = self.in_flight.insert(origin.clone(), entry);
         assert!(other.is_none(), "two fetches of {origin} at a time");
     }
 
-    fn happens(&mut self, event: TableEvent, origins: &[Resource]) {
+    fn apply(&mut self, event: TableEvent, origins: &[Resource]) {
         match event {
-            TableEvent::Wanted(n) => {
+            TableEvent::Requested(n) => {
                 let known = self.published.get(&origins[n]).cloned();
                 if self.cache.request_fetch(&origins[n], known.as_deref(), self.now) {
                     self.start(&origins[n]);
@@ -139,7 +138,7 @@ impl TableWorld {
             TableEvent::Fetched(n, answer) => self.fetched(&origins[n], answer),
             TableEvent::Restarted => {
                 self.cache = RefreshScheduler::new(LifetimeSettings::default());
-                self.under_way.clear();
+                self.in_flight.clear();
                 self.published.clear();
                 for (origin, entry) in &self.kept {
                     let snapshot = self.cache.restore(origin, &entry.clone().into());
@@ -154,7 +153,7 @@ impl TableWorld {
     }
 
     fn fetched(&mut self, origin: &Resource, answer: TableAnswer) {
-        let Some(before) = self.under_way.remove(origin) else {
+        let Some(before) = self.in_flight.remove(origin) else {
             return;
         };
         let known = self.published.get(origin).cloned();
@@ -179,7 +178,7 @@ impl TableWorld {
         self.published.insert(origin.clone(), Arc::new(snapshot));
     }
 
-    fn holds(&self) {
+    fn check_invariants(&self) {
         for snapshot in self.published.values() {
             let now = self.now;
             let age = snapshot.fetched_at().and_then(|at| now.duration_since(at).ok());
@@ -226,8 +225,8 @@ impl TableWorld {
     }
 }
 
-/// What comes of fetches on these days, and what a crawler may do with `/` and `/private` in rfc9309, google, koster1996
-/// and selfhtml after the last of them: `+` allow, `-` disallow.
+/// A name, fetches on some days, and whether a crawler may fetch `/` and `/private` in rfc9309, google, koster1996 and
+/// selfhtml after the last of them: `+` allow, `-` disallow.
 type TableRow = (&'static str, &'static [(u64, TableAnswer)], [&'static str; 4]);
 
 const DISALLOWED: [&str; 4] = ["--"; 4];
@@ -419,12 +418,12 @@ fn the_deciding_answer_after_days_of_failures() {
         let start = world.now;
         for (day, answer) in *days {
             world.now = start + Duration::from_secs(day * DAY);
-            if !world.under_way.contains_key(&origin) {
+            if !world.in_flight.contains_key(&origin) {
                 assert!(world.cache.start_fetch(&origin), "{name}");
                 world.start(&origin);
             }
             world.fetched(&origin, *answer);
-            world.holds();
+            world.check_invariants();
         }
         let access = world.published[&origin].access(world.now);
         let dialects = [Dialect::Rfc9309, Dialect::Google, Dialect::Koster1996, Dialect::Selfhtml];
@@ -456,8 +455,8 @@ proptest! {
         for (later, event) in events {
             let span = Duration::from_secs(later.unsigned_abs());
             world.now = if later < 0 { world.now - span } else { world.now + span };
-            world.happens(event, &origins);
-            world.holds();
+            world.apply(event, &origins);
+            world.check_invariants();
         }
     }
 }
@@ -483,7 +482,7 @@ fn a_dropped_copy_decides_only_after_a_new_fetch() {
     let (kept, known) = fetched(&mut cache, &CacheEntry::default(), now);
     assert!(kept.request(&origin).validators.is_some());
 
-    // Memory let go of it, and what the store had was damaged.
+    // It was evicted from memory, and its entry in the store was damaged.
     cache.evict(&origin, &known);
     let (dropped, later) = (CacheEntry::default(), now + Duration::from_secs(60));
     assert!(cache.request_fetch(&origin, None, later), "it is fetched");
