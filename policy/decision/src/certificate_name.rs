@@ -31,6 +31,7 @@ impl FromStr for CertificateName {
             return Ok(Self::CommonName(name.to_owned()));
         }
         if let Some(name) = rest("DNS:") {
+            // DNS names are compared without case (RFC 4343).
             return Ok(Self::Dns(name.to_ascii_lowercase()));
         }
         if let Some(digits) = rest("sha256:") {
@@ -62,6 +63,7 @@ impl fmt::Display for CertificateName {
 }
 
 fn parse_fingerprint(digits: &str) -> Option<[u8; 32]> {
+    // Only ASCII text can be sliced at any byte.
     let is_hex = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let mut fingerprint = [0; 32];
     for (index, byte) in fingerprint.iter_mut().enumerate().filter(|_| is_hex) {

@@ -31,10 +31,10 @@ impl ClaimedNames {
     /// Returns the owner of a well-known crawler that is named, other than `crawler` itself.
     #[must_use]
     pub fn foreign_owner(&self, crawler: Option<&Crawler>) -> Option<&'static str> {
+        // A crawler that lists the token among its own is the well-known one.
         let is_own = |named: &WellKnownCrawler| {
             crawler.is_some_and(|crawler| crawler.owns_token(&named.token))
         };
-        let foreign = self.well_known.iter().find(|named| !is_own(named));
-        foreign.map(|named| named.owner)
+        self.well_known.iter().find(|named| !is_own(named)).map(|named| named.owner)
     }
 }

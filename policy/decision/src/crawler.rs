@@ -89,6 +89,7 @@ pub struct ProxyAccount {
 
 impl fmt::Debug for ProxyAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The password's hash must not get into a log.
         f.debug_tuple("ProxyAccount").field(&self.username).finish()
     }
 }
@@ -96,19 +97,20 @@ impl fmt::Debug for ProxyAccount {
 impl Crawler {
     /// Returns whether it is behind a request of this client.
     pub(crate) fn matches(&self, facts: &ClientFacts<'_>) -> bool {
-        let account = self.account.as_ref();
-        let user_agent = self.user_agent.as_ref();
         self.matches_address(facts.client)
             && self.matches_certificate(facts.certificate)
-            && account.is_none_or(|account| facts.username == Some(&account.username))
-            && user_agent
+            && self.account.as_ref().is_none_or(|it| facts.username == Some(&it.username))
+            && self
+                .user_agent
+                .as_ref()
                 .is_none_or(|part| contains_ignoring_case(facts.user_agent, part.as_bytes()))
     }
 
     /// Returns whether every request that `other` would match matches this one, too, so that `other` never matches after it.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
-        let name = |crawler: &Self| crawler.account.as_ref().map(|it| it.username.clone());
+        let username = |crawler: &Self| crawler.account.as_ref().map(|it| it.username.clone());
+        // Two adjacent ranges may contain a range that neither of them contains alone.
         let ranges = IpNet::aggregate(&self.addresses);
         let is_inside = |range: &IpNet| ranges.iter().any(|outer| outer.contains(range));
         let has_addresses = self.addresses.is_empty()
@@ -119,13 +121,12 @@ impl Crawler {
         });
         has_addresses
             && has_agent
-            && (self.account.is_none() || name(self) == name(other))
+            && (self.account.is_none() || username(self) == username(other))
             && (self.certificate.is_none() || self.certificate == other.certificate)
     }
 
     pub(crate) fn matches_certificate(&self, names: &[CertificateName]) -> bool {
-        let name = self.certificate.as_ref();
-        name.is_none_or(|name| names.contains(name))
+        self.certificate.as_ref().is_none_or(|name| names.contains(name))
     }
 
     /// Returns the strongest proof that a client has to give for being this crawler, if it has to give any.
@@ -141,6 +142,7 @@ impl Crawler {
     }
 
     pub(crate) fn matches_address(&self, client: IpAddr) -> bool {
+        // A dual-stack socket gives IPv4 clients mapped addresses, which no IPv4 range contains.
         self.addresses.is_empty()
             || self.addresses.iter().any(|range| range.contains(&client.to_canonical()))
     }
@@ -148,16 +150,17 @@ impl Crawler {
     /// Returns whether `user_agent` contains one of the tokens, ignoring ASCII case.
     #[must_use]
     pub fn is_named_in(&self, user_agent: &[u8]) -> bool {
-        let mut tokens = self.tokens.iter();
-        tokens.any(|token| contains_ignoring_case(user_agent, token.as_str().as_bytes()))
+        self.tokens
+            .iter()
+            .any(|token| contains_ignoring_case(user_agent, token.as_str().as_bytes()))
     }
 
     pub(crate) fn owns_token(&self, name: &str) -> bool {
-        let mut tokens = self.tokens.iter();
-        tokens.any(|token| token.as_str().eq_ignore_ascii_case(name))
+        self.tokens.iter().any(|token| token.as_str().eq_ignore_ascii_case(name))
     }
 }
 
 fn contains_ignoring_case(text: &[u8], part: &[u8]) -> bool {
+    // There are no windows of length zero.
     part.is_empty() || text.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part))
 }

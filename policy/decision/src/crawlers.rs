@@ -67,7 +67,7 @@ impl Crawlers {
         self.all().map(|crawler| crawler.name.clone()).collect()
     }
 
-    /// Returns whether a client at this address with this certificate may be a known crawler without a password.
+    /// Returns whether a client at this address with this certificate could be a known crawler without a password.
     #[must_use]
     pub fn may_match_without_password(
         &self,
@@ -84,8 +84,7 @@ impl Crawlers {
     /// Returns the crawler with this name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<Arc<Crawler>> {
-        let mut crawlers = self.crawlers.iter();
-        crawlers.find(|crawler| crawler.name == name).cloned()
+        self.crawlers.iter().find(|crawler| crawler.name == name).cloned()
     }
 
     /// Returns the crawler behind a request, if one is configured.
@@ -100,6 +99,7 @@ impl Crawlers {
             return claim;
         }
         let claim = Arc::new(ClaimedNames::parse(user_agent));
+        // The cache counts values, not bytes, and clients choose how long they are.
         if user_agent.len() <= MAX_CACHED_USER_AGENT_BYTES {
             self.claims.insert(user_agent.into(), Arc::clone(&claim));
         }
@@ -132,7 +132,7 @@ impl Crawlers {
         }
     }
 
-    /// Returns what speaks against an identity and the name it gives itself.
+    /// Returns the objection to an identity, or to the name that it gives itself.
     fn objection_to(&self, identity: &Identity, user_agent: &[u8]) -> Option<Refusal> {
         let crawler = identity.crawler();
         if crawler.is_none() && self.require_crawler {
@@ -145,9 +145,10 @@ impl Crawlers {
             );
             return Some(Refusal::by_policy(Reason::ForeignToken, details));
         }
+        // Only a configured crawler can be required to name itself.
         let crawler = crawler?;
-        let must_be_named = crawler.user_agent_must_contain_token;
-        (must_be_named && !crawler.is_named_in(user_agent)).then(|| {
+        let is_missing = crawler.user_agent_must_contain_token && !crawler.is_named_in(user_agent);
+        is_missing.then(|| {
             let details = format!("User-Agent contains no token of crawler {}", crawler.name);
             Refusal::by_policy(Reason::TokenMissing, details)
         })

@@ -27,11 +27,11 @@ pub struct DecisionSettings<'a> {
     pub rules: &'a PolicyRules,
     /// The treatment of HTTPS.
     pub interception: &'a InterceptionSettings,
-    /// How statements about use are read.
+    /// The settings for reading statements about use.
     pub preferences: &'a PreferenceSettings,
 }
 
-/// A request as far as it is decided about.
+/// The parts of a request that the decision depends on.
 #[derive(Debug)]
 pub struct DecisionRequest<'a> {
     /// The crawler behind it.
@@ -66,10 +66,10 @@ pub enum Step {
     Done,
 }
 
-/// A decision under way.
+/// A decision in progress.
 ///
-/// Inputs are asked for only while they can change the verdict: robots.txt only if no rule decides, documents only if robots.txt
-/// allows the request and nothing refuses its use yet.
+/// It asks for inputs only while they can change the verdict: for robots.txt only if no rule decides, for documents only if
+/// robots.txt allows the request and nothing refuses its use yet.
 #[derive(Debug)]
 pub struct Decision<'a> {
     settings: DecisionSettings<'a>,
@@ -101,8 +101,7 @@ impl<'a> Decision<'a> {
         };
         let mut decision =
             Self { settings, request, observed: None, facts, state: DecisionState::NeedsRobotsTxt };
-        let begun = decision.apply_objections();
-        if let Err(refusal) = begun.and_then(|()| decision.apply_rules()) {
+        if let Err(refusal) = decision.apply_objections().and_then(|()| decision.apply_rules()) {
             decision.state = DecisionState::Decided(Err(refusal));
         }
         decision
@@ -130,12 +129,14 @@ impl<'a> Decision<'a> {
         let rule = applied_rule::find(self.settings.rules, query, scope, identity.mode());
         let action = rule.as_ref().map(|found| found.rule.action);
         let refusal = rule.as_ref().and_then(applied_rule::refusal);
+        // The log names the rule whatever it does.
         self.facts.rule = rule;
         if action == Some(RuleAction::Allow) {
             self.state = DecisionState::NeedsPace;
             return Ok(());
         }
         self.enforce(refusal)?;
+        // The organisation's rules apply to a bypassed host, its robots.txt does not.
         if scope == TargetScope::Bypass {
             self.state = DecisionState::Decided(Ok(Reason::Bypass));
         }
@@ -159,12 +160,12 @@ impl<'a> Decision<'a> {
             DecisionState::NeedsRobotsTxt => Step::Need(Input::RobotsTxt(origin())),
             DecisionState::NeedsDocuments(reason) => {
                 let reason = *reason;
-                let preferences = self.facts.preferences.as_mut();
-                let batch = preferences.and_then(|preferences| {
+                let batch = self.facts.preferences.as_mut().and_then(|preferences| {
                     preferences.documents_to_fetch(self.settings.preferences)
                 });
                 match batch {
                     Some(batch) => Step::Need(Input::Documents(Box::new(batch))),
+                    // No document could change the judgement any more.
                     None => {
                         self.judge_use(reason);
                         Step::Done
@@ -175,7 +176,7 @@ impl<'a> Decision<'a> {
         }
     }
 
-    /// Supplies the robots.txt that was asked for, if it is known.
+    /// Supplies the robots.txt that the decision needs, if it is cached.
     pub fn add_cached_robots_txt(&mut self, robots_txt: Option<&RobotsCopy>) {
         if let DecisionState::NeedsPace = self.state {
             let identity = &self.request.identified.identity;
@@ -184,10 +185,10 @@ impl<'a> Decision<'a> {
         }
     }
 
-    /// Supplies the robots.txt that was asked for.
+    /// Supplies the robots.txt that the decision needs.
     pub fn add_robots_txt(&mut self, robots_txt: &RobotsCopy) {
         let (request, settings) = (&self.request, self.settings);
-        // For a crawler with purposes more is matched than rules, all within one bound.
+        // For a crawler with purposes more is matched than rules, all within one budget.
         let mut context = request.identified.declaring().map(|_| MatchContext::default());
         let outcome = ask_robots_txt(
             robots_txt,
@@ -219,13 +220,13 @@ impl<'a> Decision<'a> {
         };
     }
 
-    /// Says that the robots.txt that was asked for has not come in time.
+    /// Reports that the robots.txt that the decision needs has not arrived in time.
     pub fn robots_txt_pending(&mut self, details: &str, retry_after: Duration) {
         let refusal = unreachable(&self.request.resolved.target, details, retry_after);
         self.state = self.refused(refusal);
     }
 
-    /// Supplies the documents that were asked for, in the order of the batch.
+    /// Supplies the documents that the decision needs, in the order of the batch.
     pub fn add_documents(&mut self, batch: DocumentBatch, results: &[DocumentResult]) {
         let DecisionState::NeedsDocuments(reason) = self.state else {
             return;
@@ -245,8 +246,10 @@ impl<'a> Decision<'a> {
 
     /// Decides by the statements about use.
     fn judge_use(&mut self, reason: Reason) {
-        let preferences = self.facts.preferences.as_ref();
-        let refusal = preferences
+        let refusal = self
+            .facts
+            .preferences
+            .as_ref()
             .and_then(|preferences| preferences.refusal_before_request(&self.request.resolved));
         self.state = match refusal {
             Some(refusal) => self.refused(refusal),
@@ -275,10 +278,11 @@ impl<'a> Decision<'a> {
     #[must_use]
     pub fn into_verdict(self) -> Verdict {
         let DecisionState::Decided(result) = self.state else {
-            unreachable!("a verdict is asked for before the decision is made");
+            unreachable!("the verdict was taken before the decision was made");
         };
+        // Checked last: if something else refuses the request, that is what its client should know.
         let method = check_method(self.request.method);
-        let result = result.and_then(|reason| {
+        let permit = result.and_then(|reason| {
             method?;
             Ok(Permit {
                 reason,
@@ -287,24 +291,18 @@ impl<'a> Decision<'a> {
                 resolved: self.request.resolved,
             })
         });
-        Verdict { facts: self.facts, result }
+        Verdict { facts: self.facts, result: permit }
     }
 }
 
-/// Decides whether a fetch of robots.txt, or of a document about use, may go where somebody else's site sent it. Only the
+/// Decides whether a fetch of robots.txt, or of a document about use, may go where another site redirects it. Only the
 /// organisation's rules count: rules for certain crawlers or purposes do not, since the fetch is for all of them.
 #[must_use]
 pub fn decide_redirect(rules: &PolicyRules, target: &Target, now: SystemTime) -> Verdict {
     let query = RuleQuery { target, method: "GET", crawler: "", purposes: PurposeSet::NONE, now };
     let rule = rules.find_for_redirect(query);
-    let refusal = rule.as_ref().and_then(applied_rule::refusal);
     Verdict {
-        facts: DecisionFacts {
-            origin: Some(target.origin().clone()),
-            rule,
-            ..DecisionFacts::default()
-        },
-        result: match refusal {
+        result: match rule.as_ref().and_then(applied_rule::refusal) {
             Some(refusal) => Err(refusal),
             None => Ok(Permit {
                 resolved: ResolvedTarget { target: target.clone(), scope: TargetScope::Path },
@@ -313,11 +311,16 @@ pub fn decide_redirect(rules: &PolicyRules, target: &Target, now: SystemTime) ->
                 purposes: PurposeSet::NONE,
             }),
         },
+        facts: DecisionFacts {
+            origin: Some(target.origin().clone()),
+            rule,
+            ..DecisionFacts::default()
+        },
     }
 }
 
-/// Refuses methods in lower case. They are compared exactly (RFC 9110 section 9.1), but not by every origin: to some `post` is
-/// `POST`, and rules that name methods would be passed by it.
+/// Refuses methods in lower case. They are compared exactly (RFC 9110 section 9.1), but not by every origin: some take
+/// `post` for `POST`, so that it would evade rules that name methods.
 fn check_method(method: &str) -> Result<(), Refusal> {
     if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
         let details = format!("{method:?} is not an upper-case method");

@@ -1,4 +1,4 @@
-//! The documents next to robots.txt that speak of use: `tdmrep.json`, `ai.txt`, and licences that robots.txt or a response names.
+//! The documents next to robots.txt about use: `tdmrep.json`, `ai.txt`, and licences that robots.txt or a response names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,17 +20,17 @@ use crate::stated_preference::DocumentSeen;
 /// The longest URL of a licence, as of a `Location` that is followed.
 const MAX_URL_BYTES: usize = 8 * 1024;
 
-/// The cause of a licence that could still come.
+/// The cause of the absence of a licence that may still arrive.
 const NOT_IN_TIME: &str = "not fetched in time";
 
-/// A document that was asked for.
+/// A document that was requested.
 #[derive(Clone, Debug)]
 pub(crate) struct ConsultedDocument {
     pub(crate) source: PreferenceSource,
     /// The URL as it was written.
     pub(crate) named: String,
     pub(crate) seen: DocumentSeen,
-    /// The time after which it is worth asking again, if it could not be had.
+    /// The time after which it is worth asking again, if it was not available.
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -48,9 +48,9 @@ pub struct DocumentToFetch {
 pub enum DocumentResult {
     /// From a cache, or just fetched.
     Cached(CheckedSnapshot),
-    /// From an export; none if it could not be had when the decision was made.
+    /// From an export; none if it was not available when the decision was made.
     Archived(Option<PreferenceDocument>),
-    /// Not asked for, with the cause.
+    /// Not requested, with the cause.
     NotAsked(String),
     /// Not fetched in time.
     Pending {
@@ -59,7 +59,7 @@ pub enum DocumentResult {
     },
 }
 
-/// Documents to fetch, all at once, and what counts for whether they may be fetched.
+/// Documents to fetch, all at once, with the inputs for deciding whether they may be fetched.
 #[derive(Debug)]
 pub struct DocumentBatch {
     /// The documents.
@@ -68,14 +68,14 @@ pub struct DocumentBatch {
     pub context: MatchContext,
     /// The crawler on whose behalf they are fetched.
     pub crawler: Arc<Crawler>,
-    /// The origin that was asked for.
+    /// The origin of the request.
     pub origin: Origin,
     /// Its robots.txt.
     pub robots_txt: RobotsCopy,
 }
 
 impl DocumentBatch {
-    /// Why a document is not fetched that a robots.txt disallows.
+    /// The cause of not fetching a document that a robots.txt disallows.
     pub const NOT_ALLOWED: &str = "robots.txt there does not allow it";
 
     /// Returns whether the crawler may fetch a document from an origin with this robots.txt, within the work that is left.
@@ -98,6 +98,7 @@ pub fn may_fetch(
     context: &mut MatchContext,
 ) -> bool {
     let path = resource.path();
+    // `false`: a licence at `/robots.txt` is judged like one at any other path.
     let decision = decide_all_spellings_within(access, dialect, tokens, &path, false, context);
     decision.verdict() == AccessVerdict::Allow
 }
@@ -126,8 +127,9 @@ pub fn documents_to_fetch(
 
 /// Returns the licences that were named and are still to be fetched.
 pub(crate) fn licences_to_fetch(state: &PreferenceState) -> Vec<DocumentToFetch> {
-    let licences = state.missing_licences().into_iter();
-    licences
+    state
+        .missing_licences()
+        .into_iter()
         .map(|url| DocumentToFetch {
             source: PreferenceSource::Rsl,
             resource: licence_resource(&url),
@@ -183,7 +185,7 @@ impl DocumentToFetch {
     ///
     /// # Errors
     ///
-    /// Returns the time after which to ask again if it could refuse and has not come.
+    /// Returns the time after which to ask again if it could refuse and has not arrived.
     pub fn add_to(
         &self,
         state: &mut PreferenceState,
@@ -192,6 +194,7 @@ impl DocumentToFetch {
     ) -> Result<(), Duration> {
         match result {
             DocumentResult::Pending { retry_after } => return Err(*retry_after),
+            // With the budget spent, no robots.txt could allow the fetch, which says nothing about the document.
             DocumentResult::NotAsked(_) if state.match_context().is_spent() => {
                 state.add_too_costly(self.source, &self.named);
             }
@@ -201,7 +204,7 @@ impl DocumentToFetch {
             }
             DocumentResult::Cached(cached) => {
                 let document = cached.document();
-                // To an origin that does not have one it says nothing. Here the origin was not asked.
+                // An origin that has no document states nothing, but here no request reached the origin.
                 if document.is_none() && is_kept_from(&cached.snapshot) {
                     let retry_after = cached.snapshot.retry_after(cached.checked_at);
                     return Err(retry_after.unwrap_or_default());
@@ -215,7 +218,7 @@ impl DocumentToFetch {
         Ok(())
     }
 
-    /// Adds a licence that a response named; one that has not come in time cannot be had.
+    /// Adds a licence that a response named; one that has not arrived in time is unavailable.
     pub(crate) fn add_licence_to(&self, state: &mut PreferenceState, result: &DocumentResult) {
         match result {
             DocumentResult::Cached(cached) => self.add_licence(state, cached),
@@ -224,6 +227,7 @@ impl DocumentToFetch {
             DocumentResult::Archived(Some(PreferenceDocument::Rsl(licence))) => {
                 state.add_licence(&self.named, licence);
             }
+            // A licence that is never added counts as unavailable.
             DocumentResult::Archived(_) => {}
         }
     }
@@ -249,7 +253,7 @@ impl DocumentToFetch {
         }
     }
 
-    /// Returns what is recorded of the document; none if it was not asked for.
+    /// Returns the document as it is recorded; none if it was not requested.
     pub(crate) fn consulted(&self, result: &DocumentResult) -> Option<ConsultedDocument> {
         let (cached, retry_after) = match result {
             DocumentResult::Cached(cached) => {
@@ -258,6 +262,7 @@ impl DocumentToFetch {
             DocumentResult::Pending { retry_after } => (None, Some(*retry_after)),
             DocumentResult::NotAsked(_) | DocumentResult::Archived(_) => return None,
         };
+        // A copy that was too old to use was not what decided.
         let snapshot =
             cached.filter(|cached| cached.document().is_some()).map(|cached| &*cached.snapshot);
         Some(ConsultedDocument {

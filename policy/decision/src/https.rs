@@ -65,6 +65,7 @@ impl InterceptionSettings {
         let is_refused = if is_by_tunnel {
             self.handling_of(origin.host()) == HttpsHandling::Mode(HttpsMode::Refuse)
         } else {
+            // `https.bypass` is about tunnels, so it excepts no `https:` target without one.
             self.mode == HttpsMode::Refuse && origin.scheme() == Scheme::Https
         };
         is_refused.then(|| Refusal {

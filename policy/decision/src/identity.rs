@@ -21,7 +21,7 @@ pub enum Identity {
     Asserted {
         /// The names in its `User-Agent`.
         claim: Arc<ClaimedNames>,
-        /// How robots.txt is read for it.
+        /// The dialect in which robots.txt is read for it.
         dialect: Dialect,
         /// Whether refusals are enforced.
         mode: EnforcementMode,
@@ -75,7 +75,7 @@ impl Identity {
     }
 }
 
-/// The crawler behind a request, with what speaks against it.
+/// The crawler behind a request, with an objection to it.
 #[derive(Debug)]
 pub struct Identified {
     /// The crawler.
@@ -87,7 +87,7 @@ pub struct Identified {
 }
 
 impl Identified {
-    /// Returns an identity that nothing speaks against.
+    /// Creates an identity without an objection.
     #[must_use]
     pub fn without_objection(identity: Identity) -> Self {
         Self { identity, objection: None, purposes_from: None }

@@ -20,7 +20,7 @@ use crate::robots::RobotsCopy;
 use crate::stated_preference::{DocumentSeen, StatedPreference};
 use crate::target::{ResolvedTarget, TargetScope};
 
-/// Everything a site has stated so far about the use of what is asked for, and the resulting judgement.
+/// Everything a site has stated so far about the use of the requested content, and the resulting judgement.
 #[derive(Clone, Debug)]
 pub struct PreferenceDecision {
     crawler: Arc<Crawler>,
@@ -69,8 +69,8 @@ impl PreferenceDecision {
 
     fn update(&mut self, settings: &PreferenceSettings) {
         let query = query(&self.crawler, settings, self.robots_txt.at());
-        let (judgement, duties) = (self.state.judge(query), self.state.duties(query));
-        (self.judgement, self.duties) = (judgement, duties);
+        self.judgement = self.state.judge(query);
+        self.duties = self.state.duties(query);
     }
 
     /// Returns the files of the origin, and licences, that could still change the judgement; none if it is a refusal already.
@@ -98,6 +98,7 @@ impl PreferenceDecision {
     fn batch(&mut self, documents: Vec<DocumentToFetch>) -> DocumentBatch {
         DocumentBatch {
             documents,
+            // Whether the documents may be fetched is matched within the request's budget, which comes back with the results.
             context: std::mem::take(self.state.match_context()),
             crawler: Arc::clone(&self.crawler),
             origin: self.origin.clone(),
@@ -109,7 +110,7 @@ impl PreferenceDecision {
     ///
     /// # Errors
     ///
-    /// Returns the time after which to ask again if one that could refuse has not come.
+    /// Returns the time after which to ask again if one that could refuse has not arrived.
     pub(crate) fn add_documents(
         &mut self,
         settings: &PreferenceSettings,
@@ -126,7 +127,7 @@ impl PreferenceDecision {
         Ok(())
     }
 
-    /// Adds licences that a response named, in the order of the batch. One that cannot be had refuses.
+    /// Adds licences that a response named, in the order of the batch. One that is unavailable refuses.
     pub fn add_licences(
         &mut self,
         settings: &PreferenceSettings,
@@ -171,21 +172,21 @@ impl PreferenceDecision {
         self.state.needs_page(self.query(settings))
     }
 
-    /// Returns whether a refusal holds whatever the page states: not one for lack of a statement, nor a reservation, which one in
-    /// the page replaces.
+    /// Returns whether the page cannot lift the refusal. It can lift one for lack of a statement, and a reservation, which one
+    /// in the page replaces.
     #[must_use]
     pub fn is_final_refusal(&self) -> bool {
-        let by_purpose = self.judgement.by_purpose.iter();
-        let mut refused = by_purpose.filter(|it| it.preference == Preference::Refuse);
-        refused
-            .any(|it| it.statement.as_ref().is_some_and(|it| it.source != PreferenceSource::Tdmrep))
+        let mut by_purpose = self.judgement.by_purpose.iter();
+        by_purpose.any(|it| {
+            it.preference == Preference::Refuse
+                && it.statement.as_ref().is_some_and(|it| it.source != PreferenceSource::Tdmrep)
+        })
     }
 
     /// Returns whether the origin asks for payment or a licence, whatever the purpose.
     #[must_use]
     pub fn asks_for_payment(&self) -> bool {
-        let statement = self.judgement.statement();
-        statement.is_some_and(|it| it.source == PreferenceSource::Payment)
+        self.judgement.statement().is_some_and(|it| it.source == PreferenceSource::Payment)
     }
 
     /// Returns whether a refusal is only counted and logged.
@@ -198,6 +199,7 @@ impl PreferenceDecision {
     pub fn stated_preferences(&self) -> impl Iterator<Item = StatedPreference> {
         self.judgement.by_purpose.iter().map(|preference| {
             let document = self.document_of(preference.statement.as_ref());
+            // Only the deciding preference has a stage other than its statement's.
             StatedPreference {
                 preference: preference.clone(),
                 stage: None,
@@ -206,7 +208,7 @@ impl PreferenceDecision {
         })
     }
 
-    /// Returns the documents that were asked for.
+    /// Returns the documents that were requested.
     pub fn documents_seen(&self) -> impl Iterator<Item = &DocumentSeen> {
         self.documents.iter().map(|document| &document.seen)
     }
@@ -214,8 +216,7 @@ impl PreferenceDecision {
     /// Returns the document that holds a statement.
     fn document_of(&self, statement: Option<&PreferenceStatement>) -> Option<&ConsultedDocument> {
         let statement = statement?;
-        let mut documents = self.documents.iter();
-        documents.find(|it| {
+        self.documents.iter().find(|it| {
             it.source == statement.source
                 && match (it.source, &statement.carrier) {
                     // There may be several licences, each with its own URL.
@@ -239,10 +240,10 @@ impl PreferenceDecision {
         if self.judgement.preference != Preference::Refuse {
             return None;
         }
-        let mut by_purpose = self.judgement.by_purpose.iter();
-        let deciding = by_purpose.find(|it| Some(it.purpose) == self.judgement.purpose)?;
-        let statement = deciding.statement.as_ref();
-        let purpose = deciding.purpose;
+        let judgement = &self.judgement;
+        let mut by_purpose = judgement.by_purpose.iter();
+        let deciding = by_purpose.find(|it| Some(it.purpose) == judgement.purpose)?;
+        let (purpose, statement) = (deciding.purpose, deciding.statement.as_ref());
         let is_too_costly = statement.is_some_and(PreferenceStatement::is_too_costly);
         let details = match statement {
             Some(statement) if is_too_costly => format!(
@@ -278,6 +279,7 @@ pub(crate) fn document_pending(retry_after: Duration) -> Refusal {
     let unavailable = Reason::DestinationUnavailable.default_answer();
     let details = "a document that could refuse the use has not been fetched: ask again later";
     Refusal {
+        // Not the 403 of other refusals by preference, since another attempt may succeed.
         status: 503,
         title: "Usage preferences unreachable",
         proxy_error: unavailable.proxy_error,
@@ -286,7 +288,7 @@ pub(crate) fn document_pending(retry_after: Duration) -> Refusal {
     }
 }
 
-/// Returns what robots.txt states about the use of a target; none where no preference is judged.
+/// Returns the statements of robots.txt about the use of a target; none where no preference is judged.
 #[must_use]
 pub fn robots_txt_state(
     query: PreferenceQuery<'_>,
@@ -295,20 +297,20 @@ pub fn robots_txt_state(
     scope: TargetScope,
     context: MatchContext,
 ) -> Option<PreferenceState> {
-    let state = match scope {
+    let mut state = match scope {
         TargetScope::Path | TargetScope::Server => {
             PreferenceState::new(query, &target.to_string(), target.path().as_str())
         }
         TargetScope::EveryPath => PreferenceState::for_every_path(&target.to_string()),
-        // It is always fetched, and what is not judged has no preference either.
+        // Reading robots.txt is always allowed, and a bypassed host is not judged.
         TargetScope::RobotsTxt | TargetScope::Bypass => return None,
-    };
-    let mut state = state.with_context(context);
+    }
+    .with_context(context);
     state.add_access_result(query, access);
     Some(state)
 }
 
-/// Returns the question that a crawler asks about use at a moment.
+/// Returns a crawler's query about use at `now`.
 #[must_use]
 pub fn query<'a>(
     crawler: &'a Crawler,

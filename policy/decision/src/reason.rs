@@ -100,6 +100,7 @@ macro_rules! reasons {
     };
 }
 
+// Names with underscores are error types of RFC 9209 section 2.3, which `Proxy-Status` repeats.
 reasons! {
     Rule = "rule", 403 "Disallowed by robots.txt" "http_request_denied" {
         [Forwarded, Observed, Refused] "a rule of the crawler's group in robots.txt"

@@ -46,7 +46,7 @@ pub struct Refusal {
     pub statement: Option<Box<RefusalBasis>>,
     /// The time after which the client should ask again.
     pub retry_after: Option<Duration>,
-    /// A URI for whoever blocks by law (RFC 7725).
+    /// The URI of the entity that blocks by law (RFC 7725).
     pub blocked_by: Option<Box<str>>,
     /// Whether it is about what crawlers may do, not about what can be done: in mode "observe" the request is forwarded.
     pub is_policy: bool,

@@ -30,11 +30,12 @@ pub struct CheckedSnapshot {
 }
 
 impl CheckedSnapshot {
-    /// Returns what follows from a first fetch of a document that ended just now.
+    /// Creates the snapshot after a first fetch of a document, which ended at `now`.
     #[must_use]
     pub fn from_fetch(resource: &Resource, outcome: FetchOutcome, now: SystemTime) -> Self {
         let entry = CacheEntry::default().after_fetch(outcome, now);
         let parsed = ParsedEntry::parse(resource.kind(), entry, None);
+        // A scheduler of its own, since nothing refreshes this copy.
         Self {
             snapshot: RefreshScheduler::default().restore(resource, &parsed).into(),
             checked_at: now,
@@ -132,14 +133,13 @@ pub(crate) struct RobotsOutcome {
 
 impl From<AccessReason> for Reason {
     fn from(basis: AccessReason) -> Self {
-        let mut all = Self::ALL.iter();
-        let same = all.find(|reason| reason.as_str() == basis.as_str());
-        // A test goes through all of them.
+        let same = Self::ALL.iter().find(|reason| reason.as_str() == basis.as_str());
+        // Every basis has a reason, as a test checks.
         same.copied().unwrap_or(Self::Unreachable)
     }
 }
 
-/// Asks robots.txt about a request. `context`: the work left for a crawler for which more than rules is matched.
+/// Asks robots.txt about a request. `context` is the work left for a crawler for which more than rules is matched.
 pub(crate) fn ask_robots_txt(
     copy: &RobotsCopy,
     identity: &Identity,
@@ -159,9 +159,9 @@ pub(crate) fn ask_robots_txt(
         AccessVerdict::Disallow => Err(refusal(resolved, copy, &finding, identity.mode())),
     };
     // Finding a delay is a walk through the rules, and a request that is refused waits for no slot.
-    let may_go_on = result.is_ok() || identity.mode() == EnforcementMode::Observe;
+    let may_be_forwarded = result.is_ok() || identity.mode() == EnforcementMode::Observe;
     RobotsOutcome {
-        delay: may_go_on.then(|| crawl_delay(access, identity)).flatten(),
+        delay: may_be_forwarded.then(|| crawl_delay(access, identity)).flatten(),
         finding,
         result,
     }
@@ -208,8 +208,7 @@ pub fn decide_within<'a>(
 }
 
 fn finding(copy: &RobotsCopy, decision: &AccessDecision<'_>) -> AccessFinding {
-    let access = copy.access();
-    let snapshot = copy.snapshot();
+    let (access, snapshot) = (copy.access(), copy.snapshot());
     // A copy that is too old did not decide, unless one of its rules still did.
     let deciding = snapshot.filter(|snapshot| {
         snapshot.state(copy.at()) != SnapshotState::Unreachable
@@ -235,6 +234,7 @@ fn finding(copy: &RobotsCopy, decision: &AccessDecision<'_>) -> AccessFinding {
 /// Returns the names of the group that a crawler falls into, one a line; empty if no group is for it.
 #[must_use]
 pub fn group_names(access: &AccessResult, identity: &Identity) -> String {
+    // The group does not depend on the path.
     let decision = decide(access, identity.dialect(), identity.tokens(), &UrlPath::ROOT);
     decision.group().join("\n")
 }
@@ -245,14 +245,15 @@ pub fn crawl_delay(access: &AccessResult, identity: &Identity) -> Option<Duratio
     let in_dialect = |dialect: Dialect| {
         let robots = access.rules(dialect)?;
         let tokens = identity.tokens();
-        let rates = robots.request_rates(dialect, tokens).into_iter();
-        let pauses = rates.map(|rate| {
+        let pauses = robots.request_rates(dialect, tokens).into_iter().map(|rate| {
+            // No request in a period means never.
             let never = rate.within.saturating_mul(u32::MAX);
             rate.within.checked_div(rate.requests).unwrap_or(never)
         });
         pauses.chain(robots.crawl_delay(dialect, tokens)).max()
     };
     match identity.dialect() {
+        // Each dialect may choose another group, with another delay.
         Dialect::Strictest => Dialect::ALL.into_iter().filter_map(in_dialect).max(),
         dialect => in_dialect(dialect),
     }
@@ -289,7 +290,8 @@ fn refusal(
     }
 }
 
-/// Returns the refusal where nothing came from the origin; it says so if the origin may not be dialled or its name leads nowhere.
+/// Returns the refusal of a request to an origin from which nothing came. Its reason distinguishes an origin that may not be
+/// connected to, and one whose name does not resolve.
 fn unreachable_refusal(target: &Target, copy: &RobotsCopy, mode: EnforcementMode) -> Refusal {
     let snapshot = copy.snapshot();
     let kind = snapshot.and_then(Snapshot::error_kind);
@@ -306,8 +308,9 @@ fn unreachable_refusal(target: &Target, copy: &RobotsCopy, mode: EnforcementMode
     };
     // An origin's own words in it may be of any length.
     let details = excerpt(cause.unwrap_or("not fetched yet"));
-    let retry_after = snapshot.and_then(|snapshot| snapshot.retry_after(copy.at()));
-    let retry_after = retry_after.unwrap_or(Duration::from_secs(1));
+    let retry_after = snapshot
+        .and_then(|snapshot| snapshot.retry_after(copy.at()))
+        .unwrap_or(Duration::from_secs(1));
     let refusal = unreachable(target, &details, retry_after);
     let reason = match kind {
         Some(FetchErrorKind::Dns) => Reason::DnsError,
@@ -322,7 +325,7 @@ fn unreachable_refusal(target: &Target, copy: &RobotsCopy, mode: EnforcementMode
     Refusal { reason, is_policy: false, is_failure: true, ..refusal }
 }
 
-/// Returns the refusal of a request whose robots.txt cannot be had.
+/// Returns the refusal of a request whose robots.txt is unavailable.
 pub(crate) fn unreachable(target: &Target, details: &str, retry_after: Duration) -> Refusal {
     let robots_url = target.origin().robots_txt_uri();
     let details = format!("{robots_url}: {details}");
@@ -371,7 +374,7 @@ mod tests {
 
     #[test]
     fn the_strictest_delay_is_the_longest_of_all_dialects() {
-        // That is no user-agent line but to Google's parser.
+        // Only Google's parser reads `Useragent` as a user-agent line.
         let text = "User-agent: *\nCrawl-delay: 1\n\nUseragent: ExampleBot\nCrawl-delay: 30\n";
         let access = AccessResult::Successful(RobotsTxt::parse(text.as_bytes()));
         for (dialect, seconds) in

@@ -20,7 +20,7 @@ pub struct StatedPreference {
 pub struct DocumentSeen {
     /// The URL from which it was fetched.
     pub url: String,
-    /// Its SHA-256, if it could be had.
+    /// Its SHA-256, if it was available.
     pub sha256: Option<[u8; 32]>,
     /// The time at which it was fetched or last confirmed.
     pub fetched_at: Option<SystemTime>,

@@ -38,8 +38,7 @@ impl TargetScope {
     /// Returns the scope's name in the log; none for a path.
     #[must_use]
     pub fn log_word(self) -> Option<&'static str> {
-        let mut all = Self::ALL.iter();
-        all.find(|(_, scope)| *scope == self).map(|(word, _)| *word)
+        Self::ALL.iter().find(|(_, scope)| *scope == self).map(|(word, _)| *word)
     }
 }
 

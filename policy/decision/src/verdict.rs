@@ -12,10 +12,10 @@ use crate::robots::AccessFinding;
 use crate::rules::RuleMatch;
 use crate::target::{ResolvedTarget, TargetScope};
 
-/// The result of a decision, with everything that the log, the API and the answer say about it.
+/// The result of a decision, with everything that the log, the API and the response contain about it.
 #[derive(Debug)]
 pub struct Verdict {
-    /// Findings that hold whatever becomes of the request.
+    /// Findings that apply whether the request is forwarded or refused.
     pub facts: DecisionFacts,
     /// The permission to forward the request, or its refusal.
     pub result: Result<Permit, Refusal>,
@@ -37,16 +37,16 @@ pub struct Permit {
 /// Findings of a decision.
 #[derive(Clone, Debug, Default)]
 pub struct DecisionFacts {
-    /// The origin that was asked for.
+    /// The origin of the target.
     pub origin: Option<Origin>,
-    /// The part of the origin that was asked for.
+    /// The part of the origin that the request is for.
     pub scope: Option<TargetScope>,
-    /// The finding of robots.txt, if it was asked.
+    /// The finding of robots.txt, if the decision depended on it.
     pub finding: Option<AccessFinding>,
     /// Statements about use, for a crawler with purposes.
     pub preferences: Option<PreferenceDecision>,
     /// The rule of the organisation that matched.
     pub rule: Option<RuleMatch>,
-    /// The time that robots.txt wants between requests.
+    /// The time that robots.txt demands between requests.
     pub delay: Option<Duration>,
 }

@@ -13,7 +13,7 @@ static OWNERS: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Longer words are not names of the list, whatever follows them.
+/// The longest word that is looked up; no name of the list is as long.
 const MAX_WORD_BYTES: usize = 256;
 
 /// A well-known crawler.
@@ -24,31 +24,32 @@ pub(crate) struct WellKnownCrawler {
     pub(crate) owner: &'static str,
 }
 
-/// The well-known crawlers that `user_agent` names as words, in a product or a comment. Ignores ASCII case, as RFC 9309
-/// section 2.2.1 does.
+/// Returns the well-known crawlers that `user_agent` names as words, in a product or a comment. Ignores ASCII case, as
+/// RFC 9309 section 2.2.1 does.
 ///
-/// A word is of the letters of a product token, `_` and `-` among them, and digits, so that a longer name is another one:
-/// `Googlebot-News` does not name `Googlebot`. What hangs on to a name but cannot be meant as part of it, such as a version
-/// without its slash, hides none.
+/// A word consists of letters, digits, `_` and `-`, so that a longer name is another one: `Googlebot-News` does not name
+/// `Googlebot`. A version that follows without a slash is not part of the name.
 pub(crate) fn find_well_known(user_agent: &[u8]) -> Vec<WellKnownCrawler> {
     let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let words = user_agent.split(|byte| !is_of_word(byte));
     words.filter_map(crawler_named_by).collect()
 }
 
-/// The well-known crawler that a word names.
+/// Returns the well-known crawler that a word names.
 fn crawler_named_by(word: &[u8]) -> Option<WellKnownCrawler> {
     let word = str::from_utf8(word).ok()?.trim_matches(['-', '_']);
     if word.len() > MAX_WORD_BYTES {
         return None;
     }
-    let token = word.to_ascii_lowercase();
-    let without_version = token.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-');
-    [token.as_str(), without_version].into_iter().find_map(|token| {
-        let owner = OWNERS.get(token)?;
-        let token = token.to_owned();
-        Some(WellKnownCrawler { token, owner })
-    })
+    let lower_case = word.to_ascii_lowercase();
+    let is_of_version = |c: char| c.is_ascii_digit() || c == '-';
+    // The whole word first, since a name may end in a digit itself.
+    [lower_case.as_str(), lower_case.trim_end_matches(is_of_version)].into_iter().find_map(
+        |token| {
+            let owner = OWNERS.get(token)?;
+            Some(WellKnownCrawler { token: token.to_owned(), owner })
+        },
+    )
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The steps of a decision: their order, the inputs they ask for, and those they do not.
+//! The steps of a decision: their order, and the inputs that they request.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +17,7 @@ use wayleave_usage_preferences::{CrawlerDeclaration, PreferenceSettings, Purpose
 
 const NOW: SystemTime = SystemTime::UNIX_EPOCH;
 
-/// A configuration, and the crawler that asks.
+/// A configuration, and a crawler's request.
 struct World {
     crawlers: Crawlers,
     rules: PolicyRules,
@@ -101,7 +101,7 @@ impl World {
         })
     }
 
-    /// Decides about `/page`, by this robots.txt and with these results for all documents; returns the inputs that were asked for.
+    /// Decides about `/page` with this robots.txt and these results for all documents; returns the inputs that were requested.
     fn decide(
         &self,
         robots_txt: Option<&str>,
@@ -125,16 +125,16 @@ impl World {
             now: NOW,
         };
         let mut decision = Decision::new(settings, request);
-        let mut asked = Vec::new();
+        let mut requested = Vec::new();
         while let Step::Need(input) = decision.step() {
             match input {
                 Input::CachedRobotsTxt(origin) => {
-                    asked.push("cached robots.txt");
+                    requested.push("cached robots.txt");
                     let copy = robots_txt.map(|text| fetched(&(&origin).into(), 200, text));
                     decision.add_cached_robots_txt(copy.map(RobotsCopy::Cached).as_ref());
                 }
                 Input::RobotsTxt(origin) => {
-                    asked.push("robots.txt");
+                    requested.push("robots.txt");
                     match robots_txt {
                         Some(text) => {
                             let copy = fetched(&(&origin).into(), 200, text);
@@ -144,21 +144,21 @@ impl World {
                     }
                 }
                 Input::Documents(batch) => {
-                    asked.push("documents");
+                    requested.push("documents");
                     let results = batch.documents.iter().map(|it| document(it.resource().unwrap()));
                     let results: Vec<_> = results.collect();
                     decision.add_documents(*batch, &results);
                 }
             }
         }
-        (decision.into_verdict(), asked)
+        (decision.into_verdict(), requested)
     }
 
-    /// The reason, `+` if the request is forwarded, and the inputs that were asked for.
+    /// Returns the reason, `+` if the request is forwarded, and the inputs that were requested.
     fn outcome(&self, robots_txt: Option<&str>) -> (String, Vec<&'static str>) {
-        let (verdict, asked) =
+        let (verdict, requested) =
             self.decide(robots_txt, |resource| DocumentResult::Cached(fetched(resource, 404, "")));
-        (described(&verdict), asked)
+        (described(&verdict), requested)
     }
 }
 
@@ -177,8 +177,8 @@ const DISALLOWS: &str = "User-agent: *\nDisallow: /\nCrawl-delay: 5\n";
 fn a_rule_that_refuses_needs_no_robots_txt() {
     for action in [RuleAction::Refuse, RuleAction::RefuseLegally] {
         let world = World { rules: rule(action), ..World::default() };
-        let (outcome, asked) = world.outcome(Some(ALLOWS));
-        assert_eq!((outcome.as_str(), asked.len()), ("-policy-rule", 0));
+        let (outcome, requested) = world.outcome(Some(ALLOWS));
+        assert_eq!((outcome.as_str(), requested.len()), ("-policy-rule", 0));
     }
 }
 
@@ -186,8 +186,8 @@ fn a_rule_that_refuses_needs_no_robots_txt() {
 fn an_exception_only_looks_for_a_cached_pace() {
     let world = World { rules: rule(RuleAction::Allow), ..World::default() };
     let nothing = |_: &Resource| DocumentResult::Archived(None);
-    let (verdict, asked) = world.decide(Some(DISALLOWS), nothing);
-    assert_eq!(asked, ["cached robots.txt"]);
+    let (verdict, requested) = world.decide(Some(DISALLOWS), nothing);
+    assert_eq!(requested, ["cached robots.txt"]);
     assert_eq!(described(&verdict), "+policy-exception");
     assert_eq!(verdict.facts.delay, Some(Duration::from_secs(5)));
     let (verdict, _) = world.decide(None, nothing);
@@ -215,8 +215,8 @@ fn what_is_certain_is_decided_without_inputs() {
         (bypass, "+bypass"),
         (https, "-https-refused"),
     ] {
-        let (found, asked) = world.outcome(Some(ALLOWS));
-        assert_eq!((found.as_str(), asked.len()), (outcome, 0));
+        let (found, requested) = world.outcome(Some(ALLOWS));
+        assert_eq!((found.as_str(), requested.len()), (outcome, 0));
     }
 }
 
@@ -257,8 +257,8 @@ fn documents_are_asked_for_only_while_they_can_refuse() {
         (DISALLOWS, "-rule", "robots.txt"),
         (&refuses, "-preference", "robots.txt"),
     ] {
-        let (found, asked) = world.outcome(Some(text));
-        assert_eq!((found.as_str(), asked.last()), (outcome, Some(&last)), "{text}");
+        let (found, requested) = world.outcome(Some(text));
+        assert_eq!((found.as_str(), requested.last()), (outcome, Some(&last)), "{text}");
     }
     let post = World { method: "POST", ..world };
     assert_eq!(post.outcome(Some(&refuses)).1, ["robots.txt"]);

@@ -9,9 +9,9 @@ const MAX_LEAF_RULES: usize = 4;
 #[derive(Debug)]
 pub(super) struct HostBucket<P> {
     entries: Vec<BucketEntry>,
-    /// The places of those that are for all paths.
+    /// The positions in `entries` of the rules that are for all paths.
     for_all_paths: Vec<usize>,
-    /// The places of the others.
+    /// The positions of the others.
     by_path: PathTree<P>,
 }
 
@@ -22,11 +22,11 @@ pub(super) struct BucketEntry {
     pub(super) pattern: HostPattern,
 }
 
-/// Places of rules, with all their paths in one: if none of these matches, no rule does. Else the halves are tried.
+/// The positions of rules, with all their paths in one: if none of these matches, no rule does. Else the halves are tried.
 #[derive(Debug)]
 struct PathTree<P> {
     places: Vec<usize>,
-    /// None with few places.
+    /// The halves; none with few rules.
     node: Option<PathNode<P>>,
 }
 
@@ -57,16 +57,14 @@ impl<P> PathTree<P> {
         match &self.node {
             None => self.places.iter().copied().find(|place| is_it(*place)),
             Some(node) if !can_match(&node.paths) => None,
-            Some(node) => {
-                let mut halves = node.halves.iter();
-                halves.find_map(|half| half.first(can_match, is_it))
-            }
+            // The first half holds the earlier rules.
+            Some(node) => node.halves.iter().find_map(|half| half.first(can_match, is_it)),
         }
     }
 }
 
 impl<P> HostBucket<P> {
-    /// Indexes rules, which keep their order. `is_for_all_paths` is asked with a rule's index; `together` joins the paths of
+    /// Indexes rules, which keep their order. `is_for_all_paths` is called with a rule's index; `together` joins the paths of
     /// several rules.
     pub(super) fn new(
         entries: Vec<BucketEntry>,
@@ -95,19 +93,23 @@ impl<P> HostBucket<P> {
         can_match: impl Fn(&P) -> bool,
         matches: impl Fn(&BucketEntry) -> bool,
     ) -> usize {
+        // Entries are in the configuration's order, so none of them can be earlier.
         if self.entries.first().is_none_or(|first| first.index >= before) {
             return before;
         }
-        let places = self.for_all_paths.iter();
-        let entries = places.map(|place| &self.entries[*place]);
-        let mut earlier = entries.take_while(|entry| entry.index < before);
-        let first = earlier.find(|entry| matches(entry));
-        let first = first.map_or(before, |entry| entry.index);
-        let is_it = |place: usize| {
+        let for_all_paths = self
+            .for_all_paths
+            .iter()
+            .map(|place| &self.entries[*place])
+            .take_while(|entry| entry.index < before)
+            .find(|entry| matches(entry))
+            .map_or(before, |entry| entry.index);
+        let is_earlier_match = |place: usize| {
             let entry = &self.entries[place];
-            entry.index < first && matches(entry)
+            entry.index < for_all_paths && matches(entry)
         };
-        let by_path = self.by_path.first(&can_match, &is_it);
-        by_path.map_or(first, |place| self.entries[place].index)
+        self.by_path
+            .first(&can_match, &is_earlier_match)
+            .map_or(for_all_paths, |place| self.entries[place].index)
     }
 }

@@ -1,7 +1,7 @@
 //! The organisation's own rules, `[[rule]]`: checked before robots.txt; the first that matches applies.
 //!
 //! Rules are indexed by host, so that ten thousand rules for other hosts cost a request nothing. Among the rules of one host,
-//! one match against all their paths together tells whether any of them can match.
+//! one match against all their paths together decides whether any of them can match.
 
 mod bucket;
 mod rule;
@@ -48,15 +48,16 @@ impl PolicyRules {
         let mut others = Vec::new();
         for (index, compiled) in rules.iter().enumerate() {
             for pattern in &compiled.rule.hosts {
+                // Whatever host a pattern matches has this text, so a look-up of the host's own texts finds the pattern.
                 let entries = match (pattern.required_suffix(), pattern.required_first_label()) {
                     (Some(ending), _) => by_ending.entry(ending.to_owned()).or_default(),
                     (None, Some(first)) => by_beginning.entry(first.to_owned()).or_default(),
                     (None, None) => &mut others,
                 };
-                let pattern = pattern.clone();
-                entries.push(BucketEntry { index, pattern });
+                entries.push(BucketEntry { index, pattern: pattern.clone() });
             }
         }
+        // Exceptions are written as `Disallow` as well: it only matters whether any of the paths can match.
         let together = |indexes: &[usize]| {
             let paths = indexes.iter().flat_map(|index| &rules[*index].rule.paths);
             robots(paths, "", "Disallow")
@@ -64,8 +65,7 @@ impl PolicyRules {
         let bucket =
             |entries| RuleBucket::new(entries, |index| rules[index].paths.is_none(), together);
         let buckets = |entries: HashMap<String, Vec<BucketEntry>>| {
-            let entries = entries.into_iter();
-            entries.map(|(key, entries)| (key, bucket(entries))).collect()
+            entries.into_iter().map(|(key, entries)| (key, bucket(entries))).collect()
         };
         Self {
             by_ending: buckets(by_ending),
@@ -75,14 +75,17 @@ impl PolicyRules {
         }
     }
 
-    /// Returns the first rule that matches a request. Not to be asked for reading `/robots.txt`, which is always allowed.
-    pub fn find(&self, asked: RuleQuery<'_>) -> Option<RuleMatch> {
+    /// Returns the first rule that matches a request. Must not be called for reading `/robots.txt`, which is always
+    /// allowed.
+    pub fn find(&self, query: RuleQuery<'_>) -> Option<RuleMatch> {
         if self.rules.is_empty() {
             return None;
         }
-        let host = HostPattern::comparable(asked.target.origin().host());
-        let buckets = self.buckets(&host);
-        let first = buckets.fold(usize::MAX, |first, bucket| self.first_in(bucket, asked, first));
+        let host = HostPattern::comparable(query.target.origin().host());
+        let first = self
+            .buckets(&host)
+            .fold(usize::MAX, |first, bucket| self.first_in(bucket, query, first));
+        // No rule has the index `usize::MAX`, which means that none matches.
         let found = self.rules.get(first)?;
         Some(found.as_match(first))
     }
@@ -90,6 +93,7 @@ impl PolicyRules {
     /// Returns the buckets that hold the rules for a host, among others. The host is spelt as patterns compare it.
     fn buckets<'a>(&'a self, host: &'a str) -> impl Iterator<Item = &'a RuleBucket> {
         let beginning = host.split('.').next().unwrap_or_default();
+        // Of `a.b.test`: itself, `b.test` and `test`, each of which a pattern may end in.
         let endings = std::iter::successors(Some(host), |name| {
             name.split_once('.').map(|(_, parent)| parent)
         });
@@ -100,33 +104,31 @@ impl PolicyRules {
     }
 
     /// Returns the index of a bucket's first rule that matches, if it is below `before`; else `before`.
-    fn first_in(&self, bucket: &RuleBucket, asked: RuleQuery<'_>, before: usize) -> usize {
-        let host = asked.target.origin().host();
+    fn first_in(&self, bucket: &RuleBucket, query: RuleQuery<'_>, before: usize) -> usize {
+        let host = query.target.origin().host();
         bucket.first(
             before,
-            |paths| disallows(paths, asked),
-            |entry| entry.pattern.matches(host) && self.rules[entry.index].matches(asked),
+            |paths| disallows(paths, query),
+            |entry| entry.pattern.matches(host) && self.rules[entry.index].matches(query),
         )
     }
 
     /// Returns the rule for a host whose requests are not seen: the first that refuses any of them, or allows all of them.
-    pub(crate) fn find_for_every_request(&self, asked: RuleQuery<'_>) -> Option<RuleMatch> {
-        let mut rules = self.rules_for_host(asked);
-        rules.find(|found| {
+    pub(crate) fn find_for_every_request(&self, query: RuleQuery<'_>) -> Option<RuleMatch> {
+        self.rules_for_host(query).find(|found| {
             found.rule.action != RuleAction::Allow || found.rule.is_for_every_request()
         })
     }
 
     /// Returns the rule for a host as such: the first that is for all its requests.
-    pub(crate) fn find_for_host(&self, asked: RuleQuery<'_>) -> Option<RuleMatch> {
-        let mut rules = self.rules_for_host(asked);
-        rules.find(|found| found.rule.is_for_every_request())
+    pub(crate) fn find_for_host(&self, query: RuleQuery<'_>) -> Option<RuleMatch> {
+        self.rules_for_host(query).find(|found| found.rule.is_for_every_request())
     }
 
     /// Returns the rule for the target of a redirect of robots.txt: the first that matches the request or is for all of its
     /// host's requests, even for `/robots.txt`.
-    pub fn find_for_redirect(&self, asked: RuleQuery<'_>) -> Option<RuleMatch> {
-        let found = [self.find(asked), self.find_for_host(asked)];
+    pub fn find_for_redirect(&self, query: RuleQuery<'_>) -> Option<RuleMatch> {
+        let found = [self.find(query), self.find_for_host(query)];
         found.into_iter().flatten().min_by_key(|found| found.number)
     }
 
@@ -134,29 +136,29 @@ impl PolicyRules {
     /// `is_met`.
     pub(crate) fn find_beyond_refusals(
         &self,
-        asked: RuleQuery<'_>,
+        query: RuleQuery<'_>,
         is_met: impl Fn(&RuleMatch) -> bool,
     ) -> Option<RuleMatch> {
-        let mut rules = self.rules_for_host(asked);
-        rules.find(|found| found.rule.action != RuleAction::Refuse && is_met(found))
+        self.rules_for_host(query)
+            .find(|found| found.rule.action != RuleAction::Refuse && is_met(found))
     }
 
     /// Returns whether a rule matches a request.
-    pub(crate) fn matches(&self, found: &RuleMatch, asked: RuleQuery<'_>) -> bool {
-        self.rules[found.number - 1].matches(asked)
+    pub(crate) fn matches(&self, found: &RuleMatch, query: RuleQuery<'_>) -> bool {
+        self.rules[found.number - 1].matches(query)
     }
 
     /// Returns the rules for a host and crawler in their order, whatever their paths and methods.
-    fn rules_for_host(&self, asked: RuleQuery<'_>) -> impl Iterator<Item = RuleMatch> {
-        let host = HostPattern::comparable(asked.target.origin().host());
+    fn rules_for_host(&self, query: RuleQuery<'_>) -> impl Iterator<Item = RuleMatch> {
+        let host = HostPattern::comparable(query.target.origin().host());
         let entries = self.buckets(&host).flat_map(RuleBucket::entries);
         let mut indexes: Vec<_> =
             entries.filter(|entry| entry.pattern.matches(&host)).map(|entry| entry.index).collect();
+        // Each bucket is in order, but not the buckets among each other.
         indexes.sort_unstable();
         indexes.into_iter().filter_map(move |index| {
             let compiled = &self.rules[index];
-            let rule = &compiled.rule;
-            let counts = rule.is_for(asked) && !rule.has_expired(asked.now);
+            let counts = compiled.rule.is_for(query) && !compiled.rule.has_expired(query.now);
             counts.then(|| compiled.as_match(index))
         })
     }
@@ -201,15 +203,16 @@ impl CompiledRule {
         RuleMatch { number: index + 1, rule: Arc::clone(&self.rule) }
     }
 
-    fn matches(&self, asked: RuleQuery<'_>) -> bool {
+    fn matches(&self, query: RuleQuery<'_>) -> bool {
         let rule = &self.rule;
         let methods = &rule.methods;
-        rule.is_for(asked)
-            && (methods.is_empty() || methods.iter().any(|method| method == asked.method))
-            && !rule.has_expired(asked.now)
+        rule.is_for(query)
+            && (methods.is_empty() || methods.iter().any(|method| method == query.method))
+            && !rule.has_expired(query.now)
             && self.paths.as_ref().is_none_or(|paths| {
+                // Compiled, a refusal disallows what it matches, and an exception allows only that.
                 let is_exception = rule.action == RuleAction::Allow;
-                disallows(paths, asked) != is_exception
+                disallows(paths, query) != is_exception
             })
     }
 }
@@ -223,13 +226,13 @@ fn robots<'a>(paths: impl IntoIterator<Item = &'a String>, head: &str, verb: &st
         text.push_str(path);
         text.push('\n');
     }
-    let length = text.len();
-    let robots = RobotsTxt::parse_with_limit(text.as_bytes(), length);
-    AccessResult::Successful(robots)
+    // The parser's own limit is for files of strangers; it must not cut the operator's rules.
+    AccessResult::Successful(RobotsTxt::parse_with_limit(text.as_bytes(), text.len()))
 }
 
-fn disallows(robots: &AccessResult, asked: RuleQuery<'_>) -> bool {
-    let decision = decide_write_all_spellings(robots, Dialect::Rfc9309, &[], asked.target.path());
+fn disallows(robots: &AccessResult, query: RuleQuery<'_>) -> bool {
+    // Judged as a write, because as a read `/robots.txt` would always be allowed.
+    let decision = decide_write_all_spellings(robots, Dialect::Rfc9309, &[], query.target.path());
     decision.verdict() == AccessVerdict::Disallow
 }
 
@@ -253,14 +256,14 @@ mod tests {
 
     fn found(rules: &PolicyRules, url: &str) -> Option<usize> {
         let target = Target::parse(url).unwrap();
-        let asked = RuleQuery {
+        let query = RuleQuery {
             target: &target,
             method: "GET",
             crawler: "news",
             purposes: PurposeSet::NONE,
             now: SystemTime::UNIX_EPOCH,
         };
-        rules.find(asked).map(|found| found.number)
+        rules.find(query).map(|found| found.number)
     }
 
     #[test]
@@ -312,15 +315,15 @@ mod tests {
         ]);
         let number = |host: &str| {
             let target = Target::parse(&format!("https://{host}/")).unwrap();
-            let asked = RuleQuery {
+            let query = RuleQuery {
                 target: &target,
                 method: "CONNECT",
                 crawler: "news",
                 purposes: PurposeSet::NONE,
                 now: SystemTime::UNIX_EPOCH,
             };
-            let every = rules.find_for_every_request(asked);
-            let host = rules.find_for_host(asked);
+            let every = rules.find_for_every_request(query);
+            let host = rules.find_for_host(query);
             [every, host].map(|found| found.map(|found| found.number))
         };
         assert_eq!(number("part.test"), [Some(3), None]);
@@ -339,14 +342,14 @@ mod tests {
         let rules = PolicyRules::new(vec![special]);
         let target = Target::parse("http://a.test/").unwrap();
         let found = |method, crawler, seconds| {
-            let asked = RuleQuery {
+            let query = RuleQuery {
                 target: &target,
                 method,
                 crawler,
                 purposes: PurposeSet::NONE,
                 now: SystemTime::UNIX_EPOCH + Duration::from_secs(seconds),
             };
-            rules.find(asked).is_some()
+            rules.find(query).is_some()
         };
         assert!(found("POST", "news", 0));
         assert!(!found("POST", "images", 0));
@@ -357,11 +360,11 @@ mod tests {
     }
 
     /// Returns the first that matches, trying each.
-    fn found_by_looking_at_all(rules: &PolicyRules, asked: RuleQuery<'_>) -> Option<usize> {
-        let host = asked.target.origin().host();
+    fn found_by_looking_at_all(rules: &PolicyRules, query: RuleQuery<'_>) -> Option<usize> {
+        let host = query.target.origin().host();
         let mut matching = rules.rules.iter().map(|compiled| {
             let mut hosts = compiled.rule.hosts.iter();
-            hosts.any(|pattern| pattern.matches(host)) && compiled.matches(asked)
+            hosts.any(|pattern| pattern.matches(host)) && compiled.matches(query)
         });
         matching.position(|matches| matches).map(|index| index + 1)
     }
@@ -393,15 +396,15 @@ mod tests {
             let host = ["a.test", "x.a.test", "b.example", "a.bc.test", "other.example"][pick(5)];
             let path = ["a", "a/b/c", "b/xc", "d", "d/e", "%61", "f/../a", "none"][pick(8)];
             let target = Target::parse(&format!("http://{host}/{path}")).unwrap();
-            let asked = RuleQuery {
+            let query = RuleQuery {
                 target: &target,
                 method: &format!("M{}", pick(60)),
                 crawler: &format!("crawler-{}", pick(30)),
                 purposes: PurposeSet::NONE,
                 now: SystemTime::UNIX_EPOCH,
             };
-            let number = rules.find(asked).map(|found| found.number);
-            assert_eq!(number, found_by_looking_at_all(&rules, asked), "{asked:?}");
+            let number = rules.find(query).map(|found| found.number);
+            assert_eq!(number, found_by_looking_at_all(&rules, query), "{query:?}");
             numbers.insert(number);
         }
         assert!(numbers.len() > 100 && numbers.contains(&None), "{numbers:?}");

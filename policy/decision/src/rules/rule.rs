@@ -55,18 +55,20 @@ pub struct PolicyRule {
 
 impl PolicyRule {
     /// Returns whether the rule is for this crawler and its purposes.
-    pub(super) fn is_for(&self, asked: RuleQuery<'_>) -> bool {
+    pub(super) fn is_for(&self, query: RuleQuery<'_>) -> bool {
         let is_for_crawler =
-            self.crawlers.is_empty() || self.crawlers.iter().any(|name| name == asked.crawler);
-        is_for_crawler && (self.purposes.is_empty() || self.is_for_purposes(asked.purposes))
+            self.crawlers.is_empty() || self.crawlers.iter().any(|name| name == query.crawler);
+        is_for_crawler && (self.purposes.is_empty() || self.is_for_purposes(query.purposes))
     }
 
-    /// One fetch serves all purposes of a crawler: a refusal of one refuses it, and an exception has to cover them all.
+    /// Returns whether the rule is for these purposes. One fetch serves all purposes of a crawler: a refusal of one
+    /// refuses it, and an exception has to cover them all.
     fn is_for_purposes(&self, declared: PurposeSet) -> bool {
         match self.action {
             RuleAction::Refuse | RuleAction::RefuseLegally => {
                 !declared.intersection(self.purposes).is_empty()
             }
+            // A crawler that declares nothing may fetch for any purpose.
             RuleAction::Allow => !declared.is_empty() && declared.without(self.purposes).is_empty(),
         }
     }
@@ -85,9 +87,10 @@ impl PolicyRule {
     }
 }
 
-/// Returns a URI for whoever blocks by law (RFC 7725 section 4), if the owner is a URL or a mail address.
+/// Returns the URI of the entity that blocks by law (RFC 7725 section 4), if the owner is a URL or a mail address.
 #[must_use]
 pub fn blocked_by(owner: &str) -> Option<String> {
+    // It is written between angle brackets into the field `Link`.
     let is_plain = |c: char| c.is_ascii_graphic() && !"<>\"".contains(c);
     if !owner.chars().all(is_plain) {
         None
