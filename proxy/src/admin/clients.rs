@@ -34,8 +34,7 @@ pub(super) async fn proxy_auto_config(State(admin): State<AdminState>) -> Respon
          }}\n",
         proxy.address
     );
-    let kind = "application/x-ns-proxy-autoconfig";
-    ([(CONTENT_TYPE, kind)], text).into_response()
+    ([(CONTENT_TYPE, "application/x-ns-proxy-autoconfig")], text).into_response()
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -82,18 +81,20 @@ struct ClientLines {
 )]
 pub(super) async fn connect(
     State(admin): State<AdminState>,
-    QueryParameters(place): QueryParameters<ConnectParameters>,
+    QueryParameters(parameters): QueryParameters<ConnectParameters>,
 ) -> Response {
-    let proxy = match place.proxy.as_deref().map(str::parse::<ProxyUrl>) {
+    let proxy = match parameters.proxy.as_deref().map(str::parse::<ProxyUrl>) {
         None => ProxyUrl::from(admin.proxy),
         Some(Ok(proxy)) => proxy,
         Some(Err(mistake)) => return bad_request(format!("proxy: {mistake}")),
     };
-    let ca = place.ca.as_deref().unwrap_or("ca.pem");
+    let ca = parameters.ca.as_deref().unwrap_or("ca.pem");
+    // The lines are pasted into a terminal, which obeys control characters before a shell can see the quotes around them.
     if ca.contains(char::is_control) {
         return bad_request("ca: a path has no control characters");
     }
     let clients = KnownClient::ALL.map(|(client, title)| ClientLines {
+        // Every client has a value: none is hidden from the command line.
         name: client
             .to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned()),

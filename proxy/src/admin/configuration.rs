@@ -81,8 +81,9 @@ pub(super) async fn reload(State(admin): State<AdminState>) -> Response {
     match admin.config.reload().await {
         Ok(reloaded) => SafeJson(reloaded).into_response(),
         Err(mistakes) => {
-            let answer = ReloadMistakes { error: "the configuration is unchanged", mistakes };
-            (StatusCode::UNPROCESSABLE_ENTITY, SafeJson(answer)).into_response()
+            // Not 400: nothing is wrong with the request itself (RFC 9110 section 15.5.21).
+            let body = ReloadMistakes { error: "the configuration is unchanged", mistakes };
+            (StatusCode::UNPROCESSABLE_ENTITY, SafeJson(body)).into_response()
         }
     }
 }

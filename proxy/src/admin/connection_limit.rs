@@ -43,24 +43,26 @@ impl ConnectionLimit {
     /// Admits a connection, and evicts another if there are too many.
     pub(super) fn admit(self: &Arc<Self>, client: IpAddr) -> AdmittedConnection {
         let client = client_network(client);
-        let seat = Arc::new(ConnectionState {
+        let state = Arc::new(ConnectionState {
             client,
             is_operator: AtomicBool::new(false),
             active_at: AtomicU64::new(self.next_event()),
             evicted: CancellationToken::new(),
         });
-        let mut taken = self.lock();
-        let is_own = |seat: &ConnectionState| seat.client == client;
-        if taken.iter().filter(|seat| is_own(seat)).count() >= MAX_PER_CLIENT {
-            evict(&mut taken, is_own);
-        } else if taken.len() >= MAX_CONNECTIONS {
-            evict(&mut taken, |_| true);
+        let mut open = self.lock();
+        let is_own = |other: &ConnectionState| other.client == client;
+        // First among its own, so that one client's connections never push out another's.
+        if open.iter().filter(|other| is_own(other)).count() >= MAX_PER_CLIENT {
+            evict(&mut open, is_own);
+        } else if open.len() >= MAX_CONNECTIONS {
+            evict(&mut open, |_| true);
         }
-        taken.push(Arc::clone(&seat));
-        AdmittedConnection { limit: Arc::clone(self), state: seat }
+        open.push(Arc::clone(&state));
+        AdmittedConnection { limit: Arc::clone(self), state }
     }
 
     fn next_event(&self) -> u64 {
+        // Relaxed: which of two events at the same time came first makes no difference.
         self.event_count.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -69,15 +71,17 @@ impl ConnectionLimit {
     }
 }
 
-/// Evicts one of the connections that `may_go`: the one idle for longest, but one of an operator only if there is no other.
-fn evict(taken: &mut Vec<Arc<ConnectionState>>, may_go: impl Fn(&ConnectionState) -> bool) {
-    let candidates = taken.iter().enumerate().filter(|(_, seat)| may_go(seat));
-    let worth = |seat: &ConnectionState| {
-        let is_operators = seat.is_operator.load(Ordering::Relaxed);
-        (is_operators, seat.active_at.load(Ordering::Relaxed))
+/// Evicts one of the connections that are candidates: the one idle for longest, but one of an operator only if there is no
+/// other.
+fn evict(open: &mut Vec<Arc<ConnectionState>>, is_candidate: impl Fn(&ConnectionState) -> bool) {
+    let candidates = open.iter().enumerate().filter(|(_, state)| is_candidate(state));
+    let rank = |state: &ConnectionState| {
+        let is_operators = state.is_operator.load(Ordering::Relaxed);
+        (is_operators, state.active_at.load(Ordering::Relaxed))
     };
-    if let Some((index, _)) = candidates.min_by_key(|(_, seat)| worth(seat)) {
-        taken.swap_remove(index).evicted.cancel();
+    if let Some((index, _)) = candidates.min_by_key(|(_, state)| rank(state)) {
+        // Removed here rather than when its task has ended, so that the bound holds at once.
+        open.swap_remove(index).evicted.cancel();
     }
 }
 
@@ -96,9 +100,10 @@ impl AdmittedConnection {
 
 impl Drop for AdmittedConnection {
     fn drop(&mut self) {
-        let mut taken = self.limit.lock();
-        if let Some(index) = taken.iter().position(|seat| Arc::ptr_eq(seat, &self.state)) {
-            taken.swap_remove(index);
+        let mut open = self.limit.lock();
+        // An evicted connection is no longer among them.
+        if let Some(index) = open.iter().position(|state| Arc::ptr_eq(state, &self.state)) {
+            open.swap_remove(index);
         }
     }
 }
@@ -118,46 +123,46 @@ mod tests {
         [192, 0, 2, last].into()
     }
 
-    fn is_evicted(place: &AdmittedConnection) -> bool {
-        place.state.evicted.is_cancelled()
+    fn is_evicted(admitted: &AdmittedConnection) -> bool {
+        admitted.state.evicted.is_cancelled()
     }
 
     #[test]
     fn an_address_makes_room_for_itself() {
-        let places = Arc::new(ConnectionLimit::default());
-        let other = places.admit(address(2));
-        let own: Vec<_> = (0..=MAX_PER_CLIENT).map(|_| places.admit(address(1))).collect();
+        let limit = Arc::new(ConnectionLimit::default());
+        let other = limit.admit(address(2));
+        let own: Vec<_> = (0..=MAX_PER_CLIENT).map(|_| limit.admit(address(1))).collect();
         assert!(is_evicted(&own[0]) && !is_evicted(&own[1]) && !is_evicted(&other));
         own[1].touch();
         own[2].state.mark_operator();
-        let _more = [(); 2].map(|()| places.admit(address(1)));
-        let gone: Vec<_> = own.iter().map(is_evicted).collect();
-        assert_eq!(gone[..6], [true, false, false, true, true, false]);
+        let _more = [(); 2].map(|()| limit.admit(address(1)));
+        let evicted: Vec<_> = own.iter().map(is_evicted).collect();
+        assert_eq!(evicted[..6], [true, false, false, true, true, false]);
         drop(own);
-        assert_eq!(places.lock().len(), 3);
+        assert_eq!(limit.lock().len(), 3);
     }
 
     #[test]
     fn all_addresses_of_an_ipv6_network_are_one_client() {
-        let places = Arc::new(ConnectionLimit::default());
+        let limit = Arc::new(ConnectionLimit::default());
         let numbered = |number: u16| IpAddr::from([0x2001, 0xdb8, 0, 7, 0, 0, 0, number]);
-        let neighbour = places.admit([0x2001, 0xdb8, 0, 8, 0, 0, 0, 1].into());
+        let neighbour = limit.admit([0x2001, 0xdb8, 0, 8, 0, 0, 0, 1].into());
         let all: Vec<_> =
-            (0..=MAX_PER_CLIENT as u16).map(|number| places.admit(numbered(number))).collect();
+            (0..=MAX_PER_CLIENT as u16).map(|number| limit.admit(numbered(number))).collect();
         assert!(is_evicted(&all[0]) && !is_evicted(&all[1]) && !is_evicted(&neighbour));
-        assert_eq!(places.lock().len(), MAX_PER_CLIENT + 1);
+        assert_eq!(limit.lock().len(), MAX_PER_CLIENT + 1);
     }
 
     #[test]
     fn of_many_addresses_the_longest_silent_one_goes() {
-        let places = Arc::new(ConnectionLimit::default());
+        let limit = Arc::new(ConnectionLimit::default());
         let mut all = Vec::new();
         for client in 0..MAX_CONNECTIONS {
-            all.push(places.admit(address((client % 8) as u8)));
+            all.push(limit.admit(address((client % 8) as u8)));
         }
         all[0].state.mark_operator();
-        let _newest = places.admit(address(9));
-        assert_eq!(places.lock().len(), MAX_CONNECTIONS);
+        let _newest = limit.admit(address(9));
+        assert_eq!(limit.lock().len(), MAX_CONNECTIONS);
         assert!(!is_evicted(&all[0]) && is_evicted(&all[1]) && !is_evicted(&all[2]));
     }
 }

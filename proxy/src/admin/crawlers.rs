@@ -18,7 +18,7 @@ struct ListedCrawlers {
     crawlers: Vec<ListedCrawler>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 struct ListedCrawler {
     name: String,
     /// `enforce` or `observe`.
@@ -28,13 +28,13 @@ struct ListedCrawler {
     dialect: &'static str,
     /// Its requests since the process started.
     requests: u64,
-    /// Of those, refused.
+    /// The number of those that were refused.
     refused: u64,
-    /// Of those, forwarded although they would have been refused: refusals are only observed.
+    /// The number of those that were forwarded although they would have been refused: refusals are only observed.
     observed: u64,
-    /// Of those, allowed, but the origin or the path to it failed.
+    /// The number of those that were allowed, but the origin or the path to it failed.
     failed: u64,
-    /// Of those, without any of its tokens in `User-Agent`.
+    /// The number of those without any of its tokens in `User-Agent`.
     user_agent_mismatches: u64,
     /// The time of its last request, to two seconds; null: none since the start.
     #[schema(format = DateTime)]
@@ -65,45 +65,41 @@ impl RequestCounts {
 /// Every crawler, with the outcomes of its requests since the start.
 #[utoipa::path(get, path = "/v1/crawlers", tag = "proxy", responses((status = 200, body = ListedCrawlers)))]
 pub(super) async fn list(State(admin): State<AdminState>) -> Response {
-    let mut counted: HashMap<String, RequestCounts> = HashMap::new();
+    // The metric, because it has counted every request since the start; the decisions in memory are only the newest.
+    let mut counts: HashMap<String, RequestCounts> = HashMap::new();
     for ([crawler, outcome, _], requests) in admin.metrics.requests() {
-        counted.entry(crawler).or_default().add(&outcome, requests);
+        counts.entry(crawler).or_default().add(&outcome, requests);
     }
     let crawlers = &admin.decider.settings().crawlers;
-    let known = crawlers.all().map(|crawler| {
-        let tokens = crawler.tokens.iter().map(ToString::to_string);
-        ListedCrawler {
-            mode: crawler.mode.as_str(),
-            tokens: tokens.collect(),
-            dialect: crawler.dialect.as_str(),
-            user_agent_mismatches: admin.metrics.user_agent_mismatches(&crawler.name),
-            ..counted_crawler(&admin, &counted, &crawler.name)
-        }
+    let known = crawlers.all().map(|crawler| ListedCrawler {
+        mode: crawler.mode.as_str(),
+        tokens: crawler.tokens.iter().map(ToString::to_string).collect(),
+        dialect: crawler.dialect.as_str(),
+        user_agent_mismatches: admin.metrics.user_agent_mismatches(&crawler.name),
+        ..with_counts(&admin, &counts, &crawler.name)
     });
     let asserted = ListedCrawler {
         mode: crawlers.mode.as_str(),
         dialect: crawlers.dialect.as_str(),
-        ..counted_crawler(&admin, &counted, ASSERTED)
+        ..with_counts(&admin, &counts, ASSERTED)
     };
     SafeJson(ListedCrawlers { crawlers: known.chain([asserted]).collect() }).into_response()
 }
 
-fn counted_crawler(
+/// Returns a crawler with its requests; its settings are left empty.
+fn with_counts(
     admin: &AdminState,
-    counted: &HashMap<String, RequestCounts>,
+    counts: &HashMap<String, RequestCounts>,
     name: &str,
 ) -> ListedCrawler {
-    let requests = counted.get(name).copied().unwrap_or_default();
+    let requests = counts.get(name).copied().unwrap_or_default();
     ListedCrawler {
         name: name.to_owned(),
-        mode: "",
-        tokens: Vec::new(),
-        dialect: "",
         requests: requests.all,
         refused: requests.refused,
         observed: requests.observed,
         failed: requests.failed,
-        user_agent_mismatches: 0,
         last_seen_at: admin.traffic.last_request_at(name).map(format_instant),
+        ..ListedCrawler::default()
     }
 }

@@ -12,6 +12,7 @@ use wayleave_usage_preferences::{
     PreferenceState, Purpose, PurposeSet,
 };
 
+use super::decisions::unknown_decision;
 use super::parameters::PathDecision;
 use super::response::{ErrorBody, SafeJson, error_response};
 use super::robots::{deciding_file, kept_file};
@@ -20,7 +21,7 @@ use super::state::AdminState;
 use crate::decide::rederive;
 use crate::decision_log::{DecisionRecord, UsePreference};
 
-/// What a decision rests on.
+/// The files that a decision rests on.
 #[derive(Debug, Serialize, ToSchema)]
 struct Grounds {
     robots_url: String,
@@ -42,7 +43,7 @@ struct Grounds {
 #[derive(Debug, Serialize, ToSchema)]
 struct GroundDocument {
     url: String,
-    /// What was decided by.
+    /// The copy that decided.
     said: DecidingFile,
     /// Whether reading that copy again gives the same preference by the same statement.
     is_same: bool,
@@ -65,17 +66,11 @@ pub(super) async fn grounds(
     PathDecision(id): PathDecision,
 ) -> Response {
     let Some(decision) = admin.decisions.look_up(id).await else {
-        return error_response(
-            StatusCode::NOT_FOUND,
-            "there is no such decision, or it is no longer kept",
-        );
+        return unknown_decision();
     };
     match grounds_of(&admin, &decision).await {
         Some(grounds) => SafeJson(grounds).into_response(),
-        None => {
-            let message = "the decision does not rest on robots.txt";
-            error_response(StatusCode::NOT_FOUND, message)
-        }
+        None => error_response(StatusCode::NOT_FOUND, "the decision does not rest on robots.txt"),
     }
 }
 
@@ -83,8 +78,7 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Gro
     let finding = decision.finding.as_ref()?;
     let target = Target::parse(&decision.url).ok()?;
     let origin = target.origin();
-    let store = admin.decider.robots.store();
-    let (said, body) = deciding_file(store, decision).await.unzip();
+    let (said, body) = deciding_file(admin.decider.robots.store(), decision).await.unzip();
     let is_cut = said.as_ref().is_some_and(DecidingFile::is_cut);
     let mut grounds = Grounds {
         robots_url: origin.robots_txt_uri(),
@@ -95,6 +89,7 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Gro
         said,
         document: document_of(admin, decision, &target).await,
     };
+    // Judged again rather than shown from the log, which has the deciding line but not the rest of its group.
     if let Some(bytes) = body.flatten() {
         let body = FetchedBody { bytes, is_cut, digest: None };
         let access = AccessResult::Successful(body.parse());
@@ -109,40 +104,43 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Gro
     Some(grounds)
 }
 
-/// The document whose statement decided, read again for the purpose it decided about.
+/// Returns the document whose statement decided, read again for the purpose it decided about.
 async fn document_of(
     admin: &AdminState,
     decision: &DecisionRecord,
     target: &Target,
 ) -> Option<GroundDocument> {
-    let by_document = |it: &&UsePreference| it.document.is_some();
-    let mut all = decision.preferences.iter().filter(by_document);
-    let refused = all.clone().find(|it| it.preference == "refuse");
-    let preference = refused.or_else(|| all.next())?;
+    // One refusal refuses the request, whatever the other purposes may do.
+    let preference = decision
+        .preferences
+        .iter()
+        .filter(|it| it.document.is_some())
+        .min_by_key(|it| it.preference != "refuse")?;
     let document = preference.document.as_ref()?;
     let (digest, fetched_at) = document.sha256.zip(document.fetched_at)?;
-    let store = admin.decider.robots.store();
     let resource = Resource::parse(&document.url).ok();
+    let store = admin.decider.robots.store();
     let (said, body) = kept_file(store, resource, digest, fetched_at).await;
-    let reading = &admin.decider.settings().preferences.reading;
-    let again =
-        body.map(|body| read_again(&body, said.is_cut(), preference, target, (decision, reading)));
+    let settings = &admin.decider.settings().preferences.reading;
+    let again = body
+        .and_then(|body| read_again(&body, said.is_cut(), preference, target, decision, settings));
     Some(GroundDocument {
         url: document.url.clone(),
-        is_same: again.flatten().is_some_and(|again| {
+        is_same: again.is_some_and(|again| {
             again.preference == preference.preference && again.statement == preference.statement
         }),
         said,
     })
 }
 
-/// What a copy of a document says to a purpose by itself, by the settings that hold now.
+/// Reads a copy of a document for one purpose, by the settings that are in effect now. Returns what it states by itself.
 fn read_again(
     bytes: &[u8],
     is_cut: bool,
     preference: &UsePreference,
     target: &Target,
-    (decision, reading): (&DecisionRecord, &PreferenceSettings),
+    decision: &DecisionRecord,
+    settings: &PreferenceSettings,
 ) -> Option<UsePreference> {
     let url = &preference.document.as_ref()?.url;
     let purpose: Purpose = preference.purpose.parse().ok()?;
@@ -150,39 +148,39 @@ fn read_again(
         purposes: PurposeSet::of(&[purpose]),
         ..CrawlerDeclaration::default()
     };
-    let tokens = decision.tokens.iter().map(|token| ProductToken::new(token));
-    let tokens: Vec<_> = tokens.filter_map(Result::ok).collect();
+    let tokens: Vec<_> =
+        decision.tokens.iter().filter_map(|token| ProductToken::new(token).ok()).collect();
     let finding = decision.finding.as_ref();
-    let dialect = finding.and_then(|it| it.dialect.parse().ok());
-    let asker = PreferenceQuery {
+    let query = PreferenceQuery {
         declaration: &declaration,
-        settings: reading,
+        settings,
         tokens: &tokens,
-        dialect: dialect.unwrap_or_default(),
+        dialect: finding.and_then(|it| it.dialect.parse().ok()).unwrap_or_default(),
         all_spellings: true,
+        // A statement that depends on a date has to be judged as of then.
         now: decision.at,
     };
-    let mut heard = match decision.outcome == "tunnelled" || decision.method == "CONNECT" {
-        true => PreferenceState::for_every_path(&target.to_string()),
-        false => PreferenceState::new(asker, &target.to_string(), target.path().as_str()),
+    // The proxy could not see the paths in a tunnel, so a statement about any path counted.
+    let mut state = if decision.outcome == "tunnelled" || decision.method == "CONNECT" {
+        PreferenceState::for_every_path(&target.to_string())
+    } else {
+        PreferenceState::new(query, &target.to_string(), target.path().as_str())
     };
     match Resource::parse(url).ok()?.kind().parse(bytes, is_cut)? {
-        PreferenceDocument::Tdmrep(file) => heard.add_tdmrep(asker, &file),
-        PreferenceDocument::AiTxt(file) => heard.add_ai_txt(asker, &file),
+        PreferenceDocument::Tdmrep(file) => state.add_tdmrep(query, &file),
+        PreferenceDocument::AiTxt(file) => state.add_ai_txt(query, &file),
         PreferenceDocument::Rsl(licence) => {
-            let stage = stage_of(preference);
-            heard.add_named_licence(asker, url, &licence, stage);
+            state.add_named_licence(query, url, &licence, stage_of(preference));
         }
         _ => return None,
     }
-    let judgement = heard.judge(asker);
-    judgement.by_purpose.first().map(UsePreference::from)
+    state.judge(query).by_purpose.first().map(UsePreference::from)
 }
 
-/// When what was said was known; a page names its licences itself.
+/// Returns the stage at which a licence was named: in robots.txt, in the response's head, or in the page itself.
 fn stage_of(preference: &UsePreference) -> PreferenceStage {
-    let stages = [PreferenceStage::Head, PreferenceStage::Body].into_iter();
-    let said = preference.stage.as_deref();
-    let mut said = stages.filter(|stage| Some(stage.as_str()) == said);
-    said.next().unwrap_or(PreferenceStage::Before)
+    [PreferenceStage::Head, PreferenceStage::Body]
+        .into_iter()
+        .find(|stage| Some(stage.as_str()) == preference.stage.as_deref())
+        .unwrap_or(PreferenceStage::Before)
 }

@@ -8,19 +8,20 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::parameters::{PathDecision, QueryParameters, check_limit};
+use super::parameters::{PathDecision, QueryParameters, check_limit, parse_time};
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::robots::deciding_file;
 use super::robots_view::DecidingFile;
 use super::state::AdminState;
 use crate::decision_log::{DecisionQuery, DecisionRecord, RankBy, RankedName, TimeRange};
 
-/// The most decisions in one answer: as many as are kept in memory.
+/// The most decisions in one response: as many as are kept in memory.
 const MAX_LISTED: usize = 8192;
 
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+// An enum rather than text, so that the description of the API lists the words and an error names them.
 pub(super) enum OutcomeWord {
     Forwarded,
     Observed,
@@ -88,16 +89,9 @@ pub(super) fn parse_span(
     since: Option<&str>,
     until: Option<&str>,
 ) -> Result<Option<TimeRange>, String> {
-    let time = |name: &str, text: Option<&str>| {
-        let time = text.map(|text| {
-            humantime::parse_rfc3339_weak(text)
-                .map_err(|_| format!("{name}: {text:?} is not a time; write 2026-11-22T08:00:00Z"))
-        });
-        time.transpose()
-    };
-    let is_asked_for = since.is_some() || until.is_some();
+    let time = |name: &str, text: Option<&str>| text.map(|text| parse_time(name, text)).transpose();
     let span = TimeRange { since: time("since", since)?, until: time("until", until)? };
-    Ok(is_asked_for.then_some(span))
+    Ok((since.is_some() || until.is_some()).then_some(span))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -132,6 +126,8 @@ pub(super) async fn list(
         Ok(limit) => limit,
         Err(mistake) => return bad_request(mistake),
     };
+    // Memory holds the newest decisions only, and none from before the start. So a span of time is read from the log, even a
+    // span that memory could serve in part.
     match parse_span(filter.since.as_deref(), filter.until.as_deref()) {
         Err(mistake) => bad_request(mistake),
         Ok(Some(span)) => match admin.decisions.list_past(span, filter.into_query(), limit).await {
@@ -145,18 +141,25 @@ pub(super) async fn list(
             Err(mistake) => error_response(StatusCode::INTERNAL_SERVER_ERROR, mistake.to_string()),
         },
         Ok(None) => {
-            let decisions = admin.decisions.list_recent(&filter.into_query(), limit);
-            let decisions = decisions.iter().map(Arc::as_ref).collect();
-            SafeJson(ListedDecisions { decisions, is_cut: None, damaged_lines: None })
-                .into_response()
+            let recent = admin.decisions.list_recent(&filter.into_query(), limit);
+            SafeJson(ListedDecisions {
+                decisions: recent.iter().map(Arc::as_ref).collect(),
+                is_cut: None,
+                damaged_lines: None,
+            })
+            .into_response()
         }
     }
 }
 
 /// Returns the error for requests that need a decision log where there is none.
 pub(super) fn no_decision_log() -> Response {
-    let message = "there is no decision log: log.decisions is empty";
-    error_response(StatusCode::NOT_FOUND, message)
+    error_response(StatusCode::NOT_FOUND, "there is no decision log: log.decisions is empty")
+}
+
+/// Returns the error for an id that is in neither memory nor the log.
+pub(super) fn unknown_decision() -> Response {
+    error_response(StatusCode::NOT_FOUND, "there is no such decision, or it is no longer kept")
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -184,20 +187,13 @@ pub(super) async fn show(
     State(admin): State<AdminState>,
     PathDecision(id): PathDecision,
 ) -> Response {
-    match admin.decisions.look_up(id).await {
-        Some(decision) => {
-            let robots = deciding_file(admin.decider.robots.store(), &decision).await;
-            SafeJson(ShownDecision {
-                decision: &decision,
-                robots_txt: robots.map(|(said, _)| said),
-            })
-            .into_response()
-        }
-        None => error_response(
-            StatusCode::NOT_FOUND,
-            "there is no such decision, or it is no longer kept",
-        ),
-    }
+    let Some(decision) = admin.decisions.look_up(id).await else {
+        return unknown_decision();
+    };
+    // The copy that decided, which may no longer be the one in the cache.
+    let robots_txt = deciding_file(admin.decider.robots.store(), &decision).await;
+    SafeJson(ShownDecision { decision: &decision, robots_txt: robots_txt.map(|(file, _)| file) })
+        .into_response()
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

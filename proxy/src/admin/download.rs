@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -16,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::decisions::{OutcomeWord, no_decision_log, parse_span};
 use super::parameters::QueryParameters;
-use super::response::{ErrorBody, bad_request, error_response};
+use super::response::{ErrorBody, bad_request};
 use super::state::AdminState;
 use crate::decision_log::{DecisionQuery, DecisionRecord};
 
@@ -96,44 +95,42 @@ pub(super) struct DownloadParameters {
 )]
 pub(super) async fn download(
     State(admin): State<AdminState>,
-    QueryParameters(wanted): QueryParameters<DownloadParameters>,
+    QueryParameters(parameters): QueryParameters<DownloadParameters>,
 ) -> Response {
-    let format = wanted.format;
-    let span = match parse_span(wanted.since.as_deref(), wanted.until.as_deref()) {
+    let format = parameters.format;
+    let span = match parse_span(parameters.since.as_deref(), parameters.until.as_deref()) {
         Ok(span) => span.unwrap_or_default(),
         Err(mistake) => return bad_request(mistake),
     };
     let query = DecisionQuery {
-        crawler: wanted.crawler,
-        outcome: wanted.outcome.map(|outcome| outcome.as_str().to_owned()),
-        reason: wanted.reason,
-        host: wanted.host,
-        text: wanted.q,
+        crawler: parameters.crawler,
+        outcome: parameters.outcome.map(|outcome| outcome.as_str().to_owned()),
+        reason: parameters.reason,
+        host: parameters.host,
+        text: parameters.q,
     };
+    // Bounded: while a slow client does not read, neither is the log read, which may be larger than memory.
     let (sender, receiver) = mpsc::channel::<Bytes>(MAX_WAITING_CHUNKS);
-    let mut parts = DownloadWriter::new(format, sender);
+    let mut writer = DownloadWriter::new(format, sender);
     let take = move |found: Option<(&DecisionRecord, &[u8])>| match found {
-        Some((decision, line)) => parts.write(decision, line),
-        None => parts.finish(),
+        Some((decision, line)) => writer.write(decision, line),
+        None => writer.finish(),
     };
     if !admin.decisions.stream_past(span, query, take) {
         return no_decision_log();
     }
-    let (kind, name) = match format {
-        DownloadFormat::Csv => ("text/csv; charset=utf-8", "decisions.csv"),
-        DownloadFormat::Json => ("application/json", "decisions.json"),
+    let (kind, disposition) = match format {
+        DownloadFormat::Csv => {
+            ("text/csv; charset=utf-8", "attachment; filename=\"decisions.csv\"")
+        }
+        DownloadFormat::Json => ("application/json", "attachment; filename=\"decisions.json\""),
     };
-    let parts = stream::unfold(receiver, |mut receiver| async move {
-        let part = receiver.recv().await?;
-        Some((io::Result::Ok(part), receiver))
+    let chunks = stream::unfold(receiver, |mut receiver| async move {
+        let chunk = receiver.recv().await?;
+        Some((io::Result::Ok(chunk), receiver))
     });
-    Response::builder()
-        .header(CONTENT_TYPE, kind)
-        .header(CONTENT_DISPOSITION, format!("attachment; filename=\"{name}\""))
-        .body(Body::from_stream(parts))
-        .unwrap_or_else(|_| {
-            error_response(StatusCode::INTERNAL_SERVER_ERROR, "no answer").into_response()
-        })
+    let fields = [(CONTENT_TYPE, kind), (CONTENT_DISPOSITION, disposition)];
+    (fields, Body::from_stream(chunks)).into_response()
 }
 
 /// Writes the file and sends it in chunks.
@@ -157,8 +154,9 @@ impl DownloadWriter {
         match self.format {
             DownloadFormat::Csv => self.chunk.extend_from_slice(&csv_row(csv_cells(decision))),
             DownloadFormat::Json => {
-                let before: &[u8] = if self.is_first { b"\n" } else { b",\n" };
-                self.chunk.extend_from_slice(before);
+                let separator: &[u8] = if self.is_first { b"\n" } else { b",\n" };
+                self.chunk.extend_from_slice(separator);
+                // The line rather than the decision: it also has the members that link it to the line before.
                 self.chunk.extend_from_slice(line);
             }
         }
@@ -175,8 +173,8 @@ impl DownloadWriter {
 
     /// Sends the current chunk. Breaks if the client has gone.
     fn send(&mut self) -> ControlFlow<()> {
-        let part = std::mem::take(&mut self.chunk);
-        match self.sender.blocking_send(part.into()) {
+        // Called on a thread that may block, see `stream_past`.
+        match self.sender.blocking_send(std::mem::take(&mut self.chunk).into()) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         }
@@ -190,6 +188,7 @@ fn csv_cells(decision: &DecisionRecord) -> impl Iterator<Item = String> {
     let line = finding.and_then(|found| found.line).map(u64::from);
     let digest = finding.and_then(|found| found.robots_sha256);
     let rule = finding.and_then(|found| found.rule.clone());
+    // In the order of `COLUMNS`.
     let cells: [String; COLUMNS.len()] = [
         humantime::format_rfc3339_micros(decision.at).to_string(),
         decision.outcome.to_string(),

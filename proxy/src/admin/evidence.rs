@@ -6,13 +6,12 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
-use wayleave_evidence::HeadFiles;
+use wayleave_evidence::{HeadFiles, Sha256Digest};
 
 use super::parameters::PathSegment;
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::state::AdminState;
 use crate::signing::Jwk;
-use crate::telemetry::digest::Sha256Digest;
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Signing)]
@@ -37,12 +36,12 @@ pub(super) async fn signing(State(admin): State<AdminState>) -> Response {
     let Some(log) = admin.decisions.log_file() else {
         return error_response(StatusCode::NOT_FOUND, "there is no decision log");
     };
+    // Without a head, the key is worth publishing all the same.
     let head = HeadFiles::for_log(&log.config.path, &log.config.state_dir)
         .newest()
         .ok()
         .and_then(|line| String::from_utf8(line).ok());
-    let key = &log.key;
-    SafeJson(LogSigning { key, head }).into_response()
+    SafeJson(LogSigning { key: &log.key, head }).into_response()
 }
 
 /// A kept body, by its digest: a robots.txt that decisions name.
@@ -62,16 +61,14 @@ pub(super) async fn body(
     PathSegment(sha256): PathSegment,
 ) -> Response {
     let Some(digest) = Sha256Digest::from_hex(&sha256) else {
-        let mistake = format!("sha256: {sha256:?} is not a SHA-256: 64 hexadecimal digits");
-        return bad_request(mistake);
+        return bad_request(format!("sha256: {sha256:?} is not a SHA-256: 64 hexadecimal digits"));
     };
     let store = admin.decider.robots.store();
     // A file that was just fetched may not have reached the store yet.
     store.flush().await;
     match store.body(digest.0).await {
         Some(bytes) => {
-            let kind = [(CONTENT_TYPE, "application/octet-stream")];
-            (kind, bytes.to_vec()).into_response()
+            ([(CONTENT_TYPE, "application/octet-stream")], bytes.to_vec()).into_response()
         }
         None => error_response(StatusCode::NOT_FOUND, "no such body is kept"),
     }

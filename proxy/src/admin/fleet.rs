@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::response::SafeJson;
 use super::state::AdminState;
-use crate::fleet::FleetState as Share;
+use crate::fleet::FleetState;
 
 #[derive(Debug, Serialize, ToSchema)]
 struct FleetStatus {
@@ -61,7 +61,6 @@ struct FleetEngine {
 #[utoipa::path(get, path = "/v1/fleet", tag = "proxy", responses((status = 200, body = FleetStatus)))]
 pub(super) async fn fleet(State(admin): State<AdminState>) -> Response {
     let status = admin.decider.robots.fleet().status();
-    let is_shared = status.state != Share::Alone;
     let members = status
         .members
         .into_iter()
@@ -73,8 +72,9 @@ pub(super) async fn fleet(State(admin): State<AdminState>) -> Response {
         last_error: status
             .last_error
             .map(|(message, ago)| FleetError { message, seconds_ago: ago.as_secs() }),
-        node: is_shared.then_some(status.node),
+        node: (status.state != FleetState::Alone).then_some(status.node),
         members: members.collect(),
+        // Nothing is known of the engine until it has answered a beat.
         engine: (!server.name.is_empty()).then_some(FleetEngine {
             name: server.name,
             run_id: server.run_id,

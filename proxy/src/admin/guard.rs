@@ -46,14 +46,15 @@ pub(super) async fn guard(
 ) -> Response {
     let mut response = match guard.check(&request) {
         Ok(()) => {
-            if let Some(seat) = request.extensions().get::<Arc<ConnectionState>>()
+            // Anybody can request a public path, so that proves nothing about who has the connection.
+            if let Some(connection) = request.extensions().get::<Arc<ConnectionState>>()
                 && !is_public(&request)
             {
-                seat.mark_operator();
+                connection.mark_operator();
             }
             next.run(request).await
         }
-        Err(objection) => objection.response(),
+        Err(rejection) => rejection.response(),
     };
     add_security_fields(response.headers_mut());
     response
@@ -87,8 +88,7 @@ impl AdminRejection {
         };
         let mut response = error_response(status, message);
         if let Some(challenge) = self.challenge() {
-            let challenge = HeaderValue::from_static(challenge);
-            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
         response
     }
@@ -145,30 +145,35 @@ fn matches_digest(token: &[u8], expected: &[u8; 32]) -> bool {
 /// Refuses requests that a browser sends on behalf of another site. Another port of this host counts as another site.
 fn check_site(request: &Request) -> Result<(), AdminRejection> {
     let fields = request.headers();
-    let says = |name: &str, words: &[&str]| {
-        let value = fields.get(name).map(HeaderValue::as_bytes);
-        value.map(|value| words.iter().any(|word| word.as_bytes() == value))
+    let is_one_of = |name: &str, words: &[&str]| {
+        let value = fields.get(name)?.as_bytes();
+        Some(words.iter().any(|word| word.as_bytes() == value))
     };
     // Links from other sites may lead to the page, which has no data by itself and cannot be framed, and to public paths.
     let is_link = request.method() == Method::GET
         && PUBLIC_PATHS.contains(&request.uri().path())
-        && says("sec-fetch-mode", &["navigate"]) == Some(true)
-        && says("sec-fetch-dest", &["document"]) == Some(true);
-    if says("sec-fetch-site", &["same-origin", "none"]) == Some(false) && !is_link {
+        && is_one_of("sec-fetch-mode", &["navigate"]) == Some(true)
+        && is_one_of("sec-fetch-dest", &["document"]) == Some(true);
+    if is_one_of("sec-fetch-site", &["same-origin", "none"]) == Some(false) && !is_link {
         return Err(AdminRejection::ForeignSite);
     }
-    let Some(origin) = fields.get(ORIGIN) else {
+    // Browsers send the fields above only over HTTPS and to loopback, but `Origin` to any address.
+    let Some(origin) = fields.get(ORIGIN).map(HeaderValue::as_bytes) else {
         return Ok(());
     };
-    let host = fields.get(HOST).map(HeaderValue::as_bytes);
-    let origin = origin.as_bytes();
+    // `null`, which the browser sends for sandboxed frames, has no scheme and so is foreign, too.
     let authority =
         [&b"http://"[..], b"https://"].iter().find_map(|scheme| origin.strip_prefix(*scheme));
-    if authority.is_some() && authority == host { Ok(()) } else { Err(AdminRejection::ForeignSite) }
+    if authority.is_some() && authority == fields.get(HOST).map(HeaderValue::as_bytes) {
+        Ok(())
+    } else {
+        Err(AdminRejection::ForeignSite)
+    }
 }
 
 /// Refuses every `Host` but addresses and `localhost`: the owner of any other name could make it resolve to this machine.
 fn check_host(fields: &HeaderMap) -> Result<(), AdminRejection> {
+    // Every one: which of several fields counts is up to the reader.
     for host in fields.get_all(HOST) {
         let authority = host.to_str().ok().and_then(|host| host.parse().ok());
         if !authority.as_ref().is_some_and(is_local) {
@@ -181,6 +186,7 @@ fn check_host(fields: &HeaderMap) -> Result<(), AdminRejection> {
 fn is_local(authority: &Authority) -> bool {
     let host = authority.host().to_ascii_lowercase();
     let literal = host.trim_start_matches('[').trim_end_matches(']');
+    // Nobody can own a name below `localhost`: they all mean loopback (RFC 6761 section 6.3).
     host == "localhost"
         || host.ends_with(".localhost")
         || literal.parse::<std::net::IpAddr>().is_ok()
@@ -197,6 +203,7 @@ fn add_security_fields(fields: &mut HeaderMap) {
     ] {
         fields.insert(name, HeaderValue::from_static(value));
     }
+    // Whatever sets no lifetime of its own may name clients, URLs or rules.
     fields.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }
 
@@ -214,7 +221,7 @@ mod tests {
         let request = request.body(Body::empty()).unwrap();
         guard
             .check(&request)
-            .map_or_else(|objection| objection.response().status().as_u16(), |()| 200)
+            .map_or_else(|rejection| rejection.response().status().as_u16(), |()| 200)
     }
 
     #[test]
@@ -261,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_may_lead_to_what_is_for_everybody_and_nowhere_else() {
+    fn links_from_other_sites_reach_only_public_paths() {
         let open = AdminGuard { token_sha256: None };
         let link = [
             ("host", "localhost"),
@@ -278,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_wanted_where_one_is_set() {
+    fn a_token_is_required_if_one_is_set() {
         let digest = digest::digest(&digest::SHA256, b"secret");
         let guard = AdminGuard { token_sha256: Some(digest.as_ref().try_into().unwrap()) };
         for path in ["/v1/top?by=host", "/metrics", "/v1/reload", "//", "/livez/"] {
@@ -295,12 +302,12 @@ mod tests {
                 assert_eq!(status(&guard, path, &fields), expected, "{path} {shown}");
             }
         }
-        let objection = |shown: &str| {
+        let rejection = |shown: &str| {
             let request = Request::builder().uri("/metrics").header(AUTHORIZATION, shown);
             guard.check(&request.body(Body::empty()).unwrap()).unwrap_err()
         };
-        assert_eq!(objection("Bearer secre"), AdminRejection::WrongToken);
-        assert_eq!(objection("Basic secret"), AdminRejection::NoToken);
+        assert_eq!(rejection("Bearer secre"), AdminRejection::WrongToken);
+        assert_eq!(rejection("Basic secret"), AdminRejection::NoToken);
         for path in ["/", "/livez", "/readyz", "/ca.pem", "/assets/page.js"] {
             assert_eq!(status(&guard, path, &[]), 200, "{path}");
         }

@@ -6,7 +6,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
 use super::state::AdminState;
-use crate::fleet::FleetState as Share;
+use crate::fleet::FleetState;
 
 /// Whether the process runs.
 #[utoipa::path(get, path = "/livez", tag = "proxy", security(()), responses((status = 200, body = String, content_type = "text/plain")))]
@@ -38,15 +38,15 @@ pub(super) async fn readyz(State(admin): State<AdminState>) -> (StatusCode, Stri
             Some(what) => format!("ready, but what was learned earlier is lost: {what}\n"),
             // The node still works without the engine. If this were an error, a load balancer would drop all nodes at once.
             None => match admin.decider.robots.fleet().status().state {
-                Share::Alone | Share::Up => "ready\n".to_owned(),
-                share => {
-                    let what = match share {
-                        Share::Lost => "the fleet's engine does not answer",
-                        Share::BeatsFailing => "the beats to the fleet's engine fail",
+                FleetState::Alone | FleetState::Up => "ready\n".to_owned(),
+                state => {
+                    let what = match state {
+                        FleetState::Lost => "the fleet's engine does not answer",
+                        FleetState::BeatsFailing => "the beats to the fleet's engine fail",
                         _ => "this machine's clock is not the fleet's",
                     };
-                    let state = share.as_str();
-                    format!("ready, but {what}\n{{\"fleet\":\"{state}\"}}\n")
+                    // The second line is for programs.
+                    format!("ready, but {what}\n{{\"fleet\":\"{}\"}}\n", state.as_str())
                 }
             },
         },
@@ -57,12 +57,12 @@ pub(super) async fn readyz(State(admin): State<AdminState>) -> (StatusCode, Stri
 /// Metrics in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "proxy", responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn metrics(State(admin): State<AdminState>) -> Response {
+    // Not on the only thread of this service: counting the entries and reading /proc take time.
     let gathering = tokio::task::spawn_blocking(move || {
         admin.decider.update_metrics(&admin.metrics);
         admin.metrics.text()
     });
-    let gathered = gathering.await.map_err(Into::into).flatten();
-    match gathered {
+    match gathering.await.map_err(Into::into).flatten() {
         Ok((content_type, text)) => ([(CONTENT_TYPE, content_type)], text).into_response(),
         Err(error) => {
             tracing::error!(%error, "the metrics could not be encoded");

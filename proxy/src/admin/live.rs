@@ -61,31 +61,31 @@ pub(super) struct StreamParameters {
 )]
 pub(super) async fn stream(
     State(admin): State<AdminState>,
-    QueryParameters(wish): QueryParameters<StreamParameters>,
+    QueryParameters(parameters): QueryParameters<StreamParameters>,
 ) -> Response {
-    let most = match wish.most {
+    let most = match parameters.most {
         None => usize::MAX,
         Some(most) if most <= 10_000 => most,
         Some(most) => return bad_request(format!("most: {most} is over 10000")),
     };
-    let watcher = DecisionStream {
+    let decisions = DecisionStream {
         decisions: admin.decisions.watch(),
-        traffic: wish.traffic.then(|| admin.traffic.watch()),
+        traffic: parameters.traffic.then(|| admin.traffic.watch()),
         query: DecisionQuery {
-            crawler: wish.crawler,
-            outcome: wish.outcome.map(|outcome| outcome.as_str().to_owned()),
-            reason: wish.reason,
-            host: wish.host,
-            text: wish.q,
+            crawler: parameters.crawler,
+            outcome: parameters.outcome.map(|outcome| outcome.as_str().to_owned()),
+            reason: parameters.reason,
+            host: parameters.host,
+            text: parameters.q,
         },
         most,
     };
-    // Headers are sent with the first byte of the body. Without this comment the client would not know that it is connected until
-    // the first event.
+    // Header fields are sent with the first byte of the body. Without this comment the client would not know that it is connected
+    // until the first event.
     let greeting = stream::iter([Ok(Bytes::from_static(b":\n\n"))]);
-    let events = stream::unfold(watcher, |mut watcher| async move {
-        let text = watcher.next().await?;
-        Some((Ok::<_, Infallible>(text), watcher))
+    let events = stream::unfold(decisions, |mut decisions| async move {
+        let text = decisions.next().await?;
+        Some((Ok::<_, Infallible>(text), decisions))
     });
     let body = Body::from_stream(futures_util::StreamExt::chain(greeting, events));
     ([(CONTENT_TYPE, "text/event-stream")], body).into_response()
@@ -102,7 +102,8 @@ struct DecisionStream {
 impl DecisionStream {
     /// Waits for the next events. `None` when there will be no more.
     async fn next(&mut self) -> Option<Bytes> {
-        let too_long_at = Instant::now() + KEEP_ALIVE;
+        // Set once, not for each batch: batches that the filter leaves empty would put it off for ever.
+        let keep_alive_at = Instant::now() + KEEP_ALIVE;
         loop {
             let traffic = async {
                 match &mut self.traffic {
@@ -111,8 +112,8 @@ impl DecisionStream {
                 }
             };
             tokio::select! {
-                seen = self.decisions.next() => {
-                    if let Some(text) = format_events(&seen?, &self.query, self.most) {
+                batch = self.decisions.next() => {
+                    if let Some(text) = format_events(&batch?, &self.query, self.most) {
                         return Some(text);
                     }
                 }
@@ -121,25 +122,25 @@ impl DecisionStream {
                     // Points are lost. A watcher that connects again loads all of them; a chart with a gap would pass for complete.
                     Err(RecvError::Lagged(_) | RecvError::Closed) => return None,
                 },
-                () = tokio::time::sleep_until(too_long_at) => return Some(Bytes::from_static(b":\n\n")),
+                () = tokio::time::sleep_until(keep_alive_at) => return Some(Bytes::from_static(b":\n\n")),
             }
         }
     }
 }
 
-/// Formats the events for `seen`. `None` if the query matches none of them.
-fn format_events(seen: &WatchedBatch, query: &DecisionQuery, most: usize) -> Option<Bytes> {
-    let taken = seen.decisions.iter();
-    let taken: Vec<_> = taken.filter(|seen| query.matches(&seen.decision)).collect();
-    let skipped = taken.len().saturating_sub(most);
+/// Formats the events for a batch. `None` if the query matches none of its decisions.
+fn format_events(batch: &WatchedBatch, query: &DecisionQuery, most: usize) -> Option<Bytes> {
+    let matching: Vec<_> =
+        batch.decisions.iter().filter(|live| query.matches(&live.decision)).collect();
+    let skipped = matching.len().saturating_sub(most);
     let mut text = BytesMut::new();
-    for (event, count) in [("missed", seen.missed), ("skipped", skipped)] {
+    for (event, count) in [("missed", batch.missed), ("skipped", skipped)] {
         if count > 0 {
             text.extend_from_slice(format!("event: {event}\ndata: {count}\n\n").as_bytes());
         }
     }
-    for announced in &taken[skipped..] {
-        text.extend_from_slice(announced.event());
+    for live in &matching[skipped..] {
+        text.extend_from_slice(live.event());
     }
     (!text.is_empty()).then(|| text.freeze())
 }

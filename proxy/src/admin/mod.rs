@@ -35,7 +35,6 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::response::Response;
 use axum::{Router, middleware, routing};
 use bytes::Bytes;
 use utoipa::openapi::OpenApi;
@@ -62,11 +61,18 @@ pub(crate) fn router(admin: AdminState, guard: AdminGuard) -> Router {
             "/v1/openapi.json",
             routing::get(|| async { ([(CONTENT_TYPE, "application/json")], json) }),
         )
+        // axum's own responses to these have no body, and every error of this API is JSON.
         .fallback(|| async {
             response::error_response(StatusCode::NOT_FOUND, "nothing is served at this path")
         })
-        .method_not_allowed_fallback(method_not_allowed)
+        .method_not_allowed_fallback(|| async {
+            response::error_response(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "this method is not allowed here",
+            )
+        })
         .with_state(admin)
+        // After the fallbacks: the guard, and the header fields that it adds, apply only to what the router has by then.
         .layer(middleware::from_fn_with_state(Arc::new(guard), guard::guard))
 }
 
@@ -101,8 +107,4 @@ fn api_routes() -> (Router<AdminState>, OpenApi) {
         .routes(routes!(fleet::fleet))
         .routes(routes!(configuration::reload))
         .split_for_parts()
-}
-
-async fn method_not_allowed() -> Response {
-    response::error_response(StatusCode::METHOD_NOT_ALLOWED, "this method is not allowed here")
 }

@@ -16,6 +16,7 @@ pub(super) fn base_document() -> OpenApi {
         .description(Some("Needed if the configuration has admin.token_sha256."))
         .build();
     let components = ComponentsBuilder::new().security_scheme("token", SecurityScheme::Http(token));
+    // Alternatives: whether a token is needed depends on the configuration.
     let anonymous = SecurityRequirement::default();
     let with_token = SecurityRequirement::new("token", Vec::<String>::new());
     OpenApiBuilder::new()
@@ -35,8 +36,7 @@ pub(super) fn complete(document: &OpenApi) -> serde_json::Result<Value> {
     let mut document = serde_json::to_value(document)?;
     let paths = document["paths"].as_object_mut();
     for (path, operations) in paths.into_iter().flatten() {
-        let operations = operations.as_object_mut();
-        for (method, operation) in operations.into_iter().flatten() {
+        for (method, operation) in operations.as_object_mut().into_iter().flatten() {
             operation["operationId"] = json!(operation_id(method, path));
             let responses = operation["responses"].as_object_mut();
             for (status, response) in responses.into_iter().flatten() {
@@ -46,20 +46,22 @@ pub(super) fn complete(document: &OpenApi) -> serde_json::Result<Value> {
             }
         }
     }
+    // For utoipa the reason is any string: a line of the log may have been written by another version.
     let decision = &mut document["components"]["schemas"]["Decision"];
-    let reasons = Reason::ALL.iter().map(|reason| reason.as_str());
-    decision["properties"]["reason"]["enum"] = reasons.collect();
+    decision["properties"]["reason"]["enum"] =
+        Reason::ALL.iter().map(|reason| reason.as_str()).collect();
     Ok(document)
 }
 
 /// Returns the id of an operation, such as `get_v1_decisions_id` for GET of `/v1/decisions/{id}`.
 fn operation_id(method: &str, path: &str) -> String {
     let words = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    let all: Vec<_> = [method].into_iter().chain(words).collect();
-    all.join("_")
+    [method].into_iter().chain(words).collect::<Vec<_>>().join("_")
 }
 
 fn status_description(status: &str) -> &'static str {
-    let known = StatusCode::from_bytes(status.as_bytes()).ok();
-    known.and_then(|it| it.canonical_reason()).unwrap_or("Answer")
+    StatusCode::from_bytes(status.as_bytes())
+        .ok()
+        .and_then(|status| status.canonical_reason())
+        .unwrap_or("Answer")
 }

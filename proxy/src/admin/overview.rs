@@ -69,6 +69,7 @@ struct EntryCounts {
 pub(super) async fn status(State(admin): State<AdminState>) -> Response {
     let robots = admin.decider.robots.clone();
     let store_fault = robots.store().fault();
+    // Blocks on the store, and this service has only one thread.
     let counting = tokio::task::spawn_blocking(move || {
         let [fresh, stale, unavailable, unreachable] =
             robots.count_by_state().map(|(_, count)| count);

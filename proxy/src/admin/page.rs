@@ -41,6 +41,7 @@ pub(super) async fn index() -> Response {
 }
 
 pub(super) async fn asset(Path(name): Path<String>) -> Response {
+    // Names of a closed set: no path leads to any other file.
     match ASSETS.iter().find(|(known, ..)| *known == name) {
         Some((_, kind, text)) => ([(CONTENT_TYPE, *kind)], *text).into_response(),
         None => error_response(StatusCode::NOT_FOUND, "nothing is served at this path"),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::iter::once;
 use std::num::{IntErrorKind, ParseIntError};
 use std::str::FromStr;
+use std::time::SystemTime;
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
@@ -26,8 +27,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParameter
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Response> {
-        let read = parse_query(parts.uri.query().unwrap_or_default());
-        read.map(Self).map_err(|QueryError(mistake)| bad_request(mistake))
+        parse_query(parts.uri.query().unwrap_or_default())
+            .map(Self)
+            .map_err(|QueryError(mistake)| bad_request(mistake))
     }
 }
 
@@ -39,9 +41,9 @@ impl<S: Send + Sync> FromRequestParts<S> for PathSegment {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
-        let path = Path::<String>::from_request_parts(parts, state).await;
-        let Path(name) =
-            path.map_err(|_| bad_request("the path is not UTF-8 once its %XX are decoded"))?;
+        let Path(name) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|_| bad_request("the path is not UTF-8 once its %XX are decoded"))?;
         Ok(Self(name))
     }
 }
@@ -55,8 +57,9 @@ impl<S: Send + Sync> FromRequestParts<S> for PathOrigin {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
         let PathSegment(origin) = PathSegment::from_request_parts(parts, state).await?;
-        let origin = Origin::parse(&origin);
-        origin.map(Self).map_err(|mistake| bad_request(format!("origin: {mistake}")))
+        Origin::parse(&origin)
+            .map(Self)
+            .map_err(|mistake| bad_request(format!("origin: {mistake}")))
     }
 }
 
@@ -81,22 +84,33 @@ const DEFAULT_LIMIT: usize = 100;
 ///
 /// # Errors
 ///
-/// Returns a message if it is not from 1 to `most`.
-pub(super) fn check_limit(asked: Option<usize>, most: usize) -> Result<usize, String> {
-    match asked {
+/// Returns a message if it is not from 1 to `max`.
+pub(super) fn check_limit(requested: Option<usize>, max: usize) -> Result<usize, String> {
+    match requested {
         None => Ok(DEFAULT_LIMIT),
-        Some(limit) if (1..=most).contains(&limit) => Ok(limit),
-        Some(limit) => Err(format!("limit: {limit} is not 1 to {most}")),
+        Some(limit) if (1..=max).contains(&limit) => Ok(limit),
+        Some(limit) => Err(format!("limit: {limit} is not 1 to {max}")),
     }
 }
 
+/// Parses a time in the format of RFC 3339.
+///
+/// # Errors
+///
+/// Returns a message that names the parameter.
+pub(super) fn parse_time(name: &str, text: &str) -> Result<SystemTime, String> {
+    humantime::parse_rfc3339_weak(text)
+        .map_err(|_| format!("{name}: {text:?} is not a time; write 2026-11-22T08:00:00Z"))
+}
+
 fn parse_query<T: DeserializeOwned>(query: &str) -> Result<T, QueryError> {
+    // With a deserializer of our own: axum's rejects a repeated parameter, and its errors speak of Rust types instead of naming
+    // the parameter.
     let mut parameters: Vec<QueryParameter> = Vec::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        let value = value.into_owned();
         match parameters.iter_mut().find(|it| it.name == name) {
-            Some(named) => named.others.push(value),
-            None => parameters.push(QueryParameter::new(name.into_owned(), value)),
+            Some(named) => named.others.push(value.into_owned()),
+            None => parameters.push(QueryParameter::new(name.into_owned(), value.into_owned())),
         }
     }
     let named = parameters.into_iter().map(|it| (it.name.clone(), it));
@@ -130,6 +144,7 @@ impl QueryParameter {
 
     fn number<T: FromStr<Err = ParseIntError>>(self) -> Result<T, QueryError> {
         self.single(|text| {
+            // A number that is too large is a whole number all the same: the message should not deny that.
             text.parse().map_err(|error: ParseIntError| {
                 QueryError(match error.kind() {
                     IntErrorKind::PosOverflow => format!("{text} is too large"),
@@ -156,19 +171,20 @@ impl<'de> Deserializer<'de> for QueryParameter {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
+        // A parameter that is absent is not in the map, so it never gets here.
         visitor.visit_some(self)
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
-        let values = once(self.first).chain(self.others);
-        let named = values.map(|value| Self::new(self.name.clone(), value));
-        visitor.visit_seq(SeqDeserializer::new(named))
+        // Each value as a parameter of its own, so that an error in one of them names the parameter, too.
+        let values =
+            once(self.first).chain(self.others).map(|value| Self::new(self.name.clone(), value));
+        visitor.visit_seq(SeqDeserializer::new(values))
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
         visitor.visit_bool(self.single(|text| {
-            let read = text.parse();
-            read.map_err(|_| QueryError(format!("{text:?} is not true or false")))
+            text.parse().map_err(|_| QueryError(format!("{text:?} is not true or false")))
         })?)
     }
 

@@ -14,7 +14,7 @@ use crate::decide::preview::{PreviewedDecision, Question, Reading};
 use crate::decision_log::{FindingRecord, LogWord, RuleRecord, UsePreference};
 use crate::exchange::record;
 
-/// What would become of a request. Members that do not apply are left out.
+/// The expected outcome of a request. Members that do not apply are left out.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Preview {
     /// `forwarded`, `refused` or `observed`.
@@ -42,26 +42,26 @@ pub(crate) struct Preview {
     policy: Option<RuleRecord>,
     #[serde(flatten)]
     finding: Option<FindingRecord>,
-    /// What is said before the request about its use, for each purpose.
+    /// The site's preference about the use, as far as it is stated before the request, for each purpose.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     preferences: Vec<UsePreference>,
-    /// What would have been answered, if a refusal is only observed.
+    /// The status of the refusal, if it is only observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     would_be: Option<u16>,
     /// `enforce` or `observe`.
     #[schema(value_type = String)]
     mode: LogWord,
     configuration: u64,
-    /// Why it is refused, as a sentence.
+    /// A sentence that explains why it is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<String>,
-    /// What robots.txt says in each dialect, whatever the organisation's rules say; empty if it could not be had in time.
+    /// The verdict of robots.txt in each dialect, whatever the organisation's rules say; empty if the file was not fetched in time.
     dialects: Vec<Reading>,
 }
 
-/// What would be decided about a request, and why, without making it.
+/// Decides about a request without making it.
 ///
-/// Fetches the origin's robots.txt, and for a crawler with purposes what stands beside it, if that is not known.
+/// Fetches the origin's robots.txt if it is not cached, and for a crawler with purposes the documents next to it.
 #[utoipa::path(
     get,
     path = "/v1/decision",
@@ -87,6 +87,7 @@ pub(super) async fn preview(
 impl Preview {
     /// Returns the verdict on a request that nobody made, as the log would record it.
     pub(crate) fn new(previewed: PreviewedDecision, at: SystemTime) -> Self {
+        // By the code that writes the log: the preview and the line of a real request must say the same.
         let (decision, dialects) = record::preview(previewed, at);
         Self {
             outcome: decision.outcome,

@@ -46,7 +46,7 @@ pub(crate) struct ReloadAttempt {
     pub(crate) mistakes: Vec<String>,
 }
 
-/// Requests reloads from the task that reads the configuration.
+/// A handle to the task that reloads the configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct ReloadHandle {
     requests: mpsc::Sender<ReloadReply>,
@@ -67,10 +67,11 @@ impl ReloadHandle {
     ///
     /// Returns every mistake; the running configuration remains in effect.
     pub(crate) async fn reload(&self) -> ReloadResult {
-        let (reply, answer) = oneshot::channel();
-        let gone = || vec!["the proxy is stopping".to_owned()];
-        self.requests.send(reply).await.map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+        let (reply, result) = oneshot::channel();
+        // The task runs as long as the process.
+        let stopping = || vec!["the proxy is stopping".to_owned()];
+        self.requests.send(reply).await.map_err(|_| stopping())?;
+        result.await.map_err(|_| stopping())?
     }
 
     /// Returns the current status.

@@ -9,25 +9,26 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use wayleave_lifecycle::{Resource, SnapshotState as EntryState};
+use wayleave_evidence::Sha256Digest;
+use wayleave_lifecycle::{Resource, SnapshotState};
 use wayleave_robots_txt::Origin;
 
-use super::parameters::{PathOrigin, QueryParameters, check_limit};
+use super::parameters::{PathOrigin, QueryParameters, check_limit, parse_time};
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::robots_view::{
     BodyText, DecidingFile, DocumentView, PastVersion, RobotsDetails, RobotsSummary, VersionView,
 };
 use super::state::AdminState;
 use crate::decision_log::DecisionRecord;
-use crate::robots_cache::{self, EntryQuery, RobotsCache, RobotsStore};
-use crate::telemetry::digest::Sha256Digest;
+use crate::robots_cache::{EntryQuery, RobotsCache, RobotsStore};
 
-/// The most origins in one answer.
+/// The most origins in one response.
 const MAX_LISTED: usize = 10_000;
 
 /// The state of an origin's robots.txt.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+// Not `SnapshotState` itself: its crate decides without I/O and depends on neither serde nor utoipa.
 enum StateWord {
     Fresh,
     Stale,
@@ -35,7 +36,7 @@ enum StateWord {
     Unreachable,
 }
 
-impl From<StateWord> for EntryState {
+impl From<StateWord> for SnapshotState {
     fn from(word: StateWord) -> Self {
         match word {
             StateWord::Fresh => Self::Fresh,
@@ -58,7 +59,7 @@ pub(super) struct RobotsParameters {
     /// Maximum number of origins; default 100.
     #[param(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
-    /// Continue after this origin: `next_cursor` of the answer before.
+    /// Continue after this origin: `next_cursor` of the previous response.
     #[param(format = "origin")]
     cursor: Option<String>,
 }
@@ -92,12 +93,13 @@ pub(super) async fn list(
     let robots = admin.decider.robots.clone();
     let now = robots.clock().now();
     let limit = listing.limit;
-    // Goes through all known origins, in memory and on disk.
+    // It may have to read all known origins from disk.
     let found =
         tokio::task::spawn_blocking(move || robots.list(&listing)).await.unwrap_or_default();
-    let next = found.last().filter(|_| found.len() == limit);
+    // A full page may be the last one, too; then the next is empty.
+    let last = found.last().filter(|_| found.len() == limit);
     SafeJson(ListedRobots {
-        next_cursor: next.map(|(origin, _)| origin.to_string()),
+        next_cursor: last.map(|(origin, _)| origin.to_string()),
         robots: found
             .iter()
             .map(|(origin, snapshot)| RobotsSummary::new(origin, snapshot, now))
@@ -150,18 +152,19 @@ pub(super) async fn show(
         let now = robots.clock().now();
         return match robots.inspect(&origin).await {
             Some(inspection) => {
-                let whole = RobotsDetails::new(&origin, &inspection, now);
-                let whole = whole.with_documents(document_views(robots, &origin, now).await);
-                SafeJson(OriginView::Current(Box::new(whole))).into_response()
+                let documents = document_views(robots, &origin, now).await;
+                let details = RobotsDetails::new(&origin, &inspection, documents, now);
+                SafeJson(OriginView::Current(Box::new(details))).into_response()
             }
             None => unknown_origin(&origin),
         };
     };
-    let Ok(time) = humantime::parse_rfc3339_weak(&at) else {
-        return bad_request(format!("at: {at:?} is not a time; write 2026-11-22T08:00:00Z"));
+    let time = match parse_time("at", &at) {
+        Ok(time) => time,
+        Err(mistake) => return bad_request(mistake),
     };
     match version_at(robots.store(), &origin, time).await {
-        Some(said) => SafeJson(OriginView::Past(Box::new(said))).into_response(),
+        Some(version) => SafeJson(OriginView::Past(Box::new(version))).into_response(),
         None => error_response(StatusCode::NOT_FOUND, "what it served then is not known"),
     }
 }
@@ -192,12 +195,13 @@ enum OriginView {
 /// without anybody noticing.
 async fn version_at(store: &RobotsStore, origin: &Origin, time: SystemTime) -> Option<PastVersion> {
     let history = store.history(origin).await;
-    let said = history.into_iter().rfind(|version| version.first_seen_at <= time)?;
-    let body = match said.digest {
+    let version = history.into_iter().rfind(|version| version.first_seen_at <= time)?;
+    let body = match version.digest {
         Some(digest) => store.body(digest).await,
         None => None,
     };
-    Some(PastVersion::new(origin, time, VersionView::new(&said), BodyText::new(body.as_deref())))
+    let text = BodyText::new(body.as_deref());
+    Some(PastVersion::new(origin, time, VersionView::new(&version), text))
 }
 
 /// Returns the file that a decision was based on, and its content if that is still kept. `None` if no file decided.
@@ -222,13 +226,13 @@ pub(super) async fn kept_file(
         Some(resource) => store.history(&resource).await,
         None => Vec::new(),
     };
-    let is_it = |said: &robots_cache::DocumentVersion| {
-        said.digest == Some(digest.0) && said.first_seen_at <= fetched_at
-    };
-    let said = history.into_iter().rfind(is_it);
+    // An origin may go back to a file that it served before: that is another version with the same digest.
+    let version = history
+        .into_iter()
+        .rfind(|version| version.digest == Some(digest.0) && version.first_seen_at <= fetched_at);
     let body = store.body(digest.0).await;
     let text = BodyText::new(body.as_deref());
-    (DecidingFile::new(digest, said.as_ref(), text), body)
+    (DecidingFile::new(digest, version.as_ref(), text), body)
 }
 
 /// Fetches an origin's robots.txt again now, and the other documents known of this origin.
@@ -248,14 +252,16 @@ pub(super) async fn refresh(
     PathOrigin(origin): PathOrigin,
 ) -> Response {
     let robots = &admin.decider.robots;
-    let beside = robots.related_documents(&origin).await;
-    let beside = join_all(beside.iter().map(|it| robots.refresh(it)));
-    // The results of the other documents are shown by the view of the origin.
-    let (refreshed, _) = tokio::join!(robots.refresh(&origin), beside);
+    let documents = robots.related_documents(&origin).await;
+    let others = join_all(documents.iter().map(|document| robots.refresh(document)));
+    // All at once: an origin that does not answer takes one timeout, not one for each document. The results of the other
+    // documents are shown by the view of the origin.
+    let (refreshed, _) = tokio::join!(robots.refresh(&origin), others);
     match refreshed {
         Ok(snapshot) => {
             SafeJson(RobotsSummary::new(&origin, &snapshot, robots.clock().now())).into_response()
         }
+        // The fetch continues in the cache's task.
         Err(pending) => error_response(StatusCode::GATEWAY_TIMEOUT, pending.to_string()),
     }
 }
@@ -285,6 +291,5 @@ pub(super) async fn forget(
 }
 
 fn unknown_origin(origin: &Origin) -> Response {
-    let message = format!("nothing is known about {origin}");
-    error_response(StatusCode::NOT_FOUND, message)
+    error_response(StatusCode::NOT_FOUND, format!("nothing is known about {origin}"))
 }

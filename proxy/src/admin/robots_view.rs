@@ -5,45 +5,48 @@ use std::time::SystemTime;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{
     FetchErrorKind, FetchOutcome, FetchedAnswer, Resource, ResponseFields, Snapshot,
 };
 use wayleave_robots_txt::Origin;
 
 use crate::robots_cache::{self, CacheInspection};
-use crate::telemetry::digest::Sha256Digest;
 
 /// Formats an instant as RFC 3339 in UTC, in milliseconds.
 pub(super) fn format_instant(time: SystemTime) -> String {
     humantime::format_rfc3339_millis(time).to_string()
 }
 
+// `schema(as = ...)` pins the names in the description of the API, from which clients are generated. A type that is renamed
+// here keeps its name there.
+
 /// The state of an origin's robots.txt.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = Summary)]
 pub(super) struct RobotsSummary {
     origin: String,
     /// `fresh`, `stale`, `unavailable`, `unreachable`, or `on-disk` if it is not in memory.
     state: &'static str,
-    /// When the copy was fetched or last confirmed.
+    /// The time at which the copy was fetched or last confirmed.
     #[schema(format = DateTime)]
     fetched_at: Option<String>,
-    /// Until when it is used without being fetched again.
+    /// The time until which it is used without being fetched again.
     #[schema(format = DateTime)]
     fresh_until: Option<String>,
-    /// Until when it is used while the origin is unreachable.
+    /// The time until which it is used while the origin is unreachable.
     #[schema(format = DateTime)]
     usable_until: Option<String>,
     #[schema(format = DateTime)]
     unreachable_since: Option<String>,
-    /// Failed attempts since the last answer.
+    /// The number of failed attempts since the last response.
     failures: Option<u32>,
-    /// When the next attempt is due.
+    /// The time at which the next attempt is due.
     #[schema(format = DateTime)]
     retry_at: Option<String>,
-    /// Why the last attempt failed, in words, such as `HTTP 500`.
+    /// The reason why the last attempt failed, in words, such as `HTTP 500`.
     cause: Option<String>,
-    /// The same as a word of a closed set, if there was no response.
+    /// That reason as a word of a closed set, if there was no response.
     error: Option<&'static str>,
     /// The status that the last attempt failed with.
     error_status: Option<u16>,
@@ -67,19 +70,7 @@ impl RobotsSummary {
     }
 
     fn on_disk(origin: &Origin) -> Self {
-        Self {
-            origin: origin.to_string(),
-            state: "on-disk",
-            fetched_at: None,
-            fresh_until: None,
-            usable_until: None,
-            unreachable_since: None,
-            failures: None,
-            retry_at: None,
-            cause: None,
-            error: None,
-            error_status: None,
-        }
+        Self { origin: origin.to_string(), state: "on-disk", ..Self::default() }
     }
 }
 
@@ -123,15 +114,16 @@ struct FileView {
 
 impl FileView {
     fn new(origin: &Origin, inspection: &CacheInspection, now: SystemTime) -> Self {
-        let failing = inspection.entry.failures.as_ref();
+        let failures = inspection.entry.failures.as_ref();
         Self {
             summary: match &inspection.snapshot {
                 Some(snapshot) => RobotsSummary::new(origin, snapshot, now),
+                // Not needed since the start, or evicted since.
                 None => RobotsSummary::on_disk(origin),
             },
             is_fetching: inspection.is_fetching,
             answer: inspection.entry.answer.as_deref().map(FactsView::new),
-            last_failure: failing.map(|failing| FactsView::new(&failing.last)),
+            last_failure: failures.map(|failures| FactsView::new(&failures.last)),
             history: inspection.history.iter().map(VersionView::new).collect(),
         }
     }
@@ -148,16 +140,16 @@ impl DocumentView {
 }
 
 impl RobotsDetails {
-    /// Adds the other documents of the origin.
-    pub(super) fn with_documents(self, documents: Vec<DocumentView>) -> Self {
-        Self { documents, ..self }
-    }
-
-    pub(super) fn new(origin: &Origin, inspection: &CacheInspection, now: SystemTime) -> Self {
+    pub(super) fn new(
+        origin: &Origin,
+        inspection: &CacheInspection,
+        documents: Vec<DocumentView>,
+        now: SystemTime,
+    ) -> Self {
         Self {
             file: FileView::new(origin, inspection, now),
             robots_url: origin.robots_txt_uri(),
-            documents: Vec::new(),
+            documents,
         }
     }
 }
@@ -170,11 +162,11 @@ pub(super) struct FactsView {
     at: String,
     /// `successful`, `unavailable`, `unreachable` or `redirect_lost`.
     result: &'static str,
-    /// The URL that the answer came from, after redirects.
+    /// The URL that the response came from, after redirects.
     uri: String,
     redirects: Vec<RedirectView>,
     status: Option<u16>,
-    /// The header fields of the answer that take effect.
+    /// The header fields of the response that take effect.
     fields: Option<FieldsView>,
     error: Option<FetchErrorView>,
     /// The body as text; bytes that are not UTF-8 are replaced.
@@ -227,7 +219,7 @@ impl FactsView {
     }
 }
 
-/// The header fields of an answer that take effect.
+/// The header fields of a response that take effect.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Fields)]
 struct FieldsView {
@@ -296,10 +288,11 @@ pub(super) struct BodyText {
 
 impl BodyText {
     pub(super) fn new(bytes: Option<&[u8]>) -> Self {
-        let no_text = bytes.filter(|bytes| str::from_utf8(bytes).is_err());
+        // JSON strings are Unicode: without these bytes nobody could check the digest.
+        let not_utf8 = bytes.filter(|bytes| str::from_utf8(bytes).is_err());
         Self {
             body: bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
-            body_base64: no_text.map(|bytes| BASE64_STANDARD.encode(bytes)),
+            body_base64: not_utf8.map(|bytes| BASE64_STANDARD.encode(bytes)),
         }
     }
 }
@@ -326,15 +319,15 @@ pub(super) struct DecidingFile {
 impl DecidingFile {
     pub(super) fn new(
         digest: Sha256Digest,
-        said: Option<&robots_cache::DocumentVersion>,
+        version: Option<&robots_cache::DocumentVersion>,
         text: BodyText,
     ) -> Self {
         Self {
             sha256: digest.to_string(),
-            first_seen_at: said.map(|said| format_instant(said.first_seen_at)),
-            last_seen_at: said.map(|said| format_instant(said.last_seen_at)),
-            status: said.map(|said| said.status),
-            is_cut: said.map(|said| said.is_cut),
+            first_seen_at: version.map(|version| format_instant(version.first_seen_at)),
+            last_seen_at: version.map(|version| format_instant(version.last_seen_at)),
+            status: version.map(|version| version.status),
+            is_cut: version.map(|version| version.is_cut),
             text,
         }
     }

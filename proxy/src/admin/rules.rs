@@ -81,40 +81,40 @@ struct ListedRules {
 )]
 pub(super) async fn list(
     State(admin): State<AdminState>,
-    QueryParameters(choice): QueryParameters<RuleParameters>,
+    QueryParameters(parameters): QueryParameters<RuleParameters>,
 ) -> Response {
-    let limit = match check_limit(choice.limit, 10_000) {
+    // The bounds in the description of the API are not enforced by utoipa.
+    let limit = match check_limit(parameters.limit, 10_000) {
         Ok(limit) => limit,
         Err(mistake) => return bad_request(mistake),
     };
-    if let Some(days) = choice.expires_within_days.filter(|days| *days > 36_600) {
+    if let Some(days) = parameters.expires_within_days.filter(|days| *days > 36_600) {
         return bad_request(format!("expires_within_days: {days} is over 36600"));
     }
     let settings = admin.decider.settings();
     let now = admin.decider.robots.clock().now();
     let mut rules: Vec<_> =
-        settings.rules.all().filter(|(_, rule)| choice.matches(rule, now)).collect();
-    if choice.expires_within_days.is_some() {
+        settings.rules.all().filter(|(_, rule)| parameters.matches(rule, now)).collect();
+    if parameters.expires_within_days.is_some() {
+        // All of them have one: the filter left out the rules without.
         rules.sort_by_key(|(_, rule)| rule.expires_at);
     }
-    let rules = rules.into_iter().take(limit);
-    SafeJson(ListedRules {
-        rules: rules.map(|(number, rule)| list_rule(number, rule, now)).collect(),
-    })
-    .into_response()
+    let listed =
+        rules.into_iter().take(limit).map(|(number, rule)| list_rule(number, rule, now)).collect();
+    SafeJson(ListedRules { rules: listed }).into_response()
 }
 
 impl RuleParameters {
     fn matches(&self, rule: &PolicyRule, now: SystemTime) -> bool {
-        let does = match rule.action {
+        let action = match rule.action {
             RuleAction::Allow => ActionWord::Allow,
             RuleAction::Refuse | RuleAction::RefuseLegally => ActionWord::Refuse,
         };
         let expires_in_time = |days: u32| {
-            let by = now + Duration::from_hours(24) * days;
-            rule.expires_at.is_some_and(|expires_at| expires_at <= by)
+            let latest = now + Duration::from_hours(24) * days;
+            rule.expires_at.is_some_and(|expires_at| expires_at <= latest)
         };
-        self.action.is_none_or(|action| action == does)
+        self.action.is_none_or(|requested| requested == action)
             && self.expires_within_days.is_none_or(expires_in_time)
     }
 }

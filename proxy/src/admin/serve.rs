@@ -23,27 +23,30 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Accepts and serves connections for as long as the process runs.
 pub(crate) async fn serve(listener: TcpListener, routes: Router) -> Infallible {
-    let places = Arc::new(ConnectionLimit::default());
+    let limit = Arc::new(ConnectionLimit::default());
     loop {
         let (stream, peer) = listeners::accept(&listener).await;
-        let place = places.admit(peer.ip().to_canonical());
+        // A listener for both families shows an IPv4 client as `::ffff:192.0.2.1`; as an IPv6 address, all of them would
+        // count as one client.
+        let admitted = limit.admit(peer.ip().to_canonical());
         let routes = routes.clone();
         tokio::spawn(async move {
             tokio::select! {
-                () = serve_connection(stream, routes, &place) => {}
-                () = place.evicted() => {}
+                () = serve_connection(stream, routes, &admitted) => {}
+                () = admitted.evicted() => {}
             }
         });
     }
 }
 
-async fn serve_connection(stream: TcpStream, routes: Router, place: &AdmittedConnection) {
+async fn serve_connection(stream: TcpStream, routes: Router, admitted: &AdmittedConnection) {
     // An error means that the peer is gone already; the first read will notice.
     let _ = transport::set_tcp_options(&stream, UNREAD_TIMEOUT);
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(|mut request: Request<Incoming>| {
-        place.touch();
-        request.extensions_mut().insert(Arc::clone(&place.state));
+        admitted.touch();
+        // For the guard, which marks the connections of operators: they are evicted last.
+        request.extensions_mut().insert(Arc::clone(&admitted.state));
         routes.call(request)
     });
     let serving = http1::Builder::new()
@@ -71,7 +74,7 @@ mod tests {
         let mut operator = TcpStream::connect(address).await.unwrap();
         operator.write_all(b"GET /livez HTTP/1.1\r\nHost:").await.unwrap();
         let started = Instant::now();
-        // Closed, with or without an answer.
+        // Closed, with or without a response.
         let _ = operator.read_to_end(&mut Vec::new()).await;
         assert!(started.elapsed() <= 2 * HEAD_TIMEOUT);
         serving.abort();

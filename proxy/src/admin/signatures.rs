@@ -21,13 +21,15 @@ pub(super) async fn directory(State(admin): State<AdminState>) -> Response {
         return error_response(StatusCode::NOT_FOUND, "no crawler has a signing_key");
     }
     let body = directory::body(&signer.keys);
-    let agent = signer.settings.agent.as_ref();
-    let signed =
-        agent.map(|agent| directory::signature_fields(&signer.keys, agent, &body, system_time()));
-    let kind = [(CONTENT_TYPE, MEDIA_TYPE), (CACHE_CONTROL, "max-age=86400")];
-    match signed {
-        Some(signed) => (kind, signed, body).into_response(),
-        None => (kind, body).into_response(),
+    // A day, after which the signatures are still valid for another one.
+    let fields = [(CONTENT_TYPE, MEDIA_TYPE), (CACHE_CONTROL, "max-age=86400")];
+    match &signer.settings.agent {
+        Some(agent) => {
+            let signed = directory::signature_fields(&signer.keys, agent, &body, system_time());
+            (fields, signed, body).into_response()
+        }
+        // Each signature covers the agent's authority.
+        None => (fields, body).into_response(),
     }
 }
 
@@ -37,10 +39,14 @@ pub(super) async fn card(State(admin): State<AdminState>, Path(name): Path<Strin
     let settings = admin.decider.settings();
     let crawler = settings.crawlers.named(&name).filter(|crawler| crawler.signing_key.is_some());
     let (Some(crawler), Some(agent)) = (crawler, &settings.signer.settings.agent) else {
-        let message = "no crawler of this name signs for a signing.agent";
-        return error_response(StatusCode::NOT_FOUND, message);
+        return error_response(
+            StatusCode::NOT_FOUND,
+            "no crawler of this name signs for a signing.agent",
+        );
     };
+    // A crawler that is only observed may fetch what robots.txt disallows, so its card must not promise to comply.
     let complies = crawler.mode == EnforcementMode::Enforce;
+    // The configuration demands at least one token.
     let card = directory::card(agent, &name, crawler.tokens[0].as_str(), complies);
     ([(CONTENT_TYPE, "application/json")], card).into_response()
 }

@@ -29,6 +29,6 @@ pub(crate) struct AdminState {
     pub(crate) proxy: ListenAddress,
     /// Every listener for clients, as a URL.
     pub(crate) listeners: Arc<[String]>,
-    /// Cancelled when the process begins to stop.
+    /// The token that is cancelled when the process begins to stop.
     pub(crate) stopping: CancellationToken,
 }
