@@ -17,15 +17,13 @@ pub(super) fn announce(
     authority: &CertificateAuthority,
 ) -> anyhow::Result<()> {
     // Absolute, because these lines are pasted in another directory.
-    let path = std::path::absolute(authority.certificate_path())?;
-    let certificate = path.display().to_string();
+    let certificate = std::path::absolute(authority.certificate_path())?.display().to_string();
     let mut text = format!("wayleave {}\n", env!("CARGO_PKG_VERSION"));
     for listener in listeners {
         writeln!(text, "  proxy    {}", listener.url())?;
     }
     writeln!(text, "  admin    http://{admin}")?;
-    let state_dir = std::path::absolute(state_dir)?;
-    writeln!(text, "  state    {}", state_dir.display())?;
+    writeln!(text, "  state    {}", std::path::absolute(state_dir)?.display())?;
     writeln!(text, "  CA       {certificate}")?;
     writeln!(text, "           SHA-256 {}", authority.fingerprint())?;
     let admin = ListenAddress { address: admin, is_tls: false };

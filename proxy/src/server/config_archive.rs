@@ -6,8 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-
-use crate::telemetry::digest::Sha256Digest;
+use wayleave_evidence::Sha256Digest;
 
 /// The folder of the archive in the state directory.
 const DIR: &str = "configurations";

@@ -32,8 +32,8 @@ pub(super) trait ProcessService: Send + 'static {
     fn run(self, ready: ServiceReadyNotifier) -> impl Future<Output = anyhow::Result<()>> + Send;
 }
 
-/// Runs a service as pingora wants it, and reports its failure. pingora itself ignores how a service ends, even by a panic,
-/// and a proxy without one of its services must not continue.
+/// A service in the form that pingora runs. It reports its failure, because pingora itself ignores how a service ends, even by
+/// a panic, and a proxy without one of its services must not continue.
 pub(super) struct Supervised<S> {
     /// Taken when pingora starts the service. Services have to be `Sync`, which a lock provides.
     service: Mutex<Option<S>>,

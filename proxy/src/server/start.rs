@@ -79,16 +79,16 @@ pub(super) async fn start(
         taken_over = take_over(config, clock, &metrics, inherited_admin, timeout) => taken_over?,
         () = signals.wait() => return Ok(None),
     };
-    let authority = authority(config, &metrics)?;
+    let authority = load_authority(config, &metrics)?;
     let admin_address = admin_listener.local_addr()?;
     let own_listeners = own_addresses(&listeners, admin_address);
-    let decisions = Arc::new(record(config, &log, &metrics)?);
+    let decisions = Arc::new(open_decision_log(config, &log, &metrics)?);
     let fleet = wiring::join_fleet(config, &metrics).await?;
     let robots = (store, clock, fleet);
     let parts = build(config, &metrics, &decisions, &own_listeners, robots)?;
 
     let exchanges = Arc::new(parts.exchanges);
-    let downstream = Arc::new(downstream(config, &exchanges, &authority)?);
+    let downstream = Arc::new(build_downstream(config, &exchanges, &authority)?);
     announce(&listeners, admin_address, &config.state.dir, &authority)?;
     let reloaded =
         ReloadedParts { exchanges: Arc::clone(&exchanges), fetch: parts.fetch, log, own_listeners };
@@ -167,12 +167,13 @@ async fn take_over(
         None => bind_when_free(config.admin.listen, timeout).await?,
     };
     let (dir, options) = (&config.state.dir, config.robots_store);
-    let store = RobotsStore::open_when_free(dir, options, clock, Arc::clone(metrics), timeout);
-    Ok((listener, store.await?))
+    let store =
+        RobotsStore::open_when_free(dir, options, clock, Arc::clone(metrics), timeout).await?;
+    Ok((listener, store))
 }
 
 /// Loads the interception CA, or creates it at the first start.
-fn authority(config: &Config, metrics: &Metrics) -> anyhow::Result<Arc<CertificateAuthority>> {
+fn load_authority(config: &Config, metrics: &Metrics) -> anyhow::Result<Arc<CertificateAuthority>> {
     let authority = CertificateAuthority::load_or_create(&config.https.ca_dir)?;
     metrics.ca_expiry(authority.expires_at());
     Ok(Arc::new(authority))
@@ -180,12 +181,11 @@ fn authority(config: &Config, metrics: &Metrics) -> anyhow::Result<Arc<Certifica
 
 /// Returns the addresses of this process, which no outbound connection may lead to.
 fn own_addresses(listeners: &[BoundListener], admin: SocketAddr) -> Vec<SocketAddr> {
-    let listeners = listeners.iter().map(|listener| listener.listen_address.address);
-    listeners.chain([admin]).collect()
+    listeners.iter().map(|listener| listener.listen_address.address).chain([admin]).collect()
 }
 
 /// Opens the decision log, and archives the configuration that its first decisions are made by.
-pub(super) fn record(
+pub(super) fn open_decision_log(
     config: &Config,
     log: &LogHandle,
     metrics: &Arc<Metrics>,
@@ -213,8 +213,12 @@ pub(super) fn build(
     for crawler in &config.crawlers.crawlers {
         metrics.start_crawler_series(&crawler.name);
     }
-    let settings = wiring::build_settings(config, None, outbound.upstream, clock.now());
-    let settings = Arc::new(CurrentSettings::new(settings));
+    let settings = Arc::new(CurrentSettings::new(wiring::build_settings(
+        config,
+        None,
+        outbound.upstream,
+        clock.now(),
+    )));
     let pacer = Arc::new(Pacer::in_fleet(&fleet));
     let cached = CachedDocuments::new(clock, Arc::clone(metrics));
     // Before the cache, whose fetches are subject to it.
@@ -242,7 +246,7 @@ pub(super) fn build(
 }
 
 /// Builds the part that serves downstream connections.
-fn downstream(
+fn build_downstream(
     config: &Config,
     exchanges: &Arc<ExchangeServices>,
     authority: &Arc<CertificateAuthority>,

@@ -9,6 +9,8 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use rustls::{ClientConfig, RootCertStore};
 use wayleave_decision::{Crawlers, PolicyRules};
+use wayleave_evidence::Sha256Digest;
+use wayleave_evidence::chain::event::program_version;
 
 use crate::clock::Clock;
 use crate::config::{self, Config};
@@ -20,13 +22,11 @@ use crate::identity::Authenticator;
 use crate::robots_cache::{self, FetchConfig, HttpFetcher};
 use crate::server::config_archive;
 use crate::signing::{self, MessageSigner};
-use crate::telemetry::digest::Sha256Digest;
 use crate::telemetry::metrics::Metrics;
 use crate::tls;
 use crate::tls::pem_file::PemFile;
 use crate::upstream::egress::{self, Egress};
 use crate::upstream::{self, Upstream};
-use wayleave_evidence::chain::event::program_version;
 
 /// A random number of this process, so that nodes that start together do not refresh the same robots.txt together.
 static PROCESS_SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(()));
@@ -133,8 +133,7 @@ pub(crate) fn upstream_tls_config(extra_roots: &[PemFile]) -> anyhow::Result<Cli
     for certificate in extra_roots.iter().flat_map(|file| &file.certificates) {
         roots.add(certificate.clone()).context("adding a certificate of upstream.extra_roots")?;
     }
-    let provider = tls::provider();
-    let mut tls = ClientConfig::builder_with_provider(provider)
+    let mut tls = ClientConfig::builder_with_provider(tls::provider())
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
@@ -167,8 +166,9 @@ pub(crate) async fn join_fleet(config: &Config, metrics: &Arc<Metrics>) -> anyho
         retention: store.keep,
         key: secret.map(|secret| fleet::FleetKey::new(&secret, &store.prefix)),
     };
-    let joined = Fleet::join(Box::new(engine), options, Arc::clone(metrics)).await;
-    joined.context("[store]: joining the fleet")
+    Fleet::join(Box::new(engine), options, Arc::clone(metrics))
+        .await
+        .context("[store]: joining the fleet")
 }
 
 /// Returns the engine of `[store]`, not connected yet.
@@ -186,10 +186,12 @@ pub(crate) fn redis_engine(
         return Ok(None);
     };
     let read = |key: &str, path: &Option<PathBuf>| {
-        let content = path.as_ref().map(|path| {
-            std::fs::read(path).with_context(|| format!("store.{key}: reading {}", path.display()))
-        });
-        content.transpose()
+        path.as_ref()
+            .map(|path| {
+                std::fs::read(path)
+                    .with_context(|| format!("store.{key}: reading {}", path.display()))
+            })
+            .transpose()
     };
     // Files, read again at each start, so that secrets are neither in the configuration nor in the process's environment.
     let password = read("password_file", &store.password_file)?;
@@ -232,9 +234,9 @@ fn read_key(path: &Path) -> anyhow::Result<[u8; 32]> {
     if let Ok(key) = <[u8; 32]>::try_from(bytes.as_slice()) {
         return Ok(key);
     }
+    // A digest is parsed from exactly as many digits.
     let digits = str::from_utf8(&bytes).ok().map(str::trim);
-    let key = digits.and_then(Sha256Digest::from_hex).map(|digest| digest.0);
-    key.with_context(|| {
+    digits.and_then(Sha256Digest::from_hex).map(|digest| digest.0).with_context(|| {
         format!("store.key_file: {} is neither 32 bytes nor 64 hexadecimal digits", path.display())
     })
 }
@@ -285,8 +287,8 @@ pub(crate) fn build_settings(
     }
     // An unchanged TLS endpoint keeps its sessions: clients can resume them.
     let server_tls = config.proxy.tls.as_ref().map(|server_tls| {
-        let present = before.and_then(|before| before.entrance.as_ref());
-        Arc::clone(present.filter(|present| *present == server_tls).unwrap_or(server_tls))
+        let in_effect = before.and_then(|before| before.entrance.as_ref());
+        Arc::clone(in_effect.filter(|in_effect| *in_effect == server_tls).unwrap_or(server_tls))
     });
     Settings {
         configuration: before.map_or(1, |before| before.configuration + 1),

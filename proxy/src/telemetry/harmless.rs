@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 /// Returns `text` on one line, with control and format characters escaped as `\n` or `\u{202e}`. Tabs are kept.
 pub(crate) fn escape_controls(text: &str) -> Cow<'_, str> {
-    escape_with(text, |c| c == '\t', |c, to| to.extend(c.escape_default()))
+    escape_with(text, |c| c == '\t', |c, escaped| escaped.extend(c.escape_default()))
 }
 
 /// Escapes text of several lines like a single one, but keeps the line ends.
@@ -33,28 +33,33 @@ pub(crate) fn escape_json(json: Vec<u8>) -> Vec<u8> {
     }
 }
 
-fn push_json_escape(c: char, to: &mut String) {
+fn push_json_escape(c: char, text: &mut String) {
     // JSON escapes characters above U+FFFF as surrogate pairs (RFC 8259 section 7).
     for unit in c.encode_utf16(&mut [0; 2]) {
-        to.push_str(&format!("\\u{unit:04x}"));
+        text.push_str(&format!("\\u{unit:04x}"));
     }
 }
 
-fn escape_with(text: &str, stays: fn(char) -> bool, spell: fn(char, &mut String)) -> Cow<'_, str> {
+fn escape_with(
+    text: &str,
+    is_kept: fn(char) -> bool,
+    push_escape: fn(char, &mut String),
+) -> Cow<'_, str> {
     // Nearly all text is printable ASCII. A loop without an early exit is faster than one that stops at the first other byte,
     // because the compiler can vectorise it.
     let is_plain = |all, byte| all & matches!(byte, b' '..=b'~');
     if text.bytes().fold(true, is_plain) {
         return Cow::Borrowed(text);
     }
-    let is_obeyed = |c: char| is_control_or_format(c) && !stays(c);
-    if !text.contains(is_obeyed) {
+    let is_harmful = |c: char| is_control_or_format(c) && !is_kept(c);
+    // Text in other scripts is common, too, and needs no copy either.
+    if !text.contains(is_harmful) {
         return Cow::Borrowed(text);
     }
     let mut escaped = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if is_obeyed(c) {
-            spell(c, &mut escaped);
+        if is_harmful(c) {
+            push_escape(c, &mut escaped);
         } else {
             escaped.push(c);
         }
@@ -78,7 +83,7 @@ mod tests {
     use super::*;
 
     /// One character of each kind: C0, DEL, C1, bidirectional overrides and isolates, separators, zero width, tags.
-    const OBEYED: &str = "\u{1b}\u{7f}\u{85}\u{9b}\u{202a}\u{202e}\u{2066}\u{2069}\u{200f}\u{61c}\u{2028}\u{2029}\u{200b}\u{feff}\u{e0041}";
+    const HARMFUL: &str = "\u{1b}\u{7f}\u{85}\u{9b}\u{202a}\u{202e}\u{2066}\u{2069}\u{200f}\u{61c}\u{2028}\u{2029}\u{200b}\u{feff}\u{e0041}";
 
     #[test]
     fn control_characters_are_escaped() {
@@ -86,7 +91,7 @@ mod tests {
             escape_controls("a\u{9b}31m\u{202e}b\u{2028}c\nd\re\tf\u{1b}[2J"),
             "a\\u{9b}31m\\u{202e}b\\u{2028}c\\nd\\re\tf\\u{1b}[2J"
         );
-        for c in OBEYED.chars() {
+        for c in HARMFUL.chars() {
             assert!(escape_controls(&c.to_string()).starts_with('\\'), "{c:?}");
         }
     }
@@ -108,7 +113,7 @@ mod tests {
 
     #[test]
     fn escaped_json_is_equivalent() {
-        let value = serde_json::json!({ "url": OBEYED, "\u{202e}": ["\u{e9}", "\\u202e"] });
+        let value = serde_json::json!({ "url": HARMFUL, "\u{202e}": ["\u{e9}", "\\u202e"] });
         for json in [serde_json::to_vec(&value), serde_json::to_vec_pretty(&value)] {
             let safe = escape_json(json.unwrap());
             let text = str::from_utf8(&safe).unwrap();

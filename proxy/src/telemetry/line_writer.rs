@@ -44,27 +44,28 @@ impl LineWriter {
     /// Starts a thread that writes lines to `output`.
     pub(crate) fn spawn(output: impl Write + Send + 'static) -> (Self, LineWriterGuard) {
         let shared = Arc::new(LineBuffer::default());
-        let writing = Arc::clone(&shared);
+        let buffer = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
-            .spawn(move || writing.write_to(output))
+            .spawn(move || buffer.write_to(output))
             .expect("the system has room for one thread at the start");
-        let writing = LineWriterGuard { shared: Arc::clone(&shared), thread: Some(thread) };
-        (Self { shared }, writing)
+        let guard = LineWriterGuard { shared: Arc::clone(&shared), thread: Some(thread) };
+        (Self { shared }, guard)
     }
 
     /// Lets `write` append whole lines to the buffer; drops them if the buffer is full.
     pub(crate) fn append(&self, write: impl FnOnce(&mut Vec<u8>)) {
-        let mut waiting = self.shared.lock();
+        let mut buffered = self.shared.lock();
         // Only the first line wakes the thread; it takes all that follow along.
-        let starts = waiting.bytes.is_empty();
-        if waiting.bytes.len() > MAX_BUFFERED_BYTES {
+        let was_empty = buffered.bytes.is_empty();
+        if buffered.bytes.len() > MAX_BUFFERED_BYTES {
             self.shared.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        write(&mut waiting.bytes);
-        drop(waiting);
-        if starts {
+        write(&mut buffered.bytes);
+        // Released first: otherwise the thread would wake up only to wait for the lock.
+        drop(buffered);
+        if was_empty {
             self.shared.changed.notify_one();
         }
     }
@@ -94,21 +95,20 @@ impl LineBuffer {
                 return;
             }
             // A single line is written at once; those that follow it closely are collected.
-            let waiting = self.lock();
-            let ends = |waiting: &mut BufferedLines| !waiting.is_ending;
-            drop(self.changed.wait_timeout_while(waiting, GATHER_INTERVAL, ends));
+            let is_running = |buffered: &mut BufferedLines| !buffered.is_ending;
+            drop(self.changed.wait_timeout_while(self.lock(), GATHER_INTERVAL, is_running));
         }
     }
 
     /// Waits for lines and moves them into `batch`. Returns whether they are the last.
     fn take(&self, batch: &mut Vec<u8>) -> bool {
-        let waiting = self.lock();
-        let is_idle = |waiting: &mut BufferedLines| waiting.bytes.is_empty() && !waiting.is_ending;
-        let waiting = self.changed.wait_while(waiting, is_idle);
-        let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
+        let is_idle =
+            |buffered: &mut BufferedLines| buffered.bytes.is_empty() && !buffered.is_ending;
+        let mut buffered =
+            self.changed.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
         // Swapped rather than copied, so that the two buffers keep their capacity.
-        std::mem::swap(batch, &mut waiting.bytes);
-        waiting.is_ending
+        std::mem::swap(batch, &mut buffered.bytes);
+        buffered.is_ending
     }
 }
 

@@ -70,6 +70,7 @@ fn layer(format: LogFormat, lines: &LineWriter) -> AnyLayer {
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(EventWriters(EventWriter { lines: lines.clone(), format }));
     match format {
+        // Without colours: their escape sequences would be escaped like those of strangers.
         LogFormat::Text => layer.with_ansi(false).boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     }
@@ -112,8 +113,8 @@ impl<'a> MakeWriter<'a> for EventWriters {
     }
 }
 
-/// Receives formatted events from tracing, one per call, and escapes them so that each stays on one line: events contain text
-/// from strangers.
+/// The sink for tracing's formatted events, one per call. Each becomes one escaped line, since events contain text from
+/// strangers.
 #[derive(Clone)]
 struct EventWriter {
     lines: LineWriter,
@@ -122,12 +123,12 @@ struct EventWriter {
 
 impl Write for EventWriter {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        let line = event.strip_suffix(b"\n").unwrap_or(event);
+        let text = event.strip_suffix(b"\n").unwrap_or(event);
         let line = match self.format {
             LogFormat::Text => {
-                escape_controls(&String::from_utf8_lossy(line)).into_owned().into_bytes()
+                escape_controls(&String::from_utf8_lossy(text)).into_owned().into_bytes()
             }
-            LogFormat::Json => escape_json(line.to_vec()),
+            LogFormat::Json => escape_json(text.to_vec()),
         };
         self.lines.append(|buffer| {
             buffer.extend_from_slice(&line);

@@ -82,26 +82,22 @@ impl Traffic {
         let mut steps = tokio::time::interval(STEP);
         // After a suspension there is one point for the whole time, not a burst of empty ones.
         steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut before = RequestTotals::default();
+        let mut totals = RequestTotals::default();
         loop {
             steps.tick().await;
-            let counts = before.counts_since_last(metrics.requests());
-            self.add(clock.now(), counts);
-        }
-    }
-
-    fn note_seen(&self, at: SystemTime, counts: &[TrafficCount]) {
-        let mut seen_at = self.seen_at.lock().unwrap_or_else(PoisonError::into_inner);
-        for count in counts {
-            seen_at.insert(count.crawler.clone(), at);
+            self.add(clock.now(), totals.counts_since_last(metrics.requests()));
         }
     }
 
     fn add(&self, at: SystemTime, counts: Vec<TrafficCount>) {
-        self.note_seen(at, &counts);
+        let mut seen_at = self.seen_at.lock().unwrap_or_else(PoisonError::into_inner);
+        seen_at.extend(counts.iter().map(|count| (count.crawler.clone(), at)));
+        // Handlers of the API need it meanwhile.
+        drop(seen_at);
         let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let at_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         let point = Arc::new(TrafficPoint { at_ms, counts });
+        // Serialised once for all watchers, and not at all while nobody looks at the chart.
         if self.watchers.receiver_count() > 0 {
             let data = serde_json::to_string(&*point).expect("strings and numbers serialise");
             // Fails if the last watcher has just gone.
@@ -127,9 +123,9 @@ impl RequestTotals {
     fn counts_since_last(&mut self, now: Vec<(RequestLabels, u64)>) -> Vec<TrafficCount> {
         let mut counts = Vec::new();
         for (labels, total) in now {
-            let known = self.0.entry(labels.clone()).or_default();
-            let requests = total.saturating_sub(*known);
-            *known = total;
+            let last = self.0.entry(labels.clone()).or_default();
+            let requests = total.saturating_sub(*last);
+            *last = total;
             if requests > 0 {
                 let [crawler, outcome, reason] = labels;
                 counts.push(TrafficCount { crawler, outcome, reason, requests });
@@ -166,11 +162,11 @@ mod tests {
             () = counting => {}
         }
         let points = traffic.points();
-        let told: Vec<Vec<_>> = points
+        let counts: Vec<Vec<_>> = points
             .iter()
             .map(|point| point.counts.iter().map(|c| (c.outcome.as_str(), c.requests)).collect())
             .collect();
-        assert_eq!(told, [vec![], vec![("refused", 2)], vec![("forwarded", 1)]]);
+        assert_eq!(counts, [vec![], vec![("refused", 2)], vec![("forwarded", 1)]]);
         assert_eq!(points[2].at_ms - points[1].at_ms, 2000);
     }
 }

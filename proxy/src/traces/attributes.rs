@@ -34,14 +34,15 @@ const SECRET_ENDINGS: &[&str] = &["credential", "password", "secret", "signature
 
 /// Returns the method as the name of a span: `HTTP` if it is not well known.
 pub(super) fn method(decision: &DecisionRecord) -> &'static str {
-    let known = METHODS.iter().find(|method| **method == decision.method);
-    known.copied().unwrap_or("HTTP")
+    METHODS.iter().copied().find(|method| *method == decision.method).unwrap_or("HTTP")
 }
 
 /// Returns whether the request was sent to its origin.
 pub(super) fn was_sent_upstream(decision: &DecisionRecord) -> bool {
-    let went = matches!(&*decision.outcome, "forwarded" | "observed" | "failed");
-    went && decision.method != "CONNECT" && !decision.failed_before_sending()
+    // A `CONNECT` opens a connection but sends no request to the origin.
+    matches!(&*decision.outcome, "forwarded" | "observed" | "failed")
+        && decision.method != "CONNECT"
+        && !decision.failed_before_sending()
 }
 
 /// Returns the error of the upstream side of an exchange, if it was not successful.
@@ -91,10 +92,8 @@ pub(super) fn verdict_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
             ("wayleave.robots.dialect", &finding.dialect),
         ];
         all.extend(words.map(|(key, word)| KeyValue::new(key, word.clone())));
-        let line = finding.line.map(i64::from);
-        all.extend(line.map(|line| KeyValue::new("wayleave.robots.line", line)));
-        let rule = finding.rule.clone();
-        all.extend(rule.map(|rule| KeyValue::new("wayleave.robots.rule", rule)));
+        all.extend(finding.line.map(|line| KeyValue::new("wayleave.robots.line", i64::from(line))));
+        all.extend(finding.rule.clone().map(|rule| KeyValue::new("wayleave.robots.rule", rule)));
     }
     if let Some(policy) = &decision.policy {
         let number = i64::try_from(policy.number).unwrap_or(i64::MAX);
@@ -138,8 +137,7 @@ pub(super) fn fetch_error(outcome: &FetchOutcome) -> Option<String> {
     if let Some(error) = outcome.error() {
         return Some(error.kind.as_str().to_owned());
     }
-    let status = outcome.status().filter(|status| *status >= 400);
-    status.map(|status| status.to_string())
+    outcome.status().filter(|status| *status >= 400).map(|status| status.to_string())
 }
 
 fn redacted_url(url: &str) -> String {
@@ -169,8 +167,7 @@ fn push_request_method(decision: &DecisionRecord, all: &mut Vec<KeyValue>) {
     match method(decision) {
         "HTTP" => {
             all.push(KeyValue::new("http.request.method", "_OTHER"));
-            let original = decision.method.clone();
-            all.push(KeyValue::new("http.request.method_original", original));
+            all.push(KeyValue::new("http.request.method_original", decision.method.clone()));
         }
         method => all.push(KeyValue::new("http.request.method", method)),
     }
@@ -182,7 +179,7 @@ fn status(code: u16) -> KeyValue {
 
 fn push_server(uri: &Uri, all: &mut Vec<KeyValue>) {
     let Some(host) = uri.host() else { return };
-    // The conventions want IPv6 addresses without brackets.
+    // The conventions ask for IPv6 addresses without brackets.
     let address = host.trim_start_matches('[').trim_end_matches(']');
     all.push(KeyValue::new("server.address", address.to_owned()));
     let default = match uri.scheme_str() {

@@ -36,16 +36,16 @@ pub(super) struct CollectorClient {
 
 impl std::fmt::Debug for CollectorClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Collector").finish_non_exhaustive()
+        f.debug_struct("CollectorClient").finish_non_exhaustive()
     }
 }
 
 impl CollectorClient {
     pub(super) fn new(tls: &ClientConfig) -> Self {
-        let mut tls = tls.clone();
-        // Only HTTP/1.1 is spoken here, whatever the configuration offers elsewhere.
-        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Self { tls: TlsConnector::from(Arc::new(tls)), runtime: Handle::current() }
+        let mut config = tls.clone();
+        // This client speaks only HTTP/1.1, whatever the configuration offers elsewhere.
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Self { tls: TlsConnector::from(Arc::new(config)), runtime: Handle::current() }
     }
 
     async fn send(self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
@@ -75,7 +75,7 @@ async fn exchange(
     uri: &Uri,
 ) -> Result<Response<Bytes>, HttpError> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let asking = async {
+    let sending = async {
         let (mut head, body) = request.into_parts();
         let authority = uri.authority().ok_or("the endpoint has no authority")?;
         head.headers.insert(HOST, HeaderValue::from_str(authority.as_str())?);
@@ -88,19 +88,19 @@ async fn exchange(
         let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await?;
         Ok(Response::from_parts(head, body.to_bytes()))
     };
-    let moving = tokio::spawn(connection);
-    let answer = asking.await;
+    let driver = tokio::spawn(connection);
+    let response = sending.await;
     // The response is complete, and there is no further request for this connection.
-    moving.abort();
-    answer
+    driver.abort();
+    response
 }
 
 #[async_trait]
 impl HttpClient for CollectorClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let collector = self.clone();
-        let asking = async move { timeout(REQUEST_TIMEOUT, collector.send(request)).await };
-        let late = |_| io::Error::from(io::ErrorKind::TimedOut);
-        self.runtime.spawn(asking).await?.map_err(late)?
+        let sending = async move { timeout(REQUEST_TIMEOUT, collector.send(request)).await };
+        let timed_out = |_| io::Error::from(io::ErrorKind::TimedOut);
+        self.runtime.spawn(sending).await?.map_err(timed_out)?
     }
 }

@@ -77,8 +77,7 @@ impl SpanQueue {
 
 /// Returns the size of attributes in bytes.
 pub(super) fn attribute_bytes(attributes: &[KeyValue]) -> usize {
-    let each = attributes.iter();
-    each.map(|it| it.key.as_str().len() + it.value.as_str().len()).sum()
+    attributes.iter().map(|it| it.key.as_str().len() + it.value.as_str().len()).sum()
 }
 
 /// An exporter that counts spans.

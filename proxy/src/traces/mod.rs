@@ -60,14 +60,15 @@ pub(crate) struct ParentTrace(Context);
 impl ParentTrace {
     /// Returns the trace that the header fields of a request name (W3C Trace Context).
     pub(crate) fn from_fields(fields: &[(&[u8], &[u8])]) -> Self {
-        let none = Context::new();
+        // Not within the current context, as `extract` does: a task of the proxy belongs to no trace.
         let propagator = TraceContextPropagator::new();
-        Self(propagator.extract_with_context(&none, &RequestFields(fields)))
+        Self(propagator.extract_with_context(&Context::new(), &RequestFields(fields)))
     }
 
     /// Returns the trace id, if the request names a trace.
     pub(crate) fn trace_id(&self) -> Option<String> {
         let span = self.0.span();
+        // A malformed `traceparent` counts as none.
         let context = span.span_context();
         context.is_valid().then(|| context.trace_id().to_string())
     }
@@ -87,7 +88,6 @@ struct SpanParts {
     kind: SpanKind,
     from: SystemTime,
     to: SystemTime,
-    attributes: Vec<KeyValue>,
     /// The value of `error.type`, if it failed.
     error: Option<String>,
 }
@@ -142,41 +142,42 @@ impl Traces {
         decided_after: Option<Duration>,
     ) {
         let at = |micros: u64| decision.at + Duration::from_micros(micros);
+        // By the conventions, a server's span fails only by a 5xx; that of the upstream side by a 4xx, too.
         let is_fault = decision.outcome == "failed" || decision.status >= 500;
-        let piece = |kind, name: &str, from, to| SpanParts {
+        let span = |kind, name: &str, from, to| SpanParts {
             name: name.to_owned(),
             kind,
             from,
             to,
-            attributes: Vec::new(),
             error: None,
         };
         let method = attributes::method(decision);
-        let mut whole = piece(SpanKind::Server, method, decision.at, at(decision.took_us));
-        whole.error = is_fault.then(|| decision.reason.clone().into_owned());
-        let Some(inside) =
-            self.record_span(&parent.0, whole, || attributes::exchange_attributes(decision))
+        let mut exchange = span(SpanKind::Server, method, decision.at, at(decision.took_us));
+        exchange.error = is_fault.then(|| decision.reason.clone().into_owned());
+        let Some(children) =
+            self.record_span(&parent.0, exchange, || attributes::exchange_attributes(decision))
         else {
             return;
         };
         let Some(decided_after) = decided_after else {
             return;
         };
-        let asked = u64::try_from(decided_after.as_micros()).unwrap_or(u64::MAX);
-        let decided = asked.saturating_add(decision.decided_us);
-        let consult = piece(SpanKind::Internal, "consult", at(asked), at(decided));
-        self.record_span(&inside, consult, || attributes::verdict_attributes(decision));
-        let turn = decided.saturating_add(decision.waited_us);
+        // The record has durations, so the parts are laid end to end.
+        let begun = u64::try_from(decided_after.as_micros()).unwrap_or(u64::MAX);
+        let decided = begun.saturating_add(decision.decided_us);
+        let consult = span(SpanKind::Internal, "consult", at(begun), at(decided));
+        self.record_span(&children, consult, || attributes::verdict_attributes(decision));
+        let slot = decided.saturating_add(decision.waited_us);
         if decision.waited_us >= NOTABLE_WAIT_US {
-            let wait = piece(SpanKind::Internal, "wait", at(decided), at(turn));
-            self.record_span(&inside, wait, Vec::new);
+            let wait = span(SpanKind::Internal, "wait", at(decided), at(slot));
+            self.record_span(&children, wait, Vec::new);
         }
         if attributes::was_sent_upstream(decision) {
             // A span must not end before it begins, should the parts not add up.
-            let ended = decision.took_us.max(turn);
-            let mut onward = piece(SpanKind::Client, method, at(turn), at(ended));
-            onward.error = attributes::upstream_error(decision);
-            self.record_span(&inside, onward, || attributes::upstream_attributes(decision));
+            let ended = decision.took_us.max(slot);
+            let mut upstream = span(SpanKind::Client, method, at(slot), at(ended));
+            upstream.error = attributes::upstream_error(decision);
+            self.record_span(&children, upstream, || attributes::upstream_attributes(decision));
         }
     }
 
@@ -188,35 +189,33 @@ impl Traces {
         to: SystemTime,
         outcome: &FetchOutcome,
     ) {
-        let piece = SpanParts {
+        let span = SpanParts {
             name: "GET".to_owned(),
             kind: SpanKind::Client,
             from,
             to,
-            attributes: Vec::new(),
             error: attributes::fetch_error(outcome),
         };
-        self.record_span(&Context::new(), piece, || attributes::fetch_attributes(uri, outcome));
+        self.record_span(&Context::new(), span, || attributes::fetch_attributes(uri, outcome));
     }
 
     /// Records a span and returns the context for its children; `None` if the trace is not sampled, or the queue is full.
     fn record_span(
         &self,
         parent: &Context,
-        piece: SpanParts,
+        parts: SpanParts,
         attributes: impl FnOnce() -> Vec<KeyValue>,
     ) -> Option<Context> {
         let builder =
-            SpanBuilder::from_name(piece.name).with_kind(piece.kind).with_start_time(piece.from);
+            SpanBuilder::from_name(parts.name).with_kind(parts.kind).with_start_time(parts.from);
         let mut span = self.tracer.build_with_context(builder, parent);
         // Attributes are computed only for sampled traces.
         if !span.is_recording() {
             return None;
         }
-        let mut all = piece.attributes;
-        all.extend(attributes());
-        let is_error = piece.error.is_some();
-        all.extend(piece.error.map(|it| KeyValue::new("error.type", it)));
+        let mut all = attributes();
+        let is_error = parts.error.is_some();
+        all.extend(parts.error.map(|it| KeyValue::new("error.type", it)));
         if !self.queue.admit(attribute_bytes(&all)) {
             return None;
         }
@@ -224,11 +223,12 @@ impl Traces {
         if is_error {
             span.set_status(Status::error(""));
         }
-        span.end_with_timestamp(piece.to);
+        span.end_with_timestamp(parts.to);
+        // Children need only its ids; the span itself has ended.
         Some(parent.with_remote_span_context(span.span_context().clone()))
     }
 
-    /// Sends the queued spans, for at most [`FAREWELL`].
+    /// Sends the queued spans, for at most [`SHUTDOWN_TIMEOUT`].
     pub(crate) async fn stop(&self) {
         let provider = self.provider.clone();
         // On a thread of its own: shutting down blocks, and the exporter's requests run on this runtime.
@@ -245,13 +245,12 @@ struct RequestFields<'a>(&'a [(&'a [u8], &'a [u8])]);
 
 impl Extractor for RequestFields<'_> {
     fn get(&self, key: &str) -> Option<&str> {
-        let mut fields = self.0.iter();
-        let (_, value) = fields.find(|(name, _)| name.eq_ignore_ascii_case(key.as_bytes()))?;
+        let (_, value) =
+            self.0.iter().find(|(name, _)| name.eq_ignore_ascii_case(key.as_bytes()))?;
         str::from_utf8(value).ok()
     }
 
     fn keys(&self) -> Vec<&str> {
-        let names = self.0.iter().map(|(name, _)| str::from_utf8(name));
-        names.flatten().collect()
+        self.0.iter().filter_map(|(name, _)| str::from_utf8(name).ok()).collect()
     }
 }

@@ -25,6 +25,7 @@ use arc_swap::ArcSwap;
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use wayleave_evidence::Sha256Digest;
 
 use self::completeness::find_incompleteness;
 use self::watch::{FileEvent, FileWatch};
@@ -37,7 +38,6 @@ use crate::decision_log::{ClientMask, ConfigRevision, Journal};
 use crate::exchange::ExchangeServices;
 use crate::robots_cache::HttpFetcher;
 use crate::server::wiring::{self, OutboundClients, OutboundConfig};
-use crate::telemetry::digest::Sha256Digest;
 use crate::telemetry::logging::LogHandle;
 
 /// The operators' requests, and the changes of files, that may wait.
@@ -119,13 +119,11 @@ pub(crate) fn service(
     parts.exchanges.metrics.config_reloaded(Some(system_time()));
     let status = status(config, file, &parts);
     let handle = ReloadHandle::new(requests, Arc::clone(&status));
-    let file = file.map(|file| {
+    let reloader = file.map(|file| {
         let (events, changes) = mpsc::channel(MAX_QUEUED);
-        let reloader = ConfigReloader::new(file, config, parts, status, events);
-        (reloader, changes)
+        (ConfigReloader::new(file, config, parts, status, events), changes)
     });
-    let service = ReloadService { operators, hangup, file };
-    (handle, service)
+    (handle, ReloadService { operators, hangup, file: reloader })
 }
 
 impl ReloadService {
@@ -172,11 +170,12 @@ fn status(
 
 fn watch(file: &Path, events: &mpsc::Sender<FileEvent>) -> Option<FileWatch> {
     let events = events.clone();
-    let watch = FileWatch::start(file, move |event| {
+    FileWatch::start(file, move |event| {
         // If the queue is full, the file will be read anyway.
         let _ = events.try_send(event);
-    });
-    watch.inspect_err(warn_unwatched).ok()
+    })
+    .inspect_err(warn_unwatched)
+    .ok()
 }
 
 /// The files that the configuration refers to and that change independently of it, such as certificates.
@@ -316,14 +315,17 @@ impl ConfigReloader {
                 _ => Ok(prepared),
             }
         });
-        let cause = cause.as_str();
         match prepared {
-            Ok(prepared) => Ok(self.apply(prepared, cause).await),
+            Ok(prepared) => Ok(self.apply(prepared, cause.as_str()).await),
             Err(mistakes) => {
                 self.parts.exchanges.metrics.config_reloaded(None);
-                self.note(cause, mistakes.clone(), |_| {});
+                self.record_attempt(cause.as_str(), mistakes.clone(), |_| {});
                 for mistake in &mistakes {
-                    tracing::error!(cause, mistake, "the configuration is unchanged");
+                    tracing::error!(
+                        cause = cause.as_str(),
+                        mistake,
+                        "the configuration is unchanged"
+                    );
                 }
                 Err(mistakes)
             }
@@ -331,7 +333,12 @@ impl ConfigReloader {
     }
 
     /// Records the attempt, and what it changed, in the status that the API shows.
-    fn note(&self, cause: &str, mistakes: Vec<String>, change: impl FnOnce(&mut ConfigStatus)) {
+    fn record_attempt(
+        &self,
+        cause: &str,
+        mistakes: Vec<String>,
+        change: impl FnOnce(&mut ConfigStatus),
+    ) {
         let at = self.parts.exchanges.decider.robots.clock().now();
         let mut status = ConfigStatus::clone(&self.status.load());
         status.last_attempt = Some(ReloadAttempt { at, cause: cause.to_owned(), mistakes });
@@ -343,19 +350,19 @@ impl ConfigReloader {
     async fn prepare(&self, read: io::Result<Vec<u8>>) -> Result<PreparedReload, Vec<String>> {
         let file = self.file.clone();
         let started_with = self.started_with.clone();
-        let present_outbound = self.outbound_config.clone();
+        let current_outbound = self.outbound_config.clone();
         let clock = self.parts.exchanges.decider.robots.clock();
         let metrics = Arc::clone(&self.parts.exchanges.metrics);
         let own_listeners = self.parts.own_listeners.clone();
         let number = self.parts.exchanges.decider.settings().configuration + 1;
         // Certificates, roots and the log are read from disk, which may be slow.
-        let preparing = tokio::task::spawn_blocking(move || {
+        tokio::task::spawn_blocking(move || {
             let config = Config::load_again(&file, read, &started_with)
                 .map_err(|mistakes| to_messages(&mistakes))?;
             let fault = |error: anyhow::Error| vec![format!("{}: {error:#}", file.display())];
             // Connections, sessions and resolved names are worth keeping: they are rebuilt only if they must be.
             let outbound_config = OutboundConfig::new(&config, &own_listeners);
-            let outbound = (outbound_config != present_outbound)
+            let outbound = (outbound_config != current_outbound)
                 .then(|| wiring::outbound_clients(outbound_config, clock, &metrics));
             Ok(PreparedReload {
                 outbound: outbound.transpose().map_err(fault)?,
@@ -365,9 +372,9 @@ impl ConfigReloader {
                 needs_restart: config.needs_restart(&started_with),
                 config,
             })
-        });
-        let prepared = preparing.await;
-        prepared.unwrap_or_else(|error| Err(vec![format!("reading the file failed: {error}")]))
+        })
+        .await
+        .unwrap_or_else(|error| Err(vec![format!("reading the file failed: {error}")]))
     }
 
     /// Replaces the configuration in effect. Nothing here can fail.
@@ -384,14 +391,13 @@ impl ConfigReloader {
             self.parts.fetch.store(Arc::new(fetch));
         }
         let cache_config = wiring::robots_cache_config(&config);
-        // They decide as whom a robots.txt is fetched, and so which copies may be used.
+        // Both determine the identity of fetches, and so which copies may be used.
         let have_crawlers_changed =
             config.crawlers != self.running.crawlers || config.signing != self.running.signing;
         decider.robots.reconfigure(&cache_config, have_crawlers_changed).await;
         decider.robots.store().set_memory(config.robots_store.memory);
         // As with other servers, a reload also reopens a log file that was moved away.
-        let decisions = &exchanges.decisions;
-        decisions.replace_journal(prepared.journal, prepared.configuration);
+        exchanges.decisions.replace_journal(prepared.journal, prepared.configuration);
         self.parts.log.set_format(config.log.format);
         self.parts.log.set_decisions(config.log.events);
         for crawler in &config.crawlers.crawlers {
@@ -402,7 +408,7 @@ impl ConfigReloader {
         let configuration = settings.configuration;
         decider.replace_settings(settings);
         exchanges.metrics.config_reloaded(Some(system_time()));
-        self.note(cause, Vec::new(), |status| {
+        self.record_attempt(cause, Vec::new(), |status| {
             status.configuration = configuration;
             status.read_at = now;
             status.needs_restart.clone_from(&prepared.needs_restart);

@@ -38,8 +38,8 @@ impl FileWatch {
         let dir = file.parent().context("the file is in no directory")?;
         let mut watched = WatchedPath::new(file.clone());
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            if let Some(seen) = event.ok().and_then(|event| watched.classify(&event)) {
-                report(seen);
+            if let Some(change) = event.ok().and_then(|event| watched.classify(&event)) {
+                report(change);
             }
         })?;
         let mut watch = Self { dir: dir.to_owned(), linked_dir: None, file, watcher };
@@ -54,8 +54,8 @@ impl FileWatch {
     ///
     /// Returns an error if the directory cannot be watched.
     pub(super) fn follow_links(&mut self) -> notify::Result<()> {
-        let target = self.file.canonicalize().ok();
-        let target_dir = target.as_deref().and_then(Path::parent);
+        let target = self.file.canonicalize();
+        let target_dir = target.as_deref().ok().and_then(Path::parent);
         // inotify has one watch per directory, whatever the path: removing the second would remove the first.
         let is_other = |dir: &&Path| self.dir.canonicalize().is_ok_and(|own| own != *dir);
         let linked_dir = target_dir.filter(is_other).map(Path::to_owned);

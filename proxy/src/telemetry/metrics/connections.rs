@@ -33,11 +33,10 @@ pub(super) struct ConnectionMetrics {
 
 impl ConnectionMetrics {
     pub(super) fn new(registry: &Registry) -> anyhow::Result<Self> {
-        let (limit, oddities) = ("client_connections_limit", "origin_oddities_total");
         let upstream = gauges(registry, "upstream_connections", UPSTREAM_CONNECTIONS, "reused")?;
         let connections = Self {
             clients: gauge(registry, "client_connections", CLIENT_CONNECTIONS)?,
-            clients_limit: gauge(registry, limit, CLIENT_CONNECTIONS_LIMIT)?,
+            clients_limit: gauge(registry, "client_connections_limit", CLIENT_CONNECTIONS_LIMIT)?,
             client_handshakes: counters_by_result(
                 registry,
                 "client_handshakes_total",
@@ -48,10 +47,16 @@ impl ConnectionMetrics {
                 "leaf_certificates_total",
                 LEAF_CERTIFICATES,
             )?,
+            // Looked up once: every request uses one of the two.
             upstream_new: upstream.with_label_values(&["false"]),
             upstream_reused: upstream.with_label_values(&["true"]),
             upstream_proxy: gauge(registry, "upstream_proxy", UPSTREAM_PROXY)?,
-            origin_oddities: counters(registry, oddities, ORIGIN_ODDITIES, &["kind"])?,
+            origin_oddities: counters(
+                registry,
+                "origin_oddities_total",
+                ORIGIN_ODDITIES,
+                &["kind"],
+            )?,
             dropped_interim: counter(registry, "interim_responses_dropped_total", DROPPED_INTERIM)?,
         };
         connections.start_at_zero();

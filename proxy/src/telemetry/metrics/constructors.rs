@@ -73,6 +73,7 @@ pub(super) fn register<C: Collector + Clone + 'static>(
     registry: &Registry,
     collector: C,
 ) -> anyhow::Result<C> {
+    // The clone and the registered metric are one: they share their values.
     registry.register(Box::new(collector.clone())).context("registering a metric")?;
     Ok(collector)
 }

@@ -12,19 +12,19 @@ use super::constructors::{counter, counters, gauge, gauges, histogram, histogram
 const CALLS: &str = "Duration of calls of the fleet's engine, by verb.";
 const ERRORS: &str =
     "Calls of the fleet's engine that failed, by kind; corrupt: records that were not used.";
-const CLAIMS: &str = "Questions whether to fetch a robots.txt, by the fleet's answer.";
-const SETTLED: &str = "What fetches brought and the engine was told, by how it differed.";
-const TURNS: &str = "Requests for a turn over the fleet, by the answer.";
-const TURN_WAIT: &str = "How long requests waited for their turn over the fleet.";
+const CLAIMS: &str = "Requests to the fleet before a robots.txt is fetched, by the answer.";
+const SETTLED: &str =
+    "Results of fetches that were shared with the fleet, by whether they changed anything.";
+const TURNS: &str = "Requests for a slot in the fleet, by the answer.";
+const TURN_WAIT: &str = "Time that requests waited for a slot in the fleet.";
 const STATE: &str =
     "1 for the state of this node's share in the fleet; all 0 for a node that is alone.";
 const MEMBERS: &str = "Nodes of the fleet as of the last beat, this one included.";
-const UNSETTLED: &str =
-    "Entries that were learned while the engine was away and not told to it yet.";
-const CHANGES: &str = "Time from when another node noted something to when this one heard of it.";
-const CLOCK_OFFSET: &str = "How far the engine's calendar is ahead of this machine's.";
-const GAPS: &str = "Times that notes of other nodes were lost, by partition.";
-const BORN: &str = "Times that the engine was another than before: restarted or promoted.";
+const UNSETTLED: &str = "Entries learned while the engine was unreachable and not sent to it yet.";
+const CHANGES: &str = "Delay until this node read a change that another node had recorded.";
+const CLOCK_OFFSET: &str = "Time by which the engine's clock is ahead of this machine's.";
+const GAPS: &str = "Times that changes of other nodes were lost, counted for each partition.";
+const BORN: &str = "Restarts and promotions of the engine.";
 
 /// The states of a node that is in a fleet.
 const STATES: [&str; 4] = ["up", "lost", "beats-failing", "clock-off"];
@@ -76,6 +76,7 @@ impl FleetMetrics {
             gaps: counter(registry, "fleet_log_gaps_total", GAPS)?,
             born: counter(registry, "fleet_born_total", BORN)?,
         };
+        // At zero from the start: a rate over the first event would be wrong otherwise.
         for (metric, values) in [
             (&metrics.errors, &["timeout", "connection", "full", "denied", "corrupt"][..]),
             (&metrics.claims, &["known", "fetch", "wait"]),
@@ -97,8 +98,7 @@ impl FleetMetrics {
 
     /// Records the duration of a call.
     pub fn call(&self, verb: &str, took: Duration) {
-        let calls = self.calls.with_label_values(&[verb]);
-        calls.observe(took.as_secs_f64());
+        self.calls.with_label_values(&[verb]).observe(took.as_secs_f64());
     }
 
     /// Counts a failed call.
@@ -126,8 +126,7 @@ impl FleetMetrics {
     pub fn state(&self, now: &str) {
         // The others are reset, so that at most one state is 1.
         for state in STATES {
-            let is_it = state == now;
-            self.state.with_label_values(&[state]).set(is_it.into());
+            self.state.with_label_values(&[state]).set((state == now).into());
         }
     }
 

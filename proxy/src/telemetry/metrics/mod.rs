@@ -20,8 +20,7 @@ use prometheus::{
     TextEncoder,
 };
 use wayleave_decision::{ASSERTED, Reason, RequestOutcome};
-use wayleave_usage_preferences::DocumentKind;
-use wayleave_usage_preferences::PreferenceJudgement;
+use wayleave_usage_preferences::{DocumentKind, PreferenceJudgement};
 
 use self::connections::ConnectionMetrics;
 use self::constructors::{
@@ -107,12 +106,10 @@ impl Metrics {
             .namespace("wayleave")
             .const_label("version", env!("CARGO_PKG_VERSION"));
         register(&self.registry, IntGauge::with_opts(opts)?)?.set(1);
+        // It reads /proc, which other systems do not have.
         #[cfg(target_os = "linux")]
         self.registry
-            .register(Box::new(
-                // Reads /proc when metrics are gathered.
-                prometheus::process_collector::ProcessCollector::for_self(),
-            ))
+            .register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))
             .context("registering the process metrics")?;
         Ok(())
     }
@@ -133,9 +130,9 @@ impl Metrics {
     }
 
     fn start_requests(&self, crawler: &str, reasons: impl Iterator<Item = Reason>) {
+        // Only the pairs that can occur.
         for reason in reasons {
-            let meanings = reason.meanings().iter();
-            for outcome in meanings.flat_map(|meaning| meaning.outcomes) {
+            for outcome in reason.meanings().iter().flat_map(|meaning| meaning.outcomes) {
                 self.requests.with_label_values(&[crawler, outcome.as_str(), reason.as_str()]);
             }
         }
@@ -163,10 +160,13 @@ impl Metrics {
         let series = families.iter().flat_map(MetricFamily::get_metric);
         series
             .map(|series| {
+                // By name: the library sorts labels.
                 let label = |name: &str| {
-                    let mut labels = series.get_label().iter();
-                    let label = labels.find(|label| label.name() == name);
-                    label.map_or_else(String::new, |label| label.value().to_owned())
+                    series
+                        .get_label()
+                        .iter()
+                        .find(|label| label.name() == name)
+                        .map_or_else(String::new, |label| label.value().to_owned())
                 };
                 let total = series.get_counter().get_value();
                 // The counter is an integer that the protocol carries as a float, exact up to 2^53.
@@ -193,9 +193,7 @@ impl Metrics {
 
     /// Counts one fetch of a document other than robots.txt.
     pub(crate) fn preference_fetch(&self, kind: DocumentKind, result: &str) {
-        let labels = [kind.as_str(), result];
-        let fetches = &self.robots.document_fetches;
-        fetches.with_label_values(&labels).inc();
+        self.robots.document_fetches.with_label_values(&[kind.as_str(), result]).inc();
     }
 
     /// Counts one look-up of an origin's robots.txt.
@@ -235,8 +233,7 @@ impl Metrics {
 
     /// Sets the maximum number of client connections.
     pub(crate) fn client_connections_limit(&self, limit: usize) {
-        let limit = limit.try_into().unwrap_or(i64::MAX);
-        self.connections.clients_limit.set(limit);
+        self.connections.clients_limit.set(limit.try_into().unwrap_or(i64::MAX));
     }
 
     /// Counts a connection to an origin as serving a request until the guard is dropped.
@@ -251,8 +248,7 @@ impl Metrics {
     /// Counts the repairs to an origin's response.
     pub(crate) fn origin_oddities(&self, oddities: Oddities) {
         for oddity in oddities.iter() {
-            let counters = &self.connections.origin_oddities;
-            counters.with_label_values(&[oddity.as_str()]).inc();
+            self.connections.origin_oddities.with_label_values(&[oddity.as_str()]).inc();
         }
     }
 
@@ -263,22 +259,20 @@ impl Metrics {
 
     /// Counts the usage preference for each purpose.
     pub(crate) fn preferences(&self, judgement: &PreferenceJudgement) {
-        for say in &judgement.by_purpose {
-            preferences::count(&self.preferences, say);
+        for preference in &judgement.by_purpose {
+            preferences::count(&self.preferences, preference);
         }
     }
 
     /// Counts a leaf certificate: `hit`, `minted`, `failed`, or `untrusted` by the client.
     pub(crate) fn leaf_certificate(&self, result: &str) {
-        let certificates = &self.connections.leaf_certificates;
-        certificates.with_label_values(&[result]).inc();
+        self.connections.leaf_certificates.with_label_values(&[result]).inc();
     }
 
     /// Counts a TLS handshake with the proxy itself: `completed`, `certificate` if the client's was refused, `failed`,
     /// `untrusted` by the client, `timeout`, or `plain` if the client did not begin one.
     pub(crate) fn client_handshake(&self, result: &str) {
-        let handshakes = &self.connections.client_handshakes;
-        handshakes.with_label_values(&[result]).inc();
+        self.connections.client_handshakes.with_label_values(&[result]).inc();
     }
 
     /// Sets how many of the organisation's rules are active, and how many have expired.
@@ -298,15 +292,15 @@ impl Metrics {
 
     /// Sets when the next exception expires, if there is one.
     pub(crate) fn exception_expiry(&self, at: Option<SystemTime>) {
-        let seconds = at.map_or(0, unix_seconds);
-        self.organisation.exception_expiry.set(seconds);
+        self.organisation.exception_expiry.set(at.map_or(0, unix_seconds));
     }
 
     /// Creates the series of a configured crawler, so that a rate over its first event is right. They are kept when the crawler
     /// is removed from the configuration, as counters must be.
     pub(crate) fn start_crawler_series(&self, crawler: &str) {
-        let reasons = Reason::ALL.iter().copied();
-        self.start_requests(crawler, reasons.filter(|reason| !reason.is_before_request()));
+        // A connection that ends before its first request has no crawler.
+        let reasons = Reason::ALL.iter().copied().filter(|reason| !reason.is_before_request());
+        self.start_requests(crawler, reasons);
         self.organisation.user_agent_mismatches.with_label_values(&[crawler]);
     }
 
@@ -317,23 +311,21 @@ impl Metrics {
 
     /// Returns the number of requests of a known crawler whose `User-Agent` contained none of its tokens.
     pub(crate) fn user_agent_mismatches(&self, crawler: &str) -> u64 {
-        let counters = &self.organisation.user_agent_mismatches;
-        counters.with_label_values(&[crawler]).get()
+        self.organisation.user_agent_mismatches.with_label_values(&[crawler]).get()
     }
 
     /// Records a reload of the configuration, with its time if it succeeded.
     pub(crate) fn config_reloaded(&self, at: Option<SystemTime>) {
-        let gauges = &self.organisation;
-        gauges.reload_successful.set(i64::from(at.is_some()));
+        self.organisation.reload_successful.set(i64::from(at.is_some()));
+        // A failed reload leaves the time of the last successful one.
         if let Some(at) = at {
-            gauges.reload_success_at.set(unix_seconds(at));
+            self.organisation.reload_success_at.set(unix_seconds(at));
         }
     }
 
     /// Records how long a request waited for a slot.
     pub(crate) fn crawl_delay_wait(&self, waited: Duration) {
-        let waits = &self.organisation.crawl_delay_waits;
-        waits.observe(waited.as_secs_f64());
+        self.organisation.crawl_delay_waits.observe(waited.as_secs_f64());
     }
 
     /// Counts decisions that are missing in the log.
@@ -360,8 +352,7 @@ impl Metrics {
 
     /// Counts spans: `sent`, `failed`, or `dropped` because the queue was full.
     pub(crate) fn spans(&self, result: &str, count: usize) {
-        let count = count.try_into().unwrap_or(u64::MAX);
-        self.spans.with_label_values(&[result]).inc_by(count);
+        self.spans.with_label_values(&[result]).inc_by(count.try_into().unwrap_or(u64::MAX));
     }
 
     /// Returns the content type and all metrics in Prometheus' text format.

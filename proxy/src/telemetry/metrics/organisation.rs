@@ -7,7 +7,7 @@ use super::constructors::{counter, counters, gauge, gauges, histogram};
 /// Buckets from a tenth of a second to the default of `politeness.max_delay`.
 const WAIT_SECONDS: &[f64] = &[0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0];
 const CA_EXPIRY: &str = "Time at which the certificate of the interception CA expires.";
-const CRAWL_DELAY_WAITS: &str = "Time that requests waited for their turn at an origin.";
+const CRAWL_DELAY_WAITS: &str = "Time that requests waited for a slot at an origin.";
 const DECISIONS_DROPPED: &str = "Decisions missing in the decision log: the writer was behind, or the file could not be written.";
 const DECISION_LOG_ALTERED: &str =
     "Times that the decision log was found altered by somebody else, each an `altered` line in it.";

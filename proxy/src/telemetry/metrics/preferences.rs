@@ -42,9 +42,8 @@ const SOURCES: [(PreferenceStage, &[PreferenceSource]); 3] = [
 ];
 
 pub(super) fn register(registry: &Registry) -> anyhow::Result<IntCounterVec> {
-    let labels = ["source", "purpose", "value", "stage"];
-    let help = "What sites say about use, by purpose of the crawler.";
-    counters(registry, "preferences_total", help, &labels)
+    let help = "Preferences of sites about use, by purpose of the crawler.";
+    counters(registry, "preferences_total", help, &["source", "purpose", "value", "stage"])
 }
 
 pub(super) fn start_at_zero(counters: &IntCounterVec) {
@@ -54,8 +53,7 @@ pub(super) fn start_at_zero(counters: &IntCounterVec) {
         for (stage, sources) in SOURCES {
             for source in sources {
                 for value in [allow, refuse] {
-                    let labels = [source.as_str(), purpose, value, stage.as_str()];
-                    counters.with_label_values(&labels);
+                    counters.with_label_values(&[source.as_str(), purpose, value, stage.as_str()]);
                 }
             }
         }
@@ -63,11 +61,11 @@ pub(super) fn start_at_zero(counters: &IntCounterVec) {
     }
 }
 
-pub(super) fn count(counters: &IntCounterVec, say: &PurposePreference) {
-    let statement = say.statement.as_ref();
-    let source = statement.map_or(NONE, |it| it.source.as_str());
-    let stage = statement.map_or(PreferenceStage::Before, |it| it.stage);
-    let (purpose, value) = (say.purpose.as_str(), say.preference.as_str());
-    let labels = [source, purpose, value, stage.as_str()];
-    counters.with_label_values(&labels).inc();
+pub(super) fn count(counters: &IntCounterVec, preference: &PurposePreference) {
+    let (source, stage) = match &preference.statement {
+        Some(statement) => (statement.source.as_str(), statement.stage),
+        None => (NONE, PreferenceStage::Before),
+    };
+    let (purpose, value) = (preference.purpose.as_str(), preference.preference.as_str());
+    counters.with_label_values(&[source, purpose, value, stage.as_str()]).inc();
 }

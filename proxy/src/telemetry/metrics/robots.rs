@@ -6,7 +6,7 @@ use wayleave_usage_preferences::DocumentKind;
 use super::constructors::{REQUEST_SECONDS, counter, counters, gauge, gauges, histogram};
 
 const DOCUMENT_FETCHES: &str =
-    "Fetches of documents beside robots.txt that speak of use, by source and access result.";
+    "Fetches of other documents that state preferences about use, by source and access result.";
 const FETCH_DURATION: &str = "Duration of one fetch of robots.txt, redirects included.";
 const ROBOTS_CACHE_BYTES: &str = "Memory that robots.txt entries hold.";
 const ROBOTS_ENTRIES: &str = "Origins whose robots.txt is known, by state.";
@@ -44,7 +44,7 @@ pub(super) struct RobotsMetrics {
     pub(super) document_fetches: IntCounterVec,
     pub(super) entries: IntGaugeVec,
     pub(super) cache_bytes: IntGauge,
-    /// The counters by [`Lookup`], resolved once because every request counts one.
+    /// The counters in the order of [`RobotsLookup`], resolved once because every request counts one.
     pub(super) lookups: [IntCounter; 3],
     pub(super) snapshot_swaps: IntCounter,
     pub(super) store_errors: IntCounterVec,
@@ -77,8 +77,7 @@ impl RobotsMetrics {
         for result in ["successful", "unavailable", "unreachable", "redirect_lost"] {
             metrics.fetches.with_label_values(&[result]);
             for source in [DocumentKind::Tdmrep, DocumentKind::Rsl, DocumentKind::AiTxt] {
-                let labels = [source.as_str(), result];
-                metrics.document_fetches.with_label_values(&labels);
+                metrics.document_fetches.with_label_values(&[source.as_str(), result]);
             }
         }
         for state in ["fresh", "stale", "unavailable", "unreachable"] {

@@ -48,7 +48,8 @@ impl ReloadableProxy {
         let store =
             RobotsStore::open(&config.state.dir, config.robots_store, clock, Arc::clone(&metrics));
         let robots = (store.expect("it is new"), clock, Fleet::default());
-        let decisions = start::record(&config, &log, &metrics).expect("they can be written");
+        let decisions =
+            start::open_decision_log(&config, &log, &metrics).expect("they can be written");
         let built = start::build(&config, &metrics, &Arc::new(decisions), &[], robots);
         let built = built.expect("nothing is missing");
         let parts = ReloadedParts {
