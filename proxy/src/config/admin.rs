@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 
+use wayleave_evidence::Sha256Digest;
+
 use super::proxy::{loopback, overlaps};
 use super::reader::{
     ParseResult, Section, ToValue, ValueNode, address, none_if_empty, parse_with, secret,
 };
 use crate::admin::AdminGuard;
 use crate::downstream::listeners::ListenAddress;
-use crate::telemetry::digest::Sha256Digest;
 
 /// The operators' listener: metrics, health, API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,7 @@ pub(super) fn read(section: &mut Section<'_>, proxy: &[ListenAddress]) -> AdminC
     if let Some(proxy) = proxy.iter().find(|proxy| overlaps(proxy.address, listen)) {
         section.report("listen", format!("{listen} is in proxy.listen already, as {proxy}"));
     }
+    // On loopback, everybody who can connect is an operator. A wrong token has been reported already.
     if !listen.ip().is_loopback() && token_sha256.is_none() && section.is_valid("token_sha256") {
         section.report(
             "listen",

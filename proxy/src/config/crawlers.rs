@@ -36,7 +36,7 @@ pub(super) const MODES: [(&str, EnforcementMode); 2] = [
 /// no crawler. Paths of keys are relative to `dir`. Returns the keys that crawlers use, too.
 pub(super) fn read(
     root: &mut Section<'_>,
-    others: CrawlerDefaults,
+    defaults: CrawlerDefaults,
     dialect: Dialect,
     dir: &Path,
 ) -> (CrawlersConfig, Vec<Arc<SigningKey>>) {
@@ -44,21 +44,23 @@ pub(super) fn read(
     let mut keys = Vec::new();
     let mut catch_all = None;
     let crawlers = root.tables("crawler", |section| {
-        let (crawler, key) = read_crawler(section, others.mode, dialect, dir);
+        let (crawler, key) = read_crawler(section, defaults.mode, dialect, dir);
         keys.extend(key);
-        let has_name = |other: &&Crawler| other.name == crawler.name;
-        if section.is_valid("name") && earlier.iter().any(|other| has_name(&other)) {
-            let name = &crawler.name;
-            section.report("name", format!("{name:?} is the name of another crawler"));
+        let has_same_name = earlier.iter().any(|other| other.name == crawler.name);
+        if section.is_valid("name") && has_same_name {
+            section.report("name", format!("{:?} is the name of another crawler", crawler.name));
         }
         if contradicts_password(&earlier, crawler.account.as_ref()) {
-            let message = "is not the one that another crawler has for the same username";
-            section.report("password_hash", message);
+            section.report(
+                "password_hash",
+                "is not the one that another crawler has for the same username",
+            );
         }
-        if crawler.certificate.is_some() && !others.asks_for_certificates {
-            let message =
-                "certificate needs proxy.client_ca: clients are not asked for certificates";
-            section.report("match", message);
+        if crawler.certificate.is_some() && !defaults.asks_for_certificates {
+            section.report(
+                "match",
+                "certificate needs proxy.client_ca: clients are not asked for certificates",
+            );
         }
         if let Some(name) = &catch_all {
             section
@@ -71,9 +73,9 @@ pub(super) fn read(
     });
     let config = CrawlersConfig {
         crawlers,
-        require_crawler: others.require_crawler,
+        require_crawler: defaults.require_crawler,
         dialect,
-        mode: others.mode,
+        mode: defaults.mode,
     };
     (config, keys)
 }
@@ -86,21 +88,22 @@ fn matches_all(crawler: &Crawler) -> bool {
 }
 
 fn contradicts_password(earlier: &[Crawler], account: Option<&ProxyAccount>) -> bool {
-    let accounts = earlier.iter().filter_map(|crawler| crawler.account.as_ref());
+    // Several crawlers may share an account if something else tells them apart.
+    let mut accounts = earlier.iter().filter_map(|crawler| crawler.account.as_ref());
     account.is_some_and(|account| {
-        accounts
-            .filter(|other| other.username == account.username)
-            .any(|other| other.password_hash != account.password_hash)
+        accounts.any(|other| {
+            other.username == account.username && other.password_hash != account.password_hash
+        })
     })
 }
 
 fn read_crawler(
     section: &mut Section<'_>,
-    others_mode: EnforcementMode,
+    default_mode: EnforcementMode,
     robots_dialect: Dialect,
     dir: &Path,
 ) -> (Crawler, Option<Arc<SigningKey>>) {
-    let (username, certificate, named, addresses) = section.section("match", |section| {
+    let (username, certificate, user_agent_part, addresses) = section.section("match", |section| {
         (
             section.optional("username", checked(text, check_username)),
             section.optional("certificate", |node| parse_with(node, str::parse)),
@@ -124,16 +127,17 @@ fn read_crawler(
     let crawler = Crawler {
         name: section.required("name", checked(text, check_label)).unwrap_or_default(),
         tokens: section.required("tokens", non_empty_list(parse_token)).unwrap_or_default(),
-        user_agent: named,
+        user_agent: user_agent_part,
         addresses,
         certificate,
         account: account.map(|(username, password_hash)| ProxyAccount { username, password_hash }),
         dialect: section.word("dialect", robots_dialect, &dialect_words()),
-        mode: section.word("mode", others_mode, &MODES),
+        mode: section.word("mode", default_mode, &MODES),
         default_delay: section.optional("default_delay", duration),
         robots_user_agent: section.optional("user_agent", user_agent).map(Arc::from),
         user_agent_must_contain_token: section.key("user_agent_must_contain_token", false, boolean),
         source_address: section.optional("source_address", parse_local_address),
+        // Decisions need no key: they name it by its thumbprint.
         signing_key: signing_key.as_ref().map(|key| key.thumbprint().into()),
         declaration,
     };
@@ -143,6 +147,7 @@ fn read_crawler(
 /// Reads what the crawler declares about its use of content, for usage preferences.
 fn read_declaration(section: &mut Section<'_>) -> CrawlerDeclaration {
     let purposes = section.items("purposes", |node| parse_with(node, str::parse::<Purpose>));
+    // Without purposes nobody reads them: the crawler obeys no preferences.
     for key in ["purpose_tokens", "content_use", "unstated"] {
         if section.has(key) && !section.has("purposes") {
             section.report(key, "needs purposes beside it");
@@ -154,12 +159,13 @@ fn read_declaration(section: &mut Section<'_>) -> CrawlerDeclaration {
         parse_token(node)
     });
     let unstated = section.optional("unstated", word(&["allow", "refuse"]));
-    let names = CONTENT_USES.map(|(name, _)| name);
-    let content_use = section.optional("content_use", word(&names));
-    let mut known = CONTENT_USES.iter();
-    let content_use = known.find(|(name, _)| Some(*name) == content_use);
+    let words = CONTENT_USES.map(|(name, _)| name);
+    let content_use = section
+        .optional("content_use", word(&words))
+        .and_then(|chosen| CONTENT_USES.iter().find(|(name, _)| *name == chosen));
     CrawlerDeclaration {
         purposes: purposes.into_iter().collect(),
+        // A wrong token shifts the pairs, but the configuration is rejected then.
         purpose_tokens: named.into_iter().zip(tokens).collect(),
         content_use: content_use.map(|(_, content_use)| *content_use),
         refuse_unstated: unstated == Some("refuse"),
@@ -185,6 +191,7 @@ fn check_username(name: &str) -> Result<(), String> {
 }
 
 fn check_label(name: &str) -> Result<(), String> {
+    // It becomes a label of metrics, and names the URL and the file of the crawler's card.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if name == "asserted" {
         Err("\"asserted\" is the label of requests that match no crawler".to_owned())

@@ -7,7 +7,7 @@ use wayleave_robots_txt::HostPattern;
 
 use super::reader::{ParseResult, Section, ValueNode, fixed, list, parse_with, path_in};
 
-/// Whether and how HTTPS is intercepted.
+/// The interception of HTTPS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HttpsConfig {
     /// The directory of `ca.crt` and `ca.key`, already joined to `state.dir`.

@@ -13,7 +13,7 @@ use crate::decide::settings::LogFailureMode;
 use crate::decision_log::{ClientForm, JournalConfig};
 use crate::telemetry::logging::LogFormat;
 
-/// The event log and the decision log.
+/// The settings of the event log and the decision log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogConfig {
     /// Text for people or JSON for programs.
@@ -31,6 +31,7 @@ pub(crate) struct LogConfig {
 /// Reads `[log]`. Paths are relative to `state_dir`; `key` is the file of the key that signs the decision log.
 pub(super) fn read(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) -> LogConfig {
     let day = Duration::from_hours(24);
+    // Every key is read even if there is no decision log: one that is not read would be reported as unknown.
     let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
     let format = section.word("format", LogFormat::Text, &formats);
     let events = section.key("events", true, boolean);

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! proxy admin state store https upstream robots crawlers signing rules preferences politeness evidence log traces
-//!                      file        tables, values, mistakes
+//!                      reader      tables, values, mistakes
 //! ```
 
 mod admin;
@@ -34,10 +34,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub(crate) use self::log::LogConfig;
-pub use self::reader::ConfigMistake;
 use wayleave_decision::{CrawlersConfig, PolicyRule};
 
+pub(crate) use self::log::LogConfig;
+pub use self::reader::ConfigMistake;
 use self::reader::{ConfigReader, EffectiveKeys, Section, fixed};
 pub(crate) use self::signing::KEYS_DIR;
 pub(crate) use self::store::StoreConfig;
@@ -94,7 +94,7 @@ pub struct Config {
 struct BaseDirs<'a> {
     /// The directory of the file.
     file: &'a Path,
-    /// The configuration that the process started with, on a reload. State on disk stays where it is, even if the file now
+    /// The configuration that the process started with, on a reload. State on disk remains where it is, even if the file now
     /// names another directory.
     started_with: Option<&'a Config>,
 }
@@ -107,26 +107,26 @@ impl<'a> BaseDirs<'a> {
 
 /// Returns the directory that relative paths in a file are resolved against.
 pub(crate) fn parent_dir(file: &Path) -> PathBuf {
-    let whole = std::path::absolute(file);
-    let dir = whole.as_deref().unwrap_or(file).parent();
-    dir.unwrap_or(Path::new("")).to_owned()
+    let absolute = std::path::absolute(file);
+    absolute.as_deref().unwrap_or(file).parent().unwrap_or(Path::new("")).to_owned()
 }
 
 fn read_config(root: &mut Section<'_>, dirs: BaseDirs<'_>) -> Config {
     let dir = dirs.file;
+    // In this order, because later sections are checked against earlier ones: addresses, directories, names of crawlers.
     let proxy = root.section("proxy", |section| proxy::read(section, dir));
     let admin = root.section(fixed("admin"), |section| admin::read(section, &proxy.listen));
     let state = root.section("state", |section| state::read(section, dir));
     let fleet = root.section(fixed("store"), |section| store::read(section, dir));
     // A reload must not move the state of a running process: its files are open, and a CA in another place would be a new CA.
-    let state_in_use = dirs.started_with.map_or(&state, |config| &config.state);
-    let state_dir = state_in_use.dir.clone();
+    let state_dir = dirs.started_with.map_or(&state, |config| &config.state).dir.clone();
     let https = root.section("https", |section| https::read(section, &state_dir));
     let upstream = upstream::read(root, dir, &proxy.listen);
     let robots = root.section("robots", robots::read);
     let (crawlers, keys) = crawlers::read(root, proxy.crawler_defaults, robots.dialect, dir);
     let signing = root.section("signing", |section| signing::read(section, dir, keys));
     let key_in_file = root.section("evidence", |section| evidence::read_key(section, &state_dir));
+    // The same applies to the key: all lines of a process are signed with one.
     let evidence_key = dirs.started_with.map_or(key_in_file, |config| config.evidence_key.clone());
     Config {
         rules: rules::read(root, &crawlers.crawlers),
@@ -135,6 +135,7 @@ fn read_config(root: &mut Section<'_>, dirs: BaseDirs<'_>) -> Config {
         log: root.section("log", |section| log::read(section, &state_dir, evidence_key.clone())),
         evidence_key,
         traces: root.section(fixed("traces"), traces::read),
+        // Its keys are in two sections.
         robots_store: RobotsStoreConfig {
             max_size: state.max_size,
             memory: robots.store_memory,
@@ -161,23 +162,11 @@ impl Config {
     ///
     /// Every mistake in it, in the order of lines; or a single one if the file cannot be read.
     pub fn load(path: &Path) -> Result<Self, Vec<ConfigMistake>> {
-        Self::from_file(path, fs::read(path))
+        Self::parse_file(path, fs::read(path), None)
     }
 
-    /// Checks the content `read` from the file at `path`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::load`].
-    pub(crate) fn from_file(
-        path: &Path,
-        read: io::Result<Vec<u8>>,
-    ) -> Result<Self, Vec<ConfigMistake>> {
-        Self::parse_file(path, read, None)
-    }
-
-    /// Checks the content for a running process, which `started_with` another configuration: its state on disk stays where it
-    /// is.
+    /// Checks the content `read` from the file at `path` for a running process, which `started_with` another configuration: its
+    /// state on disk remains where it is.
     ///
     /// # Errors
     ///
@@ -204,6 +193,7 @@ impl Config {
                 let dirs = BaseDirs { file: &parent_dir(path), started_with };
                 Self::from_toml_in(dirs, &name, &text)
             }
+            // TOML is UTF-8. The parser is not even started, so the line has to be found here.
             Err(error) => {
                 let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
                 let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count();
@@ -242,8 +232,7 @@ impl Config {
 
     /// Returns the other files to watch for changes: programs that renew certificates do not know to trigger a reload.
     pub(crate) fn watched_files(&self) -> Vec<PathBuf> {
-        let tls = self.proxy.tls.as_ref();
-        tls.map_or_else(Vec::new, |tls| tls.files())
+        self.proxy.tls.as_ref().map_or_else(Vec::new, |tls| tls.files())
     }
 
     /// Returns the configuration as TOML, without secrets. Keys that need a restart have the values that the process
@@ -264,8 +253,8 @@ impl Default for Config {
     }
 }
 
-/// Leaves secrets out.
 impl fmt::Display for Config {
+    /// Writes the configuration without secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.keys.fmt(f)
     }

@@ -16,6 +16,7 @@ pub(super) fn read(section: &mut Section<'_>) -> PacingConfig {
         max_delay: section.key("max_delay", 300 * second, duration),
         max_concurrent_per_origin: section.key("max_concurrent_per_origin", 0, count(0, MAX_COUNT)),
     };
+    // The pacer would cut it to max_delay without a word.
     if pacing.default_delay > pacing.max_delay {
         let delays = [pacing.default_delay, pacing.max_delay].map(humantime::format_duration);
         let message = format!("{} is longer than max_delay, {}", delays[0], delays[1]);

@@ -37,21 +37,23 @@ fn check_meta_scan(size: &ByteSize) -> Result<(), String> {
 }
 
 fn default_sources() -> Vec<PreferenceSource> {
+    // A set has no order, but the configuration is shown in one.
     let default = SourceSet::default();
-    let all = PreferenceSource::OPTIONAL.into_iter();
-    all.filter(|it| default.contains(*it)).collect()
+    PreferenceSource::OPTIONAL.into_iter().filter(|source| default.contains(*source)).collect()
 }
 
 fn parse_source(node: &ValueNode<'_>) -> ParseResult<PreferenceSource> {
-    parse_with(node, |name| name.parse().map_err(|error| format!("{error}")))
+    parse_with(node, str::parse)
 }
 
 /// Parses a word of RSL's lists, which are separated by spaces; an empty string means none.
 fn parse_rsl_word(node: &ValueNode<'_>) -> ParseResult<String> {
     parse_with(node, |word| {
-        let is_word = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-        let word = is_word.then(|| word.to_owned());
-        word.ok_or_else(|| "expected one word of letters, digits and -, or nothing".to_owned())
+        if word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
+            Ok(word.to_owned())
+        } else {
+            Err("expected one word of letters, digits and -, or nothing")
+        }
     })
 }
 
@@ -60,7 +62,10 @@ fn parse_rsl_word(node: &ValueNode<'_>) -> ParseResult<String> {
 fn parse_country(node: &ValueNode<'_>) -> ParseResult<String> {
     parse_with(node, |code| {
         let is_code = code.len() == 2 && code.bytes().all(|byte| byte.is_ascii_alphabetic());
-        let code = (code.is_empty() || is_code).then(|| code.to_owned());
-        code.ok_or_else(|| "is not the two letters of a country, such as \"DE\"".to_owned())
+        if code.is_empty() || is_code {
+            Ok(code.to_owned())
+        } else {
+            Err("is not the two letters of a country, such as \"DE\"")
+        }
     })
 }

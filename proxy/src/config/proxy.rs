@@ -78,26 +78,27 @@ fn read_tls(
     let key = section.key("key", None, none_if_empty(path_in(dir)));
     let clients = section.key("client_ca", None, none_if_empty(|node| read_pem_file(node, dir)));
     let Some((certificate, key)) = certificate.as_ref().zip(key.as_ref()) else {
-        let wanting = listen.iter().find(|listen| listen.is_tls);
-        if let Some(listen) = wanting.filter(|_| section.is_valid("listen")) {
-            let message = format!("{listen} needs proxy.certificate and proxy.key");
-            section.report("listen", message);
+        // One message is enough: both files together solve all of these.
+        let tls_listener = listen.iter().find(|listen| listen.is_tls);
+        if let Some(listen) = tls_listener.filter(|_| section.is_valid("listen")) {
+            section.report("listen", format!("{listen} needs proxy.certificate and proxy.key"));
         } else if certificate.is_some() {
             section.report("certificate", "needs proxy.key beside it");
         } else if key.is_some() {
             section.report("key", "needs proxy.certificate beside it");
         } else if clients.is_some() {
-            let message =
-                "needs proxy.certificate and proxy.key: without TLS nobody shows a certificate";
-            section.report("client_ca", message);
+            section.report(
+                "client_ca",
+                "needs proxy.certificate and proxy.key: without TLS nobody shows a certificate",
+            );
         }
         return None;
     };
-    let read = ServerCertificate::read(certificate, key);
-    match read.and_then(|certificate| {
+    let tls = ServerCertificate::read(certificate, key).and_then(|certificate| {
         ServerTls::new(server::ServerTlsSettings { certificate, client_authorities: clients })
-    }) {
-        Ok(entrance) => Some(Arc::new(entrance)),
+    });
+    match tls {
+        Ok(tls) => Some(Arc::new(tls)),
         Err(error) => {
             section.report("certificate", format!("{error:#}"));
             None
@@ -125,6 +126,7 @@ pub(super) fn overlaps(one: SocketAddr, other: SocketAddr) -> bool {
     let covers = |wide: SocketAddr, narrow: SocketAddr| {
         wide.ip().is_unspecified() && (wide.is_ipv6() || narrow.is_ipv4())
     };
+    // With port 0 the system chooses a free one for each listener.
     one.port() != 0
         && one.port() == other.port()
         && (one.ip() == other.ip() || covers(one, other) || covers(other, one))

@@ -35,6 +35,7 @@ pub(super) fn read(section: &mut Section<'_>) -> RobotsConfig {
     let fetch = FetchConfig {
         user_agent: section.key("user_agent", "wayleave/0.1".to_owned(), user_agent),
         timeout: section.key("fetch_timeout", 10 * second, positive_duration),
+        // RFC 9309 section 2.3.1.2 asks for at least five.
         max_redirects: section.key("max_redirects", 5, count(0, 20)),
         max_size: to_usize(section.key(
             "max_size",
@@ -76,6 +77,7 @@ fn check_lifetimes(section: &Section<'_>, lifetimes: &LifetimeSettings) {
     let is_comparable = section.is_valid("max_stale") && section.is_valid("max_age");
     if is_comparable && lifetimes.max_stale < lifetimes.max_age {
         let max_age = humantime::format_duration(lifetimes.max_age);
+        // At the key that the file sets: the other one has its default.
         let key = if section.has("max_stale") { "max_stale" } else { "max_age" };
         section.report(key, format!("max_stale is shorter than max_age ({max_age})"));
     }

@@ -26,6 +26,7 @@ fn read_rule(section: &mut Section<'_>, crawlers: &[Crawler]) -> PolicyRule {
             (_, true) => RuleAction::RefuseLegally,
             (_, false) => RuleAction::Refuse,
         },
+        // A missing key has been reported, so this rule is never used.
         hosts: hosts.unwrap_or_default(),
         paths: section.items("paths", checked(text, check_pattern)),
         crawlers: without_wildcard(section.items("crawlers", is_crawler)),
@@ -98,6 +99,8 @@ fn check_pattern(pattern: &str) -> Result<(), String> {
 }
 
 fn check_method(method: &str) -> Result<(), String> {
+    // Methods are case-sensitive (RFC 9110 section 9.1). Requests with lower-case ones are refused as malformed, so a rule for
+    // one would never match.
     if method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-') {
         Ok(())
     } else {

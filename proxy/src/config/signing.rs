@@ -27,7 +27,7 @@ pub(crate) struct SigningConfig {
     pub(crate) keys: Vec<Arc<SigningKey>>,
 }
 
-/// Reads `[signing]`. Paths of keys are relative to `dir`; `used`: the keys of crawlers.
+/// Reads `[signing]`. Paths of keys are relative to `dir`; `used` are the keys of crawlers.
 pub(super) fn read(
     section: &mut Section<'_>,
     dir: &Path,
@@ -46,10 +46,11 @@ pub(super) fn read(
         form: section.word("form", AgentFieldForm::Dictionary, &forms),
         lifetime: section.key("lifetime", minute, checked(positive_duration, check_lifetime)),
     };
+    // A wrong agent has been reported as such.
     if options.mode != SigningMode::Off && options.agent.is_none() && section.is_valid("agent") {
-        let message = "signatures need signing.agent, where their keys are published";
-        section.report("mode", message);
+        section.report("mode", "signatures need signing.agent, where their keys are published");
     }
+    // The folder usually holds the keys of crawlers, too: each key is published once.
     let mut keys: Vec<Arc<SigningKey>> = Vec::new();
     let spare = read_keys(&dir.join(KEYS_DIR)).into_iter().map(Arc::new);
     for key in used.into_iter().chain(spare) {
@@ -65,6 +66,7 @@ fn read_keys(dir: &Path) -> Vec<SigningKey> {
     let entries = fs::read_dir(dir).into_iter().flatten();
     let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.retain(|path| path.extension().is_some_and(|kind| kind == "pem"));
+    // The order of directory entries is arbitrary, and that of the published keys should not be.
     paths.sort();
     paths.iter().filter_map(|path| SigningKey::read(path).ok()).collect()
 }
@@ -73,8 +75,7 @@ fn read_keys(dir: &Path) -> Vec<SigningKey> {
 pub(super) fn parse_key(node: &ValueNode<'_>, dir: &Path) -> ParseResult<Arc<SigningKey>> {
     let path = path_in(dir)(node)?;
     parse_with(node, |_| {
-        let key = SigningKey::read(&path).map_err(|error| format!("{error:#}"));
-        key.map(Arc::new)
+        SigningKey::read(&path).map(Arc::new).map_err(|error| format!("{error:#}"))
     })
 }
 

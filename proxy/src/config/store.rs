@@ -54,14 +54,11 @@ pub(super) fn read(section: &mut Section<'_>, dir: &Path) -> StoreConfig {
     StoreConfig {
         // A single URL is enough to find all servers of a cluster, so the number of URLs cannot decide alone.
         is_cluster: section.key("cluster", false, boolean) || !is_one,
+        // A URL may remain in the file while kind = "embedded" switches the engine off.
         urls: urls.filter(|_| is_shared),
         password_file: section.key("password_file", None, none_if_empty(path_in(dir))),
         ca_file: section.key("ca_file", None, none_if_empty(path_in(dir))),
-        prefix: section.key(
-            "prefix",
-            "wl".to_owned(),
-            checked(text, |prefix: &String| check_prefix(prefix)),
-        ),
+        prefix: section.key("prefix", "wl".to_owned(), checked(text, check_prefix)),
         partitions: section.key("partitions", 64, count(1, 16_384)),
         keep: section.key("keep", 30 * day, positive_duration),
         timeout: section.key("timeout", Duration::from_millis(25), positive_duration),

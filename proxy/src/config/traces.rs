@@ -19,13 +19,15 @@ fn check_ratio(ratio: &f64) -> Result<(), String> {
 /// Parses the URL of a collector.
 fn parse_collector(node: &ValueNode<'_>) -> ParseResult<Url> {
     parse_with(node, |text| {
+        // `/v1/traces` is appended to it, which a query or a fragment would swallow.
         let is_base = |url: &Url| {
             let is_http = matches!(url.scheme(), "http" | "https");
             is_http && url.has_host() && url.query().is_none() && url.fragment().is_none()
         };
-        let is_open = |url: &Url| url.username().is_empty() && url.password().is_none();
+        let has_credentials = |url: &Url| !url.username().is_empty() || url.password().is_some();
         match Url::parse(text) {
-            Ok(url) if is_base(&url) && is_open(&url) => Ok(url),
+            Ok(url) if is_base(&url) && !has_credentials(&url) => Ok(url),
+            // The client would send them within `Host`, where they identify nobody.
             Ok(url) if is_base(&url) => {
                 Err("has credentials: they belong in OTEL_EXPORTER_OTLP_HEADERS, as Authorization"
                     .to_owned())

@@ -48,6 +48,7 @@ pub(super) fn read(root: &mut Section<'_>, dir: &Path, listen: &[ListenAddress])
         connections: upstream::UpstreamSettings {
             connect_timeout: section.key("connect_timeout", 10 * second, positive_duration),
             response_timeout: section.key("response_timeout", 60 * second, positive_duration),
+            // Set to proxy.name when the client is built.
             pseudonym: String::new(),
             idle_connections: section.key("idle_connections", 1024, count(1, MAX_COUNT)),
         },
@@ -63,6 +64,7 @@ pub(super) fn read(root: &mut Section<'_>, dir: &Path, listen: &[ListenAddress])
 fn read_parent_proxy(section: &mut Section<'_>, listen: &[ListenAddress]) -> Option<ParentProxy> {
     let parsed = |node: &ValueNode<'_>| parse_with(node, str::parse::<ParentProxy>);
     let parent = section.key(secret("proxy"), None, none_if_empty(parsed))?;
+    // Other names would have to be resolved, and checking a file sends nothing.
     let address = match &*parent.host {
         "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
         host => egress::parse_literal(host),
@@ -94,6 +96,7 @@ fn read_overrides(section: &mut Section<'_>) -> Vec<DnsOverride> {
     let mut keys = Vec::new();
     section.entries("overrides", |name, node| {
         let entry = parse_with(node, |value| DnsOverride::parse(name, value))?;
+        // TOML rejects only the same spelling of a key twice.
         if keys.contains(&entry.key()) {
             return parse_with(node, |_| Err(format!("is another spelling of {:?}", entry.key())));
         }

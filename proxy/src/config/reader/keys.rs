@@ -69,9 +69,9 @@ impl EffectiveKeys {
 
     /// Adds a key with an arbitrary name, such as a host.
     pub(super) fn add_entry(&mut self, table: usize, name: &str, value: Value) {
-        let quoted = Value::String(name.to_owned()).to_string();
         self.0[table].lines.push(KeyLine {
-            key: quoted,
+            // A quoted key may contain any character, a bare one no dots.
+            key: Value::String(name.to_owned()).to_string(),
             value,
             needs_restart: false,
             is_secret: false,
@@ -80,6 +80,7 @@ impl EffectiveKeys {
 
     /// Returns the keys, or whole sections such as `[admin]`, that need a restart because the process `started_with` other values.
     pub(crate) fn needs_restart(&self, started_with: &Self) -> Vec<String> {
+        // Of both: a key that the file no longer sets is in one of them only.
         let mut names: Vec<String> = Vec::new();
         for (name, ..) in self.fixed_keys().chain(started_with.fixed_keys()) {
             if !names.contains(&name) {
@@ -120,16 +121,16 @@ impl EffectiveKeys {
     fn fixed_keys(&self) -> impl Iterator<Item = (String, &str, &Value)> {
         self.0.iter().flat_map(|table| {
             let section = table.header.trim_matches(['[', ']']);
-            let lines = table.lines.iter();
-            let fixed = lines.filter(|line| table.needs_restart || line.needs_restart);
-            fixed.map(move |line| {
-                let name = if table.needs_restart {
-                    table.header.clone()
-                } else {
-                    format!("{section}.{}", line.key)
-                };
-                (name, &*line.key, &line.value)
-            })
+            table.lines.iter().filter(|line| table.needs_restart || line.needs_restart).map(
+                move |line| {
+                    let name = if table.needs_restart {
+                        table.header.clone()
+                    } else {
+                        format!("{section}.{}", line.key)
+                    };
+                    (name, &*line.key, &line.value)
+                },
+            )
         })
     }
 }
@@ -155,10 +156,11 @@ impl fmt::Display for EffectiveKeys {
 
 /// Returns the part of a secret that may be shown: the host of a URL, or only that there is a secret.
 fn redacted(secret: &str) -> Value {
+    // Neither note can be parsed as the key's value, so a printed configuration that is fed back is rejected.
     match credentials_range(secret) {
         Some(at) => {
-            let (scheme, place) = (&secret[..at.start], &secret[at.end..]);
-            format!("{scheme}{place} (credentials not shown)").into()
+            let (scheme, rest) = (&secret[..at.start], &secret[at.end..]);
+            format!("{scheme}{rest} (credentials not shown)").into()
         }
         None if secret.is_empty() || secret.contains("://") => secret.into(),
         None => "(not shown)".into(),

@@ -88,6 +88,7 @@ impl std::error::Error for ConfigMistake {}
 fn redact_quoted(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
+    // The parser of TOML quotes with backticks.
     while let Some(start) = rest.find(['"', '`']) {
         let (words, quoted) = rest.split_at(start + 1);
         let quote = rest.as_bytes()[start];
@@ -98,9 +99,10 @@ fn redact_quoted(text: &str) -> String {
         } else {
             redact(&quoted[..end])
         };
-        let behind = quoted.len().min(end + 1);
-        shown += &quoted[end..behind];
-        rest = &quoted[behind..];
+        // An open quotation ends with the text.
+        let after = quoted.len().min(end + 1);
+        shown += &quoted[end..after];
+        rest = &quoted[after..];
     }
     shown.extend(rest.split_inclusive(' ').map(redact));
     shown
@@ -108,6 +110,7 @@ fn redact_quoted(text: &str) -> String {
 
 /// Returns the offset of the quote that ends a quotation: the first that is not escaped by a backslash.
 fn closing_quote(quoted: &str, quote: u8) -> usize {
+    // Values are quoted by `{:?}`, which escapes the quotes within.
     let mut is_escaped = false;
     for (at, byte) in quoted.bytes().enumerate() {
         match byte {
@@ -162,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_stays_as_it_is() {
+    fn text_without_secrets_is_unchanged() {
         for message in [
             "\"10s\" is not one of \"a\", \"b\"; did you mean \"a\"?",
             "me@corp.example has no colon, and 10:30 no at sign",

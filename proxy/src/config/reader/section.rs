@@ -71,6 +71,7 @@ impl<'t> ConfigReader<'t> {
         let before = &self.text[..at.min(self.text.len())];
         let start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let line = self.text[start..].lines().next().unwrap_or_default();
+        // The text is not TOML, so this can only be a guess: whatever could be a key or a header is taken for one.
         let bare = |text: &str| {
             let is_key =
                 |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '"' | '*');
@@ -184,6 +185,7 @@ impl<'t> Section<'t> {
     ) -> T {
         let key = key.into();
         let value = self.parse_key(key.name, parse).unwrap_or(default);
+        // Defaults, too: the configuration is shown with every key.
         self.record(key, value.to_value());
         value
     }
@@ -233,6 +235,7 @@ impl<'t> Section<'t> {
     ) -> Option<T> {
         let key = key.into();
         let value = self.optional(key, parse);
+        // A wrong value has been reported already.
         if value.is_none() && self.is_valid(key.name) {
             self.report(key.name, "is missing");
         }
@@ -253,8 +256,9 @@ impl<'t> Section<'t> {
         };
         let name = join(&self.location.header, key.name);
         let keys = self.begin_table(format!("[{name}]"), key.needs_restart);
-        let place = TableLocation { path, header: name, span: at, table_index: keys };
-        Section::new(self.reader, place, table).read(read)
+        let location = TableLocation { path, header: name, span: at, table_index: keys };
+        // An absent table is read as well, for the defaults of its keys.
+        Section::new(self.reader, location, table).read(read)
     }
 
     /// Reads the tables `[[key]]` in their order, each with `read`.
@@ -275,13 +279,13 @@ impl<'t> Section<'t> {
         let read_one = |(index, node): (usize, &'t ValueNode<'t>)| {
             let path = format!("[[{}]] {}", self.full_key(key), index + 1);
             let table = self.as_table(node, &path);
-            let place = TableLocation {
+            let location = TableLocation {
                 path,
                 header: name.clone(),
                 span: node.span(),
                 table_index: self.begin_table(format!("[[{name}]]"), false),
             };
-            Section::new(self.reader, place, table).read(&mut read)
+            Section::new(self.reader, location, table).read(&mut read)
         };
         items.iter().enumerate().map(read_one).collect()
     }
@@ -308,7 +312,7 @@ impl<'t> Section<'t> {
         mut parse: impl FnMut(&str, &'t ValueNode<'t>) -> ParseResult<T>,
     ) -> Vec<T> {
         let path = self.full_key(key);
-        let shown = self.begin_table(format!("[{}]", join(&self.location.header, key)), false);
+        let index = self.begin_table(format!("[{}]", join(&self.location.header, key)), false);
         let Some(node) = self.node(key) else {
             return Vec::new();
         };
@@ -322,7 +326,7 @@ impl<'t> Section<'t> {
             match parse(name.get_ref(), node) {
                 Ok(value) => {
                     let mut keys = self.reader.keys.borrow_mut();
-                    keys.add_entry(shown, name.get_ref(), value.to_value());
+                    keys.add_entry(index, name.get_ref(), value.to_value());
                     values.push(value);
                 }
                 Err(faults) => {
@@ -344,6 +348,7 @@ impl<'t> Section<'t> {
     /// Returns whether no mistake was found in `key` so far, so that it makes sense to compare it with other keys.
     pub(crate) fn is_valid(&self, key: &str) -> bool {
         let path = self.full_key(key);
+        // A mistake in `listen[1]` is one of `listen`, but one in `listen_all` is not.
         let within = |mistake: &ConfigMistake| {
             mistake
                 .key()

@@ -93,9 +93,9 @@ impl ToValue for ByteSize {
 /// Writes an absolute path, unless the working directory is unknown.
 impl ToValue for Path {
     fn to_value(&self) -> Value {
+        // Output that is saved in another directory must mean the same.
         let absolute = absolute(self);
-        let path = absolute.as_deref().unwrap_or(self);
-        path.display().to_string().into()
+        absolute.as_deref().unwrap_or(self).display().to_string().into()
     }
 }
 

@@ -42,6 +42,7 @@ fn fault<T>(node: &ValueNode<'_>, message: impl Into<String>) -> ParseResult<T> 
 /// Returns the range of the credentials in a URL, including the "@" after them. If there are several URLs, it spans from the
 /// first credentials to the last. The scheme may be missing.
 pub(super) fn credentials_range(url: &str) -> Option<Range<usize>> {
+    // The last one: a password may contain an "@" that should have been escaped.
     let end = url.rfind('@')? + 1;
     let start = match url[..end].find("://") {
         Some(at) => at + 3,
@@ -165,6 +166,7 @@ pub(crate) fn size(node: &ValueNode<'_>) -> ParseResult<ByteSize> {
     let DeValue::String(text) = node.get_ref() else {
         return fault(node, format!("expected {expected}, found {}", kind_name(node)));
     };
+    // `bytesize` takes a bare number for bytes, and a size that is too large for the largest.
     let is_bare = text.parse::<f64>().is_ok();
     match text.parse::<ByteSize>() {
         Ok(value) if !is_bare && value.as_u64() < u64::MAX => Ok(value),
@@ -203,6 +205,7 @@ pub(crate) fn network(node: &ValueNode<'_>) -> ParseResult<IpNet> {
     }
     let network: IpNet =
         parse_str(node, "a network in CIDR form, such as \"10.0.0.0/8\" or \"fd00::/8\"")?;
+    // Nothing is corrected silently: the mistake may be in the prefix as well as in the address.
     if network == network.trunc() {
         Ok(network)
     } else {
@@ -277,6 +280,7 @@ pub(crate) fn list<'t, T>(
         };
         let mut values = Vec::with_capacity(items.len());
         let mut faults = Vec::new();
+        // All of them, so that one run reports every mistake.
         for (index, node) in items.iter().enumerate() {
             match item(node) {
                 Ok(value) => values.push(value),
