@@ -18,7 +18,7 @@ use crate::signing::{SECRET_BYTES, new_secret, write_secret};
 /// The prefix lengths of networks: shorter than what providers assign to one customer, so that none can be singled out.
 const PREFIX_V4: u8 = 24;
 const PREFIX_V6: u8 = 48;
-/// The length of a truncated digest: enough to tell the addresses of one crawl apart.
+/// The length of a truncated digest: enough to distinguish the addresses of one crawl.
 const DIGEST_BYTES: usize = 16;
 
 /// The form of logged addresses: `log.client_address`.
@@ -37,7 +37,7 @@ pub(crate) enum LoggedClient {
     Keyed([u8; DIGEST_BYTES]),
 }
 
-/// Brings clients' addresses into the form in which they are logged.
+/// The form in which clients' addresses are logged, with the key if they are hidden by one.
 #[derive(Clone, Debug)]
 pub(crate) enum ClientMask {
     Full,
@@ -55,6 +55,7 @@ impl ClientMask {
         Ok(match form {
             ClientForm::Full => Self::Full,
             ClientForm::Network => Self::Network,
+            // Not hashed without a key: there are few enough IPv4 addresses to try them all.
             ClientForm::Keyed => {
                 Self::Keyed(hmac::Key::new(hmac::HMAC_SHA256, &read_or_create_key(key)?))
             }
@@ -63,11 +64,11 @@ impl ClientMask {
 
     /// Returns the client in this form. One that is already a network or a digest is returned unchanged.
     pub(crate) fn apply(&self, client: LoggedClient) -> LoggedClient {
-        let LoggedClient::Address(address) = client else {
-            return client;
-        };
         // An IPv4 client of a dual-stack listener is `::ffff:192.0.2.77`, and must be the same client.
-        let address = address.to_canonical();
+        let address = match client {
+            LoggedClient::Address(address) => address.to_canonical(),
+            _ => return client,
+        };
         match self {
             Self::Full => client,
             Self::Network => {
@@ -114,6 +115,7 @@ impl FromStr for LoggedClient {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
+        // No form can be taken for another: networks have a slash, and digests neither dots nor colons.
         if let Ok(address) = text.parse() {
             return Ok(Self::Address(address));
         }

@@ -4,10 +4,10 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
+use wayleave_evidence::Sha256Digest;
 
 use super::client_address::LoggedClient;
 use super::record::{DecisionId, DecisionRecord};
-use crate::telemetry::digest::Sha256Digest;
 use crate::telemetry::harmless::escape_json;
 use crate::telemetry::logging::{LogFormat, LogHandle};
 
@@ -68,7 +68,6 @@ struct DecisionEvent<'a> {
 impl<'a> DecisionEvent<'a> {
     fn new(decision: &'a DecisionRecord) -> Self {
         let finding = decision.finding.as_ref();
-        let fetched_at = finding.and_then(|finding| finding.robots_fetched_at);
         // The event happens at the end of the exchange; `at` is its beginning.
         let at = decision.at + std::time::Duration::from_micros(decision.took_us);
         Self {
@@ -91,7 +90,8 @@ impl<'a> DecisionEvent<'a> {
             line: finding.and_then(|finding| finding.line),
             rule: finding.and_then(|finding| finding.rule.as_deref()),
             robots_sha256: finding.and_then(|finding| finding.robots_sha256),
-            robots_fetched_at: fetched_at
+            robots_fetched_at: finding
+                .and_then(|finding| finding.robots_fetched_at)
                 .map(|at| humantime::format_rfc3339_micros(at).to_string()),
             details: decision.details.as_deref(),
             took_us: decision.took_us,
@@ -111,41 +111,38 @@ impl<'a> DecisionEvent<'a> {
 
     /// Writes one short line for people in tracing's text format: outcome, reason, request, crawler and client. Text that
     /// others chose is quoted as JSON. Everything else can be looked up by the id.
-    fn write_text(&self, to: &mut Vec<u8>) -> io::Result<()> {
-        to.extend_from_slice(self.timestamp.as_bytes());
-        to.extend_from_slice(b"  INFO wayleave::decision:");
-        write_word(to, " ", Some(self.outcome));
-        write!(to, " {}", self.status)?;
-        write_word(to, " ", Some(self.reason));
+    fn write_text(&self, line: &mut Vec<u8>) -> io::Result<()> {
+        line.extend_from_slice(self.timestamp.as_bytes());
+        line.extend_from_slice(b"  INFO wayleave::decision:");
+        write_word(line, " ", self.outcome);
+        write!(line, " {}", self.status)?;
+        write_word(line, " ", self.reason);
         if let Some(would_be) = self.would_be {
-            write!(to, " would_be={would_be}")?;
+            write!(line, " would_be={would_be}")?;
         }
-        write_quoted(to, " ", Some(self.method))?;
-        write_quoted(to, " ", Some(self.url))?;
-        write_word(to, " crawler=", Some(self.crawler));
-        write!(to, " client={}", self.client)?;
-        write_quoted(to, " details=", self.details)?;
+        write_quoted(line, " ", self.method)?;
+        write_quoted(line, " ", self.url)?;
+        write_word(line, " crawler=", self.crawler);
+        write!(line, " client={}", self.client)?;
+        if let Some(details) = self.details {
+            write_quoted(line, " details=", details)?;
+        }
         if let Some(digest) = self.robots_sha256 {
-            write!(to, " robots_sha256={digest}")?;
+            write!(line, " robots_sha256={digest}")?;
         }
-        write!(to, " took_us={}", self.took_us)?;
-        write!(to, " decision_id={}", self.decision_id)
+        write!(line, " took_us={}", self.took_us)?;
+        write!(line, " decision_id={}", self.decision_id)
     }
 }
 
-fn write_word(to: &mut Vec<u8>, key: &str, value: Option<&str>) {
-    if let Some(value) = value {
-        to.extend_from_slice(key.as_bytes());
-        to.extend_from_slice(value.as_bytes());
-    }
+fn write_word(line: &mut Vec<u8>, key: &str, value: &str) {
+    line.extend_from_slice(key.as_bytes());
+    line.extend_from_slice(value.as_bytes());
 }
 
-fn write_quoted(to: &mut Vec<u8>, key: &str, value: Option<&str>) -> io::Result<()> {
-    if let Some(value) = value {
-        to.extend_from_slice(key.as_bytes());
-        serde_json::to_writer(to, value)?;
-    }
-    Ok(())
+fn write_quoted(line: &mut Vec<u8>, key: &str, value: &str) -> io::Result<()> {
+    line.extend_from_slice(key.as_bytes());
+    serde_json::to_writer(line, value).map_err(Into::into)
 }
 
 #[cfg(test)]

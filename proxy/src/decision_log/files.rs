@@ -52,21 +52,21 @@ fn open_rotated(name: PathBuf) -> (PathBuf, io::Result<File>) {
 /// Opens the log's files, the oldest first and the current one last. Each comes with the error if it cannot be opened.
 pub(super) fn open_log_files(path: &Path) -> Vec<(PathBuf, io::Result<File>)> {
     // The current file is opened first: if it is rotated meanwhile, it is listed again under its new name, and left out there.
-    let written = File::open(path);
+    let current = File::open(path);
     // By device and inode: the name of the current file changes when it is rotated, the file does not.
     let identity = |file: &File| file.metadata().map(|found| (found.dev(), found.ino())).ok();
-    let is_written = |file: &io::Result<File>| match (file, &written) {
-        (Ok(file), Ok(written)) => identity(file) == identity(written),
+    let is_current = |file: &io::Result<File>| match (file, &current) {
+        (Ok(file), Ok(current)) => identity(file) == identity(current),
         _ => false,
     };
     let mut files: Vec<_> = rotated_files(path)
         .unwrap_or_default()
         .into_iter()
         .map(open_rotated)
-        .filter(|(_, file)| !is_written(file))
+        .filter(|(_, file)| !is_current(file))
         .collect();
-    let is_there = !matches!(&written, Err(error) if error.kind() == io::ErrorKind::NotFound);
-    files.extend(is_there.then(|| (path.to_owned(), written)));
+    let is_there = !matches!(&current, Err(error) if error.kind() == io::ErrorKind::NotFound);
+    files.extend(is_there.then(|| (path.to_owned(), current)));
     files
 }
 

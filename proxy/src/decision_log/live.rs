@@ -41,11 +41,9 @@ impl LiveDecision {
     /// Returns the decision as a server-sent event, rendered once for all watchers.
     pub(crate) fn event(&self) -> &Bytes {
         self.event.get_or_init(|| {
-            let id = self.decision.id;
-            let data = serde_json::to_vec(&*self.decision);
-            let data = escape_json(data.expect("strings and numbers serialise"));
-            let head = format!("event: decision\nid: {id}\ndata: ");
-            [head.as_bytes(), &data, b"\n\n"].concat().into()
+            let json = serde_json::to_vec(&*self.decision).expect("strings and numbers serialise");
+            let head = format!("event: decision\nid: {}\ndata: ", self.decision.id);
+            [head.as_bytes(), &escape_json(json), b"\n\n"].concat().into()
         })
     }
 }
@@ -75,14 +73,15 @@ impl LiveFeed {
 
     /// Polls for new decisions; never returns.
     pub(super) async fn run(&self, recent: &RecentDecisions) {
-        let mut looks = tokio::time::interval(POLL_INTERVAL);
+        let mut polls = tokio::time::interval(POLL_INTERVAL);
         // After a delay, one poll finds everything; a burst of them would find nothing more.
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Starting at zero is right for those who subscribed before the first poll: each watcher skips what is older than
         // itself.
         let mut next = 0;
         loop {
-            looks.tick().await;
+            polls.tick().await;
+            // What nobody watches is skipped, not kept for the next watcher.
             if self.watchers.receiver_count() == 0 {
                 next = recent.next_number();
                 continue;
@@ -92,10 +91,10 @@ impl LiveFeed {
             if run.decisions.is_empty() {
                 continue;
             }
-            let announce = |decision| Arc::new(LiveDecision { decision, event: OnceLock::new() });
+            let live = |decision| Arc::new(LiveDecision { decision, event: OnceLock::new() });
             let batch = LiveBatch {
                 first: run.first,
-                decisions: run.decisions.into_iter().map(announce).collect(),
+                decisions: run.decisions.into_iter().map(live).collect(),
             };
             // Fails if the last watcher has just gone.
             let _ = self.watchers.send(Arc::new(batch));

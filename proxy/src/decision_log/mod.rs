@@ -57,7 +57,7 @@ use self::writer::DecisionWriter;
 use crate::telemetry::logging::LogHandle;
 use crate::telemetry::metrics::Metrics;
 
-/// Records the decision of every exchange.
+/// The record of every exchange's decision, in memory and in a file.
 pub(crate) struct DecisionLog {
     recent: RecentDecisions,
     live: LiveFeed,
@@ -135,9 +135,11 @@ impl DecisionLog {
             return Some(recent);
         }
         let log = self.log.load_full()?;
-        let searching =
-            tokio::task::spawn_blocking(move || files::find_decision(&log.config.path, id));
-        searching.await.ok().flatten().map(Arc::new)
+        tokio::task::spawn_blocking(move || files::find_decision(&log.config.path, id))
+            .await
+            .ok()
+            .flatten()
+            .map(Arc::new)
     }
 
     /// Returns at most `limit` recent decisions that match `query`, the newest first.
@@ -146,8 +148,7 @@ impl DecisionLog {
         query: &DecisionQuery,
         limit: usize,
     ) -> Vec<Arc<DecisionRecord>> {
-        let taken = self.recent.iter().filter(|decision| query.matches(decision));
-        taken.take(limit).collect()
+        self.recent.iter().filter(|decision| query.matches(decision)).take(limit).collect()
     }
 
     /// Returns at most `limit` decisions of a time range that match `query` from the log's files, the newest first; `None`
@@ -165,10 +166,11 @@ impl DecisionLog {
         let Some(log) = self.log.load_full() else {
             return Ok(None);
         };
-        let reading = tokio::task::spawn_blocking(move || {
+        let newest = tokio::task::spawn_blocking(move || {
             past::newest(&log.config.path, span, &query, limit)
-        });
-        let newest = reading.await.map_err(io::Error::other)??;
+        })
+        .await
+        .map_err(io::Error::other)??;
         warn_of_damage(newest.damaged_lines);
         Ok(Some(newest))
     }
@@ -198,8 +200,7 @@ impl DecisionLog {
 
     /// Returns the `limit` most frequent hosts, crawlers, reasons or rules of the recent decisions that match `query`.
     pub(crate) fn top(&self, by: RankBy, query: &DecisionQuery, limit: usize) -> Vec<RankedName> {
-        let taken = self.recent.iter().filter(|decision| query.matches(decision));
-        top::top(by, taken, limit)
+        top::top(by, self.recent.iter().filter(|decision| query.matches(decision)), limit)
     }
 
     /// Watches further decisions.
@@ -231,7 +232,7 @@ fn log_file(journal: Option<&Journal>) -> Option<Arc<LogDescription>> {
 
 impl fmt::Debug for DecisionLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Decisions").finish_non_exhaustive()
+        f.debug_struct("DecisionLog").finish_non_exhaustive()
     }
 }
 
@@ -240,8 +241,9 @@ mod tests {
     use std::net::IpAddr;
     use std::time::{Duration, SystemTime};
 
+    use wayleave_evidence::Sha256Digest;
+
     use super::*;
-    use crate::telemetry::digest::Sha256Digest;
 
     pub(super) fn decision() -> DecisionRecord {
         DecisionRecord {

@@ -46,18 +46,19 @@ pub(super) fn newest(
     query: &DecisionQuery,
     limit: usize,
 ) -> io::Result<NewestDecisions> {
-    let mut found = VecDeque::new();
-    let mut is_cut = false;
+    // Lines can only be read forwards, so older decisions give way to newer ones.
+    let mut newest = VecDeque::new();
+    let mut is_truncated = false;
     let damaged_lines = for_each(path, span, query, |decision, _| {
-        found.push_back(decision);
-        if found.len() > limit {
-            found.pop_front();
-            is_cut = true;
+        newest.push_back(decision);
+        if newest.len() > limit {
+            newest.pop_front();
+            is_truncated = true;
         }
         ControlFlow::Continue(())
     })?;
-    let decisions = found.into_iter().rev().collect();
-    Ok(NewestDecisions { decisions, is_truncated: is_cut, damaged_lines })
+    let decisions = newest.into_iter().rev().collect();
+    Ok(NewestDecisions { decisions, is_truncated, damaged_lines })
 }
 
 /// Passes the decisions of a time range that match `query`, with their lines and in the order of the log at `path`, to `take`
@@ -81,7 +82,7 @@ pub(super) fn for_each(
         if span.since.is_some_and(ends_before) {
             continue;
         }
-        let wanted = |line: LogLine<'_>| {
+        let take_matching = |line: LogLine<'_>| {
             let line = match line {
                 Ok(line) if line.starts_with(event::EVENT_PREFIX) => return None,
                 Ok(line) => line,
@@ -95,13 +96,13 @@ pub(super) fn for_each(
                 damaged += 1;
                 return None;
             };
-            let is_wanted = span.contains(decision.at) && query.matches(&decision);
-            match is_wanted.then(|| take(decision, line))? {
+            let does_match = span.contains(decision.at) && query.matches(&decision);
+            match does_match.then(|| take(decision, line))? {
                 ControlFlow::Continue(()) => None,
                 ControlFlow::Break(()) => Some(()),
             }
         };
-        if find_line(&file, wanted)?.is_some() {
+        if find_line(&file, take_matching)?.is_some() {
             return Ok(damaged);
         }
     }

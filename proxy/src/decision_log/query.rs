@@ -16,8 +16,8 @@ pub(crate) struct DecisionQuery {
 impl DecisionQuery {
     /// Returns whether `decision` matches.
     pub(crate) fn matches(&self, decision: &DecisionRecord) -> bool {
-        let is = |wanted: &Option<String>, value: &str| {
-            wanted.as_deref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(value))
+        let is = |expected: &Option<String>, value: &str| {
+            expected.as_deref().is_none_or(|expected| expected.eq_ignore_ascii_case(value))
         };
         is(&self.crawler, &decision.crawler)
             && is(&self.outcome, &decision.outcome)
@@ -29,6 +29,7 @@ impl DecisionQuery {
 
 fn mentions(decision: &DecisionRecord, text: &str) -> bool {
     let contains = |value: &str| {
+        // Windows cannot be empty, but an empty text is in every value.
         let mut parts = value.as_bytes().windows(text.len().max(1));
         text.is_empty() || parts.any(|part| part.eq_ignore_ascii_case(text.as_bytes()))
     };

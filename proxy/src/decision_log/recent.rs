@@ -18,7 +18,7 @@ pub(super) struct RecentDecisions {
     next: AtomicUsize,
     max_bytes: usize,
     bytes: AtomicUsize,
-    /// The number of the oldest decision that was not dropped to stay below `max_bytes`.
+    /// The number of the oldest decision that was not dropped to make room within `max_bytes`.
     oldest: AtomicUsize,
 }
 
@@ -57,9 +57,9 @@ impl RecentDecisions {
         Self::with_capacity(CAPACITY, MAX_BYTES)
     }
 
-    fn with_capacity(kept: usize, max_bytes: usize) -> Self {
+    fn with_capacity(capacity: usize, max_bytes: usize) -> Self {
         Self {
-            entries: (0..kept).map(|_| Mutex::default()).collect(),
+            entries: (0..capacity).map(|_| Mutex::default()).collect(),
             next: AtomicUsize::new(0),
             max_bytes,
             bytes: AtomicUsize::new(0),
@@ -77,8 +77,8 @@ impl RecentDecisions {
     }
 
     fn store(&self, number: usize, recorded: &EncodedDecision) {
-        let mut place = self.entry(number);
-        let mut line = place.take().map(|oldest| oldest.line).unwrap_or_default();
+        let mut entry = self.entry(number);
+        let mut line = entry.take().map(|oldest| oldest.line).unwrap_or_default();
         self.bytes.fetch_sub(line.capacity(), Ordering::Relaxed);
         if line.capacity() > LARGE_LINE_BYTES {
             line = Vec::new();
@@ -86,26 +86,25 @@ impl RecentDecisions {
         line.clear();
         line.extend_from_slice(&recorded.line);
         self.bytes.fetch_add(line.capacity(), Ordering::Relaxed);
-        *place = Some(RingEntry { number, id: recorded.id, line });
+        *entry = Some(RingEntry { number, id: recorded.id, line });
     }
 
     /// Drops the oldest decision to make room; returns `false` if there is none older than `newest`.
     fn drop_oldest(&self, newest: usize) -> bool {
         let next = |oldest| (oldest < newest).then_some(oldest + 1);
-        let dropped = (self.oldest).fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-        let Ok(number) = dropped else {
+        let Ok(number) = self.oldest.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
+        else {
             return false;
         };
-        let mut place = self.entry(number);
-        if let Some(oldest) = place.take_if(|kept| kept.number == number) {
+        // A later decision may have taken the entry meanwhile.
+        if let Some(oldest) = self.entry(number).take_if(|kept| kept.number == number) {
             self.bytes.fetch_sub(oldest.line.capacity(), Ordering::Relaxed);
         }
         true
     }
 
     fn entry(&self, number: usize) -> MutexGuard<'_, Option<RingEntry>> {
-        let place = &self.entries[number % self.entries.len()];
-        place.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries[number % self.entries.len()].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the number of the next decision.
@@ -148,17 +147,15 @@ impl RecentDecisions {
         let next = self.next_number();
         let first = next.saturating_sub(self.entries.len());
         (first..next).rev().filter_map(|number| {
-            let place = self.entry(number);
-            let kept = place.as_ref().filter(|kept| kept.number == number);
-            kept.map(RingEntry::decision)
+            let entry = self.entry(number);
+            entry.as_ref().filter(|kept| kept.number == number).map(RingEntry::decision)
         })
     }
 
     pub(super) fn find(&self, id: DecisionId) -> Option<Arc<DecisionRecord>> {
         (0..self.entries.len()).find_map(|number| {
-            let kept = self.entry(number);
-            let found = kept.as_ref().filter(|kept| kept.id == id);
-            found.map(RingEntry::decision)
+            let entry = self.entry(number);
+            entry.as_ref().filter(|kept| kept.id == id).map(RingEntry::decision)
         })
     }
 }

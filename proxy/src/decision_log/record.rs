@@ -283,6 +283,7 @@ impl DecisionRecord {
     /// Returns whether the request failed before anything was sent, because the origin's name could not be resolved and so its
     /// robots.txt could not be fetched.
     pub(crate) fn failed_before_sending(&self) -> bool {
+        // Whatever else failed had been allowed before it was sent, unless refusals are only observed.
         let is_disallowed = |finding: &FindingRecord| finding.verdict == "disallow";
         self.outcome == "failed"
             && self.mode != "observe"

@@ -94,6 +94,7 @@ pub(crate) struct ReportRow {
 }
 
 /// The members of a line that are counted.
+// Borrowed from the line where they have no escapes: a log may have millions of lines.
 #[derive(Deserialize)]
 struct ReportEntry<'a> {
     #[serde(borrow)]
@@ -157,6 +158,7 @@ struct PolicyEntry<'a> {
 
 impl ReportEntry<'_> {
     fn rule(&self) -> Option<String> {
+        // By the reason: a line may also name a rule of robots.txt that allowed the request.
         match (&*self.reason, &self.policy, self.line, &self.rule) {
             ("policy-rule", Some(policy), ..) => {
                 let reason = (policy.reason.as_deref())
@@ -194,12 +196,12 @@ struct RowKey {
 }
 
 impl LogReport {
-    /// Evaluates the log at `path` with all its files. `tell` is called for each line, to show progress.
+    /// Evaluates the log at `path` with all its files. `on_line` is called for each line, to show progress.
     pub(crate) fn read(
         path: &Path,
         since: SystemTime,
         until: SystemTime,
-        tell: &mut dyn FnMut(),
+        on_line: &mut dyn FnMut(),
     ) -> Self {
         let mut report = Self {
             since,
@@ -221,14 +223,16 @@ impl LogReport {
             report.note_failure(log_directory(path), &error);
         }
         for (name, file) in open_log_files(path) {
-            report.read_file(name, file, &mut rows, tell);
+            report.read_file(name, file, &mut rows, on_line);
         }
         report.rows = rows.into_values().collect();
+        // By name after the count, so that two reports of the same log are equal.
         report.rows.sort_unstable_by(|one, other| {
-            let names = |row: &ReportRow| (row.crawler.clone(), row.host.clone(), row.rule.clone());
             (one.outcome.cmp(&other.outcome))
                 .then(other.count.cmp(&one.count))
-                .then_with(|| names(one).cmp(&names(other)))
+                .then_with(|| one.crawler.cmp(&other.crawler))
+                .then_with(|| one.host.cmp(&other.host))
+                .then_with(|| one.rule.cmp(&other.rule))
         });
         report
     }
@@ -238,10 +242,9 @@ impl LogReport {
         name: PathBuf,
         file: io::Result<File>,
         rows: &mut HashMap<RowKey, ReportRow>,
-        tell: &mut dyn FnMut(),
+        on_line: &mut dyn FnMut(),
     ) {
-        let metadata = file.as_ref().ok().and_then(|file| file.metadata().ok());
-        let written_at = metadata.and_then(|found| found.modified().ok());
+        let written_at = file.as_ref().ok().and_then(|file| file.metadata().ok()?.modified().ok());
         if written_at.is_some_and(|at| at < self.since) {
             self.older_files += 1;
             return;
@@ -254,7 +257,7 @@ impl LogReport {
                     return None::<()>;
                 }
                 lines += 1;
-                tell();
+                on_line();
                 if let Err(error) = self.read_line(line, rows) {
                     // The last line may still be being written.
                     self.damaged_lines += u64::from(line != Err(UNFINISHED));
@@ -277,8 +280,7 @@ impl LogReport {
     fn note_unreadable(&mut self, path: &Path, line: u64, error: String) {
         self.unreadable += 1;
         if self.unreadable_lines.len() < MAX_LISTED {
-            let path = path.to_owned();
-            self.unreadable_lines.push(UnreadableLine { path, line, error });
+            self.unreadable_lines.push(UnreadableLine { path: path.to_owned(), line, error });
         }
     }
 
@@ -287,9 +289,8 @@ impl LogReport {
         line: LogLine<'_>,
         rows: &mut HashMap<RowKey, ReportRow>,
     ) -> Result<(), String> {
-        let line = line.map_err(str::to_owned)?;
-        let read = serde_json::from_slice::<ReportEntry<'_>>(line);
-        let entry = read.map_err(|error| format!("is not a decision: {error}"))?;
+        let entry = serde_json::from_slice::<ReportEntry<'_>>(line?)
+            .map_err(|error| format!("is not a decision: {error}"))?;
         let at = humantime::parse_rfc3339(&entry.at)
             .map_err(|error| format!("is not a decision: at: {error}"))?;
         if at < self.since {
@@ -311,11 +312,10 @@ impl LogReport {
 }
 
 fn count_refusal(rows: &mut HashMap<RowKey, ReportRow>, entry: &ReportEntry<'_>, at: SystemTime) {
-    let host = entry.origin.as_deref().and_then(host);
     let key = RowKey {
         is_observed: entry.outcome == "observed",
         crawler: entry.crawler.clone().into_owned(),
-        host: host.map(str::to_owned),
+        host: entry.origin.as_deref().and_then(host).map(str::to_owned),
         reason: entry.reason.clone().into_owned(),
         rule: entry.rule(),
     };
@@ -332,6 +332,7 @@ fn count_refusal(rows: &mut HashMap<RowKey, ReportRow>, entry: &ReportEntry<'_>,
         example: entry.url.clone().into_owned(),
     });
     row.count += 1;
+    // Lines are in the order in which exchanges ended, and `at` is their beginning.
     row.last_at = row.last_at.max(at);
     if at < row.first_at {
         row.first_at = at;

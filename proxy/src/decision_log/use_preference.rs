@@ -73,25 +73,28 @@ pub(crate) struct DocumentRecord {
 impl UsePreference {
     /// Returns whether both state the same preference for the same purpose by the same statement.
     pub(crate) fn agrees_with(&self, other: &Self) -> bool {
-        let what = |it: &Self| (it.purpose.clone(), it.preference.clone(), it.source.clone());
-        what(self) == what(other)
+        self.purpose == other.purpose
+            && self.preference == other.preference
+            && self.source == other.source
             && self.statement == other.statement
             && self.carrier == other.carrier
     }
 }
 
 impl From<&PurposePreference> for UsePreference {
-    fn from(say: &PurposePreference) -> Self {
-        let statement = say.statement.as_ref();
-        let policy = statement.and_then(|it| it.policy.as_deref());
+    fn from(preference: &PurposePreference) -> Self {
+        let statement = preference.statement.as_ref();
         Self {
-            purpose: say.purpose.as_str().into(),
-            preference: say.preference.as_str().into(),
+            purpose: preference.purpose.as_str().into(),
+            preference: preference.preference.as_str().into(),
             source: statement.map(|it| it.source.as_str().into()),
             carrier: statement.map(|it| it.carrier.to_string()),
             statement: statement.map(|it| it.text.clone()),
             clause: statement.map(|it| it.clause.to_owned()),
-            policy: policy.map(|it| excerpt(it).into_owned()),
+            // Cut like the statement: sites choose how long it is.
+            policy: statement
+                .and_then(|it| it.policy.as_deref())
+                .map(|policy| excerpt(policy).into_owned()),
             stage: statement.map(|it| it.stage.as_str().into()),
             document: None,
         }
@@ -101,11 +104,9 @@ impl From<&PurposePreference> for UsePreference {
 impl From<&StatedPreference> for UsePreference {
     fn from(stated: &StatedPreference) -> Self {
         let record = Self::from(&stated.preference);
-        let stage = stated.stage.map(|stage| stage.as_str().into());
-        let document = stated.document.as_deref();
         Self {
-            stage: stage.or(record.stage),
-            document: document.map(|document| Box::new(document.into())),
+            stage: stated.stage.map(|stage| stage.as_str().into()).or(record.stage),
+            document: stated.document.as_deref().map(|document| Box::new(document.into())),
             ..record
         }
     }

@@ -55,38 +55,39 @@ impl DecisionWriter {
         configuration: ConfigRevision,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Self> {
-        let next_journal = PendingUpdates::default();
-        let (left_out, is_failing) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
-        let (waiting, received) = sync_channel(MAX_QUEUED);
-        let closing = Arc::new(AtomicBool::new(false));
-        let is_idle = Arc::new(AtomicBool::new(false));
-        let waiting_bytes = Arc::new(AtomicUsize::new(0));
-        let desk = WriterThread {
+        let (queue, received) = sync_channel(MAX_QUEUED);
+        let queued_bytes = Arc::<AtomicUsize>::default();
+        let dropped = Arc::<AtomicU64>::default();
+        let updates = PendingUpdates::default();
+        let closing = Arc::<AtomicBool>::default();
+        let is_idle = Arc::<AtomicBool>::default();
+        let is_failing = Arc::<AtomicBool>::default();
+        let writer = WriterThread {
             received,
-            queued_bytes: Arc::clone(&waiting_bytes),
-            dropped: Arc::clone(&left_out),
+            queued_bytes: Arc::clone(&queued_bytes),
+            dropped: Arc::clone(&dropped),
             journal,
             configurations: HashMap::new(),
-            updates: Arc::clone(&next_journal),
+            updates: Arc::clone(&updates),
             closing: Arc::clone(&closing),
             is_idle: Arc::clone(&is_idle),
             metrics: Arc::clone(&metrics),
             is_failing: Arc::clone(&is_failing),
         };
-        let working = thread::Builder::new()
+        let handle = thread::Builder::new()
             .name("decisions".to_owned())
-            .spawn(move || desk.run(configuration))
+            .spawn(move || writer.run(configuration))
             .context("starting the thread that writes decisions")?;
         Ok(Self {
-            queue: waiting,
-            queued_bytes: waiting_bytes,
-            dropped: left_out,
+            queue,
+            queued_bytes,
+            dropped,
             is_failing,
-            updates: next_journal,
+            updates,
             closing,
             is_idle,
-            thread: working.thread().clone(),
-            handle: Mutex::new(Some(working)),
+            thread: handle.thread().clone(),
+            handle: Mutex::new(Some(handle)),
             metrics,
         })
     }
@@ -140,7 +141,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl fmt::Debug for DecisionWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").finish_non_exhaustive()
+        f.debug_struct("DecisionWriter").finish_non_exhaustive()
     }
 }
 
@@ -192,6 +193,7 @@ impl WriterThread {
     /// Applies all pending updates.
     fn apply_updates(&mut self) {
         loop {
+            // Taken out first: while the update is applied, which may write, nobody should wait for the lock.
             let next = lock(&self.updates).pop_front();
             match next {
                 Some(next) => self.apply_update(next),
@@ -218,9 +220,9 @@ impl WriterThread {
     }
 
     /// Writes an event to the log at once.
-    fn write_event(&mut self, what: EventKind) {
+    fn write_event(&mut self, event: EventKind) {
         if let Some(journal) = &mut self.journal {
-            journal.push_event(what);
+            journal.push_event(event);
             self.flush();
             self.sign_head();
         }
@@ -300,11 +302,11 @@ mod tests {
 
     #[test]
     fn queue_is_bounded_in_bytes() {
-        let (waiting, received) = sync_channel(MAX_QUEUED);
+        let (queue, received) = sync_channel(MAX_QUEUED);
         let metrics = Arc::new(Metrics::new().unwrap());
         // No thread empties its queue.
         let writer = DecisionWriter {
-            queue: waiting,
+            queue,
             queued_bytes: Arc::default(),
             dropped: Arc::default(),
             is_failing: Arc::default(),

@@ -33,7 +33,7 @@ pub(super) struct LineBatch {
 
 impl LineBatch {
     /// Links `objects`, each of which ends in a line feed, to `chain`.
-    pub(super) fn new(chain: &HashChain, news: LogChanges<'_>, objects: &[u8]) -> Self {
+    pub(super) fn new(chain: &HashChain, changes: LogChanges<'_>, objects: &[u8]) -> Self {
         let mut batch = Self {
             bytes: Vec::with_capacity(objects.len() + objects.len() / 4 + 1024),
             at: system_time(),
@@ -41,20 +41,18 @@ impl LineBatch {
             chain: chain.clone(),
         };
         if chain.tree.lines() == 0 {
-            let first = chain.file_event(batch.at);
-            batch.append_object(&first.to_json());
+            batch.append_object(&chain.file_event(batch.at).to_json());
         }
         // Events come first: those about unsigned or foreign lines must directly follow them.
-        for event in news.events {
+        for event in changes.events {
             batch.append_event(event.clone());
         }
-        let from = news.latest_at;
+        let from = changes.latest_at;
         if batch.at + MAX_CORRECTION < from {
             batch.append_event(EventKind::ClockSetBack { from });
         }
-        if news.lost > 0 {
-            let decisions = news.lost;
-            batch.append_event(EventKind::Lost { decisions });
+        if changes.lost > 0 {
+            batch.append_event(EventKind::Lost { decisions: changes.lost });
         }
         batch.event_bytes = batch.bytes.len();
         for object in whole_lines(objects) {
@@ -70,8 +68,8 @@ impl LineBatch {
         whole == self.bytes.len() && lines[last..].starts_with(start)
     }
 
-    fn append_event(&mut self, what: EventKind) {
-        self.append_object(&LogEvent::new(what, self.at).to_json());
+    fn append_event(&mut self, event: EventKind) {
+        self.append_object(&LogEvent::new(event, self.at).to_json());
     }
 
     fn append_object(&mut self, object: &[u8]) {
@@ -95,8 +93,7 @@ impl LineBatch {
 
 /// Returns how many of these lines are decisions.
 pub(super) fn count_decisions(bytes: &[u8]) -> u64 {
-    let decisions = whole_lines(bytes).filter(|line| !line.starts_with(EVENT_PREFIX));
-    decisions.count() as u64
+    whole_lines(bytes).filter(|line| !line.starts_with(EVENT_PREFIX)).count() as u64
 }
 
 /// Iterates over complete lines, without their line feeds.

@@ -28,9 +28,9 @@ impl CompressionThread {
             return;
         }
         let path = path.to_owned();
-        let thread = thread::Builder::new().name("decisions-gzip".to_owned());
-        let started = thread.spawn(move || compress_all(&path, current));
-        self.0 = started
+        self.0 = thread::Builder::new()
+            .name("decisions-gzip".to_owned())
+            .spawn(move || compress_all(&path, current))
             .inspect_err(|error| tracing::warn!(%error, "the decision log is not compressed"))
             .ok();
     }

@@ -14,7 +14,7 @@ pub(crate) struct JournalConfig {
     pub(crate) max_age: Duration,
     /// The time after which rotated files are deleted.
     pub(crate) keep: Duration,
-    /// The maximum size of all files together; the oldest are deleted to stay below it.
+    /// The maximum size of all files together; the oldest are deleted to remain below it.
     pub(crate) max_total_bytes: Option<u64>,
     /// Whether rotated files are compressed.
     pub(crate) compresses: bool,

@@ -77,11 +77,6 @@ pub(crate) struct Journal {
     compression: CompressionThread,
 }
 
-/// Returns the files with the newest head of a log.
-fn head_files(config: &JournalConfig) -> HeadFiles {
-    HeadFiles::for_log(&config.path, &config.state_dir)
-}
-
 /// The settings of a journal, and its public key.
 #[derive(Debug)]
 pub(crate) struct LogDescription {
@@ -106,18 +101,19 @@ impl Journal {
     pub(crate) fn open(options: JournalConfig) -> anyhow::Result<Self> {
         let open = OpenFile::new(&options.path)
             .with_context(|| format!("opening the decision log {}", options.path.display()))?;
-        let heads = head_files(&options);
+        let heads = HeadFiles::for_log(&options.path, &options.state_dir);
         let is_known = options.key.exists();
         let key = SigningKey::read_or_create(&options.key).context("evidence.key")?;
         // Only a key in the state directory is known to belong to this log: one from elsewhere may have signed other logs.
-        let is_of_here = options.key.parent() == Some(options.state_dir.as_path());
+        let belongs_here = options.key.parent() == Some(options.state_dir.as_path());
+        // Written before the first line: a key without any head then means that a log is gone.
         if !is_known && !heads.exists() {
             heads
                 .save_first(&ChainState::new().signed_head(&key))
                 .context("keeping the log's head")?;
         }
         Ok(Self {
-            has_earlier_key: is_known && is_of_here && !heads.has_any_copy(),
+            has_earlier_key: is_known && belongs_here && !heads.has_any_copy(),
             altered: 0,
             key,
             heads,
@@ -167,9 +163,8 @@ impl Journal {
     }
 
     /// Buffers an event.
-    pub(crate) fn push_event(&mut self, what: EventKind) {
-        let event = LogEvent::new(what, system_time());
-        self.buffer.extend_from_slice(&event.to_json());
+    pub(crate) fn push_event(&mut self, event: EventKind) {
+        self.buffer.extend_from_slice(&LogEvent::new(event, system_time()).to_json());
         self.buffer.push(b'\n');
     }
 
@@ -197,24 +192,23 @@ impl Journal {
             return Ok(false);
         }
         self.rotate();
-        let written = self.write();
-        let lost = written.map_err(|(lines, error)| LostLines {
+        let result = self.write().map_err(|(lines, error)| LostLines {
             lines,
             error: anyhow::Error::new(error).context(self.config.path.display().to_string()),
         });
-        // Not tried again: the queue behind would grow, and the log says how many decisions are missing.
+        // Not tried again: the queue would grow meanwhile, and the log says how many decisions are missing.
         self.buffer.clear();
-        if let Err(lost) = &lost {
+        if let Err(lost) = &result {
             self.lost += lost.lines;
             self.open_file = None;
         }
-        lost.map(|()| true)
+        result.map(|()| true)
     }
 
     /// Signs and saves a head, if there are lines that the saved one does not cover.
     pub(crate) fn save_head(&mut self) {
-        if let Some(known) = self.state.as_ref().filter(|_| self.is_unsigned) {
-            for (file, error) in self.heads.save(&known.signed_head(&self.key)) {
+        if let Some(state) = self.state.as_ref().filter(|_| self.is_unsigned) {
+            for (file, error) in self.heads.save(&state.signed_head(&self.key)) {
                 tracing::debug!(%error, file = %file.display(), "the decision log's head cannot be written");
             }
             self.signed_at = Some(Instant::now());
@@ -226,8 +220,8 @@ impl Journal {
     fn rotate(&mut self) {
         let (max_size_bytes, max_age) = (self.config.max_size_bytes, self.config.max_age);
         let is_due = |open: &OpenFile| open.is_due(max_size_bytes, max_age);
-        let may = self.rotate_after.is_none_or(|at| at <= Instant::now());
-        if !may || !self.open_file.as_ref().is_some_and(is_due) {
+        let may_rotate = self.rotate_after.is_none_or(|at| at <= Instant::now());
+        if !may_rotate || !self.open_file.as_ref().is_some_and(is_due) {
             return;
         }
         let path = &self.config.path;
@@ -251,27 +245,28 @@ impl Journal {
     /// Returns how many decisions are not in the file, and the cause.
     fn write(&mut self) -> Result<(), (u64, io::Error)> {
         // Taken out of `self`, so that an error on the way leaves no open file behind and it is opened again.
-        let taken = self.take_open_file();
-        let mut open = taken.map_err(|error| (batch::count_decisions(&self.buffer), error))?;
-        let known = self.state.get_or_insert_with(ChainState::new);
-        let news = LogChanges { events: &self.events, lost: self.lost, latest_at: known.latest_at };
-        let batch = LineBatch::new(&known.chain, news, &self.buffer);
+        let mut open =
+            self.take_open_file().map_err(|error| (batch::count_decisions(&self.buffer), error))?;
+        let state = self.state.get_or_insert_with(ChainState::new);
+        let changes =
+            LogChanges { events: &self.events, lost: self.lost, latest_at: state.latest_at };
+        let batch = LineBatch::new(&state.chain, changes, &self.buffer);
         let written = open.file.write_all(&batch.bytes);
         // A full disk may accept a part.
         let (whole, is_all) = match &written {
             Ok(()) => (batch.bytes.len(), true),
             Err(_) => open.truncate_to_whole_lines(&batch.bytes),
         };
-        *known = ChainState {
-            chain: batch.chain_until(whole, &known.chain),
+        *state = ChainState {
+            chain: batch.chain_until(whole, &state.chain),
             bytes: open.add_bytes(whole),
             latest_at: batch.at,
             is_stopped: batch.ends_in_line(STOP_PREFIX, whole),
             is_complete: is_all,
         };
         // Events that are not in the file are kept for the next write.
-        let is_told = whole >= batch.event_bytes;
-        if is_told {
+        let are_events_written = whole >= batch.event_bytes;
+        if are_events_written {
             self.events.clear();
             self.lost = 0;
         }
@@ -280,14 +275,14 @@ impl Journal {
         if self.signed_at.is_none_or(|at| at.elapsed() >= SIGN_INTERVAL) {
             self.save_head();
         }
-        self.clean_up(is_told);
+        self.clean_up(are_events_written);
         written.map_err(|error| (batch::count_decisions(&batch.bytes[whole..]), error))
     }
 
     /// Takes the file to write to, whose contents are known. Opens it and reads what is new in it, if necessary.
     fn take_open_file(&mut self) -> io::Result<OpenFile> {
-        let known = self.state.as_ref();
-        self.open_file.take_if(|open| !open.refresh(known.map(|known| known.bytes)));
+        let known_bytes = self.state.as_ref().map(|state| state.bytes);
+        self.open_file.take_if(|open| !open.refresh(known_bytes));
         let path = &self.config.path;
         if let Some(open) = self.open_file.take_if(|open| open.is_started) {
             return Ok(open);
@@ -303,7 +298,7 @@ impl Journal {
                 key: &self.key,
                 has_earlier_key: self.has_earlier_key,
             };
-            let ResumedChain { state: known, events, altered } = log.resume(self.state.clone())?;
+            let ResumedChain { state, events, altered } = log.resume(self.state.clone())?;
             if altered > 0 {
                 tracing::error!(
                     file = %path.display(),
@@ -313,7 +308,7 @@ impl Journal {
             self.altered += altered;
             // `resume` may have renamed the file that was open.
             open = OpenFile::new(path)?;
-            self.state = Some(known);
+            self.state = Some(state);
             self.events.splice(0..0, events);
             self.announce_deletions();
             // The saved head is of another file, or there is none.
@@ -336,14 +331,17 @@ impl Journal {
 
     /// Deletes expired files and starts compressing the rest. The files are deleted even if the events about them could not be
     /// written, because the disk may be full of them; the events are then written later.
-    fn clean_up(&mut self, is_told: bool) {
-        for outworn in mem::take(&mut self.expired) {
-            outworn.delete();
+    fn clean_up(&mut self, are_events_written: bool) {
+        for expired in mem::take(&mut self.expired) {
+            expired.delete();
         }
-        let known = self.state.as_ref().filter(|_| is_told && self.needs_cleanup);
-        if let Some(known) = known.filter(|_| self.config.compresses) {
-            self.compression.start(&self.config.path, known.chain.file);
+        if let Some(state) = &self.state
+            && are_events_written
+            && self.needs_cleanup
+            && self.config.compresses
+        {
+            self.compression.start(&self.config.path, state.chain.file);
         }
-        self.needs_cleanup &= !is_told;
+        self.needs_cleanup &= !are_events_written;
     }
 }

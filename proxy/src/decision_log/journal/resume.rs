@@ -83,13 +83,12 @@ pub(super) struct ResumedChain {
 
 impl ResumedChain {
     fn new(state: ChainState, events: Vec<EventKind>) -> Self {
-        let altered = events.iter().filter(|what| is_altered(what)).count() as u64;
-        Self { state, events, altered }
+        Self { altered: count_altered(&events), state, events }
     }
 }
 
-fn is_altered(what: &EventKind) -> bool {
-    matches!(what, EventKind::Altered { .. })
+fn count_altered(events: &[EventKind]) -> u64 {
+    events.iter().filter(|event| matches!(event, EventKind::Altered { .. })).count() as u64
 }
 
 /// Returns the state that the newest head shows, if it was signed with this key.
@@ -123,7 +122,7 @@ impl ResumableLog<'_> {
     ///
     /// # Errors
     ///
-    /// Returns an error if a file cannot be read, put aside or ended.
+    /// Returns an error if a file cannot be read, renamed or ended.
     pub(super) fn resume(&self, own: Option<ChainState>) -> io::Result<ResumedChain> {
         let path = self.path;
         let known = own.or_else(|| signed_before(self.heads, self.key));
@@ -140,45 +139,45 @@ impl ResumableLog<'_> {
     /// Continues an existing file.
     fn resume_file(&self, file: u64, known: Option<ChainState>) -> io::Result<ResumedChain> {
         if let Some(known) = known.as_ref().filter(|known| known.chain.file == file)
-            && let Some(read) = FileTail::after_known(self.path, known, self.key)?
+            && let Some(tail) = FileTail::after_known(self.path, known, self.key)?
         {
-            let told = read.events(known);
-            return Ok(ResumedChain::new(read.state, told));
+            let events = tail.events(known);
+            return Ok(ResumedChain::new(tail.state, events));
         }
         let start = ChainState::start_of_file(file);
-        let read = FileTail::read_on(self.path, start.clone(), self.key)?;
+        let tail = FileTail::read_on(self.path, start.clone(), self.key)?;
         // A process may have ended after it began this file and before it saved the file's first head.
         let is_next = match &known {
             Some(known) => known.chain.file + 1 == file && !known.is_complete,
             None => file == 1 && !self.heads.exists(),
         };
-        let told = if is_next {
-            read.events(&start)
+        let events = if is_next {
+            tail.events(&start)
         } else {
             vec![known.unwrap_or(start).altered_event(None)]
         };
-        Ok(ResumedChain::new(read.state, told))
+        Ok(ResumedChain::new(tail.state, events))
     }
 
     /// Begins a new file. The last one has been rotated; if it does not end in a head yet, one is added.
     fn begin_next_file(&self, known: Option<ChainState>) -> io::Result<ResumedChain> {
         let has_head = known.is_some();
-        let aside = rotated_files(self.path)?.into_iter();
-        let mut aside: Vec<_> =
-            aside.filter_map(|path| Some((file_number(&path)?, path))).collect();
-        aside.sort();
-        let known = match (known, aside.last()) {
+        let mut rotated: Vec<_> = rotated_files(self.path)?
+            .into_iter()
+            .filter_map(|path| Some((file_number(&path)?, path)))
+            .collect();
+        rotated.sort();
+        let known = match (known, rotated.last()) {
             (Some(known), _) => known,
             (None, Some((file, _))) => ChainState::start_of_file(*file),
             (None, None) => ChainState::new(),
         };
-        if known.chain.tree.lines() == 0 && (has_head || aside.is_empty()) {
+        if known.chain.tree.lines() == 0 && (has_head || rotated.is_empty()) {
             let is_lost = !has_head && (self.has_earlier_key || self.heads.exists());
-            let told = is_lost.then(|| known.altered_event(None));
-            return Ok(ResumedChain::new(known, told.into_iter().collect()));
+            let events = is_lost.then(|| known.altered_event(None)).into_iter().collect();
+            return Ok(ResumedChain::new(known, events));
         }
-        let mut last = aside.into_iter().rev();
-        match last.find(|(file, _)| *file == known.chain.file) {
+        match rotated.into_iter().rfind(|(file, _)| *file == known.chain.file) {
             Some((_, last)) => self.finish_file(&last, &known),
             None => Ok(ResumedChain::new(known.next_file(), vec![known.altered_event(None)])),
         }
@@ -190,37 +189,37 @@ impl ResumableLog<'_> {
             // Nothing can be appended to it. It was not compressed by wayleave, which begins the next file first.
             return Ok(ResumedChain::new(known.next_file(), vec![known.altered_event(None)]));
         }
-        let (mut read, told) = match FileTail::after_known(path, known, self.key)? {
+        let (mut tail, events) = match FileTail::after_known(path, known, self.key)? {
             // Its final head, which is signed with our key, also covers the lines after the saved head.
-            Some(read) if read.is_ended => (read, Vec::new()),
-            Some(read) => {
-                let told = read.events(known);
-                (read, told)
+            Some(tail) if tail.is_ended => (tail, Vec::new()),
+            Some(tail) => {
+                let events = tail.events(known);
+                (tail, events)
             }
             None => {
                 let start = ChainState::start_of_file(known.chain.file);
-                let read = FileTail::read_on(path, start, self.key)?;
-                (read, vec![known.altered_event(None)])
+                let tail = FileTail::read_on(path, start, self.key)?;
+                (tail, vec![known.altered_event(None)])
             }
         };
-        if read.is_ended {
-            return Ok(ResumedChain::new(read.state.next_file(), told));
+        if tail.is_ended {
+            return Ok(ResumedChain::new(tail.state.next_file(), events));
         }
-        let altered = told.iter().filter(|what| is_altered(what)).count() as u64;
+        let altered = count_altered(&events);
         // The events go into the file that they are about, because it may be exported without the next one.
         let mut lines = Vec::new();
-        for what in told {
-            let object = LogEvent::new(what, system_time()).to_json();
-            lines.extend_from_slice(&read.state.chain.append(&object));
+        for event in events {
+            let object = LogEvent::new(event, system_time()).to_json();
+            lines.extend_from_slice(&tail.state.chain.append(&object));
             lines.push(b'\n');
         }
-        let head = read.state.chain.final_head(self.key.pair(), system_time());
-        read.state.chain.push_line(&head);
+        let head = tail.state.chain.final_head(self.key.pair(), system_time());
+        tail.state.chain.push_line(&head);
         lines.extend_from_slice(&head);
         lines.push(b'\n');
         let mut file = OpenOptions::new().append(true).open(path)?;
         file.write_all(&lines)?;
-        Ok(ResumedChain { state: read.state.next_file(), events: Vec::new(), altered })
+        Ok(ResumedChain { state: tail.state.next_file(), events: Vec::new(), altered })
     }
 }
 
@@ -270,27 +269,27 @@ impl FileTail {
     fn read_on(path: &Path, known: ChainState, key: &SigningKey) -> io::Result<Self> {
         let mut file = OpenOptions::new().read(true).append(true).open(path)?;
         file.seek(SeekFrom::Start(known.bytes))?;
-        let mut read = Self { state: known, lines: 0, torn: None, is_ended: false };
+        let mut tail = Self { state: known, lines: 0, torn: None, is_ended: false };
         let mut lines = BufReader::new(&file);
         let mut line = Vec::new();
         while lines.read_until(b'\n', &mut line)? > 0 {
             let whole = line.strip_suffix(b"\n");
             let bytes = whole.unwrap_or(&line);
-            read.torn = whole.is_none().then(|| Sha256Digest::of(bytes));
-            read.state.chain.push_line(bytes);
-            read.state.bytes += bytes.len() as u64 + 1;
-            read.state.is_stopped = false;
-            read.lines += 1;
-            read.is_ended = LogEvent::parse_head(bytes).is_some_and(|head| {
+            tail.torn = whole.is_none().then(|| Sha256Digest::of(bytes));
+            tail.state.chain.push_line(bytes);
+            tail.state.bytes += bytes.len() as u64 + 1;
+            tail.state.is_stopped = false;
+            tail.lines += 1;
+            tail.is_ended = LogEvent::parse_head(bytes).is_some_and(|head| {
                 let is_ours = head.key == key.public_base64() && is_signed_by(bytes, &head.key);
                 head.next.is_some() && is_ours
             });
             line.clear();
         }
-        if read.torn.is_some() {
+        if tail.torn.is_some() {
             file.write_all(b"\n")?;
         }
-        Ok(read)
+        Ok(tail)
     }
 
     /// Returns the event to write about the lines after the `known` ones.
@@ -298,11 +297,11 @@ impl FileTail {
         if self.lines == 0 {
             return Vec::new();
         }
-        let told = if known.is_complete {
+        let event = if known.is_complete {
             known.altered_event(Some(self.lines))
         } else {
             EventKind::Recovered { unsigned_lines: self.lines, torn_sha256: self.torn }
         };
-        vec![told]
+        vec![event]
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn expired_files(options: &JournalConfig) -> Vec<ExpiredFile> {
     // The new file will grow to its maximum size.
     let mut total = rotated.saturating_add(options.max_size_bytes);
     let mut may_delete = options.max_total_bytes.is_some();
-    let mut outworn = Vec::new();
+    let mut expired = Vec::new();
     for file in files {
         let age = now.duration_since(file.written_at).unwrap_or_default();
         let is_too_old = age > options.keep;
@@ -64,7 +64,7 @@ pub(super) fn expired_files(options: &JournalConfig) -> Vec<ExpiredFile> {
         match file.lock() {
             Some(file) => {
                 total -= bytes;
-                outworn.push(file);
+                expired.push(file);
             }
             None => may_delete = false,
         }
@@ -75,7 +75,7 @@ pub(super) fn expired_files(options: &JournalConfig) -> Vec<ExpiredFile> {
             "the decision log grows beyond log.decisions_max_total until an export has ended"
         );
     }
-    outworn
+    expired
 }
 
 impl RotatedFile {

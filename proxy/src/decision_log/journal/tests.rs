@@ -600,7 +600,9 @@ fn head_of_another_key_is_ignored() {
     let head = fs::read(head_path(&path)).unwrap();
     fs::write(head_path(&path), newer.signed_head(&other)).unwrap();
     let last = file_number(&path).unwrap();
-    assert_eq!(head_files(&options(dir.path())).newest().unwrap(), head.trim_ascii_end());
+    let config = options(dir.path());
+    let heads = HeadFiles::for_log(&config.path, &config.state_dir);
+    assert_eq!(heads.newest().unwrap(), head.trim_ascii_end());
     written(dir.path());
     assert_eq!(checked(&path), []);
     assert!(file_number(&path).is_some_and(|number| number <= last + 5));
