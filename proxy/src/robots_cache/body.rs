@@ -31,7 +31,7 @@ pub(super) fn codings(headers: &HeaderMap) -> Result<Vec<ContentCoding>, FetchEr
 }
 
 /// Reads at most `limit` bytes of the decoded body, and marks it as cut if there were more. Never holds more than that
-/// and the decoder's window; if that is much, it waits for a reservation in `room`.
+/// and the decoder's window; if that is much, it waits for a reservation of `memory`.
 ///
 /// Many servers end a body by closing the TLS connection without a close_notify alert, so that it looks truncated (RFC
 /// 9112 section 9.8). Such a body is accepted if it ends with a complete line, and counted as an oddity.
@@ -43,7 +43,7 @@ pub(super) async fn read(
     reader: &mut UpstreamReader,
     codings: &[ContentCoding],
     limit: usize,
-    room: &FetchMemory,
+    memory: &FetchMemory,
 ) -> Result<(FetchedBody, Option<MemoryReservation>), FetchError> {
     let coded_limit = limit.saturating_mul(MAX_CODED_FACTOR);
     // One byte beyond the limit tells a longer body from one that just fits.
@@ -58,8 +58,9 @@ pub(super) async fn read(
         limit,
         reader,
     };
-    let reservation = read_all(&mut incoming, codings, room).await;
-    let reservation = reservation.map_err(|error| failure(error.to_string()))?;
+    let reservation = read_all(&mut incoming, codings, memory)
+        .await
+        .map_err(|error| failure(error.to_string()))?;
     let IncomingBody { mut bytes, .. } = incoming;
     let is_cut = bytes.len() > limit;
     bytes.truncate(limit);
@@ -68,8 +69,7 @@ pub(super) async fn read(
         bytes: bytes.into(),
         is_cut,
     };
-    let mut oddities = reader.oddities().iter();
-    if oddities.any(|oddity| oddity == Oddity::IncompleteClose) {
+    if reader.oddities().iter().any(|oddity| oddity == Oddity::IncompleteClose) {
         check_ending(&body, codings)?;
     }
     Ok((body, reservation))
@@ -79,7 +79,7 @@ pub(super) async fn read(
 async fn read_all(
     incoming: &mut IncomingBody<'_>,
     codings: &[ContentCoding],
-    room: &FetchMemory,
+    memory: &FetchMemory,
 ) -> io::Result<Option<MemoryReservation>> {
     let (limit, one_more) = (incoming.limit, incoming.limit.saturating_add(1));
     // A long file's bytes, and about as much again for what is parsed of it.
@@ -95,8 +95,8 @@ async fn read_all(
     } else if incoming.read(UNRESERVED_BYTES.min(one_more)).await? {
         return Ok(None);
     }
-    let reservation = room.reserve(needed).await?;
-    room.read_reserved(incoming.read(one_more)).await?;
+    let reservation = memory.reserve(needed).await?;
+    memory.read_reserved(incoming.read(one_more)).await?;
     Ok(Some(reservation))
 }
 
@@ -121,6 +121,7 @@ impl IncomingBody<'_> {
                 self.decoders.as_mut().map_or(Ok(()), ContentDecoder::finish)?;
                 return Ok(true);
             }
+            // A small step bounds what one call can expand to, while nothing is reserved.
             let step = self.chunk.split_to(self.chunk.len().min(DECODE_STEP));
             self.decode(&step)?;
         }
@@ -128,17 +129,16 @@ impl IncomingBody<'_> {
     }
 
     async fn next_chunk(&mut self) -> io::Result<bool> {
-        let part = self.reader.next_chunk().await;
-        let Some(part) = part.map_err(|error| io::Error::other(error.details))? else {
+        let chunk = self.reader.next_chunk().await;
+        let Some(chunk) = chunk.map_err(|error| io::Error::other(error.details))? else {
             return Ok(false);
         };
         // One byte beyond the limit is enough: only one chunk too many is ever received.
         if self.remaining == 0 {
-            let detail = "the body is longer than any robots.txt is read";
-            return Err(io::Error::other(detail));
+            return Err(io::Error::other("the body is longer than any robots.txt is read"));
         }
-        self.remaining = self.remaining.saturating_sub(part.len());
-        self.chunk = part;
+        self.remaining = self.remaining.saturating_sub(chunk.len());
+        self.chunk = chunk;
         Ok(true)
     }
 
@@ -161,8 +161,7 @@ impl IncomingBody<'_> {
 fn check_ending(body: &FetchedBody, codings: &[ContentCoding]) -> Result<(), FetchError> {
     // A content coding marks its own end, so a truncated body has failed to decode already.
     if codings.is_empty() && !body.bytes.ends_with(b"\n") && !body.bytes.ends_with(b"\r") {
-        let detail = "the connection ended in the middle of a line".to_owned();
-        return Err(failure(detail));
+        return Err(failure("the connection ended in the middle of a line".to_owned()));
     }
     Ok(())
 }

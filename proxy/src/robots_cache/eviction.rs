@@ -14,7 +14,7 @@ use super::snapshots::SnapshotMap;
 
 /// The small queue's share of the memory, in percent.
 const SMALL_PERCENT: usize = 10;
-/// The number of stale queue places that are tolerated before they are removed.
+/// The number of stale places in the queues beyond which they are removed.
 const MAX_STALE_PLACES: usize = 1000;
 
 /// The order in which entries are evicted.
@@ -106,6 +106,7 @@ impl EvictionOrder {
         let Some(uses) = published.uses(&resource) else {
             return true;
         };
+        // Not after a single use: entries of two-time visitors would fill the main queue.
         if uses > 1 {
             published.set_uses(&resource, 0);
             published.set_small(&resource, false);
@@ -157,6 +158,7 @@ impl EvictionOrder {
     }
 
     fn ghost_hash(&self, resource: &Resource) -> u32 {
+        // Half of the hash takes half the memory; a collision only puts a new entry into the main queue.
         let [a, b, c, d, ..] = self.hasher.hash_one(resource).to_le_bytes();
         u32::from_le_bytes([a, b, c, d])
     }
@@ -186,7 +188,7 @@ mod tests {
         snapshot_after(resource, outcome)
     }
 
-    /// Of a file with so many rules in one group.
+    /// Returns the snapshot of a file with this many rules in one group.
     fn snapshot_of_rules(resource: &Resource, rules: usize) -> Arc<Snapshot> {
         let lines = (0..rules).map(|n| format!("Disallow: /{n}\n"));
         let body = format!("User-agent: *\n{}", lines.collect::<String>());
@@ -214,7 +216,7 @@ mod tests {
     }
 
     impl World {
-        /// Room for about `entries`.
+        /// Returns a world whose memory fits about this many entries.
         fn with_room_for(entries: usize) -> Self {
             let published = SnapshotMap::new();
             published.publish(&resource(0), &snapshot(&resource(0)));
@@ -223,7 +225,7 @@ mod tests {
             Self { published, memory: EvictionOrder::new(entries * one) }
         }
 
-        /// Uses an origin, fetching it first if it is not there; whether it was.
+        /// Uses an origin, and publishes it first if it is missing. Returns whether it was there.
         fn visit(&mut self, n: usize) -> bool {
             let resource = resource(n);
             let is_there = self.published.find_usable(&resource, false, START).is_some();

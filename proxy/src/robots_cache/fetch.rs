@@ -38,7 +38,7 @@ pub struct FetchIdentity {
     pub source: Option<IpAddr>,
     /// The proxies that the causing request passed through.
     pub(crate) via: Option<Arc<[u8]>>,
-    /// Who chose the host.
+    /// The party that chose the host.
     pub(crate) chosen: ChosenBy,
     /// Whether no request waits for this fetch.
     pub(crate) is_refetch: bool,
@@ -135,7 +135,7 @@ impl std::fmt::Debug for HttpFetcher {
 struct FetchProgress {
     redirects: Vec<RedirectHop>,
     uri: String,
-    /// Who chose the host of `uri`.
+    /// The party that chose the host of `uri`.
     chosen: ChosenBy,
     reservation: Option<MemoryReservation>,
 }
@@ -201,7 +201,7 @@ impl HttpFetcher {
             let validators =
                 request.validators.as_ref().filter(|validators| validators.uri == progress.uri);
             let sending = self.request(&target, validators, identity, progress.chosen);
-            // A robots.txt where the crawler itself goes needs no admission. Every other host was named by somebody else.
+            // The robots.txt of a host that the crawler chose needs no admission. Others named the rest.
             let is_crawlers =
                 progress.chosen == ChosenBy::Crawler && request.resource.is_robots_txt();
             let mut exchange = if is_crawlers {
@@ -225,8 +225,8 @@ impl HttpFetcher {
                     ..fields::read(&exchange.fields, self.clock.now())
                 };
                 let received = (&exchange.fields, &mut exchange.reader);
-                let ended = self.read_response(status, kept, received, is_conditional);
-                let (ending, reservation) = ended.await?;
+                let (ending, reservation) =
+                    self.read_response(status, kept, received, is_conditional).await?;
                 progress.reservation = reservation;
                 exchange.finish(&self.upstream);
                 return Ok(ending);
@@ -250,6 +250,7 @@ impl HttpFetcher {
         (fields, reader): (&HeaderMap, &mut UpstreamReader),
         is_conditional: bool,
     ) -> Result<(FetchEnding, Option<MemoryReservation>), FetchError> {
+        // Without a condition there is nothing to confirm, and RFC 9309, 2.3.1 gives the status no meaning.
         if status == 304 && is_conditional {
             return Ok((FetchEnding::NotModified(kept), None));
         }
@@ -276,7 +277,7 @@ impl DocumentFetcher for HttpFetcher {
         let mut progress = FetchProgress {
             redirects: Vec::new(),
             uri: request.resource.uri(),
-            chosen: identity.map_or_else(ChosenBy::default, |by| by.chosen),
+            chosen: identity.map_or_else(ChosenBy::default, |identity| identity.chosen),
             reservation: None,
         };
         let follow = self.fetch_final(&request, identity, &mut progress);
@@ -306,8 +307,7 @@ impl<F: DocumentFetcher> DocumentFetcher for Arc<ArcSwap<F>> {
         request: FetchRequest,
         identity: Option<&FetchIdentity>,
     ) -> FetchedDocument {
-        let current = self.load_full();
-        current.fetch(request, identity).await
+        self.load_full().fetch(request, identity).await
     }
 }
 
@@ -319,6 +319,7 @@ fn is_redirect(status: u16) -> bool {
 
 fn redirect_target(from: &str, headers: &HeaderMap) -> Result<Url, FetchError> {
     let from = Url::parse(from).map_err(|error| bad_redirect(error.to_string()))?;
+    // RFC 9110, 10.2.2: the value is one URI, not a list that a client could choose from.
     let mut locations = headers.get_all(header::LOCATION).iter();
     let (Some(location), None) = (locations.next(), locations.next()) else {
         return Err(bad_redirect("there is not exactly one Location field"));
@@ -331,12 +332,11 @@ fn redirect_target(from: &str, headers: &HeaderMap) -> Result<Url, FetchError> {
     let mut target =
         from.join(location).map_err(|error| bad_redirect(format!("Location: {error}")))?;
     if !matches!(target.scheme(), "http" | "https") {
-        let scheme = target.scheme();
-        return Err(bad_redirect(format!("Location with scheme {scheme}")));
+        return Err(bad_redirect(format!("Location with scheme {}", target.scheme())));
     }
-    // The origin must not make us send credentials to a host of its choice.
     target.set_fragment(None);
-    // Neither call fails for a URL with a host, which http and https URLs have.
+    // The origin must not make us send credentials to a host of its choice. Neither call fails for a URL with a host,
+    // which http and https URLs have.
     let _ = target.set_username("");
     let _ = target.set_password(None);
     Ok(target)

@@ -28,19 +28,19 @@ pub(super) struct MemoryReservation {
 }
 
 impl FetchMemory {
-    /// Returns a pool of this many bytes. A fetch that holds a reservation for longer than `patience` is ended once the
+    /// Returns a pool of this many bytes. A fetch that holds a reservation for longer than `timeout` is ended once the
     /// pool is used up.
     pub(super) fn new(bytes: usize, timeout: Duration) -> Self {
-        let bytes = bytes.clamp(1, u32::MAX as usize);
-        Self { free: Arc::new(Semaphore::new(bytes)), bytes, timeout }
+        // tokio's semaphore gives out at most this many permits at once.
+        let total = bytes.clamp(1, u32::MAX as usize);
+        Self { free: Arc::new(Semaphore::new(total)), bytes: total, timeout }
     }
 
     /// Reserves `bytes`, or everything if that is less. Waiting fetches are served in order of arrival.
     pub(super) async fn reserve(&self, bytes: usize) -> io::Result<MemoryReservation> {
         let bytes = u32::try_from(bytes.min(self.bytes)).unwrap_or(u32::MAX);
-        let taken = self.free.clone().acquire_many_owned(bytes).await;
-        let place = |permit| MemoryReservation { _permit: permit };
-        taken.map(place).map_err(io::Error::other)
+        let permit = self.free.clone().acquire_many_owned(bytes).await;
+        Ok(MemoryReservation { _permit: permit.map_err(io::Error::other)? })
     }
 
     /// Runs `read`, which holds a reservation.
@@ -53,6 +53,7 @@ impl FetchMemory {
         read: impl Future<Output = io::Result<T>>,
     ) -> io::Result<T> {
         tokio::select! {
+            // A file that is complete counts, even if others have waited for long.
             biased;
             read = read => read,
             () = self.until_needed() => Err(io::Error::other(

@@ -91,17 +91,16 @@ impl FleetEntries {
         let usable = async |entry: &CacheEntry| {
             let learned = learning::parse_entry(&self.parser, resource.kind(), entry.clone()).await;
             let snapshot = RefreshScheduler::new(lifetimes.clone()).restore(resource, &learned);
-            let snapshot = identity.view_of(&Arc::new(snapshot));
-            let is_usable = snapshot.usability(self.clock.now()) == Usability::Immediate;
-            is_usable.then_some(learned)
+            // For crawlers that sign, an answer that asks for a signature does not count.
+            let usability = identity.view_of(&Arc::new(snapshot)).usability(self.clock.now());
+            (usability == Usability::Immediate).then_some(learned)
         };
         loop {
-            let claimed = self.fleet.claim(&text, newer_than, timeout + LEASE_GRACE).await;
-            match claimed {
+            match self.fleet.claim(&text, newer_than, timeout + LEASE_GRACE).await {
                 ClaimOutcome::Known(record) => {
                     let Some(entry) = self.decode(resource, &record) else {
-                        let token = 0;
-                        return ClaimDecision::Fetch(FetchLease { token, before: own });
+                        // Without a lease: claiming again would return the same record.
+                        return ClaimDecision::Fetch(FetchLease { token: 0, before: own });
                     };
                     if let Some(learned) = usable(&entry).await {
                         return ClaimDecision::Known(learned, record.version, None);
@@ -112,8 +111,8 @@ impl FleetEntries {
                         Some(self.age(last_contact_at(&entry).unwrap_or(SystemTime::UNIX_EPOCH)));
                 }
                 ClaimOutcome::Fetch { token, older } => {
-                    let older = older.and_then(|record| self.decode(resource, &record));
-                    let before = match older {
+                    // Validators and the run of failures continue from the newest entry of any node.
+                    let before = match older.and_then(|record| self.decode(resource, &record)) {
                         Some(older) if last_contact_at(&older) > last_contact_at(&own) => older,
                         _ => own,
                     };
@@ -131,15 +130,14 @@ impl FleetEntries {
 
     /// Returns the maximum age at which another node's entry is used instead of fetching; `None` means any age.
     fn max_adoptable_age(&self, own: &CacheEntry, purpose: FetchPurpose) -> Option<Duration> {
-        let own_age = last_contact_at(own).map(|at| self.age(at));
         match purpose {
             // The entry on this node's disk may be newer than the one that the engine describes.
             FetchPurpose::Requested => {
-                let answered = own.answer.as_ref();
-                answered.map(|facts| self.age(facts.fetched_at) + 2 * CLOCK_TOLERANCE)
+                own.answer.as_ref().map(|facts| self.age(facts.fetched_at) + 2 * CLOCK_TOLERANCE)
             }
+            // An entry as old as this node's own would not refresh it.
             FetchPurpose::RefreshAhead => {
-                own_age.map(|age| age.saturating_sub(2 * CLOCK_TOLERANCE))
+                last_contact_at(own).map(|at| self.age(at).saturating_sub(2 * CLOCK_TOLERANCE))
             }
             FetchPurpose::Forced => Some(Duration::ZERO),
         }
@@ -157,9 +155,12 @@ impl FleetEntries {
             return;
         }
         let now = self.clock.now();
-        let good_until = snapshot.fresh_until().max(snapshot.retry_at());
-        let fresh_for = good_until.and_then(|until| until.duration_since(now).ok());
+        let fresh_for = snapshot
+            .fresh_until()
+            .max(snapshot.retry_at())
+            .and_then(|until| until.duration_since(now).ok());
         let (shared, resource, entry) = (self.clone(), resource.clone(), entry.clone());
+        // The refresh task serves every origin, so it must not wait for the engine.
         tokio::spawn(async move {
             let Some(bytes) = encode(&resource, &entry) else {
                 return;
@@ -233,8 +234,7 @@ impl FleetEntries {
 /// Returns when the origin last answered or failed to.
 fn last_contact_at(entry: &CacheEntry) -> Option<SystemTime> {
     let answered_at = entry.answer.as_ref().map(|facts| facts.fetched_at);
-    let failed_at = entry.failures.as_ref();
-    answered_at.max(failed_at.map(|failing| failing.last.fetched_at))
+    answered_at.max(entry.failures.as_ref().map(|failing| failing.last.fetched_at))
 }
 
 /// Returns whether an entry is newer than the known one, or about as old and different.
@@ -261,19 +261,19 @@ fn digest(entry: &CacheEntry) -> Option<[u8; 32]> {
 /// Returns whether nodes with one entry can do without the other: it confirms the first, or reports that the origin is
 /// unreachable, which each node finds out by itself when its copy has expired.
 fn is_unchanged(before: &CacheEntry, after: &CacheEntry) -> bool {
-    let said = |entry: &CacheEntry| {
+    let content = |entry: &CacheEntry| {
         let outcome = &entry.answer.as_ref()?.outcome;
         Some((outcome.status(), outcome.body().map(|body| body.bytes.clone())))
     };
-    let is_same = said(before) == said(after);
-    is_same && (after.failures.is_some() || before.failures.is_none())
+    content(before) == content(after) && (after.failures.is_some() || before.failures.is_none())
 }
 
 fn encode(resource: &Resource, entry: &CacheEntry) -> Option<Vec<u8>> {
+    let record = EntryRecord::new(resource, entry);
     let body = entry.answer.as_ref().and_then(|facts| facts.outcome.body());
-    let entry = EntryRecord::new(resource, entry);
-    let body = entry.body().and(body).map(|body| body.bytes.to_vec());
-    let whole = postcard::to_stdvec(&SharedEntry { entry, body }).ok()?;
+    // Only a body that the record refers to, or the reader would take the record for damaged.
+    let body = record.body().and(body).map(|body| body.bytes.to_vec());
+    let whole = postcard::to_stdvec(&SharedEntry { entry: record, body }).ok()?;
     let mut written = u32::try_from(whole.len()).ok()?.to_be_bytes().to_vec();
     written.extend(zstd::bulk::compress(&whole, ZSTD_LEVEL).ok()?);
     Some(written)

@@ -21,7 +21,8 @@ pub(super) async fn parse_entry(
     parser.parse(bytes, move || ParsedEntry::parse(kind, entry, None)).await
 }
 
-/// Returns what is known after one more fetch, which ended at `now`; for `before` and `known` see [`Learned::after`].
+/// Returns the entry after one more fetch, which ended at `now`; for `before` and `known` see
+/// [`ParsedEntry::after_fetch`].
 pub(super) async fn learn_from_fetch(
     parser: &ParserPool,
     kind: DocumentKind,
@@ -45,9 +46,9 @@ pub(super) async fn parse_entries(
     loaded: Vec<(Resource, Option<CacheEntry>)>,
     published: Arc<SnapshotMap>,
 ) -> Vec<(Resource, Option<ParsedEntry>)> {
-    let bytes = loaded.iter().filter_map(|(_, entry)| entry.as_ref());
-    let bytes = bytes.map(body_len).sum();
+    let bytes = loaded.iter().filter_map(|(_, entry)| entry.as_ref()).map(body_len).sum();
     let learn = move |(resource, entry): (Resource, Option<CacheEntry>)| {
+        // A document that is refreshed is still in memory, so its body need not be parsed again.
         let known = published.snapshot(&resource);
         let kind = resource.kind();
         let learned = entry.map(|entry| ParsedEntry::parse(kind, entry, known.as_deref()));
@@ -58,6 +59,6 @@ pub(super) async fn parse_entries(
 
 /// Returns the length of the body of an entry's answer.
 fn body_len(entry: &CacheEntry) -> usize {
-    let body = entry.answer.as_ref().and_then(|facts| facts.outcome.body());
+    let body = entry.answer.as_ref().and_then(|answer| answer.outcome.body());
     body.map_or(0, |body| body.bytes.len())
 }

@@ -27,14 +27,20 @@ pub struct EntryQuery {
     pub limit: usize,
 }
 
-/// A view of the entries on disk.
-pub(super) struct DiskEntries {
+/// The memory and the disk that are searched.
+pub(super) struct EntryLister {
+    published: Arc<SnapshotMap>,
+    store: RobotsStore,
     lifetimes: ArcSwap<LifetimeSettings>,
 }
 
-impl DiskEntries {
-    pub(super) fn new(lifetimes: LifetimeSettings) -> Self {
-        Self { lifetimes: ArcSwap::from_pointee(lifetimes) }
+impl EntryLister {
+    pub(super) fn new(
+        published: Arc<SnapshotMap>,
+        store: RobotsStore,
+        lifetimes: LifetimeSettings,
+    ) -> Self {
+        Self { published, store, lifetimes: ArcSwap::from_pointee(lifetimes) }
     }
 
     pub(super) fn set_lifetimes(&self, lifetimes: LifetimeSettings) {
@@ -45,28 +51,6 @@ impl DiskEntries {
         LifetimeSettings::clone(&self.lifetimes.load())
     }
 
-    /// Returns the snapshot of an entry, or `None` for one that only exists for its history.
-    fn snapshot(
-        &self,
-        resource: &Resource,
-        entry: &CacheEntry,
-        now: SystemTime,
-    ) -> Option<Arc<Snapshot>> {
-        let mut cache = RefreshScheduler::new(LifetimeSettings::clone(&self.lifetimes.load()));
-        let snapshot = Arc::new(cache.restore(resource, &entry.clone().into()));
-        let due = cache.take_due(now, |_| Some((snapshot.clone(), false)));
-        due.forgotten.is_empty().then_some(snapshot)
-    }
-}
-
-/// The memory and disk that are searched.
-pub(super) struct EntryLister<'a> {
-    pub(super) published: &'a SnapshotMap,
-    pub(super) store: &'a RobotsStore,
-    pub(super) disk_entries: &'a DiskEntries,
-}
-
-impl EntryLister<'_> {
     /// Lists the known origins that match `listing`; see [`RobotsCache::list`](super::RobotsCache::list).
     pub(super) fn list(
         &self,
@@ -74,24 +58,24 @@ impl EntryLister<'_> {
         now: SystemTime,
     ) -> Vec<(Origin, Arc<Snapshot>)> {
         let after = listing.after.as_ref().map(Origin::to_string);
-        let is_asked_for = |text: &str| {
+        let matches = |text: &str| {
             after.as_deref().is_none_or(|after| text > after) && text.contains(&listing.query)
         };
-        let is_in_state = |snapshot: &Snapshot| {
-            let state = listing.state;
-            state.is_none_or(|state| snapshot.state(now) == state)
-        };
-        let found = self.published.select(|resource, snapshot| {
-            let is_listed = resource.is_robots_txt() && is_in_state(snapshot);
-            is_listed && is_asked_for(&resource.to_string())
-        });
-        let found = found.into_iter();
-        let mut found: Vec<_> =
-            found.map(|(resource, snapshot)| (resource.origin().clone(), snapshot)).collect();
+        let is_in_state =
+            |snapshot: &Snapshot| listing.state.is_none_or(|state| snapshot.state(now) == state);
+        let mut found: Vec<_> = self
+            .published
+            .select(|resource, snapshot| {
+                // The text comes last, because it has to be made for each entry.
+                resource.is_robots_txt() && is_in_state(snapshot) && matches(&resource.to_string())
+            })
+            .into_iter()
+            .map(|(resource, snapshot)| (resource.origin().clone(), snapshot))
+            .collect();
         // Memory may hold any number of matches, but no more than `limit` of those on disk can be among the first.
         let mut missing = listing.limit;
         self.store.walk(after.as_deref(), |text, entry| {
-            if is_asked_for(text)
+            if matches(text)
                 && let Some((origin, snapshot)) = self.on_disk_only(entry, now)
                 && is_in_state(&snapshot)
             {
@@ -107,13 +91,13 @@ impl EntryLister<'_> {
 
     /// Counts the entries in each state; see [`RobotsCache::count_by_state`](super::RobotsCache::count_by_state).
     pub(super) fn count_by_state(&self, now: SystemTime) -> [(SnapshotState, usize); 4] {
-        let Some(kept) = self.store.count_by_state() else {
-            return self.published.count_by_state(now);
-        };
-        let mut kept = kept.into_iter();
-        SnapshotState::ALL.map(|state| (state, kept.next().unwrap_or_default()))
+        match self.store.count_by_state() {
+            Some(counts) => std::array::from_fn(|n| (SnapshotState::ALL[n], counts[n])),
+            None => self.published.count_by_state(now),
+        }
     }
 
+    /// Returns the origin and the snapshot of a robots.txt that is on disk but not in memory.
     fn on_disk_only(
         &self,
         entry: &dyn Fn() -> Option<(Resource, CacheEntry)>,
@@ -123,7 +107,10 @@ impl EntryLister<'_> {
         if !resource.is_robots_txt() || self.published.snapshot(&resource).is_some() {
             return None;
         }
-        let snapshot = self.disk_entries.snapshot(&resource, &entry, now)?;
-        Some((resource.origin().clone(), snapshot))
+        let mut scheduler = RefreshScheduler::new(self.lifetimes());
+        let snapshot = Arc::new(scheduler.restore(&resource, &entry.into()));
+        // The rule for copies in memory: an entry that would be forgotten is only stored for its history.
+        let due = scheduler.take_due(now, |_| Some((snapshot.clone(), false)));
+        due.forgotten.is_empty().then(|| (resource.origin().clone(), snapshot))
     }
 }

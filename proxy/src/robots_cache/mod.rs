@@ -51,8 +51,8 @@ use crate::parser_pool::ParserPool;
 use crate::telemetry::metrics::{Metrics, RobotsLookup};
 pub use fetch::{DocumentFetcher, FetchConfig, FetchIdentity, FetchedDocument, HttpFetcher};
 use fleet_entries::FleetEntries;
+use listing::EntryLister;
 pub use listing::EntryQuery;
-use listing::{DiskEntries, EntryLister};
 pub(crate) use memory_shares::MemoryShares;
 pub use queue::FetchLimits;
 pub(crate) use redirect::{
@@ -123,7 +123,7 @@ impl CachedDocuments {
         let checked_at = self.clock.now();
         let found = self.published.find_usable(&resource, false, checked_at)?;
         if found.is_overdue {
-            // The report is left to a reader that can pass it on.
+            // This reader cannot report it to the refresh task, so the next one has to.
             self.published.clear_overdue_report(&resource);
         }
         if resource.is_robots_txt() {
@@ -150,9 +150,9 @@ pub struct RobotsCache {
     metrics: Arc<Metrics>,
     fleet_entries: FleetEntries,
     events: mpsc::Sender<CacheEvent>,
-    /// In milliseconds.
+    /// The time that a request waits, in milliseconds.
     wait_timeout_ms: Arc<AtomicU64>,
-    disk_entries: Arc<DiskEntries>,
+    lister: Arc<EntryLister>,
 }
 
 impl fmt::Debug for RobotsCache {
@@ -227,13 +227,13 @@ impl RobotsCache {
         metrics: Arc<Metrics>,
     ) -> (Self, JoinHandle<()>) {
         let cached = CachedDocuments::new(clock, metrics);
-        let fleet = Fleet::default();
-        let (cache, refresh) = Self::start_in_fleet(fetch, store, options, cached, fleet);
+        let (cache, refresh) =
+            Self::start_in_fleet(fetch, store, options, cached, Fleet::default());
         (cache, tokio::spawn(refresh))
     }
 
-    /// As [`start`](Self::start), for a node of `fleet`, filling `cached`. The caller spawns the task, on the runtime where
-    /// fetches are to run.
+    /// Does the same as [`start`](Self::start) for a node of `fleet`, and fills `cached`. The caller spawns the task, on
+    /// the runtime where fetches are to run.
     pub fn start_in_fleet<F: DocumentFetcher>(
         fetch: F,
         store: RobotsStore,
@@ -242,6 +242,7 @@ impl RobotsCache {
         fleet: Fleet,
     ) -> (Self, impl Future<Output = ()> + Send + use<F>) {
         let CachedDocuments { published, clock, metrics } = cached;
+        // The store counts nothing before it knows the lifetimes.
         store.set_lifetimes(options.lifetimes.clone());
         let fleet_entries = FleetEntries { fleet, clock, parser: ParserPool::new() };
         let (events, received) = mpsc::channel(EVENT_CAPACITY);
@@ -259,6 +260,7 @@ impl RobotsCache {
             options.refresh_settings(),
             options.fetch_limits,
         );
+        let lister = EntryLister::new(published.clone(), store.clone(), options.lifetimes.clone());
         let robots = Self {
             published,
             store,
@@ -267,7 +269,7 @@ impl RobotsCache {
             fleet_entries,
             events,
             wait_timeout_ms: Arc::default(),
-            disk_entries: Arc::new(DiskEntries::new(options.lifetimes.clone())),
+            lister: Arc::new(lister),
         };
         robots.set_wait_timeout(options);
         (robots, refresh.run())
@@ -287,7 +289,7 @@ impl RobotsCache {
         self.find_for(resource, Requester::default()).await
     }
 
-    /// As [`find`](Self::find), for a certain requester. The result of a fetch is shared by all.
+    /// Does the same as [`find`](Self::find) for a certain requester. The result of a fetch is shared by all.
     ///
     /// # Errors
     ///
@@ -315,9 +317,9 @@ impl RobotsCache {
         requester: Requester<'_>,
     ) -> Result<CachedDocument, FetchPending> {
         let demand = |reply| CacheEvent::Demand(resource.clone(), requester.demand(), reply);
-        let snapshot = requester.view_of(self.ask_with_timeout(demand).await?);
-        let at = self.clock.now();
-        Ok(CachedDocument { snapshot, checked_at: at })
+        let snapshot = requester.view_of(self.call_with_timeout(demand).await?);
+        // The time after the wait: at that of the request, the answer would lie in the future and not count as fresh.
+        Ok(CachedDocument { snapshot, checked_at: self.clock.now() })
     }
 
     /// Returns the cached copy of a document if it may be used now. Never waits.
@@ -325,7 +327,7 @@ impl RobotsCache {
         self.look_up(&resource.into(), None)
     }
 
-    /// As [`cached`](Self::cached), for a certain requester.
+    /// Does the same as [`cached`](Self::cached) for a certain requester.
     pub fn cached_for(
         &self,
         resource: impl Into<Resource>,
@@ -339,9 +341,9 @@ impl RobotsCache {
         resource: &Resource,
         requester: Option<Requester<'_>>,
     ) -> Option<CachedDocument> {
-        let at = self.clock.now();
+        let checked_at = self.clock.now();
         let signs = requester.is_some_and(|requester| requester.signed_by.is_some());
-        let found = self.published.find_usable(resource, signs, at)?;
+        let found = self.published.find_usable(resource, signs, checked_at)?;
         if found.is_overdue {
             let identity = requester.map(Requester::identity);
             let overdue = CacheEvent::Overdue(resource.clone(), identity);
@@ -353,11 +355,10 @@ impl RobotsCache {
         if resource.is_robots_txt() {
             self.metrics.robots_lookup(RobotsLookup::Hit);
         }
-        let snapshot = found.snapshot;
-        Some(CachedDocument { snapshot, checked_at: at })
+        Some(CachedDocument { snapshot: found.snapshot, checked_at })
     }
 
-    /// Runs `decide`, and counts the memory that it adds to the rules of `origin`, above all indexes.
+    /// Runs `decide`, and counts the memory that it adds to the rules of `origin`, mostly indexes.
     pub fn with_recount<T>(
         &self,
         origin: &Origin,
@@ -383,19 +384,18 @@ impl RobotsCache {
         resource: impl Into<Resource>,
     ) -> Result<Arc<Snapshot>, FetchPending> {
         let resource = resource.into();
-        let refresh = |reply| CacheEvent::Refresh(resource, reply);
-        self.ask_with_timeout(refresh).await
+        self.call_with_timeout(|reply| CacheEvent::Refresh(resource, reply)).await
     }
 
     /// Forgets a document, in memory and in the store. Returns whether there was anything. Its history is kept.
     pub async fn forget(&self, resource: impl Into<Resource>) -> bool {
         let resource = resource.into();
-        let was_kept = self.store.load(&resource).await.is_some();
+        let was_stored = self.store.load(&resource).await.is_some();
         // Before the local entry: a node that fetches it from now on shares the result with all.
         self.fleet_entries.forget(&resource).await;
         let forget = |reply| CacheEvent::Forget(resource, reply);
-        let was_at_hand = self.ask(forget).await.unwrap_or(false);
-        was_kept || was_at_hand
+        let was_in_memory = self.call(forget).await.unwrap_or(false);
+        was_stored || was_in_memory
     }
 
     /// Returns the stored documents next to an origin's robots.txt, in the order of their URLs.
@@ -417,28 +417,20 @@ impl RobotsCache {
             snapshot,
             entry: entry.unwrap_or_default(),
             history,
-            is_fetching: self.ask(is_fetching).await.unwrap_or(false),
+            is_fetching: self.call(is_fetching).await.unwrap_or(false),
         })
     }
 
     /// Returns the known origins that match `listing`, in the order of their text, with their snapshots; without the
     /// rules of those that are only on disk. May read all entries. Blocks.
     pub fn list(&self, listing: &EntryQuery) -> Vec<(Origin, Arc<Snapshot>)> {
-        self.lister().list(listing, self.clock.now())
+        self.lister.list(listing, self.clock.now())
     }
 
     /// Counts the stored entries in each state, in the order of [`SnapshotState::ALL`]; if the store has failed or has not
     /// counted them yet, the entries in memory. Takes the same time however many are stored. Blocks.
     pub fn count_by_state(&self) -> [(SnapshotState, usize); 4] {
-        self.lister().count_by_state(self.clock.now())
-    }
-
-    fn lister(&self) -> EntryLister<'_> {
-        EntryLister {
-            published: &self.published,
-            store: &self.store,
-            disk_entries: &self.disk_entries,
-        }
+        self.lister.count_by_state(self.clock.now())
     }
 
     /// Updates the metrics about entries, as [`count_by_state`](Self::count_by_state) does. Blocks.
@@ -456,32 +448,31 @@ impl RobotsCache {
 
     /// Applies another configuration, except for its limits on fetches. Existing entries are used no longer than it
     /// says; see [`RefreshScheduler::change_lifetimes`]. If crawlers have changed, identities recorded for refetches are dropped.
-    pub async fn reconfigure(&self, options: &RobotsCacheConfig, are_crawlers_others: bool) {
+    pub async fn reconfigure(&self, options: &RobotsCacheConfig, have_crawlers_changed: bool) {
         self.set_wait_timeout(options);
-        if self.disk_entries.lifetimes() != options.lifetimes {
-            self.disk_entries.set_lifetimes(options.lifetimes.clone());
+        if self.lister.lifetimes() != options.lifetimes {
+            self.lister.set_lifetimes(options.lifetimes.clone());
             // Counting waits for the running transaction, and that for the disk.
             let (store, lifetimes) = (self.store.clone(), options.lifetimes.clone());
             // It is cancelled only when the process ends.
             let _ = tokio::task::spawn_blocking(move || store.set_lifetimes(lifetimes)).await;
         }
-        let reconfigure =
-            |reply| CacheEvent::Reconfigure(options.refresh_settings(), are_crawlers_others, reply);
+        let settings = options.refresh_settings();
+        let reconfigure = |reply| CacheEvent::Reconfigure(settings, have_crawlers_changed, reply);
         // If the task has ended, there are no entries left to apply it to.
-        let _ = self.ask(reconfigure).await;
+        let _ = self.call(reconfigure).await;
     }
 
     /// Returns the settings in effect, of this handle and of the task.
     #[cfg(test)]
     pub(crate) async fn settings_in_effect(&self) -> impl fmt::Debug + PartialEq + use<> {
-        let terms = self.ask(CacheEvent::Settings).await;
-        (terms, self.pending(), self.disk_entries.lifetimes(), self.store.memory())
+        let settings = self.call(CacheEvent::Settings).await;
+        (settings, self.pending(), self.lister.lifetimes(), self.store.memory())
     }
 
     fn set_wait_timeout(&self, options: &RobotsCacheConfig) {
-        let patience = (options.fetch_timeout + WAIT_MARGIN).as_millis();
-        let patience = u64::try_from(patience).unwrap_or(u64::MAX);
-        self.wait_timeout_ms.store(patience, Ordering::Relaxed);
+        let millis = u64::try_from((options.fetch_timeout + WAIT_MARGIN).as_millis());
+        self.wait_timeout_ms.store(millis.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Returns the fleet that entries are shared with.
@@ -507,16 +498,16 @@ impl RobotsCache {
     /// Saves everything on disk and ends the task. Nothing new is learned afterwards.
     pub async fn close(&self) {
         // If the task has ended already, the store saves the rest when it is dropped.
-        let _ = self.ask(CacheEvent::Close).await;
+        let _ = self.call(CacheEvent::Close).await;
     }
 
-    async fn ask_with_timeout(
+    async fn call_with_timeout(
         &self,
         event: impl FnOnce(oneshot::Sender<Arc<Snapshot>>) -> CacheEvent,
     ) -> Result<Arc<Snapshot>, FetchPending> {
         let pending = self.pending();
-        let answer = tokio::time::timeout(pending.retry_after, self.ask(event)).await;
-        answer.ok().flatten().ok_or(pending)
+        let reply = tokio::time::timeout(pending.retry_after, self.call(event)).await;
+        reply.ok().flatten().ok_or(pending)
     }
 
     fn pending(&self) -> FetchPending {
@@ -526,15 +517,15 @@ impl RobotsCache {
     }
 
     /// Sends a message to the refresh task and returns its reply; `None` if the task has ended.
-    fn ask<T>(
+    fn call<T>(
         &self,
         event: impl FnOnce(oneshot::Sender<T>) -> CacheEvent,
     ) -> impl Future<Output = Option<T>> {
-        let (reply, answer) = oneshot::channel();
-        let event = event(reply);
+        let (sender, reply) = oneshot::channel();
+        let event = event(sender);
         async move {
             self.events.send(event).await.ok()?;
-            answer.await.ok()
+            reply.await.ok()
         }
     }
 }

@@ -29,8 +29,8 @@ impl ChosenBy {
     }
 }
 
-/// A request that somebody other than the crawler caused: a redirect, a document next to robots.txt, or the robots.txt
-/// of the host that has one.
+/// A request to a host that the crawler did not choose: a redirect, a document next to robots.txt, or the robots.txt of
+/// the host that has such a document.
 #[derive(Clone, Debug)]
 pub(crate) struct RedirectRequest {
     pub(crate) target: Target,

@@ -15,6 +15,7 @@ pub(super) struct RefetchIdentities(HashMap<Resource, FetchIdentity>);
 impl RefetchIdentities {
     /// Records the identity that caused a fetch.
     pub(super) fn note(&mut self, resource: &Resource, identity: &FetchIdentity) {
+        // Fetches are repeated as for the last crawler that caused one, and this one has no identity of its own.
         if identity.signed_by.is_none() && identity.source.is_none() {
             self.0.remove(resource);
             return;
@@ -28,8 +29,7 @@ impl RefetchIdentities {
     }
 
     pub(super) fn identity_for(&self, resource: &Resource) -> FetchIdentity {
-        let known = self.0.get(resource).cloned();
-        known.unwrap_or_else(Self::anonymous)
+        self.0.get(resource).cloned().unwrap_or_else(Self::anonymous)
     }
 
     /// Forgets the identity for a file that is no longer in memory.

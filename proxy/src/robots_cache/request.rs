@@ -41,6 +41,7 @@ impl FetchExchange {
     /// Counts the repairs, and leaves the connection to the requests that wait for this robots.txt or arrive soon.
     pub(super) fn finish(self, upstream: &Upstream) {
         upstream.count_oddities(self.reader.oddities());
+        // Unread bytes would become the response to the next request.
         if self.reader.has_ended() {
             upstream.release(&self.lease, self.writer, self.reader);
         }
@@ -58,7 +59,7 @@ impl HttpFetcher {
     ) -> Result<FetchExchange, FetchError> {
         let destination = Destination {
             origin: target.origin(),
-            source: identity.and_then(|by| by.source),
+            source: identity.and_then(|identity| identity.source),
             // The per-client limit of connections is for requests; fetches have limits of their own.
             client: None,
         };
@@ -66,9 +67,9 @@ impl HttpFetcher {
             target,
             validators,
             user_agent: identity
-                .and_then(|by| by.user_agent.as_deref())
+                .and_then(|identity| identity.user_agent.as_deref())
                 .unwrap_or(&self.options.user_agent),
-            signed_by: identity.and_then(|by| by.signed_by.as_ref()),
+            signed_by: identity.and_then(|identity| identity.signed_by.as_ref()),
             via: via(identity, self.upstream.pseudonym()),
             requested_signature: None,
         };
@@ -79,9 +80,10 @@ impl HttpFetcher {
             return self.send(&parts, destination, chosen).await;
         }
         exchange.asks_for_signature = parts.is_refused_unsigned(&exchange);
-        // The origin may answer a signed request differently. Until a crawler that signs comes by, the earlier answer
-        // applies.
-        if self.signs && identity.is_some_and(|by| by.is_refetch) && exchange.asks_for_signature {
+        // The origin may answer a signed request differently. Until a crawler that signs needs the file, the earlier
+        // answer applies.
+        let is_refetch = identity.is_some_and(|identity| identity.is_refetch);
+        if self.signs && is_refetch && exchange.asks_for_signature {
             return Err(failure(
                 FetchErrorKind::Http,
                 format!(
@@ -124,8 +126,10 @@ impl HttpFetcher {
         let parent = session.lease.parent.as_deref();
         let (writer, mut reader) =
             started.map_err(|fault| http_failure(fault.through_parent(parent)))?;
-        let head = reader.final_head("GET").await;
-        let head = head.map_err(|fault| http_failure(fault.through_parent(parent)))?;
+        let head = reader
+            .final_head("GET")
+            .await
+            .map_err(|fault| http_failure(fault.through_parent(parent)))?;
         if let Some(parent) = session.target_form.parent()
             && upstream::may_be_own_response(&head)
         {
@@ -173,14 +177,14 @@ impl HttpFetcher {
         chosen: ChosenBy,
     ) -> Result<(UpstreamSession, bool), FetchError> {
         let deadline = self.upstream.connect_deadline();
-        let mut route = self.upstream.route(destination, deadline).await;
-        if let Err(EgressError::NoSourceForFamily { .. }) = route {
+        let mut resolved = self.upstream.route(destination, deadline).await;
+        if let Err(EgressError::NoSourceForFamily { .. }) = resolved {
             // An origin that this source address cannot reach is reachable for others: let the crawler's own request
             // fail, not the robots.txt of all.
             destination.source = None;
-            route = self.upstream.route(destination, deadline).await;
+            resolved = self.upstream.route(destination, deadline).await;
         }
-        let mut route = route.map_err(|error| egress_failure(&error, chosen))?;
+        let mut route = resolved.map_err(|error| egress_failure(&error, chosen))?;
         // Checked on the resolved addresses: a public name may resolve to an internal one.
         if chosen == ChosenBy::Public {
             let detail = "a public origin names a host at an internal address";
@@ -219,11 +223,11 @@ impl DocumentRequest<'_> {
         if !matches!(exchange.status, 401 | 403) {
             return None;
         }
+        // Made again: whether it was signed depends on what the origin has requested before.
         let request = self.request(self.target.path().as_str()).ok()?;
-        let was_signed = request.headers().contains_key(SIGNATURE_FIELDS[0]);
         let requested = SignatureRequest::from_fields(&to_pairs(&exchange.fields))?;
         // The same signature would be rejected again.
-        if was_signed && !requested.has_nonce() {
+        if request.headers().contains_key(SIGNATURE_FIELDS[0]) && !requested.has_nonce() {
             return None;
         }
         signed_by.remember(self.target.origin(), &requested);
@@ -234,6 +238,7 @@ impl DocumentRequest<'_> {
         let request = self.request(self.target.path().as_str())?;
         let line = match form {
             TargetForm::Origin => format!("GET {} HTTP/1.1\r\n", self.target.path()),
+            // RFC 9112, 3.2.2: what a proxy expects.
             TargetForm::Absolute(_) => format!("GET {} HTTP/1.1\r\n", self.target),
         };
         let mut head = BytesMut::from(line.as_bytes());
@@ -265,18 +270,12 @@ impl DocumentRequest<'_> {
         if let Some(date) = self.validators.and_then(|v| v.last_modified.as_deref()) {
             request = request.header(header::IF_MODIFIED_SINCE, date);
         }
-        let request = request.body(());
-        let mut request = request.map_err(|error| failure(FetchErrorKind::Internal, error))?;
-        for (field, value) in
-            SIGNATURE_FIELDS.iter().zip(self.signature(request.headers()).into_iter().flatten())
-        {
-            let value = HeaderValue::from_str(&value);
-            let value = value.map_err(|error| failure(FetchErrorKind::Internal, error))?;
-            let field = HeaderName::from_bytes(field.as_bytes());
-            let field = field.map_err(|error| failure(FetchErrorKind::Internal, error))?;
-            request.headers_mut().insert(field, value);
+        // Last, because the signature may cover the other fields.
+        let signature = request.headers_ref().and_then(|fields| self.signature(fields));
+        for (field, value) in SIGNATURE_FIELDS.iter().zip(signature.into_iter().flatten()) {
+            request = request.header(*field, value);
         }
-        Ok(request)
+        request.body(()).map_err(|error| failure(FetchErrorKind::Internal, error))
     }
 
     fn signature(&self, fields: &HeaderMap) -> Option<SignatureFields> {
@@ -294,18 +293,20 @@ impl DocumentRequest<'_> {
 
 /// Returns the `Via` value: the proxies of the causing request, and this one, called `name`, last.
 fn via(identity: Option<&FetchIdentity>, name: &str) -> Vec<u8> {
-    let before = identity.and_then(|by| by.via.as_deref());
+    let earlier = identity.and_then(|identity| identity.via.as_deref());
     let ours = HttpVersion::Http11.via_entry(name);
-    let all: Vec<_> = before.into_iter().chain([ours.as_bytes()]).collect();
+    let all: Vec<_> = earlier.into_iter().chain([ours.as_bytes()]).collect();
     all.join(&b", "[..])
 }
 
 fn header_map(head: &UpstreamHead) -> HeaderMap {
-    let fields = head.fields().into_iter().filter_map(|(name, value)| {
-        let name = HeaderName::from_bytes(name).ok()?;
-        Some((name, HeaderValue::from_bytes(value).ok()?))
-    });
-    fields.collect()
+    head.fields()
+        .into_iter()
+        .filter_map(|(name, value)| {
+            let name = HeaderName::from_bytes(name).ok()?;
+            Some((name, HeaderValue::from_bytes(value).ok()?))
+        })
+        .collect()
 }
 
 fn egress_failure(error: &EgressError, chosen: ChosenBy) -> FetchError {
@@ -340,9 +341,13 @@ fn connect_failure(fault: UpstreamError) -> FetchError {
 /// Fails a response that may be the parent proxy's own. An origin may send the same status, but as an answer it would
 /// allow everything on the parent's word alone.
 fn possibly_from_parent(parent: &ParentProxy, status: u16) -> FetchError {
-    let parent = parent.authority();
-    let detail = format!("the answer {status} may be that of the parent proxy {parent} itself");
-    failure(FetchErrorKind::Proxy, detail)
+    failure(
+        FetchErrorKind::Proxy,
+        format!(
+            "the answer {status} may be that of the parent proxy {} itself",
+            parent.authority()
+        ),
+    )
 }
 
 fn http_failure(fault: UpstreamError) -> FetchError {
@@ -350,6 +355,5 @@ fn http_failure(fault: UpstreamError) -> FetchError {
 }
 
 fn failure(kind: FetchErrorKind, detail: impl Display) -> FetchError {
-    let detail = detail.to_string();
-    FetchError { kind, detail }
+    FetchError { kind, detail: detail.to_string() }
 }

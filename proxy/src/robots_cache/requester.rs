@@ -27,12 +27,12 @@ pub struct Requester<'a> {
     pub source: Option<IpAddr>,
     /// The proxies that the request passed through.
     pub(crate) via: Option<&'a Arc<[u8]>>,
-    /// Who chose the host.
+    /// The party that chose the host.
     pub(crate) chosen: ChosenBy,
 }
 
 impl<'a> Requester<'a> {
-    /// Returns the requester for a request whose crawler is called `label`, be it known or only asserted.
+    /// Returns the requester for a request of the crawler called `label`, whether configured or only asserted.
     pub(crate) fn of(
         label: &'a str,
         crawler: Option<&'a Crawler>,

@@ -13,7 +13,7 @@ use wayleave_lifecycle::{Resource, Snapshot, SnapshotState, Usability};
 /// The cost of an entry besides a long host name and its rules: its place in the map, its snapshot, its timer and its
 /// place in the eviction order. The bench `robots` measured 240 bytes; since then each of the four gained a pointer.
 const OVERHEAD_BYTES: usize = 280;
-/// The highest use count: enough to tell popular entries from the rest.
+/// The highest use count: enough to distinguish popular entries from the rest.
 const MAX_USES: u8 = 3;
 
 /// The map of all snapshots in memory.
@@ -30,7 +30,7 @@ struct MapEntry {
     snapshot: ArcSwapOption<Snapshot>,
     /// The fleet's newest version that this node has used; 0 for none.
     version: AtomicU64,
-    /// The size that `bytes` includes, as a [`Counted`].
+    /// The size that `bytes` includes, as an [`EntrySize`].
     size: AtomicU32,
     /// The number of recent uses, for `eviction`.
     uses: AtomicU8,
@@ -104,6 +104,7 @@ impl SnapshotMap {
             return None;
         }
         slot.note_use();
+        // Swapped only if a fetch is due: hits on fresh entries then write nothing but the counters.
         let is_overdue = usable == Usability::ImmediateAndRefetch
             && !slot.is_overdue_reported.swap(true, Ordering::Relaxed);
         Some(UsableSnapshot { snapshot, is_overdue })
@@ -167,21 +168,19 @@ impl SnapshotMap {
         }
         // Added before the entry says so: a concurrent removal subtracts whatever the entry says.
         self.adjust_totals(before, after);
-        let counted = &slot.size;
-        let is_counted = counted.compare_exchange(before.0, after.0, order, order);
-        if is_counted.is_err() {
+        let is_counted = slot.size.compare_exchange(before.0, after.0, order, order).is_ok();
+        if !is_counted {
             // It was published again or removed meanwhile, or another reader was first.
             self.adjust_totals(after, before);
         }
-        is_counted.is_ok()
+        is_counted
     }
 
     fn resize(&self, slot: &MapEntry, change: impl Fn(EntrySize) -> EntrySize) {
         let order = Ordering::Relaxed;
-        let change_word = |word| change(EntrySize(word)).0;
         // Atomically, because readers recount concurrently.
-        let before = EntrySize(slot.size.update(order, order, change_word));
-        self.adjust_totals(before, change(before));
+        let before = slot.size.update(order, order, |word| change(EntrySize(word)).0);
+        self.adjust_totals(EntrySize(before), change(EntrySize(before)));
     }
 
     fn adjust_totals(&self, before: EntrySize, after: EntrySize) {
@@ -189,6 +188,7 @@ impl SnapshotMap {
             (&self.bytes, before.bytes(), after.bytes()),
             (&self.small_bytes, before.small_bytes(), after.small_bytes()),
         ] {
+            // Added first: if another thread subtracts the same entry meanwhile, the sum does not fall below zero.
             sum.fetch_add(after, Ordering::Relaxed);
             sum.fetch_sub(before, Ordering::Relaxed);
         }
@@ -216,14 +216,13 @@ impl SnapshotMap {
 
     /// Returns the fleet's newest version that this node has used; 0 for none.
     pub(super) fn version(&self, resource: &Resource) -> u64 {
-        let slots = self.slots.pin();
-        let slot = slots.get(resource);
-        slot.map_or(0, |slot| slot.version.load(Ordering::Relaxed))
+        self.slots.pin().get(resource).map_or(0, |slot| slot.version.load(Ordering::Relaxed))
     }
 
     /// Records which of the fleet's versions was published.
     pub(super) fn set_version(&self, resource: &Resource, version: u64) {
         if let Some(slot) = self.slots.pin().get(resource) {
+            // Never lowered: an older entry of an engine that was restored from a backup would be taken for a new one.
             slot.version.fetch_max(version, Ordering::Relaxed);
         }
     }
@@ -232,14 +231,12 @@ impl SnapshotMap {
     pub(super) fn snapshot_and_use(&self, resource: &Resource) -> Option<(Arc<Snapshot>, bool)> {
         let slots = self.slots.pin();
         let slot = slots.get(resource)?;
-        let is_used = slot.is_used.load(Ordering::Relaxed);
-        Some((slot.snapshot.load_full()?, is_used))
+        Some((slot.snapshot.load_full()?, slot.is_used.load(Ordering::Relaxed)))
     }
 
     /// Returns the number of recent uses.
     pub(super) fn uses(&self, resource: &Resource) -> Option<u8> {
-        let slots = self.slots.pin();
-        Some(slots.get(resource)?.uses.load(Ordering::Relaxed))
+        Some(self.slots.pin().get(resource)?.uses.load(Ordering::Relaxed))
     }
 
     /// Sets the number of recent uses.
@@ -265,12 +262,13 @@ impl SnapshotMap {
     /// Returns all entries that match, in no particular order.
     pub(super) fn select(
         &self,
-        is_asked_for: impl Fn(&Resource, &Snapshot) -> bool,
+        is_selected: impl Fn(&Resource, &Snapshot) -> bool,
     ) -> Vec<(Resource, Arc<Snapshot>)> {
         let slots = self.slots.pin();
-        let all = slots.iter();
-        all.filter_map(|(resource, slot)| Some((resource, slot.snapshot.load_full()?)))
-            .filter(|(resource, snapshot)| is_asked_for(resource, snapshot))
+        slots
+            .iter()
+            .filter_map(|(resource, slot)| Some((resource, slot.snapshot.load_full()?)))
+            .filter(|(resource, snapshot)| is_selected(resource, snapshot))
             .map(|(resource, snapshot)| (resource.clone(), snapshot))
             .collect()
     }
@@ -280,8 +278,7 @@ impl SnapshotMap {
         let mut counts = SnapshotState::ALL.map(|state| (state, 0));
         let slots = self.slots.pin();
         for (_, slot) in slots.iter().filter(|(it, _)| it.is_robots_txt()) {
-            let snapshot = slot.snapshot.load();
-            let found = snapshot.as_ref().map(|snapshot| snapshot.state(now));
+            let found = slot.snapshot.load().as_ref().map(|snapshot| snapshot.state(now));
             for (state, count) in &mut counts {
                 *count += usize::from(Some(*state) == found);
             }

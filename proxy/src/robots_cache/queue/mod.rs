@@ -89,7 +89,7 @@ pub(super) enum NextFetch {
 pub(super) struct FetchQueue {
     limits: FetchLimits,
     waiting: HashMap<Resource, QueuedFetch>,
-    /// The waiting fetches, by [`Kind`].
+    /// The waiting fetches, by [`FetchClass`].
     rings: [FairRing; 3],
     /// Fetches that wait for another one to the same host to end.
     waiting_for_host: HashMap<Box<str>, VecDeque<(FairnessKey, Resource)>>,
@@ -130,11 +130,11 @@ impl FetchQueue {
         }
     }
 
-    /// Adds a fetch wanted by these keys. A document is in the queue at most once.
+    /// Adds a fetch for these keys. A document is in the queue at most once.
     pub(super) fn push(&mut self, job: FetchJob, keys: HashSet<FairnessKey>) {
-        let turns = &mut self.rings[FetchClass::of_entry(&job.entry) as usize];
+        let ring = &mut self.rings[FetchClass::of_entry(&job.entry) as usize];
         for key in &keys {
-            turns.add(key, &job.resource);
+            ring.add(key, &job.resource);
         }
         let resource = job.resource.clone();
         self.waiting.insert(resource, QueuedFetch { job, keys });
@@ -156,38 +156,40 @@ impl FetchQueue {
         self.waiting.contains_key(resource)
     }
 
-    /// Returns the next action. A fetch that `is_abandoned` is given up when its turn comes, unless it refreshes a
-    /// valid copy.
+    /// Returns the next action. A fetch that `is_abandoned` is given up when it is next, unless it refreshes a valid
+    /// copy.
     pub(super) fn next(&mut self, is_abandoned: impl Fn(&Resource) -> bool) -> Option<NextFetch> {
-        FetchClass::ALL.into_iter().find_map(|kind| self.next_of(kind, &is_abandoned))
+        FetchClass::ALL.into_iter().find_map(|class| self.next_of(class, &is_abandoned))
     }
 
     fn next_of(
         &mut self,
-        kind: FetchClass,
+        class: FetchClass,
         is_abandoned: &impl Fn(&Resource) -> bool,
     ) -> Option<NextFetch> {
-        let free = self.free(kind);
+        let free = self.free(class);
+        if free == 0 {
+            return None;
+        }
         // A key whose fetches all wait for their hosts yields to the next: each key is tried once.
-        for _ in 0..self.rings[kind as usize].ring.len() {
-            if free == 0 {
-                return None;
-            }
-            let key = self.rings[kind as usize].ring.pop_front()?;
-            let may_start = self.running.is_within_share(&key, free);
-            let next = may_start.then(|| self.next_for(&key, kind, is_abandoned));
-            self.rings[kind as usize].return_to_ring(key);
-            if let Some(next) = next.flatten() {
-                return Some(next);
+        for _ in 0..self.rings[class as usize].ring.len() {
+            let key = self.rings[class as usize].ring.pop_front()?;
+            let is_within_share = self.running.is_within_share(&key, free);
+            let next =
+                if is_within_share { self.next_for(&key, class, is_abandoned) } else { None };
+            self.rings[class as usize].return_to_ring(key);
+            if next.is_some() {
+                return next;
             }
         }
         None
     }
 
     /// Returns how many more fetches of this class may start.
-    fn free(&self, kind: FetchClass) -> usize {
+    fn free(&self, class: FetchClass) -> usize {
+        // At least one, or no robots.txt would ever be fetched.
         let total = self.limits.total.max(1);
-        let most = match kind {
+        let most = match class {
             FetchClass::Good => total,
             FetchClass::New | FetchClass::Failing => {
                 total.saturating_sub(self.limits.reserved).max(1)
@@ -200,26 +202,28 @@ impl FetchQueue {
     fn next_for(
         &mut self,
         key: &FairnessKey,
-        kind: FetchClass,
+        class: FetchClass,
         is_abandoned: &impl Fn(&Resource) -> bool,
     ) -> Option<NextFetch> {
         loop {
-            let wanted = self.rings[kind as usize].queued.get_mut(key)?;
-            let resource = wanted.pop_front()?;
-            // Another key's turn has started it already.
+            let resource = self.rings[class as usize].queued.get_mut(key)?.pop_front()?;
+            // It was started already for another key.
             if !self.waiting.contains_key(&resource) {
                 continue;
             }
-            if kind != FetchClass::Good && is_abandoned(&resource) {
+            // A good copy is refreshed even if nobody waits, so that the next request need not.
+            if class != FetchClass::Good && is_abandoned(&resource) {
                 self.waiting.remove(&resource);
+                // If it had waited for its host, the place that was released for it goes to the next.
                 self.release_host(resource.origin().host());
                 return Some(NextFetch::Abandon(resource));
             }
             // It returns to the front of its key's queue when a fetch to the host ends.
             if self.running.at_host(resource.origin().host()) >= self.limits.per_host.max(1) {
-                let held =
-                    self.waiting_for_host.entry(resource.origin().host().into()).or_default();
-                held.push_back((key.clone(), resource));
+                self.waiting_for_host
+                    .entry(resource.origin().host().into())
+                    .or_default()
+                    .push_back((key.clone(), resource));
                 continue;
             }
             let waiting = self.waiting.remove(&resource)?;
@@ -236,18 +240,18 @@ impl FetchQueue {
 
     /// Makes the next fetch that waits for this host eligible again.
     fn release_host(&mut self, host: &str) {
-        let Some(held) = self.waiting_for_host.get_mut(host) else {
+        let Some(queued) = self.waiting_for_host.get_mut(host) else {
             return;
         };
         let waiting = &self.waiting;
-        // Fetches that another key has started meanwhile are skipped, or the host's turn would be lost.
-        let released = std::iter::from_fn(|| held.pop_front())
+        // Those that were started for another key meanwhile are skipped, or the free place would be lost.
+        let released = std::iter::from_fn(|| queued.pop_front())
             .find_map(|(key, resource)| Some((key, waiting.get(&resource)?)));
         if let Some((key, waiting)) = released {
-            let kind = FetchClass::of_entry(&waiting.job.entry);
-            self.rings[kind as usize].add_first(&key, &waiting.job.resource);
+            let class = FetchClass::of_entry(&waiting.job.entry);
+            self.rings[class as usize].add_first(&key, &waiting.job.resource);
         }
-        if held.is_empty() {
+        if queued.is_empty() {
             self.waiting_for_host.remove(host);
         }
     }
@@ -269,10 +273,11 @@ impl FairRing {
         self.queued.entry(key.clone()).or_default()
     }
 
-    /// Ends a key's turn. It gets another one if more of its documents wait.
+    /// Puts a key at the end of the ring if more of its documents wait.
     fn return_to_ring(&mut self, key: FairnessKey) {
         match self.queued.get(&key) {
-            Some(wanted) if !wanted.is_empty() => self.ring.push_back(key),
+            Some(queued) if !queued.is_empty() => self.ring.push_back(key),
+            // Removed, or the map would grow with every client ever seen.
             _ => drop(self.queued.remove(&key)),
         }
     }
@@ -280,12 +285,12 @@ impl FairRing {
 
 impl FetchCounts {
     /// Returns whether a key may have one more fetch while `free` are left: a client holds fewer than are left for
-    /// others, and all clients of a crawler together fewer than twice as many. Newcomers therefore always find room,
-    /// and heavy users get equal shares.
+    /// others, and all clients of a crawler together fewer than twice as many. Newcomers therefore always find a free
+    /// fetch, and heavy users get equal shares.
     fn is_within_share(&self, key: &FairnessKey, free: usize) -> bool {
-        let of_crawler = self.by_crawler.get(&key.crawler).copied();
+        let of_crawler = self.by_crawler.get(&key.crawler).copied().unwrap_or_default();
         self.by_key.get(key).copied().unwrap_or_default() < free
-            && of_crawler.unwrap_or_default() < free.saturating_mul(2)
+            && of_crawler < free.saturating_mul(2)
     }
 
     fn at_host(&self, host: &str) -> usize {

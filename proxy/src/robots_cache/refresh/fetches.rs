@@ -73,23 +73,24 @@ impl<F: DocumentFetcher> FetchTasks<F> {
         let answer = own.answer.as_ref();
         // The entry is an answer to an unsigned request, so an unsigned refetch can only confirm or replace it.
         identity.is_refetch &= !answer.is_some_and(|facts| facts.outcome.asks_for_signature());
-        let (fetch, clock) = (self.fetcher.clone(), self.clock);
-        let (metrics, shared) = (self.metrics.clone(), self.fleet_entries.clone());
+        let (fetcher, clock) = (self.fetcher.clone(), self.clock);
+        let (metrics, fleet_entries) = (self.metrics.clone(), self.fleet_entries.clone());
         let task = self.tasks.spawn(async move {
-            let limits = (&lifetimes, timeout);
-            let lease = match shared.claim(&resource, own, (purpose, &identity), limits).await {
+            let (purpose, limits) = ((purpose, &identity), (&lifetimes, timeout));
+            let lease = match fleet_entries.claim(&resource, own, purpose, limits).await {
                 ClaimDecision::Fetch(lease) => lease,
                 ClaimDecision::Known(learned, version, lease) => {
                     return LearnedEntry { version, lease, ..learned.into() };
                 }
             };
+            // After the claim: waiting for another node's fetch is no part of this one.
             let started = Instant::now();
             let request = lease.before.request(&resource);
             let FetchedDocument { outcome, reservation } =
-                fetch.fetch(request, Some(&identity)).await;
+                fetcher.fetch(request, Some(&identity)).await;
             report(&metrics, &resource, &outcome, started.elapsed());
             let before = (lease.before.clone(), known);
-            let (kind, parser) = (resource.kind(), &shared.parser);
+            let (kind, parser) = (resource.kind(), &fleet_entries.parser);
             let learned =
                 learning::learn_from_fetch(parser, kind, before, outcome, clock.now(), lifetimes);
             LearnedEntry {
@@ -106,18 +107,17 @@ impl<F: DocumentFetcher> FetchTasks<F> {
     /// Waits for the next fetch to end; `None` if none is running. A fetch that panics ends too, or its origin would
     /// wait forever. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<(FetchJob, Result<LearnedEntry, FetchOutcome>)> {
-        let ended = self.tasks.join_next_with_id().await?;
-        let (id, result) = match ended {
-            Ok((id, result)) => (id, Ok(result)),
+        let (id, result) = match self.tasks.join_next_with_id().await? {
+            Ok((id, learned)) => (id, Ok(learned)),
             Err(error) => (error.id(), Err(error)),
         };
         let job = self.jobs.remove(&id)?;
-        let result = result.map_err(|error| {
+        let fetched = result.map_err(|error| {
             let outcome = outcome_of_panic(&job.resource, &error);
             report(&self.metrics, &job.resource, &outcome, Duration::ZERO);
             outcome
         });
-        Some((job, result))
+        Some((job, fetched))
     }
 }
 

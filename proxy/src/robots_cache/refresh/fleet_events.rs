@@ -4,48 +4,52 @@ use std::sync::Arc;
 
 use wayleave_lifecycle::{ParsedEntry, Resource};
 
-use super::super::fetch::DocumentFetcher;
-use super::super::fleet_entries::AdoptionRule;
 use super::RefreshTask;
-use crate::fleet;
+use crate::fleet::FleetEvent;
+use crate::robots_cache::fetch::DocumentFetcher;
+use crate::robots_cache::fleet_entries::AdoptionRule;
 
 impl<F: DocumentFetcher> RefreshTask<F> {
     /// Handles a change. Documents that are only in the store are looked up when they are requested.
-    pub(super) fn handle_fleet_event(&mut self, change: fleet::FleetEvent) {
+    pub(super) fn handle_fleet_event(&mut self, change: FleetEvent) {
         match change {
-            fleet::FleetEvent::Changed(resource) => self.look_up(&resource, AdoptionRule::Newer),
-            fleet::FleetEvent::Superseded(resource, token) => {
+            FleetEvent::Changed(resource) => self.look_up(&resource, AdoptionRule::Newer),
+            FleetEvent::Superseded(resource, token) => {
                 self.look_up(&resource, AdoptionRule::After(token));
             }
-            fleet::FleetEvent::Forgotten(resource) => {
+            FleetEvent::Forgotten(resource) => {
                 if let Ok(resource) = Resource::parse(&resource) {
                     self.forget(&resource);
                 }
             }
-            fleet::FleetEvent::NotesLost(partition) => {
-                // Notes about this partition were lost, so any held document of it may be outdated.
+            FleetEvent::NotesLost(partition) => {
+                // Notes about this partition were lost, so any cached document of it may be outdated.
                 let fleet = &self.services.fleet_entries.fleet;
-                let suspect =
-                    |resource: &Resource| fleet.partition(&resource.to_string()) == partition;
-                let held = self.services.published.select(|resource, _| suspect(resource));
-                let held = held.into_iter();
-                self.fleet_lookups.add(held.map(|(resource, _)| (resource, AdoptionRule::Newer)));
+                let suspects = self
+                    .services
+                    .published
+                    .select(|resource, _| fleet.partition(&resource.to_string()) == partition);
+                self.fleet_lookups
+                    .add(suspects.into_iter().map(|(resource, _)| (resource, AdoptionRule::Newer)));
             }
-            fleet::FleetEvent::RestStarted(..) | fleet::FleetEvent::RestEnded(_) => {}
+            // Only pacing depends on these.
+            FleetEvent::RestStarted(..) | FleetEvent::RestEnded(_) => {}
         }
     }
 
     fn look_up(&mut self, resource: &str, rule: AdoptionRule) {
-        let resource = Resource::parse(resource).ok();
-        let published = &self.services.published;
-        let held = resource.filter(|resource| published.snapshot(resource).is_some());
-        self.fleet_lookups.add(held.map(|resource| (resource, rule)));
+        if let Ok(resource) = Resource::parse(resource)
+            && self.services.published.snapshot(&resource).is_some()
+        {
+            self.fleet_lookups.add([(resource, rule)]);
+        }
     }
 
     pub(super) fn adopt(&mut self, newer: Option<(Resource, ParsedEntry, u64)>) {
         let Some((resource, learned, version)) = newer else {
             return;
         };
+        // It may have been forgotten while it was looked up.
         let Some(known) = self.services.published.snapshot(&resource) else {
             return;
         };

@@ -94,11 +94,10 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         }
     }
 
-    /// Runs until the last handle is dropped or [`Event::Close`] arrives.
+    /// Runs until the last handle is dropped or [`CacheEvent::Close`] arrives.
     pub(super) async fn run(mut self) {
         loop {
-            let next_due = self.cache.next_due();
-            let pause = next_due.map_or(MAX_SLEEP, |at| self.services.clock.until(at));
+            let pause = self.cache.next_due().map_or(MAX_SLEEP, |at| self.services.clock.until(at));
             tokio::select! {
                 event = self.events.recv() => match event {
                     Some(CacheEvent::Close(reply)) => {
@@ -160,8 +159,8 @@ impl<F: DocumentFetcher> RefreshTask<F> {
                 // The sender may be gone, here and below.
                 let _ = reply.send(self.forget(&resource));
             }
-            CacheEvent::Reconfigure(settings, are_crawlers_others, reply) => {
-                if are_crawlers_others {
+            CacheEvent::Reconfigure(settings, have_crawlers_changed, reply) => {
+                if have_crawlers_changed {
                     self.refetch_identities.clear();
                 }
                 self.reconfigure(settings);
@@ -212,10 +211,10 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     }
 
     fn shrink(&mut self) {
-        let (cache, refetch_as) = (&mut self.cache, &mut self.refetch_identities);
+        let (cache, identities) = (&mut self.cache, &mut self.refetch_identities);
         self.eviction.shrink(&self.services.published, |resource, snapshot| {
             cache.evict(resource, snapshot);
-            refetch_as.forget(resource);
+            identities.forget(resource);
         });
     }
 
@@ -225,8 +224,11 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         demand: FetchDemand,
         reply: oneshot::Sender<Arc<Snapshot>>,
     ) {
-        let known = self.services.published.snapshot(&resource);
-        let known = known.map(|known| demand.identity.view_of(&known));
+        let known = self
+            .services
+            .published
+            .snapshot(&resource)
+            .map(|known| demand.identity.view_of(&known));
         let is_first = self.cache.request_fetch(&resource, known.as_deref(), self.now());
         let lookup = match (known, is_first, self.cache.is_in_flight(&resource)) {
             (Some(known), false, false) => {
@@ -287,7 +289,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             }
         }
         let mut keys = gathered.keys;
-        // Wayleave itself wants it: a refresh before the copy expires.
+        // No request waits: it is a refresh before the copy expires, which wayleave itself makes.
         if keys.is_empty() {
             keys.insert(FairnessKey::default());
         }
@@ -340,6 +342,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         self.forced.remove(resource);
         let known = self.services.published.snapshot(resource);
         self.cache.fetch_abandoned(resource, known.as_deref());
+        // The attempt that a reader reported as due was not made.
         self.services.published.clear_overdue_report(resource);
     }
 
@@ -364,20 +367,21 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         self.forced.remove(&resource);
         let known = self.services.published.snapshot(&resource);
         // A panic counts as a failed fetch, so that the usual back-off applies.
-        let fetched = fetched.unwrap_or_else(|outcome| {
-            let before = (&entry, known.as_deref());
-            let lifetimes = self.cache.lifetimes();
-            ParsedEntry::after_fetch(resource.kind(), before, outcome, self.now(), lifetimes).into()
-        });
-        let LearnedEntry { learned, reservation, version, lease } = fetched;
+        let LearnedEntry { learned, reservation, version, lease } =
+            fetched.unwrap_or_else(|outcome| {
+                let before = (&entry, known.as_deref());
+                let lifetimes = self.cache.lifetimes();
+                ParsedEntry::after_fetch(resource.kind(), before, outcome, self.now(), lifetimes)
+                    .into()
+            });
         let snapshot = self.cache.fetch_finished(&resource, &learned, known.as_deref());
-        let learned = learned.into_entry();
+        let new_entry = learned.into_entry();
         if let Some(lease) = lease {
-            let shared = &self.services.fleet_entries;
-            shared.report(&resource, &learned, &snapshot, lease);
+            self.services.fleet_entries.report(&resource, &new_entry, &snapshot, lease);
         }
-        if learned != entry {
-            self.services.store.save(&resource, Arc::new(learned));
+        // Other nodes' entries are saved as well, so that a restart without the engine has them.
+        if new_entry != entry {
+            self.services.store.save(&resource, Arc::new(new_entry));
         }
         let snapshot = Arc::new(snapshot);
         self.publish(&resource, &snapshot);
@@ -408,6 +412,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         let due = self
             .cache
             .take_due(self.services.clock.now(), |resource| published.snapshot_and_use(resource));
+        // The store keeps them for longer, with their history.
         for resource in due.forgotten {
             published.remove(&resource);
             self.refetch_identities.forget(&resource);

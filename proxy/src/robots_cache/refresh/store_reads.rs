@@ -39,8 +39,8 @@ impl StoreReads {
     /// Starts as many reads as are allowed.
     pub(super) fn start(&mut self) {
         while self.reading.len() < MAX_READS && !self.waiting.is_empty() {
-            let some = self.waiting.len().min(ENTRIES_PER_READ);
-            let resources = self.waiting.drain(..some).collect();
+            let count = self.waiting.len().min(ENTRIES_PER_READ);
+            let resources = self.waiting.drain(..count).collect();
             let (store, published) = (self.store.clone(), self.published.clone());
             let parser = self.parser.clone();
             self.reading.spawn(async move {
@@ -52,8 +52,7 @@ impl StoreReads {
 
     /// Waits for the next read to end; `None` if none is running. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<ReadEntries> {
-        let ended = self.reading.join_next().await?;
         // The store reports a read that fails or panics; it brings nothing.
-        Some(ended.unwrap_or_default())
+        Some(self.reading.join_next().await?.unwrap_or_default())
     }
 }

@@ -65,7 +65,7 @@ impl StateCounter {
         let (counts, database, stop) = (self.clone(), database.clone(), is_stopped.clone());
         let thread = thread::spawn(move || {
             let counted = catching_panics(|| count_entries(&kept, walked, &stop));
-            // Whoever reopens the file needs these gone.
+            // The file cannot be reopened while these exist.
             drop((kept, database));
             counts.finish_walk(counted, &stop);
         });
@@ -103,6 +103,7 @@ impl StateCounter {
         if let Some(walk) = &walk {
             walk.is_stopped.store(true, Ordering::Relaxed);
         }
+        // Before the thread is joined, which locks the state when its walk ends.
         drop(state);
         self.ended.notify_all();
         if let Some(walk) = walk {

@@ -94,8 +94,11 @@ pub(super) fn catching_panics<T>(
     let done = catch_unwind(AssertUnwindSafe(work));
     IS_CAUGHT.set(was_caught);
     done.unwrap_or_else(|panic| {
-        let words = panic.downcast_ref::<String>().map(String::as_str);
-        let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(StoreFailure::Panic(words.unwrap_or("without a word").to_owned()))
+        // `panic!` has a `String` for its payload if it formats arguments, otherwise a `&str`.
+        let message = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(StoreFailure::Panic(message.unwrap_or("without a word").to_owned()))
     })
 }

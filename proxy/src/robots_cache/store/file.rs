@@ -138,14 +138,16 @@ fn damaged_files(path: &Path) -> Vec<PathBuf> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let start = format!("{name}.damaged-");
     let entries = path.parent().and_then(|dir| fs::read_dir(dir).ok());
-    let entries = entries.into_iter().flatten().flatten();
     entries
+        .into_iter()
+        .flatten()
+        .flatten()
         .filter(|entry| entry.file_name().to_string_lossy().starts_with(&start))
         .map(|entry| entry.path())
         .collect()
 }
 
-/// A file that does not grow beyond `longest`. The entries are limited long before; this guards against miscounting.
+/// A file that does not grow beyond `max_bytes`. The entries are limited long before; this guards against miscounting.
 #[derive(Debug)]
 struct BoundedFile {
     file: FileBackend,
@@ -154,6 +156,7 @@ struct BoundedFile {
 
 impl StorageBackend for BoundedFile {
     fn set_len(&self, length: u64) -> io::Result<()> {
+        // A file that was too long when it was opened may still shrink.
         if length > self.max_bytes && length > self.file.len()? {
             let what = format!("the file would grow to {length} bytes, over state.max_size");
             return Err(io::Error::new(ErrorKind::QuotaExceeded, what));

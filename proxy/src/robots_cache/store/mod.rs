@@ -95,7 +95,7 @@ impl RobotsStore {
         Ok(Self { writer })
     }
 
-    /// As [`open`](Self::open), but waits up to `patience` for another process to release it.
+    /// Does the same as [`open`](Self::open), but waits up to `timeout` for another process to release the store.
     ///
     /// # Errors
     ///
@@ -105,17 +105,17 @@ impl RobotsStore {
         options: RobotsStoreConfig,
         clock: Clock,
         metrics: Arc<Metrics>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, StoreError> {
         let writer = StoreWriter::start(Some(dir.join(FILE_NAME)), options, clock, metrics);
-        let latest = Instant::now() + patience;
-        let mut is_told = false;
+        let latest = Instant::now() + timeout;
+        let mut is_logged = false;
         loop {
             match writer.reopen() {
                 Err(StoreError::Locked(_)) if Instant::now() < latest => {
-                    if !is_told {
+                    if !is_logged {
                         tracing::info!(dir = %dir.display(), "waiting for the process that this one replaces");
-                        is_told = true;
+                        is_logged = true;
                     }
                     tokio::time::sleep(LOCK_RETRY_INTERVAL).await;
                 }
@@ -145,30 +145,32 @@ impl RobotsStore {
 
     /// Returns the stored entry; `None` if the store fails.
     pub async fn load(&self, resource: impl Into<Resource>) -> Option<CacheEntry> {
-        let loaded = self.load_all(vec![resource.into()]).await;
-        loaded.into_iter().next().and_then(|(_, entry)| entry)
+        self.load_all(vec![resource.into()]).await.pop().and_then(|(_, entry)| entry)
     }
 
-    /// As [`load`](Self::load) for many documents, in the order given.
+    /// Returns the stored entries of many documents, in the order given; see [`load`](Self::load).
     pub async fn load_all(&self, resources: Vec<Resource>) -> Vec<(Resource, Option<CacheEntry>)> {
         // Pending changes come first: they are newer than the tables.
         let unwritten: Vec<_> =
             resources.iter().map(|resource| self.writer.unwritten(resource)).collect();
         let mut written = Vec::new();
         if unwritten.iter().any(Option::is_none) {
-            let asked = resources.clone();
-            let read = self.read(move |database| tables::load_entries(database, &asked));
-            let found = read.await.unwrap_or_default();
-            let found = resources.iter().zip(found);
-            written = found.map(|(resource, loaded)| self.check_loaded(resource, loaded)).collect();
+            let keys = resources.clone();
+            let read = self.read(move |database| tables::load_entries(database, &keys));
+            written = resources
+                .iter()
+                .zip(read.await.unwrap_or_default())
+                .map(|(resource, loaded)| self.check_loaded(resource, loaded))
+                .collect();
         }
+        // A failed read returns nothing, but pending entries are known all the same.
         written.resize_with(resources.len(), || None);
-        let loaded = unwritten.into_iter().zip(written);
-        let loaded = loaded.map(|(unwritten, written)| match unwritten {
-            Some(StoreChange::Save(entry)) => Some((*entry).clone()),
-            Some(StoreChange::Forget) => None,
-            None => written,
-        });
+        let loaded =
+            unwritten.into_iter().zip(written).map(|(unwritten, written)| match unwritten {
+                Some(StoreChange::Save(entry)) => Some((*entry).clone()),
+                Some(StoreChange::Forget) => None,
+                None => written,
+            });
         resources.into_iter().zip(loaded).collect()
     }
 
@@ -193,12 +195,12 @@ impl RobotsStore {
         after: Option<&str>,
         take: impl FnMut(&str, &dyn Fn() -> Option<(Resource, CacheEntry)>) -> bool,
     ) {
+        // Pending entries are in no table yet.
         self.writer.write();
-        if let Some(database) = self.writer.database() {
-            let walked = catching_panics(|| tables::walk(&database, after, take));
-            if let Err(failure) = walked {
-                self.writer.record_failure("read", &failure);
-            }
+        if let Some(database) = self.writer.database()
+            && let Err(failure) = catching_panics(|| tables::walk(&database, after, take))
+        {
+            self.writer.record_failure("read", &failure);
         }
     }
 
@@ -219,19 +221,19 @@ impl RobotsStore {
 
     /// Returns the stored documents next to an origin's robots.txt, in the order of their URLs.
     pub async fn related_documents(&self, origin: &Origin) -> Vec<Resource> {
+        // Pending entries are in no table yet.
         self.flush().await;
-        // After the flush: pending entries are in no table yet.
-        let asked = origin.clone();
-        let found = self.read(move |database| tables::related_documents(database, &asked));
+        let key = origin.clone();
+        let found = self.read(move |database| tables::related_documents(database, &key));
         found.await.unwrap_or_default()
     }
 
     /// Returns all known versions of a document, oldest first.
     pub async fn history(&self, resource: impl Into<Resource>) -> Vec<DocumentVersion> {
+        // Versions are made by the transaction that writes an entry.
         self.flush().await;
-        // After the flush, because the history is made by the transaction.
-        let asked = resource.into();
-        let found = self.read(move |database| tables::load_versions(database, &asked)).await;
+        let key = resource.into();
+        let found = self.read(move |database| tables::load_versions(database, &key)).await;
         let version = |(first_seen_at, record): (u64, VersionRecord)| DocumentVersion {
             first_seen_at: time(first_seen_at),
             last_seen_at: time(record.last_seen_at),
@@ -244,9 +246,8 @@ impl RobotsStore {
 
     /// Returns the body with this digest, if it is stored.
     pub async fn body(&self, digest: [u8; 32]) -> Option<Arc<[u8]>> {
-        let read = self.read(move |database| tables::load_body(database, &digest));
-        let found = read.await.flatten()?;
-        let body = found.ok();
+        let body =
+            self.read(move |database| tables::load_body(database, &digest)).await.flatten()?.ok();
         if body.is_none() {
             self.writer.drop_damaged_body(digest);
         }

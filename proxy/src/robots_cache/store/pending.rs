@@ -16,14 +16,14 @@ impl StoreChange {
     /// Returns whether nothing is lost if only `next` is written. A save with a different answer adds a version to the
     /// history.
     fn is_covered_by(&self, next: &Self) -> bool {
-        let said = |entry: &CacheEntry| {
+        let content = |entry: &CacheEntry| {
             let outcome = &entry.answer.as_ref()?.outcome;
             Some((outcome.status(), outcome.body().cloned()))
         };
         match (self, next) {
             (Self::Forget, _) => true,
             (Self::Save(_), Self::Forget) => false,
-            (Self::Save(before), Self::Save(next)) => said(before) == said(next),
+            (Self::Save(before), Self::Save(next)) => content(before) == content(next),
         }
     }
 
@@ -58,15 +58,16 @@ impl PendingChanges {
 
     /// Returns all changes, each document's in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Resource, &StoreChange)> {
-        let all = self.changes.iter();
-        all.flat_map(|(resource, changes)| changes.iter().map(move |change| (resource, change)))
+        self.changes
+            .iter()
+            .flat_map(|(resource, changes)| changes.iter().map(move |change| (resource, change)))
     }
 
     /// Adds a change, replacing the previous one if nothing is lost by that.
     pub(super) fn push(&mut self, resource: &Resource, change: StoreChange) {
         self.bytes += change.bytes();
         let changes = self.changes.entry(resource.clone()).or_default();
-        // The first of several equal answers is kept: it says since when the answer was given.
+        // The first of several equal answers is kept, because it tells since when the version has existed.
         if let [.., first, last] = &changes[..]
             && first.is_covered_by(&change)
             && last.is_covered_by(&change)
@@ -84,7 +85,9 @@ impl PendingChanges {
             let Some(resource) = self.changes.keys().next().cloned() else {
                 break;
             };
-            taken.put(resource.clone(), self.remove(&resource));
+            let changes = self.remove(&resource);
+            taken.bytes += changes.iter().map(StoreChange::bytes).sum::<usize>();
+            taken.changes.insert(resource, changes);
         }
         // A map that was large once must not keep its memory.
         self.changes.shrink_to(2 * self.changes.len());
@@ -94,8 +97,8 @@ impl PendingChanges {
     /// Puts changes back that were not written, before those that came later.
     pub(super) fn put_back(&mut self, taken: &Self) {
         for (resource, changes) in &taken.changes {
-            let since = self.remove(resource);
-            for change in changes.iter().cloned().chain(since) {
+            let later = self.remove(resource);
+            for change in changes.iter().cloned().chain(later) {
                 self.push(resource, change);
             }
         }
@@ -111,11 +114,6 @@ impl PendingChanges {
             lost += self.remove(&resource).len();
         }
         lost
-    }
-
-    fn put(&mut self, resource: Resource, changes: Vec<StoreChange>) {
-        self.bytes += changes.iter().map(StoreChange::bytes).sum::<usize>();
-        self.changes.insert(resource, changes);
     }
 
     fn remove(&mut self, resource: &Resource) -> Vec<StoreChange> {
@@ -155,7 +153,7 @@ mod tests {
         ))
     }
 
-    /// What is to be written, in order.
+    /// Returns the bodies to be written, in order.
     fn texts(waiting: &PendingChanges) -> Vec<String> {
         let text = |(_, change): (_, &StoreChange)| match change {
             StoreChange::Save(entry) => {

@@ -196,8 +196,8 @@ pub(super) fn walk(
     for row in entries.range::<&str>((start, Bound::Unbounded))? {
         #[cfg(test)]
         WALKED_ENTRIES.set(WALKED_ENTRIES.get() + 1);
-        let (key, sealed) = row?;
-        let key = key.value();
+        let (row_key, sealed) = row?;
+        let key = row_key.value();
         let entry = || {
             let record: EntryRecord = decode(key, sealed.value())?;
             let resource = Resource::parse(key).ok()?;

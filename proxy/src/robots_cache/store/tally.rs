@@ -11,7 +11,7 @@ use wayleave_lifecycle::{LifetimeSettings, RefreshScheduler, Resource, Snapshot,
 use super::tables::decode;
 use crate::robots_cache::record::EntryRecord;
 
-/// The number of entries in each state, in the order of [`State::ALL`].
+/// The number of entries in each state, in the order of [`SnapshotState::ALL`].
 pub(super) type StateCounts = [usize; 4];
 /// Differences of such numbers.
 type StateDeltas = [i64; 4];
@@ -23,7 +23,7 @@ const TWO_DAYS: u64 = 48 * HOUR;
 #[derive(Clone, Debug)]
 pub(super) struct StateTally {
     lifetimes: Arc<LifetimeSettings>,
-    /// In seconds since the epoch, like all times here.
+    /// The time of `sums`, in seconds since the epoch, as are all times here.
     now: u64,
     sums: StateDeltas,
     /// The differences to add at each time.
@@ -56,10 +56,11 @@ impl StateTally {
         self.count(key, sealed, -1);
     }
 
-    fn count(&mut self, key: &str, sealed: &[u8], by: i64) {
+    fn count(&mut self, key: &str, sealed: &[u8], change: i64) {
         let Some(snapshot) = self.snapshot(key, sealed) else {
             return;
         };
+        // An entry that was never fetched is in no state.
         let Some(since) = snapshot.fetched_at().or(snapshot.unreachable_since()) else {
             return;
         };
@@ -76,11 +77,11 @@ impl StateTally {
             if moment <= self.now {
                 state_now = next;
             } else {
-                self.add_later(moment, transition(state, next, by));
+                self.add_later(moment, transition(state, next, change));
             }
             state = next;
         }
-        add(&mut self.sums, transition(None, state_now, by));
+        add(&mut self.sums, transition(None, state_now, change));
     }
 
     /// Returns the snapshot of a robots.txt record, without its body; `None` for other documents.
@@ -103,6 +104,7 @@ impl StateTally {
             Vacant(place) => drop(place.insert(sums)),
             Occupied(mut place) => {
                 add(place.get_mut(), sums);
+                // An entry that is replaced takes its moments back; kept as zeros, they would pile up.
                 if *place.get() == StateDeltas::default() {
                     place.remove();
                 }
@@ -112,6 +114,7 @@ impl StateTally {
 
     /// Adds the counts of `other`, which has the same lifetimes.
     pub(super) fn merge(&mut self, mut other: Self) {
+        // Sums are those of one moment, so both have to be at the same one.
         let now = self.now.max(other.now);
         self.advance(now);
         other.advance(now);
@@ -143,22 +146,20 @@ fn add(sums: &mut StateDeltas, others: StateDeltas) {
     }
 }
 
-/// Returns the differences when `by` entries change their state.
-fn transition(from: Option<SnapshotState>, to: Option<SnapshotState>, by: i64) -> StateDeltas {
+/// Returns the differences when `entries` change their state.
+fn transition(from: Option<SnapshotState>, to: Option<SnapshotState>, entries: i64) -> StateDeltas {
     let has = |state: Option<SnapshotState>, one| i64::from(state == Some(one));
-    SnapshotState::ALL.map(|one| by * (has(to, one) - has(from, one)))
+    SnapshotState::ALL.map(|one| entries * (has(to, one) - has(from, one)))
 }
 
 fn seconds(at: SystemTime) -> u64 {
-    let since_epoch = at.duration_since(SystemTime::UNIX_EPOCH);
-    since_epoch.unwrap_or_default().as_secs()
+    at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// Returns `at` rounded up: the longer a state applies, the coarser, so that millions of entries share a few thousand
 /// times.
 fn rounded_moment(at: SystemTime, since: SystemTime) -> u64 {
-    let lasted = at.duration_since(since).unwrap_or_default().as_secs();
-    let step = match lasted {
+    let step = match at.duration_since(since).unwrap_or_default().as_secs() {
         0..HOUR => 1,
         HOUR..TWO_DAYS => 60,
         _ => HOUR,

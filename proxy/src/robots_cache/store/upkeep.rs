@@ -23,7 +23,7 @@ const UNSCOPED: TableDefinition<'_, &BodyDigest, u64> = TableDefinition::new("re
 /// With the format found, if it is unknown; or if the database fails.
 pub(super) fn prepare(
     database: &Database,
-    keep: RetentionLimits,
+    limits: RetentionLimits,
 ) -> Result<Result<(), u64>, StoreFailure> {
     catching_panics(|| {
         let write = begin(database)?;
@@ -36,8 +36,10 @@ pub(super) fn prepare(
             found
         };
         match found {
-            None | Some(FORMAT) => drop(WriteBatch::open(&write, keep)?),
-            Some(UNSEALED_FORMAT) => convert_unsealed(&write, keep)?,
+            // redb creates the tables that are missing when they are opened.
+            None | Some(FORMAT) => drop(WriteBatch::open(&write, limits)?),
+            Some(UNSEALED_FORMAT) => convert_unsealed(&write, limits)?,
+            // Dropped without a commit, so a file of a later version remains as it is.
             Some(other) => return Ok(Err(other)),
         }
         write.commit()?;
@@ -47,16 +49,16 @@ pub(super) fn prepare(
 
 /// Converts format 1, which could not reveal damage: records that do not decode and bodies without their digest are
 /// left out.
-fn convert_unsealed(write: &WriteTransaction, keep: RetentionLimits) -> Result<(), StoreFailure> {
+fn convert_unsealed(write: &WriteTransaction, limits: RetentionLimits) -> Result<(), StoreFailure> {
     tracing::info!("the store has an older format: converting it");
     let (entries, versions) = (take_old_entries(write)?, take_old_versions(write)?);
+    // A block, because open tables cannot be deleted.
     {
-        let mut batch = WriteBatch::open(write, keep)?;
+        let mut batch = WriteBatch::open(write, limits)?;
         let bodies = write.open_table(UNPACKED)?;
         for (key, first_seen_at, record) in versions {
-            let digest = record.body.map(|body| body.digest);
-            let body = match digest {
-                Some(digest) => bodies.get(&digest)?.map(|body| body.value().to_vec()),
+            let body = match &record.body {
+                Some(body) => bodies.get(&body.digest)?.map(|bytes| bytes.value().to_vec()),
                 None => None,
             };
             batch.put_version(&key, first_seen_at, &record, body.as_deref())?;
@@ -72,11 +74,11 @@ fn convert_unsealed(write: &WriteTransaction, keep: RetentionLimits) -> Result<(
 }
 
 /// Deletes what exceeds the limits, down to seven eighths.
-pub(super) fn shrink(database: &Database, keep: RetentionLimits) -> Result<(), StoreFailure> {
+pub(super) fn shrink(database: &Database, limits: RetentionLimits) -> Result<(), StoreFailure> {
     catching_panics(|| {
         let write = begin(database)?;
-        let mut batch = WriteBatch::open(&write, keep)?;
-        batch.enforce_limit("", keep.max_bytes / 8 * 7)?;
+        let mut batch = WriteBatch::open(&write, limits)?;
+        batch.enforce_limit("", limits.max_bytes / 8 * 7)?;
         batch.finish()?;
         write.commit()?;
         Ok(())

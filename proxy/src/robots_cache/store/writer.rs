@@ -215,13 +215,12 @@ impl StoreWriter {
 
     pub(super) fn unwritten(&self, resource: &Resource) -> Option<StoreChange> {
         let state = self.state();
-        let waiting = state.waiting.last(resource);
-        waiting.or_else(|| state.writing.last(resource)).cloned()
+        state.waiting.last(resource).or_else(|| state.writing.last(resource)).cloned()
     }
 
     /// Writes all pending changes. Returns whether nothing is left.
     pub(super) fn write(&self) -> bool {
-        let _turn = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _lock = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let (batch, damaged) = {
                 let mut state = self.state();
@@ -237,19 +236,20 @@ impl StoreWriter {
                 self.put_back(&batch, damaged);
                 return false;
             };
-            let counts = self.counts.new_delta();
+            let delta = self.counts.new_delta();
             let written = catching_panics(|| {
-                write_batch(&database, &batch, &damaged, (self.retention_limits(), counts))
+                write_batch(&database, &batch, &damaged, (self.retention_limits(), delta))
             });
+            // Before a failure is recorded, which closes the database.
             drop(database);
             match written {
-                Ok((found, counted)) => {
-                    self.counts.merge(counted);
-                    if found > 0 {
-                        // A damaged record cannot say what it was counted as, so the count starts over.
+                Ok((damaged_records, delta)) => {
+                    self.counts.merge(delta);
+                    if damaged_records > 0 {
+                        // What a damaged record was counted as is unknown, so the count starts over.
                         self.restart_count();
                     }
-                    (0..found).for_each(|_| self.metrics.store_error("checksum"));
+                    (0..damaged_records).for_each(|_| self.metrics.store_error("checksum"));
                     let mut state = self.state();
                     state.writing = Arc::default();
                     state.fault = None;
@@ -274,7 +274,7 @@ impl StoreWriter {
         self.count_lost(lost);
     }
 
-    /// Lost changes remain in memory until evicted, and are fetched again after that.
+    /// Counts changes that are not written. Their entries remain in memory until evicted, and are fetched again later.
     fn count_lost(&self, lost: usize) {
         for _ in 0..lost {
             self.metrics.store_error("write");
@@ -311,7 +311,7 @@ impl StoreWriter {
 
     /// Sets the lifetimes to count by. Blocks.
     pub(super) fn set_lifetimes(&self, lifetimes: LifetimeSettings) {
-        let _turn = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _lock = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.counts.set_lifetimes(lifetimes);
         self.restart_count();
     }
@@ -330,8 +330,9 @@ impl StoreWriter {
     pub(super) fn reopen(&self) -> Result<(), StoreError> {
         // The counting thread has the file open.
         self.counts.end();
-        let known = self.state().damage.take();
-        if let Some(what) = known {
+        // In a statement of its own, because setting the file aside locks the state again.
+        let damage = self.state().damage.take();
+        if let Some(what) = damage {
             self.set_damaged_aside(&what);
         }
         let mut opened = self.open();
@@ -390,8 +391,8 @@ impl StoreWriter {
             Ok(aside) => {
                 let (path, aside) = (path.display(), aside.display());
                 tracing::error!(%path, %aside, what, "the store is damaged: set aside, starting a new one");
-                let words = format!("{path} was damaged ({what}) and is now {aside}");
-                self.state().set_aside_file = Some(words);
+                let description = format!("{path} was damaged ({what}) and is now {aside}");
+                self.state().set_aside_file = Some(description);
                 true
             }
             Err(error) => {
@@ -406,14 +407,17 @@ impl StoreWriter {
         self.record_fault(operation, &failure.to_string());
         let mut state = self.state();
         state.is_full |= failure.is_full();
+        // A store in memory would lose everything by being reopened.
         if self.path.is_some() {
+            // A file that is found damaged while it is opened is set aside at once.
             if failure.is_damage() && operation != "open" {
                 state.damage = Some(failure.to_string());
             }
             // redb refuses everything after a failure, until the file is reopened.
-            let gone = state.database.take();
+            let database = state.database.take();
+            // Closing it may write to the disk, which must not hold up readers of the state.
             drop(state);
-            drop(gone);
+            drop(database);
         }
     }
 
@@ -421,6 +425,7 @@ impl StoreWriter {
         self.metrics.store_error(operation);
         let fault = format!("{operation}: {what}");
         let mut state = self.state();
+        // Logged once: with a failing disk, every attempt would repeat it.
         if state.fault.as_ref() != Some(&fault) {
             tracing::error!(operation, what, "the store has failed: continuing in memory");
             state.fault = Some(fault);
@@ -447,11 +452,12 @@ fn write_batch(
     database: &OpenDatabase,
     changes: &PendingChanges,
     damaged: &HashSet<BodyDigest>,
-    (keep, counted): (RetentionLimits, Option<StateTally>),
+    (limits, tally): (RetentionLimits, Option<StateTally>),
 ) -> Result<(usize, Option<StateTally>), StoreFailure> {
     let write = tables::begin(database)?;
-    let mut batch = WriteBatch::open(&write, keep)?;
-    batch.tally = counted;
+    let mut batch = WriteBatch::open(&write, limits)?;
+    batch.tally = tally;
+    // First, because a body that was fetched again is only stored where it is missing.
     damaged.iter().try_for_each(|body| batch.drop_body(body))?;
     for (resource, change) in changes.iter() {
         batch.apply(resource, change)?;

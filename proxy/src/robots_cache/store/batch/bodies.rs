@@ -42,6 +42,7 @@ impl WriteBatch<'_> {
         if self.bodies.get(digest)?.is_some() {
             return Ok(());
         }
+        // Such as a body of format 1 that was changed on disk.
         if Sha256::of(bytes).0 != *digest {
             self.damaged += 1;
             return Ok(());
@@ -59,6 +60,7 @@ impl WriteBatch<'_> {
         key: &str,
         digest: &BodyDigest,
     ) -> Result<(), StoreFailure> {
+        // Before the loop, which may remove the body.
         let cost = self.body_cost(digest)?;
         for scope in scopes(key) {
             match self.reference_count(digest, scope)? {

@@ -46,7 +46,7 @@ pub(super) struct WriteBatch<'txn> {
 impl<'txn> WriteBatch<'txn> {
     pub(super) fn open(
         write: &'txn WriteTransaction,
-        keep: RetentionLimits,
+        limits: RetentionLimits,
     ) -> Result<Self, TableError> {
         Ok(Self {
             entries: write.open_table(ENTRIES)?,
@@ -56,7 +56,7 @@ impl<'txn> WriteBatch<'txn> {
             order: write.open_table(ORDER)?,
             spent: write.open_table(SPENT)?,
             costs: HashMap::new(),
-            limits: keep,
+            limits,
             tally: None,
             damaged: 0,
         })
@@ -66,6 +66,7 @@ impl<'txn> WriteBatch<'txn> {
     pub(super) fn finish(mut self) -> Result<(usize, Option<StateTally>), StoreFailure> {
         for (scope, cost) in &self.costs {
             match cost {
+                // Removed, or a row would remain of each domain that was ever known.
                 0 => drop(self.spent.remove(scope.as_str())?),
                 _ => drop(self.spent.insert(scope.as_str(), cost)?),
             }
@@ -82,6 +83,7 @@ impl<'txn> WriteBatch<'txn> {
         match change {
             StoreChange::Forget => {
                 self.drop_entry(&key)?;
+                // Without an entry, the newest version is evicted like the superseded ones.
                 if let Some((first_seen_at, newest)) = self.newest(&key)? {
                     self.list_past(&key, first_seen_at, newest.last_seen_at)?;
                 }
@@ -89,8 +91,12 @@ impl<'txn> WriteBatch<'txn> {
             StoreChange::Save(entry) => {
                 let record = EntryRecord::new(resource, entry);
                 if let Some((seen_at, version)) = record.version() {
-                    let body = entry.answer.as_ref().and_then(|facts| facts.outcome.body());
-                    let bytes = body.map(|body| &*body.bytes).unwrap_or_default();
+                    let bytes = entry
+                        .answer
+                        .as_ref()
+                        .and_then(|answer| answer.outcome.body())
+                        .map(|body| &*body.bytes)
+                        .unwrap_or_default();
                     self.note_version(&key, seen_at, &version, bytes)?;
                 }
                 self.put_entry(&key, &record)?;
@@ -204,6 +210,7 @@ impl<'txn> WriteBatch<'txn> {
             let (row_key, sealed) = row?;
             let first_seen_at = row_key.value().1;
             let record = decode(key, sealed.value());
+            // They borrow the table, from which a damaged record is dropped.
             drop((row_key, sealed));
             match record {
                 Some(record) => return Ok(Some((first_seen_at, record))),
@@ -240,8 +247,9 @@ impl<'txn> WriteBatch<'txn> {
     /// Drops the oldest versions of a document if there are too many.
     fn drop_too_many(&mut self, key: &str) -> Result<(), StoreFailure> {
         let kept = self.first_seen(key)?;
-        let too_many = kept.len().saturating_sub(self.limits.max_versions.max(1));
-        for first_seen_at in kept.into_iter().take(too_many) {
+        // At least one, because the entry's body is that of the newest version.
+        let most = self.limits.max_versions.max(1);
+        for first_seen_at in kept.iter().copied().take(kept.len().saturating_sub(most)) {
             self.drop_version(key, first_seen_at)?;
         }
         Ok(())
