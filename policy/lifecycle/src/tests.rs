@@ -699,6 +699,17 @@ fn a_reminder_of_an_older_answer_is_skipped() {
 }
 
 #[test]
+fn a_cut_body_does_not_allow_by_its_last_line() {
+    // The whole line may have been `Allow: /private/open`. As it stands it would outweigh the rule before it.
+    let bytes: &[u8] = b"User-agent: *\nDisallow: /private\nAllow: /private";
+    for (is_cut, expected) in [(false, "++"), (true, "+-")] {
+        let body = FetchedBody { bytes: bytes.into(), is_cut, digest: None };
+        let access = AccessResult::Successful(body.parse());
+        assert_eq!(verdicts(&access, Dialect::Rfc9309), expected, "cut: {is_cut}");
+    }
+}
+
+#[test]
 fn web_pages_are_recognised() {
     let typed = |content_type: &str, body: &[u8]| {
         let fields =
