@@ -422,3 +422,6 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

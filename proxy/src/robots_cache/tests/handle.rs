@@ -12,7 +12,6 @@ use wayleave_lifecycle::{
 use wayleave_robots_txt::{AccessResult, AccessVerdict, Dialect, ProductToken, decide};
 
 use super::super::*;
-use crate::fleet::memory::MemoryEngine;
 use crate::robots_cache::store::WALKED_ENTRIES;
 
 pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -32,6 +31,8 @@ struct Script {
     user_agents: Mutex<Vec<Option<String>>>,
     /// The source address of each fetch.
     sources: Mutex<Vec<Option<IpAddr>>>,
+    /// Whether each fetch was one that no request waits for.
+    refetches: Mutex<Vec<bool>>,
     under_way: AtomicUsize,
     most_under_way: AtomicUsize,
     /// While set, every fetch waits here.
@@ -42,6 +43,8 @@ struct Script {
 pub(super) enum Answer {
     Status(u16),
     Says(String),
+    /// Answers unsigned requests with 401 and a request for a signature, and signed ones with rules.
+    AsksForSignature,
     /// Answers with 304.
     Confirms,
     Fails(FetchErrorKind),
@@ -64,14 +67,18 @@ impl ScriptedFetch {
         self.script.sources.lock().unwrap().clone()
     }
 
+    pub(super) fn refetches(&self) -> Vec<bool> {
+        self.script.refetches.lock().unwrap().clone()
+    }
+
     /// Makes fetches wait until the gate is notified.
-    fn close_gate(&self) -> Arc<Notify> {
+    pub(super) fn close_gate(&self) -> Arc<Notify> {
         let gate = Arc::new(Notify::new());
         *self.script.gate.lock().unwrap() = Some(gate.clone());
         gate
     }
 
-    fn open_gate(&self, gate: &Notify) {
+    pub(super) fn open_gate(&self, gate: &Notify) {
         *self.script.gate.lock().unwrap() = None;
         gate.notify_waiters();
     }
@@ -88,10 +95,14 @@ impl DocumentFetcher for ScriptedFetch {
         script.most_under_way.fetch_max(under_way, Ordering::SeqCst);
         let origin = request.resource.origin().clone();
         script.fetched.lock().unwrap().push(request);
-        let user_agent = identity.and_then(|by| by.user_agent.as_deref()).map(str::to_owned);
+        let user_agent =
+            identity.and_then(|identity| identity.user_agent.as_deref()).map(str::to_owned);
         script.user_agents.lock().unwrap().push(user_agent);
-        let source = identity.and_then(|by| by.source);
+        let source = identity.and_then(|identity| identity.source);
         script.sources.lock().unwrap().push(source);
+        let is_refetch = identity.is_some_and(|identity| identity.is_refetch);
+        script.refetches.lock().unwrap().push(is_refetch);
+        let is_signed = identity.is_some_and(|identity| identity.signed_by.is_some());
         let gate = script.gate.lock().unwrap().clone();
         if let Some(gate) = gate {
             gate.notified().await;
@@ -111,6 +122,14 @@ impl DocumentFetcher for ScriptedFetch {
                 tokio::time::sleep(Duration::from_secs(10)).await;
                 return FetchOutcome::failed(uri, FetchErrorKind::Timeout, "as scripted").into();
             }
+            Answer::AsksForSignature if !is_signed => {
+                let fields =
+                    ResponseFields { asks_for_signature: true, ..ResponseFields::default() };
+                let body = FetchedBody::default();
+                let ending = FetchEnding::Response(FetchedResponse { status: 401, fields, body });
+                return FetchOutcome { redirects: Vec::new(), uri, ending }.into();
+            }
+            Answer::AsksForSignature => (200, super::http::RULES.into()),
             Answer::Status(status) => (status, super::http::RULES.into()),
             Answer::Says(text) => (200, text.into_bytes().into()),
         };
@@ -141,21 +160,7 @@ pub(super) fn start(fetch: &ScriptedFetch, bounds: FetchLimits) -> (RobotsCache,
     (robots, metrics)
 }
 
-/// A node of a fleet.
-async fn joined(fetch: &ScriptedFetch, memory: &MemoryEngine, name: &str) -> RobotsCache {
-    let metrics = Arc::new(Metrics::new().unwrap());
-    let clock = Clock::start_at(SystemTime::UNIX_EPOCH + 20_000 * DAY);
-    let store = RobotsStore::in_memory(clock, metrics.clone());
-    let cached = CachedDocuments::new(clock, metrics);
-    let fleet = memory.join(name).await;
-    let config = RobotsCacheConfig::default();
-    let (robots, refresh) =
-        RobotsCache::start_in_fleet(fetch.clone(), store, &config, cached, fleet);
-    tokio::spawn(refresh);
-    robots
-}
-
-/// The same with a store in `dir`, and a clock `after` later.
+/// Starts a cache with a store in `dir`, and a clock that is ahead by `after`.
 fn start_in(
     dir: &std::path::Path,
     fetch: &ScriptedFetch,
@@ -175,7 +180,8 @@ pub(super) fn started(fetch: &ScriptedFetch) -> RobotsCache {
     start(fetch, FetchLimits::default()).0
 }
 
-fn private(robots: &RobotsCache, snapshot: &Snapshot) -> AccessVerdict {
+/// Returns whether the rules of a snapshot allow `/private/a`.
+pub(super) fn private(robots: &RobotsCache, snapshot: &Snapshot) -> AccessVerdict {
     let tokens = [ProductToken::new("ExampleBot").unwrap()];
     let access = snapshot.access(robots.clock().now());
     decide(
@@ -255,7 +261,7 @@ async fn unused_files_are_not_refreshed_and_finally_forgotten() {
     assert_eq!(fetch.fetches(), 1);
     let inspected = robots.inspect(&shop).await.unwrap();
     assert!(inspected.snapshot.is_some());
-    assert!(robots.cached(&shop).is_none(), "too old to go by");
+    assert!(robots.cached(&shop).is_none(), "too old to be used");
     tokio::time::sleep(2 * DAY).await;
     let inspected = robots.inspect(&shop).await.unwrap();
     assert!(inspected.snapshot.is_none(), "only the store keeps it longer");
@@ -418,7 +424,7 @@ async fn a_flood_of_new_origins_does_not_delay_known_ones() {
     assert!(storm.join_all().await.into_iter().all(|found| found));
 }
 
-/// `a` has rules, `b` has none, `c` is unreachable.
+/// Returns a cache of three origins: `a` has rules, `b` has none, `c` is unreachable.
 async fn three_known() -> (ScriptedFetch, RobotsCache, Arc<Metrics>) {
     let fetch = ScriptedFetch::default();
     let (robots, metrics) = start(&fetch, FetchLimits::default());
@@ -781,7 +787,7 @@ async fn one_clients_tarpits_delay_nobody_else() {
         let first = 3000 + 31 * second;
         naming.push(name_tarpits(&fetch, &robots, first..first + 31));
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let asked = tokio::time::Instant::now();
+        let started = tokio::time::Instant::now();
         for (name, requester) in [
             ("new", of("news", 2)),
             ("beside", of("news", 1)),
@@ -792,7 +798,7 @@ async fn one_clients_tarpits_delay_nobody_else() {
             let known = robots.find_for(&shop, requester).await.unwrap();
             assert!(matches!(known.access(), AccessResult::Successful(_)), "{shop}");
         }
-        assert!(asked.elapsed() < Duration::from_millis(10), "{second}");
+        assert!(started.elapsed() < Duration::from_millis(10), "{second}");
     }
     let known = fetch.script.fetched.lock().unwrap();
     let refetched =
@@ -827,18 +833,18 @@ async fn a_valid_copy_is_served_while_its_refetch_is_queued() {
     tokio::time::sleep(2 * DAY).await;
     let naming = name_tarpits(&fetch, &robots, 0..1);
     settle().await;
-    let asked = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     for _ in 0..3 {
         let known = robots.find_for(&good, of("news", 2)).await.unwrap();
         assert_eq!(private(&robots, &known.snapshot), AccessVerdict::Disallow);
         let known = robots.find_for(&none, of("news", 2)).await.unwrap();
         assert!(matches!(known.access(), AccessResult::Unavailable { status: 404 }));
     }
-    assert!(asked.elapsed() < Duration::from_secs(1), "nobody waited");
-    assert_eq!(fetch.fetches(), 3, "the copies' turn has not come");
+    assert!(started.elapsed() < Duration::from_secs(1), "nobody waited");
+    assert_eq!(fetch.fetches(), 3, "the refetches are still queued");
     naming.join_all().await;
     settle().await;
-    assert_eq!(fetch.fetches(), 5, "it came, though nobody waits any more");
+    assert_eq!(fetch.fetches(), 5, "they were made, though nobody waits any more");
     assert!(robots.cached(&good).is_some() && robots.cached(&none).is_some());
 }
 
@@ -858,43 +864,15 @@ async fn operators_wait_for_the_fetch_despite_a_copy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_document_comes_on_the_earliest_of_its_turns() {
+async fn a_document_is_fetched_for_the_first_key_that_is_next() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let naming = name_tarpits(&fetch, &robots, 0..3000);
     let shop = origin("tarpit2999");
     fetch.answer(&shop, Answer::Status(200));
     settle().await;
-    let asked = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     assert!(robots.find_for(&shop, of("news", 2)).await.is_ok());
-    assert!(asked.elapsed() < Duration::from_millis(10));
+    assert!(started.elapsed() < Duration::from_millis(10));
     drop(naming);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_result_after_losing_the_lease_is_not_used() {
-    let memory = MemoryEngine::new("");
-    let (late, fetch) = (ScriptedFetch::default(), ScriptedFetch::default());
-    let one = joined(&late, &memory, "one").await;
-    let other = joined(&fetch, &memory, "other").await;
-    let shop = origin("shop");
-    late.answer(&shop, Answer::Says("User-agent: *\nDisallow:\n".to_owned()));
-    let gate = late.close_gate();
-    let wants = tokio::spawn({
-        let (one, shop) = (one.clone(), shop.clone());
-        async move { one.find(&shop).await.map(drop) }
-    });
-    settle().await;
-    assert_eq!(late.fetches(), 1);
-    // The second node waits while the first holds the lease.
-    drop(other.find(&shop).await);
-    tokio::time::sleep(Duration::from_secs(20)).await;
-    let found = other.cached(&shop).unwrap().snapshot;
-    assert_eq!(private(&other, &found), AccessVerdict::Disallow);
-    late.open_gate(&gate);
-    drop(wants.await);
-    settle().await;
-    let known = one.cached(&shop).unwrap().snapshot;
-    assert_eq!(private(&one, &known), AccessVerdict::Disallow);
-    assert_eq!([late.fetches(), fetch.fetches()], [1, 1]);
 }

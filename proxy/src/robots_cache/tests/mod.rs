@@ -1,9 +1,10 @@
-mod askers;
+mod fleet;
 mod flood;
 mod handle;
 mod http;
 mod http2;
 mod parsing;
+mod requesters;
 mod room;
 mod server;
 pub(crate) mod unique;

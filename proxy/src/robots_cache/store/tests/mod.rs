@@ -156,7 +156,7 @@ async fn unsaved_and_forgotten_entries_are_absent() {
     assert_eq!(store.load(&host).await, None, "unwritten");
     store.flush().await;
     assert_eq!(store.load(&host).await, None, "written");
-    assert_eq!(store.history(&host).await.len(), 1, "what it said was said");
+    assert_eq!(store.history(&host).await.len(), 1, "the history remains");
 }
 
 #[tokio::test]
@@ -248,18 +248,49 @@ async fn without_a_disk_changes_wait_in_memory() {
     assert!(store.load(&host).await.is_some());
 }
 
+/// Makes the next transaction of an open store fail: one of its tables gets another type.
+fn break_table(store: &RobotsStore) {
+    let database = store.writer.database().unwrap();
+    let write = database.begin_write().unwrap();
+    let table: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("spent");
+    assert!(write.delete_table(table).unwrap());
+    let table: redb::TableDefinition<'_, &str, &str> = redb::TableDefinition::new("spent");
+    drop(write.open_table(table).unwrap());
+    write.commit().unwrap();
+}
+
+#[tokio::test]
+async fn changes_of_a_failed_transaction_are_written_by_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let (metrics, options) = (metrics(), RobotsStoreConfig::default());
+    let clock = Clock::start_at(first());
+    let store = RobotsStore::open(dir.path(), options, clock, metrics.clone()).unwrap();
+    break_table(&store);
+    let host = origin("a");
+    store.save(&host, entry(response(200, RULES), at(0)));
+    store.flush().await;
+    let (_, text) = metrics.text().unwrap();
+    assert!(text.contains("store_errors_total{operation=\"write\"} 1"), "{text}");
+    assert!(store.load(&host).await.is_some(), "in memory");
+    store.flush().await;
+    assert_eq!(store.fault(), None);
+    drop(store);
+    let store = open(dir.path()).unwrap();
+    assert!(store.load(&host).await.is_some(), "on disk");
+}
+
 #[tokio::test]
 async fn history_lists_versions_with_their_times() {
     for is_written_at_once in [true, false] {
-        history_is_told(is_written_at_once).await;
+        check_history(is_written_at_once).await;
     }
 }
 
-async fn history_is_told(is_written_at_once: bool) {
+async fn check_history(is_written_at_once: bool) {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();
     let host = origin("a");
-    let said = [
+    let outcomes = [
         (0, response(200, RULES)),
         (1, response(200, RULES)),
         (2, response(503, b"")),
@@ -268,7 +299,7 @@ async fn history_is_told(is_written_at_once: bool) {
         (5, response(200, RULES)),
     ];
     let mut known = CacheEntry::default();
-    for (day, outcome) in said {
+    for (day, outcome) in outcomes {
         known = known.after_fetch(outcome, at(day));
         store.save(&host, Arc::new(known.clone()));
         if is_written_at_once {
@@ -276,13 +307,13 @@ async fn history_is_told(is_written_at_once: bool) {
         }
     }
     let history = store.history(&host).await;
-    let seen: Vec<_> = history
+    let found: Vec<_> = history
         .iter()
         .map(|version| (version.first_seen_at, version.last_seen_at, version.status))
         .collect();
     let expected =
         [(at(0), at(1), 200), (at(3), at(3), 200), (at(4), at(4), 404), (at(5), at(5), 200)];
-    assert_eq!(seen, expected);
+    assert_eq!(found, expected);
     assert_eq!(history[0].digest, history[3].digest);
     let bodies = [0, 1, 3].map(|index: usize| history[index].digest.unwrap());
     assert_eq!(store.body(bodies[0]).await.as_deref(), Some(RULES));

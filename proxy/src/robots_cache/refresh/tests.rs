@@ -1,0 +1,47 @@
+use wayleave_lifecycle::FetchRequest;
+
+use super::*;
+use crate::clock::Clock;
+use crate::fleet::Fleet;
+use crate::parser_pool::ParserPool;
+use crate::robots_cache::fetch::FetchedDocument;
+use crate::robots_cache::fleet_entries::FleetEntries;
+use crate::robots_cache::snapshots::SnapshotMap;
+use crate::robots_cache::{RobotsCacheConfig, RobotsStore};
+use crate::telemetry::metrics::Metrics;
+
+struct NoFetcher;
+
+impl DocumentFetcher for NoFetcher {
+    async fn fetch(&self, _: FetchRequest, _: Option<&FetchIdentity>) -> FetchedDocument {
+        unreachable!("no fetch is started")
+    }
+}
+
+fn task() -> RefreshTask<NoFetcher> {
+    let (clock, metrics) = (Clock::start(), Arc::new(Metrics::new().unwrap()));
+    let services = RefreshServices {
+        published: Arc::new(SnapshotMap::new()),
+        store: RobotsStore::in_memory(clock, metrics.clone()),
+        clock,
+        metrics,
+        fleet_entries: FleetEntries { fleet: Fleet::default(), clock, parser: ParserPool::new() },
+    };
+    let config = RobotsCacheConfig::default();
+    let (_, events) = mpsc::channel(1);
+    RefreshTask::new(NoFetcher, services, events, config.refresh_settings(), config.fetch_limits)
+}
+
+#[tokio::test]
+async fn requests_that_left_do_not_count_as_waiting() {
+    let mut task = task();
+    let resource = Resource::parse("https://shop.example").unwrap();
+    assert_eq!(task.purpose(&resource), FetchPurpose::RefreshAhead);
+    let (reply, request) = oneshot::channel();
+    task.waiting.entry(resource.clone()).or_default().push(reply);
+    assert_eq!(task.purpose(&resource), FetchPurpose::Requested);
+    drop(request);
+    assert_eq!(task.purpose(&resource), FetchPurpose::RefreshAhead);
+    task.forced.insert(resource.clone());
+    assert_eq!(task.purpose(&resource), FetchPurpose::Forced);
+}
