@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::harness::tools::{clean, project, python, run};
-use crate::harness::{Ask, Origin, Reply, Wayleave};
+use crate::harness::{Origin, Reply, Request, Wayleave};
 
 const LIMIT: Duration = Duration::from_secs(900);
 
@@ -41,7 +41,7 @@ fn busy() -> (Origin, Wayleave) {
         "http://shop.test/feeds/a",
         "http://down.test/",
     ] {
-        proxy.exchange(&Ask::get(url).agent("NewsBot/1"));
+        proxy.exchange(&Request::get(url).agent("NewsBot/1"));
     }
     (origin, proxy)
 }

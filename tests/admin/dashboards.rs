@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::fleet::engines::{Product, Server};
 use crate::harness::prometheus::Prometheus;
 use crate::harness::tools::{clean, output_of, program, project, python};
-use crate::harness::{Ask, DEADLINE, Origin, Reply, Wayleave, eventually};
+use crate::harness::{DEADLINE, Origin, Reply, Request, Wayleave, eventually};
 
 const TABLES: &str = r#"
 [[crawler]]
@@ -287,7 +287,7 @@ fn crawl(proxy: &Wayleave, round: usize) {
         ("Some/1", "http://slow.test/".to_owned()),
         ("Some/1", "http://slow.test/".to_owned()),
     ] {
-        proxy.exchange(&Ask::get(&url).agent(agent));
+        proxy.exchange(&Request::get(&url).agent(agent));
     }
 }
 

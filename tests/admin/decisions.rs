@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::harness::tls::Authority;
 use crate::harness::wayleave::{Settings, command};
-use crate::harness::{Ask, Origin, Reply, Wayleave, Wire, decisions, eventually};
+use crate::harness::{Origin, Reply, Request, Wayleave, Wire, decisions, eventually};
 
 const CRAWLERS: &str = "
 [[crawler]]
@@ -37,7 +37,7 @@ fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> Wayleave
 }
 
 fn get(proxy: &Wayleave, agent: &str, url: &str) -> crate::harness::Response {
-    proxy.exchange(&Ask::get(url).agent(agent))
+    proxy.exchange(&Request::get(url).agent(agent))
 }
 
 /// The lines of the decision log, by id.
@@ -346,7 +346,7 @@ fn a_full_disk_leaves_whole_lines_and_an_exact_count() {
     let urls: Vec<_> = (0..300).map(|n| format!("http://open.test/{n}")).collect();
     let mut wire = proxy.connect();
     for url in &urls {
-        wire.send(Ask::get(url).bytes(url));
+        wire.send_get(url);
         assert_eq!(wire.response().status, 200);
     }
     let written = all_are_accounted_for(&proxy, "decisions.jsonl", urls.len());
@@ -407,7 +407,7 @@ fn a_response_names_its_decision_if_that_is_wanted() {
     });
     let agent = format!("ExampleBot/1.0 \u{202e}{}", "x".repeat(600));
     for url in ["http://shop.test/a", "https://shop.test/private"] {
-        let answer = proxy.exchange(&Ask::get(url).agent(&agent));
+        let answer = proxy.exchange(&Request::get(url).agent(&agent));
         let id = answer.header("wayleave-decision").expect("it is named");
         let mut decision = Value::Null;
         eventually("it is recorded", || {
@@ -448,12 +448,12 @@ fn a_log_line_has_the_bytes_sent_and_the_trace_id() {
     let proxy = start(&origin, |settings| settings);
     let trace = "0af7651916cd43dd8448eb211c80319c";
     let parent = format!("00-{trace}-b7ad6b7169203331-01");
-    let ask = Ask::get("http://open.test/long").header("Traceparent", &parent);
+    let ask = Request::get("http://open.test/long").header("Traceparent", &parent);
     assert_eq!(proxy.exchange(&ask).body.len(), 100_000);
     let written = line(&proxy, "http://open.test/long");
     assert_eq!(written["body_bytes"], 100_000);
     assert_eq!(written["trace_id"], trace);
-    proxy.exchange(&Ask::new("HEAD", "http://open.test/long"));
+    proxy.exchange(&Request::new("HEAD", "http://open.test/long"));
     get(&proxy, "NewsBot/2", "http://shop.test/private/a");
     let refused = line(&proxy, "http://shop.test/private/a");
     assert_eq!(refused.get("body_bytes"), None, "nothing was asked for");

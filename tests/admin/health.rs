@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::harness::origin::reply::Step;
-use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, Wire, eventually};
+use crate::harness::{Gate, Origin, Reply, Request, Wayleave, Wire, eventually};
 
 fn small_crawl(
     settings: impl FnOnce(crate::harness::wayleave::Settings) -> crate::harness::wayleave::Settings,
@@ -38,7 +38,7 @@ fn readiness_ends_when_stopping_begins() {
         .page("/slow", Reply::new(200).body("a").step(Step::Wait(gate.clone())).body("b"));
     let mut proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
-    wire.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
+    wire.send_get("http://shop.test/slow");
     wire.response_head();
     proxy.signal("TERM");
     eventually("/readyz answers 503", || proxy.admin_get("/readyz").status == 503);
@@ -156,7 +156,7 @@ fn no_log_event_can_be_forged() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     proxy.exchange(
-        &Ask::get("http://shop.test/a").agent("Evil/1 \u{1b}[31mred\u{7f} forged=\"yes\""),
+        &Request::get("http://shop.test/a").agent("Evil/1 \u{1b}[31mred\u{7f} forged=\"yes\""),
     );
     proxy.get("http://shop.test/%0Aforged");
     eventually("both are logged", || proxy.log().contains("%0Aforged"));
@@ -188,7 +188,7 @@ fn health_and_metrics_answer_however_many_connections_are_idle() {
     for path in ["/livez", "/metrics"] {
         let mut probe = Wire::connect(proxy.admin);
         probe.tcp.set_read_timeout(Some(PROBE)).expect("not zero");
-        probe.send(Ask::get(&format!("http://{}{path}", proxy.admin)).bytes(path));
+        probe.send(Request::get(&format!("http://{}{path}", proxy.admin)).origin_form());
         let answer = probe.try_response(false);
         let answer = answer.expect("it comes before those who idle are given up").expect("one");
         assert_eq!(answer.status, 200, "{path}");

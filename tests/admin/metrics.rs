@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::harness::tools::{clean, program, project, run};
 use crate::harness::wayleave::Settings;
-use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
+use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
 
 const CRAWLERS: &str = r#"
 [[crawler]]
@@ -57,7 +57,7 @@ fn crawl(proxy: &Wayleave, hosts: std::ops::Range<usize>) {
                     };
                     for (path, ours) in [("open", 200), ("private", 403)] {
                         let url = format!("http://h{host}.test/{path}?{host}");
-                        wire.send(Ask::get(&url).agent(&agent).bytes(&url));
+                        wire.send(Request::get(&url).agent(&agent).absolute_form());
                         let is_watched = host % 3 == 1;
                         let status = wire.response().status;
                         assert_eq!(status, if is_watched { 200 } else { ours }, "{url}");
@@ -103,11 +103,11 @@ fn faults_add_no_series() {
     let hosts = ["down", "nobody", "inside", "nowhere.example", "untrusted"];
     for agent in ["NewsBot/1", "WatchedBot/1", "Googlebot/2.1", "Some/1"] {
         for host in hosts {
-            proxy.exchange(&Ask::get(&format!("http://{host}.test/")).agent(agent));
+            proxy.exchange(&Request::get(&format!("http://{host}.test/")).agent(agent));
         }
         let unknown = "gopher://shop.test/";
         let mut wire = proxy.connect();
-        wire.send(Ask::get(unknown).agent(agent).bytes(unknown));
+        wire.send(Request::get(unknown).agent(agent).absolute_form());
         wire.response();
     }
     for malformed in ["GET / HTTP/9.9\r\n\r\n", "GET http://a.test/\r\n\r\n"] {

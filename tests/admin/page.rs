@@ -71,7 +71,7 @@ fn every_function_of_the_page_works() {
     let is = "User-agent: *\nDisallow: /new\nDisallow: /newer\nDisallow: /both\n";
     origin.site("changing.test").robots(is);
     let refresh = "/v1/robots/http%3A%2F%2Fchanging.test/refresh";
-    assert_eq!(proxy.admin_ask("POST", refresh).status, 200);
+    assert_eq!(proxy.admin_request("POST", refresh).status, 200);
     assert_eq!(proxy.get(&format!("{changing}/new")).status, 403);
     let guarded =
         Wayleave::start_with(&origin, |settings| settings.set("admin.token_sha256", TOKEN_SHA256));

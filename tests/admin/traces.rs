@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::trace::v1::{Span, Status};
 use prost::Message;
 
 use crate::harness::wayleave::Settings;
-use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
+use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
 
 const CRAWLERS: &str = r#"
 [[crawler]]
@@ -42,7 +42,7 @@ fn start(origin: &Origin, endpoint: &str, ratio: &str) -> Wayleave {
 }
 
 fn ask(proxy: &Wayleave, url: &str, traceparent: Option<&str>) -> u16 {
-    let ask = Ask::get(url).agent("NewsBot/1");
+    let ask = Request::get(url).agent("NewsBot/1");
     let ask = match traceparent {
         Some(value) => ask.header("traceparent", value),
         None => ask,

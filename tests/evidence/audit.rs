@@ -8,7 +8,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::Value;
 
 use crate::harness::wayleave::command;
-use crate::harness::{Ask, Origin, Reply, Response, Wayleave, Wire};
+use crate::harness::{Origin, Reply, Request, Response, Wayleave, Wire};
 
 const TABLES: &str = r#"
 [[crawler]]
@@ -63,7 +63,7 @@ fn crawl(proxy: &Wayleave, origin: &Origin) -> usize {
         for agent in ["NewsBot/1", "ImageBot/1", "CarefulBot/1", "Other/1"] {
             for path in PATHS {
                 let url = format!("http://{host}{path}");
-                let answer = proxy.exchange(&Ask::get(&url).agent(agent));
+                let answer = proxy.exchange(&Request::get(&url).agent(agent));
                 refused += usize::from(answer.status != 200);
             }
         }

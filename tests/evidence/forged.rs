@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::export::{evidence, expect, said};
 use crate::harness::tools::{clean, project, python};
-use crate::harness::{Ask, Origin, Wayleave, eventually};
+use crate::harness::{Origin, Request, Wayleave, eventually};
 
 const FORGED: &str = "http://shop.test/never-asked-for";
 
@@ -149,7 +149,7 @@ fn long_user_agents_and_respelt_urls_are_honest_evidence() {
         settings.table("[[crawler]]\nname = \"late\"\ntokens = [\"LateBot\"]\nmatch = { user_agent = \"LateBot\" }\n")
     });
     let agent = format!("Mozilla/5.0 ({}) LateBot/1.0", "x".repeat(600));
-    let ask = Ask::get("http://shop.test/%7Eme").agent(&agent);
+    let ask = Request::get("http://shop.test/%7Eme").agent(&agent);
     assert_eq!(proxy.exchange(&ask).status, 200);
     let (dir, _) = proxy.stop();
     let log = fs::read_to_string(dir.path().join("state/decisions.jsonl")).expect("a log");

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::export::{evidence, expect, said};
 use crate::harness::tools::{clean, project, python};
 use crate::harness::wayleave::Settings;
-use crate::harness::{Ask, Origin, Wayleave};
+use crate::harness::{Origin, Request, Wayleave};
 
 /// Files of the log that were rotated away, the oldest first.
 fn rotated(dir: &Path) -> Vec<PathBuf> {
@@ -26,7 +26,7 @@ fn crawl(proxy: &Wayleave, requests: usize) {
     let mut wire = proxy.connect();
     for n in 0..requests {
         let url = format!("http://shop.test/private/{n}");
-        wire.send(Ask::get(&url).agent("NewsBot/1").bytes(&url));
+        wire.send(Request::get(&url).agent("NewsBot/1").absolute_form());
         assert_eq!(wire.response().status, 403);
     }
 }

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::export::expect;
 use crate::harness::tools::{clean, python};
 use crate::harness::wayleave::{BINARY, Settings};
-use crate::harness::{Ask, Origin, Wayleave, decisions};
+use crate::harness::{Origin, Request, Wayleave, decisions};
 
 const AGENTS: [&str; 3] = ["NewsBot/1", "ImageBot/1", "Other/1"];
 
@@ -43,7 +43,7 @@ fn crawl(proxy: &Wayleave, origins: usize, (from, to): (usize, usize)) {
                     let path = ["a1/x", "b/1", "b/2", "round-2/", "c"][n / 7 % 5];
                     // Most of it is refused: what is forwarded costs more of the test's time.
                     let url = format!("http://h{}.test/{path}?n={n}", n * 31 % origins);
-                    wire.send(Ask::get(&url).agent(AGENTS[n % 3]).bytes(&url));
+                    wire.send(Request::get(&url).agent(AGENTS[n % 3]).absolute_form());
                     wire.response();
                 }
             });
@@ -54,7 +54,7 @@ fn crawl(proxy: &Wayleave, origins: usize, (from, to): (usize, usize)) {
 fn reload(proxy: &Wayleave, base: &Settings, round: usize) {
     let text = base.clone().table(&tables(round)).to_toml();
     std::fs::write(proxy.dir.path().join("config.toml"), text).expect("it can be written");
-    assert_eq!(proxy.admin_ask("POST", "/v1/reload").status, 200);
+    assert_eq!(proxy.admin_request("POST", "/v1/reload").status, 200);
 }
 
 /// The events of a week.

@@ -9,7 +9,7 @@ use super::proxies::{arrivals, expect_gaps, is_up, joined, node, refresh};
 use crate::harness::origin::reply::Step;
 use crate::harness::tools::{clean, run};
 use crate::harness::wayleave::{BINARY, Settings};
-use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, eventually};
+use crate::harness::{Gate, Origin, Reply, Request, Wayleave, eventually};
 use crate::operations::over_time::{set_clock, with_clock};
 
 const OPEN: &str = "User-agent: *\nDisallow:\n";
@@ -177,7 +177,7 @@ fn an_engine_that_is_full_holds_nobody_up() {
     assert!(nodes.iter().all(is_up));
     // An operator's word is heard all the same.
     let path = "/v1/robots/http%3A%2F%2Fshop.test";
-    assert!(nodes[0].admin_ask("DELETE", path).status < 300);
+    assert!(nodes[0].admin_request("DELETE", path).status < 300);
     eventually("the other one has forgotten it, too", || nodes[1].admin_get(path).status == 404);
 }
 
@@ -191,7 +191,7 @@ fn a_node_restarted_within_its_turn_waits_for_the_turns_end() {
     let named = |settings| waiting(settings).set("store.node", "\"first\"");
     let first = node(&origin, &server, named);
     let mut wire = first.connect();
-    wire.send(Ask::get("http://slow.test/hangs").bytes("http://slow.test/hangs"));
+    wire.send_get("http://slow.test/hangs");
     origin.wait_for_target("/hangs");
     let (dir, settings) = first.kill();
     let again = Wayleave::start_in(dir, settings);
@@ -399,7 +399,7 @@ fn a_lease_without_an_end_is_ignored() {
     let lease = key(&server, "*:e:http://shop.test").replace(":e:", ":f:");
     for ends_in in [None, Some("31536000")] {
         let path = "/v1/robots/http%3A%2F%2Fshop.test";
-        assert!(node.admin_ask("DELETE", path).status < 300);
+        assert!(node.admin_request("DELETE", path).status < 300);
         server.tell(&["set", &lease, "nobody"]);
         if let Some(seconds) = ends_in {
             server.tell(&["expire", &lease, seconds]);

@@ -8,7 +8,7 @@ use super::relay::Relay;
 use crate::harness::origin::reply::Step;
 use crate::harness::tools::{clean, run};
 use crate::harness::wayleave::{BINARY, Settings};
-use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, eventually};
+use crate::harness::{Gate, Origin, Reply, Request, Wayleave, eventually};
 
 const DELAY: Duration = Duration::from_millis(500);
 
@@ -129,7 +129,7 @@ fn another_node_fetches_when_the_one_that_did_has_died() {
     let dies = node(&origin, &server, short);
     let lives = node(&origin, &server, short);
     let mut wire = dies.connect();
-    wire.send(Ask::get("http://shop.test/").bytes("http://shop.test/"));
+    wire.send_get("http://shop.test/");
     origin.wait_for_target("/robots.txt");
     dies.signal("KILL");
     origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");

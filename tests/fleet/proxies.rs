@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::Settings;
-use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, eventually};
+use crate::harness::{Gate, Origin, Reply, Request, Wayleave, eventually};
 
 use super::engines::{Product, Server};
 
@@ -63,7 +63,7 @@ fn robots_path(host: &str) -> String {
 /// Has a node fetch the robots.txt of a host anew.
 pub fn refresh(proxy: &Wayleave, host: &str) {
     let path = robots_path(host) + "/refresh";
-    assert_eq!(proxy.admin_ask("POST", &path).status, 200, "{path}");
+    assert_eq!(proxy.admin_request("POST", &path).status, 200, "{path}");
 }
 
 pub fn is_up(proxy: &Wayleave) -> bool {
@@ -122,7 +122,7 @@ fn a_change_that_one_node_sees_counts_for_all() {
         });
     }
     assert_eq!(robots_fetches(&origin, "shop.test"), 2);
-    let answer = nodes[1].admin_ask("DELETE", &robots_path("shop.test"));
+    let answer = nodes[1].admin_request("DELETE", &robots_path("shop.test"));
     assert!((200..300).contains(&answer.status), "{answer:?}");
     for node in &nodes {
         eventually("it has forgotten it", || {
@@ -172,7 +172,7 @@ fn the_limit_on_concurrency_holds_over_all_nodes() {
         .iter()
         .map(|node| {
             let mut wire = node.connect();
-            wire.send(Ask::get("http://shop.test/late").bytes("http://shop.test/late"));
+            wire.send_get("http://shop.test/late");
             wire
         })
         .collect();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::engines::{Product, Server};
 use super::proxies::{arrivals, expect_gaps, is_up, joined, node, refresh, robots_fetches};
 use crate::harness::wayleave::Settings;
-use crate::harness::{Ask, Origin, Wayleave, Wire, eventually};
+use crate::harness::{Origin, Request, Wayleave, Wire, eventually};
 
 const NODES: usize = 8;
 const RULES: &str = "User-agent: *\nDisallow: /private\n";
@@ -31,7 +31,7 @@ fn slow(origin: &Origin, host: &str, delay: Duration) {
 
 /// GET over a connection that goes on.
 fn ask(wire: &mut Wire, url: &str) -> u16 {
-    wire.send(Ask::get(url).bytes(url));
+    wire.send_get(url);
     wire.response().status
 }
 

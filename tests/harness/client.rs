@@ -11,25 +11,25 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use super::response::{self, Counted, Response};
 use super::{DEADLINE, tls};
 
-/// The `User-Agent` of requests that name no other.
+/// The `User-Agent` of requests that set none.
 pub const AGENT: &str = "ExampleBot/1.0";
 
-/// Has a connection reset, not ended, when it is dropped.
+/// Makes the close of a connection a reset.
 pub fn reset_when_dropped(tcp: &TcpStream) {
     let linger = socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO));
     linger.expect("a reset instead of an end");
 }
 
-/// A request in the making.
+/// A request that a client sends.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct Request {
     pub method: String,
     pub url: String,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-impl Ask {
+impl Request {
     pub fn new(method: &str, url: &str) -> Self {
         Self {
             method: method.to_owned(),
@@ -52,7 +52,7 @@ impl Ask {
         self.header("User-Agent", agent)
     }
 
-    /// Asks for a WebSocket, with the key that RFC 6455 section 1.3 has for an example.
+    /// Requests a WebSocket, with the example key of RFC 6455 section 1.3.
     pub fn websocket(self) -> Self {
         self.header("Connection", "Upgrade")
             .header("Upgrade", "websocket")
@@ -65,26 +65,37 @@ impl Ask {
         self
     }
 
-    /// `(scheme, authority, path and query)` of the URL.
+    /// Returns scheme, authority, and path with query.
     pub fn parts(&self) -> (&str, &str, &str) {
-        let (scheme, rest) = self.url.split_once("://").expect("tests ask for absolute URLs");
+        let (scheme, rest) = self.url.split_once("://").expect("an absolute URL");
         let path = rest.find(['/', '?']).unwrap_or(rest.len());
         (scheme, &rest[..path], &rest[path..])
     }
 
-    /// The bytes of this request with `target` in the request line.
+    /// Returns the bytes with the URL as the target, as a proxy gets them (RFC 9112 section 3.2.2).
+    pub fn absolute_form(&self) -> Vec<u8> {
+        self.bytes(&self.url)
+    }
+
+    /// Returns the bytes with path and query as the target, as an origin gets them (RFC 9112 section 3.2.1).
+    pub fn origin_form(&self) -> Vec<u8> {
+        self.bytes(self.parts().2)
+    }
+
+    /// Returns the bytes with `target` in the request line.
     pub fn bytes(&self, target: &str) -> Vec<u8> {
         let (_, authority, _) = self.parts();
-        let named =
+        let has_field =
             |name: &str| self.headers.iter().any(|(field, _)| field.eq_ignore_ascii_case(name));
         let mut head = format!("{} {target} HTTP/1.1\r\n", self.method);
-        if !named("host") {
+        if !has_field("host") {
             head += &format!("Host: {authority}\r\n");
         }
-        if !named("user-agent") {
+        if !has_field("user-agent") {
             head += &format!("User-Agent: {AGENT}\r\n");
         }
-        if !self.body.is_empty() && !named("content-length") && !named("transfer-encoding") {
+        if !self.body.is_empty() && !has_field("content-length") && !has_field("transfer-encoding")
+        {
             head += &format!("Content-Length: {}\r\n", self.body.len());
         }
         for (name, value) in &self.headers {
@@ -97,7 +108,7 @@ impl Ask {
 trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
-/// One connection of a client. Every read has the harness's deadline.
+/// A client's connection. Reads and writes fail after the harness's deadline.
 pub struct Wire {
     stream: Box<dyn Stream>,
     pub tcp: TcpStream,
@@ -112,7 +123,7 @@ impl Wire {
         Self::over(tcp)
     }
 
-    /// From a loopback address of choice.
+    /// Connects from a given loopback address.
     pub fn connect_from(from: [u8; 4], to: SocketAddr) -> Self {
         let connecting = async {
             let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
@@ -125,7 +136,7 @@ impl Wire {
         Self::over(stream)
     }
 
-    /// Over a connection that is open.
+    /// Wraps an open connection.
     pub fn over(tcp: TcpStream) -> Self {
         tcp.set_read_timeout(Some(DEADLINE)).expect("the deadline is not zero");
         tcp.set_write_timeout(Some(DEADLINE)).expect("the deadline is not zero");
@@ -139,58 +150,74 @@ impl Wire {
         self.try_send(bytes).expect("the other side reads what it is sent");
     }
 
+    /// Sends a GET in absolute form, as to a proxy.
+    #[track_caller]
+    pub fn send_get(&mut self, url: &str) {
+        self.send(Request::get(url).absolute_form());
+    }
+
+    /// Sends a CONNECT with the Host that belongs to it, and `fields`, each a line with its end.
+    #[track_caller]
+    pub fn send_connect(&mut self, authority: &str, fields: &str) {
+        self.send(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{fields}\r\n"));
+    }
+
     /// Sends to a peer that may already have closed.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.stream.write_all(bytes.as_ref())?;
         self.stream.flush()
     }
 
-    /// Sends an end of file; reading goes on.
+    /// Ends the sending side; reading continues.
     pub fn end_sending(&mut self) {
         self.tcp.shutdown(Shutdown::Write).expect("the socket is connected");
     }
 
-    /// Reads one answer to a request other than HEAD.
+    /// Reads a response to a request other than HEAD.
     #[track_caller]
     pub fn response(&mut self) -> Response {
-        self.try_response(false)
-            .expect("an answer can be read")
-            .expect("an answer comes before the connection closes")
+        self.expect_response(false)
     }
 
     #[track_caller]
     pub fn response_to_head(&mut self) -> Response {
-        self.try_response(true)
-            .expect("an answer can be read")
-            .expect("an answer comes before the connection closes")
+        self.expect_response(true)
     }
 
-    /// Reads one answer; `Ok(None)` if the connection closed instead.
+    #[track_caller]
+    pub fn expect_response(&mut self, head_only: bool) -> Response {
+        self.try_response(head_only)
+            .expect("a response can be read")
+            .expect("a response comes before the connection closes")
+    }
+
+    /// Reads one response; `Ok(None)` if the connection closed instead.
     pub fn try_response(&mut self, head_only: bool) -> io::Result<Option<Response>> {
         let Some(mut response) = response::read_head(&mut self.stream, &mut self.buffer)? else {
             return Ok(None);
         };
+        self.read_body(&mut response, head_only)?;
+        Ok(Some(response))
+    }
+
+    fn read_body(&mut self, response: &mut Response, head_only: bool) -> io::Result<()> {
         let mut body = Vec::new();
-        let read = response::read_body(
-            &mut response,
-            head_only,
-            &mut self.stream,
-            &mut self.buffer,
-            |piece| body.extend_from_slice(piece),
-        );
+        response::read_body(response, head_only, &mut self.stream, &mut self.buffer, |piece| {
+            body.extend_from_slice(piece);
+        })?;
         response.body = body;
-        read.map(|()| Some(response))
+        Ok(())
     }
 
     /// Reads one head and leaves its body unread.
     #[track_caller]
     pub fn response_head(&mut self) -> Response {
         response::read_head(&mut self.stream, &mut self.buffer)
-            .expect("an answer can be read")
-            .expect("an answer comes")
+            .expect("a head can be read")
+            .expect("a head comes before the connection closes")
     }
 
-    /// Reads the body of an answer whose head was read, counting it.
+    /// Reads and counts the body after `response_head`.
     pub fn counted_body(&mut self, head: &mut Response) -> io::Result<Counted> {
         let mut counted = Counted::default();
         response::read_body(head, false, &mut self.stream, &mut self.buffer, |piece| {
@@ -208,7 +235,7 @@ impl Wire {
         self.take(length)
     }
 
-    /// Reads until this many bytes are at hand.
+    /// Reads until the buffer holds this many bytes.
     pub fn fill(&mut self, length: usize) -> io::Result<()> {
         while self.buffer.len() < length {
             let mut piece = [0; 4096];
@@ -220,7 +247,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Bytes that are at hand.
+    /// Removes this many bytes from the buffer.
     pub fn take(&mut self, length: usize) -> Vec<u8> {
         self.buffer.drain(..length).collect()
     }
@@ -236,13 +263,13 @@ impl Wire {
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) =>
             {
-                panic!("the connection stays open")
+                panic!("the connection remains open")
             }
             Err(_) => {}
         }
     }
 
-    /// Expects the same within `limit`, for connections that would otherwise end later.
+    /// Does the same within `limit`, for connections that would otherwise end later.
     #[track_caller]
     pub fn expect_close_within(&mut self, limit: Duration) {
         let limited = self.tcp.set_read_timeout(Some(limit));
@@ -250,32 +277,23 @@ impl Wire {
         self.expect_close();
     }
 
-    /// Asks a proxy for a tunnel; an answer other than 2xx is handed back.
+    /// Opens a tunnel through a proxy. Returns the head of a 2xx response, or any other response whole.
     #[track_caller]
     pub fn connect_tunnel(&mut self, authority: &str) -> Response {
-        self.send(format!(
-            "CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {AGENT}\r\n\r\n"
-        ));
-        let head = self.response_head();
-        if head.status / 100 == 2 {
-            return head;
+        self.send_connect(authority, &format!("User-Agent: {AGENT}\r\n"));
+        let mut response = self.response_head();
+        if response.status / 100 != 2 {
+            self.read_body(&mut response, false).expect("a refusal can be read");
         }
-        let mut refusal = head;
-        let mut body = Vec::new();
-        response::read_body(&mut refusal, false, &mut self.stream, &mut self.buffer, |piece| {
-            body.extend_from_slice(piece)
-        })
-        .expect("a refusal can be read");
-        refusal.body = body;
-        refusal
+        response
     }
 
-    /// Starts TLS as `name`, trusting `ca_pem`; returns the protocol chosen by ALPN and the peer's chain as well.
+    /// Starts TLS with the server name `name`, trusting `ca_pem`.
     pub fn start_tls(self, name: &str, ca_pem: &[u8], protocols: &[&str]) -> io::Result<Secured> {
         self.start_tls_with(name, tls::client_config(ca_pem, protocols))
     }
 
-    /// Starts TLS with custom settings; inside TLS this is TLS in TLS.
+    /// Starts TLS with custom settings, inside TLS if the connection has it already.
     pub fn start_tls_with(self, name: &str, config: Arc<ClientConfig>) -> io::Result<Secured> {
         let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
         let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
@@ -303,15 +321,16 @@ impl Wire {
 /// A connection after its TLS handshake.
 pub struct Secured {
     pub wire: Wire,
+    /// The protocol chosen by ALPN.
     pub protocol: Option<String>,
     /// The peer's certificates, DER, leaf first.
     pub chain: Vec<Vec<u8>>,
 }
 
-/// Sends raw bytes on a fresh connection and reads one answer, if one comes, and whether the connection then closes.
+/// Sends raw bytes on a new connection and reads the response, if one comes.
 #[track_caller]
 pub fn raw(address: SocketAddr, bytes: impl AsRef<[u8]>) -> Option<Response> {
     let mut wire = Wire::connect(address);
     wire.send(bytes);
-    wire.try_response(false).expect("an answer can be read")
+    wire.try_response(false).expect("a response can be read")
 }

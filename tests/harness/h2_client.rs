@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use rustls::pki_types::ServerName;
 
-use super::client::{AGENT, Ask, Wire};
+use super::client::{AGENT, Request, Wire};
 use super::response::Response;
 use super::{runtime, tls};
 
@@ -54,24 +54,24 @@ impl H2Client {
 
     #[track_caller]
     pub fn get(&self, path: &str) -> Response {
-        self.exchange(&Ask::get(&format!("https://{}{path}", self.authority)))
+        self.exchange(&Request::get(&format!("https://{}{path}", self.authority)))
     }
 
     /// Sends one request, its body in one piece, and waits for the whole answer.
     #[track_caller]
-    pub fn exchange(&self, ask: &Ask) -> Response {
+    pub fn exchange(&self, ask: &Request) -> Response {
         self.try_exchange(ask).expect("the exchange ends well")
     }
 
     /// As `exchange`, for answers that may break off.
-    pub fn try_exchange(&self, ask: &Ask) -> Result<Response, h2::Error> {
+    pub fn try_exchange(&self, ask: &Request) -> Result<Response, h2::Error> {
         runtime().block_on(exchange(self.send.clone(), ask))
     }
 
     /// Sends all requests before it reads any answer; answers come back in the order of the requests.
     #[track_caller]
-    pub fn exchange_all(&self, asks: &[Ask]) -> Vec<Response> {
-        let start = |ask: &Ask| {
+    pub fn exchange_all(&self, asks: &[Request]) -> Vec<Response> {
+        let start = |ask: &Request| {
             let (send, ask) = (self.send.clone(), ask.clone());
             runtime().spawn(async move { exchange(send, &ask).await })
         };
@@ -85,7 +85,10 @@ impl H2Client {
     }
 }
 
-async fn exchange(send: h2::client::SendRequest<Bytes>, ask: &Ask) -> Result<Response, h2::Error> {
+async fn exchange(
+    send: h2::client::SendRequest<Bytes>,
+    ask: &Request,
+) -> Result<Response, h2::Error> {
     let mut send = send.ready().await?;
     let mut head = http::Request::builder()
         .method(ask.method.as_str())

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
-pub use client::{Ask, Wire};
+pub use client::{Request, Wire};
 pub use h2_client::H2Client;
 pub use origin::reply::{Gate, Reply};
 pub use origin::{Manners, Origin};

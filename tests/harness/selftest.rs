@@ -2,14 +2,15 @@
 
 use crate::harness::tls::Authority;
 use crate::harness::tools::project;
-use crate::harness::{Ask, Certificate, Origin, Reply, Wire};
+use crate::harness::{Certificate, Origin, Reply, Request, Wire};
 
 #[test]
 fn an_origin_records_exact_requests_and_counts_bodies() {
     let origin = Origin::start();
     origin.site("shop.test").page("/a", Reply::text("hello"));
     let mut wire = Wire::connect(origin.http);
-    wire.send(Ask::new("POST", "http://shop.test/a").header("X-Odd", "1").body("abc").bytes("/a"));
+    let post = Request::new("POST", "http://shop.test/a").header("X-Odd", "1").body("abc");
+    wire.send(post.origin_form());
     let answer = wire.response();
     assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
     wire.send("GET /%7e/./b?c#d HTTP/1.1\r\nHost: shop.test\r\n\r\n");

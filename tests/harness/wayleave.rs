@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 
-use super::client::{Ask, Wire};
+use super::client::{Request, Wire};
 use super::dns::NameServer;
 use super::response::Response;
 use super::tls::Authority;
@@ -20,26 +20,28 @@ use super::{H2Client, Origin, eventually};
 /// The program under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_wayleave");
 
-/// A `Command` of the program under test.
+/// Returns a command that runs the program under test.
 pub fn command() -> Command {
     clean(BINARY)
 }
 
-/// A configuration in the making. Keys are full names, values are TOML.
+/// A configuration to be written. Keys are full names, values are TOML.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// The directory of the file, to which its relative paths belong.
+    pub dir: PathBuf,
     keys: BTreeMap<String, String>,
     tables: String,
 }
 
 impl Settings {
-    /// Free ports, state in `dir`, dialling of 127.0.0.1 only, and the test CA as a further root. Names without an override do not
-    /// exist, so that nothing a client does by itself leaves the machine.
+    /// Sets free ports, state in `dir`, connections to 127.0.0.1 only, and the test CA as a further root. Names without an override
+    /// do not exist, so that no request leaves the machine.
     fn new(dir: &Path) -> Self {
         let roots = dir.join("origins.pem");
         std::fs::write(&roots, &Authority::trusted().pem)
             .expect("the temporary directory can be written");
-        let settings = Self { keys: BTreeMap::new(), tables: String::new() };
+        let settings = Self { dir: dir.to_owned(), keys: BTreeMap::new(), tables: String::new() };
         settings
             .set("proxy.listen", r#"["127.0.0.1:0"]"#)
             .set("admin.listen", r#""127.0.0.1:0""#)
@@ -76,6 +78,16 @@ impl Settings {
         self
     }
 
+    /// Appends a crawler that is recognised by its product token in `User-Agent`.
+    pub fn crawler(self, name: &str, token: &str) -> Self {
+        self.table(&crawler(name, token))
+    }
+
+    pub fn without_tables(mut self) -> Self {
+        self.tables.clear();
+        self
+    }
+
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         for (key, value) in &self.keys {
@@ -85,7 +97,14 @@ impl Settings {
     }
 }
 
-/// A running proxy; killed when dropped, its output shown if the test fails.
+/// Returns the table of a crawler that is recognised by its product token in `User-Agent`.
+pub fn crawler(name: &str, token: &str) -> String {
+    format!(
+        "[[crawler]]\nname = \"{name}\"\ntokens = [\"{token}\"]\nmatch = {{ user_agent = \"{token}\" }}\n"
+    )
+}
+
+/// A running proxy; killed when dropped, its output printed if the test fails.
 pub struct Wayleave {
     pub proxy: SocketAddr,
     pub admin: SocketAddr,
@@ -98,7 +117,7 @@ pub struct Wayleave {
 type Output = Arc<Mutex<String>>;
 
 impl Wayleave {
-    /// Every `*.test` name, at ports 80 and 443, is `origin`.
+    /// Starts with `origin` at the ports 80 and 443 of every `*.test` name.
     #[track_caller]
     pub fn start(origin: &Origin) -> Self {
         Self::start_with(origin, |settings| settings)
@@ -111,7 +130,7 @@ impl Wayleave {
         Self::start_in(dir, settings)
     }
 
-    /// Starts once more over a directory that an earlier run left.
+    /// Starts in the directory that an earlier run left.
     #[track_caller]
     pub fn start_in(dir: TempDir, settings: Settings) -> Self {
         Self::spawn(Self::serve(command(), &dir, &settings), dir, settings)
@@ -135,22 +154,22 @@ impl Wayleave {
         Self::start_version(program, dir, settings)
     }
 
-    /// Starts with a configuration file of the test's own making, which says what `settings` say and more.
+    /// Starts with a configuration file that the test wrote.
     #[track_caller]
-    pub fn start_by(file: &Path, dir: TempDir, settings: Settings) -> Self {
+    pub fn start_with_file(file: &Path, dir: TempDir, settings: Settings) -> Self {
         let mut command = command();
         command.args(["serve", "--config"]).arg(file).current_dir(dir.path());
         Self::spawn(command, dir, settings)
     }
 
-    /// Starts with no file allowed to grow past `kibibytes`, as if the disk were full from there.
+    /// Starts with no file allowed to grow past `kibibytes`, as if the disk were full then.
     #[track_caller]
     pub fn start_on_full_disk(origin: &Origin, kibibytes: usize) -> Self {
         let blocks = kibibytes * 2;
         Self::start_after(origin, &format!("trap '' XFSZ; ulimit -f {blocks}"))
     }
 
-    /// Starts by a shell that first runs `preparation`.
+    /// Starts from a shell that runs `preparation` first.
     #[track_caller]
     pub fn start_after(origin: &Origin, preparation: &str) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
@@ -160,7 +179,7 @@ impl Wayleave {
         Self::spawn(Self::serve(shell, &dir, &settings), dir, settings)
     }
 
-    /// Starts by `command`, which ends in the binary and gives it a listener, over a directory that outlives the process.
+    /// Starts with `command`, which runs the binary with an inherited listener, in a directory that outlives the process.
     #[track_caller]
     pub fn start_inheriting(
         command: Command,
@@ -172,12 +191,12 @@ impl Wayleave {
         (Self::replace(command, dir, &settings), settings)
     }
 
-    /// Starts a second process with the same configuration while the first one ends.
+    /// Starts a second process with the same configuration while the first one stops.
     #[track_caller]
     pub fn replace(command: Command, dir: &TempDir, settings: &Settings) -> Self {
         let own = tempfile::tempdir().expect("a temporary directory can be made");
         let command = Self::serve(command, dir, settings);
-        Self::spawn_as_it_is(command, own, settings.clone())
+        Self::spawn_with_stdin(command, own, settings.clone())
     }
 
     #[track_caller]
@@ -191,11 +210,11 @@ impl Wayleave {
     #[track_caller]
     fn spawn(mut command: Command, dir: TempDir, settings: Settings) -> Self {
         command.stdin(Stdio::null());
-        Self::spawn_as_it_is(command, dir, settings)
+        Self::spawn_with_stdin(command, dir, settings)
     }
 
     #[track_caller]
-    fn spawn_as_it_is(mut command: Command, dir: TempDir, settings: Settings) -> Self {
+    fn spawn_with_stdin(mut command: Command, dir: TempDir, settings: Settings) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary can be started");
         let output = Output::default();
@@ -203,15 +222,15 @@ impl Wayleave {
         collect(child.stderr.take().expect("piped"), &output);
         let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut started = Self { proxy: unknown, admin: unknown, dir, settings, child, output };
-        started.learn_ports();
+        started.wait_until_ready();
         started
     }
 
     #[track_caller]
-    fn learn_ports(&mut self) {
+    fn wait_until_ready(&mut self) {
         eventually("the proxy prints its addresses", || {
-            if let Some(status) = self.child.try_wait().expect("the child can be asked") {
-                panic!("wayleave ended at start with {status}");
+            if let Some(status) = self.child.try_wait().expect("its status can be read") {
+                panic!("wayleave ended at its start with {status}");
             }
             let text = self.log();
             let Some((proxy, admin)) = address(&text, "proxy").zip(address(&text, "admin")) else {
@@ -223,7 +242,7 @@ impl Wayleave {
         eventually("/readyz answers 200", || self.admin_get("/readyz").status == 200);
     }
 
-    /// Everything printed so far, both streams.
+    /// Returns everything printed so far, on both streams.
     pub fn log(&self) -> String {
         self.output.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
@@ -236,17 +255,45 @@ impl Wayleave {
         self.dir.path().join("state/ca/ca.crt")
     }
 
-    /// The certificate of the interception CA.
+    /// Replaces the configuration file at once, as editors do.
+    #[track_caller]
+    pub fn write_config(&self, text: &str) {
+        let new = self.dir.path().join("config.toml.new");
+        std::fs::write(&new, text).expect("the temporary directory can be written");
+        std::fs::rename(new, self.dir.path().join("config.toml")).expect("a file can be renamed");
+    }
+
+    /// Replaces the configuration file and reloads it.
+    #[track_caller]
+    pub fn reload(&self, settings: &Settings) {
+        self.write_config(&settings.to_toml());
+        let answer = self.admin_request("POST", "/v1/reload");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+
+    /// Writes a configuration that names the ports in use, for commands that contact this proxy.
+    pub fn config_with_ports(&self) -> PathBuf {
+        let settings = self
+            .settings
+            .clone()
+            .set("proxy.listen", &format!("[\"{}\"]", self.proxy))
+            .set("admin.listen", &format!("\"{}\"", self.admin));
+        let file = self.dir.path().join("ports.toml");
+        std::fs::write(&file, settings.to_toml()).expect("the temporary directory can be written");
+        file
+    }
+
+    /// Reads the certificate of the interception CA.
     #[track_caller]
     pub fn ca_pem(&self) -> Vec<u8> {
-        std::fs::read(self.ca_file()).expect("the CA is made at first start")
+        std::fs::read(self.ca_file()).expect("the first start makes the CA")
     }
 
     pub fn connect(&self) -> Wire {
         Wire::connect(self.proxy)
     }
 
-    /// A connection that is inside TLS to `authority` already, speaking HTTP/1.1.
+    /// Opens a tunnel to `authority` and TLS inside it, for HTTP/1.1.
     #[track_caller]
     pub fn tunnel(&self, authority: &str) -> Wire {
         let mut wire = self.connect();
@@ -263,34 +310,38 @@ impl Wayleave {
         H2Client::open(self.proxy, authority, &self.ca_pem())
     }
 
-    /// GET on a connection of its own: absolute-form for `http:`, CONNECT and TLS for `https:`.
+    /// Sends a GET on a new connection: in absolute form for `http:`, by CONNECT and TLS for `https:`.
     #[track_caller]
     pub fn get(&self, url: &str) -> Response {
-        self.exchange(&Ask::get(url))
+        self.exchange(&Request::get(url))
+    }
+
+    /// Sends a GET with this `User-Agent`.
+    #[track_caller]
+    pub fn get_as(&self, agent: &str, url: &str) -> Response {
+        self.exchange(&Request::get(url).agent(agent))
     }
 
     #[track_caller]
-    pub fn exchange(&self, ask: &Ask) -> Response {
-        let (scheme, authority, path) = ask.parts();
+    pub fn exchange(&self, request: &Request) -> Response {
+        let (scheme, authority, path) = request.parts();
         let mut wire = match scheme {
             "https" => self.tunnel(&with_port(authority, 443)),
             _ => self.connect(),
         };
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        wire.send(ask.bytes(if scheme == "https" { &path } else { &ask.url }));
-        wire.try_response(ask.method == "HEAD")
-            .expect("an answer can be read")
-            .expect("an answer comes")
+        wire.send(request.bytes(if scheme == "https" { &path } else { &request.url }));
+        wire.expect_response(request.method == "HEAD")
     }
 
     #[track_caller]
     pub fn admin_get(&self, path: &str) -> Response {
-        self.admin_ask("GET", path)
+        self.admin_request("GET", path)
     }
 
-    /// Asks the admin listener, without a body.
+    /// Sends a request without a body to the admin listener.
     #[track_caller]
-    pub fn admin_ask(&self, method: &str, path: &str) -> Response {
+    pub fn admin_request(&self, method: &str, path: &str) -> Response {
         let length = match method {
             "POST" => "Content-Length: 0\r\n",
             _ => "",
@@ -303,7 +354,7 @@ impl Wayleave {
         wire.response()
     }
 
-    /// The value of one sample of /metrics, such as `wayleave_x_total{a="b"}`; labels in any order; 0 when there is none.
+    /// Returns the sum of the samples of a metric that have all of `labels`; 0 if there are none.
     #[track_caller]
     pub fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let text = self.admin_get("/metrics").text();
@@ -334,23 +385,23 @@ impl Wayleave {
     }
 
     pub fn is_running(&mut self) -> bool {
-        self.child.try_wait().expect("the child can be asked").is_none()
+        self.child.try_wait().expect("its status can be read").is_none()
     }
 
-    /// Waits for the process to end by itself.
+    /// Waits until the process ends.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
         eventually("wayleave ends", || !self.is_running());
         self.child.wait().expect("it has ended")
     }
 
-    /// Ends the process by SIGTERM and hands back its directory and settings for another start.
+    /// Ends the process with SIGTERM. Returns its directory and settings, for another start.
     #[track_caller]
     pub fn stop(mut self) -> (TempDir, Settings) {
         self.signal("TERM");
         let status = self.wait();
-        assert_eq!(status.code(), Some(0), "SIGTERM ends it well");
-        self.leave()
+        assert_eq!(status.code(), Some(0), "the exit status after SIGTERM");
+        self.into_parts()
     }
 
     /// Ends the process with SIGKILL.
@@ -358,18 +409,18 @@ impl Wayleave {
     pub fn kill(mut self) -> (TempDir, Settings) {
         self.signal("KILL");
         self.wait();
-        self.leave()
+        self.into_parts()
     }
 
-    fn leave(&mut self) -> (TempDir, Settings) {
+    fn into_parts(mut self) -> (TempDir, Settings) {
         let empty = tempfile::tempdir().expect("a temporary directory can be made");
         (std::mem::replace(&mut self.dir, empty), self.settings.clone())
     }
 
-    /// Kibibytes of one line of /proc/PID/status, such as `VmHWM` (the most that was resident) or `VmRSS`.
+    /// Returns a line of /proc/PID/status in KiB, such as `VmRSS` or `VmHWM` (its maximum so far).
     pub fn memory_kib(&self, line: &str) -> u64 {
         let status =
-            std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("Linux tells");
+            std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("Linux has it");
         let value = status
             .lines()
             .find_map(|text| text.strip_prefix(line)?.strip_prefix(':'))
@@ -400,7 +451,7 @@ pub fn with_port(authority: &str, port: u16) -> String {
     if has_port { authority.to_owned() } else { format!("{authority}:{port}") }
 }
 
-/// Finds `LABEL   http://ADDRESS` at the start of a line.
+/// Finds the address in a line such as `LABEL   http://ADDRESS`.
 fn address(text: &str, label: &str) -> Option<SocketAddr> {
     text.lines().find_map(|line| {
         let rest = line.trim_start().strip_prefix(label)?.trim_start().strip_prefix("http://")?;

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::harness::{Ask, Origin, Reply, Wayleave, Wire, eventually, runtime};
+use crate::harness::{Origin, Reply, Request, Wayleave, Wire, eventually, runtime};
 
 /// The waiting times of other clients, in chronological order.
 #[derive(Default)]
@@ -55,7 +55,7 @@ fn name_tarpit(proxy: &Wayleave, number: usize) -> std::net::TcpStream {
     use std::io::Write as _;
     let url = format!("http://h{number}.tarpit.test/a");
     let mut wire = std::net::TcpStream::connect(proxy.proxy).expect("it listens");
-    let ask = Ask::get(&url).agent("Other/1").bytes(&url);
+    let ask = Request::get(&url).agent("Other/1").absolute_form();
     wire.write_all(&ask).expect("it can be sent");
     wire
 }
@@ -92,7 +92,7 @@ fn tarpits_of_one_crawler_leave_others_served_within_a_second() {
         let site = origin.site(&format!("known{number}.test"));
         site.robots_reply(short.header("Cache-Control", "max-age=5"));
     }
-    let get = |url: &str| proxy.exchange(&Ask::get(url).agent("NewsBot/1")).status;
+    let get = |url: &str| proxy.exchange(&Request::get(url).agent("NewsBot/1")).status;
     (0..10).for_each(|number| assert_eq!(get(&known(number)), 200));
     let is_over = AtomicBool::new(false);
     let (mut new_waits, mut known_waits) = (Waits::default(), Waits::default());
@@ -150,8 +150,8 @@ async fn guess(from: Ipv4Addr, to: SocketAddr) {
     for number in 0_u64.. {
         let url = "http://open.test/";
         let wrong = credentials(0, &number.to_string());
-        let ask = Ask::get(url).header("Proxy-Authorization", &wrong);
-        let ask = ask.header("Connection", "close").bytes(url);
+        let ask = Request::get(url).header("Proxy-Authorization", &wrong);
+        let ask = ask.header("Connection", "close").absolute_form();
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind((from, 0).into()).expect("all of 127/8 is ours");
         let mut stream = socket.connect(to).await.expect("it listens");
@@ -171,7 +171,7 @@ fn right_passwords_are_answered_in_two_seconds_beside_guessers() {
     });
     let proxy_address = SocketAddr::from(([127, 0, 0, 1], proxy.proxy.port()));
     let others = |waits: &mut Waits| {
-        let ask = Ask::get("http://open.test/").agent("NewsBot/1");
+        let ask = Request::get("http://open.test/").agent("NewsBot/1");
         assert_eq!(waits.measure(|| exchange(proxy_address, &ask)), 200);
     };
     let (mut usual, mut others_waits, mut right) = Default::default();
@@ -186,7 +186,7 @@ fn right_passwords_are_answered_in_two_seconds_beside_guessers() {
     // The guessed name's own owner may have to come again.
     for number in 1..OWNERS {
         let password = credentials(number, "secret");
-        let ask = Ask::get("http://open.test/").agent("OwnerBot/1");
+        let ask = Request::get("http://open.test/").agent("OwnerBot/1");
         let ask = ask.header("Proxy-Authorization", &password);
         let status = Waits::measure(&mut right, || exchange(proxy_address, &ask));
         assert_eq!(status, 200);
@@ -201,9 +201,9 @@ fn right_passwords_are_answered_in_two_seconds_beside_guessers() {
     assert!(p99 < Duration::from_secs(2), "{p99:?}");
 }
 
-fn exchange(proxy: SocketAddr, ask: &Ask) -> u16 {
+fn exchange(proxy: SocketAddr, ask: &Request) -> u16 {
     let mut wire = Wire::connect(proxy);
-    wire.send(ask.bytes(&ask.url));
+    wire.send(ask.absolute_form());
     wire.response().status
 }
 
@@ -253,7 +253,7 @@ fn unique(number: u64) -> Vec<u8> {
 
 async fn ask_for(number: usize, proxy: SocketAddr) -> u16 {
     let url = format!("http://h{number}.long.test/robots.txt.html");
-    let ask = Ask::get(&url).header("Connection", "close").bytes(&url);
+    let ask = Request::get(&url).header("Connection", "close").absolute_form();
     let mut stream = TcpStream::connect(proxy).await.expect("it listens");
     stream.write_all(&ask).await.expect("it can be sent");
     let mut answer = Vec::new();

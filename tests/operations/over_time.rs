@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::harness::origin::reply::Step;
 use crate::harness::tls::Authority;
 use crate::harness::wayleave::{Settings, command};
-use crate::harness::{Ask, Origin, Reply, Wayleave, Wire, eventually};
+use crate::harness::{Origin, Reply, Request, Wayleave, Wire, eventually};
 
 const DAY: Duration = Duration::from_hours(24);
 
@@ -113,7 +113,7 @@ fn a_post_is_sent_once_whatever_its_connection_was() {
     eventually("the origin's connection is free", || {
         proxy.metric("wayleave_upstream_connections", &[]) == 0.0
     });
-    let post = Ask::new("POST", "http://shop.test/gone").header("Content-Length", "0");
+    let post = Request::new("POST", "http://shop.test/gone").header("Content-Length", "0");
     assert_eq!(proxy.exchange(&post).status, 502);
     let requests = origin.requests();
     let posts: Vec<_> = requests.iter().filter(|it| it.method == "POST").collect();
@@ -158,14 +158,15 @@ fn each_request_in_a_tunnel_is_its_own_crawlers() {
     let expected = [200, 200, 403, 403];
     let mut wire = proxy.tunnel("shop.test:443");
     for ((agent, path), status) in asks.into_iter().zip(expected) {
-        wire.send(Ask::get(&format!("https://shop.test{path}")).agent(agent).bytes(path));
+        wire.send(Request::get(&format!("https://shop.test{path}")).agent(agent).origin_form());
         assert_eq!(wire.response().status, status, "{agent} {path}");
     }
     for name in ["news", "images"] {
         eventually("the one of HTTP/1.1 is counted", || forwarded(&proxy, name) == 1.0);
     }
     let client = proxy.http2("shop.test:443");
-    let asks = asks.map(|(agent, path)| Ask::get(&format!("https://shop.test{path}")).agent(agent));
+    let asks =
+        asks.map(|(agent, path)| Request::get(&format!("https://shop.test{path}")).agent(agent));
     let answers = client.exchange_all(&asks);
     assert_eq!(answers.iter().map(|it| it.status).collect::<Vec<_>>(), expected);
     for name in ["news", "images"] {
@@ -183,8 +184,8 @@ fn credentials_inside_a_tunnel_identify_nobody() {
     });
     let mut wire = proxy.tunnel("shop.test:443");
     for credentials in [WRONG, RIGHT] {
-        let ask = Ask::get("https://shop.test/a").header("Proxy-Authorization", credentials);
-        wire.send(ask.bytes("/a"));
+        let ask = Request::get("https://shop.test/a").header("Proxy-Authorization", credentials);
+        wire.send(ask.origin_form());
         assert_eq!(wire.response().status, 200, "{credentials}");
     }
     eventually("both are counted", || forwarded(&proxy, "asserted") == 2.0);
@@ -228,7 +229,7 @@ fn a_password_ends_with_the_reload_that_takes_it_away() {
     let origin = Origin::start();
     let (proxy, base) =
         start_from(&origin, |settings| settings.table(&with_password("news", SECRET)));
-    let ask = Ask::get("http://shop.test/a").header("Proxy-Authorization", RIGHT);
+    let ask = Request::get("http://shop.test/a").header("Proxy-Authorization", RIGHT);
     assert_eq!(proxy.exchange(&ask).status, 200);
     let others = SECRET.replace("vk+J", "vk+K");
     for table in [with_password("news", &others), with_password("guest", SECRET)] {
@@ -279,7 +280,7 @@ fn a_tunnel_holds_its_slot_until_it_closes() {
     assert_eq!(first.connect_tunnel("shop.test:443").status, 200);
     let roots = Authority::trusted().pem.as_bytes();
     let mut first = first.start_tls("shop.test", roots, &["http/1.1"]).expect("end to end").wire;
-    first.send(Ask::get("https://shop.test/a").bytes("/a"));
+    first.send(Request::get("https://shop.test/a").origin_form());
     assert_eq!(first.response().status, 200);
     let second = proxy.connect().connect_tunnel("shop.test:443");
     let problem = second.expect_refusal(429, Some("Crawl delay"), "http_request_denied");
@@ -371,7 +372,7 @@ fn the_longest_delay_counts_for_exceptions_and_against_defaults() {
     for (host, path) in [("plain.test", "/a"), ("excepted.test", "/private/a")] {
         let ask = |path: &str| {
             let url = format!("http://{host}{path}");
-            proxy.exchange(&Ask::get(&url).agent("NewsBot/1"))
+            proxy.exchange(&Request::get(&url).agent("NewsBot/1"))
         };
         // Always allowed, without a turn; the delay is known from then on.
         assert_eq!(ask("/robots.txt").status, 200);

@@ -7,12 +7,12 @@ use crate::harness::h2_frames::{
     WINDOW_UPDATE, before_preface, block, frame, get, open,
 };
 use crate::harness::origin::reply::Step;
-use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, Wire, eventually};
+use crate::harness::{Gate, Origin, Reply, Request, Wayleave, Wire, eventually};
 
 const CANCEL: [u8; 4] = [0, 0, 0, 8];
 
 fn plain(wire: &mut Wire) -> u16 {
-    wire.send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+    wire.send_get("http://shop.test/a");
     wire.response().status
 }
 
@@ -54,7 +54,7 @@ fn one_client_cannot_take_every_place() {
 
 /// As `plain`, for a connection that may be answered and closed before it asks.
 fn plain_or_refused(wire: &mut Wire) -> u16 {
-    let _maybe_closed = wire.try_send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+    let _maybe_closed = wire.try_send(Request::get("http://shop.test/a").absolute_form());
     let answer = wire.try_response(false);
     answer.ok().flatten().map_or(0, |answer| answer.status)
 }

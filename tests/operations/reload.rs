@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 
 use crate::harness::wayleave::Settings;
-use crate::harness::{Ask, Origin, Response, Wayleave, Wire, decisions, eventually};
+use crate::harness::{Origin, Request, Response, Wayleave, Wire, decisions, eventually};
 
 /// Three origins without a robots.txt.
 fn sites() -> Origin {
@@ -61,7 +61,7 @@ fn times_said(proxy: &Wayleave, text: &str) -> usize {
 }
 
 fn refused_by(proxy: &Wayleave) -> String {
-    let answer = proxy.exchange(&Ask::get("http://one.test/rule").agent("NewsBot/1"));
+    let answer = proxy.exchange(&Request::get("http://one.test/rule").agent("NewsBot/1"));
     let problem = answer.expect_refusal(403, Some("Refused by policy"), "http_request_denied");
     problem["detail"].as_str().expect("a string").to_owned()
 }
@@ -130,14 +130,14 @@ fn a_file_that_lost_its_rules_or_crawlers_must_be_meant() {
     }
     write(&proxy, &base.clone().table(crawlers).to_toml());
     assert_eq!(post_reload(&proxy).status, 200);
-    let answer = proxy.exchange(&Ask::get("http://one.test/rule").agent("NewsBot/1"));
+    let answer = proxy.exchange(&Request::get("http://one.test/rule").agent("NewsBot/1"));
     assert_eq!(answer.status, 200, "an operator says that it is meant");
     write(&proxy, &base.to_toml());
     eventually("it is refused", || refusals() == 5);
     proxy.signal("HUP");
     let asserted = [("crawler", "asserted"), ("outcome", "forwarded")];
     eventually("so does a signal", || {
-        let ask = Ask::get("http://one.test/").agent("NewsBot/1");
+        let ask = Request::get("http://one.test/").agent("NewsBot/1");
         assert_eq!(proxy.exchange(&ask).status, 200);
         proxy.metric("wayleave_requests_total", &asserted) > 0.0
     });
@@ -172,7 +172,7 @@ fn a_file_behind_links_is_read_when_a_link_is_swapped() {
     publish("..1", "a");
     let file = mount.join("config.toml");
     std::os::unix::fs::symlink("..data/config.toml", &file).expect("a link");
-    let proxy = Wayleave::start_by(&file, old_dir, base.clone());
+    let proxy = Wayleave::start_with_file(&file, old_dir, base.clone());
     assert_eq!(refused_by(&proxy), "[[rule]] 1: a");
     publish("..2", "b");
     eventually("the swap is noticed", || refused_by(&proxy) == "[[rule]] 1: b");
@@ -346,7 +346,7 @@ fn the_log_follows_the_file() {
         base.clone().set("log.decisions", "\"log/other.jsonl\"").set("log.format", "\"json\"");
     write(&proxy, &json.to_toml());
     assert_eq!(post_reload(&proxy).status, 200);
-    let problem = proxy.exchange(&Ask::new("FOO", "gopher://one.test/")).json();
+    let problem = proxy.exchange(&Request::new("FOO", "gopher://one.test/")).json();
     eventually("a line", || lines("log/other.jsonl") == 1);
     assert_eq!(lines("decisions.jsonl"), 1);
     let id = problem["decision_id"].as_str().expect("an id");
@@ -433,7 +433,7 @@ fn crawl(proxy: &Wayleave, client: usize, is_over: &AtomicBool) -> usize {
     while !is_over.load(Ordering::Relaxed) {
         let (page, expected) = [("page", 200), ("rule", 403)][asked % 2];
         let url = format!("http://{}/{page}", hosts[asked % 3]);
-        wire.send(Ask::get(&url).agent(agent).bytes(&url));
+        wire.send(Request::get(&url).agent(agent).absolute_form());
         assert_eq!(wire.response().status, expected, "{url}");
         asked += 1;
     }

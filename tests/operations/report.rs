@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::wayleave::command;
-use crate::harness::{Ask, Origin, Reply, Wayleave};
+use crate::harness::{Origin, Reply, Request, Wayleave};
 use crate::preferences::purposes::{self, CORPUS, INDEX, STATED, crawler};
 
 const TABLES: &str = r#"
@@ -47,7 +47,7 @@ fn run() -> TempDir {
         ("Other/1", "gopher://open.test/", 1),
     ] {
         for _ in 0..times {
-            proxy.exchange(&Ask::get(url).agent(agent));
+            proxy.exchange(&Request::get(url).agent(agent));
         }
     }
     proxy.stop().0

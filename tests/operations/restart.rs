@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
+use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
 
 const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
 
@@ -92,7 +92,7 @@ fn is_answered(proxy: SocketAddr, url: &str) -> bool {
     let Ok(mut stream) = TcpStream::connect(proxy) else {
         return false;
     };
-    let request = Ask::get(url).header("Connection", "close").bytes(url);
+    let request = Request::get(url).header("Connection", "close").absolute_form();
     let mut answer = Vec::new();
     let is_whole = stream.write_all(&request).is_ok() && stream.read_to_end(&mut answer).is_ok();
     is_whole && answer.starts_with(b"HTTP/1.1 200 ")

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::harness::origin::reply::Step;
-use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, Wire, decisions, eventually};
+use crate::harness::{Gate, Origin, Reply, Request, Wayleave, Wire, decisions, eventually};
 
 fn slow_origin(gate: &Gate) -> Origin {
     let origin = Origin::start();
@@ -18,13 +18,13 @@ fn sigterm_finishes_what_is_under_way() {
     let origin = slow_origin(&gate);
     let mut proxy = Wayleave::start(&origin);
     let mut plain = proxy.connect();
-    plain.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
+    plain.send_get("http://shop.test/slow");
     plain.response_head();
     let mut secret = proxy.tunnel("shop.test:443");
-    secret.send(Ask::get("https://shop.test/slow").bytes("/slow"));
+    secret.send(Request::get("https://shop.test/slow").origin_form());
     secret.response_head();
     let mut idle = proxy.connect();
-    idle.send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+    idle.send_get("http://shop.test/a");
     assert_eq!(idle.response().status, 200);
 
     proxy.signal("TERM");
@@ -63,14 +63,14 @@ fn a_request_in_progress_is_served_after_the_stop_begins() {
     origin.site("shop.test").page("/slow", slow);
     let mut proxy = Wayleave::start(&origin);
     let mut slow = proxy.connect();
-    slow.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
+    slow.send_get("http://shop.test/slow");
     origin.wait_for_target("/slow");
     let mut fresh: Vec<_> = (0..20).map(|_| proxy.connect()).collect();
     eventually("they are accepted", || proxy.metric("wayleave_client_connections", &[]) >= 21.0);
     // The signal and the requests cross on the way.
     proxy.signal("TERM");
     for wire in &mut fresh {
-        wire.send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+        wire.send_get("http://shop.test/a");
     }
     for wire in &mut fresh {
         assert_eq!(wire.response().status, 200);
@@ -97,7 +97,7 @@ fn the_grace_is_bounded() {
     let mut proxy =
         Wayleave::start_with(&origin, |settings| settings.set("proxy.shutdown_grace", "\"1s\""));
     let mut wire = proxy.connect();
-    wire.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
+    wire.send_get("http://shop.test/slow");
     let mut head = wire.response_head();
     proxy.signal("TERM");
     assert_eq!(proxy.wait().code(), Some(0));
@@ -113,7 +113,7 @@ fn waiting_requests_are_answered_before_the_end() {
     origin.site("shop.test").robots_reply(robots);
     let mut proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
-    wire.send(Ask::get("http://shop.test/private").bytes("http://shop.test/private"));
+    wire.send_get("http://shop.test/private");
     origin.wait_for_target("/robots.txt");
     proxy.signal("TERM");
     eventually("new connections are refused", || TcpStream::connect(proxy.proxy).is_err());
@@ -148,7 +148,7 @@ fn only_connections_of_clients_are_under_way() {
     let origin = slow_origin(&gate);
     let mut busy = Wayleave::start(&origin);
     let mut wire = busy.connect();
-    wire.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
+    wire.send_get("http://shop.test/slow");
     wire.response_head();
     busy.signal("TERM");
     eventually("it stops", || busy.log().contains("stopping under_way=1 "));
@@ -177,7 +177,7 @@ fn expect_cut(proxy: &Wayleave, paths: &[&str]) {
 fn begin_all(proxy: &Wayleave, origin: &Origin) -> Vec<Wire> {
     let get = |url: &str| {
         let mut wire = proxy.connect();
-        wire.send(Ask::get(url).bytes(url));
+        wire.send_get(url);
         wire
     };
     let mut partly = get("http://shop.test/slow?partly");
@@ -190,7 +190,7 @@ fn begin_all(proxy: &Wayleave, origin: &Origin) -> Vec<Wire> {
         requests.any(|request| request.host() == "asked.test")
     });
     let mut secret = proxy.tunnel("shop.test:443");
-    secret.send(Ask::get("https://shop.test/slow").bytes("/slow?secret"));
+    secret.send(Request::get("https://shop.test/slow?secret").origin_form());
     secret.response_head();
     vec![partly, unanswered, held_back, secret]
 }

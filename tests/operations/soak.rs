@@ -8,7 +8,7 @@ use crate::harness::h2_frames::{
     END_HEADERS, END_STREAM, HEADERS, RST_STREAM, block, frame, get, open,
 };
 use crate::harness::origin::reply::{Framing, Step};
-use crate::harness::{Ask, Origin, Reply, Wayleave, Wire};
+use crate::harness::{Origin, Reply, Request, Wayleave, Wire};
 
 /// Hosts asked for in turn: each has a robots.txt, a leaf certificate, and connections of its own.
 const HOSTS: u64 = 200;
@@ -51,19 +51,21 @@ fn act(proxy: &Wayleave, number: u64) {
     let host = format!("host{}.test", number / 7 % HOSTS);
     let url = |path: &str| format!("http://{host}{path}");
     match number % 16 {
-        0 => one(proxy, &Ask::get(&url("/a"))),
-        1 => one(proxy, &Ask::get(&url("/private"))),
-        2 => one(proxy, &Ask::get(&url("/big"))),
-        3 => one(proxy, &Ask::new("POST", &url("/up")).body(vec![b'x'; 100_000])),
-        4 => one(proxy, &Ask::get(&url("/chunks"))),
+        0 => one(proxy, &Request::get(&url("/a"))),
+        1 => one(proxy, &Request::get(&url("/private"))),
+        2 => one(proxy, &Request::get(&url("/big"))),
+        3 => one(proxy, &Request::new("POST", &url("/up")).body(vec![b'x'; 100_000])),
+        4 => one(proxy, &Request::get(&url("/chunks"))),
         5 => one(
             proxy,
-            &Ask::get(&url(["/short", "/reset", "/garbage", "/close"][(number / 16 % 4) as usize])),
+            &Request::get(&url(
+                ["/short", "/reset", "/garbage", "/close"][(number / 16 % 4) as usize]
+            )),
         ),
-        6 => one(proxy, &Ask::new("POST", &url("/early")).body(vec![b'x'; 50_000])),
+        6 => one(proxy, &Request::new("POST", &url("/early")).body(vec![b'x'; 50_000])),
         7 => one(
             proxy,
-            &Ask::get(
+            &Request::get(
                 ["http://down.test/", "http://gone.test/", "http://no.invalid/"]
                     [(number / 16 % 3) as usize],
             ),
@@ -79,19 +81,19 @@ fn act(proxy: &Wayleave, number: u64) {
     }
 }
 
-fn one(proxy: &Wayleave, ask: &Ask) {
+fn one(proxy: &Wayleave, ask: &Request) {
     let mut wire = proxy.connect();
-    let sent = wire.try_send(ask.bytes(&ask.url));
+    let sent = wire.try_send(ask.absolute_form());
     // A second one on the same connection, if it lives.
     if sent.is_ok() && matches!(wire.try_response(false), Ok(Some(_))) {
-        let _maybe_closed = wire.try_send(ask.bytes(&ask.url));
+        let _maybe_closed = wire.try_send(ask.absolute_form());
         let _maybe_broken = wire.try_response(false);
     }
 }
 
 fn leave_early(proxy: &Wayleave, url: &str) {
     let mut wire = proxy.connect();
-    let _maybe_closed = wire.try_send(Ask::get(url).bytes(url));
+    let _maybe_closed = wire.try_send(Request::get(url).absolute_form());
     if url.ends_with("/big") {
         let _maybe_broken = wire.fill(1000);
     }
@@ -106,7 +108,7 @@ fn malformed(proxy: &Wayleave) {
 fn inside_tls(proxy: &Wayleave, host: &str) {
     let mut wire = proxy.tunnel(&format!("{host}:443"));
     for path in ["/a", "/private", "/chunks"] {
-        wire.send(Ask::get(&format!("https://{host}{path}")).bytes(path));
+        wire.send(Request::get(&format!("https://{host}{path}")).origin_form());
         wire.response();
     }
 }
@@ -114,7 +116,7 @@ fn inside_tls(proxy: &Wayleave, host: &str) {
 fn inside_http_2(proxy: &Wayleave, host: &str) {
     let client = proxy.http2(&format!("{host}:443"));
     let paths = ["/a", "/private", "/chunks", "/b"];
-    let asks = paths.map(|path| Ask::get(&format!("https://{host}{path}")));
+    let asks = paths.map(|path| Request::get(&format!("https://{host}{path}")));
     client.exchange_all(&asks);
 }
 
@@ -133,7 +135,7 @@ fn bypassed(proxy: &Wayleave) {
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel("blind.test:80").status, 200);
     let url = "http://blind.test/big";
-    wire.send(Ask::get(url).bytes("/big"));
+    wire.send(Request::get(url).origin_form());
     wire.response();
 }
 

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::harness::tools::{clean, program, project, run};
 use crate::harness::wayleave::{BINARY, command};
-use crate::harness::{Ask, DEADLINE, Wire, eventually};
+use crate::harness::{DEADLINE, Request, Wire, eventually};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -127,7 +127,7 @@ fn a_socket_of_the_service_manager_is_taken_over() {
         Running(start.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts"));
     eventually("the socket listens", || std::net::TcpStream::connect(address).is_ok());
     let mut wire = Wire::connect(address);
-    wire.send(Ask::get("gopher://shop.test/").bytes("gopher://shop.test/"));
+    wire.send_get("gopher://shop.test/");
     assert_eq!(wire.response().status, 501);
     child.0.kill().expect("it runs");
     let mut said = String::new();

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::clients::env::settled_config;
 use crate::harness::tools::{clean, program, run};
 use crate::harness::wayleave::{BINARY, command};
-use crate::harness::{Ask, Origin, Wayleave};
+use crate::harness::{Origin, Request, Wayleave};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const ROBOTS: &str = "User-agent: *\nDisallow: /private\nDisalow: /a\nDisallow: b\u{1b}[2J\n";
@@ -27,7 +27,7 @@ impl Stage {
         let origin = Origin::start();
         origin.site("shop.test").robots(ROBOTS);
         let proxy = Wayleave::start(&origin);
-        let answer = proxy.exchange(&Ask::get("http://shop.test/private").agent("SomeBot/1"));
+        let answer = proxy.exchange(&Request::get("http://shop.test/private").agent("SomeBot/1"));
         let refused = answer.json()["decision_id"].as_str().expect("an id").to_owned();
         std::fs::write(proxy.dir.path().join("robots.txt"), ROBOTS).expect("writable");
         settled_config(&proxy);

@@ -8,7 +8,7 @@ use crate::harness::client::Secured;
 use crate::harness::h2_frames::{DATA, END_HEADERS, HEADERS, block, frame, open_proxied};
 use crate::harness::tls::Authority;
 use crate::harness::wayleave::{BINARY, Settings};
-use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, Wire};
+use crate::harness::{Gate, Origin, Reply, Request, Wayleave, Wire};
 use crate::requests::tls_listener::renew;
 
 /// A shell that becomes the binary with `listener` as its inherited socket (sd_listen_fds(3)).
@@ -27,7 +27,7 @@ fn inheriting(listener: &TcpListener) -> Command {
 fn ask_until(done: &AtomicBool, proxy: SocketAddr, answered: &AtomicUsize) {
     while !done.load(Ordering::SeqCst) {
         let mut wire = Wire::connect(proxy);
-        wire.send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+        wire.send_get("http://shop.test/a");
         assert_eq!(wire.response().status, 200);
         answered.fetch_add(1, Ordering::SeqCst);
     }
@@ -45,7 +45,7 @@ fn a_new_process_takes_over_the_socket_without_refusals() {
     let (mut old, settings) =
         Wayleave::start_inheriting(inheriting(&socket), &origin, &dir, settings);
     let mut download = Wire::connect(address);
-    download.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
+    download.send_get("http://shop.test/slow");
     download.response_head();
 
     let (done, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -100,7 +100,7 @@ fn the_operators_address_is_taken_over_with_the_socket() {
                 .set("admin.listen", &format!("\"{admin}\""))
         });
     let mut download = Wire::connect(address);
-    download.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
+    download.send_get("http://shop.test/slow");
     download.response_head();
     std::thread::scope(|scope| {
         let new = scope.spawn(|| Wayleave::replace(inheriting(&socket), &dir, &settings));
@@ -168,11 +168,11 @@ fn a_tls_listener_is_taken_over_with_a_new_certificate() {
     let slow = "http://shop.test/slow";
     let mut download = connect("http/1.1");
     let first = download.chain[0].clone();
-    download.wire.send(Ask::get(slow).bytes(slow));
+    download.wire.send_get(slow);
     download.wire.response_head();
     // Again, as an HTTP/2 stream inside a tunnel.
     let mut streams = tunnel(address);
-    streams.send(frame(DATA, 0, 1, &Ask::get(slow).bytes("/slow")));
+    streams.send(frame(DATA, 0, 1, &Request::get(slow).origin_form()));
     assert!(streams.data(1).starts_with(b"HTTP/1.1 200 "));
 
     renew(dir.path(), "localhost");
@@ -187,7 +187,7 @@ fn a_tls_listener_is_taken_over_with_a_new_certificate() {
         // New connections now wait in the queue of the socket for the new process.
         let late = scope.spawn(|| {
             let mut late = connect("http/1.1");
-            late.wire.send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+            late.wire.send_get("http://shop.test/a");
             (late.wire.response().status, late.chain[0].clone())
         });
         assert!(old.is_running(), "downloads are under way");

@@ -11,7 +11,7 @@ use crate::clients::env::build_go;
 use crate::harness::tls::{Authority, Holder, client_pair, showing};
 use crate::harness::tools::{clean, node_modules, program, project, python, run};
 use crate::harness::wayleave::Settings;
-use crate::harness::{Ask, Origin, Response, Wire, eventually};
+use crate::harness::{Origin, Request, Response, Wire, eventually};
 use crate::requests::tls_listener::{Guarded, ask, start};
 
 const URI: Holder = Holder {
@@ -87,7 +87,7 @@ impl Guard {
     fn try_ask(&self, config: &Arc<ClientConfig>, path: &str) -> Option<Response> {
         let mut wire = self.connect(config).ok()?;
         let url = format!("http://shop.test{path}");
-        wire.try_send(Ask::get(&url).bytes(&url)).ok()?;
+        wire.try_send(Request::get(&url).absolute_form()).ok()?;
         wire.try_response(false).ok()?
     }
 
@@ -220,7 +220,7 @@ fn another_authority_ends_what_the_old_one_vouched_for() {
     let mut tunnel = guard.connect(&config).expect("it is trusted");
     assert_eq!(tunnel.connect_tunnel("bank.test:443").status, 200);
     let mut inside = guard.intercepted(&config, "shop.test");
-    inside.send(Ask::get("https://shop.test/a").bytes("/a"));
+    inside.send(Request::get("https://shop.test/a").origin_form());
     assert_eq!(inside.response().status, 200);
     let mut unnamed = guard.connect(&guard.config(None)).expect("none is needed");
     assert_eq!(ask(&mut unnamed, "/a").status, 200);
@@ -237,7 +237,7 @@ fn another_authority_ends_what_the_old_one_vouched_for() {
     let problem = answer.expect_refusal(403, None, "http_request_denied");
     assert_eq!(problem["reason"], "wrong-certificate");
     open.expect_close_within(CLOSED);
-    inside.send(Ask::get("https://shop.test/private-to-nobody").bytes("/private-to-nobody"));
+    inside.send(Request::get("https://shop.test/private-to-nobody").origin_form());
     let answer = inside.response();
     let problem = answer.expect_refusal(403, None, "http_request_denied");
     assert_eq!(problem["reason"], "wrong-certificate");

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::harness::wayleave::Settings;
-use crate::harness::{Ask, Origin, Reply, Response, Wayleave, eventually};
+use crate::harness::{Origin, Reply, Request, Response, Wayleave, eventually};
 
 /// "secret", cheap to verify.
 const HASH: &str =
@@ -45,8 +45,8 @@ const RIGHT: &str = "Basic bmV3czpzZWNyZXQ=";
 const WRONG: &str = "Basic bmV3czp3cm9uZw==";
 const UNKNOWN: &str = "Basic b3RoZXI6c2VjcmV0";
 
-fn with_credentials(url: &str, credentials: &str) -> Ask {
-    Ask::get(url).agent("NewsBot/1").header("Proxy-Authorization", credentials)
+fn with_credentials(url: &str, credentials: &str) -> Request {
+    Request::get(url).agent("NewsBot/1").header("Proxy-Authorization", credentials)
 }
 
 #[track_caller]
@@ -96,9 +96,9 @@ fn credentials_of_a_connect_count_inside() {
         .start_tls("shop.test", &proxy.ca_pem(), &["http/1.1"])
         .expect("the leaf is trusted")
         .wire;
-    wire.send(Ask::get("https://shop.test/news").bytes("/news"));
+    wire.send(Request::get("https://shop.test/news").origin_form());
     assert_eq!(wire.response().status, 403);
-    wire.send(Ask::get("https://shop.test/images").bytes("/images"));
+    wire.send(Request::get("https://shop.test/images").origin_form());
     assert_eq!(wire.response().status, 200);
 
     let mut wire = proxy.connect();
@@ -125,14 +125,14 @@ fn guessers_are_turned_away_and_others_do_not_wait() {
         let mut wire = proxy.connect();
         let credentials = STANDARD.encode(format!("dear:{number}"));
         let ask = with_credentials("http://open.test/", &format!("Basic {credentials}"));
-        wire.send(ask.bytes("http://open.test/"));
+        wire.send(ask.absolute_form());
         wire
     };
     let mut guesses: Vec<_> = (0..100).map(guess).collect();
     let turned_away = || proxy.metric("wayleave_requests_total", &[("reason", "password-checks")]);
     eventually("there is no room for all", || turned_away() > 50.0);
     assert_eq!(proxy.exchange(&right).status, 200, "it was checked before");
-    let other = Ask::get("http://open.test/").agent("ImageBot/1");
+    let other = Request::get("http://open.test/").agent("ImageBot/1");
     assert_eq!(proxy.exchange(&other).status, 200);
     let mut answers = guesses.iter_mut().map(crate::harness::Wire::response);
     let first = answers.find(|answer| answer.status != 407);
@@ -157,8 +157,8 @@ fn who_is_no_known_crawler_may_be_refused() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings.set("proxy.require_crawler", "true"));
     for url in ["http://open.test/", "https://open.test/"] {
-        expect_407(&proxy.exchange(&Ask::get(url).agent("Other/1")), "unidentified");
-        let known = proxy.exchange(&Ask::get(url).agent("ImageBot/1"));
+        expect_407(&proxy.exchange(&Request::get(url).agent("Other/1")), "unidentified");
+        let known = proxy.exchange(&Request::get(url).agent("ImageBot/1"));
         assert_eq!(known.status, 200);
     }
     let all_have_passwords = crawlers().replace("user_agent = \"ImageBot\"", "username = \"news\"")
@@ -182,7 +182,7 @@ fn a_well_known_name_is_its_owners() {
         "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.2; +https://openai.com/gptbot)",
     ] {
         for url in ["http://open.test/", "https://open.test/", "http://shop.test/"] {
-            let answer = proxy.exchange(&Ask::get(url).agent(agent));
+            let answer = proxy.exchange(&Request::get(url).agent(agent));
             let problem =
                 answer.expect_refusal(403, Some("Token belongs to another"), "http_request_denied");
             assert_eq!(problem["reason"], "foreign-token");
@@ -190,7 +190,7 @@ fn a_well_known_name_is_its_owners() {
     }
     assert_eq!(origin.seen(), Vec::<String>::new(), "not even robots.txt");
     let agent = "Googlebot-News/1.0";
-    let own = proxy.exchange(&Ask::get("http://open.test/").agent(agent));
+    let own = proxy.exchange(&Request::get("http://open.test/").agent(agent));
     assert_eq!(own.status, 200);
 }
 
@@ -216,7 +216,7 @@ fn a_crawler_has_robots_txt_fetched_by_its_own_name() {
         ("OwnBot/1", "http://open.test/b"),
         ("OwnBot/1", "https://open.test/b"),
     ] {
-        let answer = proxy.exchange(&Ask::get(url).agent(agent));
+        let answer = proxy.exchange(&Request::get(url).agent(agent));
         assert_eq!(answer.status, 200, "{agent} {url}");
     }
     let requests = origin.requests();
@@ -248,7 +248,7 @@ fn a_crawler_may_have_to_name_itself() {
         )
     };
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(&at_home("own", true)));
-    let get = |agent: &str| proxy.exchange(&Ask::get("http://open.test/").agent(agent));
+    let get = |agent: &str| proxy.exchange(&Request::get("http://open.test/").agent(agent));
     assert_eq!(get("Mozilla/5.0 (ownbot)").status, 200);
     let problem = get("curl/8").expect_refusal(
         403,
@@ -257,7 +257,7 @@ fn a_crawler_may_have_to_name_itself() {
     );
     assert_eq!(problem["reason"], "token-missing");
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(&at_home("own", false)));
-    let answer = proxy.exchange(&Ask::get("http://open.test/").agent("curl/8"));
+    let answer = proxy.exchange(&Request::get("http://open.test/").agent("curl/8"));
     assert_eq!(answer.status, 200);
     let mismatches = "wayleave_user_agent_mismatches_total";
     assert_eq!(proxy.metric(mismatches, &[("crawler", "own")]), 1.0);
@@ -272,7 +272,7 @@ fn what_is_only_observed_is_forwarded_counted_and_logged() {
             .set("proxy.require_crawler", "true")
             .table("mode = \"enforce\"\n")
     });
-    let get = |agent: &str, url: &str| proxy.exchange(&Ask::get(url).agent(agent)).status;
+    let get = |agent: &str, url: &str| proxy.exchange(&Request::get(url).agent(agent)).status;
     assert_eq!(get("ImageBot/1", "http://shop.test/images"), 403);
     assert_eq!(get("Other/1", "http://open.test/"), 200);
     assert_eq!(get("Googlebot/2.1", "http://open.test/"), 200);

@@ -3,7 +3,7 @@
 use crate::harness::origin::reply::Step;
 use crate::harness::tls::Authority;
 use crate::harness::wayleave::Settings;
-use crate::harness::{Ask, H2Client, Origin, Reply, Wayleave, Wire, eventually};
+use crate::harness::{H2Client, Origin, Reply, Request, Wayleave, Wire, eventually};
 
 /// "secret", cheap to verify; and another hash of the same.
 const HASH: &str =
@@ -77,7 +77,7 @@ fn served_inside(proxy: &Wayleave, ca: &[u8]) -> (Wire, H2Client) {
 }
 
 fn get_inside(wire: &mut Wire, path: &str) -> u16 {
-    wire.send(Ask::get(&format!("https://shop.test{path}")).bytes(path));
+    wire.send(Request::get(&format!("https://shop.test{path}")).origin_form());
     wire.response().status
 }
 
@@ -134,7 +134,7 @@ fn https_that_is_refused_is_refused_inside_open_tunnels_too() {
     let mut upgraded = upgraded(inside(proven(&proxy), &ca));
     let refusing = base.set("https.mode", "\"refuse\"").table(&crawler(HASH));
     reload(&proxy, &refusing);
-    http1.send(Ask::get("https://shop.test/a").bytes("/a"));
+    http1.send(Request::get("https://shop.test/a").origin_form());
     let refused = http1.response();
     let problem = refused.expect_refusal(403, Some("HTTPS refused"), "http_request_denied");
     assert_eq!(problem["reason"], "https-refused");
@@ -153,9 +153,9 @@ fn a_tunnel_switched_to_blind_serves_at_most_one_more_request() {
     assert_eq!(get_inside(&mut http1, "/a"), 200);
     http1.expect_close();
     // A request on its way is answered; none follows.
-    let _last = http2.try_exchange(&Ask::get("https://shop.test/a"));
+    let _last = http2.try_exchange(&Request::get("https://shop.test/a"));
     eventually("the connection ends", || {
-        http2.try_exchange(&Ask::get("https://shop.test/a")).is_err()
+        http2.try_exchange(&Request::get("https://shop.test/a")).is_err()
     });
 }
 

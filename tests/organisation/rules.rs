@@ -1,6 +1,6 @@
 //! The organisation's own rules: the first that matches applies, before robots.txt.
 
-use crate::harness::{Ask, Origin, Response, Wayleave, eventually};
+use crate::harness::{Origin, Request, Response, Wayleave, eventually};
 use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, crawler, get};
 
 const TABLES: &str = r#"
@@ -51,7 +51,7 @@ fn sites() -> Origin {
 }
 
 fn ask(proxy: &Wayleave, agent: &str, method: &str, url: &str) -> Response {
-    proxy.exchange(&Ask::new(method, url).agent(agent))
+    proxy.exchange(&Request::new(method, url).agent(agent))
 }
 
 #[test]
@@ -143,11 +143,11 @@ fn only_reading_robots_txt_is_free_of_rules() {
             ("GET", "hello"),
             ("HEAD", "hello"),
         ] {
-            let answer = proxy.exchange(&Ask::new(method, &url).body(content));
+            let answer = proxy.exchange(&Request::new(method, &url).body(content));
             assert_eq!(answer.status, status, "{method} {content:?} {url}");
         }
         for method in ["GET", "HEAD"] {
-            assert_eq!(proxy.exchange(&Ask::new(method, &url)).status, 404);
+            assert_eq!(proxy.exchange(&Request::new(method, &url)).status, 404);
         }
         let question = format!("/v1/decision?method=POST&url={url}");
         let told = proxy.admin_get(&question).json();
@@ -165,7 +165,7 @@ fn a_rule_for_a_method_is_not_passed_by_another_spelling_of_it() {
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
     for (method, status) in [("POST", 403), ("post", 400), ("Post", 400), ("pOST", 400)] {
         let url = "http://www.shop.test/carts/1";
-        let answer = proxy.exchange(&Ask::new(method, url));
+        let answer = proxy.exchange(&Request::new(method, url));
         assert_eq!(answer.status, status, "{method}");
     }
     let arrived = origin.seen();

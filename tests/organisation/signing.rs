@@ -10,10 +10,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::origin::Request;
+use crate::harness::origin::ReceivedRequest;
 use crate::harness::tools::{self, clean, node_modules, output_of, program, project, python};
 use crate::harness::wayleave::{Settings, command};
-use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
+use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const TAG: &str = "web-bot-auth";
@@ -55,7 +55,7 @@ signing_key = {:?}
 }
 
 impl Signing {
-    fn pages(&self) -> Vec<Arc<Request>> {
+    fn pages(&self) -> Vec<Arc<ReceivedRequest>> {
         let mut requests = self.origin.requests();
         requests.retain(|request| request.target != "/robots.txt");
         requests
@@ -67,7 +67,7 @@ impl Signing {
     }
 
     /// Verifies a request with the library and the keys that the proxy publishes.
-    fn verify(&self, request: &Request, url: &str) -> String {
+    fn verify(&self, request: &ReceivedRequest, url: &str) -> String {
         run_verifier(&json!({
             "method": request.method,
             "url": url,
@@ -85,8 +85,8 @@ fn run_verifier(ask: &Value) -> String {
 }
 
 /// Verifies each request with Cloudflare's library: the thumbprint of its key, or an error.
-fn web_bot_auth(requests: &[(&Request, &str)], keys: &Value) -> Vec<String> {
-    let one = |(request, url): &(&Request, &str)| json!({ "method": request.method, "url": url, "headers": request.headers });
+fn web_bot_auth(requests: &[(&ReceivedRequest, &str)], keys: &Value) -> Vec<String> {
+    let one = |(request, url): &(&ReceivedRequest, &str)| json!({ "method": request.method, "url": url, "headers": request.headers });
     let requests: Vec<_> = requests.iter().map(one).collect();
     let mut verifier = clean(program("node"));
     verifier.arg(project().join("tests/clients/verify_web_bot_auth.cjs"));
@@ -96,8 +96,8 @@ fn web_bot_auth(requests: &[(&Request, &str)], keys: &Value) -> Vec<String> {
     said.lines().map(str::to_owned).collect()
 }
 
-fn get(url: &str) -> Ask {
-    Ask::get(url).agent("NewsBot/1.0")
+fn get(url: &str) -> Request {
+    Request::get(url).agent("NewsBot/1.0")
 }
 
 #[track_caller]
@@ -127,7 +127,7 @@ fn an_origin_can_verify_who_asks() {
         again[1].header("signature"),
         "no signature is sent twice"
     );
-    signing.proxy.exchange(&Ask::get("http://shop.test/b").agent("OtherBot/1.0"));
+    signing.proxy.exchange(&Request::get("http://shop.test/b").agent("OtherBot/1.0"));
     let other = &signing.pages()[2];
     assert_eq!(other.header("signature"), None);
     assert_eq!(signing.counted("signed"), 2);
@@ -147,7 +147,7 @@ fn robots_txt_for_a_signed_request_is_fetched_signed() {
         let url = format!("{scheme}://{scheme}.test/robots.txt");
         expect_verified(&signing.verify(robots, &url), "sig1");
     }
-    let other = Ask::get("http://other.test/a").agent("OtherBot/1.0");
+    let other = Request::get("http://other.test/a").agent("OtherBot/1.0");
     assert_eq!(signing.proxy.exchange(&other).status, 200);
     let seen = signing.origin.requests();
     let mut others = seen.iter().filter(|request| request.host() == "other.test");
@@ -158,7 +158,7 @@ fn robots_txt_for_a_signed_request_is_fetched_signed() {
 fn content_and_http2_are_signed_alike() {
     let signing = start("always", |settings| settings.set("signing.form", "\"string\""));
     let url = "https://shop.test/post";
-    let post = Ask::new("POST", url).agent("NewsBot/1.0").body("content");
+    let post = Request::new("POST", url).agent("NewsBot/1.0").body("content");
     assert_eq!(signing.proxy.exchange(&post).status, 200);
     let http2 = signing.proxy.http2("shop.test:443");
     assert_eq!(http2.exchange(&get("https://shop.test/http2")).status, 200);
@@ -217,7 +217,7 @@ fn a_robots_txt_that_asks_for_a_signature_is_fetched_with_one() {
     // Crawlers without a key are not sent again, and 403 means that there is no robots.txt (RFC 9309 section 2.3.1.3).
     let asks = Reply::new(403).header("Accept-Signature", wish);
     signing.origin.site("other.test").unsigned_robots(asks);
-    let other = Ask::get("http://other.test/a").agent("OtherBot/1.0");
+    let other = Request::get("http://other.test/a").agent("OtherBot/1.0");
     assert_eq!(signing.proxy.exchange(&other).status, 200);
     let seen = signing.origin.seen();
     let robots = seen.iter().filter(|line| line.contains("other.test/robots.txt"));
@@ -229,7 +229,7 @@ fn what_may_not_be_sent_twice_or_cannot_be_signed_is_not() {
     let signing = start("on-request", |settings| settings);
     let asks = |wish: &str| Reply::new(401).header("Accept-Signature", wish);
     signing.origin.site("shop.test").unsigned(asks("sig1=()"));
-    let post = Ask::new("POST", "http://shop.test/a").agent("NewsBot/1.0").body("content");
+    let post = Request::new("POST", "http://shop.test/a").agent("NewsBot/1.0").body("content");
     assert_eq!(signing.proxy.exchange(&post).status, 401);
     for (host, wish) in [
         ("digest.test", "sig1=(\"content-digest\")"),
@@ -380,7 +380,7 @@ fn background_fetches_are_signed_as_the_last_one_waited_for() {
     let unsigned = again.iter().filter(|it| it.header("signature").is_none());
     assert_eq!(unsigned.count(), 1);
     // An operator's fetch is as those before it.
-    let forced = signing.proxy.admin_ask("POST", "/v1/robots/http%3A%2F%2Fshop.test/refresh");
+    let forced = signing.proxy.admin_request("POST", "/v1/robots/http%3A%2F%2Fshop.test/refresh");
     assert_eq!(forced.status, 200, "{forced:?}");
     expect_refused();
     assert!(fetches().iter().skip(1).all(|it| it.header("signature").is_some()));
@@ -393,12 +393,12 @@ fn an_unsigned_fetch_that_nobody_waits_for_allows_nothing_new() {
     let site = || signing.origin.site("shop.test");
     site().robots("User-agent: *\nDisallow: /private\n");
     let url = "http://shop.test/private";
-    let by = |agent: &str| signing.proxy.exchange(&Ask::get(url).agent(agent));
+    let by = |agent: &str| signing.proxy.exchange(&Request::get(url).agent(agent));
     // One without a key causes the fetch.
     assert_eq!(by("OtherBot/1.0").json()["reason"], "rule");
     site().unsigned_robots(Reply::new(403).header("Accept-Signature", wish));
     let refresh = "/v1/robots/http%3A%2F%2Fshop.test/refresh";
-    assert_eq!(signing.proxy.admin_ask("POST", refresh).status, 200);
+    assert_eq!(signing.proxy.admin_request("POST", refresh).status, 200);
     assert_eq!(signing.origin.seen().len(), 2, "it was fetched");
     assert_eq!(signing.origin.requests()[1].header("signature"), None);
     for agent in ["OtherBot/1.0", "NewsBot/1.0"] {
@@ -420,7 +420,7 @@ fn signing_crawlers_ignore_copies_fetched_for_others() {
     let signing = start("on-request", |settings| settings);
     asks_to_sign(&signing.origin);
     let by = |agent: &str| {
-        let ask = Ask::get("http://shop.test/private").agent(agent);
+        let ask = Request::get("http://shop.test/private").agent(agent);
         signing.proxy.exchange(&ask)
     };
     // For crawlers without a key there is no robots.txt (RFC 9309 section 2.3.1.3).
@@ -434,7 +434,7 @@ fn signing_crawlers_ignore_copies_fetched_for_others() {
 
     // While the signed fetch fails, they are refused, and it is not sent at each request.
     let forget = "/v1/robots/http%3A%2F%2Fshop.test";
-    assert!(signing.proxy.admin_ask("DELETE", forget).status < 300);
+    assert!(signing.proxy.admin_request("DELETE", forget).status < 300);
     assert_eq!(by("OtherBot/1.0").status, 200);
     signing.origin.site("shop.test").robots_reply(Reply::new(503));
     let before = signing.origin.requests().len();
@@ -463,7 +463,7 @@ fn a_reload_that_turns_signing_on_applies_to_robots_txt() {
         let settings = settings.set("signing.lifetime", &format!("{lifetime:?}"));
         let file = signing.proxy.dir.path().join("config.toml");
         fs::write(file, settings.table(&crawler).to_toml()).expect("it can be written");
-        let answer = signing.proxy.admin_ask("POST", "/v1/reload");
+        let answer = signing.proxy.admin_request("POST", "/v1/reload");
         assert_eq!(answer.status, 200, "{answer:?}");
     };
     asks_to_sign(&signing.origin);
@@ -473,11 +473,11 @@ fn a_reload_that_turns_signing_on_applies_to_robots_txt() {
     // From here on nobody knows for whom it was fetched.
     reload("on-request", "61s");
     let refresh = "/v1/robots/http%3A%2F%2Fshop.test/refresh";
-    assert_eq!(signing.proxy.admin_ask("POST", refresh).status, 200);
+    assert_eq!(signing.proxy.admin_request("POST", refresh).status, 200);
     let by_nobody = signing.origin.requests();
     assert_eq!(by_nobody.last().and_then(|it| it.header("signature")), None);
     assert_eq!(private().json()["reason"], "rule", "what is known goes on");
-    let other = Ask::get("http://shop.test/private").agent("OtherBot/1.0");
+    let other = Request::get("http://shop.test/private").agent("OtherBot/1.0");
     assert_eq!(signing.proxy.exchange(&other).json()["reason"], "rule");
     assert_eq!(signing.pages().len(), 0);
 }
@@ -496,7 +496,7 @@ fn a_second_library_verifies_the_string_form() {
         // Asked for once, and sent again with it; then at once, with content, too.
         let url = format!("https://{host}/a?b=c");
         assert_eq!(signing.proxy.exchange(&get(&url)).status, 200);
-        let post = Ask::new("POST", &url).agent("NewsBot/1.0").body("content");
+        let post = Request::new("POST", &url).agent("NewsBot/1.0").body("content");
         assert_eq!(signing.proxy.exchange(&post).status, 200);
     }
     let mut pages = signing.pages();
@@ -539,7 +539,7 @@ fn keys_change_hands_while_both_are_published() {
         let keys = keys["keys"].as_array().expect("a list").clone();
         keys.iter().map(|key| key["kid"].as_str().expect("a thumbprint").to_owned()).collect()
     };
-    let reload = || assert_eq!(proxy.admin_ask("POST", "/v1/reload").status, 200);
+    let reload = || assert_eq!(proxy.admin_request("POST", "/v1/reload").status, 200);
     let signer = |path: &str| {
         let url = format!("http://shop.test{path}");
         assert_eq!(proxy.exchange(&get(&url)).status, 200);

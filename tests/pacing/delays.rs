@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::harness::client::reset_when_dropped;
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::Settings;
-use crate::harness::{Ask, Gate, Origin, Reply, Response, Wayleave, Wire, eventually};
+use crate::harness::{Gate, Origin, Reply, Request, Response, Wayleave, Wire, eventually};
 
 /// Three origins: one with delays, one without, one that can be made to ask for rest.
 fn sites() -> Origin {
@@ -34,7 +34,7 @@ fn start_waiting(origin: &Origin, max_wait: &str) -> Wayleave {
 }
 
 fn get(proxy: &Wayleave, agent: &str, url: &str) -> Response {
-    proxy.exchange(&Ask::get(url).agent(agent))
+    proxy.exchange(&Request::get(url).agent(agent))
 }
 
 #[track_caller]
@@ -77,7 +77,7 @@ fn eight_clients_together_keep_to_the_delay() {
         }
         scope.spawn(|| {
             let client = proxy.http2("slow.test:443");
-            let urls = (0..4).map(|page| Ask::get(&format!("https://slow.test/h{page}")));
+            let urls = (0..4).map(|page| Request::get(&format!("https://slow.test/h{page}")));
             let asks: Vec<_> = urls.map(|ask| ask.agent("NewsBot/1")).collect();
             let answers = client.exchange_all(&asks);
             assert!(answers.iter().all(|answer| answer.status == 200));
@@ -183,7 +183,7 @@ fn who_resets_its_connection_waits_no_longer() {
     assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
     let url = "http://slow.test/b";
     let mut waiting = std::net::TcpStream::connect(proxy.proxy).expect("it listens");
-    let ask = Ask::get(url).agent("ImageBot/1").bytes(url);
+    let ask = Request::get(url).agent("ImageBot/1").absolute_form();
     waiting.write_all(&ask).expect("it can be sent");
     let open = || proxy.metric("wayleave_client_connections", &[]);
     eventually("it waits", || open() == 1.0);
@@ -239,7 +239,7 @@ fn concurrent_requests_are_limited() {
         settings.set("politeness.max_concurrent_per_origin", "1")
     });
     let mut wire = proxy.connect();
-    wire.send(Ask::get("http://busy.test/slow").bytes("http://busy.test/slow"));
+    wire.send_get("http://busy.test/slow");
     wire.response_head();
     expect_429(&get(&proxy, "NewsBot/1", "http://busy.test/b"), "concurrency");
     assert_eq!(get(&proxy, "NewsBot/1", "http://free.test/b").status, 200);
@@ -293,7 +293,7 @@ fn down() -> Reply {
 fn status_for(proxy: &Wayleave, client: u8, path: &str) -> u16 {
     let url = format!("http://busy.test{path}");
     let mut wire = Wire::connect_from([127, 0, 0, client], proxy.proxy);
-    wire.send(Ask::get(&url).bytes(&url));
+    wire.send_get(&url);
     let answer = wire.response();
     if answer.status == 429 {
         expect_429(&answer, "origin-rests");

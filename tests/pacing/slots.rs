@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::Settings;
-use crate::harness::{Ask, DEADLINE, Gate, Origin, Reply, Wayleave, Wire, eventually};
+use crate::harness::{DEADLINE, Gate, Origin, Reply, Request, Wayleave, Wire, eventually};
 
 /// Two crawlers told apart by User-Agent.
 const CRAWLERS: &str = r#"
@@ -44,7 +44,7 @@ fn one_at_a_time(settings: Settings) -> Settings {
 
 fn ask(proxy: &Wayleave, agent: &str, url: &str) -> Wire {
     let mut wire = proxy.connect();
-    wire.send(Ask::get(url).agent(agent).bytes(url));
+    wire.send(Request::get(url).agent(agent).absolute_form());
     wire
 }
 
@@ -301,7 +301,7 @@ fn clients_by_their_own_word_share_a_default_delay() {
 fn place_behind_six(proxy: &Wayleave, origin: &Origin, gate: &Gate) -> usize {
     let send = |from: [u8; 4], url: &str| {
         let mut wire = Wire::connect_from(from, proxy.proxy);
-        wire.send(Ask::get(url).agent("NewsBot/1").bytes(url));
+        wire.send(Request::get(url).agent("NewsBot/1").absolute_form());
         wire
     };
     let mut first = send([127, 0, 0, 1], "http://shop.test/late");

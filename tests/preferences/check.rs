@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Ask, Origin, Reply, Wayleave};
+use crate::harness::{Origin, Reply, Request, Wayleave};
 use crate::operations::check::{lines, run};
 use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, STATED, crawler, get};
 
@@ -247,7 +247,7 @@ fn what_the_site_is_not_asked_about_is_labelled_all_the_same() {
         assert_eq!(answer.status, 200, "{path}");
         assert_eq!(answer.header("Wayleave-Preferences"), label, "{path}");
     }
-    let post = Ask::new("POST", "http://site.test/private/agreed").agent(CORPUS);
+    let post = Request::new("POST", "http://site.test/private/agreed").agent(CORPUS);
     let posted = proxy.exchange(&post.body("x"));
     assert_eq!(posted.header("Wayleave-Preferences"), None);
 }
@@ -255,7 +255,7 @@ fn what_the_site_is_not_asked_about_is_labelled_all_the_same() {
 #[test]
 fn preferences_are_about_reading_only() {
     let (_origin, proxy) = site("User-agent: *\nContent-Usage: train-ai=n\n");
-    let post = Ask::new("POST", "http://site.test/a").agent(CORPUS);
+    let post = Request::new("POST", "http://site.test/a").agent(CORPUS);
     assert_eq!(proxy.exchange(&post.body("x")).status, 200);
     assert_eq!(get(&proxy, CORPUS, "http://site.test/a").status, 403);
     assert_eq!(get(&proxy, CORPUS, "http://site.test/robots.txt").status, 200);

@@ -346,7 +346,7 @@ fn a_stale_document_is_refetched_and_used_until_that_succeeds() {
     // The origin cannot be reached for it: what it said goes on to hold.
     refusal(&proxy, CORPUS, "https://site.test/a");
     origin.site("site.test").page(TDMREP, short("[]"));
-    let refreshed = proxy.admin_ask("POST", "/v1/robots/https%3A%2F%2Fsite.test/refresh");
+    let refreshed = proxy.admin_request("POST", "/v1/robots/https%3A%2F%2Fsite.test/refresh");
     assert_eq!(refreshed.status, 200);
     assert_eq!(status(&proxy, CORPUS, "https://site.test/a"), 200);
 }
@@ -378,7 +378,7 @@ fn operators_see_refresh_and_forget_documents() {
     assert_eq!(documents[0]["history"].as_array().unwrap().len(), 1);
 
     origin.site("site.test").page(TDMREP, Reply::text("[]"));
-    assert_eq!(proxy.admin_ask("POST", &format!("{view}/refresh")).status, 200);
+    assert_eq!(proxy.admin_request("POST", &format!("{view}/refresh")).status, 200);
     assert_eq!(status(&proxy, CORPUS, "https://site.test/a"), 200);
     let found = proxy.admin_get(view).json();
     assert_eq!(found["documents"][0]["history"].as_array().unwrap().len(), 2);
@@ -386,7 +386,7 @@ fn operators_see_refresh_and_forget_documents() {
     assert_eq!(asked(&origin, &file), 2);
     assert_eq!(asked(&origin, "https://site.test/rsl.xml"), 2);
 
-    assert_eq!(proxy.admin_ask("DELETE", view).status, 204);
+    assert_eq!(proxy.admin_request("DELETE", view).status, 204);
     assert_eq!(status(&proxy, CORPUS, "https://site.test/a"), 200);
     assert_eq!(asked(&origin, &file), 3);
     assert_eq!(asked(&origin, "https://site.test/robots.txt"), 3);
@@ -459,7 +459,7 @@ fn ai_txt_and_other_sources_are_read_on_request() {
     let file = proxy.dir.path().join("config.toml");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("[\"ai.txt\"]", "[\"tdmrep\"]")).unwrap();
-    assert_eq!(proxy.admin_ask("POST", "/v1/reload").status, 200);
+    assert_eq!(proxy.admin_request("POST", "/v1/reload").status, 200);
     let problem = refusal(&proxy, CORPUS, "https://site.test/a");
     assert_eq!(problem["source"], "tdmrep");
     assert_eq!(asked(&origin, "https://site.test/ai.txt"), 1);

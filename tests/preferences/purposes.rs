@@ -1,6 +1,6 @@
 //! Crawlers of one organisation, distinguished by their `User-Agent`, for the tests of usage preferences.
 
-use crate::harness::{Ask, Response, Wayleave};
+use crate::harness::{Request, Response, Wayleave};
 
 pub const INDEX: &str = "ExampleBot-Index/1";
 pub const CORPUS: &str = "ExampleBot-Corpus/1";
@@ -18,5 +18,5 @@ pub fn crawler(name: &str, agent: &str, lines: &str) -> String {
 }
 
 pub fn get(proxy: &Wayleave, agent: &str, url: &str) -> Response {
-    proxy.exchange(&Ask::get(url).agent(agent))
+    proxy.exchange(&Request::get(url).agent(agent))
 }

@@ -1,7 +1,7 @@
 //! Bodies over plain HTTP: complete, in chunks, endless, or absent.
 
 use crate::harness::origin::reply::{Framing, Step};
-use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, eventually};
+use crate::harness::{Gate, Origin, Reply, Request, Wayleave, eventually};
 
 #[test]
 fn answers_without_a_body_keep_the_connection_in_step() {
@@ -16,14 +16,14 @@ fn answers_without_a_body_keep_the_connection_in_step() {
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
     for (path, status) in [("/none", 204), ("/same", 304), ("/empty", 200)] {
-        wire.send(Ask::get("http://shop.test/").bytes(&format!("http://shop.test{path}")));
+        wire.send_get(&format!("http://shop.test{path}"));
         let answer = wire.response();
         assert_eq!((answer.status, answer.body.len()), (status, 0), "{path}");
     }
-    wire.send(Ask::new("HEAD", "http://shop.test/big").bytes("http://shop.test/big"));
+    wire.send(Request::new("HEAD", "http://shop.test/big").absolute_form());
     let head = wire.response_to_head();
     assert_eq!((head.status, head.header("content-length")), (200, Some("5000")));
-    wire.send(Ask::get("http://shop.test/end").bytes("http://shop.test/end"));
+    wire.send_get("http://shop.test/end");
     assert_eq!(wire.response().text(), "end");
 }
 
@@ -32,10 +32,11 @@ fn bodies_pass_both_ways() {
     let origin = Origin::start();
     origin.site("shop.test").page("/up", Reply::text("down").framing(Framing::Chunked));
     let proxy = Wayleave::start(&origin);
-    let sized = Ask::new("PUT", "http://shop.test/up").body("hello world");
+    let sized = Request::new("PUT", "http://shop.test/up").body("hello world");
     let chunks = "5\r\nhello\r\n6;extension=1\r\n world\r\n0\r\n\r\n";
-    let chunked =
-        Ask::new("POST", "http://shop.test/up").header("Transfer-Encoding", "chunked").body(chunks);
+    let chunked = Request::new("POST", "http://shop.test/up")
+        .header("Transfer-Encoding", "chunked")
+        .body(chunks);
     for ask in [sized, chunked] {
         assert_eq!(proxy.exchange(&ask).text(), "down");
     }
@@ -52,7 +53,7 @@ fn trailers_pass_both_ways() {
     let reply = Reply::text("body").header("Trailer", "X-Sum").trailer("X-Sum", "42");
     origin.site("shop.test").page("/trailers", reply);
     let proxy = Wayleave::start(&origin);
-    let ask = Ask::new("POST", "http://shop.test/trailers")
+    let ask = Request::new("POST", "http://shop.test/trailers")
         .header("Transfer-Encoding", "chunked")
         .header("Trailer", "X-Check")
         .body("5\r\nhello\r\n0\r\nX-Check: 7\r\n\r\n");
@@ -87,7 +88,8 @@ fn encoded_bodies_are_not_touched() {
         Reply::new(200).header("Content-Encoding", "gzip").header("ETag", "\"v\"").body(&bytes),
     );
     let proxy = Wayleave::start(&origin);
-    let answer = proxy.exchange(&Ask::get("http://shop.test/z").header("Accept-Encoding", "gzip"));
+    let answer =
+        proxy.exchange(&Request::get("http://shop.test/z").header("Accept-Encoding", "gzip"));
     assert_eq!(answer.header("content-encoding"), Some("gzip"));
     assert_eq!(answer.body, bytes);
 }
@@ -98,8 +100,9 @@ fn a_range_is_the_origins_to_answer() {
     let part = Reply::new(206).header("Content-Range", "bytes 2-4/9").body("cde");
     origin.site("shop.test").page("/part", part);
     let proxy = Wayleave::start(&origin);
-    let ask =
-        Ask::get("http://shop.test/part").header("Range", "bytes=2-4").header("If-Range", "\"v1\"");
+    let ask = Request::get("http://shop.test/part")
+        .header("Range", "bytes=2-4")
+        .header("If-Range", "\"v1\"");
     let answer = proxy.exchange(&ask);
     assert_eq!((answer.status, answer.text().as_str()), (206, "cde"));
     assert_eq!(answer.header("content-range"), Some("bytes 2-4/9"));
@@ -123,7 +126,7 @@ fn a_download_streams_while_the_origin_still_sends() {
     origin.site("shop.test").page("/slow", Reply::in_halves(&gate));
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
-    wire.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
+    wire.send_get("http://shop.test/slow");
     assert_eq!(wire.response_head().header("content-length"), Some("22"));
     assert_eq!(wire.bytes(11), b"first half,");
     gate.open();
@@ -136,9 +139,7 @@ fn an_upload_streams_while_the_client_still_sends() {
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
     wire.send(
-        Ask::new("POST", "http://shop.test/up")
-            .header("Content-Length", "22")
-            .bytes("http://shop.test/up"),
+        Request::new("POST", "http://shop.test/up").header("Content-Length", "22").absolute_form(),
     );
     wire.send("first half,");
     let arriving = origin.wait_for_target("/up");
@@ -155,13 +156,12 @@ fn a_client_that_leaves_frees_the_origin() {
     let proxy = Wayleave::start(&origin);
     let open = || proxy.metric("wayleave_upstream_connections", &[]);
     for scheme in ["http", "https"] {
-        let url = format!("{scheme}://shop.test/endless");
-        let mut wire = match scheme {
-            "https" => proxy.tunnel("shop.test:443"),
-            _ => proxy.connect(),
+        let request = Request::get(&format!("{scheme}://shop.test/endless"));
+        let (mut wire, bytes) = match scheme {
+            "https" => (proxy.tunnel("shop.test:443"), request.origin_form()),
+            _ => (proxy.connect(), request.absolute_form()),
         };
-        let target = if scheme == "https" { "/endless" } else { &url };
-        wire.send(Ask::get(&url).bytes(target));
+        wire.send(bytes);
         wire.response_head();
         eventually("a connection serves", || open() == 1.0);
         drop(wire);
@@ -182,14 +182,14 @@ fn sixty_four_mebibytes_pass_in_flat_memory() {
     assert_eq!(proxy.get("http://shop.test/warm").status, 200);
     let before = proxy.memory_kib("VmHWM");
     let mut wire = proxy.connect();
-    wire.send(Ask::get("http://shop.test/down").bytes("http://shop.test/down"));
+    wire.send_get("http://shop.test/down");
     let mut head = wire.response_head();
     let body = wire.counted_body(&mut head).expect("the whole body arrives");
     assert_eq!((body.length, body.off_pattern), (LENGTH, false));
     wire.send(
-        Ask::new("POST", "http://shop.test/up")
+        Request::new("POST", "http://shop.test/up")
             .header("Content-Length", &LENGTH.to_string())
-            .bytes("http://shop.test/up"),
+            .absolute_form(),
     );
     let mut sent = 0;
     while sent < LENGTH {
@@ -216,7 +216,7 @@ fn a_websocket_upgrade_becomes_a_pipe() {
     let proxy = Wayleave::start(&origin);
     let ask = |path: &str| {
         let url = format!("http://shop.test{path}");
-        Ask::get(&url).websocket().bytes(&url)
+        Request::get(&url).websocket().absolute_form()
     };
     let mut wire = proxy.connect();
     wire.send(ask("/ws"));
@@ -241,14 +241,14 @@ fn a_client_that_does_not_read_holds_the_origin_back() {
     assert_eq!(proxy.get("http://shop.test/warm").status, 200);
     let before = proxy.memory_kib("VmHWM");
     let mut idle = proxy.connect();
-    idle.send(Ask::get("http://shop.test/endless").bytes("http://shop.test/endless"));
+    idle.send_get("http://shop.test/endless");
     idle.response_head();
     let mut idle_inside = proxy.tunnel("shop.test:443");
-    idle_inside.send(Ask::get("https://shop.test/endless").bytes("/endless"));
+    idle_inside.send(Request::get("https://shop.test/endless").origin_form());
     idle_inside.response_head();
     // The bytes read here show how much could have been buffered for the others in the meantime.
     let mut wire = proxy.connect();
-    wire.send(Ask::get("http://shop.test/long").bytes("http://shop.test/long"));
+    wire.send_get("http://shop.test/long");
     let mut head = wire.response_head();
     let body = wire.counted_body(&mut head).expect("the whole body arrives");
     assert_eq!((body.length, body.off_pattern), (LENGTH, false));
@@ -270,7 +270,7 @@ fn content_is_sent_once_whatever_becomes_of_its_connection() {
             // A kept connection is one that may have died unnoticed.
             assert_eq!(proxy.get(&format!("{site}/")).status, 200);
             let url = format!("{site}/{page}");
-            let posted = proxy.exchange(&Ask::new("POST", &url).body("content"));
+            let posted = proxy.exchange(&Request::new("POST", &url).body("content"));
             assert_eq!(posted.status, 502, "{url}");
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::tls::Authority;
-use crate::harness::{Ask, Origin, Reply, Wayleave, Wire, eventually};
+use crate::harness::{Origin, Reply, Request, Wayleave, Wire, eventually};
 
 #[test]
 fn an_intercepted_request_is_judged_by_its_path() {
@@ -13,11 +13,11 @@ fn an_intercepted_request_is_judged_by_its_path() {
         .page("/a", Reply::text("hello"));
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.tunnel("shop.test:443");
-    wire.send(Ask::get("https://shop.test/a").bytes("/a"));
+    wire.send(Request::get("https://shop.test/a").origin_form());
     assert_eq!(wire.response().text(), "hello");
-    wire.send(Ask::get("https://shop.test/private").bytes("/private"));
+    wire.send(Request::get("https://shop.test/private").origin_form());
     wire.response().expect_disallowed("https://shop.test/robots.txt", 2, "Disallow: /private");
-    wire.send(Ask::get("https://shop.test/a").bytes("/a"));
+    wire.send(Request::get("https://shop.test/a").origin_form());
     assert_eq!(wire.response().text(), "hello");
     assert_eq!(
         origin.seen(),
@@ -91,7 +91,7 @@ fn a_client_without_alpn_speaks_http_1_1() {
     let secured = wire.start_tls("shop.test", &proxy.ca_pem(), &[]).expect("trusted");
     assert_eq!(secured.protocol, None);
     let mut wire = secured.wire;
-    wire.send(Ask::get("https://shop.test/a").bytes("/a"));
+    wire.send(Request::get("https://shop.test/a").origin_form());
     assert_eq!(wire.response().status, 200);
 }
 
@@ -100,10 +100,10 @@ fn another_name_inside_the_tunnel_is_misdirected() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let asks = [
-        Ask::get("https://shop.test/a").header("Host", "other.test").bytes("/a"),
-        Ask::get("https://shop.test/a").bytes("https://other.test/a"),
-        Ask::get("https://shop.test/a").bytes("http://shop.test/a"),
-        Ask::get("https://shop.test/a").header("Host", "shop.test:8443").bytes("/a"),
+        Request::get("https://shop.test/a").header("Host", "other.test").origin_form(),
+        Request::get("https://shop.test/a").bytes("https://other.test/a"),
+        Request::get("https://shop.test/a").bytes("http://shop.test/a"),
+        Request::get("https://shop.test/a").header("Host", "shop.test:8443").origin_form(),
     ];
     for ask in asks {
         let mut wire = proxy.tunnel("shop.test:443");
@@ -115,7 +115,7 @@ fn another_name_inside_the_tunnel_is_misdirected() {
     // A leaf for the name in the handshake would hide the mistake: the tunnel's own host is what was asked for.
     if let Ok(secured) = client.start_tls("other.test", &proxy.ca_pem(), &["http/1.1"]) {
         let mut wire = secured.wire;
-        wire.send(Ask::get("https://other.test/a").bytes("/a"));
+        wire.send(Request::get("https://other.test/a").origin_form());
         wire.response().expect_refusal(421, None, "http_request_error");
     }
     assert_eq!(origin.connections(), 0, "{:?}", origin.seen());
@@ -149,9 +149,9 @@ fn plain_http_inside_a_tunnel_is_judged_as_well() {
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel("shop.test:80").status, 200);
-    wire.send(Ask::get("http://shop.test/a").bytes("/a"));
+    wire.send(Request::get("http://shop.test/a").origin_form());
     assert_eq!(wire.response().text(), "hello");
-    wire.send(Ask::get("http://shop.test/private").bytes("/private"));
+    wire.send(Request::get("http://shop.test/private").origin_form());
     wire.response().expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
     assert_eq!(origin.seen(), ["GET http://shop.test/robots.txt", "GET http://shop.test/a"]);
 }
@@ -203,7 +203,7 @@ fn a_websocket_upgrade_inside_tls_becomes_a_pipe() {
     origin.site("shop.test").page("/ws", Reply::websocket());
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.tunnel("shop.test:443");
-    wire.send(Ask::get("https://shop.test/ws").websocket().bytes("/ws"));
+    wire.send(Request::get("https://shop.test/ws").websocket().origin_form());
     assert_eq!(wire.response_head().status, 101);
     wire.send("ping");
     assert_eq!(wire.bytes(4), b"ping");

@@ -2,7 +2,7 @@
 
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::origin::reply::{Framing, Step};
-use crate::harness::{Ask, Certificate, Origin, Reply, Wayleave, eventually};
+use crate::harness::{Certificate, Origin, Reply, Request, Wayleave, eventually};
 
 /// Makes robots.txt of `url`'s origin known, so that what follows is a fault of the request itself.
 #[track_caller]
@@ -37,9 +37,9 @@ fn a_failure_is_recorded_before_the_client_is_answered() {
     origin.site("shop.test").robots_reply(parting_robots());
     assert_eq!(proxy.get("http://shop.test/private").status, 403);
     origin.stop_listening();
-    let ask = Ask::new("POST", "http://shop.test/a").header("Content-Length", "5");
+    let ask = Request::new("POST", "http://shop.test/a").header("Content-Length", "5");
     let mut wire = proxy.connect();
-    wire.send(ask.bytes("http://shop.test/a"));
+    wire.send(ask.absolute_form());
     eventually("the failure is counted", || {
         proxy.metric("wayleave_requests_total", &[("outcome", "failed")]) > 0.0
     });
@@ -194,7 +194,7 @@ fn an_origin_that_only_ever_promises_is_cut_off() {
     let proxy = Wayleave::start(&origin);
     let url = "http://shop.test/promises";
     let mut wire = proxy.connect();
-    wire.send(Ask::get(url).bytes(url));
+    wire.send_get(url);
     let mut answer = wire.response();
     let mut promises = 0;
     while answer.status == 103 {
@@ -242,7 +242,7 @@ fn a_broken_off_body_never_looks_whole() {
     for path in ["/short", "/reset", "/chunks", "/bad-chunk", "/stalls"] {
         let url = format!("http://shop.test{path}");
         let mut wire = proxy.connect();
-        wire.send(Ask::get(&url).bytes(&url));
+        wire.send_get(&url);
         match wire.try_response(false) {
             Err(_) => {}
             Ok(Some(answer)) => {
@@ -267,7 +267,7 @@ fn a_stream_reset_by_the_origin_is_no_whole_answer() {
     let proxy = Wayleave::start(&origin);
     let client = proxy.http2("shop.test:443");
     for path in ["/reset", "/before-the-head"] {
-        let ask = Ask::get(&format!("https://shop.test{path}"));
+        let ask = Request::get(&format!("https://shop.test{path}"));
         if let Ok(answer) = client.try_exchange(&ask) {
             assert_eq!(answer.status, 502, "{path} looks whole: {answer:?}");
         }
@@ -297,9 +297,9 @@ fn an_early_answer_to_an_upload_reaches_the_client() {
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
     wire.send(
-        Ask::new("POST", "http://shop.test/up")
+        Request::new("POST", "http://shop.test/up")
             .header("Content-Length", "10000000")
-            .bytes("http://shop.test/up"),
+            .absolute_form(),
     );
     wire.send("the first bytes");
     let head = wire.response_head();

@@ -1,7 +1,7 @@
 //! Plain HTTP: the request that reaches the origin, the response that comes back, and the state of the connection.
 
 use crate::harness::origin::reply::Framing;
-use crate::harness::{Ask, Origin, Reply, Wayleave};
+use crate::harness::{Origin, Reply, Request, Wayleave};
 
 #[test]
 fn an_allowed_request_arrives_in_origin_form() {
@@ -49,7 +49,7 @@ fn a_target_without_path_becomes_the_root() {
         ("http://shop.test/#top", "/"),
     ] {
         let mut wire = proxy.connect();
-        wire.send(Ask::get("http://shop.test/").bytes(target));
+        wire.send(Request::get("http://shop.test/").bytes(target));
         assert_eq!(wire.response().status, 200, "{target}");
         assert_eq!(
             origin.requests().last().map(|request| request.target.clone()).as_deref(),
@@ -64,7 +64,7 @@ fn the_absolute_form_decides_and_host_is_replaced() {
     let origin = Origin::start();
     origin.site("other.test").robots("User-agent: *\nDisallow: /\n");
     let proxy = Wayleave::start(&origin);
-    let answer = proxy.exchange(&Ask::get("http://shop.test/a").header("Host", "other.test"));
+    let answer = proxy.exchange(&Request::get("http://shop.test/a").header("Host", "other.test"));
     assert_eq!(answer.status, 200);
     assert_eq!(origin.seen(), ["GET http://shop.test/robots.txt", "GET http://shop.test/a"]);
     let hosts = origin
@@ -108,7 +108,7 @@ fn an_address_in_place_of_a_name_is_an_origin_too() {
 fn fields_of_this_hop_go_and_via_comes() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    let ask = Ask::get("http://shop.test/a")
+    let ask = Request::get("http://shop.test/a")
         .header("Connection", "X-Gone, keep-alive")
         .header("X-Gone", "1")
         .header("Keep-Alive", "timeout=5")
@@ -172,7 +172,7 @@ fn both_connections_are_kept_alive_and_used_again() {
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
     for path in ["/1", "/2", "/3"] {
-        wire.send(Ask::get("http://shop.test/").bytes(&format!("http://shop.test{path}")));
+        wire.send_get(&format!("http://shop.test{path}"));
         assert_eq!(wire.response().status, 200);
     }
     let connections: Vec<_> = origin
@@ -191,9 +191,9 @@ fn a_connection_that_idles_too_long_is_closed() {
     let proxy =
         Wayleave::start_with(&origin, |settings| settings.set("proxy.idle_timeout", "\"1s\""));
     let mut plain = proxy.connect();
-    plain.send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+    plain.send_get("http://shop.test/a");
     let mut secret = proxy.tunnel("shop.test:443");
-    secret.send(Ask::get("https://shop.test/a").bytes("/a"));
+    secret.send(Request::get("https://shop.test/a").origin_form());
     for wire in [&mut plain, &mut secret] {
         assert_eq!(wire.response().status, 200);
         wire.expect_close();
@@ -210,7 +210,7 @@ fn one_connection_serves_many_origins() {
     let mut wire = proxy.connect();
     for host in ["a.test", "b.test", "c.test", "a.test"] {
         let url = format!("http://{host}/");
-        wire.send(Ask::get(&url).bytes(&url));
+        wire.send_get(&url);
         assert_eq!(wire.response().text(), host);
     }
 }
@@ -229,7 +229,7 @@ fn a_connection_that_authenticates_somebody_serves_nobody_else() {
     assert_ne!(connection("/b"), connection("/challenge"));
     for scheme in ["NTLM", "negotiate"] {
         let (mine, other) = (format!("/{scheme}"), format!("/{scheme}/other"));
-        let ask = Ask::get(&format!("http://shop.test{mine}"));
+        let ask = Request::get(&format!("http://shop.test{mine}"));
         let ask = ask.header("Authorization", &format!("{scheme} TlRMTVNTUAADAAAA"));
         assert_eq!(proxy.exchange(&ask).status, 200);
         assert_eq!(proxy.get(&format!("http://shop.test{other}")).status, 200);
@@ -247,7 +247,7 @@ fn pipelined_requests_are_answered_in_order() {
         .page("/3", Reply::text("three"));
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
-    let ask = |path: &str| Ask::get("http://shop.test/").bytes(&format!("http://shop.test{path}"));
+    let ask = |path: &str| Request::get(&format!("http://shop.test{path}")).absolute_form();
     wire.send([ask("/1"), ask("/no"), ask("/3")].concat());
     assert_eq!(wire.response().text(), "one");
     assert_eq!(wire.response().status, 403);
@@ -267,10 +267,10 @@ fn a_refusal_keeps_the_connection_and_its_body_is_not_a_request() {
         .page("/yes", Reply::text("yes"));
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
-    let hidden = Ask::get("http://shop.test/hidden").bytes("http://shop.test/hidden");
-    wire.send(Ask::new("POST", "http://shop.test/no").body(hidden).bytes("http://shop.test/no"));
+    let hidden = Request::get("http://shop.test/hidden").absolute_form();
+    wire.send(Request::new("POST", "http://shop.test/no").body(hidden).absolute_form());
     assert_eq!(wire.response().status, 403);
-    wire.send(Ask::get("http://shop.test/yes").bytes("http://shop.test/yes"));
+    wire.send_get("http://shop.test/yes");
     assert_eq!(wire.response().text(), "yes");
     assert_eq!(origin.seen(), ["GET http://shop.test/robots.txt", "GET http://shop.test/yes"]);
 }
@@ -300,9 +300,9 @@ fn an_https_url_in_absolute_form_is_fetched_over_tls() {
         .page("/a", Reply::text("secret"));
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
-    wire.send(Ask::get("https://shop.test/a").bytes("https://shop.test/a"));
+    wire.send_get("https://shop.test/a");
     assert_eq!(wire.response().text(), "secret");
-    wire.send(Ask::get("https://shop.test/private").bytes("https://shop.test/private"));
+    wire.send_get("https://shop.test/private");
     wire.response().expect_disallowed("https://shop.test/robots.txt", 2, "Disallow: /private");
     assert_eq!(origin.seen(), ["GET https://shop.test/robots.txt", "GET https://shop.test/a"]);
 }
@@ -312,7 +312,7 @@ fn options_for_a_whole_server_arrives_as_an_asterisk() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
-    wire.send(Ask::new("OPTIONS", "http://shop.test").bytes("http://shop.test"));
+    wire.send(Request::new("OPTIONS", "http://shop.test").absolute_form());
     assert_eq!(wire.response().status, 200);
     assert_eq!(origin.only_request().target, "*");
 }

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 
 use crate::harness::dns::{Answer, NameServer};
-use crate::harness::{Ask, Origin, Wayleave, Wire, eventually};
+use crate::harness::{Origin, Request, Wayleave, Wire, eventually};
 
 const RULES: &str = "User-agent: *\nDisallow: /private\n";
 
@@ -47,9 +47,9 @@ fn an_ipv6_address_is_intercepted_with_a_leaf_of_its_own() {
     let secured =
         wire.start_tls("::1", &proxy.ca_pem(), &["http/1.1"]).expect("the leaf is for the address");
     let mut wire = secured.wire;
-    wire.send(Ask::get(&format!("https://{authority}/a")).bytes("/a"));
+    wire.send(Request::get(&format!("https://{authority}/a")).origin_form());
     assert_eq!(wire.response().status, 200);
-    wire.send(Ask::get(&format!("https://{authority}/private")).bytes("/private"));
+    wire.send(Request::get(&format!("https://{authority}/private")).origin_form());
     let robots = format!("https://{authority}/robots.txt");
     wire.response().expect_disallowed(&robots, 2, "Disallow: /private");
 }
@@ -75,7 +75,7 @@ fn a_dual_stack_listener_knows_ipv4_clients_by_their_address() {
         )
     });
     let mut wire = Wire::connect(SocketAddr::from(([127, 0, 0, 1], proxy.proxy.port())));
-    wire.send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+    wire.send_get("http://shop.test/a");
     assert_eq!(wire.response().status, 200);
     expect_counted(&proxy, "four");
 }
@@ -167,6 +167,6 @@ fn a_trailing_dot_and_the_default_port_change_nothing() {
     assert_eq!(wire.connect_tunnel("shop.test.:443").status, 200);
     let secured = wire.start_tls("shop.test", &proxy.ca_pem(), &["http/1.1"]);
     let mut wire = secured.expect("the leaf is for the name").wire;
-    wire.send(Ask::get("https://shop.test./a").bytes("/a"));
+    wire.send(Request::get("https://shop.test./a").origin_form());
     assert_eq!(wire.response().status, 200);
 }

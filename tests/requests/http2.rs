@@ -5,7 +5,7 @@ use crate::harness::h2_frames::{
 };
 use crate::harness::origin::SiteHandle;
 use crate::harness::origin::reply::{Framing, Step, pattern_byte};
-use crate::harness::{Ask, DEADLINE, Origin, Reply, Response, Wayleave, Wire, eventually};
+use crate::harness::{DEADLINE, Origin, Reply, Request, Response, Wayleave, Wire, eventually};
 
 #[test]
 fn http_2_inside_is_judged_stream_by_stream() {
@@ -22,7 +22,7 @@ fn http_2_inside_is_judged_stream_by_stream() {
     assert_eq!(client.get("/a").text(), "hello");
     let asks: Vec<_> = (0..40)
         .map(|number| {
-            Ask::get(&format!(
+            Request::get(&format!(
                 "https://shop.test/{}{number}",
                 if number % 2 == 0 { "ok/" } else { "private/" }
             ))
@@ -43,9 +43,9 @@ fn post_between_all_versions(origin: &Origin, reply: &Reply) -> Vec<(String, Res
     let proxy = Wayleave::start(origin);
     let mut answers = Vec::new();
     for host in ["old.test", "both.test", "new.test"] {
-        let ask = Ask::new("POST", &format!("https://{host}/t")).body("upload");
+        let ask = Request::new("POST", &format!("https://{host}/t")).body("upload");
         let mut wire = proxy.tunnel(&format!("{host}:443"));
-        wire.send(ask.bytes("/t"));
+        wire.send(ask.origin_form());
         answers.push((format!("HTTP/1.1 to {host}"), wire.response()));
         let client = proxy.http2(&format!("{host}:443"));
         answers.push((format!("HTTP/2 to {host}"), client.exchange(&ask)));
@@ -170,7 +170,7 @@ fn an_unsized_http_2_upload_keeps_the_connection_usable() {
     for _ in 0..3 {
         assert_eq!(
             client
-                .exchange(&Ask::new("POST", "https://old.test/up").body("no length given"))
+                .exchange(&Request::new("POST", "https://old.test/up").body("no length given"))
                 .status,
             200
         );
@@ -192,7 +192,7 @@ fn a_refused_upload_over_http_2_still_shows_its_refusal() {
     let proxy = Wayleave::start(&origin);
     let client = proxy.http2("shop.test:443");
     let upload = vec![b'x'; 40_000];
-    let answer = client.exchange(&Ask::new("POST", "https://shop.test/private").body(&upload));
+    let answer = client.exchange(&Request::new("POST", "https://shop.test/private").body(&upload));
     answer.expect_disallowed("https://shop.test/robots.txt", 2, "Disallow: /private");
     assert_eq!(client.get("/a").status, 200);
 }
@@ -213,7 +213,7 @@ fn sixty_four_mebibytes_pass_over_http_2_in_flat_memory() {
         "bytes were lost or mixed up"
     );
     let up: Vec<u8> = (0..LENGTH).map(pattern_byte).collect();
-    assert_eq!(client.exchange(&Ask::new("POST", "https://shop.test/up").body(up)).status, 200);
+    assert_eq!(client.exchange(&Request::new("POST", "https://shop.test/up").body(up)).status, 200);
     let arrived = origin.wait_for_target("/up").body();
     assert_eq!((arrived.length, arrived.off_pattern), (LENGTH, false));
     let grown = proxy.memory_kib("VmHWM").saturating_sub(before);
@@ -226,7 +226,7 @@ fn another_authority_over_http_2_is_misdirected() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let client = proxy.http2("shop.test:443");
-    client.exchange(&Ask::get("https://other.test/a")).expect_refusal(
+    client.exchange(&Request::get("https://other.test/a")).expect_refusal(
         421,
         None,
         "http_request_error",
@@ -240,7 +240,7 @@ fn two_names_over_http_2_are_malformed() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let client = proxy.http2("shop.test:443");
-    let ask = Ask::get("https://shop.test/a").agent("NewsBot/1");
+    let ask = Request::get("https://shop.test/a").agent("NewsBot/1");
     client.exchange(&ask.header("User-Agent", "ImageBot/1")).expect_refusal(
         400,
         None,
@@ -264,7 +264,7 @@ fn answers_without_a_body_end_their_stream() {
         let answer = client.get(path);
         assert_eq!((answer.status, answer.body.len()), (status, length), "{path}");
     }
-    let head = client.exchange(&Ask::new("HEAD", "https://shop.test/big"));
+    let head = client.exchange(&Request::new("HEAD", "https://shop.test/big"));
     assert_eq!(
         (head.status, head.header("content-length"), head.body.len()),
         (200, Some("5000"), 0)
@@ -303,7 +303,7 @@ fn the_length_of_an_http_2_answer_is_sent_once() {
         known_before_it_speaks_http2_only(&proxy, &origin, &host)
             .frames(&[(HEADERS, END_HEADERS, block(&fields)), (DATA, END_STREAM, b"ok".to_vec())]);
         let mut wire = proxy.tunnel(&format!("{host}:443"));
-        wire.send(Ask::get(&format!("https://{host}/a")).bytes("/a"));
+        wire.send(Request::get(&format!("https://{host}/a")).origin_form());
         let answer = wire.response();
         assert_eq!(answer.status, status, "{name}: {answer:?}");
         if status == 200 {
@@ -330,7 +330,7 @@ fn empty_frames_in_an_answer_by_http_2_end_nothing() {
     ]);
     let mut wire = proxy.tunnel("new.test:443");
     for _ in 0..2 {
-        wire.send(Ask::get("https://new.test/a").bytes("/a"));
+        wire.send(Request::get("https://new.test/a").origin_form());
         assert_eq!(wire.response().text(), "first,second");
     }
 }
@@ -355,7 +355,7 @@ fn a_frame_without_an_octet_ends_an_answer_without_content() {
         ]);
         let mut wire = proxy.tunnel(&format!("{host}:443"));
         for _ in 0..2 {
-            wire.send(Ask::new(method, &format!("https://{host}/a")).bytes("/a"));
+            wire.send(Request::new(method, &format!("https://{host}/a")).origin_form());
             let answer = wire.response_to_head();
             assert_eq!(answer.status.to_string(), status, "{name}");
         }

@@ -2,7 +2,7 @@
 
 use crate::harness::h2_frames::{DATA, END_HEADERS, END_STREAM, HEADERS, block, frame, get, open};
 use crate::harness::origin::reply::Step;
-use crate::harness::{Ask, Origin, Reply, Wayleave};
+use crate::harness::{Origin, Reply, Request, Wayleave};
 use crate::requests::http2::known_before_it_speaks_http2_only;
 
 #[test]
@@ -11,7 +11,7 @@ fn a_request_that_may_go_no_further_is_answered_here() {
     let proxy = Wayleave::start(&origin);
     for method in ["OPTIONS", "TRACE"] {
         for scheme in ["http", "https"] {
-            let ask = Ask::new(method, &format!("{scheme}://shop.test/a"))
+            let ask = Request::new(method, &format!("{scheme}://shop.test/a"))
                 .header("Max-Forwards", "0")
                 .header("Cookie", "secret=1")
                 .header("X-Seen", "yes");
@@ -54,7 +54,7 @@ fn max_forwards_is_counted_down_where_it_counts() {
         ("OPTIONS", "many", "many"),
     ] {
         let before = origin.requests().len();
-        let ask = Ask::new(method, "http://shop.test/a").header("Max-Forwards", sent);
+        let ask = Request::new(method, "http://shop.test/a").header("Max-Forwards", sent);
         assert_eq!(proxy.exchange(&ask).status, 200, "{method} {sent}");
         let requests = origin.requests();
         let arrived = requests.iter().skip(before).find(|request| request.target == "/a");
@@ -68,7 +68,7 @@ fn a_disallowed_request_is_refused_however_far_it_may_go() {
     let origin = Origin::start();
     origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     let proxy = Wayleave::start(&origin);
-    let ask = Ask::new("TRACE", "http://shop.test/private").header("Max-Forwards", "0");
+    let ask = Request::new("TRACE", "http://shop.test/private").header("Max-Forwards", "0");
     let refused = proxy.exchange(&ask);
     refused.expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
 }
@@ -87,15 +87,15 @@ fn an_answer_without_content_has_no_length() {
         .page("/same", Reply::raw("HTTP/1.1 304 Same\r\nContent-Length: 5\r\n\r\n", Step::Close));
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
-    wire.send(Ask::get("http://shop.test/none").bytes("http://shop.test/none"));
+    wire.send_get("http://shop.test/none");
     let none = wire.response();
     assert_eq!((none.status, none.header("content-length")), (204, None));
-    wire.send(Ask::get("http://shop.test/hints").bytes("http://shop.test/hints"));
+    wire.send_get("http://shop.test/hints");
     let hints = wire.response();
     assert_eq!((hints.status, hints.header("content-length")), (103, None));
     assert_eq!(hints.header("link"), Some("</a>"));
     assert_eq!(wire.response().text(), "ok");
-    wire.send(Ask::get("http://shop.test/same").bytes("http://shop.test/same"));
+    wire.send_get("http://shop.test/same");
     let same = wire.response();
     assert_eq!((same.status, same.header("content-length")), (304, Some("5")));
     let client = proxy.http2("shop.test:443");
@@ -112,8 +112,8 @@ fn an_early_answer_announces_that_the_connection_closes() {
     origin.site("shop.test").page("/up", early);
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
-    let ask = Ask::new("POST", "http://shop.test/up").header("Content-Length", "10000000");
-    wire.send(ask.bytes("http://shop.test/up"));
+    let ask = Request::new("POST", "http://shop.test/up").header("Content-Length", "10000000");
+    wire.send(ask.absolute_form());
     wire.send("the first bytes");
     let answer = wire.response();
     assert_eq!((answer.status, &*answer.text()), (413, "too much"));
@@ -141,7 +141,7 @@ fn interim_responses_pass_between_all_versions() {
     let new = proxy.http2("new.test:443").get("/a");
     assert_eq!((&new.interim[..], &*new.text()), (&[103, 103][..], "ok"));
     let mut wire = proxy.tunnel("new.test:443");
-    wire.send(Ask::get("https://new.test/a").bytes("/a"));
+    wire.send(Request::get("https://new.test/a").origin_form());
     let statuses = [(); 3].map(|()| wire.response().status);
     assert_eq!(statuses, [103, 103, 200]);
 }

@@ -5,7 +5,7 @@ use crate::harness::h2_frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, block, frame, get, open,
     swollen,
 };
-use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
+use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
 
 /// `:status: 200`, as HPACK's static table has it.
 const OK: u8 = 0x88;
@@ -48,7 +48,7 @@ fn trailers_that_swell_do_not_pass() {
         (DATA, 0, b"body".to_vec()),
         (HEADERS, END_HEADERS | END_STREAM, swollen(&[], TIMES)),
     ]);
-    let answer = proxy.http2("bomb.test:443").try_exchange(&Ask::get("https://bomb.test/a"));
+    let answer = proxy.http2("bomb.test:443").try_exchange(&Request::get("https://bomb.test/a"));
     assert!(answer.is_err(), "{answer:?}");
     let most = proxy.memory_kib("VmHWM");
     assert!(most < 120 * 1024, "{most} KiB");
@@ -104,7 +104,7 @@ fn trailers_have_at_most_a_hundred_fields() {
             (HEADERS, END_HEADERS | END_STREAM, many_fields(&[], count)),
         ]);
         let client = proxy.http2(&format!("{host}:443"));
-        let answer = client.try_exchange(&Ask::get(&format!("https://{host}/a")));
+        let answer = client.try_exchange(&Request::get(&format!("https://{host}/a")));
         assert_eq!(answer.is_ok(), passes, "{count}: {answer:?}");
     }
 }
@@ -147,7 +147,7 @@ fn requests_by_http_2_have_at_most_a_hundred_fields_and_64_kib() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let request = |count: usize| {
-        let mut ask = Ask::get("https://shop.test/a");
+        let mut ask = Request::get("https://shop.test/a");
         // With User-Agent as many.
         for number in 1..count {
             ask = ask.header(&format!("x-{number}"), "y");

@@ -5,7 +5,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::harness::tools::clean;
-use crate::harness::{Ask, Origin, Response, Wayleave, Wire, eventually, ports};
+use crate::harness::{Origin, Request, Response, Wayleave, Wire, eventually, ports};
 
 const LINE: &[u8] = b"PROXY TCP4 203.0.113.7 127.0.0.1 40000 3128\r\n";
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
@@ -45,7 +45,7 @@ fn address(proxy: &Wayleave) -> SocketAddr {
 
 fn request(path: &str) -> Vec<u8> {
     let url = format!("http://shop.test{path}");
-    Ask::get(&url).bytes(&url)
+    Request::get(&url).absolute_form()
 }
 
 fn ask(wire: &mut Wire, path: &str) -> Response {
@@ -161,7 +161,7 @@ fn a_tunnel_behind_a_header_is_that_clients() {
     assert_eq!(wire.connect_tunnel("shop.test:443").status, 200);
     let secured = wire.start_tls("shop.test", &proxy.ca_pem(), &["http/1.1"]);
     let mut inside = secured.expect("the leaf is trusted").wire;
-    inside.send(Ask::get("https://shop.test/news").bytes("/news"));
+    inside.send(Request::get("https://shop.test/news").origin_form());
     expect_refused(&inside.response(), 403, "rule");
 }
 

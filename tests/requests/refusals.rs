@@ -1,7 +1,7 @@
 //! Refusals: each row of the contract, and nothing of a refused request reaches an origin.
 
 use crate::harness::client::raw;
-use crate::harness::{Ask, Origin, Wayleave, eventually};
+use crate::harness::{Origin, Request, Wayleave, eventually};
 
 #[test]
 fn a_disallowed_request_is_refused_with_line_and_rule() {
@@ -57,10 +57,10 @@ fn every_method_is_refused_and_no_body_leaves() {
     origin.site("shop.test").robots("User-agent: *\nDisallow: /\n");
     let proxy = Wayleave::start(&origin);
     for method in ["GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "PROPFIND"] {
-        let answer = proxy.exchange(&Ask::new(method, "http://shop.test/a").body("payload"));
+        let answer = proxy.exchange(&Request::new(method, "http://shop.test/a").body("payload"));
         answer.expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /");
     }
-    let head = proxy.exchange(&Ask::new("HEAD", "http://shop.test/a"));
+    let head = proxy.exchange(&Request::new("HEAD", "http://shop.test/a"));
     assert_eq!(
         (head.status, head.reason.as_str(), head.body.len()),
         (403, "Disallowed by robots.txt", 0)
@@ -91,7 +91,7 @@ fn a_crawler_is_named_by_its_user_agent() {
     origin.site("shop.test").robots("User-agent: GoodBot\nAllow: /\n\nUser-agent: MJ12bot\nDisallow: /mj\n\nUser-agent: *\nDisallow: /\n");
     let proxy = Wayleave::start(&origin);
     let status = |agent: &str, path: &str| {
-        proxy.exchange(&Ask::get(&format!("http://shop.test{path}")).agent(agent)).status
+        proxy.exchange(&Request::get(&format!("http://shop.test{path}")).agent(agent)).status
     };
     for agent in [
         "GoodBot/2.1",
@@ -189,7 +189,7 @@ fn an_internal_address_is_refused_before_anything_is_dialled() {
     ];
     for url in urls {
         let mut wire = proxy.connect();
-        wire.send(Ask::get(&url).bytes(&url));
+        wire.send_get(&url);
         let problem = wire.response().expect_refusal(
             502,
             Some("Prohibited address"),
@@ -226,7 +226,7 @@ fn an_internal_address_behind_a_tunnel_is_refused() {
         let secured =
             wire.start_tls("internal.test", &proxy.ca_pem(), &["http/1.1"]).expect("trusted");
         let mut wire = secured.wire;
-        wire.send(Ask::get("https://internal.test/a").bytes("/a"));
+        wire.send(Request::get("https://internal.test/a").origin_form());
         wire.response().expect_refusal(
             502,
             Some("Prohibited address"),
@@ -261,14 +261,15 @@ fn a_loop_is_detected_by_via() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     for via in ["1.1 wayleave", "1.0 fred, 1.1 wayleave (0.1)", "HTTP/2 wayleave, 1.1 other"] {
-        let answer = proxy.exchange(&Ask::get("http://shop.test/a").header("Via", via));
+        let answer = proxy.exchange(&Request::get("http://shop.test/a").header("Via", via));
         answer.expect_refusal(502, None, "proxy_loop_detected");
     }
     assert_eq!(origin.connections(), 0);
     assert_eq!(
         proxy
             .exchange(
-                &Ask::get("http://shop.test/a").header("Via", "1.1 wayleaver, 1.1 not-wayleave")
+                &Request::get("http://shop.test/a")
+                    .header("Via", "1.1 wayleaver, 1.1 not-wayleave")
             )
             .status,
         200
@@ -303,7 +304,7 @@ fn the_pseudonym_of_the_configuration_is_used() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| settings.set("proxy.name", "\"edge-7\""));
     assert_eq!(proxy.get("http://shop.test/a").header("via"), Some("1.1 edge-7"));
-    let refused = proxy.exchange(&Ask::get("http://shop.test/a").header("Via", "1.1 edge-7"));
+    let refused = proxy.exchange(&Request::get("http://shop.test/a").header("Via", "1.1 edge-7"));
     assert_eq!((refused.status, refused.proxy_status().proxy.as_str()), (502, "edge-7"));
 }
 
@@ -315,7 +316,7 @@ fn the_connection_bound_is_answered_with_503() {
     let mut first = proxy.connect();
     let mut second = proxy.connect();
     for wire in [&mut first, &mut second] {
-        wire.send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+        wire.send_get("http://shop.test/a");
         assert_eq!(wire.response().status, 200);
     }
     let answer = proxy.get("http://shop.test/a");

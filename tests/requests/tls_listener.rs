@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::harness::tls::{Authority, pem_pair};
 use crate::harness::tools::{clean, program, run};
 use crate::harness::wayleave::{BINARY, Settings};
-use crate::harness::{Ask, Origin, Response, Wayleave, Wire, eventually};
+use crate::harness::{Origin, Request, Response, Wayleave, Wire, eventually};
 
 /// The deadline for other programs.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -86,7 +86,7 @@ impl Guarded {
 
 pub fn ask(wire: &mut Wire, path: &str) -> Response {
     let url = format!("http://shop.test{path}");
-    wire.send(Ask::get(&url).bytes(&url));
+    wire.send_get(&url);
     wire.response()
 }
 

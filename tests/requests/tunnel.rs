@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::harness::origin::reply::Step;
 use crate::harness::tls::Authority;
-use crate::harness::{Ask, Origin, Reply, Wayleave, Wire, eventually};
+use crate::harness::{Origin, Reply, Request, Wayleave, Wire, eventually};
 
 /// A proxy that tunnels where every path is allowed.
 fn tunnelling(origin: &Origin) -> Wayleave {
@@ -25,7 +25,7 @@ fn end_to_end(proxy: &Wayleave, authority: &str) -> Wire {
 
 #[track_caller]
 fn get_inside(wire: &mut Wire, host: &str, path: &str) -> u16 {
-    wire.send(Ask::get(&format!("https://{host}{path}")).bytes(path));
+    wire.send(Request::get(&format!("https://{host}{path}")).origin_form());
     wire.response().status
 }
 
@@ -155,7 +155,7 @@ fn plain_http_inside_a_tunnel_is_judged_request_by_request() {
     answer.expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel("open.test:80").status, 200);
-    wire.send(Ask::get("http://open.test/a").bytes("/a"));
+    wire.send(Request::get("http://open.test/a").origin_form());
     assert_eq!(wire.response().status, 200);
     assert_eq!(origin.wait_for_target("/a").header("via"), Some("1.1 wayleave"));
     origin.site("open.test").robots("User-agent: *\nDisallow: /late\n");
@@ -188,7 +188,7 @@ fn https_is_refused_where_the_mode_says_so() {
     answer.expect_refusal(403, Some("HTTPS refused"), "http_request_denied");
     let url = "https://shop.test/a";
     let mut wire = proxy.connect();
-    wire.send(Ask::get(url).bytes(url));
+    wire.send_get(url);
     wire.response().expect_refusal(403, None, "http_request_denied");
     assert_eq!(origin.connections(), 0);
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
@@ -247,7 +247,7 @@ fn a_blind_tunnel_passes_any_bytes_both_ways_and_half_closes() {
         Wayleave::start_with(&origin, |settings| settings.set("https.bypass", "[\"bank.test\"]"));
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel("bank.test:80").status, 200);
-    wire.send(Ask::get("http://bank.test/echo").bytes("/echo"));
+    wire.send(Request::get("http://bank.test/echo").origin_form());
     wire.send("one");
     wire.response_head();
     wire.send("two");

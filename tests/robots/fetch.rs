@@ -2,7 +2,7 @@
 
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::origin::reply::{Framing, Step};
-use crate::harness::{Ask, Certificate, Gate, Origin, Reply, Wayleave, eventually};
+use crate::harness::{Certificate, Gate, Origin, Reply, Request, Wayleave, eventually};
 
 const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
 
@@ -27,7 +27,7 @@ fn two_hundred_first_requests_cause_one_fetch() {
                 if number % 2 == 0 { "open" } else { "private" }
             );
             let mut wire = proxy.connect();
-            wire.send(Ask::get(&url).bytes(&url));
+            wire.send_get(&url);
             wire
         })
         .collect();
@@ -265,7 +265,7 @@ fn a_dns_timeout_fails_and_an_observed_crawler_tries_itself() {
     assert_eq!(proxy.metric("wayleave_requests_total", &[("outcome", "refused")]), 0.0);
     let port = origin.http.port();
     names.say("broken.example", Answer::Addresses(vec![[127, 0, 0, 1].into()]));
-    let look = |url: &str| proxy.exchange(&Ask::get(url).agent("LookBot/1"));
+    let look = |url: &str| proxy.exchange(&Request::get(url).agent("LookBot/1"));
     assert_eq!(look(&format!("http://broken.example:{port}/a")).status, 200);
     names.say("broken.example", Answer::ServerFailure);
     assert_eq!(look("http://broken.example/a").status, 502);
@@ -286,7 +286,7 @@ fn the_last_copy_goes_on_to_decide_where_the_dialect_says_so() {
     });
     let status = |path: &str, agent: &str| {
         let url = format!("http://shop.test{path}");
-        proxy.exchange(&Ask::get(&url).agent(agent)).status
+        proxy.exchange(&Request::get(&url).agent(agent)).status
     };
     assert_eq!(status("/a", "Other/1"), 200);
     origin.site("shop.test").robots_reply(Reply::new(503));
@@ -504,7 +504,7 @@ fn a_configured_crawler_has_its_own_token_and_dialect() {
             "[[crawler]]\nname = \"research\"\ntokens = [\"NewsBot-Images\", \"NewsBot\"]\ndialect = \"koster1996\"\nmatch = { user_agent = \"Research\" }\n",
         )
     });
-    let status = |url: &str, agent: &str| proxy.exchange(&Ask::get(url).agent(agent)).status;
+    let status = |url: &str, agent: &str| proxy.exchange(&Request::get(url).agent(agent)).status;
     assert_eq!(status("http://shop.test/a", "Research/1.0"), 200);
     assert_eq!(status("http://shop.test/news", "Research/1.0"), 403);
     assert_eq!(status("http://shop.test/a", "Stranger/1.0"), 403);

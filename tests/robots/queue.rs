@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use crate::harness::client::reset_when_dropped;
 use crate::harness::origin::reply::Step;
-use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
+use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
 
 /// The number of fetches that one client may have in progress.
 const SHARE: usize = 224;
@@ -23,7 +23,7 @@ fn one_crawlers_tarpits_hold_up_no_other_crawler() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.table("[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = { user_agent = \"NewsBot\" }\n")
     });
-    let get = |url: &str| proxy.exchange(&Ask::get(url).agent("NewsBot/1")).status;
+    let get = |url: &str| proxy.exchange(&Request::get(url).agent("NewsBot/1")).status;
     assert_eq!(get("http://known.test/a"), 200);
     let tarpits: Vec<_> = (0..SHARE + 200)
         .map(|number| {
@@ -32,7 +32,7 @@ fn one_crawlers_tarpits_hold_up_no_other_crawler() {
             let url = format!("http://{host}/a");
             let mut wire = TcpStream::connect(proxy.proxy).expect("it listens");
             reset_when_dropped(&wire);
-            let ask = Ask::get(&url).agent("Other/1").bytes(&url);
+            let ask = Request::get(&url).agent("Other/1").absolute_form();
             wire.write_all(&ask).expect("it can be sent");
             wire
         })

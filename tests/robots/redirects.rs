@@ -210,7 +210,7 @@ fn a_robots_txt_that_moved_within_its_origin_waits_for_no_turn() {
     assert_eq!(proxy.get("http://slow.test/a").status, 200);
     // Its delay is known by now.
     let refresh = "/v1/robots/http%3A%2F%2Fslow.test/refresh";
-    let refreshed = proxy.admin_ask("POST", refresh).json();
+    let refreshed = proxy.admin_request("POST", refresh).json();
     assert!(refreshed["last_failure"].is_null(), "{refreshed}");
     assert_eq!(origin.seen().iter().filter(|line| line.ends_with("/again")).count(), 2);
 }

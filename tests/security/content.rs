@@ -5,7 +5,7 @@
 
 use crate::harness::origin::reply::{Framing, Step};
 use crate::harness::program::Program;
-use crate::harness::{Ask, Gate, Manners, Origin, Reply, Wayleave, Wire, eventually};
+use crate::harness::{Gate, Manners, Origin, Reply, Request, Wayleave, Wire, eventually};
 
 use super::shop;
 
@@ -54,7 +54,7 @@ fn hiding(method: &str, (_, version, fields, content): &Row) -> String {
 #[track_caller]
 fn is_served(victim: &mut Wire, path: &str, after: &str) {
     let url = format!("http://shop.test{path}");
-    victim.send(Ask::get(&url).bytes(&url));
+    victim.send_get(&url);
     let answer = victim.response();
     let body = answer.text();
     assert!(
@@ -124,7 +124,7 @@ fn no_http_2_content_is_executed_by_an_origin_that_ignores_it() {
     let (attacker, victim) = (proxy.http2("shop.test:443"), proxy.http2("shop.test:443"));
     for method in METHODS {
         for has_length in [true, false] {
-            let mut ask = Ask::new(method, "https://shop.test/a").body(HIDDEN);
+            let mut ask = Request::new(method, "https://shop.test/a").body(HIDDEN);
             if has_length {
                 ask = ask.header("Content-Length", &HIDDEN.len().to_string());
             }
@@ -154,7 +154,7 @@ fn a_late_answer_that_nobody_asked_for_reaches_nobody() {
         assert_eq!(attacker.response().status, 200);
         for (number, victim) in victims.iter_mut().enumerate() {
             let url = format!("http://shop.test/victim/{number}");
-            victim.send(Ask::get(&url).bytes(&url));
+            victim.send_get(&url);
         }
         gate.open();
         for (number, victim) in victims.iter_mut().enumerate() {
@@ -194,12 +194,12 @@ fn content_behind_an_answer_that_has_none_reaches_nobody() {
             };
             let url = format!("http://shop.test{path}");
             let mut attacker = proxy.connect();
-            attacker.send(Ask::new(method, &url).bytes(&url));
+            attacker.send(Request::new(method, &url).absolute_form());
             let answer = attacker.response_head().status.to_string();
             assert!(status.starts_with(&answer), "{path}: {answer}");
             serving(0.0);
             let mut victim = proxy.connect();
-            victim.send(Ask::get("http://shop.test/victim").bytes("http://shop.test/victim"));
+            victim.send_get("http://shop.test/victim");
             serving(1.0);
             gate.open();
             let body = victim.response().text();
@@ -240,7 +240,7 @@ fn hide_from(program: &Program, methods: &[&str]) {
     hide_in_everything(&proxy, methods);
     for _ in 0..20 {
         let mut attacker = proxy.connect();
-        let next = Ask::get("http://shop.test/next").bytes("http://shop.test/next");
+        let next = Request::get("http://shop.test/next").absolute_form();
         attacker.send([hiding("GET", &ROWS[0]).as_bytes(), &next].concat());
         assert_eq!(attacker.response().text(), "/a");
         // If the first request was answered before its content arrived, the connection ends.

@@ -1,7 +1,7 @@
 //! Untrusted text wherever it is shown: no escape sequence reaches a terminal, a log reader or a browser.
 
 use crate::harness::wayleave::command;
-use crate::harness::{Ask, Origin, Wayleave, decisions, eventually};
+use crate::harness::{Origin, Request, Wayleave, decisions, eventually};
 
 /// Clears the screen where C1 controls count (U+009B), ends a line (U+2028, U+0085), reorders (U+202E, U+2067), hides
 /// (U+200B), and clears the screen anywhere (ESC).
@@ -71,7 +71,7 @@ fn no_log_holds_what_a_terminal_obeys() {
 fn no_command_or_api_answer_prints_terminal_escapes() {
     let origin = shop();
     let proxy = Wayleave::start(&origin);
-    let refused = proxy.exchange(&Ask::get(&format!("http://shop.test{PATH}")));
+    let refused = proxy.exchange(&Request::get(&format!("http://shop.test{PATH}")));
     let id = refused.json()["decision_id"].as_str().expect("a string").to_owned();
     for path in [
         "/v1/decisions".to_owned(),

@@ -5,7 +5,7 @@ use crate::harness::h2_frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, block, frame, get, open,
 };
 use crate::harness::origin::reply::Framing;
-use crate::harness::{Ask, Reply, Response, Wayleave};
+use crate::harness::{Reply, Request, Response, Wayleave};
 
 /// The expected outcome of a request. Nothing of `Refused` reaches the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,7 +202,7 @@ fn an_origins_lengths_are_one_number_or_an_error() {
     for path in ["/different", "/empty", "/list", "/sign"] {
         let url = format!("https://new.test{path}");
         for method in ["GET", "HEAD"] {
-            let answer = proxy.exchange(&Ask::new(method, &url));
+            let answer = proxy.exchange(&Request::new(method, &url));
             assert_eq!(answer.status, 502, "{method} {path}: {answer:?}");
         }
         assert_eq!(client.get(path).status, 502, "{path}");

@@ -1,7 +1,7 @@
 //! Internal addresses in every spelling, and the refusals that requests for them get.
 
 use crate::harness::dns::{Answer, NameServer};
-use crate::harness::{Ask, Origin, Wayleave};
+use crate::harness::{Origin, Request, Wayleave};
 
 /// Spellings of addresses that may not be dialled. The port is that of an origin which listens on 127.0.0.2.
 #[rustfmt::skip]
@@ -72,7 +72,7 @@ pub fn check_refused(name: &str, proxy: &Wayleave, host: &str, port: u16) {
     for scheme in ["http", "https"] {
         let url = format!("{scheme}://{host}:{port}/");
         let mut wire = proxy.connect();
-        wire.send(Ask::get(&url).header("Host", "x.test").bytes(&url));
+        wire.send(Request::get(&url).header("Host", "x.test").absolute_form());
         let answer = wire.response();
         assert_eq!(answer.status, 502, "{name}: {url}: {answer:?}");
         assert_eq!(answer.proxy_status().error, "destination_ip_prohibited", "{name}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::harness::tools;
 use crate::harness::wayleave::{Settings, command};
-use crate::harness::{Ask, Origin, Wayleave, eventually};
+use crate::harness::{Origin, Request, Wayleave, eventually};
 
 /// "pazzw0rd", cheap to verify.
 const HASH: &str =
@@ -99,7 +99,7 @@ fn the_configuration_shown_to_operators_has_no_secrets() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         secrets(settings, &parent).set("admin.token_sha256", "\"\"")
     });
-    proxy.exchange(&Ask::get("http://shop.test/a"));
+    proxy.exchange(&Request::get("http://shop.test/a"));
     for path in ["/v1/configuration", "/v1/status", "/v1/decisions", "/v1/evidence", "/metrics"] {
         let answer = proxy.admin_get(path);
         assert_eq!(answer.status, 200, "{path}");

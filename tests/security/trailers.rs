@@ -1,7 +1,7 @@
 //! Trailers: fields for decisions, framing or routing are not accepted there, because the decision has been made.
 
 use crate::harness::h2_frames::{DATA, END_HEADERS, END_STREAM, HEADERS, block, frame, open};
-use crate::harness::{Ask, Origin, Reply, Wayleave};
+use crate::harness::{Origin, Reply, Request, Wayleave};
 
 use super::shop;
 
@@ -77,7 +77,7 @@ fn trailers_of_requests_pass_by_a_list_of_what_may() {
     let proxy = Wayleave::start(&origin);
     for name in STOPPED.iter().chain(PASSED) {
         let trailer = format!("0\r\n{name}: 1\r\n\r\n");
-        let ask = Ask::new("POST", "http://shop.test/a")
+        let ask = Request::new("POST", "http://shop.test/a")
             .header("Trailer", name)
             .header("Transfer-Encoding", "chunked")
             .body(trailer);

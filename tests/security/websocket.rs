@@ -1,7 +1,7 @@
 //! False upgrades: a connection becomes a pipe only after a WebSocket handshake by both sides (RFC 6455 section 4).
 
 use crate::harness::origin::reply::Step;
-use crate::harness::{Ask, Origin, Reply, Wayleave};
+use crate::harness::{Origin, Reply, Request, Wayleave};
 
 const KEY: &str = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 const VERSION: &str = "Sec-WebSocket-Version: 13\r\n";
@@ -95,7 +95,7 @@ fn no_pipe_opens_when_the_origin_switches_to_something_else() {
     let proxy = Wayleave::start(&origin);
     for (name, _) in ANSWERS {
         let url = format!("http://shop.test/{}", name.replace(' ', "-"));
-        let answer = proxy.exchange(&Ask::get(&url).websocket());
+        let answer = proxy.exchange(&Request::get(&url).websocket());
         answer.expect_refusal(502, None, "http_protocol_error");
         let request = origin.wait_for_target(&url["http://shop.test".len()..]);
         assert_eq!(request.header("upgrade"), Some("websocket"), "{name}");

@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(720);
 
 /// One URL to crawl.
 #[derive(Clone)]
-struct Ask {
+struct PlannedRequest {
     url: String,
     user_agent: String,
     allowed: bool,
@@ -40,7 +40,7 @@ fn user_agent(token: &str, number: usize) -> String {
 struct Crawl {
     origin: Origin,
     proxy: Wayleave,
-    asks: Vec<Ask>,
+    planned: Vec<PlannedRequest>,
 }
 
 /// The samples' crawlers as ours: some have names of well-known crawlers, which only their owners may claim.
@@ -60,12 +60,12 @@ fn owners() -> String {
 impl Crawl {
     fn prepare() -> Self {
         let origin = Origin::start();
-        let mut asks = Vec::new();
+        let mut planned = Vec::new();
         for (number, sample) in samples().iter().enumerate() {
             let body = std::fs::read(&sample.file).expect("each file of the manifest is there");
             origin.site(&sample.host).robots_reply(Reply::text(body));
             for scheme in ["http", "https"] {
-                asks.extend(sample.paths.iter().map(|(path, allowed)| Ask {
+                planned.extend(sample.paths.iter().map(|(path, allowed)| PlannedRequest {
                     url: format!("{scheme}://{}{path}", sample.host),
                     user_agent: user_agent(&sample.agent, number),
                     allowed: *allowed,
@@ -79,7 +79,7 @@ impl Crawl {
             // Real files ask for minutes between requests; that is for other tests.
             settings.set("politeness.crawl_delay", "\"ignore\"").table(&owners())
         });
-        Self { origin, proxy, asks }
+        Self { origin, proxy, planned }
     }
 
     fn client(&self, program: impl AsRef<Path>) -> Command {
@@ -87,7 +87,7 @@ impl Crawl {
     }
 
     fn asks_as_json(&self) -> String {
-        self.asks
+        self.planned
             .iter()
             .map(|ask| json!({ "url": ask.url, "user_agent": ask.user_agent }).to_string() + "\n")
             .collect()
@@ -106,7 +106,7 @@ impl Crawl {
             .iter()
             .map(|answer| (answer["url"].as_str().expect("a string"), answer))
             .collect();
-        for ask in &self.asks {
+        for ask in &self.planned {
             let answer = by_url
                 .get(ask.url.as_str())
                 .unwrap_or_else(|| panic!("the client says nothing of {}", ask.url));
@@ -169,7 +169,7 @@ fn the_samples_are_as_varied_as_they_claim() {
 fn curl_obeys() {
     let crawl = Crawl::prepare();
     let mut config = String::new();
-    for ask in &crawl.asks {
+    for ask in &crawl.planned {
         config += &format!(
             "url = \"{}\"\nuser-agent = \"{}\"\noutput = \"/dev/null\"\n",
             ask.url, ask.user_agent
@@ -186,12 +186,12 @@ fn curl_obeys() {
 #[test]
 fn wget_obeys() {
     let crawl = Crawl::prepare();
-    let mut by_agent = BTreeMap::<&str, Vec<&Ask>>::new();
-    for ask in &crawl.asks {
+    let mut by_agent = BTreeMap::<&str, Vec<&PlannedRequest>>::new();
+    for ask in &crawl.planned {
         by_agent.entry(&ask.user_agent).or_default().push(ask);
     }
-    for (user_agent, asks) in by_agent {
-        let urls: String = asks.iter().map(|ask| format!("{}\n", ask.url)).collect();
+    for (user_agent, planned) in by_agent {
+        let urls: String = planned.iter().map(|ask| format!("{}\n", ask.url)).collect();
         let mut command = crawl.client(program("wget"));
         command.args([
             "--no-config",
@@ -209,7 +209,7 @@ fn wget_obeys() {
         let output = run(&mut command, urls.as_bytes(), LIMIT);
         let log = String::from_utf8_lossy(&output.stderr);
         let refused = log.matches("ERROR 403: Disallowed by robots.txt.").count();
-        assert_eq!(refused, asks.iter().filter(|ask| !ask.allowed).count(), "{log}");
+        assert_eq!(refused, planned.iter().filter(|ask| !ask.allowed).count(), "{log}");
     }
     crawl.check_origin(&BTreeSet::new());
 }

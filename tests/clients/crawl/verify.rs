@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::samples::{judge, samples};
-use super::{Ask, Crawl};
+use super::{Crawl, PlannedRequest};
 
 /// The requests that reached the origin, except for robots.txt: URL and `User-Agent`.
 type Arrived = BTreeMap<String, String>;
@@ -13,7 +13,8 @@ impl Crawl {
     #[track_caller]
     pub fn check_origin(&self, except: &BTreeSet<String>) {
         let (arrived, robots) = self.sort_requests();
-        let planned: Vec<_> = self.asks.iter().filter(|ask| !except.contains(&ask.url)).collect();
+        let planned: Vec<_> =
+            self.planned.iter().filter(|ask| !except.contains(&ask.url)).collect();
         for ask in &planned {
             assert_eq!(
                 arrived.contains_key(&ask.url),
@@ -57,7 +58,7 @@ impl Crawl {
     /// Requests that were not planned (a browser's favicon) must be allowed as well for the crawler that sent them.
     #[track_caller]
     fn check_extras(&self, mut arrived: Arrived) {
-        for Ask { url, .. } in &self.asks {
+        for PlannedRequest { url, .. } in &self.planned {
             arrived.remove(url);
         }
         let asked: Vec<_> = arrived

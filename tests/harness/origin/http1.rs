@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 use super::reply::{Framing, Reply, Step, pattern_byte, pattern_pieces};
 use super::wire::{Connection, Transport};
-use super::{Body, Manners, Request, Shared};
+use super::{Body, Manners, ReceivedRequest, Shared};
 
 pub async fn serve(stream: impl Transport, connection: &Connection) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
@@ -54,7 +54,7 @@ async fn read_head<T: Transport>(
     stream: &mut BufReader<T>,
     manners: Manners,
     connection: &Connection,
-) -> io::Result<Option<Arc<Request>>> {
+) -> io::Result<Option<Arc<ReceivedRequest>>> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         if stream.read_until(b'\n', &mut head).await? == 0 {
@@ -77,7 +77,7 @@ async fn read_head<T: Transport>(
         .iter()
         .find(|(name, _)| name.eq_ignore_ascii_case("host"))
         .map(|(_, value)| value.clone());
-    Ok(Some(connection.shared.received(Request {
+    Ok(Some(connection.shared.received(ReceivedRequest {
         at: std::time::Instant::now(),
         connection: connection.number,
         peer: connection.peer,
@@ -94,7 +94,7 @@ async fn read_head<T: Transport>(
 
 async fn read_body<T: Transport>(
     stream: &mut BufReader<T>,
-    request: &Request,
+    request: &ReceivedRequest,
     shared: &Shared,
 ) -> io::Result<()> {
     let mut trailers = Vec::new();
@@ -138,7 +138,7 @@ async fn read_line<T: Transport>(stream: &mut BufReader<T>) -> io::Result<String
 async fn read_counted<T: Transport>(
     stream: &mut BufReader<T>,
     length: u64,
-    request: &Request,
+    request: &ReceivedRequest,
     shared: &Shared,
 ) -> io::Result<()> {
     let mut left = length;
@@ -158,7 +158,7 @@ async fn read_counted<T: Transport>(
 /// Sends the answer; false when the connection must not be used again.
 async fn send_reply<T: Transport>(
     stream: &mut BufReader<T>,
-    request: &Request,
+    request: &ReceivedRequest,
     reply: &Reply,
 ) -> io::Result<bool> {
     let bodiless = reply.framing != Framing::Raw

@@ -8,7 +8,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::reply::{Framing, Reply, Step, pattern_byte, pattern_pieces};
 use super::wire::Connection;
-use super::{Body, Request};
+use super::{Body, ReceivedRequest};
 
 pub async fn serve(stream: TlsStream<TcpStream>, connection: &Connection) -> io::Result<()> {
     let mut session = h2::server::handshake(stream).await.map_err(io::Error::other)?;
@@ -27,7 +27,7 @@ async fn answer_http2(
 ) -> Result<(), h2::Error> {
     let (parts, mut body) = request.into_parts();
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    let request = connection.shared.received(Request {
+    let request = connection.shared.received(ReceivedRequest {
         at: std::time::Instant::now(),
         connection: connection.number,
         peer: connection.peer,
@@ -62,7 +62,7 @@ async fn answer_http2(
 }
 
 async fn send_http2_reply(
-    request: &Request,
+    request: &ReceivedRequest,
     reply: &Reply,
     respond: &mut h2::server::SendResponse<Bytes>,
 ) -> Result<(), h2::Error> {

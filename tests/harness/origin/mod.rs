@@ -21,7 +21,7 @@ use super::{DEADLINE, runtime};
 
 /// One request as an origin received it.
 #[derive(Debug)]
-pub struct Request {
+pub struct ReceivedRequest {
     /// The time at which its head was complete.
     pub at: Instant,
     pub connection: usize,
@@ -54,7 +54,7 @@ pub struct Body {
     pub complete: bool,
 }
 
-impl Request {
+impl ReceivedRequest {
     /// Whether its head announces content.
     pub fn has_content(&self) -> bool {
         self.header("transfer-encoding").is_some()
@@ -124,7 +124,7 @@ pub struct Site {
 
 impl Site {
     /// The scripted answer; without a script a small page, and no robots.txt.
-    pub fn reply(&self, request: &Request) -> Reply {
+    pub fn reply(&self, request: &ReceivedRequest) -> Reply {
         let path = &*request.target;
         if let Some(unsigned) = &self.unsigned
             && request.header("signature").is_none()
@@ -157,7 +157,7 @@ pub struct Arrived {
     pub connections: usize,
     /// Answers that are over, whole or broken off by the other side.
     pub answered: usize,
-    pub requests: Vec<Arc<Request>>,
+    pub requests: Vec<Arc<ReceivedRequest>>,
 }
 
 #[derive(Debug)]
@@ -187,14 +187,14 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    pub fn received(&self, request: Request) -> Arc<Request> {
+    pub fn received(&self, request: ReceivedRequest) -> Arc<ReceivedRequest> {
         let request = Arc::new(request);
         lock(&self.arrived).requests.push(Arc::clone(&request));
         self.changed.notify_all();
         request
     }
 
-    pub fn body_grew(&self, request: &Request, bytes: &[u8]) {
+    pub fn body_grew(&self, request: &ReceivedRequest, bytes: &[u8]) {
         let mut body = lock(&request.body);
         let from = body.length;
         let fits =
@@ -207,7 +207,7 @@ impl Shared {
         self.notify();
     }
 
-    pub fn body_ended(&self, request: &Request, trailers: Vec<(String, String)>) {
+    pub fn body_ended(&self, request: &ReceivedRequest, trailers: Vec<(String, String)>) {
         let mut body = lock(&request.body);
         body.trailers = trailers;
         body.complete = true;
@@ -297,13 +297,13 @@ impl Origin {
         self.requests().iter().map(|request| line(request)).collect()
     }
 
-    pub fn requests(&self) -> Vec<Arc<Request>> {
+    pub fn requests(&self) -> Vec<Arc<ReceivedRequest>> {
         lock(&self.shared.arrived).requests.clone()
     }
 
     /// The only request but for those of robots.txt.
     #[track_caller]
-    pub fn only_request(&self) -> Arc<Request> {
+    pub fn only_request(&self) -> Arc<ReceivedRequest> {
         let mut requests = self.requests();
         requests.retain(|request| request.target != "/robots.txt");
         assert_eq!(
@@ -343,7 +343,7 @@ impl Origin {
 
     /// Waits until a request for `target` has arrived, and returns it.
     #[track_caller]
-    pub fn wait_for_target(&self, target: &str) -> Arc<Request> {
+    pub fn wait_for_target(&self, target: &str) -> Arc<ReceivedRequest> {
         self.wait_for(&format!("a request for {target}"), |arrived| {
             arrived.requests.iter().any(|request| request.target == target)
         });
@@ -361,7 +361,7 @@ impl Drop for Origin {
     }
 }
 
-fn line(request: &Request) -> String {
+fn line(request: &ReceivedRequest) -> String {
     format!("{} {}://{}{}", request.method, request.scheme, request.authority, request.target)
 }
 

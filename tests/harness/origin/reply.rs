@@ -112,7 +112,7 @@ impl Reply {
         reply
     }
 
-    /// Opens the WebSocket that `Ask::websocket` asks for, and echoes what comes.
+    /// Opens the WebSocket that `Request::websocket` asks for, and echoes what comes.
     pub fn websocket() -> Self {
         Self::new(101)
             .header("Upgrade", "websocket")

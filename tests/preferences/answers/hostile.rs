@@ -7,7 +7,7 @@ use super::coded::coded;
 use super::{CORPUS, INDEX, NOINDEX, PLAIN, expect_withheld, get, site};
 use crate::harness::client::reset_when_dropped;
 use crate::harness::origin::reply::{Framing, Reply, Step};
-use crate::harness::{Ask, Wayleave};
+use crate::harness::{Request, Wayleave};
 
 const MIB: usize = 1 << 20;
 
@@ -113,7 +113,7 @@ fn an_origin_that_stops_within_the_beginning_is_a_fault() {
     let (_origin, proxy) = site(begun.step(Step::Close), settings);
     let mut wire = proxy.connect();
     let url = "http://site.test/page";
-    wire.send(Ask::get(url).agent(PLAIN).bytes(url));
+    wire.send(Request::get(url).agent(PLAIN).absolute_form());
     assert_eq!(wire.response_head().status, 200);
 }
 
@@ -124,7 +124,7 @@ fn a_client_that_leaves_is_not_waited_for() {
     let (origin, proxy) = site(hanging, "");
     let mut wire = proxy.connect();
     let url = "http://site.test/page";
-    wire.send(Ask::get(url).agent(INDEX).bytes(url));
+    wire.send(Request::get(url).agent(INDEX).absolute_form());
     origin.wait_for_target("/page");
     // One that only ends its side may still read.
     reset_when_dropped(&wire.tcp);

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{CORPUS, INDEX, OBSERVED, PLAIN, crawlers, expect_withheld};
 use crate::harness::origin::reply::{Reply, Step};
-use crate::harness::{Ask, Origin, Response, Wayleave};
+use crate::harness::{Origin, Request, Response, Wayleave};
 use crate::preferences::purposes;
 
 const LICENCE: &str = "https://site.test/l.xml";
@@ -252,7 +252,7 @@ fn a_licence_that_does_not_come_withholds_the_answer_in_time() {
     });
     let mut wire = proxy.connect();
     let url = "http://site.test/page";
-    wire.send(Ask::get(url).agent(INDEX).bytes(url));
+    wire.send(Request::get(url).agent(INDEX).absolute_form());
     origin.wait_for("the licence is asked for", |arrived| {
         arrived.requests.iter().any(|it| it.target == "/l.xml")
     });

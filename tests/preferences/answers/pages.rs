@@ -5,7 +5,7 @@ use super::{CORPUS, INDEX, NOINDEX, OBSERVED, PLAIN, STATED, expect_withheld, ge
 use crate::harness::origin::reply::{Framing, Gate, Reply, Step};
 use serde_json::Value;
 
-use crate::harness::{Ask, Origin, Wayleave, eventually};
+use crate::harness::{Origin, Request, Wayleave, eventually};
 use crate::preferences::purposes;
 
 /// The last decision, once it is one for this reason: an answer is recorded when it is complete.
@@ -20,7 +20,7 @@ fn last_decision(proxy: &Wayleave, reason: &str) -> Value {
 fn a_page_that_refuses_the_use_is_withheld() {
     let (origin, proxy) = site(Reply::html(NOINDEX), "");
     for url in ["http://site.test/page", "https://site.test/page"] {
-        let problem = expect_withheld(&proxy.exchange(&Ask::get(url).agent(INDEX)), "body");
+        let problem = expect_withheld(&proxy.exchange(&Request::get(url).agent(INDEX)), "body");
         assert_eq!(problem["purpose"], "search");
         assert_eq!(problem["source"], "robots-meta");
         assert_eq!(problem["carrier"], "meta");
@@ -30,12 +30,12 @@ fn a_page_that_refuses_the_use_is_withheld() {
         let decision = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
         assert_eq!(decision["reached_origin"], true);
         assert_eq!(decision["outcome"], "refused");
-        let answer = proxy.exchange(&Ask::get(url).agent(CORPUS));
+        let answer = proxy.exchange(&Request::get(url).agent(CORPUS));
         assert_eq!(answer.text(), NOINDEX);
         let label = Some("ai-input=unstated, train-ai=unstated");
         assert_eq!(answer.header("Wayleave-Preferences"), label);
         assert_eq!(answer.header("Wayleave-Duties"), Some("nofollow"));
-        let answer = proxy.exchange(&Ask::get(url).agent(PLAIN));
+        let answer = proxy.exchange(&Request::get(url).agent(PLAIN));
         assert_eq!(answer.text(), NOINDEX);
         assert_eq!(answer.header("Wayleave-Preferences"), None);
     }
@@ -75,14 +75,14 @@ fn the_origin_sends_no_more_of_a_page_that_is_withheld() {
     let (origin, proxy) = site(long.clone().claims_length(1 << 31), "");
     origin.site("h2.test").http2_only().page("/page", long.claims_length(1 << 31));
     expect_withheld(&get(&proxy, INDEX), "body");
-    expect_withheld(&proxy.exchange(&Ask::get("https://site.test/page").agent(INDEX)), "body");
+    expect_withheld(&proxy.exchange(&Request::get("https://site.test/page").agent(INDEX)), "body");
     let client = proxy.http2("h2.test:443");
-    let answer = client.exchange(&Ask::get("https://h2.test/page").agent(INDEX));
+    let answer = client.exchange(&Request::get("https://h2.test/page").agent(INDEX));
     expect_withheld(&answer, "body");
     // Three robots.txt files and three pages.
     origin.wait_for("all answers are over", |arrived| arrived.answered == 6);
     // The stream alone was reset; its connection serves on.
-    let answer = client.exchange(&Ask::get("https://h2.test/other").agent(INDEX));
+    let answer = client.exchange(&Request::get("https://h2.test/other").agent(INDEX));
     assert_eq!(answer.status, 200);
 }
 
@@ -98,12 +98,12 @@ fn a_page_waits_until_its_beginning_is_read_and_others_do_not() {
     for (agent, path) in [(PLAIN, "/page"), (INDEX, "/text")] {
         let mut wire = proxy.connect();
         let url = format!("http://site.test{path}");
-        wire.send(Ask::get(&url).agent(agent).bytes(&url));
+        wire.send(Request::get(&url).agent(agent).absolute_form());
         assert_eq!(wire.response_head().status, 200, "{agent} {path}");
     }
     let mut wire = proxy.connect();
     let url = "http://site.test/page";
-    wire.send(Ask::get(url).agent(INDEX).bytes(url));
+    wire.send(Request::get(url).agent(INDEX).absolute_form());
     origin.wait_for("the page is asked for", |arrived| {
         let pages = arrived.requests.iter().filter(|it| it.target == "/page");
         pages.count() == 2
@@ -191,7 +191,7 @@ fn answers_without_a_page_start_pass_with_their_label() {
         .page("/same", status(304))
         .page("/empty", status(204));
     let ask = |method: &str, path: &str| {
-        let ask = Ask::new(method, &format!("http://site.test{path}"));
+        let ask = Request::new(method, &format!("http://site.test{path}"));
         proxy.exchange(&ask.agent(INDEX))
     };
     let label = Some("search=unstated");
@@ -244,7 +244,7 @@ fn the_rest_of_a_withheld_answer_reaches_no_other_client() {
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(&super::crawlers()));
     for _ in 0..3 {
         expect_withheld(&get(&proxy, INDEX), "body");
-        let other = Ask::get("http://site.test/other").agent(INDEX);
+        let other = Request::get("http://site.test/other").agent(INDEX);
         let answer = proxy.exchange(&other);
         assert!(answer.text().ends_with("/other"), "{}", answer.text());
     }

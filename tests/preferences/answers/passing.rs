@@ -2,7 +2,7 @@
 
 use super::{CORPUS, INDEX, PLAIN, get, site};
 use crate::harness::origin::reply::{Framing, Reply, Step, pattern_byte};
-use crate::harness::{Ask, Origin, Response, Wayleave};
+use crate::harness::{Origin, Request, Response, Wayleave};
 
 /// A page of this many bytes, in a few steps.
 fn page(length: usize) -> (Reply, Vec<u8>) {
@@ -19,7 +19,7 @@ fn pages_of_any_length_pass_unchanged_by_both_versions() {
             let (reply, bytes) = page(length);
             let (_origin, proxy) = site(reply.framing(framing), "");
             assert!(get(&proxy, INDEX).body == bytes, "{length} {framing:?}");
-            let ask = Ask::get("https://site.test/page").agent(INDEX);
+            let ask = Request::get("https://site.test/page").agent(INDEX);
             assert!(proxy.exchange(&ask).body == bytes, "{length} {framing:?}");
             let answer = proxy.http2("site.test:443").exchange(&ask);
             assert!(answer.body == bytes, "{length} {framing:?}");
@@ -44,7 +44,7 @@ fn a_gigabyte_of_html_passes_in_bounded_memory() {
     let before = proxy.memory_kib("VmHWM");
     let mut wire = proxy.connect();
     let url = "http://site.test/page";
-    wire.send(Ask::get(url).agent(INDEX).bytes(url));
+    wire.send(Request::get(url).agent(INDEX).absolute_form());
     let mut head = wire.response_head();
     assert_eq!(head.status, 200);
     let counted = wire.counted_body(&mut head).unwrap();
@@ -81,7 +81,7 @@ fn nobody_else_says_what_the_proxy_says() {
         assert_eq!(trailers, ["x-sum"]);
     };
     for (agent, label) in [(INDEX, Some("search=unstated")), (PLAIN, None)] {
-        let ask = Ask::get("https://site.test/page").agent(agent);
+        let ask = Request::get("https://site.test/page").agent(agent);
         expect(&get(&proxy, agent), label);
         expect(&proxy.exchange(&ask), label);
         expect(&proxy.http2("site.test:443").exchange(&ask), label);

@@ -10,7 +10,7 @@ use super::cases::{CUT_OFF, MENDED, REFUSED};
 use crate::clients::env::build_go;
 use crate::harness::origin::reply::Step;
 use crate::harness::tools::{clean, node_modules, output_of, program, project, run};
-use crate::harness::{Origin, Reply, Wayleave};
+use crate::harness::{Origin, Reply, Request, Wayleave};
 
 const LIMIT: Duration = Duration::from_secs(540);
 
@@ -122,7 +122,7 @@ fn other_clients_make_of_the_same_bytes_what_is_documented() {
     let mut table = String::new();
     for (case, url) in cases.iter().zip(&urls) {
         let mut wire = proxy.tunnel("old.test:443");
-        wire.send(crate::harness::Ask::get("https://old.test/").bytes(&format!("/{}", case.name)));
+        wire.send(Request::get(url).origin_form());
         let answer = wire.try_response(false).ok().flatten();
         let answer = answer.filter(|answer| answer.header("proxy-status").is_none());
         let ours = answer.map(|answer| (answer.status.into(), answer.text()));

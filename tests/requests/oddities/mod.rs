@@ -12,7 +12,7 @@ use self::cases::{CUT_OFF, MENDED, REFUSED, ROBOTS, Row};
 use crate::harness::h2_frames::{DATA, END_HEADERS, END_STREAM, HEADERS, block};
 use crate::harness::origin::reply::Step;
 use crate::harness::tools::{clean, program, project, run};
-use crate::harness::{DEADLINE, Origin, Reply, Response, Wayleave, eventually};
+use crate::harness::{DEADLINE, Origin, Reply, Request, Response, Wayleave, eventually};
 use crate::requests::http2::known_before_it_speaks_http2_only;
 
 /// The answers to `path` of `old.test` by each version of HTTP that a client may speak, in the open and inside TLS.
@@ -127,7 +127,7 @@ fn ambiguous_chunks_are_refused() {
         origin.site("old.test").page(&path, Reply::raw(page, Step::Close));
         let url = format!("http://old.test{path}");
         let mut wire = proxy.connect();
-        wire.send(crate::harness::Ask::get(&url).bytes(&url));
+        wire.send_get(&url);
         let answer = wire.try_response(false);
         assert!(answer.is_err(), "{name}: {answer:?}");
     }
@@ -159,7 +159,7 @@ fn an_https_page_that_ends_before_its_own_end_is_cut_off() {
         let page = Reply::raw(format!("HTTP/1.1 200 OK\r\n{head}"), Step::Cut);
         origin.site("old.test").http1_only().page(&path, page);
         let mut wire = proxy.tunnel("old.test:443");
-        wire.send(crate::harness::Ask::get("https://old.test/x").bytes(&path));
+        wire.send(Request::get(&format!("https://old.test{path}")).origin_form());
         let whole = wire
             .try_response(false)
             .is_ok_and(|answer| answer.is_some_and(|answer| answer.status == 200));

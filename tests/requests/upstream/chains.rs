@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use super::parent::{Scripted, behind, site, start};
 use super::programs::{Program, Squid, danted, microsocks, tinyproxy};
-use crate::harness::{Ask, Gate, Origin, Reply, Wayleave};
+use crate::harness::{Gate, Origin, Reply, Request, Wayleave};
 
 /// robots.txt need not be known.
 const EXCEPTION: &str = "[[rule]]\naction = \"allow\"\nhosts = [\"*\"]\nowner = \"us\"\nreason = \"test\"\nexpires = 2099-01-01\n";
@@ -44,7 +44,7 @@ fn through_another(asks: bool) {
     assert_eq!(proxy.http2("shop.test:443").get("/b").status, 200);
     let url = "http://shop.test/ws";
     let mut wire = proxy.connect();
-    wire.send(Ask::get(url).websocket().bytes(url));
+    wire.send(Request::get(url).websocket().absolute_form());
     assert_eq!(wire.response_head().status, 101);
     let requests = origin.requests();
     let pages = requests.iter().filter(|it| it.target != "/robots.txt");
@@ -76,8 +76,8 @@ fn a_parent_that_ends_within_an_answer_cuts_it_off_and_is_named() {
         let plain = format!("http://127.0.0.1:{}/halves", origin.http.port());
         let authority = format!("127.0.0.1:{}", origin.https.port());
         let mut wires = [proxy.connect(), proxy.tunnel(&authority)];
-        wires[0].send(Ask::get(&plain).bytes(&plain));
-        wires[1].send(Ask::get(&format!("https://{authority}/halves")).bytes("/halves"));
+        wires[0].send_get(&plain);
+        wires[1].send(Request::get(&format!("https://{authority}/halves")).origin_form());
         for wire in &mut wires {
             assert_eq!(wire.response_head().status, 200);
             assert_eq!(wire.bytes(11), b"first half,");

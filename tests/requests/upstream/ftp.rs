@@ -11,7 +11,7 @@ use super::programs::{Program, Squid, sbin};
 use crate::harness::response::Response;
 use crate::harness::tools::{clean, output_of, project};
 use crate::harness::wayleave::command;
-use crate::harness::{Ask, DEADLINE, Origin, Wayleave};
+use crate::harness::{DEADLINE, Origin, Request, Wayleave};
 
 const ROBOTS: &str = "User-agent: *\nDisallow: /private\nDisallow: /pub/no.txt\n";
 const BIG: usize = 3_000_000;
@@ -100,18 +100,18 @@ fn files_of_real_servers() {
         assert_eq!((file.status, &*file.text()), (200, "hello"), "{log}");
         assert_eq!(file.header("content-length"), Some("5"));
         assert!(file.header("last-modified").is_some(), "{file:?}");
-        let head = proxy.exchange(&Ask::new("HEAD", "ftp://files.test/pub/big"));
+        let head = proxy.exchange(&Request::new("HEAD", "ftp://files.test/pub/big"));
         assert_eq!((head.status, head.header("content-length")), (200, Some("3000000")));
 
         let big = get(&proxy, "/pub/big");
         assert_eq!(big.body.len(), BIG);
         assert!(big.body.iter().enumerate().all(|(i, byte)| *byte == (i % 251) as u8));
-        let part =
-            proxy.exchange(&Ask::get("ftp://files.test/pub/big").header("Range", "bytes=502-506"));
+        let part = proxy
+            .exchange(&Request::get("ftp://files.test/pub/big").header("Range", "bytes=502-506"));
         assert_eq!((part.status, &part.body[..]), (206, &[0, 1, 2, 3, 4][..]));
         assert_eq!(part.header("content-range"), Some("bytes 502-506/3000000"));
-        let beyond =
-            proxy.exchange(&Ask::get("ftp://files.test/pub/big").header("Range", "bytes=3000000-"));
+        let beyond = proxy
+            .exchange(&Request::get("ftp://files.test/pub/big").header("Range", "bytes=3000000-"));
         assert_eq!(beyond.status, 416);
     }
 }
@@ -135,7 +135,7 @@ fn what_has_no_fields_is_not_signed() {
             .table(&crawler)
     });
     for url in ["ftp://files.test/pub/a%20b.txt", "http://shop.test/a"] {
-        let ask = Ask::get(url).agent("NewsBot/1.0");
+        let ask = Request::get(url).agent("NewsBot/1.0");
         assert_eq!(proxy.exchange(&ask).status, 200, "{url}");
     }
     let signed = proxy.metric("wayleave_signatures_total", &[("result", "signed")]);
@@ -158,7 +158,7 @@ fn directories_of_real_servers_and_what_is_disallowed_in_them() {
         );
         assert!(!text.contains("<i>"), "{text}");
         let names =
-            proxy.exchange(&Ask::get("ftp://files.test/pub/").header("Accept", "text/plain"));
+            proxy.exchange(&Request::get("ftp://files.test/pub/").header("Accept", "text/plain"));
         assert_eq!(names.header("content-type"), Some("text/plain; charset=utf-8"));
         assert_eq!(names.text(), "<i>.txt\na b.txt\nbig\nno.txt\nsub/\n");
         let moved = get(&proxy, "/pub/sub");
@@ -192,7 +192,7 @@ fn credentials_of_the_url_log_in_and_are_never_written_down() {
     let proxy = start(server.address);
     // If the login fails, there is no robots.txt that disallows anything.
     assert_eq!(get(&proxy, "/pub/a%20b.txt").status, 403);
-    let by = |url: &str| proxy.exchange(&Ask::get(url).header("Host", "files.test"));
+    let by = |url: &str| proxy.exchange(&Request::get(url).header("Host", "files.test"));
     let url = "ftp://user:p%3Ass%2Fw@files.test/pub/a%20b.txt";
     assert_eq!(by(url).text(), "hello");
     let wrong = by("ftp://user:wr0ng@files.test/pub/a%20b.txt");
@@ -230,7 +230,7 @@ fn what_a_server_could_take_for_something_else_is_refused() {
         refused.expect_refusal(400, None, "http_request_error");
     }
     for method in ["PUT", "DELETE", "POST", "OPTIONS"] {
-        let refused = proxy.exchange(&Ask::new(method, "ftp://files.test/a"));
+        let refused = proxy.exchange(&Request::new(method, "ftp://files.test/a"));
         refused.expect_refusal(501, None, "http_request_error");
     }
     assert_eq!(server.heard(), [""; 0]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::ftp::{Scripted, get, passive, proper, pyftpd_at, start, vsftpd};
 use super::programs::Program;
-use crate::harness::{Ask, Origin, Wayleave};
+use crate::harness::{Origin, Request, Wayleave};
 
 const GIBIBYTE: u64 = 1 << 30;
 /// The memory that a download may use in addition to the proxy itself.
@@ -30,7 +30,7 @@ fn a_gibibyte_streams_flat() {
         let before = proxy.memory_kib("VmHWM");
         let url = "ftp://files.test/pub/gibibyte";
         let mut wire = proxy.connect();
-        wire.send(Ask::get(url).header("Host", "files.test").bytes(url));
+        wire.send(Request::get(url).header("Host", "files.test").absolute_form());
         let mut head = wire.response_head();
         assert_eq!(head.status, 200);
         let counted = wire.counted_body(&mut head).expect("all of it comes");
@@ -52,7 +52,7 @@ fn over_ipv6_and_from_the_crawlers_own_address() {
     let server = pyftpd_at([127, 0, 0, 1].into(), &[]);
     let crawler = "[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = { user_agent = \"NewsBot\" }\nsource_address = \"127.0.0.7\"\n";
     let proxy = start_with(server.address, crawler);
-    let ask = Ask::get("ftp://files.test/pub/a%20b.txt").agent("NewsBot/1.0");
+    let ask = Request::get("ftp://files.test/pub/a%20b.txt").agent("NewsBot/1.0");
     assert_eq!(proxy.exchange(&ask).text(), "hello");
     let logged = server.read("out");
     let of = |peer: &str, what: &str| {

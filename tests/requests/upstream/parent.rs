@@ -9,7 +9,7 @@ use super::programs::{Squid, danted, microsocks, tinyproxy};
 use crate::harness::tls::Authority;
 use crate::harness::tools;
 use crate::harness::wayleave::{Settings, command};
-use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
+use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
 
 pub fn behind(parent: &str, settings: Settings) -> Settings {
     settings.set("upstream.proxy", &format!("{parent:?}"))
@@ -52,15 +52,15 @@ fn every_kind(proxy: &Wayleave, host: &Host<'_>) {
         assert_eq!(http2.status, 200);
     }
     assert_eq!(proxy.get(&host.http("/private")).status, 403);
-    let post = Ask::new("POST", &host.http("/post")).body("content");
+    let post = Request::new("POST", &host.http("/post")).body("content");
     assert_eq!(proxy.exchange(&post).status, 200);
     let url = host.http("/ws");
     let mut wire = proxy.connect();
-    wire.send(Ask::get(&url).websocket().bytes(&url));
+    wire.send(Request::get(&url).websocket().absolute_form());
     assert_eq!(wire.response_head().status, 101);
     let mut secured = proxy.tunnel(&host.https());
     let url = format!("https://{}/ws", host.https());
-    secured.send(Ask::get(&url).websocket().bytes("/ws"));
+    secured.send(Request::get(&url).websocket().origin_form());
     assert_eq!(secured.response_head().status, 101);
     for wire in [&mut wire, &mut secured] {
         wire.send(b"echo");
@@ -156,7 +156,7 @@ fn uninspected_tunnels_go_through_the_parent() {
     let root = Authority::trusted().pem.as_bytes();
     let mut inside =
         wire.start_tls("shop.test", root, &["http/1.1"]).expect("TLS with the origin").wire;
-    inside.send(Ask::get("https://shop.test/a").bytes("/a"));
+    inside.send(Request::get("https://shop.test/a").origin_form());
     assert_eq!(inside.response().status, 200);
     eventually("squid has logged robots.txt's tunnel", || {
         squid.read("access.log").contains("CONNECT shop.test:")
@@ -382,9 +382,9 @@ fn a_parent_that_dies_cuts_off_or_is_named_before_the_head() {
     });
     let proxy = start(&origin, &format!("http://{}", parent.address));
     let mut wire = proxy.connect();
-    wire.send(Ask::get("http://shop.test/half").bytes("http://shop.test/half"));
+    wire.send_get("http://shop.test/half");
     assert!(wire.try_response(false).is_err(), "half an answer is none");
-    let post = Ask::new("POST", "http://shop.test/post").body("once");
+    let post = Request::new("POST", "http://shop.test/post").body("once");
     let refused = proxy.exchange(&post);
     assert_eq!(refused.status, 502);
     let said = refused.header("proxy-status").unwrap_or_default();
@@ -425,7 +425,7 @@ fn in_a_circle(origin: &Origin, change: impl Fn(Settings) -> Settings) -> [Wayle
     let file = first.dir.path().join("config.toml");
     let settings = behind(&format!("http://{}", second.proxy), first.settings.clone());
     std::fs::write(file, settings.to_toml()).expect("writable");
-    assert_eq!(first.admin_ask("POST", "/v1/reload").status, 200);
+    assert_eq!(first.admin_request("POST", "/v1/reload").status, 200);
     [first, second]
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::harness::tls::Authority;
 use crate::harness::tools;
 use crate::harness::wayleave::{Settings, command};
-use crate::harness::{Ask, Origin, Reply, Wayleave};
+use crate::harness::{Origin, Reply, Request, Wayleave};
 
 const CRAWLERS: &str = r#"
 [[crawler]]
@@ -41,8 +41,8 @@ fn peers(origin: &Origin, host: &str) -> Vec<String> {
     of_host.map(|request| format!("{} {}", request.peer, request.target)).collect()
 }
 
-fn get(url: &str, agent: &str) -> Ask {
-    Ask::get(url).agent(agent)
+fn get(url: &str, agent: &str) -> Request {
+    Request::get(url).agent(agent)
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn tunnels_and_websockets_come_from_the_crawlers_address() {
     let proxy = start(&origin, |settings| settings.set("https.mode", "\"tunnel\""));
     let url = "http://shop.test/ws";
     let mut wire = proxy.connect();
-    wire.send(get(url, "NewsBot/1.0").websocket().bytes(url));
+    wire.send(get(url, "NewsBot/1.0").websocket().absolute_form());
     assert_eq!(wire.response_head().status, 101);
     assert_eq!(peers(&origin, "shop.test")[1], "127.0.0.7 /ws");
 
@@ -116,7 +116,7 @@ fn tunnels_and_websockets_come_from_the_crawlers_address() {
     let root = Authority::trusted().pem.as_bytes();
     let inside = tunnel.start_tls("deep.test", root, &["http/1.1"]);
     let mut inside = inside.expect("the origin's own certificate").wire;
-    inside.send(Ask::get("https://deep.test/a").bytes("/a"));
+    inside.send(Request::get("https://deep.test/a").origin_form());
     assert_eq!(inside.response().status, 200);
     let seen = peers(&origin, "deep.test");
     assert_eq!(seen, ["127.0.0.8 /robots.txt", "127.0.0.8 /a"]);
