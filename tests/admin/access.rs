@@ -10,7 +10,7 @@ const TOKEN: &str = "2f0c1d6a0d6b43a8b0c54e3d1f0a9b87";
 /// The output of `printf %s TOKEN | sha256sum`.
 const TOKEN_SHA256: &str = "\"66a86ca606fc451721d2f1011b92cf7524622a06a55739d1e0f0064437f0600d\"";
 
-fn ask(proxy: &Wayleave, method: &str, path: &str, fields: &[(&str, &str)]) -> Response {
+fn send(proxy: &Wayleave, method: &str, path: &str, fields: &[(&str, &str)]) -> Response {
     let mut wire = Wire::connect(proxy.admin);
     let fields: String =
         fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -33,9 +33,9 @@ fn a_listener_for_other_machines_needs_a_token() {
     for arguments in [&["config", "check"][..], &["serve"]] {
         let output = check(arguments, open);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.starts_with("my.toml:2: admin.listen: "), "{said}");
-        assert!(said.contains("admin.token_sha256"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.starts_with("my.toml:2: admin.listen: "), "{stderr}");
+        assert!(stderr.contains("admin.token_sha256"), "{stderr}");
     }
     let closed = format!("{open}token_sha256 = {TOKEN_SHA256}\n");
     let output = check(&["config", "check"], &closed);
@@ -43,35 +43,34 @@ fn a_listener_for_other_machines_needs_a_token() {
 }
 
 #[test]
-fn a_token_opens_what_is_not_for_everybody() {
+fn all_but_public_paths_need_the_token() {
     let origin = Origin::start();
     let proxy =
         Wayleave::start_with(&origin, |settings| settings.set("admin.token_sha256", TOKEN_SHA256));
     let host = ("Host", "wayleave.example");
     for path in ["/metrics", "/v1/decisions", "/v1/decisions/stream", "/v1/robots"] {
-        let refused = ask(&proxy, "GET", path, &[host]);
+        let refused = send(&proxy, "GET", path, &[host]);
         assert_eq!(refused.status, 401, "{path}");
         assert!(refused.header("www-authenticate").is_some(), "{path}");
     }
     let wrong = ("Authorization", "Bearer 2f0c1d6a0d6b43a8b0c54e3d1f0a9b88");
-    assert_eq!(ask(&proxy, "GET", "/metrics", &[host, wrong]).status, 401);
-    assert_eq!(ask(&proxy, "POST", "/v1/reload", &[host]).status, 401);
+    assert_eq!(send(&proxy, "GET", "/metrics", &[host, wrong]).status, 401);
+    assert_eq!(send(&proxy, "POST", "/v1/reload", &[host]).status, 401);
     for path in ["/livez", "/readyz", "/ca.pem", "/proxy.pac"] {
-        assert_eq!(ask(&proxy, "GET", path, &[host]).status, 200, "{path}");
+        assert_eq!(send(&proxy, "GET", path, &[host]).status, 200, "{path}");
     }
-    let shown = format!("Bearer {TOKEN}");
-    let shown = ("Authorization", shown.as_str());
-    assert_eq!(ask(&proxy, "GET", "/metrics", &[host, shown]).status, 200);
+    let token = format!("Bearer {TOKEN}");
+    let token = ("Authorization", token.as_str());
+    assert_eq!(send(&proxy, "GET", "/metrics", &[host, token]).status, 200);
 }
 
 #[test]
-fn the_commands_show_the_token() {
+fn commands_send_the_token_of_the_environment() {
     let origin = Origin::start();
     let proxy =
         Wayleave::start_with(&origin, |settings| settings.set("admin.token_sha256", TOKEN_SHA256));
     proxy.get("http://shop.test/");
-    let file = proxy.dir.path().join("ports.toml");
-    std::fs::write(&file, format!("admin.listen = \"{}\"\n", proxy.admin)).expect("writable");
+    let file = proxy.config_with_ports();
     let list = |token: Option<&str>| {
         let mut command = command();
         command.args(["robots", "list", "--config"]).arg(&file);
@@ -80,29 +79,28 @@ fn the_commands_show_the_token() {
             None => command.env_remove("WAYLEAVE_ADMIN_TOKEN"),
         };
         let output = tools::run(&mut command, b"", Duration::from_secs(120));
-        let said = [&output.stdout[..], &output.stderr].concat();
-        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+        (output.status.code(), tools::both_streams(&output))
     };
-    let (status, said) = list(Some(TOKEN));
-    assert!(status == Some(0) && said.contains("http://shop.test"), "{said}");
+    let (status, printed) = list(Some(TOKEN));
+    assert!(status == Some(0) && printed.contains("http://shop.test"), "{printed}");
     for wrong in [None, Some("guess")] {
-        let (status, said) = list(wrong);
-        assert!(status == Some(2) && said.contains("WAYLEAVE_ADMIN_TOKEN"), "{said}");
-        let is_called_wrong = said.contains("does not hold the token");
-        assert_eq!(is_called_wrong, wrong.is_some(), "{said}");
+        let (status, printed) = list(wrong);
+        assert!(status == Some(2) && printed.contains("WAYLEAVE_ADMIN_TOKEN"), "{printed}");
+        let names_wrong_token = printed.contains("does not hold the token");
+        assert_eq!(names_wrong_token, wrong.is_some(), "{printed}");
     }
     let host = ("Host", "wayleave.test");
-    let missing = ask(&proxy, "GET", "/metrics", &[host]);
+    let missing = send(&proxy, "GET", "/metrics", &[host]);
     assert_eq!(missing.header("www-authenticate"), Some("Bearer realm=\"wayleave\""));
     let guess = ("Authorization", "Bearer guess");
-    let wrong = ask(&proxy, "GET", "/metrics", &[host, guess]);
+    let wrong = send(&proxy, "GET", "/metrics", &[host, guess]);
     let challenge = "Bearer realm=\"wayleave\", error=\"invalid_token\"";
     assert_eq!((wrong.status, wrong.header("www-authenticate")), (401, Some(challenge)));
     assert_ne!(wrong.text(), missing.text());
 }
 
 #[test]
-fn foreign_pages_and_foreign_names_get_nothing() {
+fn other_sites_and_other_host_names_are_refused() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let own = proxy.admin.to_string();
@@ -121,7 +119,7 @@ fn foreign_pages_and_foreign_names_get_nothing() {
         for (method, path) in
             [("GET", "/v1/decisions"), ("DELETE", "/v1/robots/http%3A%2F%2Fa.test")]
         {
-            let status = ask(&proxy, method, path, &fields).status;
+            let status = send(&proxy, method, path, &fields).status;
             // A request that passes the guard gets 404, because nothing is known about the origin.
             let expected = if method == "DELETE" && expected == 200 { 404 } else { expected };
             assert_eq!(status, expected, "{method} {path} {fields:?}");
@@ -130,7 +128,7 @@ fn foreign_pages_and_foreign_names_get_nothing() {
 }
 
 #[test]
-fn every_answer_has_a_strict_policy() {
+fn every_response_has_a_strict_content_security_policy() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     for path in ["/metrics", "/v1/decisions", "/ca.pem", "/nothing-here"] {

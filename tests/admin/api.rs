@@ -26,8 +26,8 @@ reason = \"contract\"
 expires = \"2999-01-01\"
 ";
 
-/// A proxy that has decided about a few things.
-fn busy() -> (Origin, Wayleave) {
+/// Starts a proxy and has it decide about a few requests.
+fn proxy_with_decisions() -> (Origin, Wayleave) {
     let origin = Origin::start();
     origin
         .site("shop.test")
@@ -41,14 +41,14 @@ fn busy() -> (Origin, Wayleave) {
         "http://shop.test/feeds/a",
         "http://down.test/",
     ] {
-        proxy.exchange(&Request::get(url).agent("NewsBot/1"));
+        proxy.get_as("NewsBot/1", url);
     }
     (origin, proxy)
 }
 
 #[test]
-fn every_endpoint_is_described() {
-    let (_origin, proxy) = busy();
+fn the_openapi_document_describes_every_endpoint() {
+    let (_origin, proxy) = proxy_with_decisions();
     let document = proxy.admin_get("/v1/openapi.json").json();
     let paths = document["paths"].as_object().expect("an object");
     let described: BTreeSet<&str> = paths.keys().map(String::as_str).collect();
@@ -132,14 +132,14 @@ const MISTAKES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn api_mistakes_are_json() {
-    let (_origin, proxy) = busy();
-    for (path, told) in MISTAKES {
+fn errors_of_the_api_are_json() {
+    let (_origin, proxy) = proxy_with_decisions();
+    for (path, message) in MISTAKES {
         let answer = proxy.admin_get(path);
         assert_eq!(answer.status, 400, "{path}");
         let answer = answer.json();
         let error = answer["error"].as_str().expect("a sentence");
-        assert!(error.starts_with(told), "{path}: {error}");
+        assert!(error.starts_with(message), "{path}: {error}");
     }
     for (path, status) in [("/v1/nothing", 404), ("/v1/reload", 405)] {
         let answer = proxy.admin_get(path);
@@ -150,8 +150,8 @@ fn api_mistakes_are_json() {
 }
 
 #[test]
-fn schemathesis_finds_nothing() {
-    let (_origin, proxy) = busy();
+fn schemathesis_finds_no_fault() {
+    let (_origin, proxy) = proxy_with_decisions();
     let mut command = clean(python());
     command
         .args(["-m", "schemathesis.cli", "--config-file"])
@@ -162,7 +162,7 @@ fn schemathesis_finds_nothing() {
         .env("PYTHONPATH", project().join("tests/clients"))
         .current_dir(proxy.dir.path());
     let output = run(&mut command, b"", LIMIT);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    println!("{said}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    println!("{printed}");
 }

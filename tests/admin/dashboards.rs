@@ -1,4 +1,4 @@
-//! The dashboard, the rules and the alerts: checked by promtool, and with data in a real Prometheus.
+//! The dashboard, the rules and the alerts, checked by promtool and with data in a real Prometheus.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::fleet::engines::{Product, Server};
+use crate::harness::ports::free_address;
 use crate::harness::prometheus::Prometheus;
 use crate::harness::tools::{clean, output_of, program, project, python};
 use crate::harness::{DEADLINE, Origin, Reply, Request, Wayleave, eventually};
@@ -38,7 +39,7 @@ fn promtool(arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn promtool_finds_the_rules_sound() {
+fn promtool_accepts_the_rules() {
     let rules = "dashboards/wayleave-rules.yaml";
     let check = ["check", "rules", "--lint=all", "--lint-fatal", rules];
     output_of(&mut promtool(&check), b"", DEADLINE);
@@ -59,7 +60,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_else(|| panic!("no {key}: {value}"))
 }
 
-/// All panels, also those of rows that are collapsed, which hold theirs.
+/// Returns all panels; collapsed rows contain theirs.
 fn panels(dashboard: &Value) -> Vec<&Value> {
     let top = dashboard["panels"].as_array().expect("panels");
     let of = |panel: &'static str| move |row: &&Value| row["type"] == panel;
@@ -80,14 +81,14 @@ fn every_panel_has_a_description_and_the_chosen_data_source() {
     for panel in panels(&dashboard) {
         let (title, description) = (text(panel, "title"), text(panel, "description"));
         assert!(!title.is_empty() && !description.is_empty(), "{panel}");
-        assert!(ids.insert(panel["id"].as_u64()), "{title}: its id is another's");
+        assert!(ids.insert(panel["id"].as_u64()), "{title}: its id is that of another");
         for target in panel["targets"].as_array().expect("targets") {
             assert_eq!(target["datasource"]["uid"], "${datasource}", "{title}");
         }
     }
 }
 
-/// Below each other in the order of the file; the panels of a collapsed row take no room of others until it is opened.
+/// The panels of a collapsed row take no space until it is opened.
 #[test]
 fn no_panel_overlaps_another() {
     let dashboard = dashboard();
@@ -95,12 +96,12 @@ fn no_panel_overlaps_another() {
     let mut parts = vec![top];
     parts.extend(rows(&dashboard).into_iter().filter_map(|row| row["panels"].as_array()));
     for part in parts {
-        let mut taken = BTreeSet::new();
+        let mut cells = BTreeSet::new();
         for panel in part {
-            let place = |key: &str| panel["gridPos"][key].as_u64().expect("a number");
-            for x in place("x")..place("x") + place("w") {
-                for y in place("y")..place("y") + place("h") {
-                    let is_free = x < 24 && taken.insert((x, y));
+            let grid = |key: &str| panel["gridPos"][key].as_u64().expect("a number");
+            for x in grid("x")..grid("x") + grid("w") {
+                for y in grid("y")..grid("y") + grid("h") {
+                    let is_free = x < 24 && cells.insert((x, y));
                     assert!(is_free, "{} overlaps at {x}, {y}", text(panel, "title"));
                 }
             }
@@ -109,7 +110,7 @@ fn no_panel_overlaps_another() {
 }
 
 #[test]
-fn details_are_folded_and_panels_that_ignore_the_crawler_say_so() {
+fn details_are_folded_and_crawler_panels_show_the_top_ten() {
     let dashboard = dashboard();
     for row in rows(&dashboard) {
         let title = text(row, "title");
@@ -129,11 +130,11 @@ fn details_are_folded_and_panels_that_ignore_the_crawler_say_so() {
     assert!(by_crawler.len() > 3);
     for panel in by_crawler {
         let query = text(&panel["targets"][0], "expr");
-        assert!(query.starts_with("topk(10, "), "thirty lines: {query}");
+        assert!(query.starts_with("topk(10, "), "too many lines: {query}");
     }
 }
 
-/// Links go to views of the page with filters that it has, and to headings of the runbook.
+/// Links lead to views of the page, with filters that it has, and to headings of the runbook.
 #[test]
 fn panels_lead_to_the_page_and_the_runbook() {
     let dashboard = dashboard();
@@ -148,8 +149,8 @@ fn panels_lead_to_the_page_and_the_runbook() {
         if let Some(anchor) = link.strip_prefix("${docs}/runbook.md#") {
             assert!(runbook.contains(&format!("\n## {anchor}\n")), "{link}");
             to_runbook += 1;
-        } else if let Some(place) = link.strip_prefix("${page}/#/") {
-            let (view, query) = place.split_once('?').unwrap_or((place, ""));
+        } else if let Some(view) = link.strip_prefix("${page}/#/") {
+            let (view, query) = view.split_once('?').unwrap_or((view, ""));
             assert!(views.contains(&format!("\n  {view}: (")), "{link}");
             for pair in query.split('&').filter(|pair| !pair.is_empty()) {
                 let script = read(&format!("proxy/src/admin/page/{view}.js"));
@@ -162,9 +163,9 @@ fn panels_lead_to_the_page_and_the_runbook() {
     assert!(to_page > 20 && to_runbook > 20, "{to_page} {to_runbook}");
 }
 
-/// Read and written by Grafana Labs' own types: what they do not know is lost on the way.
+/// Grafana Labs' own types read and write it; members that they do not know are lost.
 #[test]
-fn the_dashboard_keeps_to_grafanas_schema() {
+fn the_dashboard_conforms_to_grafanas_schema() {
     let mut command = clean(python());
     command
         .arg(project().join("tests/clients/dashboard.py"))
@@ -182,12 +183,17 @@ fn starts_and_reloads_are_marked() {
     let marks: Vec<_> = annotations.iter().filter(|mark| mark["useValueForTime"] == true).collect();
     assert_eq!(marks.len(), 2, "{annotations:?}");
     for mark in marks {
-        expect_data(&prometheus, &proxy, text(mark, "name"), &as_asked(text(mark, "expr")));
+        expect_data(
+            &prometheus,
+            &proxy,
+            text(mark, "name"),
+            &with_variables_set(text(mark, "expr")),
+        );
     }
 }
 
-/// The queries that a browser sends for the dashboard, with every variable set to all.
-fn as_asked(expression: &str) -> String {
+/// Returns the query that a browser sends, with every variable set to all.
+fn with_variables_set(expression: &str) -> String {
     let mut expression = expression.to_owned();
     let variables = ["$job", "$instance", "$crawler"].map(|name| (name, ".*"));
     let times = ["$__rate_interval", "$__range"].map(|name| (name, "1m"));
@@ -198,13 +204,13 @@ fn as_asked(expression: &str) -> String {
     expression
 }
 
-/// The queries of the dashboard by the title of their panel; `label_values(METRIC, LABEL)` of a variable asks for the metric.
+/// Returns the queries of the dashboard with the titles of their panels; `label_values(METRIC, LABEL)` queries the metric.
 fn queries_of_dashboard() -> Vec<(String, String)> {
     let dashboard = dashboard();
     let mut queries = Vec::new();
     for panel in panels(&dashboard) {
         for target in panel["targets"].as_array().expect("targets") {
-            let query = as_asked(text(target, "expr"));
+            let query = with_variables_set(text(target, "expr"));
             queries.push((text(panel, "title").to_owned(), query));
         }
     }
@@ -214,13 +220,13 @@ fn queries_of_dashboard() -> Vec<(String, String)> {
         let query = query.strip_prefix("label_values(").expect("values of a label");
         let (metric, label) = query.rsplit_once(", ").expect("a metric and a label");
         let label = label.trim_end_matches(')');
-        let query = format!("count by ({label}) ({})", as_asked(metric));
+        let query = format!("count by ({label}) ({})", with_variables_set(metric));
         queries.push((text(variable, "name").to_owned(), query));
     }
     queries
 }
 
-/// The README's examples, one a line.
+/// Returns the README's examples, one a line.
 fn queries_of_readme() -> Vec<(String, String)> {
     let readme = std::fs::read_to_string(project().join("README.md")).expect("it is there");
     let (_, rest) = readme.split_once("```promql\n").expect("examples");
@@ -229,7 +235,7 @@ fn queries_of_readme() -> Vec<(String, String)> {
     queries.collect()
 }
 
-/// The rules as Prometheus has read them.
+/// Returns the rules that Prometheus has loaded.
 fn rules(prometheus: &Prometheus) -> Vec<Value> {
     let data = prometheus.api("rules");
     let groups = data["groups"].as_array().expect("groups").clone();
@@ -237,7 +243,7 @@ fn rules(prometheus: &Prometheus) -> Vec<Value> {
     groups.into_iter().flat_map(of).collect()
 }
 
-/// An alert's condition has data only while it is met: with `bool`, its comparisons say 0 or 1 instead.
+/// Has the comparisons of an alert's condition return 0 or 1 with `bool`; without it there is data only while it is met.
 fn with_truth_values(condition: &str) -> String {
     let mut condition = condition.to_owned();
     for comparison in [" > ", " < ", " == "] {
@@ -246,16 +252,14 @@ fn with_truth_values(condition: &str) -> String {
     condition
 }
 
-/// Some of everything in the metrics, a fleet of two included: the first is scraped.
+/// Starts a fleet of two, so that every metric has data. The first one is scraped.
 fn start(origin: &Origin, engine: &Server) -> [Wayleave; 2] {
     origin.site("*").robots("User-agent: *\nDisallow: /private\n");
     let slow = "User-agent: *\nDisallow:\nCrawl-delay: 0.2\n";
     origin.site("slow.test").robots(slow);
     origin.site("down.test").robots_reply(Reply::new(503));
     origin.site("partner.test").robots("User-agent: *\nDisallow: /\n");
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = nobody.local_addr().expect("it is bound");
-    // An exception is forwarded without asking for robots.txt, so that what fails is the request.
+    // An exception is forwarded without robots.txt, so the request itself fails.
     let exception = "[[rule]]\naction = \"allow\"\nhosts = [\"nobody.test\"]\nowner = \"a@example.com\"\nreason = \"a test\"\nexpires = \"2999-01-01\"\n";
     let node = || {
         Wayleave::start_with(origin, |settings| {
@@ -263,9 +267,9 @@ fn start(origin: &Origin, engine: &Server) -> [Wayleave; 2] {
                 .set("politeness.crawl_delay", "\"wait\"")
                 .set("store.kind", "\"redis\"")
                 .set("store.url", &format!("{:?}", engine.url()))
-                // A busy machine is no lost engine.
+                // A busy machine is not a lost engine.
                 .set("store.timeout", "\"2s\"")
-                .resolve("nobody.test:80", address)
+                .resolve("nobody.test:80", free_address())
                 .table(TABLES)
                 .table(exception)
         })
@@ -273,7 +277,7 @@ fn start(origin: &Origin, engine: &Server) -> [Wayleave; 2] {
     [node(), node()]
 }
 
-/// Some of everything: forwarded, refused, observed, failed, waited for, by HTTP and HTTPS.
+/// Sends requests that are forwarded, refused, observed, delayed, or fail, by HTTP and HTTPS.
 fn crawl(proxy: &Wayleave, round: usize) {
     for (agent, url) in [
         ("NewsBot/1", format!("http://h{round}.test/open")),
@@ -287,11 +291,11 @@ fn crawl(proxy: &Wayleave, round: usize) {
         ("Some/1", "http://slow.test/".to_owned()),
         ("Some/1", "http://slow.test/".to_owned()),
     ] {
-        proxy.exchange(&Request::get(&url).agent(agent));
+        proxy.get_as(agent, &url);
     }
 }
 
-/// Crawls on until the query has a number to show.
+/// Crawls until the query has a result.
 #[track_caller]
 fn expect_data(prometheus: &Prometheus, proxy: &Wayleave, of: &str, query: &str) {
     let mut round = 0;
@@ -314,7 +318,7 @@ fn every_query_of_the_dashboard_and_the_rules_has_data() {
     let prometheus = Prometheus::scraping(&proxy);
     for round in 0..3 {
         crawl(&proxy, round);
-        // The first one receives what it learns.
+        // The first node receives what this one learns.
         crawl(&other, 1_000 + round);
     }
     let queries = queries_of_dashboard();
@@ -335,7 +339,7 @@ fn every_query_of_the_dashboard_and_the_rules_has_data() {
 }
 
 #[test]
-fn every_alert_says_what_to_do_and_is_tested() {
+fn every_alert_has_a_runbook_and_a_test() {
     let origin = Origin::start();
     let prometheus = Prometheus::scraping(&Wayleave::start(&origin));
     let read = |file: &str| std::fs::read_to_string(project().join(file)).expect("it is there");

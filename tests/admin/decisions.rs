@@ -9,21 +9,9 @@ use crate::harness::tls::Authority;
 use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Origin, Reply, Request, Wayleave, Wire, decisions, eventually};
 
-const CRAWLERS: &str = "
-[[crawler]]
-name = \"news\"
-tokens = [\"NewsBot\"]
-match = { user_agent = \"NewsBot\" }
-[[crawler]]
-name = \"images\"
-tokens = [\"ImageBot\"]
-match = { user_agent = \"ImageBot\" }
-dialect = \"google\"
-";
-
 const SHOP: &str = "User-agent: NewsBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /images\n";
 
-/// Two crawlers; three origins, of which one has no robots.txt and one cannot be reached.
+/// Three origins, of which one has no robots.txt and one is unreachable.
 fn sites() -> Origin {
     let origin = Origin::start();
     origin.site("shop.test").robots(SHOP);
@@ -33,14 +21,13 @@ fn sites() -> Origin {
 }
 
 fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> Wayleave {
-    Wayleave::start_with(origin, |settings| change(settings.table(CRAWLERS)))
+    Wayleave::start_with(origin, |settings| {
+        let settings = settings.crawler("news", "NewsBot").crawler("images", "ImageBot");
+        change(settings.table("dialect = \"google\"\n"))
+    })
 }
 
-fn get(proxy: &Wayleave, agent: &str, url: &str) -> crate::harness::Response {
-    proxy.exchange(&Request::get(url).agent(agent))
-}
-
-/// The lines of the decision log, by id.
+/// Returns the lines of the decision log by id.
 fn log(proxy: &Wayleave) -> HashMap<String, Value> {
     let file = proxy.dir.path().join("state/decisions.jsonl");
     let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -49,10 +36,10 @@ fn log(proxy: &Wayleave) -> HashMap<String, Value> {
 }
 
 #[test]
-fn the_answer_the_log_the_api_and_the_command_agree() {
+fn the_response_log_api_and_command_agree() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings);
-    let answer = get(&proxy, "NewsBot/2", "http://shop.test/private/a");
+    let answer = proxy.get_as("NewsBot/2", "http://shop.test/private/a");
     let problem = answer.json();
     let field = answer.header("proxy-status").expect("a refusal has one");
     let detail = problem["detail"].as_str().expect("a sentence");
@@ -82,22 +69,22 @@ fn the_answer_the_log_the_api_and_the_command_agree() {
     assert_eq!(logged["details"], problem["detail"]);
 
     let mut shown = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
-    let file = shown.as_object_mut().and_then(|it| it.remove("robots_txt"));
+    let file = shown.as_object_mut().and_then(|members| members.remove("robots_txt"));
     assert_eq!(shown, unchained(logged));
     let file = file.expect("the file that decided");
     assert_eq!(file["body"], SHOP);
     assert_eq!(file["sha256"], logged["robots_sha256"]);
     assert_eq!(file["status"], 200);
     let digest = logged["robots_sha256"].as_str().expect("a digest");
-    eventually("the log's event names it, too", || {
+    eventually("the log event names it too", || {
         proxy.log().contains(&format!(" robots_sha256={digest} "))
     });
-    let told = command()
+    let printed = command()
         .args(["decision", id, "--config"])
-        .arg(config_for(&proxy))
+        .arg(proxy.config_with_ports())
         .output()
         .expect("it runs");
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
     for words in [
         "line 2: Disallow: /private",
         "news known",
@@ -106,44 +93,35 @@ fn the_answer_the_log_the_api_and_the_command_agree() {
         digest,
         id,
     ] {
-        assert!(told.contains(words), "{words} in {told}");
+        assert!(printed.contains(words), "{words} in {printed}");
     }
 }
 
-/// A line without what links it to others.
+/// Returns a line without the members that link it to others.
 fn unchained(line: &Value) -> Value {
     let mut alone = line.clone();
     for chained in ["config_sha256", "prev_sha256"] {
-        let member = alone.as_object_mut().and_then(|it| it.remove(chained));
+        let member = alone.as_object_mut().and_then(|members| members.remove(chained));
         assert!(member.is_some(), "{chained} in {line}");
     }
     alone
 }
 
-/// A configuration that names the ports that the system chose.
-fn config_for(proxy: &Wayleave) -> std::path::PathBuf {
-    let file = proxy.dir.path().join("ports.toml");
-    let text = format!("admin.listen = \"{}\"\n", proxy.admin);
-    std::fs::write(&file, text).expect("the temporary directory can be written");
-    file
-}
-
 #[test]
-fn a_decision_shows_its_own_file_even_if_there_is_a_newer_one() {
+fn a_decision_shows_the_robots_txt_that_it_used() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings);
     let refused = |page: &str| {
         let url = format!("http://shop.test/private/{page}");
-        let problem = get(&proxy, "NewsBot/2", &url).json();
+        let problem = proxy.get_as("NewsBot/2", &url).json();
         let id = problem["decision_id"].as_str().expect("an id").to_owned();
         proxy.admin_get(&format!("/v1/decisions/{id}"))
     };
     let before = refused("a").json();
     let newer = b"\xEF\xBB\xBF# caf\xE9\nUser-agent: *\nDisallow: /private\n";
     origin.site("shop.test").robots_reply(Reply::new(200).body(*newer));
-    let mut wire = Wire::connect(proxy.admin);
-    wire.send("POST /v1/robots/http%3A%2F%2Fshop.test/refresh HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
-    assert_eq!(wire.response().status, 200);
+    let refresh = "/v1/robots/http%3A%2F%2Fshop.test/refresh";
+    assert_eq!(proxy.admin_request("POST", refresh).status, 200);
     let after = refused("b").json();
     assert_eq!((&before["line"], &after["line"]), (&2.into(), &3.into()));
     let id = before["id"].as_str().expect("an id");
@@ -151,7 +129,7 @@ fn a_decision_shows_its_own_file_even_if_there_is_a_newer_one() {
     assert_eq!(again["robots_txt"]["body"], SHOP);
     let bytes = BASE64_STANDARD.decode(after["robots_txt"]["body_base64"].as_str().expect("bytes"));
     assert_eq!(bytes.as_deref(), Ok(newer.as_slice()));
-    let unreached = get(&proxy, "NewsBot/2", "http://down.test/").json();
+    let unreached = proxy.get_as("NewsBot/2", "http://down.test/").json();
     let id = unreached["decision_id"].as_str().expect("an id");
     let unreached = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
     assert_eq!(unreached["basis"], "unreachable");
@@ -160,14 +138,14 @@ fn a_decision_shows_its_own_file_even_if_there_is_a_newer_one() {
 }
 
 #[test]
-fn every_exchange_is_a_line_whatever_became_of_it() {
+fn every_exchange_is_one_line_whatever_its_outcome() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings);
-    get(&proxy, "NewsBot/2", "http://shop.test/images/a");
-    get(&proxy, "ImageBot/1", "https://shop.test/images/a");
-    get(&proxy, "ImageBot/1", "http://open.test/");
-    get(&proxy, "Other/1", "http://down.test/");
-    get(&proxy, "Other/1", "gopher://shop.test/");
+    proxy.get_as("NewsBot/2", "http://shop.test/images/a");
+    proxy.get_as("ImageBot/1", "https://shop.test/images/a");
+    proxy.get_as("ImageBot/1", "http://open.test/");
+    proxy.get_as("Other/1", "http://down.test/");
+    proxy.get_as("Other/1", "gopher://shop.test/");
     eventually("five lines", || log(&proxy).len() == 5);
     let mut lines: Vec<_> = log(&proxy).into_values().collect();
     lines.sort_by_key(|line| line["id"].as_str().expect("an id").to_owned());
@@ -195,7 +173,7 @@ fn recent_decisions_are_listed_filtered_and_ranked() {
         ("ImageBot/1", "http://shop.test/images/a"),
         ("ImageBot/1", "http://open.test/images/a"),
     ] {
-        get(&proxy, agent, url);
+        proxy.get_as(agent, url);
     }
     let urls = |query: &str| {
         let listed = proxy.admin_get(&format!("/v1/decisions?{query}")).json();
@@ -232,7 +210,7 @@ fn recent_decisions_are_listed_filtered_and_ranked() {
 fn a_restart_forgets_no_decision() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings);
-    let problem = get(&proxy, "NewsBot/2", "http://shop.test/private/a").json();
+    let problem = proxy.get_as("NewsBot/2", "http://shop.test/private/a").json();
     let id = problem["decision_id"].as_str().expect("an id").to_owned();
     let (dir, settings) = proxy.stop();
     let proxy = Wayleave::start_in(dir, settings);
@@ -241,14 +219,14 @@ fn a_restart_forgets_no_decision() {
 }
 
 #[test]
-fn what_would_be_decided_can_be_asked() {
+fn the_api_previews_decisions() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings);
-    let ask = |query: &str| proxy.admin_get(&format!("/v1/decision?{query}")).json();
-    let news = ask("url=http://shop.test/private/a&user_agent=NewsBot");
+    let preview = |query: &str| proxy.admin_get(&format!("/v1/decision?{query}")).json();
+    let news = preview("url=http://shop.test/private/a&user_agent=NewsBot");
     assert_eq!(news["outcome"], "refused", "{news}");
     assert_eq!((&news["line"], &news["crawler"]), (&2.into(), &"news".into()));
-    let images = ask("url=http://shop.test/private/a&crawler=images");
+    let images = preview("url=http://shop.test/private/a&crawler=images");
     assert_eq!(images["outcome"], "forwarded", "{images}");
     let unknown = proxy.admin_get("/v1/decision?url=http://shop.test/&crawler=nobody");
     assert_eq!(unknown.status, 400);
@@ -264,8 +242,8 @@ fn decisions_are_streamed_as_they_are_made() {
     wire.send("GET /v1/decisions/stream?crawler=news HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let head = wire.response_head();
     assert_eq!(head.header("content-type"), Some("text/event-stream"));
-    get(&proxy, "ImageBot/1", "http://shop.test/images/a");
-    get(&proxy, "NewsBot/2", "http://shop.test/private/a");
+    proxy.get_as("ImageBot/1", "http://shop.test/images/a");
+    proxy.get_as("NewsBot/2", "http://shop.test/private/a");
     let mut text = String::new();
     while !text.contains("\"line\":2") {
         text.push_str(&String::from_utf8_lossy(&wire.bytes(1)));
@@ -282,26 +260,26 @@ fn a_limited_stream_counts_the_decisions_it_skips() {
     wire.send("GET /v1/decisions/stream?q=%2Fwanted%2F&most=1&traffic=true HTTP/1.1\r\nHost: localhost\r\n\r\n");
     wire.response_head();
     for number in 0..20 {
-        get(&proxy, "NewsBot/2", &format!("http://shop.test/wanted/{number}"));
-        get(&proxy, "NewsBot/2", &format!("http://shop.test/other/{number}"));
+        proxy.get_as("NewsBot/2", &format!("http://shop.test/wanted/{number}"));
+        proxy.get_as("NewsBot/2", &format!("http://shop.test/other/{number}"));
     }
     let mut text = String::new();
-    let told = |text: &str| {
+    let delivered = |text: &str| {
         let shown = text.matches("event: decision\n").count();
         let counts = text.split("event: skipped\ndata: ").skip(1);
         let counts = counts.filter_map(|rest| rest.split_once('\n')?.0.parse::<usize>().ok());
         shown + counts.sum::<usize>()
     };
-    while told(&text) < 20 || !text.contains("\"requests\":") {
+    while delivered(&text) < 20 || !text.contains("\"requests\":") {
         text.push_str(&String::from_utf8_lossy(&wire.bytes(1)));
     }
-    assert_eq!(told(&text), 20, "{text}");
+    assert_eq!(delivered(&text), 20, "{text}");
     assert!(text.contains("event: traffic\n"), "{text}");
     assert!(!text.contains("/other/"), "{text}");
 }
 
 #[test]
-fn clients_fetch_what_they_need() {
+fn clients_fetch_the_ca_and_the_pac_file() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings);
     assert_eq!(proxy.admin_get("/ca.pem").body, proxy.ca_pem());
@@ -315,27 +293,27 @@ fn clients_fetch_what_they_need() {
 fn a_log_that_cannot_be_written_loses_no_request() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings.set("log.decisions", "\"/dev/full\""));
-    assert_eq!(get(&proxy, "NewsBot/2", "http://shop.test/").status, 200);
-    eventually("what is missing is counted", || {
+    assert_eq!(proxy.get_as("NewsBot/2", "http://shop.test/").status, 200);
+    eventually("the missing line is counted", || {
         proxy.metric("wayleave_decisions_dropped_total", &[]) == 1.0
     });
-    assert_eq!(get(&proxy, "NewsBot/2", "http://shop.test/").status, 200);
+    assert_eq!(proxy.get_as("NewsBot/2", "http://shop.test/").status, 200);
 }
 
-/// Expects that each of the `asked` exchanges is a complete line of the log, or counted as missing.
+/// Waits until each exchange is a complete line of the log or counted as missing. Returns the number of lines.
 #[track_caller]
-fn all_are_accounted_for(proxy: &Wayleave, file: &str, asked: usize) -> usize {
+fn count_lines(proxy: &Wayleave, file: &str, exchanges: usize) -> usize {
     let file = proxy.dir.path().join("state").join(file);
     let written = || {
         let text = std::fs::read_to_string(&file).unwrap_or_default();
-        // The last may be written just now.
+        // The last line may be incomplete.
         let (whole, _) = text.rsplit_once('\n').unwrap_or_default();
         let lines = decisions(whole).map(serde_json::from_str::<Value>);
         let lines: Vec<_> = lines.map(|line| line.expect("a whole line")).collect();
         lines.len()
     };
     let missing = || proxy.metric("wayleave_decisions_dropped_total", &[]);
-    eventually("each is written or counted", || written() as f64 + missing() == asked as f64);
+    eventually("each is written or counted", || written() as f64 + missing() == exchanges as f64);
     written()
 }
 
@@ -349,44 +327,44 @@ fn a_full_disk_leaves_whole_lines_and_an_exact_count() {
         wire.send_get(url);
         assert_eq!(wire.response().status, 200);
     }
-    let written = all_are_accounted_for(&proxy, "decisions.jsonl", urls.len());
+    let written = count_lines(&proxy, "decisions.jsonl", urls.len());
     assert!(written < urls.len(), "{written}");
     // All lines that fit are there, however many were written together.
     let log = proxy.dir.path().join("state/decisions.jsonl");
     let size = std::fs::metadata(log).expect("it is there").len();
     assert!((63 * 1024..=64 * 1024).contains(&size), "{size}");
-    eventually("it is said", || proxy.log().contains("the decision log cannot be written"));
+    eventually("it is logged", || proxy.log().contains("the decision log cannot be written"));
     // A shorter line may still fit.
     let log = proxy.log();
     assert!(log.matches("can be written again").count() < 3, "{log}");
 }
 
 #[test]
-fn a_log_goes_on_when_its_directory_is_back() {
+fn the_log_continues_once_its_directory_is_back() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings.set("log.decisions", "\"log/decisions.jsonl\""));
-    let ask = |page: &str| get(&proxy, "Other/1", &format!("http://open.test/{page}")).status;
-    assert_eq!(ask("a"), 200);
-    assert_eq!(all_are_accounted_for(&proxy, "log/decisions.jsonl", 1), 1);
+    let status = |page: &str| proxy.get_as("Other/1", &format!("http://open.test/{page}")).status;
+    assert_eq!(status("a"), 200);
+    assert_eq!(count_lines(&proxy, "log/decisions.jsonl", 1), 1);
     let dir = proxy.dir.path().join("state/log");
     std::fs::remove_dir_all(&dir).expect("it can be removed");
-    std::fs::write(&dir, "in its place").expect("it can be written");
-    assert_eq!(ask("b"), 200);
+    std::fs::write(&dir, "a file in its place").expect("it can be written");
+    assert_eq!(status("b"), 200);
     eventually("it is counted as missing", || {
         proxy.metric("wayleave_decisions_dropped_total", &[]) == 1.0
     });
     std::fs::remove_file(&dir).expect("it can be removed");
-    assert_eq!(ask("c"), 200);
+    assert_eq!(status("c"), 200);
     // The first line went with the directory.
-    assert_eq!(all_are_accounted_for(&proxy, "log/decisions.jsonl", 2), 1);
-    eventually("it is said", || proxy.log().contains("the decision log is writable again"));
+    assert_eq!(count_lines(&proxy, "log/decisions.jsonl", 2), 1);
+    eventually("it is logged", || proxy.log().contains("the decision log is writable again"));
 }
 
 #[test]
-fn a_rule_that_was_cut_is_shown_as_it_was_judged() {
+fn a_rule_cut_at_the_limit_is_shown_as_it_was_judged() {
     let origin = Origin::start();
     let mut body = "User-agent: *\nDisallow: /\n".to_owned();
-    // `Allow: /o` is the last that is read of it, and would allow more than was meant.
+    // The limit cuts the last rule to `Allow: /o`, which would allow more than was meant.
     let filling = 500 * 1024 - body.len() - "\nAllow: /o".len();
     body.push_str(&"#".repeat(filling));
     body.push_str("\nAllow: /open\n");
@@ -399,7 +377,7 @@ fn a_rule_that_was_cut_is_shown_as_it_was_judged() {
 }
 
 #[test]
-fn a_response_names_its_decision_if_that_is_wanted() {
+fn a_response_names_its_decision_if_configured() {
     let origin = Origin::start();
     origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     let proxy = Wayleave::start_with(&origin, |settings| {
@@ -407,7 +385,7 @@ fn a_response_names_its_decision_if_that_is_wanted() {
     });
     let agent = format!("ExampleBot/1.0 \u{202e}{}", "x".repeat(600));
     for url in ["http://shop.test/a", "https://shop.test/private"] {
-        let answer = proxy.exchange(&Request::get(url).agent(&agent));
+        let answer = proxy.get_as(&agent, url);
         let id = answer.header("wayleave-decision").expect("it is named");
         let mut decision = Value::Null;
         eventually("it is recorded", || {
@@ -434,7 +412,7 @@ fn a_response_names_its_decision_if_that_is_wanted() {
     eventually("it is an event", || plain.log().contains("wayleave::decision: forwarded 200 "));
 }
 
-/// The one line of the log for this URL.
+/// Waits for the only line of the log with this URL.
 fn line(proxy: &Wayleave, url: &str) -> Value {
     let found = || log(proxy).into_values().find(|line| line["url"] == url);
     eventually("the decision is in the log", || found().is_some());
@@ -448,36 +426,36 @@ fn a_log_line_has_the_bytes_sent_and_the_trace_id() {
     let proxy = start(&origin, |settings| settings);
     let trace = "0af7651916cd43dd8448eb211c80319c";
     let parent = format!("00-{trace}-b7ad6b7169203331-01");
-    let ask = Request::get("http://open.test/long").header("Traceparent", &parent);
-    assert_eq!(proxy.exchange(&ask).body.len(), 100_000);
+    let request = Request::get("http://open.test/long").header("Traceparent", &parent);
+    assert_eq!(proxy.exchange(&request).body.len(), 100_000);
     let written = line(&proxy, "http://open.test/long");
     assert_eq!(written["body_bytes"], 100_000);
     assert_eq!(written["trace_id"], trace);
     proxy.exchange(&Request::new("HEAD", "http://open.test/long"));
-    get(&proxy, "NewsBot/2", "http://shop.test/private/a");
+    proxy.get_as("NewsBot/2", "http://shop.test/private/a");
     let refused = line(&proxy, "http://shop.test/private/a");
-    assert_eq!(refused.get("body_bytes"), None, "nothing was asked for");
+    assert_eq!(refused.get("body_bytes"), None, "nothing was requested from the origin");
     let heads = || {
         let lines = log(&proxy).into_values();
-        lines.filter(|it| it["method"] == "HEAD").collect::<Vec<_>>()
+        lines.filter(|line| line["method"] == "HEAD").collect::<Vec<_>>()
     };
     eventually("the decision is in the log", || heads().len() == 1);
     assert_eq!(heads()[0]["body_bytes"], 0);
 }
 
 #[test]
-fn clients_are_written_down_as_they_are_to_be_wherever_that_is() {
+fn client_addresses_have_the_configured_form_everywhere() {
     for (form, shown) in [("network", "127.0.0.0/24"), ("keyed", "")] {
         let origin = sites();
         let proxy =
             start(&origin, |settings| settings.set("log.client_address", &format!("{form:?}")));
-        get(&proxy, "NewsBot/2", "http://shop.test/private/a");
-        // A handshake that fails is told of, too.
+        proxy.get_as("NewsBot/2", "http://shop.test/private/a");
+        // A failed handshake is logged as well.
         let mut tunnel = proxy.connect();
         assert_eq!(tunnel.connect_tunnel("shop.test:443").status, 200);
         let other_roots = Authority::trusted().pem.as_bytes();
         assert!(tunnel.start_tls("shop.test", other_roots, &[]).is_err());
-        eventually("the handshake is told of", || proxy.log().contains("does not trust"));
+        eventually("the handshake is logged", || proxy.log().contains("does not trust"));
         let written = line(&proxy, "http://shop.test/private/a");
         let client = written["client"].as_str().expect("text");
         match shown {
@@ -487,9 +465,9 @@ fn clients_are_written_down_as_they_are_to_be_wherever_that_is() {
         let id = written["id"].as_str().expect("an id");
         let listed = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
         assert_eq!(listed["client"], client);
-        let told = proxy.log();
-        assert!(told.contains(&format!("client={client}")), "{told}");
-        assert!(!told.contains("client=127.0.0.1"), "{told}");
+        let log = proxy.log();
+        assert!(log.contains(&format!("client={client}")), "{log}");
+        assert!(!log.contains("client=127.0.0.1"), "{log}");
         let (dir, _) = proxy.stop();
         let text = std::fs::read_to_string(dir.path().join("state/decisions.jsonl"));
         let text = text.expect("a log");

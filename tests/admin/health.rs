@@ -4,11 +4,10 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::harness::origin::reply::Step;
+use crate::harness::wayleave::Settings;
 use crate::harness::{Gate, Origin, Reply, Request, Wayleave, Wire, eventually};
 
-fn small_crawl(
-    settings: impl FnOnce(crate::harness::wayleave::Settings) -> crate::harness::wayleave::Settings,
-) -> (Origin, Wayleave) {
+fn small_crawl(settings: impl FnOnce(Settings) -> Settings) -> (Origin, Wayleave) {
     let origin = Origin::start();
     origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     origin.site("down.test").robots_reply(Reply::new(503));
@@ -48,7 +47,7 @@ fn readiness_ends_when_stopping_begins() {
 }
 
 #[test]
-fn metrics_count_what_happened() {
+fn metrics_count_requests_fetches_and_entries() {
     let (_origin, proxy) = small_crawl(|settings| settings);
     eventually("every exchange is counted", || proxy.metric("wayleave_requests_total", &[]) == 4.0);
     let requests = |outcome| proxy.metric("wayleave_requests_total", &[("outcome", outcome)]);
@@ -155,20 +154,18 @@ fn a_decision_is_one_line_of_text() {
 fn no_log_event_can_be_forged() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    proxy.exchange(
-        &Request::get("http://shop.test/a").agent("Evil/1 \u{1b}[31mred\u{7f} forged=\"yes\""),
-    );
+    proxy.get_as("Evil/1 \u{1b}[31mred\u{7f} forged=\"yes\"", "http://shop.test/a");
     proxy.get("http://shop.test/%0Aforged");
     eventually("both are logged", || proxy.log().contains("%0Aforged"));
     assert!(!proxy.log().contains('\u{1b}'), "an escape sequence reached the log");
 }
 
-/// The timeout of a prober: less than the 30 s that a silent connection is kept.
+/// The time limit of a probe: less than the 30 s after which a silent connection is closed.
 const PROBE: Duration = Duration::from_secs(20);
 
 #[test]
 fn health_and_metrics_answer_however_many_connections_are_idle() {
-    // This process holds the other ends.
+    // This process holds the clients' ends.
     rlimit::increase_nofile_limit(4096).expect("the limit can be raised");
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
@@ -179,7 +176,7 @@ fn health_and_metrics_answer_however_many_connections_are_idle() {
         .map(|number| {
             let mut wire = Wire::connect(proxy.admin);
             if number % 3 == 0 {
-                // Connections that were evicted in the meantime take no further requests.
+                // Evicted connections are closed already.
                 let _ = wire.try_send("GET /livez HTTP/1.1\r\nHo");
             }
             wire
@@ -190,7 +187,8 @@ fn health_and_metrics_answer_however_many_connections_are_idle() {
         probe.tcp.set_read_timeout(Some(PROBE)).expect("not zero");
         probe.send(Request::get(&format!("http://{}{path}", proxy.admin)).origin_form());
         let answer = probe.try_response(false);
-        let answer = answer.expect("it comes before those who idle are given up").expect("one");
+        let answer =
+            answer.expect("it comes before idle connections time out").expect("a response");
         assert_eq!(answer.status, 200, "{path}");
     }
     proxy.get("http://shop.test/seen-by-the-operator");

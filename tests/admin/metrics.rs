@@ -1,30 +1,25 @@
-//! The metrics: all present from the start, as documented, and of bounded number however long a crawl runs.
+//! The metrics: all present from the start, as documented, and of a bounded number in any crawl.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::harness::tools::{clean, program, project, run};
+use crate::harness::ports::free_address;
+use crate::harness::tools::{both_streams, clean, program, project, run};
 use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
 
-const CRAWLERS: &str = r#"
-[[crawler]]
-name = "news"
-tokens = ["NewsBot"]
-match = { user_agent = "NewsBot" }
-[[crawler]]
-name = "watched"
-tokens = ["WatchedBot"]
-mode = "observe"
-match = { user_agent = "WatchedBot" }
-"#;
+/// One crawler that is enforced and one that is observed.
+fn crawlers(settings: Settings) -> Settings {
+    let settings = settings.crawler("news", "NewsBot").crawler("watched", "WatchedBot");
+    settings.table("mode = \"observe\"\n")
+}
 
 fn start(origin: &Origin) -> Wayleave {
     origin.site("*").robots("User-agent: *\nDisallow: /private\n");
-    Wayleave::start_with(origin, |settings: Settings| settings.table(CRAWLERS))
+    Wayleave::start_with(origin, crawlers)
 }
 
-/// Every series, without its value.
+/// Returns every series, without its value.
 fn series(proxy: &Wayleave) -> BTreeSet<String> {
     let text = proxy.admin_get("/metrics").text();
     let samples = text.lines().filter(|line| !line.starts_with('#'));
@@ -37,11 +32,11 @@ fn requests(proxy: &Wayleave) -> f64 {
 }
 
 /// Returns the entries of `all` that are not in `known`.
-fn news(all: &BTreeSet<String>, known: &BTreeSet<String>) -> Vec<String> {
+fn added(all: &BTreeSet<String>, known: &BTreeSet<String>) -> Vec<String> {
     all.difference(known).cloned().collect()
 }
 
-/// One page that may be fetched and one that may not from each of the hosts, under names of their own, by eight clients.
+/// Requests an allowed and a disallowed page from each of the hosts, with eight clients and many names of crawlers.
 fn crawl(proxy: &Wayleave, hosts: std::ops::Range<usize>) {
     const CLIENTS: usize = 8;
     std::thread::scope(|scope| {
@@ -55,12 +50,12 @@ fn crawl(proxy: &Wayleave, hosts: std::ops::Range<usize>) {
                         1 => "WatchedBot/1".to_owned(),
                         _ => format!("Bot{host}/1.{host}"),
                     };
-                    for (path, ours) in [("open", 200), ("private", 403)] {
+                    for (path, enforced) in [("open", 200), ("private", 403)] {
                         let url = format!("http://h{host}.test/{path}?{host}");
                         wire.send(Request::get(&url).agent(&agent).absolute_form());
                         let is_watched = host % 3 == 1;
                         let status = wire.response().status;
-                        assert_eq!(status, if is_watched { 200 } else { ours }, "{url}");
+                        assert_eq!(status, if is_watched { 200 } else { enforced }, "{url}");
                     }
                 }
             });
@@ -69,14 +64,14 @@ fn crawl(proxy: &Wayleave, hosts: std::ops::Range<usize>) {
 }
 
 #[test]
-fn ten_thousand_hosts_have_as_many_series_as_ten_or_none() {
+fn ten_thousand_hosts_add_no_series() {
     const HOSTS: usize = 10_000;
     let origin = Origin::start();
     let proxy = start(&origin);
     let at_start = series(&proxy);
     crawl(&proxy, 0..10);
     eventually("ten hosts are counted", || requests(&proxy) == 20.0);
-    assert_eq!(news(&series(&proxy), &at_start), Vec::<String>::new());
+    assert_eq!(added(&series(&proxy), &at_start), Vec::<String>::new());
     crawl(&proxy, 10..HOSTS);
     let all = 2.0 * 10_000.0;
     eventually("all hosts are counted", || requests(&proxy) == all);
@@ -85,25 +80,21 @@ fn ten_thousand_hosts_have_as_many_series_as_ten_or_none() {
     assert_eq!(series(&proxy), at_start);
 }
 
-/// Faults on the way to the origin, malformed requests and the like have their series from the start as well.
+/// The series of faults and malformed requests exist from the start as well.
 #[test]
 fn faults_add_no_series() {
     let origin = Origin::start();
     origin.site("down.test").robots_reply(Reply::new(503));
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = nobody.local_addr().expect("it is bound");
-    drop(nobody);
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .table(CRAWLERS)
-            .resolve("nobody.test:80", address)
+        crawlers(settings)
+            .resolve("nobody.test:80", free_address())
             .resolve("inside.test:80", "127.0.0.2:80".parse().expect("valid"))
     });
     let at_start = series(&proxy);
     let hosts = ["down", "nobody", "inside", "nowhere.example", "untrusted"];
     for agent in ["NewsBot/1", "WatchedBot/1", "Googlebot/2.1", "Some/1"] {
         for host in hosts {
-            proxy.exchange(&Request::get(&format!("http://{host}.test/")).agent(agent));
+            proxy.get_as(agent, &format!("http://{host}.test/"));
         }
         let unknown = "gopher://shop.test/";
         let mut wire = proxy.connect();
@@ -116,12 +107,12 @@ fn faults_add_no_series() {
         wire.response();
     }
     eventually("all are counted", || requests(&proxy) == 26.0);
-    assert_eq!(news(&series(&proxy), &at_start), Vec::<String>::new());
+    assert_eq!(added(&series(&proxy), &at_start), Vec::<String>::new());
 }
 
-/// The README of the metrics says how many series a crawler costs.
+/// docs/metrics.md states the number of series for each crawler.
 #[test]
-fn a_crawler_has_as_many_series_as_is_documented() {
+fn a_crawler_has_the_documented_number_of_series() {
     let origin = Origin::start();
     let all = series(&start(&origin));
     let of = |crawler: &str| {
@@ -131,16 +122,16 @@ fn a_crawler_has_as_many_series_as_is_documented() {
     assert_eq!(of("news"), of("watched"));
     let text = std::fs::read_to_string(project().join("docs/metrics.md")).expect("it is there");
     let fixed = all.len() - of("news") - of("watched");
-    let said = format!(
+    let expected = format!(
         "{} series for each `[[crawler]]`, about {} for the rest",
         of("news"),
         fixed / 10 * 10
     );
-    assert!(text.contains(&said), "not said: {said}");
+    assert!(text.contains(&expected), "not documented: {expected}");
 }
 
 #[test]
-fn promtool_has_nothing_to_say() {
+fn promtool_has_no_complaints() {
     let origin = Origin::start();
     let proxy = start(&origin);
     crawl(&proxy, 0..10);
@@ -148,14 +139,14 @@ fn promtool_has_nothing_to_say() {
     let mut promtool = clean(program("promtool"));
     let limit = Duration::from_secs(60);
     let output = run(promtool.args(["check", "metrics"]), text.as_bytes(), limit);
-    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(output.status.success() && said.is_empty(), "{said}");
+    let printed = both_streams(&output);
+    assert!(output.status.success() && printed.is_empty(), "{printed}");
 }
 
-/// Label names and, where there is a known set of them, their values.
+/// Label names, with their values where these are a closed set.
 type Labels = BTreeMap<String, BTreeSet<String>>;
 
-/// The metrics of the first table of docs/metrics.md.
+/// Returns the metrics in the first table of docs/metrics.md.
 fn documented(text: &str) -> BTreeMap<String, Labels> {
     let code = |text: &str| text.trim().trim_matches('`').to_owned();
     let rows = text.lines().filter(|line| line.starts_with("| `wayleave_"));
@@ -182,7 +173,7 @@ fn documented(text: &str) -> BTreeMap<String, Labels> {
     rows.map(metric).collect()
 }
 
-/// The metrics of `/metrics` with all values of their labels.
+/// Returns the metrics of `/metrics` with all values of their labels.
 fn served(series: &BTreeSet<String>) -> BTreeMap<String, Labels> {
     let mut served = BTreeMap::<String, Labels>::new();
     for series in series {
@@ -207,7 +198,7 @@ fn served(series: &BTreeSet<String>) -> BTreeMap<String, Labels> {
 }
 
 #[test]
-fn the_documented_metrics_are_those_that_are_served() {
+fn served_metrics_are_the_documented_ones() {
     let text = std::fs::read_to_string(project().join("docs/metrics.md")).expect("it is there");
     let documented = documented(&text);
     let origin = Origin::start();
@@ -223,9 +214,9 @@ fn the_documented_metrics_are_those_that_are_served() {
     }
 }
 
-/// Each outcome's reasons, as the second table of docs/metrics.md has them.
+/// The second table of docs/metrics.md has the reasons of each outcome.
 #[test]
-fn the_documented_reasons_are_those_that_are_served() {
+fn served_reasons_are_the_documented_ones() {
     let text = std::fs::read_to_string(project().join("docs/metrics.md")).expect("it is there");
     let outcomes = ["forwarded", "tunnelled", "observed", "refused", "failed"];
     let mut documented = BTreeSet::new();
@@ -235,8 +226,8 @@ fn the_documented_reasons_are_those_that_are_served() {
         let reasons = cells.next().expect("a reason").split(", ");
         let cell = cells.next().expect("outcomes");
         for reason in reasons.map(|reason| reason.trim_matches('`')) {
-            let of_it = outcomes.iter().filter(|outcome| cell.contains(**outcome));
-            documented.extend(of_it.map(|outcome| (reason.to_owned(), (*outcome).to_owned())));
+            let outcomes = outcomes.iter().filter(|outcome| cell.contains(**outcome));
+            documented.extend(outcomes.map(|outcome| (reason.to_owned(), (*outcome).to_owned())));
         }
     }
     let origin = Origin::start();

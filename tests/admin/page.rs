@@ -19,7 +19,7 @@ fn sites() -> Origin {
         "# Robots of the shop\nUser-agent: NewsBot\nDisallow: /private\nAllow: /private/press\n\nUser-agent: *\nDisallow: /images\nDisallow: /private\nCrawl-delay: 0\n",
     );
     origin.site("news.test").robots("User-agent: *\nDisallow:\n");
-    // Those who take the first rule that matches disagree with those who take the longest.
+    // Dialects in which the first match decides disagree with those in which the longest does.
     origin.site("museum.test").robots("User-agent: *\nDisallow: /halls\nAllow: /halls/west\n");
     let section = |line: u32| format!("Disallow: /section-{line}/\n");
     let sections: String = (2..=200).map(section).collect();
@@ -31,13 +31,14 @@ fn sites() -> Origin {
     origin
 }
 
-/// The day after so many days, as the configuration writes it.
+/// Returns the date in so many days, as the configuration writes it.
 fn day(days: u64) -> String {
     let at = SystemTime::now() + Duration::from_hours(24 * days);
     humantime::format_rfc3339_seconds(at).to_string()[..10].to_owned()
 }
 
-/// Crawlers: one observed, one with a password, one that trains models; a refusal, and exceptions that expire soon, late and long ago.
+/// Returns crawlers, of which one is observed, one has a password and one trains models; a refusal; and exceptions that expire
+/// soon, late and long ago.
 fn tables() -> String {
     let (soon, late) = (day(9), day(300));
     let team = |number: u32| {
@@ -65,11 +66,11 @@ fn every_function_of_the_page_works() {
     let origin = sites();
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(&tables()));
     let changing = "http://changing.test";
-    let was = "User-agent: *\nDisallow: /old\nDisallow: /both\n";
-    origin.site("changing.test").robots(was);
+    let old = "User-agent: *\nDisallow: /old\nDisallow: /both\n";
+    origin.site("changing.test").robots(old);
     assert_eq!(proxy.get(&format!("{changing}/old")).status, 403);
-    let is = "User-agent: *\nDisallow: /new\nDisallow: /newer\nDisallow: /both\n";
-    origin.site("changing.test").robots(is);
+    let new = "User-agent: *\nDisallow: /new\nDisallow: /newer\nDisallow: /both\n";
+    origin.site("changing.test").robots(new);
     let refresh = "/v1/robots/http%3A%2F%2Fchanging.test/refresh";
     assert_eq!(proxy.admin_request("POST", refresh).status, 200);
     assert_eq!(proxy.get(&format!("{changing}/new")).status, 403);
@@ -90,13 +91,13 @@ fn every_function_of_the_page_works() {
         .env("CONFIG", proxy.dir.path().join("config.toml"))
         .env("PICTURES", pictures);
     let output = output_of(&mut command, b"", LIMIT);
-    let done: Vec<_> = output.lines().collect();
-    assert_eq!(done.last(), Some(&"noComplaints"), "{output}");
-    assert_eq!(done.len(), 32, "{output}");
+    let steps: Vec<_> = output.lines().collect();
+    assert_eq!(steps.last(), Some(&"noComplaints"), "{output}");
+    assert_eq!(steps.len(), 32, "{output}");
 }
 
 #[test]
-fn the_lines_for_clients_are_those_that_env_prints() {
+fn the_page_shows_the_lines_that_env_prints() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let path = "/v1/connect?proxy=http://proxy.example:3128&ca=/etc/ssl/it's%20here.pem";
@@ -127,7 +128,7 @@ fn the_lines_for_clients_are_those_that_env_prints() {
 }
 
 #[test]
-fn the_page_is_whole_without_other_machines() {
+fn the_page_needs_no_other_host() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let page = proxy.admin_get("/").text();

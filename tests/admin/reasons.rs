@@ -1,4 +1,4 @@
-//! The tables of reasons in documents, page and API, which are generated from `Reason`. `WAYLEAVE_GENERATE=1` rewrites them.
+//! The tables of reasons in documents, page and API, generated from `Reason`. `WAYLEAVE_GENERATE=1` rewrites them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use wayleave_decision::{Reason, RequestOutcome};
 use crate::harness::tools::project;
 use crate::harness::{Origin, Wayleave};
 
-/// Compares a part of a file, from the line `start` to the line `end`, with what it should be.
+/// Compares a part of a file, between `start` and `end`, with the expected text.
 fn compare(path: &str, start: &str, end: &str, expected: &str) {
     let path = project().join(path);
     let text = fs::read_to_string(&path).expect("a file of the project");
@@ -28,18 +28,19 @@ fn compare(path: &str, start: &str, end: &str, expected: &str) {
     fs::write(&path, text).expect("the file can be written");
 }
 
-/// Each reason's outcomes, joined as the tables have them, with their meaning.
+/// Returns each reason's outcomes, joined as in the tables, with their meaning.
 fn rows() -> impl Iterator<Item = (Reason, String, &'static str)> {
     Reason::ALL.iter().flat_map(|reason| {
         reason.meanings().iter().map(|meaning| {
-            let outcomes: Vec<_> = meaning.outcomes.iter().map(|it| it.as_str()).collect();
+            let outcomes: Vec<_> =
+                meaning.outcomes.iter().map(|outcome| outcome.as_str()).collect();
             (*reason, outcomes.join(", "), meaning.text)
         })
     })
 }
 
 #[test]
-fn the_document_on_metrics_has_every_reason() {
+fn docs_metrics_has_every_reason() {
     let mut table = String::new();
     for (reason, outcomes, meaning) in rows() {
         let _ = writeln!(table, "| `{reason}` | {outcomes} | {meaning} |");
@@ -49,11 +50,11 @@ fn the_document_on_metrics_has_every_reason() {
 }
 
 #[test]
-fn the_document_on_refusals_has_the_answer_to_every_reason() {
+fn docs_refusals_has_the_response_to_every_reason() {
     let mut table = String::new();
     for reason in Reason::ALL {
-        let answered = [RequestOutcome::Refused, RequestOutcome::Failed];
-        if !answered.iter().any(|outcome| reason.has_outcome(*outcome)) {
+        let with_response = [RequestOutcome::Refused, RequestOutcome::Failed];
+        if !with_response.iter().any(|outcome| reason.has_outcome(*outcome)) {
             continue;
         }
         let answer = reason.default_answer();
@@ -89,7 +90,7 @@ fn the_api_describes_every_reason() {
     assert_eq!(documented, known);
 }
 
-/// The explanation of an outcome must not speak of another one.
+/// The meaning of one outcome must not be about another.
 #[test]
 fn a_meaning_names_no_outcome() {
     for (reason, _, meaning) in rows() {

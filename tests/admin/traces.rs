@@ -1,4 +1,4 @@
-//! Traces: the spans that a collector of OTLP over HTTP receives. The collector is one of our scripted origins.
+//! Traces: the spans that a collector receives by OTLP over HTTP. The collector is a scripted origin.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -8,17 +8,11 @@ use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{Span, Status};
 use prost::Message;
 
+use crate::harness::ports::free_address;
 use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
 
-const CRAWLERS: &str = r#"
-[[crawler]]
-name = "news"
-tokens = ["NewsBot"]
-match = { user_agent = "NewsBot" }
-"#;
-
-/// A trace that a client began, sampled or not by its last digit.
+/// The trace of a client and its span.
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
 
@@ -30,27 +24,26 @@ fn collector() -> Origin {
 
 fn start(origin: &Origin, endpoint: &str, ratio: &str) -> Wayleave {
     origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
-    // Long enough for a slow machine to ask again before it is over.
+    // Long enough for the second request of a slow machine to come in time.
     origin.site("slow.test").robots("User-agent: *\nDisallow:\nCrawl-delay: 2\n");
     Wayleave::start_with(origin, |settings: Settings| {
         settings
             .set("traces.otlp_endpoint", &format!("{endpoint:?}"))
             .set("traces.sample_ratio", ratio)
             .set("politeness.crawl_delay", "\"wait\"")
-            .table(CRAWLERS)
+            .crawler("news", "NewsBot")
     })
 }
 
-fn ask(proxy: &Wayleave, url: &str, traceparent: Option<&str>) -> u16 {
-    let ask = Request::get(url).agent("NewsBot/1");
-    let ask = match traceparent {
-        Some(value) => ask.header("traceparent", value),
-        None => ask,
-    };
-    proxy.exchange(&ask).status
+fn request_status(proxy: &Wayleave, url: &str, traceparent: Option<&str>) -> u16 {
+    let mut request = Request::get(url).agent("NewsBot/1");
+    if let Some(value) = traceparent {
+        request = request.header("traceparent", value);
+    }
+    proxy.exchange(&request).status
 }
 
-/// Ends the proxy, which sends what it has, and returns all spans that came.
+/// Stops the proxy, which sends its last spans, and returns all that arrived.
 fn spans(proxy: Wayleave, collector: &Origin) -> Vec<Span> {
     drop(proxy.stop());
     let mut spans = Vec::new();
@@ -59,9 +52,9 @@ fn spans(proxy: Wayleave, collector: &Origin) -> Vec<Span> {
         assert_eq!(request.header("content-type"), Some("application/x-protobuf"));
         let sent = ExportTraceServiceRequest::decode(&*request.body().start).expect("protobuf");
         for resource in sent.resource_spans {
-            let about = resource.resource.expect("a resource").attributes;
-            assert_eq!(text(&about, "service.name"), "wayleave");
-            let version = text(&about, "service.version");
+            let attributes = resource.resource.expect("a resource").attributes;
+            assert_eq!(text(&attributes, "service.name"), "wayleave");
+            let version = text(&attributes, "service.version");
             assert_eq!(version, env!("CARGO_PKG_VERSION"));
             spans.extend(resource.scope_spans.into_iter().flat_map(|scope| scope.spans));
         }
@@ -90,20 +83,19 @@ fn number(span: &Span, key: &str) -> i64 {
     }
 }
 
-/// The span of this kind whose attribute has this value.
+/// Finds the only span of a kind with this value of an attribute.
 #[track_caller]
-fn find<'a>(spans: &'a [Span], kind: SpanKind, key: &str, wanted: &str) -> &'a Span {
-    let wanted = Some(Value::StringValue(wanted.to_owned()));
+fn find<'a>(spans: &'a [Span], kind: SpanKind, key: &str, expected: &str) -> &'a Span {
+    let expected = Some(Value::StringValue(expected.to_owned()));
     let mut found =
-        spans.iter().filter(|span| span.kind() == kind && value(&span.attributes, key) == wanted);
+        spans.iter().filter(|span| span.kind() == kind && value(&span.attributes, key) == expected);
     let span = found.next();
-    assert!(found.next().is_none(), "more than one has {key} = {wanted:?}");
-    span.unwrap_or_else(|| panic!("no {kind:?} has {key} = {wanted:?}: {spans:#?}"))
+    assert!(found.next().is_none(), "more than one has {key} = {expected:?}");
+    span.unwrap_or_else(|| panic!("no {kind:?} has {key} = {expected:?}: {spans:#?}"))
 }
 
 fn children<'a>(spans: &'a [Span], parent: &Span) -> Vec<&'a Span> {
-    let of_it = spans.iter().filter(|span| span.parent_span_id == parent.span_id);
-    of_it.collect()
+    spans.iter().filter(|span| span.parent_span_id == parent.span_id).collect()
 }
 
 fn status(span: &Span) -> StatusCode {
@@ -111,21 +103,21 @@ fn status(span: &Span) -> StatusCode {
 }
 
 #[test]
-fn a_forwarded_request_is_a_trace_with_the_fields_names() {
+fn a_forwarded_request_is_a_trace_with_standard_attributes() {
     let (origin, collector) = (Origin::start(), collector());
     let proxy = start(&origin, &format!("http://{}", collector.http), "1.0");
     let parent = format!("00-{TRACE}-{PARENT}-01");
-    assert_eq!(ask(&proxy, "http://shop.test/a", None), 200);
-    assert_eq!(ask(&proxy, "https://shop.test/b?c=d", Some(&parent)), 200);
+    assert_eq!(request_status(&proxy, "http://shop.test/a", None), 200);
+    assert_eq!(request_status(&proxy, "https://shop.test/b?c=d", Some(&parent)), 200);
     let forwarded = origin.wait_for_target("/b?c=d");
-    assert_eq!(forwarded.header("traceparent"), Some(&*parent), "as it came");
+    assert_eq!(forwarded.header("traceparent"), Some(&*parent), "forwarded as received");
     let spans = spans(proxy, &collector);
 
     let span = find(&spans, SpanKind::Server, "url.path", "/b");
     assert_eq!(span.name, "GET");
     assert_eq!(span.trace_id, hex(TRACE));
     assert_eq!(span.parent_span_id, hex(PARENT));
-    for (key, wanted) in [
+    for (key, expected) in [
         ("http.request.method", "GET"),
         ("url.scheme", "https"),
         ("url.query", "c=d"),
@@ -135,7 +127,7 @@ fn a_forwarded_request_is_a_trace_with_the_fields_names() {
         ("wayleave.outcome", "forwarded"),
         ("wayleave.reason", "no-matching-rule"),
     ] {
-        assert_eq!(text(&span.attributes, key), wanted, "{key}");
+        assert_eq!(text(&span.attributes, key), expected, "{key}");
     }
     assert_eq!(number(span, "server.port"), 443);
     assert_eq!(number(span, "http.response.status_code"), 200);
@@ -143,10 +135,10 @@ fn a_forwarded_request_is_a_trace_with_the_fields_names() {
     assert_eq!(status(span), StatusCode::Unset);
 
     let steps = children(&spans, span);
-    let onward = steps.iter().find(|span| span.kind() == SpanKind::Client);
-    let onward = onward.expect("a span for the way to the origin");
-    assert_eq!(text(&onward.attributes, "url.full"), "https://shop.test/b?c=d");
-    assert_eq!(number(onward, "http.response.status_code"), 200);
+    let upstream = steps.iter().find(|span| span.kind() == SpanKind::Client);
+    let upstream = upstream.expect("a span of the upstream request");
+    assert_eq!(text(&upstream.attributes, "url.full"), "https://shop.test/b?c=d");
+    assert_eq!(number(upstream, "http.response.status_code"), 200);
     assert!(steps.iter().any(|span| span.name == "consult"), "{steps:#?}");
     for step in steps {
         assert_eq!(step.trace_id, span.trace_id);
@@ -163,21 +155,18 @@ fn a_forwarded_request_is_a_trace_with_the_fields_names() {
 fn refusals_and_failures_say_why() {
     let (origin, collector) = (Origin::start(), collector());
     origin.site("down.test").robots_reply(Reply::new(503));
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = nobody.local_addr().expect("it is bound");
     let exception = "[[rule]]\naction = \"allow\"\nhosts = [\"nobody.test\"]\nowner = \"a@example.com\"\nreason = \"a test\"\nexpires = \"2999-01-01\"\n";
-    drop(nobody);
     let proxy = Wayleave::start_with(&origin, |settings| {
         origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
         let endpoint = format!("\"http://{}\"", collector.http);
         settings
             .set("traces.otlp_endpoint", &endpoint)
-            .resolve("nobody.test:80", address)
+            .resolve("nobody.test:80", free_address())
             .table(exception)
     });
-    assert_eq!(ask(&proxy, "http://shop.test/private", None), 403);
-    assert_eq!(ask(&proxy, "http://down.test/", None), 503);
-    assert_eq!(ask(&proxy, "http://nobody.test/", None), 502);
+    assert_eq!(request_status(&proxy, "http://shop.test/private", None), 403);
+    assert_eq!(request_status(&proxy, "http://down.test/", None), 503);
+    assert_eq!(request_status(&proxy, "http://nobody.test/", None), 502);
     let spans = spans(proxy, &collector);
 
     let refused = find(&spans, SpanKind::Server, "wayleave.reason", "rule");
@@ -186,7 +175,7 @@ fn refusals_and_failures_say_why() {
     assert_eq!(number(refused, "http.response.status_code"), 403);
     assert_eq!(status(refused), StatusCode::Unset, "the client's error, not ours");
     let kinds: Vec<_> = children(&spans, refused).iter().map(|span| span.kind()).collect();
-    assert!(!kinds.contains(&SpanKind::Client), "nothing left: {kinds:?}");
+    assert!(!kinds.contains(&SpanKind::Client), "no upstream request: {kinds:?}");
 
     let unreachable = find(&spans, SpanKind::Server, "wayleave.reason", "unreachable");
     assert_eq!(status(unreachable), StatusCode::Error);
@@ -196,28 +185,28 @@ fn refusals_and_failures_say_why() {
     let failed = find(&spans, SpanKind::Server, "server.address", "nobody.test");
     assert_eq!(text(&failed.attributes, "error.type"), "connection_refused");
     assert_eq!(status(failed), StatusCode::Error);
-    let onward = find(&spans, SpanKind::Client, "server.address", "nobody.test");
-    assert_eq!(onward.parent_span_id, failed.span_id);
-    assert_eq!(text(&onward.attributes, "error.type"), "connection_refused");
+    let upstream = find(&spans, SpanKind::Client, "server.address", "nobody.test");
+    assert_eq!(upstream.parent_span_id, failed.span_id);
+    assert_eq!(text(&upstream.attributes, "error.type"), "connection_refused");
 }
 
 #[test]
-fn a_wait_for_the_turn_shows() {
+fn the_wait_for_a_slot_is_a_span() {
     let (origin, collector) = (Origin::start(), collector());
     let proxy = start(&origin, &format!("http://{}", collector.http), "1.0");
     for path in ["a", "b"] {
-        assert_eq!(ask(&proxy, &format!("http://slow.test/{path}"), None), 200);
+        assert_eq!(request_status(&proxy, &format!("http://slow.test/{path}"), None), 200);
     }
     let spans = spans(proxy, &collector);
     let second = find(&spans, SpanKind::Server, "url.path", "/b");
     let steps = children(&spans, second);
     let wait = steps.iter().find(|span| span.name == "wait");
     let wait = wait.expect("the second request waited");
-    let onward = find(&spans, SpanKind::Client, "url.full", "http://slow.test/b");
-    assert!(wait.end_time_unix_nano <= onward.start_time_unix_nano);
+    let upstream = find(&spans, SpanKind::Client, "url.full", "http://slow.test/b");
+    assert!(wait.end_time_unix_nano <= upstream.start_time_unix_nano);
 }
 
-/// The caller that began a trace decides whether it is sampled; the ratio applies to traces that begin here.
+/// A client's flag decides whether its trace is sampled; the ratio is for traces that begin in the proxy.
 #[test]
 fn the_client_decides_about_its_own_traces() {
     let (origin, collector) = (Origin::start(), collector());
@@ -225,9 +214,9 @@ fn the_client_decides_about_its_own_traces() {
     let proxy = start(&origin, &endpoint, "0.0");
     let not_sampled = format!("00-{TRACE}-{PARENT}-00");
     let sampled = format!("00-{TRACE}-{PARENT}-01");
-    assert_eq!(ask(&proxy, "http://shop.test/a", None), 200);
-    assert_eq!(ask(&proxy, "http://shop.test/b", Some(&not_sampled)), 200);
-    assert_eq!(ask(&proxy, "http://shop.test/c", Some(&sampled)), 200);
+    assert_eq!(request_status(&proxy, "http://shop.test/a", None), 200);
+    assert_eq!(request_status(&proxy, "http://shop.test/b", Some(&not_sampled)), 200);
+    assert_eq!(request_status(&proxy, "http://shop.test/c", Some(&sampled)), 200);
     let spans = spans(proxy, &collector);
     let of_clients = spans.iter().filter(|span| span.kind() == SpanKind::Server);
     let paths: Vec<_> = of_clients.map(|span| text(&span.attributes, "url.path")).collect();
@@ -238,15 +227,13 @@ fn the_client_decides_about_its_own_traces() {
 fn fetches_are_traced_after_a_reload_too() {
     let (origin, collector) = (Origin::start(), collector());
     let proxy = start(&origin, &format!("http://{}", collector.http), "1.0");
-    let file = proxy.dir.path().join("config.toml");
-    let settings = proxy.settings.clone();
-    let settings = settings.set("robots.user_agent", "\"other/1\"");
-    std::fs::write(file, settings.to_toml()).expect("it can be written");
+    let settings = proxy.settings.clone().set("robots.user_agent", "\"other/1\"");
+    proxy.write_config(&settings.to_toml());
     proxy.signal("HUP");
-    eventually("the file is read again", || proxy.log().contains("the configuration was reloaded"));
-    assert_eq!(ask(&proxy, "http://shop.test/a", None), 200);
-    let asked = origin.wait_for_target("/robots.txt");
-    assert_eq!(asked.header("user-agent"), Some("other/1"));
+    eventually("the file is reloaded", || proxy.log().contains("the configuration was reloaded"));
+    assert_eq!(request_status(&proxy, "http://shop.test/a", None), 200);
+    let fetch = origin.wait_for_target("/robots.txt");
+    assert_eq!(fetch.header("user-agent"), Some("other/1"));
     let spans = spans(proxy, &collector);
     let uri = "http://shop.test/robots.txt";
     find(&spans, SpanKind::Client, "url.full", uri);
@@ -258,35 +245,32 @@ fn a_collector_with_tls_is_trusted_like_an_origin() {
     collector.site("collector.test").page("/v1/traces", Reply::new(200));
     let endpoint = format!("https://localhost:{}", collector.https.port());
     let proxy = start(&origin, &endpoint, "1.0");
-    assert_eq!(ask(&proxy, "http://shop.test/a", None), 200);
+    assert_eq!(request_status(&proxy, "http://shop.test/a", None), 200);
     find(&spans(proxy, &collector), SpanKind::Server, "url.path", "/a");
 }
 
 #[test]
-fn a_collector_that_is_away_stops_nothing() {
+fn requests_do_not_depend_on_the_collector() {
     let origin = Origin::start();
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let endpoint = format!("http://{}", nobody.local_addr().expect("it is bound"));
-    drop(nobody);
-    let proxy = start(&origin, &endpoint, "1.0");
+    let proxy = start(&origin, &format!("http://{}", free_address()), "1.0");
     for path in ["a", "b", "c"] {
-        assert_eq!(ask(&proxy, &format!("http://shop.test/{path}"), None), 200);
+        assert_eq!(request_status(&proxy, &format!("http://shop.test/{path}"), None), 200);
     }
     let failed = [("result", "failed")];
     eventually("the spans are counted as lost", || {
         proxy.metric("wayleave_spans_total", &failed) >= 3.0
     });
-    eventually("it is said", || proxy.log().contains("traces cannot be sent"));
+    eventually("it is logged", || proxy.log().contains("traces cannot be sent"));
     proxy.stop();
 }
 
 #[test]
-fn a_collector_that_hangs_does_not_keep_the_proxy() {
+fn a_collector_that_hangs_does_not_delay_the_stop() {
     let origin = Origin::start();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let endpoint = format!("http://{}", silent.local_addr().expect("it is bound"));
     let proxy = start(&origin, &endpoint, "1.0");
-    assert_eq!(ask(&proxy, "http://shop.test/a", None), 200);
+    assert_eq!(request_status(&proxy, "http://shop.test/a", None), 200);
     proxy.stop();
 }
 

@@ -1,4 +1,4 @@
-// Asks for each URL of standard input once with Debian's Chromium, headless, checks no certificate, and prints JSON lines
+// Fetches each URL of standard input once with Debian's Chromium, headless, checks no certificate, and prints JSON lines
 // {"url", "status", "body"}, or {"url", "error"}.
 //
 // Environment: CHROMIUM (path), ADDRESS (of every host *.test). Origins answer "/" with a page.
@@ -8,7 +8,7 @@ const { chromium } = require("playwright-core");
 
 const urls = readFileSync(0, "utf8").split("\n").filter(Boolean);
 
-const ask = (url) =>
+const fetchOnce = (url) =>
   fetch(url, { cache: "no-store" })
     .then(async (answer) => ({ url, status: answer.status, body: await answer.text() }))
     .catch((error) => ({ url, error: String(error) }));
@@ -25,7 +25,7 @@ const ask = (url) =>
     if (new URL(page.url()).origin !== origin) {
       await page.goto(`${origin}/`);
     }
-    console.log(JSON.stringify(await page.evaluate(ask, url)));
+    console.log(JSON.stringify(await page.evaluate(fetchOnce, url)));
   }
   await browser.close();
 })();

@@ -1,4 +1,4 @@
-// Asks for each URL of standard input once, checks no certificate, and prints JSON lines {"url", "status", "body"}, or {"url", "error"}.
+// Fetches each URL of standard input once, checks no certificate, and prints JSON lines {"url", "status", "body"}, or {"url", "error"}.
 //
 // Environment: ADDRESS (of every host).
 package main
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-func ask(client *http.Client, url string) map[string]any {
+func fetch(client *http.Client, url string) map[string]any {
 	answer, err := client.Get(url)
 	if err != nil {
 		return map[string]any{"url": url, "error": err.Error()}
@@ -41,7 +41,7 @@ func main() {
 	client := &http.Client{Transport: transport, Timeout: 20 * time.Second}
 	urls := bufio.NewScanner(os.Stdin)
 	for urls.Scan() {
-		line, err := json.Marshal(ask(client, urls.Text()))
+		line, err := json.Marshal(fetch(client, urls.Text()))
 		if err != nil {
 			log.Fatal(err)
 		}

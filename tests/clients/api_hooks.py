@@ -1,4 +1,4 @@
-"""What schemathesis needs to know of our API: values that can mean something, since most strings are no origin and no URL."""
+"""Values for schemathesis, because most strings are neither an origin nor a URL."""
 
 import re
 
@@ -22,6 +22,6 @@ OWN = re.compile(r"https?://([a-z0-9-]+\.)*test(:\d+)?([/?#]|$)")
 
 @schemathesis.hook
 def filter_case(_context, case):
-    """Keeps what it thinks up from making the proxy dial anything but the test's own names."""
+    """Drops cases that would make the proxy contact other names than the test's own."""
     values = [*(case.path_parameters or {}).values(), *(case.query or {}).values()]
     return not any(ABSOLUTE.match(str(value)) and not OWN.match(str(value)) for value in values)

@@ -8,13 +8,13 @@ use serde_json::Value;
 use toml::{Table, Value as Toml};
 
 use crate::clients::snippets::{Snippet, Stage};
-use crate::harness::tools::{clean, output_of, program, project, run};
+use crate::harness::tools::{both_streams, clean, output_of, program, project, run};
 use crate::harness::wayleave::command;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const ROBOTS: &str = "User-agent: *\nDisallow: /private\n";
 
-/// The blocks of a language, in their order.
+/// Returns the blocks of a language, in their order.
 fn blocks(file: &str, language: &str) -> Vec<String> {
     let text = std::fs::read_to_string(project().join(file)).expect("there is such a file");
     let begin = format!("\n```{language}\n");
@@ -22,7 +22,7 @@ fn blocks(file: &str, language: &str) -> Vec<String> {
     parts.map(|part| part.split("```").next().expect("a fence ends").to_owned()).collect()
 }
 
-/// The one block that contains a text.
+/// Returns the only block that contains a text.
 #[track_caller]
 fn block(file: &str, language: &str, contained: &str) -> String {
     let mut found = blocks(file, language);
@@ -31,16 +31,11 @@ fn block(file: &str, language: &str, contained: &str) -> String {
     found.remove(0)
 }
 
-fn both(output: &Output) -> String {
-    let parts = [&output.stdout, &output.stderr];
-    parts.map(|part| String::from_utf8_lossy(part)).concat()
-}
-
 fn wayleave(dir: &Path, arguments: &[&str]) -> Output {
     run(command().args(arguments).current_dir(dir), b"", LIMIT)
 }
 
-/// The files that configurations in the documents name.
+/// Writes the files that configurations in the documents name.
 fn write_files(dir: &Path) {
     let request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=proxy.example \
                    -addext subjectAltName=DNS:proxy.example -keyout proxy.key -out proxy.crt";
@@ -51,12 +46,12 @@ fn write_files(dir: &Path) {
     std::fs::write(dir.join("fleet.key"), [7; 32]).expect("writable");
 }
 
-/// `over`, with what only `under` says.
-fn merged(under: Table, over: Table) -> Table {
-    let mut all = under;
-    for (key, value) in over {
+/// Returns `base` with `changes` to its keys.
+fn merged(base: Table, changes: Table) -> Table {
+    let mut all = base;
+    for (key, value) in changes {
         let value = match (all.remove(&key), value) {
-            (Some(Toml::Table(under)), Toml::Table(over)) => Toml::Table(merged(under, over)),
+            (Some(Toml::Table(base)), Toml::Table(changes)) => Toml::Table(merged(base, changes)),
             (_, value) => value,
         };
         all.insert(key, value);
@@ -66,7 +61,7 @@ fn merged(under: Table, over: Table) -> Table {
 
 /// Blocks of a document may build on earlier ones.
 #[test]
-fn every_configuration_in_the_documents_is_one() {
+fn every_configuration_in_the_documents_is_valid() {
     let dir = tempfile::tempdir().expect("a directory");
     write_files(dir.path());
     let mut count = 0;
@@ -78,8 +73,8 @@ fn every_configuration_in_the_documents_is_one() {
             let text = toml::to_string(&before).expect("TOML");
             std::fs::write(dir.path().join("config.toml"), text).expect("writable");
             let output = wayleave(dir.path(), &["config", "check"]);
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success() && said.is_empty(), "{file}: {block}\n{said}");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && stderr.is_empty(), "{file}: {block}\n{stderr}");
             count += 1;
         }
     }
@@ -92,14 +87,14 @@ fn mistakes_are_printed_as_documented() {
     let mistaken = "[proxy]\nlisten = [\"localhost:3128\"]\n\n[robots]\nmax_age = \"25h\"\n";
     std::fs::write(dir.path().join("my.toml"), mistaken).expect("writable");
     let shown = block("docs/configuration.md", "console", "config check");
-    let (asked, answered) = shown.split_once('\n').expect("two lines");
-    let arguments: Vec<_> = asked.split(' ').skip(2).collect();
+    let (command, expected) = shown.split_once('\n').expect("two lines");
+    let arguments: Vec<_> = command.split(' ').skip(2).collect();
     let output = wayleave(dir.path(), &arguments);
-    assert_eq!(String::from_utf8_lossy(&output.stderr), answered);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
 }
 
 #[test]
-fn prometheus_takes_the_configurations_for_it() {
+fn promtool_accepts_the_configurations_for_prometheus() {
     let files = ["README.md", "docs/operating.md", "dashboards/README.md"];
     let all = files.map(|file| blocks(file, "yaml"));
     for (file, blocks) in files.iter().zip(&all) {
@@ -114,7 +109,7 @@ fn prometheus_takes_the_configurations_for_it() {
 }
 
 #[test]
-fn a_token_for_operators_is_made_as_the_document_says() {
+fn the_documented_commands_make_an_admin_token() {
     let dir = tempfile::tempdir().expect("a directory");
     let lines = block("docs/operating.md", "sh", "openssl rand");
     let mut shell = clean("/bin/sh");
@@ -127,7 +122,7 @@ fn a_token_for_operators_is_made_as_the_document_says() {
 }
 
 #[test]
-fn roots_of_a_tls_listener_are_combined_as_documented() {
+fn the_documented_commands_combine_the_roots() {
     let dir = tempfile::tempdir().expect("a directory");
     assert!(wayleave(dir.path(), &["ca", "init"]).status.success());
     write_files(dir.path());
@@ -152,37 +147,37 @@ fn script(text: &str) -> Snippet {
 }
 
 #[test]
-fn the_three_questions_of_the_readme_are_answered() {
+fn the_commands_of_the_readme_answer_its_questions() {
     let (stage, id) = stage();
     let lines = block("README.md", "sh", "wayleave check");
     let output = stage.run(&script(&lines.replace("ID ", &format!("{id} "))));
-    let said = both(&output);
-    assert!(output.status.success(), "{said}");
-    for answer in [
+    let printed = both_streams(&output);
+    assert!(output.status.success(), "{printed}");
+    for words in [
         "forward https://example.com/page: no-matching-rule (200)",
         "refused 403 rule",
         "Refused: 1",
     ] {
-        assert!(said.contains(answer), "{answer} in {said}");
+        assert!(printed.contains(words), "{words} in {printed}");
     }
 }
 
-/// The first word of each line that begins with one.
+/// Returns the first word of each line that begins with one.
 fn labels(text: &str) -> Vec<&str> {
     let lines = text.lines().filter(|line| line.starts_with(char::is_alphabetic));
     lines.filter_map(|line| line.split_whitespace().next()).collect()
 }
 
 #[test]
-fn what_decision_and_report_print_is_what_the_documents_show() {
+fn decision_and_report_print_what_the_documents_show() {
     let (stage, id) = stage();
-    for (file, asked, command) in [
+    for (file, prompt, command) in [
         ("docs/refusals.md", "$ wayleave decision", format!("wayleave decision {id}")),
         ("docs/configuration.md", "$ wayleave report", "wayleave report --since 7d".to_owned()),
     ] {
-        let shown = block(file, "console", asked);
+        let shown = block(file, "console", prompt);
         let output = stage.run(&script(&command));
-        let printed = both(&output);
+        let printed = both_streams(&output);
         let printed: Vec<_> =
             labels(&printed).into_iter().filter(|label| *label != "Refused:").collect();
         let mut shown = labels(&shown);
@@ -193,27 +188,27 @@ fn what_decision_and_report_print_is_what_the_documents_show() {
 }
 
 #[test]
-fn the_refusal_of_the_readme_is_one() {
+fn the_refusal_in_the_readme_is_real() {
     // As in the file shown, the rule is in line 160.
     let above = "# comment\n".repeat(158);
     let robots = format!("{above}User-agent: *\nDisallow: /wiki/Special:\n");
     let stage = Stage::new(&robots);
     let shown = block("README.md", "console", "$ curl -i");
     let shown = shown.replace("en.wikipedia.org", "example.com");
-    let (asked, answered) = shown.split_once('\n').expect("lines");
+    let (command, response) = shown.split_once('\n').expect("lines");
     let before = block("README.md", "sh", "/ca.pem");
-    let asked = asked.trim_start_matches("$ ");
-    let output = stage.run(&script(&format!("{before}{asked}\n")));
-    let said = String::from_utf8_lossy(&output.stdout).replace('\r', "");
-    let mut lines = said.lines();
-    for line in answered.lines().filter(|line| !line.is_empty() && !line.starts_with('{')) {
-        assert!(lines.any(|other| other.trim_end() == line), "{line} in {said}");
+    let command = command.trim_start_matches("$ ");
+    let output = stage.run(&script(&format!("{before}{command}\n")));
+    let printed = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+    let mut lines = printed.lines();
+    for line in response.lines().filter(|line| !line.is_empty() && !line.starts_with('{')) {
+        assert!(lines.any(|other| other.trim_end() == line), "{line} in {printed}");
     }
-    let body: Value = serde_json::from_str(said.lines().last().expect("a body")).expect("JSON");
-    let shown = answered.lines().last().expect("a body");
+    let body: Value = serde_json::from_str(printed.lines().last().expect("a body")).expect("JSON");
+    let shown = response.lines().last().expect("a body");
     for part in shown.trim_matches(['{', '}']).split(" ... ").flat_map(|part| part.split(",\"")) {
         let (name, value) = part.split_once("\":").expect("a member");
         let value: Value = serde_json::from_str(value.trim_end_matches(',')).expect("JSON");
-        assert_eq!(body[name.trim_matches('"')], value, "{said}");
+        assert_eq!(body[name.trim_matches('"')], value, "{printed}");
     }
 }

@@ -1,19 +1,19 @@
 // Crawls with Debian's Chromium, headless, driven by Playwright: every URL is a navigation. The CA is in the NSS database of $HOME.
 //
 // Environment: CHROMIUM (path), PROXY (URL). Standard input: JSON lines {"url", "user_agent"}.
-// Standard output: JSON lines {"url", "user_agent", "status", "upgraded"}; upgraded: the browser itself went to https, because the host is on its
-// built-in HSTS list.
+// Standard output: JSON lines {"url", "user_agent", "status", "upgraded"}; upgraded: the browser used https, because the host is on its built-in
+// HSTS list.
 
 const { readFileSync } = require("node:fs");
 const { chromium } = require("playwright-core");
 
-const asks = readFileSync(0, "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
+const planned = readFileSync(0, "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
 
-// Whole hosts go to one page, one for each agent: going from site to site costs the browser a process.
+// One page serves a host and an agent: a navigation to another site costs the browser a process.
 const hosts = new Map();
-for (const ask of asks) {
-  const key = `${new URL(ask.url).host} ${ask.user_agent}`;
-  hosts.set(key, [...(hosts.get(key) ?? []), ask]);
+for (const request of planned) {
+  const key = `${new URL(request.url).host} ${request.user_agent}`;
+  hosts.set(key, [...(hosts.get(key) ?? []), request]);
 }
 const queue = [...hosts.values()];
 
@@ -22,10 +22,10 @@ async function lane(context) {
   const devtools = await context.newCDPSession(page);
   for (let host = queue.shift(); host; host = queue.shift()) {
     await devtools.send("Emulation.setUserAgentOverride", { userAgent: host[0].user_agent });
-    for (const ask of host) {
-      const answer = await page.goto(ask.url, { waitUntil: "commit" });
-      const upgraded = new URL(answer.url()).protocol !== new URL(ask.url).protocol;
-      console.log(JSON.stringify({ ...ask, status: answer.status(), upgraded }));
+    for (const request of host) {
+      const answer = await page.goto(request.url, { waitUntil: "commit" });
+      const upgraded = new URL(answer.url()).protocol !== new URL(request.url).protocol;
+      console.log(JSON.stringify({ ...request, status: answer.status(), upgraded }));
     }
   }
 }

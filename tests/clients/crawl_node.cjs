@@ -7,13 +7,13 @@ const { EnvHttpProxyAgent, setGlobalDispatcher } = require("undici");
 
 setGlobalDispatcher(new EnvHttpProxyAgent());
 
-const asks = readFileSync(0, "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
+const planned = readFileSync(0, "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
 
 async function lane() {
-  for (let ask = asks.shift(); ask; ask = asks.shift()) {
-    const answer = await fetch(ask.url, { headers: { "user-agent": ask.user_agent }, redirect: "manual" });
+  for (let request = planned.shift(); request; request = planned.shift()) {
+    const answer = await fetch(request.url, { headers: { "user-agent": request.user_agent }, redirect: "manual" });
     await answer.arrayBuffer();
-    console.log(JSON.stringify({ url: ask.url, status: answer.status }));
+    console.log(JSON.stringify({ url: request.url, status: answer.status }));
   }
 }
 

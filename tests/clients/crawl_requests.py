@@ -10,16 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 import requests
 
 
-def crawl(asks):
+def crawl(planned):
     with requests.Session() as session:
-        for ask in asks:
-            answer = session.get(ask["url"], headers={"User-Agent": ask["user_agent"]}, timeout=60, allow_redirects=False)
-            yield {"url": ask["url"], "status": answer.status_code}
+        for request in planned:
+            answer = session.get(request["url"], headers={"User-Agent": request["user_agent"]}, timeout=60, allow_redirects=False)
+            yield {"url": request["url"], "status": answer.status_code}
 
 
-asks = [json.loads(line) for line in sys.stdin]
+planned = [json.loads(line) for line in sys.stdin]
 lanes = 4
 with ThreadPoolExecutor(lanes) as pool:
-    for results in pool.map(lambda lane: list(crawl(asks[lane::lanes])), range(lanes)):
+    for results in pool.map(lambda lane: list(crawl(planned[lane::lanes])), range(lanes)):
         for result in results:
             print(json.dumps(result))

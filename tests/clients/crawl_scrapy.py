@@ -1,4 +1,4 @@
-"""Crawls with a Scrapy spider whose own robots.txt middleware is off; the proxy comes from the environment.
+"""Crawls with a Scrapy spider with its own robots.txt middleware off; the proxy comes from the environment.
 
 Standard input: JSON lines {"url", "user_agent"}. Standard output: JSON lines {"url", "user_agent", "status"}.
 """
@@ -9,7 +9,7 @@ import sys
 import scrapy
 from scrapy.crawler import CrawlerProcess
 
-asks = [json.loads(line) for line in sys.stdin]
+planned = [json.loads(line) for line in sys.stdin]
 
 
 class Spider(scrapy.Spider):
@@ -17,20 +17,20 @@ class Spider(scrapy.Spider):
     handle_httpstatus_list = [403, 503]
 
     async def start(self):
-        for ask in asks:
+        for request in planned:
             yield scrapy.Request(
-                ask["url"],
-                headers={"User-Agent": ask["user_agent"]},
-                cb_kwargs={"ask": ask},
+                request["url"],
+                headers={"User-Agent": request["user_agent"]},
+                cb_kwargs={"request": request},
                 errback=self.failed,
                 dont_filter=True,
             )
 
-    def parse(self, response, ask):
-        print(json.dumps({**ask, "status": response.status}), flush=True)
+    def parse(self, response, request):
+        print(json.dumps({**request, "status": response.status}), flush=True)
 
     def failed(self, failure):
-        print(json.dumps({**failure.request.cb_kwargs["ask"], "status": 0, "error": str(failure.value)}), flush=True)
+        print(json.dumps({**failure.request.cb_kwargs["request"], "status": 0, "error": str(failure.value)}), flush=True)
 
 
 process = CrawlerProcess(

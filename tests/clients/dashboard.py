@@ -1,4 +1,4 @@
-"""Reads a Grafana dashboard into the types of Grafana's own SDK and writes it again; prints what did not come back."""
+"""Reads a Grafana dashboard into the types of Grafana's own SDK and writes it again; prints what was lost."""
 
 import json
 import re
@@ -8,17 +8,17 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-# In use for long, and missing from the types: what a data source makes of an annotation or a variable is its own.
+# Missing from the types: members of annotations and variables that belong to the data source.
 UNTYPED = [
     r"\.annotations\.list\[\]\.(useValueForTime|builtIn|titleFormat|textFormat)",
     r"\.templating\.list\[\]\.definition",
-    # Of later versions.
+    # Newer than the types.
     r"\.panels\[\]\.panels\[\]\.options\.tooltip\.(mode|showColorScale)",
 ]
 
 
 def lost(before, after, place=""):
-    """Where the two differ, as seen from the first."""
+    """Yields what `after` lacks of `before`."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key, value in before.items():
             if value is not None:

@@ -1,35 +1,23 @@
-//! The output of `wayleave env`, used by each client; and the additional requests that a browser makes on its own.
+//! The output of `wayleave env` with each client, and the requests that a browser adds by itself.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::clients::crawl::trust_in_nss;
 use crate::harness::tools::{
-    clean, headless_chromium, node_modules, output_of, program, project, python, run,
+    both_streams, clean, headless_chromium, node_modules, output_of, program, project, python, run,
 };
 use crate::harness::wayleave::BINARY;
 use crate::harness::{Origin, Reply, Wayleave};
 
 const LIMIT: Duration = Duration::from_secs(540);
 
-/// `env` tells the ports of its configuration file, so it gets one that names the real ones.
-pub fn settled_config(proxy: &Wayleave) -> PathBuf {
-    let settings = proxy
-        .settings
-        .clone()
-        .set("proxy.listen", &format!("[\"{}\"]", proxy.proxy))
-        .set("admin.listen", &format!("\"{}\"", proxy.admin));
-    let file = proxy.dir.path().join("settled.toml");
-    std::fs::write(&file, settings.to_toml()).expect("writable");
-    file
-}
-
-/// Runs a shell line after `eval "$(wayleave env …)"`; returns both streams together.
+/// Runs a shell line after `eval "$(wayleave env ...)"`. Returns both streams, one after the other.
 fn after_env(proxy: &Wayleave, client: &str, line: &str, path: &Path) -> String {
     let option = if client.is_empty() { String::new() } else { format!("--client {client}") };
     let script = format!(
         "eval \"$('{BINARY}' env {option} --config '{}')\"\n{line}\n",
-        settled_config(proxy).display()
+        proxy.config_with_ports().display()
     );
     let mut shell = clean("/bin/sh");
     shell
@@ -39,11 +27,10 @@ fn after_env(proxy: &Wayleave, client: &str, line: &str, path: &Path) -> String 
         .env("PYTHON", python())
         .env("NODE_PATH", node_modules())
         .env("SCRATCH", path);
-    let output = run(&mut shell, b"", LIMIT);
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    both_streams(&run(&mut shell, b"", LIMIT))
 }
 
-/// Runs `line`, which fetches `$URL`, over HTTP and HTTPS, where it is allowed and where it is not.
+/// Runs `line`, which fetches `$URL`, by HTTP and HTTPS, for an allowed and a disallowed page.
 #[track_caller]
 fn check_client(client: &str, line: &str) {
     let origin = Origin::start();
@@ -82,7 +69,7 @@ fn curl_works_after_env() {
 }
 
 #[test]
-fn curl_shows_line_and_rule() {
+fn curl_prints_line_and_rule() {
     let origin = Origin::start();
     let robots = "User-agent: *\nDisallow: /private\n";
     origin.site("site.test").robots(robots);
@@ -90,11 +77,11 @@ fn curl_shows_line_and_rule() {
     let mut curl = clean(program("curl"));
     curl.args(["-q", "-sS", "-i", "-x"]).arg(format!("http://{}", proxy.proxy));
     curl.arg("--cacert").arg(proxy.ca_file()).arg("https://site.test/private");
-    let shown = output_of(&mut curl, b"", LIMIT);
+    let printed = output_of(&mut curl, b"", LIMIT);
     for words in
         ["403", "application/problem+json", "\"line\":2", "\"rule\":\"Disallow: /private\""]
     {
-        assert!(shown.contains(words), "{words} is missing: {shown}");
+        assert!(printed.contains(words), "{words} is missing: {printed}");
     }
     assert_eq!(origin.seen(), ["GET https://site.test/robots.txt"]);
 }
@@ -114,7 +101,7 @@ fn python_works_after_env() {
     check_client("python", &format!("\"$PYTHON\" -c '{urllib}' $URL"));
 }
 
-/// Told to verify certificates, Scrapy trusts the CA, and without it nothing.
+/// If Scrapy is to verify certificates, it trusts the CA, and nothing without it.
 #[test]
 fn scrapy_works_after_env() {
     let settings =
@@ -124,9 +111,9 @@ fn scrapy_works_after_env() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let scratch = tempfile::tempdir().expect("a directory");
-    let shown =
+    let printed =
         after_env(&proxy, "scrapy", &scrapy.replace("$URL", "http://shop.test/"), scratch.path());
-    assert!(!shown.contains("deprecated"), "{shown}");
+    assert!(!printed.contains("deprecated"), "{printed}");
     let untrusting =
         format!("unset SSL_CERT_FILE; {}", scrapy.replace("$URL", "https://shop.test/"));
     let output = after_env(&proxy, "scrapy", &untrusting, scratch.path());
@@ -148,7 +135,7 @@ fn go_works_after_env() {
     check_client("", &format!("'{}' $URL", binary.display()));
 }
 
-/// Builds a Go program below target/, where the cache of its standard library stays from run to run.
+/// Builds a Go program below target/, where the cache of its standard library serves later runs.
 pub fn build_go(source: &Path) -> PathBuf {
     let target = project().join("target/go");
     std::fs::create_dir_all(&target).expect("target/ is writable");
@@ -180,7 +167,7 @@ const PAGE: &str = r#"<!doctype html><title>page</title>
     </script>"#;
 
 #[test]
-fn a_browsers_subresources_are_judged_one_by_one() {
+fn each_subresource_of_a_browser_is_judged() {
     let origin = Origin::start();
     let robots = "User-agent: *\nDisallow: /private\n";
     origin.site("shop.test").robots(robots).page("/", Reply::html(PAGE));
@@ -198,7 +185,7 @@ fn a_browsers_subresources_are_judged_one_by_one() {
     assert_eq!(robots.count(), 2, "{seen:?}");
 }
 
-/// The document that Chromium makes of `url`, its scripts run.
+/// Returns the document of `url` after Chromium has run its scripts.
 fn dump_dom(proxy: &Wayleave, url: &str) -> String {
     let profile = proxy.dir.path().join("profile");
     let mut browser = headless_chromium();

@@ -14,7 +14,7 @@ import pycurl
 HTTPS2 = 3  # CURLPROXY_HTTPS2, which pycurl has no name for.
 
 proxy, proxy_roots, roots, credentials, *urls = sys.argv[1:]
-said = []
+messages = []
 curl = pycurl.Curl()
 curl.setopt(curl.PROXY, proxy)
 curl.setopt(curl.PROXYTYPE, HTTPS2)
@@ -22,7 +22,7 @@ curl.setopt(curl.HTTPPROXYTUNNEL, 1)
 curl.setopt(curl.PROXY_CAINFO, proxy_roots)
 curl.setopt(curl.CAINFO, roots)
 curl.setopt(curl.VERBOSE, 1)
-curl.setopt(curl.DEBUGFUNCTION, lambda kind, text: said.append(text) if kind == pycurl.INFOTYPE_TEXT else None)
+curl.setopt(curl.DEBUGFUNCTION, lambda kind, text: messages.append(text) if kind == pycurl.INFOTYPE_TEXT else None)
 if credentials:
     curl.setopt(curl.PROXYUSERPWD, credentials)
 for url in urls:
@@ -34,7 +34,7 @@ for url in urls:
         is_through = True
     except pycurl.error:
         is_through = False
-    text = b"\n".join(said).decode()
+    text = b"\n".join(messages).decode()
     version = "h2" if "CONNECT: 'h2' negotiated" in text else "h1"
     if is_through:
         answer = body.getvalue()

@@ -1,5 +1,5 @@
-//! The snippets of README.md and docs/clients.md, run unchanged except for the port of the proxy. Each fetches from
-//! https://example.com/, which is on loopback here.
+//! The snippets of README.md and docs/clients.md, unchanged but for the ports. Each fetches from https://example.com/, which is
+//! on loopback here.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use crate::clients::env::{build_go, settled_config};
-use crate::harness::tools::{clean, node_modules, program, project, python, run};
+use crate::clients::env::build_go;
+use crate::harness::tools::{both_streams, clean, node_modules, program, project, python, run};
 use crate::harness::wayleave::BINARY;
 use crate::harness::{Origin, Reply, Wayleave};
 
@@ -49,7 +49,7 @@ fn snippet(name: &str) -> Snippet {
         .unwrap_or_else(|| panic!("no file has a snippet `{name}`"))
 }
 
-/// The directory in which a snippet runs, with wayleave-state/; only the snippet trusts its CA.
+/// A proxy, and the directory in which a snippet runs, with wayleave-state/.
 pub struct Stage {
     origin: Origin,
     pub proxy: Wayleave,
@@ -84,11 +84,11 @@ impl Stage {
         self.proxy.dir.path()
     }
 
-    /// Makes `wayleave` the program under test, with the configuration of the proxy that runs.
+    /// Makes `wayleave` the program under test, with the configuration of the running proxy.
     fn install_program(&self) {
         let script = format!(
             "#!/bin/sh\nexec '{BINARY}' \"$@\" --config '{}'\n",
-            settled_config(&self.proxy).display()
+            self.proxy.config_with_ports().display()
         );
         let bin = self.dir().join("bin");
         std::fs::create_dir(&bin).expect("writable");
@@ -98,7 +98,7 @@ impl Stage {
         std::fs::set_permissions(file, executable).expect("its owner may");
     }
 
-    /// The `PATH` of a snippet: `wayleave`, then the Python of the tests, then the system's programs.
+    /// Returns the `PATH` of a snippet: `wayleave`, then the Python of the tests, then the system's programs.
     fn path(&self) -> OsString {
         let system = std::env::var_os("PATH").unwrap_or_default();
         let python = python().parent().expect("a directory").to_owned();
@@ -106,11 +106,11 @@ impl Stage {
         std::env::join_paths(dirs.chain(std::env::split_paths(&system))).expect("no colons")
     }
 
-    /// Runs a snippet; its programs are installed, but nothing is set for them.
+    /// Runs a snippet, with nothing in the environment for its programs.
     pub fn run(&self, snippet: &Snippet) -> Output {
         let text = snippet
             .text
-            // A port that one stands for may hold the digits of the other.
+            // One port may contain the digits of the other.
             .replace("3129", "ADMIN-PORT")
             .replace("3128", &self.proxy.proxy.port().to_string())
             .replace("ADMIN-PORT", &self.proxy.admin.port().to_string());
@@ -120,7 +120,7 @@ impl Stage {
             "js" => "snippet.mjs",
             "go" => "snippet.go",
             "java" => "Fetch.java",
-            other => panic!("no one knows how to run {other}"),
+            other => panic!("no interpreter for {other}"),
         };
         let file = self.dir().join(name);
         std::fs::write(&file, text).expect("writable");
@@ -143,38 +143,30 @@ impl Stage {
     }
 }
 
-/// Runs a snippet of the documents. `prepare` runs before, in the same place.
+/// Checks a snippet of the documents. `prepare` runs before it, in the same directory.
 #[track_caller]
 fn check(name: &str, prepare: Option<&str>) {
     check_snippet(&snippet(name), prepare);
 }
 
-/// Runs a snippet where it may fetch and where it may not.
+/// Runs a snippet where robots.txt allows it and where it does not.
 #[track_caller]
 fn check_snippet(snippet: &Snippet, prepare: Option<&str>) {
     let name = &*snippet.name;
-    let shown = |output: &Output| {
-        format!(
-            "{}\n{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        )
-    };
-
     let open = Stage::new("User-agent: *\nAllow: /\n");
     let closed = Stage::new("User-agent: *\nDisallow: /\n");
     if let Some(preparation) = prepare {
         for stage in [&open, &closed] {
             let output = stage.run(&self::snippet(preparation));
-            assert!(output.status.success(), "{preparation}: {}", shown(&output));
+            assert!(output.status.success(), "{preparation}: {}", both_streams(&output));
         }
     }
     let output = open.run(snippet);
-    assert!(output.status.success(), "{name}: {}", shown(&output));
-    let said = shown(&output);
+    let printed = both_streams(&output);
+    assert!(output.status.success(), "{name}: {printed}");
     assert!(
-        said.contains("200") || said.contains("Example Domain"),
-        "{name} shows what it got: {said}"
+        printed.contains("200") || printed.contains("Example Domain"),
+        "{name} shows what it got: {printed}"
     );
     let seen = open.origin.seen();
     let fetched = seen.iter().filter(|seen| !seen.ends_with("/robots.txt"));
@@ -182,23 +174,18 @@ fn check_snippet(snippet: &Snippet, prepare: Option<&str>) {
     assert!(fetched.next().is_some(), "{name}: {seen:?}");
 
     let output = closed.run(snippet);
-    assert_eq!(
-        closed.origin.seen(),
-        ["GET https://example.com/robots.txt"],
-        "{name}: {}",
-        shown(&output)
-    );
-    let said = shown(&output);
+    let printed = both_streams(&output);
+    assert_eq!(closed.origin.seen(), ["GET https://example.com/robots.txt"], "{name}: {printed}");
     assert!(
-        said.contains("403")
-            || said.contains("Disallowed by robots.txt")
+        printed.contains("403")
+            || printed.contains("Disallowed by robots.txt")
             || !output.status.success(),
-        "{name} shows the refusal: {said}"
+        "{name} shows the refusal: {printed}"
     );
 }
 
 #[test]
-fn no_snippet_is_left_out() {
+fn every_snippet_has_a_test() {
     let names: Vec<_> = snippets().into_iter().map(|snippet| snippet.name).collect();
     let known = [
         "quick-start",
@@ -229,7 +216,7 @@ fn no_snippet_is_left_out() {
     }
 }
 
-/// The documents: the README and what stands below docs/.
+/// Returns the documents: those at the top of the project, and those below docs/.
 fn documents() -> Vec<(PathBuf, String)> {
     let docs = std::fs::read_dir(project().join("docs")).expect("a directory");
     let docs = docs.map(|entry| entry.expect("readable").path());
@@ -274,7 +261,7 @@ fn every_metric_that_documents_name_exists() {
     let mut count = 0;
     for (file, text) in documents() {
         if file.ends_with("metrics.md") {
-            continue; // It has a test of its own.
+            continue; // Another test checks it.
         }
         let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
         for name in words.filter(|word| word.starts_with("wayleave_") && word.len() > 10) {
@@ -282,7 +269,7 @@ fn every_metric_that_documents_name_exists() {
             let is_version = name.starts_with("wayleave_VERSION");
             assert!(
                 is_version || metrics.contains(&format!("# TYPE {name} ")),
-                "{}: {name} is nowhere else",
+                "{}: {name} does not exist",
                 file.display()
             );
         }
@@ -291,7 +278,7 @@ fn every_metric_that_documents_name_exists() {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_has_a_target() {
     for (file, text) in documents() {
         let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         for link in links.filter(|link| !link.starts_with("http")) {
@@ -331,8 +318,8 @@ fn every_command_and_option_that_documents_name_exists() {
             let help = help(&names);
             let options = words.iter().filter(|word| word.starts_with("--"));
             for option in options.map(|option| option.split('=').next().expect("one part")) {
-                let place = file.display();
-                assert!(help.contains(option), "{place}: {line}: no {option} in\n{help}");
+                let file = file.display();
+                assert!(help.contains(option), "{file}: {line}: no {option} in\n{help}");
             }
             count += 1;
         }
@@ -371,7 +358,7 @@ fn every_key_that_documents_name_exists() {
             if !is_key || !sections.contains(section) || ["txt", "redb", "rs"].contains(&key) {
                 continue;
             }
-            assert!(keys.contains(name), "{}: {name} is no key", file.display());
+            assert!(keys.contains(name), "{}: {name} is not a key", file.display());
             count += 1;
         }
     }
@@ -453,7 +440,7 @@ fn java_works_after_env() {
 
 /// Every client that `wayleave env` knows, and every one with a heading, is in the table of docs/clients.md.
 #[test]
-fn every_client_has_its_line() {
+fn every_client_is_in_the_table() {
     let text = std::fs::read_to_string(project().join("docs/clients.md")).expect("there is one");
     let lines = || text.lines().filter(|line| line.starts_with("| "));
     for client in ["curl", "python", "scrapy", "node", "java", "go", "wget", "playwright"] {
@@ -467,7 +454,7 @@ fn every_client_has_its_line() {
     }
 }
 
-/// The command of a client after its lines have run.
+/// Returns a command that uses a client after its lines have run.
 fn use_of(client: &str) -> String {
     match client {
         "go" => {
@@ -492,7 +479,7 @@ fn use_of(client: &str) -> String {
 }
 
 #[test]
-fn what_the_page_shows_for_each_client_works_there() {
+fn the_lines_for_each_client_on_the_page_work() {
     let stage = Stage::new("");
     let path = "/v1/connect?proxy=http://127.0.0.1:3128&ca=wayleave-state/ca/ca.crt";
     let found = stage.proxy.admin_get(path).json();

@@ -1,7 +1,7 @@
-"""Verifies an export of wayleave's evidence by docs/evidence.md alone: chain, trees, signatures, digests.
+"""Verifies an export of wayleave's evidence, as docs/evidence.md describes it: chain, trees, signatures, digests.
 
 usage: verify_evidence.py FOLDER PUBLIC-KEY [--accept-unsigned]. Prints "sound: N lines, M left out", or the first place that is not,
-and ends with 1. Lines that were not signed by who wrote them are accepted only if that is asked for.
+and ends with 1. Lines that their writer did not sign are accepted only with the option.
 """
 
 import base64
@@ -83,12 +83,12 @@ check_signature("manifest.json:1", manifest_line)
 manifest = json.loads(manifest_line)
 listed = {file["path"]: file["sha256"] for file in manifest["logs"] + manifest["files"]}
 for path, digest in listed.items():
-    # What is left of a file is looked at below, to name the line.
+    # Log files are checked below, which names the line.
     if not path.startswith("log/") and sha256((folder / path).read_bytes()).hex() != digest:
         fail(path, "does not have its digest")
 
 shown = left_out = 0
-# Of each `deleted`, the file that is gone, and the file and line that say so.
+# Of each `deleted` event: the deleted file, and the file and line of the event.
 deleted, missing = set(), []
 head_before, number_before = None, None
 for file in manifest["logs"]:

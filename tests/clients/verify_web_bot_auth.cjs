@@ -1,4 +1,4 @@
-// Verifies requests by Cloudflare's web-bot-auth, as an origin would.
+// Verifies requests with Cloudflare's web-bot-auth, as an origin would.
 //
 // Reads {"requests": [{"method", "url", "headers": [[name, value], ...]}], "keys": JWKS} on standard input; prints for each request
 // the thumbprint of the key that signed it, or why it is not verified.

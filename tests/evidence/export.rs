@@ -84,12 +84,12 @@ pub(super) fn crawled() -> TempDir {
     for host in ["shop.test", "closed.test", "down.test", "open.test"] {
         for agent in ["NewsBot/1", "ImageBot/1", "CarefulBot/1", "Other/1"] {
             for path in PATHS {
-                proxy.exchange(&Request::get(&format!("http://{host}{path}")).agent(agent));
+                proxy.get_as(agent, &format!("http://{host}{path}"));
             }
         }
     }
     proxy.exchange(&Request::get("http://shop.test/robots.txt"));
-    proxy.exchange(&Request::get("http://shop.test/a").agent("GPTBot/1.0"));
+    proxy.get_as("GPTBot/1.0", "http://shop.test/a");
     proxy.exchange(&Request::new("FOO", "ftp://open.test/"));
     proxy.stop().0
 }
@@ -160,7 +160,7 @@ fn crawled_by_a_trainer() -> TempDir {
     let crawler = "[preferences]\nsources = [\"tdmrep\", \"rsl\", \"ai.txt\"]\n[[crawler]]\nname = \"trainer\"\ntokens = [\"Trainer\"]\n\
                    match = { user_agent = \"Trainer\" }\npurposes = [\"search\", \"train-ai\"]\n";
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(crawler));
-    let status = |url: &str| proxy.exchange(&Request::get(url).agent("Trainer/1")).status;
+    let status = |url: &str| proxy.get_as("Trainer/1", url).status;
     for host in ["tdm.test", "ai.test"] {
         assert_eq!(status(&format!("http://{host}/open/1")), 200);
         assert_eq!(status(&format!("http://{host}/closed/1")), 403);
@@ -255,7 +255,7 @@ fn a_url_and_a_time_are_enough_and_a_running_proxy_is_asked() {
     origin.site("shop.test").robots(ROBOTS);
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
     for _ in 0..3 {
-        proxy.exchange(&Request::get("http://shop.test/images/7").agent("Other/1"));
+        proxy.get_as("Other/1", "http://shop.test/images/7");
     }
     let dir = proxy.dir.path();
     crate::harness::eventually("the decisions are there, and signed", || {

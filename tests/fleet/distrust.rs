@@ -9,7 +9,7 @@ use super::proxies::{arrivals, expect_gaps, is_up, joined, node, refresh};
 use crate::harness::origin::reply::Step;
 use crate::harness::tools::{clean, run};
 use crate::harness::wayleave::{BINARY, Settings};
-use crate::harness::{Gate, Origin, Reply, Request, Wayleave, eventually};
+use crate::harness::{Gate, Origin, Reply, Wayleave, eventually};
 use crate::operations::over_time::{set_clock, with_clock};
 
 const OPEN: &str = "User-agent: *\nDisallow:\n";

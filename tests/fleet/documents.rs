@@ -10,7 +10,7 @@ const TDMREP: &str = "http://site.test/.well-known/tdmrep.json";
 const LICENCE: &str = "http://licences.test/all.xml";
 
 fn status(proxy: &Wayleave, url: &str) -> u16 {
-    get(proxy, CORPUS, url).status
+    proxy.get_as(CORPUS, url).status
 }
 
 fn asked(origin: &Origin, url: &str) -> usize {
@@ -46,7 +46,7 @@ fn reservations_and_licences_are_fetched_once_for_all_nodes() {
             scope.spawn(move || assert_eq!(pages.map(|url| status(node, url)), [403, 403]));
         }
     });
-    assert_eq!([TDMREP, LICENCE].map(|url| asked(&origin, url)), [1, 1]);
+    assert_eq!([TDMREP, LICENCE].map(|url| origin.count_gets(url)), [1, 1]);
     origin.site("site.test").page("/.well-known/tdmrep.json", reserved(0));
     origin.site("licences.test").page("/all.xml", licence("<permits type=\"usage\">all</permits>"));
     for host in ["site.test", "licences.test"] {
@@ -57,5 +57,5 @@ fn reservations_and_licences_are_fetched_once_for_all_nodes() {
             pages.map(|url| status(node, url)) == [200, 200]
         });
     }
-    assert_eq!([TDMREP, LICENCE].map(|url| asked(&origin, url)), [2, 2]);
+    assert_eq!([TDMREP, LICENCE].map(|url| origin.count_gets(url)), [2, 2]);
 }

@@ -8,7 +8,7 @@ use super::relay::Relay;
 use crate::harness::origin::reply::Step;
 use crate::harness::tools::{clean, run};
 use crate::harness::wayleave::{BINARY, Settings};
-use crate::harness::{Gate, Origin, Reply, Request, Wayleave, eventually};
+use crate::harness::{Gate, Origin, Reply, Wayleave, eventually};
 
 const DELAY: Duration = Duration::from_millis(500);
 
@@ -135,7 +135,7 @@ fn another_node_fetches_when_the_one_that_did_has_died() {
     origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     eventually("its lease has ended", || lives.get("http://shop.test/").status == 200);
     assert_eq!(lives.get("http://shop.test/private").status, 403);
-    assert_eq!(robots_fetches(&origin, "shop.test"), 2);
+    assert_eq!(origin.robots_fetches("shop.test"), 2);
 }
 
 #[test]

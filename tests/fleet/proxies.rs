@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::Settings;
-use crate::harness::{Gate, Origin, Reply, Request, Wayleave, eventually};
+use crate::harness::{Gate, Origin, Reply, Wayleave, eventually};
 
 use super::engines::{Product, Server};
 
@@ -121,7 +121,7 @@ fn a_change_that_one_node_sees_counts_for_all() {
             node.get("http://shop.test/private").status == 403
         });
     }
-    assert_eq!(robots_fetches(&origin, "shop.test"), 2);
+    assert_eq!(origin.robots_fetches("shop.test"), 2);
     let answer = nodes[1].admin_request("DELETE", &robots_path("shop.test"));
     assert!((200..300).contains(&answer.status), "{answer:?}");
     for node in &nodes {
@@ -213,7 +213,7 @@ fn without_the_engine_only_origins_with_a_delay_are_refused() {
         assert_eq!(refused.status, 429, "{refused:?}");
         assert!(refused.text().contains("engine"), "{}", refused.text());
     }
-    assert_eq!(robots_fetches(&origin, "new.test"), 2, "each for itself");
+    assert_eq!(origin.robots_fetches("new.test"), 2, "each for itself");
     server.revive();
     for node in &nodes {
         eventually("the engine is back", || is_up(node));
@@ -243,7 +243,7 @@ fn what_a_node_holds_is_offered_instead_of_fetched() {
     let second = node(&origin, &server, |settings| settings);
     assert_eq!(second.get("http://shop.test/").status, 200);
     assert_eq!(second.get("http://shop.test/private").status, 403);
-    assert_eq!(robots_fetches(&origin, "shop.test"), 1);
+    assert_eq!(origin.robots_fetches("shop.test"), 1);
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn a_record_that_no_node_wrote_is_not_used() {
     });
     let second = node(&origin, &server, keyed);
     assert_eq!(second.get("http://shop.test/private").status, 403);
-    assert_eq!(robots_fetches(&origin, "shop.test"), 1);
+    assert_eq!(origin.robots_fetches("shop.test"), 1);
     // Somebody without the key writes that everything is allowed.
     let stranger = node(&origin, &server, |settings| settings);
     origin.site("shop.test").robots("User-agent: *\nDisallow:\n");

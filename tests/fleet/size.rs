@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::engines::{Product, Server};
 use super::proxies::{arrivals, expect_gaps, is_up, joined, node, refresh, robots_fetches};
 use crate::harness::wayleave::Settings;
-use crate::harness::{Origin, Request, Wayleave, Wire, eventually};
+use crate::harness::{Origin, Wayleave, Wire, eventually};
 
 const NODES: usize = 8;
 const RULES: &str = "User-agent: *\nDisallow: /private\n";
@@ -67,7 +67,7 @@ fn fetch_once(hosts: usize, clients: usize, times: usize) {
         }
     });
     let requests = NODES * clients * times * hosts.len();
-    let fetches = hosts.iter().map(|host| robots_fetches(&origin, host));
+    let fetches = hosts.iter().map(|host| origin.robots_fetches(host));
     let (took, fetches): (_, Vec<usize>) = (started.elapsed(), fetches.collect());
     let all: usize = fetches.iter().sum();
     println!("{requests} requests for {} origins in {took:?}: {all} fetches", hosts.len());
@@ -329,6 +329,6 @@ fn full_size_two_versions_go_side_by_side() {
             node.get("http://free.test/private").status == 403
         });
     }
-    assert_eq!(robots_fetches(&origin, "free.test"), 2);
-    assert_eq!(robots_fetches(&origin, "slow.test"), 1);
+    assert_eq!(origin.robots_fetches("free.test"), 2);
+    assert_eq!(origin.robots_fetches("slow.test"), 1);
 }

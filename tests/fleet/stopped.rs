@@ -70,7 +70,7 @@ impl Held {
     /// Has `node` begin everything that another may take over, and go on with nothing of it.
     fn begin(&self, node: &Wayleave) {
         eventually("the robots.txt is being fetched", || {
-            robots_fetches(&self.origin, "fetched.test") == 1
+            self.origin.robots_fetches("fetched.test") == 1
         });
         eventually("the connection is being made", || self.shaking.accepted() == 1);
         assert_eq!(node.metric("wayleave_fleet_state", &[("state", "up")]), 1.0);
@@ -139,7 +139,7 @@ fn a_node_that_stood_still_sends_nothing_that_another_took_over() {
     eventually("it goes by what the other one fetched", || {
         first.get("http://fetched.test/private").status == 403
     });
-    assert_eq!(robots_fetches(&held.origin, "fetched.test"), 2);
+    assert_eq!(held.origin.robots_fetches("fetched.test"), 2);
     eventually("it has turns again", || first.get("https://shaking.test/again").status == 200);
     let seen = held.origin.seen();
     let stopped = |line: &&String| line.ends_with("shaking.test/stopped");

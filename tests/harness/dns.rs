@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-/// The answer for a name.
+/// The response to queries for a name.
 #[derive(Clone, Debug)]
 pub enum Answer {
     Addresses(Vec<IpAddr>),
@@ -14,12 +14,12 @@ pub enum Answer {
     Silence,
 }
 
-/// A running name server. Names that it was not told about do not exist.
+/// A running name server. Names without a script do not exist.
 #[derive(Debug)]
 pub struct NameServer {
     pub address: SocketAddr,
     answers: Arc<Mutex<HashMap<String, Answer>>>,
-    asked: Arc<Mutex<HashSet<String>>>,
+    queried: Arc<Mutex<HashSet<String>>>,
     stop: Arc<std::sync::atomic::AtomicBool>,
 }
 
@@ -30,11 +30,11 @@ impl NameServer {
         let server = Self {
             address: socket.local_addr().expect("a bound socket has an address"),
             answers: Arc::default(),
-            asked: Arc::default(),
+            queried: Arc::default(),
             stop: Arc::default(),
         };
         let (answers, stop) = (Arc::clone(&server.answers), Arc::clone(&server.stop));
-        let asked = Arc::clone(&server.asked);
+        let queried = Arc::clone(&server.queried);
         std::thread::spawn(move || {
             let mut query = [0; 1500];
             while !stop.load(std::sync::atomic::Ordering::SeqCst) {
@@ -43,7 +43,7 @@ impl NameServer {
                 };
                 let answers =
                     answers.lock().expect("no test panics while it scripts names").clone();
-                asked
+                queried
                     .lock()
                     .expect("no test panics while it reads names")
                     .insert(name(&query[..length]).0);
@@ -55,20 +55,20 @@ impl NameServer {
         server
     }
 
-    /// The one name server of all tests that need none: it knows no name.
+    /// Returns the name server that all tests share which resolve no name.
     pub fn without_names() -> &'static Self {
         static SERVER: OnceLock<NameServer> = OnceLock::new();
         SERVER.get_or_init(Self::start)
     }
 
-    /// The names that it was asked for.
-    pub fn asked(&self) -> HashSet<String> {
-        let asked = self.asked.lock();
-        asked.expect("the server's thread does not panic").clone()
+    /// Returns the names that were queried.
+    pub fn queried(&self) -> HashSet<String> {
+        let queried = self.queried.lock();
+        queried.expect("the server's thread does not panic").clone()
     }
 
-    /// Changes what is said about `name` from now on.
-    pub fn say(&self, name: &str, answer: Answer) {
+    /// Sets the response to queries for `name`.
+    pub fn set(&self, name: &str, answer: Answer) {
         self.answers
             .lock()
             .expect("the server's thread does not panic")
@@ -85,7 +85,7 @@ impl Drop for NameServer {
 /// The offset of the question in a message.
 const QUESTION_AT: usize = 12;
 
-/// The name that a query asks for, and where it ends.
+/// Returns the name in a query, and the offset of its end.
 fn name(query: &[u8]) -> (String, usize) {
     let mut labels = Vec::new();
     let mut at = QUESTION_AT;
@@ -97,27 +97,26 @@ fn name(query: &[u8]) -> (String, usize) {
     (labels.join("."), at)
 }
 
-/// The response message for `query` (RFC 1035 §4.1); none for a silent name.
+/// Returns the response message for `query` (RFC 1035 section 4.1); none for a silent name.
 fn answer(query: &[u8], answers: &HashMap<String, Answer>) -> Option<Vec<u8>> {
     const TYPE_A: u16 = 1;
     const TYPE_AAAA: u16 = 28;
     let (name, at) = name(query);
     let question_ends = at + 5;
     let kind = u16::from_be_bytes([query[at + 1], query[at + 2]]);
-    let is_asked_for = |address: &IpAddr| match address {
+    let has_type = |address: &IpAddr| match address {
         IpAddr::V4(_) => kind == TYPE_A,
         IpAddr::V6(_) => kind == TYPE_AAAA,
     };
-    let (code, addresses): (u8, Vec<IpAddr>) =
-        match answers.get(&name).unwrap_or(&Answer::NameError) {
-            Answer::Addresses(addresses) => {
-                let asked_for = addresses.iter().copied().filter(is_asked_for);
-                (0, asked_for.collect())
-            }
-            Answer::NameError => (3, Vec::new()),
-            Answer::ServerFailure => (2, Vec::new()),
-            Answer::Silence => return None,
-        };
+    let (code, addresses): (u8, Vec<IpAddr>) = match answers
+        .get(&name)
+        .unwrap_or(&Answer::NameError)
+    {
+        Answer::Addresses(addresses) => (0, addresses.iter().copied().filter(has_type).collect()),
+        Answer::NameError => (3, Vec::new()),
+        Answer::ServerFailure => (2, Vec::new()),
+        Answer::Silence => return None,
+    };
     let mut message = query[..2].to_vec();
     let count = u8::try_from(addresses.len()).expect("tests name few addresses");
     message.extend([0x81, 0x80 | code, 0, 1, 0, count, 0, 0, 0, 0]);

@@ -17,7 +17,7 @@ pub struct H2Client {
 }
 
 impl H2Client {
-    /// CONNECT to `authority` through `proxy`, then TLS with ALPN `h2`, then HTTP/2.
+    /// Opens a tunnel to `authority` through `proxy`, and HTTP/2 in TLS inside it.
     #[track_caller]
     pub fn open(proxy: SocketAddr, authority: &str, ca_pem: &[u8]) -> Self {
         let mut wire = Wire::connect(proxy);
@@ -25,7 +25,7 @@ impl H2Client {
         Self::inside(wire, authority, ca_pem)
     }
 
-    /// TLS with ALPN `h2` and HTTP/2 inside a tunnel that is open.
+    /// Starts HTTP/2 in TLS inside an open tunnel.
     #[track_caller]
     pub fn inside(wire: Wire, authority: &str, ca_pem: &[u8]) -> Self {
         let host = super::origin::host_of(authority);
@@ -57,25 +57,25 @@ impl H2Client {
         self.exchange(&Request::get(&format!("https://{}{path}", self.authority)))
     }
 
-    /// Sends one request, its body in one piece, and waits for the whole answer.
+    /// Sends one request, its body in one piece, and waits for the whole response.
     #[track_caller]
-    pub fn exchange(&self, ask: &Request) -> Response {
-        self.try_exchange(ask).expect("the exchange ends well")
+    pub fn exchange(&self, request: &Request) -> Response {
+        self.try_exchange(request).expect("the exchange ends well")
     }
 
-    /// As `exchange`, for answers that may break off.
-    pub fn try_exchange(&self, ask: &Request) -> Result<Response, h2::Error> {
-        runtime().block_on(exchange(self.send.clone(), ask))
+    /// Does the same where the response may break off.
+    pub fn try_exchange(&self, request: &Request) -> Result<Response, h2::Error> {
+        runtime().block_on(exchange(self.send.clone(), request))
     }
 
-    /// Sends all requests before it reads any answer; answers come back in the order of the requests.
+    /// Sends all requests before it reads any response. Returns the responses in the order of the requests.
     #[track_caller]
-    pub fn exchange_all(&self, asks: &[Request]) -> Vec<Response> {
-        let start = |ask: &Request| {
-            let (send, ask) = (self.send.clone(), ask.clone());
-            runtime().spawn(async move { exchange(send, &ask).await })
+    pub fn exchange_all(&self, requests: &[Request]) -> Vec<Response> {
+        let start = |request: &Request| {
+            let (send, request) = (self.send.clone(), request.clone());
+            runtime().spawn(async move { exchange(send, &request).await })
         };
-        let under_way: Vec<_> = asks.iter().map(start).collect();
+        let under_way: Vec<_> = requests.iter().map(start).collect();
         let mut answers = Vec::new();
         for task in under_way {
             let answer = runtime().block_on(task).expect("the task ends");
@@ -87,23 +87,23 @@ impl H2Client {
 
 async fn exchange(
     send: h2::client::SendRequest<Bytes>,
-    ask: &Request,
+    request: &Request,
 ) -> Result<Response, h2::Error> {
     let mut send = send.ready().await?;
     let mut head = http::Request::builder()
-        .method(ask.method.as_str())
-        .uri(&ask.url)
+        .method(request.method.as_str())
+        .uri(&request.url)
         .version(http::Version::HTTP_2);
-    if !ask.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("user-agent")) {
+    if !request.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("user-agent")) {
         head = head.header("user-agent", AGENT);
     }
-    for (name, value) in &ask.headers {
+    for (name, value) in &request.headers {
         head = head.header(name.to_ascii_lowercase(), value);
     }
     let (mut answer, mut upload) =
-        send.send_request(head.body(()).expect("tests ask validly"), ask.body.is_empty())?;
-    if !ask.body.is_empty() {
-        upload.send_data(Bytes::copy_from_slice(&ask.body), true)?;
+        send.send_request(head.body(()).expect("a valid request"), request.body.is_empty())?;
+    if !request.body.is_empty() {
+        upload.send_data(Bytes::copy_from_slice(&request.body), true)?;
     }
     let interim = interim(&mut answer).await;
     let (parts, mut stream) = answer.await?.into_parts();
@@ -126,7 +126,7 @@ async fn exchange(
     Ok(response)
 }
 
-/// The statuses of what comes before the final head.
+/// Returns the statuses of the interim responses.
 async fn interim(answer: &mut h2::client::ResponseFuture) -> Vec<u16> {
     let mut statuses = Vec::new();
     while let Some(Ok(head)) = poll_fn(|context| answer.poll_informational(context)).await {

@@ -1,4 +1,4 @@
-//! HTTP/2 frames by hand, because a client of the tests must be able to break it (RFC 9113 section 4, RFC 7541).
+//! HTTP/2 frame by frame, because clients of the tests must be able to break it (RFC 9113 section 4, RFC 7541).
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +20,10 @@ pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 pub const ACK: u8 = 1;
 
-/// One frame as it came.
+/// The payload of a `RST_STREAM` with the error code CANCEL.
+pub const CANCEL: [u8; 4] = [0, 0, 0, 8];
+
+/// A received frame.
 #[derive(Debug)]
 pub struct Frame {
     pub kind: u8,
@@ -29,13 +32,13 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Whether this head says 200: its first field is the static table's eighth entry.
+    /// Whether this head has status 200: its first field is the static table's eighth entry.
     pub fn is_200(&self) -> bool {
         self.kind == HEADERS && self.payload.first() == Some(&0x88)
     }
 }
 
-/// The bytes of a frame.
+/// Returns the bytes of a frame.
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("tests send short frames");
     let mut bytes = length.to_be_bytes()[1..].to_vec();
@@ -45,7 +48,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A block of fields, every one a literal that no table keeps.
+/// Returns a block of fields, each a literal that no table keeps.
 pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, value) in fields {
@@ -58,8 +61,8 @@ pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     bytes
 }
 
-/// A block that begins with `start`, one byte or so, and goes on with one field of some 4,000 bytes, `times` times: two bytes
-/// and more for the first, which HPACK's table keeps, and one for each of the others.
+/// Returns a block of `start` and then one field of some 4,000 bytes, `times` times: written out once, which HPACK's table
+/// keeps, then a byte for each.
 pub fn swollen(start: &[u8], times: usize) -> Vec<u8> {
     const FIRST_OF_THE_TABLE: u8 = 0x80 | 62;
     let mut bytes = start.to_vec();
@@ -70,7 +73,7 @@ pub fn swollen(start: &[u8], times: usize) -> Vec<u8> {
     bytes
 }
 
-/// An integer with a prefix of seven bits (RFC 7541 section 5.1).
+/// Appends an integer with a prefix of seven bits (RFC 7541 section 5.1).
 fn push_length(bytes: &mut Vec<u8>, length: usize) {
     let Some(mut rest) = length.checked_sub(127) else {
         bytes.push(u8::try_from(length).expect("below 127"));
@@ -84,7 +87,7 @@ fn push_length(bytes: &mut Vec<u8>, length: usize) {
     bytes.push(u8::try_from(rest).expect("below 128"));
 }
 
-/// The pseudo-header fields and the agent of a GET for `path` at `authority`.
+/// Returns the pseudo-header fields and the `User-Agent` of a GET for `path` at `authority`.
 pub fn get<'a>(authority: &'a str, path: &'a str) -> Vec<(&'a str, &'a str)> {
     vec![
         (":method", "GET"),
@@ -95,7 +98,18 @@ pub fn get<'a>(authority: &'a str, path: &'a str) -> Vec<(&'a str, &'a str)> {
     ]
 }
 
-/// HTTP/2 inside an intercepted tunnel to `authority`, the preface and empty settings sent.
+/// Returns the frame of a GET.
+pub fn request(stream: u32, authority: &str, path: &str) -> Vec<u8> {
+    frame(HEADERS, END_HEADERS | END_STREAM, stream, &block(&get(authority, path)))
+}
+
+/// Returns the frame of a CONNECT.
+pub fn connect(stream: u32, authority: &str) -> Vec<u8> {
+    let fields = [(":method", "CONNECT"), (":authority", authority)];
+    frame(HEADERS, END_HEADERS, stream, &block(&fields))
+}
+
+/// Starts HTTP/2 inside an intercepted tunnel to `authority`: the preface and empty settings are sent.
 #[track_caller]
 pub fn open(proxy: &Wayleave, authority: &str) -> Wire {
     begin(before_preface(proxy, authority))
@@ -107,7 +121,7 @@ fn begin(mut wire: Wire) -> Wire {
     wire
 }
 
-/// HTTP/2 with a proxy whose certificate is for `localhost`, the preface and empty settings sent.
+/// Starts HTTP/2 with a proxy that has a certificate for `localhost`: the preface and empty settings are sent.
 #[track_caller]
 pub fn open_proxied(listener: SocketAddr) -> Wire {
     let roots = Authority::trusted().pem.as_bytes();
@@ -118,7 +132,7 @@ pub fn open_proxied(listener: SocketAddr) -> Wire {
     begin(secured.wire)
 }
 
-/// Connects without sending anything.
+/// Starts TLS inside a tunnel, and sends nothing yet.
 #[track_caller]
 pub fn before_preface(proxy: &Wayleave, authority: &str) -> Wire {
     let mut wire = proxy.connect();
@@ -132,7 +146,7 @@ pub fn before_preface(proxy: &Wayleave, authority: &str) -> Wire {
 }
 
 impl Wire {
-    /// The next frame; `None` at the end of the connection.
+    /// Reads the next frame; `None` at the end of the connection.
     pub fn frame(&mut self) -> Option<Frame> {
         let head = self.try_bytes(9).ok()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
@@ -144,7 +158,7 @@ impl Wire {
         })
     }
 
-    /// The first frame that ends the exchange on `stream`, well or not; `None` if the connection ends first.
+    /// Reads up to the first frame that decides about the request on `stream`; `None` if the connection ends first.
     pub fn outcome(&mut self, stream: u32) -> Option<Frame> {
         loop {
             let frame = self.frame()?;
@@ -155,11 +169,16 @@ impl Wire {
         }
     }
 
-    /// The next content of a stream.
+    /// Whether the request on `stream` is answered with status 200.
+    pub fn stream_is_200(&mut self, stream: u32) -> bool {
+        self.outcome(stream).is_some_and(|frame| frame.is_200())
+    }
+
+    /// Reads the next content of a stream.
     #[track_caller]
     pub fn data(&mut self, stream: u32) -> Vec<u8> {
         loop {
-            let frame = self.frame().expect("the connection goes on");
+            let frame = self.frame().expect("the connection remains open");
             assert!(frame.stream != stream || frame.kind == DATA, "{frame:?}");
             if frame.stream == stream {
                 return frame.payload;

@@ -6,6 +6,7 @@ pub mod dns;
 pub mod h2_client;
 pub mod h2_frames;
 pub mod origin;
+pub mod passwords;
 pub mod ports;
 pub mod program;
 pub mod prometheus;
@@ -25,21 +26,21 @@ use tokio::runtime::Runtime;
 pub use client::{Request, Wire};
 pub use h2_client::H2Client;
 pub use origin::reply::{Gate, Reply};
-pub use origin::{Manners, Origin};
+pub use origin::{ContentHandling, Origin};
 pub use response::Response;
 pub use tls::Certificate;
 pub use wayleave::Wayleave;
 
-/// The time that a test waits for anything. Generous, because a loaded machine must not fail a test.
+/// The longest time that a test waits for anything. Generous, because a loaded machine must not fail a test.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The runtime of all origins and HTTP/2 clients; tests themselves are plain blocking functions.
+/// Returns the runtime of all origins and HTTP/2 clients; tests themselves are blocking functions.
 pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| Runtime::new().expect("a runtime can be started"))
 }
 
-/// The lines of a decision log that are decisions, and not events of the log itself.
+/// Returns the lines of a decision log that are decisions, without the log's own events.
 pub fn decisions(log: &str) -> impl Iterator<Item = &str> {
     log.lines().filter(|line| !line.starts_with("{\"event\":"))
 }
@@ -49,7 +50,7 @@ pub fn decisions(log: &str) -> impl Iterator<Item = &str> {
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < DEADLINE, "waited {DEADLINE:?} in vain: {what}");
+        assert!(started.elapsed() < DEADLINE, "waited {DEADLINE:?} for this: {what}");
         std::thread::park_timeout(Duration::from_millis(5));
     }
 }

@@ -1,18 +1,23 @@
 //! Ports for programs that must be given a port and cannot report one.
 
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Below what the system gives to whoever does not choose (`ip_local_port_range`): else another test's listener, or a client's end
-/// of a connection, takes the port before the program does.
+/// Below the ports that the system assigns (`ip_local_port_range`): otherwise another test's listener, or a client's end of a
+/// connection, could take the port before the program does.
 const PORTS: Range<u16> = 10_000..22_000;
 /// The distance from the port of a Redis node to its cluster bus port.
 const BUS: u16 = 10_000;
 
 static TRIED: AtomicU16 = AtomicU16::new(0);
 
-/// A port on loopback where nobody listens, nor ten thousand above, and that nobody else in this process is given.
+/// Returns an address on loopback where nobody listens.
+pub fn free_address() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, free()).into()
+}
+
+/// Returns a port on loopback where nobody listens, nor ten thousand above, and that this process has not returned before.
 pub fn free() -> u16 {
     let count = PORTS.end - PORTS.start;
     // Processes that run side by side begin at different places.

@@ -1,4 +1,4 @@
-//! An origin that is an independent program: it prints its port, then a line for every request that it executes.
+//! Origins that are independent programs: each prints its port, then a line for every request that it executes.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Runs `tests/origins/<script>` by `interpreter`.
+    /// Runs `tests/origins/<script>` with `interpreter`.
     #[track_caller]
     pub fn start(interpreter: &str, script: &str) -> Self {
         let script = tools::project().join("tests/origins").join(script);
@@ -44,7 +44,7 @@ impl Program {
         SocketAddr::from(([127, 0, 0, 1], port))
     }
 
-    /// The requests that were executed, such as `GET /a`.
+    /// Returns the requests that were executed, such as `GET /a`.
     pub fn executed(&self) -> Vec<String> {
         self.lines().split_off(1)
     }

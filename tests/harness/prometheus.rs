@@ -1,4 +1,4 @@
-//! Debian's Prometheus on a free port, scraping one wayleave often, with our rules.
+//! Debian's Prometheus on a free port, which scrapes one proxy often and has our rules.
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use super::client::Wire;
 use super::tools::{clean, program, project};
 use super::{Wayleave, eventually};
 
-/// A running Prometheus; killed when dropped, its log shown if the test fails.
+/// A running Prometheus; killed when dropped, its log printed if the test fails.
 pub struct Prometheus {
     address: SocketAddr,
     child: Child,
@@ -18,7 +18,7 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Scrapes `proxy` as the job `wayleave`; there are two scrapes at least when this returns.
+    /// Starts scraping `proxy` as the job `wayleave`, and waits for two scrapes.
     #[track_caller]
     pub fn scraping(proxy: &Wayleave) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
@@ -55,7 +55,7 @@ impl Prometheus {
 
     #[track_caller]
     fn wait_until_ready(&mut self) {
-        eventually("prometheus is ready and says where it listens", || {
+        eventually("prometheus is ready and has logged its address", || {
             let log = self.log();
             if !log.contains("Server is ready to receive web requests") {
                 return false;
@@ -78,7 +78,7 @@ impl Prometheus {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// `data` of an answer of the HTTP API.
+    /// Returns `data` of a response of the HTTP API.
     #[track_caller]
     pub fn api(&self, path: &str) -> Value {
         let mut wire = Wire::connect(self.address);
@@ -90,7 +90,7 @@ impl Prometheus {
         answer["data"].take()
     }
 
-    /// The series that a query returns now, with their labels and values.
+    /// Returns the series of a query now, with their labels and values.
     #[track_caller]
     pub fn query(&self, expression: &str) -> Vec<(Value, f64)> {
         let query = url::form_urlencoded::Serializer::new(String::new())

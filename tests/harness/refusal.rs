@@ -1,13 +1,11 @@
-//! The complete check of a refusal (contract: RFC 9209, RFC 9457).
+//! Checks of complete refusals (RFC 9209, RFC 9457).
 
 use serde_json::Value;
 
 use super::response::Response;
 
 impl Response {
-    /// Checks that this is a complete refusal of this proxy, and returns its problem document.
-    ///
-    /// `phrase` is the reason phrase the contract names; HTTP/2 has none to check.
+    /// Checks that this is a complete refusal by the proxy, and returns its problem document. HTTP/2 has no `phrase` to check.
     #[track_caller]
     pub fn expect_refusal(&self, status: u16, phrase: Option<&str>, error: &str) -> Value {
         assert_eq!(self.status, status, "{self:?}\n{}", self.text());
@@ -40,7 +38,7 @@ impl Response {
         problem
     }
 
-    /// A refusal by robots.txt, which names the deciding line and rule.
+    /// Checks a refusal by robots.txt, which names the deciding line and rule.
     #[track_caller]
     pub fn expect_disallowed(&self, robots_url: &str, line: u64, rule: &str) {
         let problem =
@@ -48,10 +46,10 @@ impl Response {
         assert_eq!(problem["robots_url"], robots_url, "{problem}");
         assert_eq!(problem["line"], line, "{problem}");
         assert_eq!(problem["rule"], rule, "{problem}");
-        assert!(self.header("retry-after").is_none(), "trying again is no use: {self:?}");
+        assert!(self.header("retry-after").is_none(), "a retry would be refused as well: {self:?}");
     }
 
-    /// A refusal because robots.txt is out of reach, which says when to try again.
+    /// Checks a refusal because robots.txt is unreachable, which has a time for a retry.
     #[track_caller]
     pub fn expect_unreachable(&self, robots_url: &str) {
         let problem =

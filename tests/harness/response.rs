@@ -1,4 +1,4 @@
-//! Responses as a client reads them off the wire, down to the reason phrase.
+//! Responses as a client reads them, down to the reason phrase.
 
 use std::io::{self, Read};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::origin::reply::pattern_byte;
 
-/// One complete answer.
+/// A response.
 #[derive(Debug, Default, Clone)]
 pub struct Response {
     /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.
@@ -16,7 +16,7 @@ pub struct Response {
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
     pub trailers: Vec<(String, String)>,
-    /// The statuses of the interim responses before it, over HTTP/2.
+    /// The statuses of the interim responses before it, by HTTP/2.
     pub interim: Vec<u16>,
 }
 
@@ -53,16 +53,16 @@ impl Response {
             .unwrap_or_else(|error| panic!("not JSON ({error}): {}", self.text()))
     }
 
-    /// The one member of `Proxy-Status`, read by a parser of structured fields.
+    /// Parses the only member of `Proxy-Status`, a structured field.
     #[track_caller]
     pub fn proxy_status(&self) -> ProxyStatus {
         let field =
             self.header("proxy-status").unwrap_or_else(|| panic!("no Proxy-Status in {self:?}"));
         let list = sfv::Parser::new(field)
             .parse::<sfv::List>()
-            .unwrap_or_else(|error| panic!("Proxy-Status is no list ({error}): {field}"));
+            .unwrap_or_else(|error| panic!("Proxy-Status is not a list ({error}): {field}"));
         let [sfv::ListEntry::Item(member)] = &list[..] else {
-            panic!("Proxy-Status has not one member: {field}")
+            panic!("Proxy-Status does not have one member: {field}")
         };
         let text = |item: &sfv::BareItem| {
             let token = item.as_token().map(|token| token.as_str().to_owned());
@@ -82,7 +82,7 @@ impl Response {
     }
 }
 
-/// Reads a head; the bytes behind it stay in `buffer`. `Ok(None)`: the connection closed before any byte.
+/// Reads a head, and leaves the bytes after it in `buffer`. `Ok(None)` if the connection closed before any byte.
 pub fn read_head(stream: &mut dyn Read, buffer: &mut Vec<u8>) -> io::Result<Option<Response>> {
     loop {
         let mut fields = [httparse::EMPTY_HEADER; 100];
@@ -116,7 +116,7 @@ pub fn read_head(stream: &mut dyn Read, buffer: &mut Vec<u8>) -> io::Result<Opti
     }
 }
 
-/// Reads the body that belongs to `response` and hands it on piece by piece. Fails when it ends before it was promised to.
+/// Reads the body of `response` and passes it on piece by piece. Fails if it ends early.
 pub fn read_body(
     response: &mut Response,
     head_only: bool,

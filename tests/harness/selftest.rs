@@ -45,7 +45,7 @@ fn an_origin_serves_tls_by_name_with_good_and_bad_certificates() {
     }
 }
 
-/// Debian has one squid or the other: with the GnuTLS one, which lacks a helper, the bench does not run, and either is replaced by the other.
+/// Debian installs one squid or the other. The bench does not run with the one for GnuTLS, which lacks a helper.
 #[test]
 fn the_tests_and_the_bench_install_the_same_squid() {
     let needs = |file: &str| {

@@ -1,22 +1,23 @@
 //! Real servers of static files with their default settings, over one document root.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::tools::{clean, node_modules, program, project, python, run};
-use super::{eventually, ports};
+use super::eventually;
+use super::ports::free_address;
+use super::tools::{both_streams, clean, node_modules, program, project, python, run, sbin};
 use crate::clients::env::build_go;
 
-/// A server that listens; its process is killed when the last of those in it is dropped.
+/// An address of a server.
 pub struct Server {
-    /// Program and version, and what was set otherwise than it comes.
+    /// The program, its version, and the options that differ from its defaults.
     pub name: String,
     pub address: SocketAddr,
 }
 
-/// Servers, and what they need to run.
+/// Running servers; killed when dropped.
 pub struct Servers {
     pub servers: Vec<Server>,
     children: Vec<Child>,
@@ -34,7 +35,7 @@ impl Drop for Servers {
 }
 
 impl Servers {
-    /// Starts all of them over `root`; what else they write goes to `scratch`. Both can be read by everyone.
+    /// Starts all of them with the document root `root`; other files go to `scratch`. Everyone can read both.
     pub fn start(root: &Path, scratch: &Path) -> Self {
         let mut servers =
             Self { servers: Vec::new(), children: Vec::new(), scratch: scratch.to_owned() };
@@ -45,14 +46,13 @@ impl Servers {
         servers.node(root);
         servers.go(root);
         for server in &servers.servers {
-            let listens = || TcpStream::connect(server.address).is_ok();
-            eventually(&server.name, listens);
+            eventually(&server.name, || TcpStream::connect(server.address).is_ok());
         }
         servers
     }
 
     fn nginx(&mut self, root: &Path) {
-        let (stock, unmerged) = (free(), free());
+        let (stock, unmerged) = (free_address(), free_address());
         let scratch = self.scratch.join("nginx");
         std::fs::create_dir(&scratch).expect("it can be made");
         let kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
@@ -66,7 +66,7 @@ impl Servers {
         );
         std::fs::write(&config, text).expect("it can be written");
         let nginx = sbin("nginx");
-        let version = said_by(clean(&nginx).arg("-v"), "nginx/");
+        let version = version_of(clean(&nginx).arg("-v"), "nginx/");
         let name = format!("nginx {version}");
         self.add(name.clone(), stock);
         self.add(format!("{name}, `merge_slashes off`"), unmerged);
@@ -77,7 +77,7 @@ impl Servers {
     }
 
     fn apache(&mut self, root: &Path) {
-        let (stock, slashes) = (free(), free());
+        let (stock, slashes) = (free_address(), free_address());
         let (root, scratch) = (root.display(), self.scratch.display());
         let modules = ["mpm_event", "authz_core", "dir", "mime"].map(|name| {
             format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n")
@@ -93,7 +93,7 @@ impl Servers {
         );
         std::fs::write(&config, text).expect("it can be written");
         let apache = sbin("apache2");
-        let name = format!("Apache {}", said_by(clean(&apache).arg("-v"), "Apache/"));
+        let name = format!("Apache {}", version_of(clean(&apache).arg("-v"), "Apache/"));
         self.add(name.clone(), stock);
         self.add(format!("{name}, `AllowEncodedSlashes On`"), slashes);
         let mut command = clean(&apache);
@@ -101,9 +101,9 @@ impl Servers {
         self.run(command);
     }
 
-    /// With the options that Debian's configuration has.
+    /// Starts lighttpd with the options of Debian's configuration.
     fn lighttpd(&mut self, root: &Path) {
-        let address = free();
+        let address = free_address();
         let config = self.scratch.join("lighttpd.conf");
         let enabled = [
             "url-normalize-unreserved",
@@ -121,7 +121,7 @@ impl Servers {
         );
         std::fs::write(&config, text).expect("it can be written");
         let lighttpd = sbin("lighttpd");
-        let version = said_by(clean(&lighttpd).arg("-v"), "lighttpd/");
+        let version = version_of(clean(&lighttpd).arg("-v"), "lighttpd/");
         self.add(format!("lighttpd {version}"), address);
         let mut command = clean(&lighttpd);
         command.arg("-D").arg("-f").arg(&config);
@@ -129,8 +129,8 @@ impl Servers {
     }
 
     fn python(&mut self, root: &Path) {
-        let address = free();
-        let version = said_by(clean(python()).arg("-V"), "Python ");
+        let address = free_address();
+        let version = version_of(clean(python()).arg("-V"), "Python ");
         self.add(format!("Python {version} `http.server`"), address);
         let mut command = clean(python());
         command.args(["-m", "http.server", "--bind"]);
@@ -141,9 +141,9 @@ impl Servers {
     }
 
     fn node(&mut self, root: &Path) {
-        let version = said_by(clean(program("node")).arg("-v"), "v");
+        let version = version_of(clean(program("node")).arg("-v"), "v");
         for module in ["serve-static", "serve-handler"] {
-            let address = free();
+            let address = free_address();
             self.add(format!("Node {version} `{module}`"), address);
             let mut command = clean(program("node"));
             command.arg(project().join("tests/clients/static.cjs"));
@@ -155,8 +155,8 @@ impl Servers {
     }
 
     fn go(&mut self, root: &Path) {
-        let address = free();
-        let version = said_by(clean(program("go")).arg("version"), "version go");
+        let address = free_address();
+        let version = version_of(clean(program("go")).arg("version"), "version go");
         self.add(format!("Go {version} `http.FileServer`"), address);
         let mut command = clean(build_go(&project().join("tests/clients/static.go")));
         command.arg(root).arg(address.to_string());
@@ -177,23 +177,10 @@ impl Servers {
     }
 }
 
-/// An address on loopback where nobody listens.
-fn free() -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, ports::free()).into()
-}
-
-/// A program that may stand where only root looks for it.
-fn sbin(name: &str) -> PathBuf {
-    let path = Path::new("/usr/sbin").join(name);
-    if path.exists() { path } else { program(name) }
-}
-
-/// The word after `before` in what a command prints.
-fn said_by(command: &mut Command, before: &str) -> String {
-    let output = run(command, b"", Duration::from_secs(60));
-    // Some say it as if it were an error.
-    let both = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&both);
+/// Returns the version that a command prints after `before`.
+fn version_of(command: &mut Command, before: &str) -> String {
+    // Some print it to standard error.
+    let text = both_streams(&run(command, b"", Duration::from_secs(60)));
     let (_, after) = text.split_once(before).unwrap_or_else(|| panic!("no {before:?} in {text}"));
     let is_version = |c: char| c.is_ascii_digit() || c == '.';
     let end = after.find(|c: char| !is_version(c)).unwrap_or(after.len());

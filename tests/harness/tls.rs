@@ -1,4 +1,4 @@
-//! Certificates: a test CA that the proxy trusts, another one that it does not, and leaves made on demand, good or bad.
+//! Certificates: a test CA that the proxy trusts, one that it does not, and good and bad leaves made on demand.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,9 +22,9 @@ pub enum Certificate {
     OtherName,
     SelfSigned,
     UnknownAuthority,
-    /// The origin answers the ClientHello with a fatal alert.
+    /// The origin responds to the ClientHello with a fatal alert.
     Alert,
-    /// The origin answers the ClientHello in plain HTTP.
+    /// The origin responds to the ClientHello in plain HTTP.
     PlainText,
 }
 
@@ -35,7 +35,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// The CA whose certificate the harness puts into `upstream.extra_roots`.
+    /// Returns the CA in `upstream.extra_roots` of all proxies.
     pub fn trusted() -> &'static Self {
         static TRUSTED: OnceLock<Authority> = OnceLock::new();
         TRUSTED.get_or_init(|| Self::new("wayleave test root"))
@@ -57,7 +57,7 @@ impl Authority {
     }
 }
 
-/// TLS settings of an origin that answers as `host`, offering `protocols` by ALPN.
+/// Returns the TLS settings of an origin `host` that offers `protocols` by ALPN.
 pub fn server_config(host: &str, certificate: Certificate, protocols: &[&str]) -> ServerConfig {
     let (chain, key) = leaf(host, certificate);
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -76,11 +76,11 @@ pub struct Holder {
     pub common_name: Option<&'static str>,
     pub uri: Option<&'static str>,
     pub dns: Option<&'static str>,
-    /// `None`: it is valid for a long time.
+    /// `None` for a time far in the future.
     pub not_after: Option<std::time::SystemTime>,
 }
 
-/// A client's certificate by `authority` and its key, as PEM.
+/// Makes a client's certificate by `authority`, and its key, as PEM.
 pub fn client_pair(authority: &Authority, holder: &Holder) -> (String, String) {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
@@ -100,7 +100,7 @@ pub fn client_pair(authority: &Authority, holder: &Holder) -> (String, String) {
     (made.expect("the parameters are complete").pem(), key.serialize_pem())
 }
 
-/// A good certificate of `host` and its key, as PEM.
+/// Makes a good certificate of `host`, and its key, as PEM.
 pub fn pem_pair(host: &str) -> (String, String) {
     let (chain, key) = leaf(host, Certificate::Good);
     let block = |label: &str, der: &[u8]| {
@@ -138,13 +138,13 @@ fn leaf(
     (vec![made.expect("the parameters are complete").der().clone()], key)
 }
 
-/// TLS settings of a client that trusts the CA in `ca_pem` and nothing else.
+/// Returns the TLS settings of a client that trusts only the CA in `ca_pem`.
 pub fn client_config(ca_pem: &[u8], protocols: &[&str]) -> Arc<ClientConfig> {
-    showing(ca_pem, protocols, None)
+    client_config_with(ca_pem, protocols, None)
 }
 
-/// Connects with a client certificate and its key, in case the server requests one.
-pub fn showing(
+/// Adds a client certificate and its key to these settings.
+pub fn client_config_with(
     ca_pem: &[u8],
     protocols: &[&str],
     pair: Option<&(String, String)>,
@@ -165,8 +165,9 @@ pub fn showing(
             let certificate = CertificateDer::from_pem_slice(certificate.as_bytes());
             let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
             let chain = vec![certificate.expect("the harness wrote it")];
-            let shown = config.with_client_auth_cert(chain, key.expect("the harness wrote it"));
-            shown.expect("the key belongs to the certificate")
+            config
+                .with_client_auth_cert(chain, key.expect("the harness wrote it"))
+                .expect("the key belongs to the certificate")
         }
     };
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();

@@ -1,4 +1,4 @@
-//! Programs installed by `make test`, run with a deadline.
+//! Programs that `make test` installs, run with a time limit.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The top of the project.
+/// Returns the top folder of the project.
 pub fn project() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the project")
 }
@@ -15,7 +15,7 @@ fn installed(variable: &str, default: &str) -> PathBuf {
     std::env::var_os(variable).map_or_else(|| project().join(default), PathBuf::from)
 }
 
-/// The Python of the virtual environment that has tests/clients/requirements.txt.
+/// Returns the Python of the virtual environment with tests/clients/requirements.txt.
 #[track_caller]
 pub fn python() -> PathBuf {
     let python = installed("WAYLEAVE_TEST_VENV", "target/venv").join("bin/python");
@@ -27,7 +27,7 @@ pub fn python() -> PathBuf {
     python
 }
 
-/// The directory whose `node_modules` has tests/clients/package.json.
+/// Returns the `node_modules` folder with tests/clients/package.json.
 #[track_caller]
 pub fn node_modules() -> PathBuf {
     let modules = installed("WAYLEAVE_TEST_NPM", "target/npm").join("node_modules");
@@ -39,7 +39,7 @@ pub fn node_modules() -> PathBuf {
     modules
 }
 
-/// A program on PATH.
+/// Finds a program on PATH.
 #[track_caller]
 pub fn program(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -47,8 +47,14 @@ pub fn program(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("`{name}` is missing: `make test` installs what the tests need"))
 }
 
-/// A command that sees no setting of whoever runs the tests: no proxy, no CA, no taste in colours. `CI` is one of the last kind: on it,
-/// the library behind our colours paints for terminals that say they have none.
+/// Finds a program that may be in a folder that only root has on PATH.
+pub fn sbin(name: &str) -> PathBuf {
+    let path = Path::new("/usr/sbin").join(name);
+    if path.exists() { path } else { program(name) }
+}
+
+/// Returns a command without the environment of the user who runs the tests: no proxy, no CA, no choice of colours. `CI` is one
+/// of these choices: with it, the library for colours uses them on terminals that have none.
 pub fn clean(program: impl AsRef<Path>) -> Command {
     let mut command = Command::new(program.as_ref());
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
@@ -75,27 +81,27 @@ pub fn clean(program: impl AsRef<Path>) -> Command {
     command
 }
 
-/// Runs to the end, feeding `input`; kills and fails after `limit`.
+/// Runs a command to its end with `input` on its standard input. Kills it and fails after `limit`.
 #[track_caller]
 pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Output {
-    let shown = format!("{command:?}");
+    let line = format!("{command:?}");
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap_or_else(|error| panic!("{shown} cannot be started: {error}"));
+        .unwrap_or_else(|error| panic!("{line} cannot be started: {error}"));
     let mut stdin = child.stdin.take().expect("piped");
     let input = input.to_vec();
     let writer = std::thread::spawn(move || {
-        // A program that does not read its input is no failure of the test.
+        // Not every program reads its input.
         let _ignored = stdin.write_all(&input);
     });
     let stdout = read_all(child.stdout.take().expect("piped"));
     let stderr = read_all(child.stderr.take().expect("piped"));
     let started = Instant::now();
     let status = loop {
-        if let Some(status) = child.try_wait().expect("a child can be asked") {
+        if let Some(status) = child.try_wait().expect("its status can be read") {
             break status;
         }
         if started.elapsed() > limit {
@@ -103,7 +109,7 @@ pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Output {
             child.wait().expect("a killed child can be waited for");
             let output = String::from_utf8_lossy(&stderr.join().expect("reading does not panic"))
                 .into_owned();
-            panic!("{shown} did not end within {limit:?}: {output}");
+            panic!("{line} did not end within {limit:?}: {output}");
         }
         std::thread::park_timeout(Duration::from_millis(5));
     };
@@ -112,13 +118,18 @@ pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Output {
     Output { status, stdout: join(stdout), stderr: join(stderr) }
 }
 
-/// Runs a program that must succeed, and returns its standard output.
+/// Runs a command that must succeed, and returns its standard output.
 #[track_caller]
 pub fn output_of(command: &mut Command, input: &[u8], limit: Duration) -> String {
     let output = run(command, input, limit);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?} ended with {}:\n{stderr}", output.status);
     String::from_utf8(output.stdout).expect("the output is text")
+}
+
+/// Returns standard output and standard error, one after the other.
+pub fn both_streams(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat()
 }
 
 fn read_all(mut stream: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
@@ -129,7 +140,7 @@ fn read_all(mut stream: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     })
 }
 
-/// Chromium that prints the document of a page, once its scripts have run, and ends.
+/// Returns a command of Chromium that runs the scripts of a page and prints its document.
 pub fn headless_chromium() -> Command {
     let mut browser = clean(program("chromium"));
     browser.args([

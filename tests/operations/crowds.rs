@@ -92,7 +92,7 @@ fn tarpits_of_one_crawler_leave_others_served_within_a_second() {
         let site = origin.site(&format!("known{number}.test"));
         site.robots_reply(short.header("Cache-Control", "max-age=5"));
     }
-    let get = |url: &str| proxy.exchange(&Request::get(url).agent("NewsBot/1")).status;
+    let get = |url: &str| proxy.get_as("NewsBot/1", url).status;
     (0..10).for_each(|number| assert_eq!(get(&known(number)), 200));
     let is_over = AtomicBool::new(false);
     let (mut new_waits, mut known_waits) = (Waits::default(), Waits::default());

@@ -372,7 +372,7 @@ fn the_longest_delay_counts_for_exceptions_and_against_defaults() {
     for (host, path) in [("plain.test", "/a"), ("excepted.test", "/private/a")] {
         let ask = |path: &str| {
             let url = format!("http://{host}{path}");
-            proxy.exchange(&Request::get(&url).agent("NewsBot/1"))
+            proxy.get_as("NewsBot/1", &url)
         };
         // Always allowed, without a turn; the delay is known from then on.
         assert_eq!(ask("/robots.txt").status, 200);

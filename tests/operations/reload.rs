@@ -61,7 +61,7 @@ fn times_said(proxy: &Wayleave, text: &str) -> usize {
 }
 
 fn refused_by(proxy: &Wayleave) -> String {
-    let answer = proxy.exchange(&Request::get("http://one.test/rule").agent("NewsBot/1"));
+    let answer = proxy.get_as("NewsBot/1", "http://one.test/rule");
     let problem = answer.expect_refusal(403, Some("Refused by policy"), "http_request_denied");
     problem["detail"].as_str().expect("a string").to_owned()
 }
@@ -130,7 +130,7 @@ fn a_file_that_lost_its_rules_or_crawlers_must_be_meant() {
     }
     write(&proxy, &base.clone().table(crawlers).to_toml());
     assert_eq!(post_reload(&proxy).status, 200);
-    let answer = proxy.exchange(&Request::get("http://one.test/rule").agent("NewsBot/1"));
+    let answer = proxy.get_as("NewsBot/1", "http://one.test/rule");
     assert_eq!(answer.status, 200, "an operator says that it is meant");
     write(&proxy, &base.to_toml());
     eventually("it is refused", || refusals() == 5);

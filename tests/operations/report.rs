@@ -47,7 +47,7 @@ fn run() -> TempDir {
         ("Other/1", "gopher://open.test/", 1),
     ] {
         for _ in 0..times {
-            proxy.exchange(&Request::get(url).agent(agent));
+            proxy.get_as(agent, url);
         }
     }
     proxy.stop().0
@@ -145,7 +145,7 @@ fn run_with_purposes() -> TempDir {
         (INDEX, "/news/1"),
         (STATED, "/news/1"),
     ] {
-        purposes::get(&proxy, agent, &format!("http://site.test{path}"));
+        proxy.get_as(agent, &format!("http://site.test{path}"));
     }
     proxy.stop().0
 }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::harness::tools::{clean, program, project, run};
 use crate::harness::wayleave::{BINARY, command};
-use crate::harness::{DEADLINE, Request, Wire, eventually};
+use crate::harness::{DEADLINE, Wire, eventually};
 
 const LIMIT: Duration = Duration::from_secs(60);
 

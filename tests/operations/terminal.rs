@@ -27,7 +27,7 @@ impl Stage {
         let origin = Origin::start();
         origin.site("shop.test").robots(ROBOTS);
         let proxy = Wayleave::start(&origin);
-        let answer = proxy.exchange(&Request::get("http://shop.test/private").agent("SomeBot/1"));
+        let answer = proxy.get_as("SomeBot/1", "http://shop.test/private");
         let refused = answer.json()["decision_id"].as_str().expect("an id").to_owned();
         std::fs::write(proxy.dir.path().join("robots.txt"), ROBOTS).expect("writable");
         settled_config(&proxy);

@@ -143,7 +143,7 @@ fn tunnel(address: SocketAddr) -> Wire {
     let mut wire = open_proxied(address);
     let connect = block(&[(":method", "CONNECT"), (":authority", "shop.test:80")]);
     wire.send(frame(HEADERS, END_HEADERS, 1, &connect));
-    assert!(wire.outcome(1).is_some_and(|frame| frame.is_200()));
+    assert!(wire.stream_is_200(1));
     wire
 }
 

@@ -157,8 +157,8 @@ fn who_is_no_known_crawler_may_be_refused() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings.set("proxy.require_crawler", "true"));
     for url in ["http://open.test/", "https://open.test/"] {
-        expect_407(&proxy.exchange(&Request::get(url).agent("Other/1")), "unidentified");
-        let known = proxy.exchange(&Request::get(url).agent("ImageBot/1"));
+        expect_407(&proxy.get_as("Other/1", url), "unidentified");
+        let known = proxy.get_as("ImageBot/1", url);
         assert_eq!(known.status, 200);
     }
     let all_have_passwords = crawlers().replace("user_agent = \"ImageBot\"", "username = \"news\"")
@@ -182,7 +182,7 @@ fn a_well_known_name_is_its_owners() {
         "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.2; +https://openai.com/gptbot)",
     ] {
         for url in ["http://open.test/", "https://open.test/", "http://shop.test/"] {
-            let answer = proxy.exchange(&Request::get(url).agent(agent));
+            let answer = proxy.get_as(agent, url);
             let problem =
                 answer.expect_refusal(403, Some("Token belongs to another"), "http_request_denied");
             assert_eq!(problem["reason"], "foreign-token");
@@ -190,7 +190,7 @@ fn a_well_known_name_is_its_owners() {
     }
     assert_eq!(origin.seen(), Vec::<String>::new(), "not even robots.txt");
     let agent = "Googlebot-News/1.0";
-    let own = proxy.exchange(&Request::get("http://open.test/").agent(agent));
+    let own = proxy.get_as(agent, "http://open.test/");
     assert_eq!(own.status, 200);
 }
 
@@ -216,7 +216,7 @@ fn a_crawler_has_robots_txt_fetched_by_its_own_name() {
         ("OwnBot/1", "http://open.test/b"),
         ("OwnBot/1", "https://open.test/b"),
     ] {
-        let answer = proxy.exchange(&Request::get(url).agent(agent));
+        let answer = proxy.get_as(agent, url);
         assert_eq!(answer.status, 200, "{agent} {url}");
     }
     let requests = origin.requests();
@@ -248,7 +248,7 @@ fn a_crawler_may_have_to_name_itself() {
         )
     };
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(&at_home("own", true)));
-    let get = |agent: &str| proxy.exchange(&Request::get("http://open.test/").agent(agent));
+    let get = |agent: &str| proxy.get_as(agent, "http://open.test/");
     assert_eq!(get("Mozilla/5.0 (ownbot)").status, 200);
     let problem = get("curl/8").expect_refusal(
         403,
@@ -257,7 +257,7 @@ fn a_crawler_may_have_to_name_itself() {
     );
     assert_eq!(problem["reason"], "token-missing");
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(&at_home("own", false)));
-    let answer = proxy.exchange(&Request::get("http://open.test/").agent("curl/8"));
+    let answer = proxy.get_as("curl/8", "http://open.test/");
     assert_eq!(answer.status, 200);
     let mismatches = "wayleave_user_agent_mismatches_total";
     assert_eq!(proxy.metric(mismatches, &[("crawler", "own")]), 1.0);
@@ -272,7 +272,7 @@ fn what_is_only_observed_is_forwarded_counted_and_logged() {
             .set("proxy.require_crawler", "true")
             .table("mode = \"enforce\"\n")
     });
-    let get = |agent: &str, url: &str| proxy.exchange(&Request::get(url).agent(agent)).status;
+    let get = |agent: &str, url: &str| proxy.get_as(agent, url).status;
     assert_eq!(get("ImageBot/1", "http://shop.test/images"), 403);
     assert_eq!(get("Other/1", "http://open.test/"), 200);
     assert_eq!(get("Googlebot/2.1", "http://open.test/"), 200);

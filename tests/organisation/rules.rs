@@ -215,7 +215,7 @@ fn a_rule_may_be_for_purposes() {
         (PLAIN, "http://kept.test/a", None),
     ] {
         let before = origin.seen().len();
-        let answer = get(&proxy, agent, url);
+        let answer = proxy.get_as(agent, url);
         match reason {
             None => assert_eq!(answer.status, 200, "{agent} {url}"),
             Some(reason) => assert_eq!(answer.json()["reason"], reason, "{agent} {url}"),

@@ -127,7 +127,7 @@ fn an_origin_can_verify_who_asks() {
         again[1].header("signature"),
         "no signature is sent twice"
     );
-    signing.proxy.exchange(&Request::get("http://shop.test/b").agent("OtherBot/1.0"));
+    signing.proxy.get_as("OtherBot/1.0", "http://shop.test/b");
     let other = &signing.pages()[2];
     assert_eq!(other.header("signature"), None);
     assert_eq!(signing.counted("signed"), 2);
@@ -393,7 +393,7 @@ fn an_unsigned_fetch_that_nobody_waits_for_allows_nothing_new() {
     let site = || signing.origin.site("shop.test");
     site().robots("User-agent: *\nDisallow: /private\n");
     let url = "http://shop.test/private";
-    let by = |agent: &str| signing.proxy.exchange(&Request::get(url).agent(agent));
+    let by = |agent: &str| signing.proxy.get_as(agent, url);
     // One without a key causes the fetch.
     assert_eq!(by("OtherBot/1.0").json()["reason"], "rule");
     site().unsigned_robots(Reply::new(403).header("Accept-Signature", wish));

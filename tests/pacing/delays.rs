@@ -34,7 +34,7 @@ fn start_waiting(origin: &Origin, max_wait: &str) -> Wayleave {
 }
 
 fn get(proxy: &Wayleave, agent: &str, url: &str) -> Response {
-    proxy.exchange(&Request::get(url).agent(agent))
+    proxy.get_as(agent, url)
 }
 
 #[track_caller]
@@ -70,8 +70,8 @@ fn eight_clients_together_keep_to_the_delay() {
             scope.spawn(move || {
                 for scheme in ["http", "https"] {
                     let url = format!("{scheme}://slow.test/{client}");
-                    assert_eq!(get(proxy, "NewsBot/1", &url).status, 200);
-                    assert_eq!(get(proxy, "NewsBot/1", "http://free.test/").status, 200);
+                    assert_eq!(proxy.get_as("NewsBot/1", &url).status, 200);
+                    assert_eq!(proxy.get_as("NewsBot/1", "http://free.test/").status, 200);
                 }
             });
         }
@@ -98,15 +98,15 @@ fn eight_clients_together_keep_to_the_delay() {
 fn requests_that_come_too_soon_get_a_retry_after() {
     let origin = sites();
     let proxy = start(&origin, "reject");
-    assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
-    let too_soon = get(&proxy, "imagebot/2", "http://slow.test/b");
+    assert_eq!(proxy.get_as("ImageBot/1", "http://slow.test/a").status, 200);
+    let too_soon = proxy.get_as("imagebot/2", "http://slow.test/b");
     let retry_after = expect_429(&too_soon, "crawl-delay");
     assert!((200..=300).contains(&retry_after), "max_delay bounds it: {retry_after}");
     let wanted_by = &too_soon.json()["robots_url"];
     assert_eq!(wanted_by, "http://slow.test/robots.txt");
-    assert_eq!(get(&proxy, "Other/1", "http://slow.test/c").status, 200);
-    assert_eq!(get(&proxy, "ImageBot/1", "https://slow.test/d").status, 200);
-    assert_eq!(get(&proxy, "ImageBot/1", "http://free.test/e").status, 200);
+    assert_eq!(proxy.get_as("Other/1", "http://slow.test/c").status, 200);
+    assert_eq!(proxy.get_as("ImageBot/1", "https://slow.test/d").status, 200);
+    assert_eq!(proxy.get_as("ImageBot/1", "http://free.test/e").status, 200);
     assert_eq!(arrivals(&origin, "slow.test").len(), 3);
 }
 
@@ -122,8 +122,8 @@ fn a_delay_without_end_is_the_longest_there_is() {
     let proxy = start(&origin, "reject");
     for host in ["a.test", "b.test", "c.test"] {
         let url = format!("http://{host}/page");
-        assert_eq!(get(&proxy, "ImageBot/1", &url).status, 200);
-        let retry_after = expect_429(&get(&proxy, "ImageBot/1", &url), "crawl-delay");
+        assert_eq!(proxy.get_as("ImageBot/1", &url).status, 200);
+        let retry_after = expect_429(&proxy.get_as("ImageBot/1", &url), "crawl-delay");
         assert!((200..=300).contains(&retry_after), "{retry_after} {host}");
     }
 }
@@ -133,9 +133,9 @@ fn robots_txt_itself_takes_no_turn() {
     let origin = sites();
     let proxy = start(&origin, "reject");
     for url in ["robots.txt", "a", "robots.txt"].map(|path| format!("http://slow.test/{path}")) {
-        assert_eq!(get(&proxy, "ImageBot/1", &url).status, 200, "{url}");
+        assert_eq!(proxy.get_as("ImageBot/1", &url).status, 200, "{url}");
     }
-    expect_429(&get(&proxy, "ImageBot/1", "http://slow.test/b"), "crawl-delay");
+    expect_429(&proxy.get_as("ImageBot/1", "http://slow.test/b"), "crawl-delay");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_delay_can_be_ignored_and_a_crawler_can_have_one_of_its_own() {
     let origin = sites();
     let ignoring = start(&origin, "ignore");
     for _ in 0..2 {
-        let answer = get(&ignoring, "ImageBot/1", "http://slow.test/a");
+        let answer = ignoring.get_as("ImageBot/1", "http://slow.test/a");
         assert_eq!(answer.status, 200);
     }
     let proxy = Wayleave::start_with(&origin, |settings| {
@@ -153,8 +153,8 @@ fn a_delay_can_be_ignored_and_a_crawler_can_have_one_of_its_own() {
         )
     });
     for (agent, delay) in [("NewsBot/1", None), ("SlowBot/1", Some(100)), ("Other/1", Some(60))] {
-        assert_eq!(get(&proxy, agent, "http://free.test/a").status, 200);
-        let again = get(&proxy, agent, "http://free.test/b");
+        assert_eq!(proxy.get_as(agent, "http://free.test/a").status, 200);
+        let again = proxy.get_as(agent, "http://free.test/b");
         match delay {
             None => assert_eq!(again.status, 200),
             Some(delay) => {
@@ -171,16 +171,16 @@ fn a_delay_can_be_ignored_and_a_crawler_can_have_one_of_its_own() {
 fn nobody_waits_longer_than_max_wait() {
     let origin = sites();
     let proxy = start_waiting(&origin, "4m");
-    assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
+    assert_eq!(proxy.get_as("ImageBot/1", "http://slow.test/a").status, 200);
     // At once, not after minutes in vain.
-    expect_429(&get(&proxy, "ImageBot/1", "http://slow.test/b"), "crawl-delay");
+    expect_429(&proxy.get_as("ImageBot/1", "http://slow.test/b"), "crawl-delay");
 }
 
 #[test]
 fn who_resets_its_connection_waits_no_longer() {
     let origin = sites();
     let proxy = start_waiting(&origin, "1h");
-    assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
+    assert_eq!(proxy.get_as("ImageBot/1", "http://slow.test/a").status, 200);
     let url = "http://slow.test/b";
     let mut waiting = std::net::TcpStream::connect(proxy.proxy).expect("it listens");
     let ask = Request::get(url).agent("ImageBot/1").absolute_form();
@@ -200,10 +200,10 @@ fn robots_txt_itself_may_be_asked_for_while_an_origin_rests() {
     for crawl_delay in ["reject", "wait"] {
         let proxy = start(&origin, crawl_delay);
         for _ in 0..2 {
-            assert_eq!(get(&proxy, "NewsBot/1", "http://busy.test/a").status, 503);
+            assert_eq!(proxy.get_as("NewsBot/1", "http://busy.test/a").status, 503);
         }
         let before = origin.requests().len();
-        assert_eq!(get(&proxy, "NewsBot/1", "http://busy.test/robots.txt").status, 404);
+        assert_eq!(proxy.get_as("NewsBot/1", "http://busy.test/robots.txt").status, 404);
         assert_eq!(origin.requests().len(), before + 1, "{crawl_delay}");
     }
 }
@@ -214,17 +214,17 @@ fn an_origin_that_asks_for_rest_has_it_from_every_crawler() {
     let limited = Reply::new(429).header("Retry-After", "100");
     origin.site("busy.test").page("/a", limited);
     let proxy = start(&origin, "reject");
-    assert_eq!(get(&proxy, "NewsBot/1", "http://busy.test/a").status, 429);
+    assert_eq!(proxy.get_as("NewsBot/1", "http://busy.test/a").status, 429);
     for agent in ["NewsBot/1", "ImageBot/1"] {
-        let answer = get(&proxy, agent, "http://busy.test/b");
+        let answer = proxy.get_as(agent, "http://busy.test/b");
         let retry_after = expect_429(&answer, "origin-rests");
         assert!((99..=100).contains(&retry_after), "{retry_after}");
-        assert_eq!(get(&proxy, agent, "http://free.test/b").status, 200);
+        assert_eq!(proxy.get_as(agent, "http://free.test/b").status, 200);
     }
     assert_eq!(arrivals(&origin, "busy.test").len(), 1);
     let ignoring = start(&origin, "ignore");
     for _ in 0..2 {
-        assert_eq!(get(&ignoring, "NewsBot/1", "http://busy.test/a").status, 429);
+        assert_eq!(ignoring.get_as("NewsBot/1", "http://busy.test/a").status, 429);
     }
     assert_eq!(arrivals(&origin, "busy.test").len(), 3);
 }
@@ -241,11 +241,11 @@ fn concurrent_requests_are_limited() {
     let mut wire = proxy.connect();
     wire.send_get("http://busy.test/slow");
     wire.response_head();
-    expect_429(&get(&proxy, "NewsBot/1", "http://busy.test/b"), "concurrency");
-    assert_eq!(get(&proxy, "NewsBot/1", "http://free.test/b").status, 200);
+    expect_429(&proxy.get_as("NewsBot/1", "http://busy.test/b"), "concurrency");
+    assert_eq!(proxy.get_as("NewsBot/1", "http://free.test/b").status, 200);
     gate.open();
     eventually("the slot is free again", || {
-        get(&proxy, "NewsBot/1", "http://busy.test/b").status == 200
+        proxy.get_as("NewsBot/1", "http://busy.test/b").status == 200
     });
 }
 
@@ -261,7 +261,7 @@ fn delays_are_observed_without_waiting() {
             .set("proxy.mode", "\"observe\"")
     });
     for _ in 0..3 {
-        assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
+        assert_eq!(proxy.get_as("ImageBot/1", "http://slow.test/a").status, 200);
     }
     eventually("two would have been refused", || {
         let observed = [("outcome", "observed"), ("reason", "crawl-delay")];

@@ -132,7 +132,7 @@ impl Case {
 
     fn check(&self, origin: &Origin, proxy: &Wayleave) {
         let case = &self.said;
-        let answer = get(proxy, &self.agent, &self.url());
+        let answer = proxy.get_as(&self.agent, &self.url());
         let is_asked = origin.seen().contains(&format!("GET {}", self.url()));
         let refuses = |stage: &Value| {
             assert_eq!(answer.status, 403, "{case}");

@@ -131,7 +131,7 @@ fn each_crawler_gets_what_its_purposes_may() {
     for agent in [INDEX, PLAIN] {
         for path in ["/news/1", "/art/1", "/"] {
             let url = format!("https://site.test{path}");
-            assert_eq!(get(&proxy, agent, &url).status, 200, "{agent} {path}");
+            assert_eq!(proxy.get_as(agent, &url).status, 200, "{agent} {path}");
         }
     }
     let reached = origin.seen().len();
@@ -149,7 +149,7 @@ fn each_crawler_gets_what_its_purposes_may() {
             "User-agent: ExampleBot-Extended, Disallow: /art/",
         ),
     ] {
-        let answer = get(&proxy, CORPUS, &format!("https://site.test{path}"));
+        let answer = proxy.get_as(CORPUS, &format!("https://site.test{path}"));
         let phrase = Some("Refused by usage preference");
         let problem = answer.expect_refusal(403, phrase, "http_request_denied");
         assert_eq!(problem["type"], "urn:wayleave:problem:preference");
@@ -162,18 +162,18 @@ fn each_crawler_gets_what_its_purposes_may() {
         assert!(problem["clause"].is_string(), "{problem}");
     }
     assert_eq!(origin.seen().len(), reached, "{:?}", origin.seen());
-    assert_eq!(get(&proxy, CORPUS, "https://site.test/").status, 200);
+    assert_eq!(proxy.get_as(CORPUS, "https://site.test/").status, 200);
 }
 
 #[test]
 fn an_unstated_preference_refuses_only_if_configured() {
     let (_origin, proxy) = site("User-agent: *\nContent-Usage: /a search=y\n");
     let agent = STATED;
-    assert_eq!(get(&proxy, agent, "http://site.test/a").status, 200);
-    let problem = get(&proxy, agent, "http://site.test/b").json();
+    assert_eq!(proxy.get_as(agent, "http://site.test/a").status, 200);
+    let problem = proxy.get_as(agent, "http://site.test/b").json();
     assert_eq!(problem["reason"], "preference");
     assert_eq!(problem["preference"], "unstated");
-    assert_eq!(get(&proxy, INDEX, "http://site.test/b").status, 200);
+    assert_eq!(proxy.get_as(INDEX, "http://site.test/b").status, 200);
 }
 
 /// An origin whose answers carry a field, and what a client gets of them.
@@ -190,7 +190,7 @@ fn answered(field: (&str, &str), settings: &str) -> (Origin, Wayleave) {
 fn an_answer_whose_use_is_refused_is_withheld() {
     let (origin, proxy) = answered(("X-Robots-Tag", "noai, nofollow"), "");
     for url in ["http://site.test/page", "https://site.test/page"] {
-        let answer = get(&proxy, CORPUS, url);
+        let answer = proxy.get_as(CORPUS, url);
         assert!(!answer.text().contains("the page"), "{}", answer.text());
         let phrase = Some("Refused by usage preference");
         let problem = answer.expect_refusal(403, phrase, "http_request_denied");
@@ -202,11 +202,11 @@ fn an_answer_whose_use_is_refused_is_withheld() {
         let id = problem["decision_id"].as_str().unwrap();
         let decision = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
         assert_eq!(decision["reached_origin"], true);
-        let answer = get(&proxy, INDEX, url);
+        let answer = proxy.get_as(INDEX, url);
         assert_eq!(answer.text(), "the page");
         assert_eq!(answer.header("Wayleave-Preferences"), Some("search=unstated"));
         assert_eq!(answer.header("Wayleave-Duties"), Some("nofollow"));
-        let answer = get(&proxy, PLAIN, url);
+        let answer = proxy.get_as(PLAIN, url);
         assert_eq!(answer.header("Wayleave-Preferences"), None);
     }
     assert!(origin.seen().iter().any(|seen| seen.contains("/page")));
@@ -216,7 +216,7 @@ fn an_answer_whose_use_is_refused_is_withheld() {
 fn an_answer_can_be_labelled_instead() {
     let label = "[preferences]\non_answer = \"label\"";
     let (_origin, proxy) = answered(("Content-Usage", "train-ai=n, search=y"), label);
-    let answer = get(&proxy, CORPUS, "http://site.test/page");
+    let answer = proxy.get_as(CORPUS, "http://site.test/page");
     assert_eq!(answer.text(), "the page");
     assert_eq!(
         answer.header("Wayleave-Preferences"),
@@ -243,7 +243,7 @@ fn what_the_site_is_not_asked_about_is_labelled_all_the_same() {
         ("/never", Some("train-ai=refuse;from=\"rule\", archive=refuse;from=\"rule\"")),
         ("/robots.txt", None),
     ] {
-        let answer = get(&proxy, CORPUS, &format!("http://site.test{path}"));
+        let answer = proxy.get_as(CORPUS, &format!("http://site.test{path}"));
         assert_eq!(answer.status, 200, "{path}");
         assert_eq!(answer.header("Wayleave-Preferences"), label, "{path}");
     }
@@ -257,15 +257,15 @@ fn preferences_are_about_reading_only() {
     let (_origin, proxy) = site("User-agent: *\nContent-Usage: train-ai=n\n");
     let post = Request::new("POST", "http://site.test/a").agent(CORPUS);
     assert_eq!(proxy.exchange(&post.body("x")).status, 200);
-    assert_eq!(get(&proxy, CORPUS, "http://site.test/a").status, 403);
-    assert_eq!(get(&proxy, CORPUS, "http://site.test/robots.txt").status, 200);
+    assert_eq!(proxy.get_as(CORPUS, "http://site.test/a").status, 403);
+    assert_eq!(proxy.get_as(CORPUS, "http://site.test/robots.txt").status, 200);
 }
 
 #[test]
 fn preferences_are_logged_and_counted() {
     let (_origin, proxy) = site("User-agent: *\nContent-Usage: train-ai=n, search=y\n");
-    let refused = get(&proxy, CORPUS, "http://site.test/a").json();
-    assert_eq!(get(&proxy, INDEX, "http://site.test/a").status, 200);
+    let refused = proxy.get_as(CORPUS, "http://site.test/a").json();
+    assert_eq!(proxy.get_as(INDEX, "http://site.test/a").status, 200);
     let id = refused["decision_id"].as_str().unwrap();
     let decision = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
     assert_eq!(decision["reason"], "preference");

@@ -28,13 +28,13 @@ fn start(origin: &Origin, preferences: &str) -> Wayleave {
 }
 
 fn status(proxy: &Wayleave, agent: &str, url: &str) -> u16 {
-    get(proxy, agent, url).status
+    proxy.get_as(agent, url).status
 }
 
 #[track_caller]
 fn refusal(proxy: &Wayleave, agent: &str, url: &str) -> Value {
     let phrase = Some("Refused by usage preference");
-    let answer = get(proxy, agent, url);
+    let answer = proxy.get_as(agent, url);
     let problem = answer.expect_refusal(403, phrase, "http_request_denied");
     assert_eq!(problem["type"], "urn:wayleave:problem:preference");
     assert_eq!(problem["stage"], "before", "{problem}");
@@ -69,7 +69,7 @@ fn a_reservation_is_fetched_once_and_only_if_it_can_refuse() {
         }
     }
     let file = format!("https://site.test{TDMREP}");
-    assert_eq!(asked(&origin, &file), 0, "{:?}", origin.seen());
+    assert_eq!(origin.count_gets(&file), 0, "{:?}", origin.seen());
     for number in 0..5 {
         let url = format!("https://site.test/news/{number}");
         let problem = refusal(&proxy, CORPUS, &url);
@@ -80,12 +80,12 @@ fn a_reservation_is_fetched_once_and_only_if_it_can_refuse() {
         assert_eq!(problem["policy"], "https://site.test/policy.json");
         assert_eq!(problem["document"]["url"], file);
         assert_eq!(problem["document"]["sha256"].as_str().unwrap().len(), 64);
-        assert_eq!(asked(&origin, &url), 0);
+        assert_eq!(origin.count_gets(&url), 0);
     }
     assert_eq!(status(&proxy, CORPUS, "https://site.test/open/1"), 200);
     // Neither the path nor another spelling of it is requested.
     refusal(&proxy, CORPUS, "https://site.test/open/../1");
-    assert_eq!(asked(&origin, &file), 1, "{:?}", origin.seen());
+    assert_eq!(origin.count_gets(&file), 1, "{:?}", origin.seen());
     assert_eq!(status(&proxy, INDEX, "https://site.test/news/1"), 200);
 }
 
@@ -142,7 +142,7 @@ fn a_reservation_that_robots_txt_hides_is_not_asked_for() {
     assert_eq!(status(&proxy, CORPUS, "https://site.test/a"), 200);
     assert_eq!(status(&proxy, STATED, "https://site.test/a"), 403);
     let file = format!("https://site.test{TDMREP}");
-    assert_eq!(asked(&origin, &file), 0, "{:?}", origin.seen());
+    assert_eq!(origin.count_gets(&file), 0, "{:?}", origin.seen());
 }
 
 #[test]
@@ -179,20 +179,20 @@ fn a_licence_on_another_host_obeys_the_robots_txt_there() {
     for _ in 0..3 {
         assert_eq!(status(&proxy, PLAIN, "https://open.test/a"), 200);
     }
-    assert_eq!(asked(&origin, "https://licences.test/robots.txt"), 0);
+    assert_eq!(origin.count_gets("https://licences.test/robots.txt"), 0);
     for agent in [CORPUS, INDEX, CORPUS] {
         assert_eq!(status(&proxy, agent, "https://open.test/a"), 200);
     }
-    assert_eq!(asked(&origin, "https://licences.test/robots.txt"), 1);
-    assert_eq!(asked(&origin, "https://licences.test/open.xml"), 1);
+    assert_eq!(origin.count_gets("https://licences.test/robots.txt"), 1);
+    assert_eq!(origin.count_gets("https://licences.test/open.xml"), 1);
     for host in ["closed.test", "down.test"] {
         let problem = refusal(&proxy, INDEX, &format!("https://{host}/a"));
         assert_eq!(problem["clause"], "RSL 1.0 §4.3, licence unavailable");
         let statement = problem["statement"].as_str().unwrap();
         assert!(statement.ends_with("(robots.txt there does not allow it)"), "{statement}");
     }
-    assert_eq!(asked(&origin, "https://licences.test/closed/a.xml"), 0);
-    assert_eq!(asked(&origin, "https://dark.test/a.xml"), 0);
+    assert_eq!(origin.count_gets("https://licences.test/closed/a.xml"), 0);
+    assert_eq!(origin.count_gets("https://dark.test/a.xml"), 0);
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_licence_that_cannot_be_had_refuses() {
         let problem = refusal(&proxy, INDEX, &url);
         assert_eq!(problem["source"], "rsl", "{name}");
         assert_eq!(problem["carrier"], format!("https://{name}.test/licence"));
-        assert_eq!(asked(&origin, &url), 0);
+        assert_eq!(origin.count_gets(&url), 0);
         // If the licence may be available later, the crawler should come again.
         let is_temporary = matches!(name, "broken" | "silent" | "internal");
         assert_eq!(problem["retry_after"].is_u64(), is_temporary, "{name}: {problem}");
@@ -292,9 +292,9 @@ fn rules_of_ones_own_hold_for_documents() {
                  [[rule]]\naction = \"allow\"\nhosts = [\"agreed.test\"]\nowner = \"a@example.com\"\nreason = \"contract\"\nexpires = 2099-01-01\n";
     let proxy = start(&origin, rules);
     refusal(&proxy, INDEX, "https://site.test/a");
-    assert_eq!(asked(&origin, "https://law.test/a.xml"), 0);
+    assert_eq!(origin.count_gets("https://law.test/a.xml"), 0);
     assert_eq!(status(&proxy, CORPUS, "https://agreed.test/a"), 200);
-    assert_eq!(asked(&origin, "https://agreed.test/a.xml"), 0);
+    assert_eq!(origin.count_gets("https://agreed.test/a.xml"), 0);
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn documents_outlast_the_process_and_its_death() {
     let mut proxy = start(&origin, "");
     let fetches = |origin: &Origin| {
         let files = ["/robots.txt", TDMREP, "/rsl.xml"];
-        files.map(|path| asked(origin, &format!("https://site.test{path}")))
+        files.map(|path| origin.count_gets(&format!("https://site.test{path}")))
     };
     refusal(&proxy, CORPUS, "https://site.test/a");
     assert_eq!(fetches(&origin), [1, 1, 1]);
@@ -341,7 +341,7 @@ fn a_stale_document_is_refetched_and_used_until_that_succeeds() {
     let file = format!("https://site.test{TDMREP}");
     eventually("it is asked for again", || {
         refusal(&proxy, CORPUS, "https://site.test/a");
-        asked(&origin, &file) > 1
+        origin.count_gets(&file) > 1
     });
     // The origin cannot be reached for it: what it said goes on to hold.
     refusal(&proxy, CORPUS, "https://site.test/a");
@@ -383,13 +383,13 @@ fn operators_see_refresh_and_forget_documents() {
     let found = proxy.admin_get(view).json();
     assert_eq!(found["documents"][0]["history"].as_array().unwrap().len(), 2);
     let file = format!("https://site.test{TDMREP}");
-    assert_eq!(asked(&origin, &file), 2);
-    assert_eq!(asked(&origin, "https://site.test/rsl.xml"), 2);
+    assert_eq!(origin.count_gets(&file), 2);
+    assert_eq!(origin.count_gets("https://site.test/rsl.xml"), 2);
 
     assert_eq!(proxy.admin_request("DELETE", view).status, 204);
     assert_eq!(status(&proxy, CORPUS, "https://site.test/a"), 200);
-    assert_eq!(asked(&origin, &file), 3);
-    assert_eq!(asked(&origin, "https://site.test/robots.txt"), 3);
+    assert_eq!(origin.count_gets(&file), 3);
+    assert_eq!(origin.count_gets("https://site.test/robots.txt"), 3);
     let listed = proxy.admin_get("/v1/robots").json();
     assert_eq!(listed["robots"].as_array().unwrap().len(), 2, "{listed}");
 }
@@ -454,15 +454,15 @@ fn ai_txt_and_other_sources_are_read_on_request() {
     assert_eq!(problem["source"], "ai.txt");
     assert_eq!(problem["document"]["url"], "https://site.test/ai.txt");
     assert_eq!(status(&proxy, INDEX, "https://site.test/a.jpg"), 200);
-    assert_eq!(asked(&origin, &format!("https://site.test{TDMREP}")), 0);
-    assert_eq!(asked(&origin, "https://site.test/ai.txt"), 1);
+    assert_eq!(origin.count_gets(&format!("https://site.test{TDMREP}")), 0);
+    assert_eq!(origin.count_gets("https://site.test/ai.txt"), 1);
     let file = proxy.dir.path().join("config.toml");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("[\"ai.txt\"]", "[\"tdmrep\"]")).unwrap();
     assert_eq!(proxy.admin_request("POST", "/v1/reload").status, 200);
     let problem = refusal(&proxy, CORPUS, "https://site.test/a");
     assert_eq!(problem["source"], "tdmrep");
-    assert_eq!(asked(&origin, "https://site.test/ai.txt"), 1);
+    assert_eq!(origin.count_gets("https://site.test/ai.txt"), 1);
 }
 
 #[test]
@@ -500,7 +500,7 @@ fn licences_that_moved_within_their_origin_wait_for_no_turn() {
     let proxy = start(&origin, "");
     assert_eq!(status(&proxy, CORPUS, "https://site.test/page"), 200);
     for name in ["a", "b"] {
-        assert_eq!(asked(&origin, &format!("https://site.test/again/{name}")), 1);
+        assert_eq!(origin.count_gets(&format!("https://site.test/again/{name}")), 1);
     }
 }
 
@@ -558,5 +558,5 @@ fn check_heeds_the_sources_that_the_configuration_names() {
     let (code, answer, _) = checked(&proxy, "train-ai", "https://site.test/page");
     assert_eq!((code, &answer["preference"]), (0, &json!("unstated")));
     assert_eq!(status(&proxy, CORPUS, "https://site.test/page"), 200);
-    assert_eq!(asked(&origin, &format!("https://site.test{TDMREP}")), 0);
+    assert_eq!(origin.count_gets(&format!("https://site.test{TDMREP}")), 0);
 }

@@ -18,5 +18,5 @@ pub fn crawler(name: &str, agent: &str, lines: &str) -> String {
 }
 
 pub fn get(proxy: &Wayleave, agent: &str, url: &str) -> Response {
-    proxy.exchange(&Request::get(url).agent(agent))
+    proxy.get_as(agent, url)
 }

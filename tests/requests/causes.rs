@@ -158,14 +158,14 @@ fn dns_failures_are_described() {
         ("silent.example", Answer::Silence, "the DNS servers did not answer in time"),
     ];
     for (host, answer, words) in cases {
-        names.say(host, Answer::Addresses(vec![[127, 0, 0, 1].into()]));
+        names.set(host, Answer::Addresses(vec![[127, 0, 0, 1].into()]));
         origin.site(host).robots_reply(parting_robots());
         let private = format!("http://{host}:{port}/private");
         assert_eq!(proxy.get(&private).status, 403);
-        names.say(host, answer.clone());
+        names.set(host, answer.clone());
         expect_told(&proxy, &format!("http://{host}:{port}/a"), words);
         let other = format!("robots-{host}");
-        names.say(&other, answer);
+        names.set(&other, answer);
         expect_robots_told(&proxy, &format!("http://{other}:{port}"), words);
     }
 }

@@ -222,10 +222,10 @@ fn a_client_that_asks_for_many_names_waits_for_itself() {
     let names = NameServer::start();
     let all = 200;
     for number in 0..all {
-        names.say(&format!("slow{number}.example"), Answer::Silence);
+        names.set(&format!("slow{number}.example"), Answer::Silence);
     }
     let here = vec![[127, 0, 0, 1].into()];
-    names.say("quick.example", Answer::Addresses(here));
+    names.set("quick.example", Answer::Addresses(here));
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("dns.servers", &format!("[\"{}\"]", names.address))
     });
@@ -242,7 +242,7 @@ fn a_client_that_asks_for_many_names_waits_for_itself() {
     });
     let mut other = Wire::connect_from([127, 0, 0, 2], proxy.proxy);
     assert_eq!(other.connect_tunnel("quick.example:443").status, 200);
-    let asked = names.asked();
+    let asked = names.queried();
     let slow = asked.iter().filter(|name| name.starts_with("slow"));
     assert!((1..100).contains(&slow.count()), "{}", asked.len());
     drop(greedy);

@@ -56,7 +56,7 @@ fn names_that_stop_resolving_are_named() {
     let names = NameServer::start();
     let port = origin.http.port();
     for host in ["gone.example", "broken.example", "silent.example"] {
-        names.say(host, Answer::Addresses(vec![[127, 0, 0, 1].into()]));
+        names.set(host, Answer::Addresses(vec![[127, 0, 0, 1].into()]));
         origin.site(host).robots_reply(parting_robots());
     }
     let proxy = Wayleave::start_with(&origin, |settings| {
@@ -67,9 +67,9 @@ fn names_that_stop_resolving_are_named() {
     for host in ["gone.example", "broken.example", "silent.example"] {
         assert_eq!(proxy.get(&format!("http://{host}:{port}/private")).status, 403);
     }
-    names.say("gone.example", Answer::NameError);
-    names.say("broken.example", Answer::ServerFailure);
-    names.say("silent.example", Answer::Silence);
+    names.set("gone.example", Answer::NameError);
+    names.set("broken.example", Answer::ServerFailure);
+    names.set("silent.example", Answer::Silence);
     for (host, status, error) in [
         ("gone.example", 502, "dns_error"),
         ("broken.example", 502, "dns_error"),

@@ -111,8 +111,8 @@ fn an_address_that_does_not_answer_costs_a_moment_only() {
     let origin = Origin::start();
     let names = NameServer::start();
     let both = ["::1", "127.0.0.1"].map(|text| text.parse().expect("an address"));
-    names.say("both.example", Answer::Addresses(both.to_vec()));
-    names.say("dead.example", Answer::Addresses(both.to_vec()));
+    names.set("both.example", Answer::Addresses(both.to_vec()));
+    names.set("dead.example", Answer::Addresses(both.to_vec()));
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
             .set("dns.servers", &format!("[\"{}\"]", names.address))

@@ -77,7 +77,7 @@ fn origins_that_speak_nothing_but_http_2_are_obeyed_and_reached() {
     let origin = Origin::start();
     let robots = "User-agent: *\nDisallow: /private\n";
     let told = origin.site("told.test").http2_only();
-    let untold = origin.site("untold.test").http2_unasked();
+    let untold = origin.site("untold.test").http2_without_agreement();
     for site in [told, untold] {
         site.robots(robots).page("/a", Reply::text("page"));
     }

@@ -90,9 +90,8 @@ fn a_crawler_is_named_by_its_user_agent() {
     let origin = Origin::start();
     origin.site("shop.test").robots("User-agent: GoodBot\nAllow: /\n\nUser-agent: MJ12bot\nDisallow: /mj\n\nUser-agent: *\nDisallow: /\n");
     let proxy = Wayleave::start(&origin);
-    let status = |agent: &str, path: &str| {
-        proxy.exchange(&Request::get(&format!("http://shop.test{path}")).agent(agent)).status
-    };
+    let status =
+        |agent: &str, path: &str| proxy.get_as(agent, &format!("http://shop.test{path}")).status;
     for agent in [
         "GoodBot/2.1",
         "goodbot",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::harness::tls::{Authority, pem_pair};
 use crate::harness::tools::{clean, program, run};
 use crate::harness::wayleave::{BINARY, Settings};
-use crate::harness::{Origin, Request, Response, Wayleave, Wire, eventually};
+use crate::harness::{Origin, Response, Wayleave, Wire, eventually};
 
 /// The deadline for other programs.
 const LIMIT: Duration = Duration::from_secs(60);

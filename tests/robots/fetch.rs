@@ -191,8 +191,8 @@ fn a_dead_network_makes_robots_txt_unreachable() {
 fn a_name_that_does_not_resolve_makes_robots_txt_unreachable() {
     let origin = Origin::start();
     let names = NameServer::start();
-    names.say("broken.example", Answer::ServerFailure);
-    names.say("silent.example", Answer::Silence);
+    names.set("broken.example", Answer::ServerFailure);
+    names.set("silent.example", Answer::Silence);
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
             .set("dns.servers", &format!("[\"{}\"]", names.address))
@@ -209,7 +209,7 @@ fn a_name_that_does_not_resolve_makes_robots_txt_unreachable() {
 fn a_name_that_does_not_exist_is_a_dns_error() {
     let origin = Origin::start();
     let names = NameServer::start();
-    names.say("empty.example", Answer::Addresses(Vec::new()));
+    names.set("empty.example", Answer::Addresses(Vec::new()));
     origin
         .site("lure.test")
         .robots_reply(Reply::redirect(302, "http://nowhere.example/robots.txt"));
@@ -248,8 +248,8 @@ fn a_name_that_does_not_exist_is_a_dns_error() {
 fn a_dns_timeout_fails_and_an_observed_crawler_tries_itself() {
     let origin = Origin::start();
     let names = NameServer::start();
-    names.say("broken.example", Answer::ServerFailure);
-    names.say("silent.example", Answer::Silence);
+    names.set("broken.example", Answer::ServerFailure);
+    names.set("silent.example", Answer::Silence);
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
             .set("dns.servers", &format!("[\"{}\"]", names.address))
@@ -264,10 +264,10 @@ fn a_dns_timeout_fails_and_an_observed_crawler_tries_itself() {
     }
     assert_eq!(proxy.metric("wayleave_requests_total", &[("outcome", "refused")]), 0.0);
     let port = origin.http.port();
-    names.say("broken.example", Answer::Addresses(vec![[127, 0, 0, 1].into()]));
-    let look = |url: &str| proxy.exchange(&Request::get(url).agent("LookBot/1"));
+    names.set("broken.example", Answer::Addresses(vec![[127, 0, 0, 1].into()]));
+    let look = |url: &str| proxy.get_as("LookBot/1", url);
     assert_eq!(look(&format!("http://broken.example:{port}/a")).status, 200);
-    names.say("broken.example", Answer::ServerFailure);
+    names.set("broken.example", Answer::ServerFailure);
     assert_eq!(look("http://broken.example/a").status, 502);
     let labels = [("crawler", "look"), ("outcome", "failed"), ("reason", "dns_error")];
     assert_eq!(proxy.metric("wayleave_requests_total", &labels), 1.0);
@@ -286,7 +286,7 @@ fn the_last_copy_goes_on_to_decide_where_the_dialect_says_so() {
     });
     let status = |path: &str, agent: &str| {
         let url = format!("http://shop.test{path}");
-        proxy.exchange(&Request::get(&url).agent(agent)).status
+        proxy.get_as(agent, &url).status
     };
     assert_eq!(status("/a", "Other/1"), 200);
     origin.site("shop.test").robots_reply(Reply::new(503));
@@ -337,10 +337,10 @@ fn nodes_try_an_origin_again_at_different_times() {
 fn names_are_asked_of_the_configured_servers() {
     let origin = Origin::start();
     let names = NameServer::start();
-    names.say("shop.example", Answer::Addresses(vec![[127, 0, 0, 1].into()]));
-    names.say("inner.example", Answer::Addresses(vec![[127, 0, 0, 2].into()]));
+    names.set("shop.example", Answer::Addresses(vec![[127, 0, 0, 1].into()]));
+    names.set("inner.example", Answer::Addresses(vec![[127, 0, 0, 2].into()]));
     names
-        .say("mixed.example", Answer::Addresses(vec![[127, 0, 0, 2].into(), [10, 0, 0, 1].into()]));
+        .set("mixed.example", Answer::Addresses(vec![[127, 0, 0, 2].into(), [10, 0, 0, 1].into()]));
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("dns.servers", &format!("[\"{}\"]", names.address))
     });
@@ -504,7 +504,7 @@ fn a_configured_crawler_has_its_own_token_and_dialect() {
             "[[crawler]]\nname = \"research\"\ntokens = [\"NewsBot-Images\", \"NewsBot\"]\ndialect = \"koster1996\"\nmatch = { user_agent = \"Research\" }\n",
         )
     });
-    let status = |url: &str, agent: &str| proxy.exchange(&Request::get(url).agent(agent)).status;
+    let status = |url: &str, agent: &str| proxy.get_as(agent, url).status;
     assert_eq!(status("http://shop.test/a", "Research/1.0"), 200);
     assert_eq!(status("http://shop.test/news", "Research/1.0"), 403);
     assert_eq!(status("http://shop.test/a", "Stranger/1.0"), 403);

@@ -23,7 +23,7 @@ fn one_crawlers_tarpits_hold_up_no_other_crawler() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.table("[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = { user_agent = \"NewsBot\" }\n")
     });
-    let get = |url: &str| proxy.exchange(&Request::get(url).agent("NewsBot/1")).status;
+    let get = |url: &str| proxy.get_as("NewsBot/1", url).status;
     assert_eq!(get("http://known.test/a"), 200);
     let tarpits: Vec<_> = (0..SHARE + 200)
         .map(|number| {

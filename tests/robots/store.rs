@@ -60,7 +60,7 @@ fn a_body_changed_on_disk_is_fetched_again_and_never_decides() {
     for n in 0..30 {
         let host = format!("host{n}.test");
         assert_eq!(proxy.get(&format!("http://{host}/private")).status, 403);
-        assert_eq!(fetches(&origin, &host), 2, "{host}");
+        assert_eq!(origin.robots_fetches(&host), 2, "{host}");
     }
     let counted = [("operation", "checksum")];
     assert!(proxy.metric("wayleave_store_errors_total", &counted) > 0.0);
@@ -68,7 +68,7 @@ fn a_body_changed_on_disk_is_fetched_again_and_never_decides() {
     let (dir, settings) = proxy.stop();
     let proxy = Wayleave::start_in(dir, settings);
     assert_eq!(proxy.get("http://host0.test/private").status, 403);
-    assert_eq!(fetches(&origin, "host0.test"), 2, "what was fetched again is kept");
+    assert_eq!(origin.robots_fetches("host0.test"), 2, "what was fetched again is kept");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn after_a_restart_operators_know_what_is_on_disk() {
     }
     assert_eq!(listed.len(), 30);
     assert!(listed.is_sorted(), "{listed:?}");
-    assert_eq!(fetches(&origin, "host7.test"), 1, "a look is no use");
+    assert_eq!(origin.robots_fetches("host7.test"), 1, "a look is no use");
 
     // In memory and on disk it is one origin.
     assert_eq!(proxy.get("http://host7.test/private").status, 403);

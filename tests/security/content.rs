@@ -5,7 +5,7 @@
 
 use crate::harness::origin::reply::{Framing, Step};
 use crate::harness::program::Program;
-use crate::harness::{Gate, Manners, Origin, Reply, Request, Wayleave, Wire, eventually};
+use crate::harness::{ContentHandling, Gate, Origin, Reply, Request, Wayleave, Wire, eventually};
 
 use super::shop;
 
@@ -109,7 +109,7 @@ fn nothing_hidden_was_executed(origin: &Origin) {
 #[test]
 fn no_content_is_executed_by_an_origin_that_ignores_it() {
     let origin = shop();
-    origin.site("shop.test").manners(Manners::IgnoresContent);
+    origin.site("shop.test").content_handling(ContentHandling::IgnoresContent);
     let proxy = Wayleave::start(&origin);
     hide_in_everything(&proxy, METHODS);
     nothing_hidden_was_executed(&origin);
@@ -119,7 +119,7 @@ fn no_content_is_executed_by_an_origin_that_ignores_it() {
 fn no_http_2_content_is_executed_by_an_origin_that_ignores_it() {
     let origin = shop();
     let site = origin.site("shop.test").http1_only();
-    site.manners(Manners::IgnoresContent);
+    site.content_handling(ContentHandling::IgnoresContent);
     let proxy = Wayleave::start(&origin);
     let (attacker, victim) = (proxy.http2("shop.test:443"), proxy.http2("shop.test:443"));
     for method in METHODS {
@@ -148,7 +148,7 @@ fn a_late_answer_that_nobody_asked_for_reaches_nobody() {
             .step(Step::Wait(gate.clone()))
             .body("HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\nwhat nobody may see");
         let site = origin.site("shop.test").page("/private/page", late);
-        site.manners(Manners::IgnoresContentAndClose);
+        site.content_handling(ContentHandling::IgnoresContentAndClose);
         let mut attacker = proxy.connect();
         attacker.send(hiding(method, &ROWS[0]));
         assert_eq!(attacker.response().status, 200);

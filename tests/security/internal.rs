@@ -101,7 +101,7 @@ fn no_name_of_an_internal_address_is_dialled() {
     let names = NameServer::start();
     for (_, host, addresses) in NAMES {
         let addresses = addresses.iter().map(|text| text.parse().expect("an address"));
-        names.say(host, Answer::Addresses(addresses.collect()));
+        names.set(host, Answer::Addresses(addresses.collect()));
     }
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("dns.servers", &format!("[\"{}\"]", names.address))

@@ -55,7 +55,7 @@ fn a_licence_url_sends_nothing_to_internal_hosts() {
             .table(&search())
     });
     for host in ["first", "answer"] {
-        let answer = get(&proxy, INDEX, &format!("http://{host}.example/a"));
+        let answer = proxy.get_as(INDEX, &format!("http://{host}.example/a"));
         let problem = answer.expect_refusal(403, None, "http_request_denied");
         assert_eq!(problem["source"], "rsl", "{problem}");
     }
@@ -63,9 +63,9 @@ fn a_licence_url_sends_nothing_to_internal_hosts() {
     let line = format!("failed preference-document {licence}");
     eventually("the log says so", || lines_of_wayleave(&proxy) == [&*line]);
     // Nor does it keep crawlers from what is theirs.
-    assert_eq!(get(&proxy, INDEX, "http://intranet.test/a").status, 200);
+    assert_eq!(proxy.get_as(INDEX, "http://intranet.test/a").status, 200);
     // Not even where its robots.txt is known and allows it.
-    let answer = get(&proxy, INDEX, "http://second.example/a");
+    let answer = proxy.get_as(INDEX, "http://second.example/a");
     answer.expect_refusal(403, None, "http_request_denied");
     let seen = intranet.seen();
     assert!(!seen.iter().any(|line| line.ends_with("/l.xml")), "{seen:?}");
@@ -82,11 +82,11 @@ fn rules_are_asked_before_the_robots_txt_of_where_a_licence_is() {
     }
     let rule = "[[rule]]\naction = \"refuse\"\nlegal = true\nhosts = [\"law.test\"]\nowner = \"legal@example.com\"\n";
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(rule).table(&search()));
-    let answer = get(&proxy, INDEX, "https://names-law.test/a");
+    let answer = proxy.get_as(INDEX, "https://names-law.test/a");
     answer.expect_refusal(403, None, "http_request_denied");
     let seen = origin.seen();
     assert!(!seen.iter().any(|line| line.contains("//law.test")), "{seen:?}");
-    assert_eq!(get(&proxy, INDEX, "https://names-open.test/a").status, 200);
+    assert_eq!(proxy.get_as(INDEX, "https://names-open.test/a").status, 200);
     let lines = [
         "forwarded preference-document https://open.test/l.xml",
         "forwarded preference-document https://open.test/robots.txt",

@@ -1,4 +1,4 @@
-//! A hundred real robots.txt files crawled through wayleave by real clients. Protego says what may be fetched, and the origin's
+//! Real clients crawl a hundred real robots.txt files through wayleave. Protego decides what may be fetched, and the origin's
 //! record shows whether the crawlers obeyed.
 
 mod purposes;
@@ -27,7 +27,7 @@ struct PlannedRequest {
     allowed: bool,
 }
 
-/// Real crawlers write their product token in more than one way.
+/// Returns one of the forms in which real crawlers write their product token.
 fn user_agent(token: &str, number: usize) -> String {
     match number % 3 {
         0 => format!("{token}/1.0"),
@@ -36,18 +36,18 @@ fn user_agent(token: &str, number: usize) -> String {
     }
 }
 
-/// A proxy and an origin that serves every sample's robots.txt at its own host, over HTTP and HTTPS.
+/// A proxy, and an origin that serves each sample's robots.txt at a host of its own, by HTTP and HTTPS.
 struct Crawl {
     origin: Origin,
     proxy: Wayleave,
     planned: Vec<PlannedRequest>,
 }
 
-/// The samples' crawlers as ours: some have names of well-known crawlers, which only their owners may claim.
+/// Returns tables of the samples' crawlers: only the owner of a well-known name may use it.
 fn owners() -> String {
     let agents: BTreeSet<_> = samples().iter().map(|sample| &sample.agent).collect();
     let mut agents: Vec<_> = agents.into_iter().collect();
-    // The first entry that User-Agent contains counts: Googlebot-Image before Googlebot.
+    // The first entry that `User-Agent` contains decides: Googlebot-Image comes before Googlebot.
     agents.sort_by_key(|agent| std::cmp::Reverse(agent.len()));
     let table = |(number, agent): (usize, &String)| {
         format!(
@@ -76,7 +76,7 @@ impl Crawl {
             for sample in samples() {
                 settings = settings.resolve_to(&sample.host, &origin);
             }
-            // Real files ask for minutes between requests; that is for other tests.
+            // Real files have delays of minutes; other tests cover delays.
             settings.set("politeness.crawl_delay", "\"ignore\"").table(&owners())
         });
         Self { origin, proxy, planned }
@@ -86,10 +86,12 @@ impl Crawl {
         command_for(&self.proxy, program)
     }
 
-    fn asks_as_json(&self) -> String {
+    fn planned_as_json(&self) -> String {
         self.planned
             .iter()
-            .map(|ask| json!({ "url": ask.url, "user_agent": ask.user_agent }).to_string() + "\n")
+            .map(|request| {
+                json!({ "url": request.url, "user_agent": request.user_agent }).to_string() + "\n"
+            })
             .collect()
     }
 
@@ -106,23 +108,23 @@ impl Crawl {
             .iter()
             .map(|answer| (answer["url"].as_str().expect("a string"), answer))
             .collect();
-        for ask in &self.planned {
+        for request in &self.planned {
             let answer = by_url
-                .get(ask.url.as_str())
-                .unwrap_or_else(|| panic!("the client says nothing of {}", ask.url));
+                .get(request.url.as_str())
+                .unwrap_or_else(|| panic!("the client has no result for {}", request.url));
             assert_eq!(
                 answer["status"],
-                if ask.allowed { 200 } else { 403 },
+                if request.allowed { 200 } else { 403 },
                 "{} as {}: {answer}",
-                ask.url,
-                ask.user_agent
+                request.url,
+                request.user_agent
             );
         }
         answers
     }
 }
 
-/// A command that finds proxy and CA where each client looks for them.
+/// Returns a command with proxy and CA in the environment variables of all clients.
 fn command_for(wayleave: &Wayleave, program: impl AsRef<Path>) -> Command {
     let mut command = clean(program);
     let proxy = format!("http://{}", wayleave.proxy);
@@ -137,7 +139,7 @@ fn command_for(wayleave: &Wayleave, program: impl AsRef<Path>) -> Command {
 }
 
 #[test]
-fn the_samples_are_as_varied_as_they_claim() {
+fn the_samples_are_varied() {
     let samples = samples();
     assert!(samples.len() >= 100, "{}", samples.len());
     let both = samples
@@ -151,7 +153,7 @@ fn the_samples_are_as_varied_as_they_claim() {
     let bodies: Vec<_> =
         samples.iter().map(|sample| std::fs::read(&sample.file).expect("it is there")).collect();
     let count =
-        |trait_of: &dyn Fn(&[u8]) -> bool| bodies.iter().filter(|body| trait_of(body)).count();
+        |has_trait: &dyn Fn(&[u8]) -> bool| bodies.iter().filter(|body| has_trait(body)).count();
     assert!(count(&|body| body.starts_with(b"\xef\xbb\xbf")) >= 5, "byte order marks");
     assert!(count(&|body| body.contains(&b'\r') && !body.contains(&b'\n')) >= 5, "CR alone");
     assert!(count(&|body| std::str::from_utf8(body).is_err()) >= 4, "not UTF-8");
@@ -169,10 +171,10 @@ fn the_samples_are_as_varied_as_they_claim() {
 fn curl_obeys() {
     let crawl = Crawl::prepare();
     let mut config = String::new();
-    for ask in &crawl.planned {
+    for request in &crawl.planned {
         config += &format!(
             "url = \"{}\"\nuser-agent = \"{}\"\noutput = \"/dev/null\"\n",
-            ask.url, ask.user_agent
+            request.url, request.user_agent
         );
         config += "silent\ngloboff\npath-as-is\nmax-time = 60\nwrite-out = \"{\\\"url\\\":\\\"%{url}\\\",\\\"status\\\":%{http_code}}\\n\"\nnext\n";
     }
@@ -187,11 +189,11 @@ fn curl_obeys() {
 fn wget_obeys() {
     let crawl = Crawl::prepare();
     let mut by_agent = BTreeMap::<&str, Vec<&PlannedRequest>>::new();
-    for ask in &crawl.planned {
-        by_agent.entry(&ask.user_agent).or_default().push(ask);
+    for request in &crawl.planned {
+        by_agent.entry(&request.user_agent).or_default().push(request);
     }
     for (user_agent, planned) in by_agent {
-        let urls: String = planned.iter().map(|ask| format!("{}\n", ask.url)).collect();
+        let urls: String = planned.iter().map(|request| format!("{}\n", request.url)).collect();
         let mut command = crawl.client(program("wget"));
         command.args([
             "--no-config",
@@ -209,35 +211,35 @@ fn wget_obeys() {
         let output = run(&mut command, urls.as_bytes(), LIMIT);
         let log = String::from_utf8_lossy(&output.stderr);
         let refused = log.matches("ERROR 403: Disallowed by robots.txt.").count();
-        assert_eq!(refused, planned.iter().filter(|ask| !ask.allowed).count(), "{log}");
+        assert_eq!(refused, planned.iter().filter(|request| !request.allowed).count(), "{log}");
     }
     crawl.check_origin(&BTreeSet::new());
 }
 
-/// Checks what a client does whose `script` reads what to ask as JSON lines.
+/// Checks a client whose `script` reads requests as JSON lines.
 #[track_caller]
-fn obeys(interpreter: impl AsRef<Path>, script: &str) {
+fn check_obeys(interpreter: impl AsRef<Path>, script: &str) {
     let crawl = Crawl::prepare();
     let mut command = crawl.client(interpreter);
     command.arg(project().join("tests/clients").join(script)).env("NODE_PATH", node_modules());
-    let output = output_of(&mut command, crawl.asks_as_json().as_bytes(), LIMIT);
+    let output = output_of(&mut command, crawl.planned_as_json().as_bytes(), LIMIT);
     crawl.check_answers(&output);
     crawl.check_origin(&BTreeSet::new());
 }
 
 #[test]
 fn python_requests_obeys() {
-    obeys(python(), "crawl_requests.py");
+    check_obeys(python(), "crawl_requests.py");
 }
 
 #[test]
 fn scrapy_obeys_with_its_own_robots_middleware_off() {
-    obeys(python(), "crawl_scrapy.py");
+    check_obeys(python(), "crawl_scrapy.py");
 }
 
 #[test]
 fn node_fetch_obeys() {
-    obeys(program("node"), "crawl_node.cjs");
+    check_obeys(program("node"), "crawl_node.cjs");
 }
 
 #[test]
@@ -247,7 +249,7 @@ fn headless_chromium_obeys() {
     let script = project().join("tests/clients/crawl_chromium.cjs");
     let mut command = crawl.client(program("node"));
     command.arg(script).env("NODE_PATH", node_modules()).env("CHROMIUM", program("chromium"));
-    let output = output_of(&mut command, crawl.asks_as_json().as_bytes(), LIMIT);
+    let output = output_of(&mut command, crawl.planned_as_json().as_bytes(), LIMIT);
     let answers = crawl.check_answers(&output);
     let upgraded = answers
         .iter()

@@ -1,4 +1,4 @@
-//! Two crawlers of different purposes on one set of origins, with real clients: each gets exactly what it may.
+//! Two crawlers with different purposes on the same origins, with real clients: each gets exactly what it may.
 
 use std::collections::BTreeSet;
 
@@ -14,23 +14,23 @@ use crate::preferences::purposes::{CORPUS, INDEX, crawler};
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Gets {
     ThePage,
-    /// A refusal; nobody asks the origin for the page.
-    NothingAsked,
-    /// A refusal of what the origin answered.
-    NothingOfIt,
+    /// A refusal; the page is not requested from the origin.
+    Refusal,
+    /// A refusal of the origin's response.
+    WithheldPage,
 }
 
-use Gets::{NothingAsked, NothingOfIt, ThePage};
+use Gets::{Refusal, ThePage, WithheldPage};
 
-/// Each host says something else; what the crawler gets that searches, and the one that trains.
+/// Hosts, what the crawler that searches gets from each, and what the one that trains gets.
 const HOSTS: [(&str, Gets, Gets); 8] = [
-    ("signal.test", ThePage, NothingAsked),
-    ("reserved.test", ThePage, NothingAsked),
-    ("licensed.test", ThePage, NothingAsked),
-    ("field.test", NothingOfIt, ThePage),
-    ("meta.test", ThePage, NothingOfIt),
-    ("link.test", ThePage, NothingOfIt),
-    ("closed.test", NothingAsked, NothingAsked),
+    ("signal.test", ThePage, Refusal),
+    ("reserved.test", ThePage, Refusal),
+    ("licensed.test", ThePage, Refusal),
+    ("field.test", WithheldPage, ThePage),
+    ("meta.test", ThePage, WithheldPage),
+    ("link.test", ThePage, WithheldPage),
+    ("closed.test", Refusal, Refusal),
     ("silent.test", ThePage, ThePage),
 ];
 
@@ -64,18 +64,18 @@ fn serve(origin: &Origin) {
     origin.site("closed.test").robots(closed);
 }
 
-/// One of our crawlers asks for the page of a host.
+/// A crawler's request for the page of a host.
 #[derive(Clone)]
-struct Asked {
+struct PlannedRequest {
     url: String,
     agent: &'static str,
     gets: Gets,
 }
 
-fn asked() -> Vec<Asked> {
+fn planned_requests() -> Vec<PlannedRequest> {
     let of = |scheme: &'static str| {
         HOSTS.into_iter().flat_map(move |(host, index, corpus)| {
-            [(INDEX, index), (CORPUS, corpus)].map(|(agent, gets)| Asked {
+            [(INDEX, index), (CORPUS, corpus)].map(|(agent, gets)| PlannedRequest {
                 url: format!("{scheme}://{host}/page"),
                 agent,
                 gets,
@@ -85,14 +85,16 @@ fn asked() -> Vec<Asked> {
     ["http", "https"].into_iter().flat_map(of).collect()
 }
 
-fn as_lines(all: &[Asked]) -> String {
-    let line = |it: &Asked| json!({ "url": it.url, "user_agent": it.agent }).to_string() + "\n";
+fn as_lines(all: &[PlannedRequest]) -> String {
+    let line = |request: &PlannedRequest| {
+        json!({ "url": request.url, "user_agent": request.agent }).to_string() + "\n"
+    };
     all.iter().map(line).collect()
 }
 
-/// Origins and a proxy, before a client asks by `ask`, which answers one line with `url`, `user_agent` and `status` for each.
+/// Checks a client. `crawl` runs it, and returns a line with `url`, `user_agent` and `status` for each request.
 #[track_caller]
-fn each_gets_what_it_may(ask: impl FnOnce(&Wayleave, &[Asked]) -> String) {
+fn each_gets_what_it_may(crawl: impl FnOnce(&Wayleave, &[PlannedRequest]) -> String) {
     let origin = Origin::start();
     serve(&origin);
     let crawlers = [
@@ -101,42 +103,41 @@ fn each_gets_what_it_may(ask: impl FnOnce(&Wayleave, &[Asked]) -> String) {
     ];
     let table = crawlers.concat();
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table));
-    let all = asked();
-    let output = ask(&proxy, &all);
+    let all = planned_requests();
+    let output = crawl(&proxy, &all);
     let answers = output.lines().map(|line| {
-        let answer: Value = serde_json::from_str(line).unwrap_or_else(|it| panic!("{it}: {line}"));
+        let answer: Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         let text = |member: &str| answer[member].as_str().unwrap().to_owned();
         (text("url"), text("user_agent"), answer["status"].as_u64().unwrap())
     });
     let answers: BTreeSet<_> = answers.collect();
-    let expected = all.iter().map(|it| {
-        let status = if it.gets == ThePage { 200 } else { 403 };
-        (it.url.clone(), it.agent.to_owned(), status)
+    let expected = all.iter().map(|request| {
+        let status = if request.gets == ThePage { 200 } else { 403 };
+        (request.url.clone(), request.agent.to_owned(), status)
     });
     assert_eq!(answers, expected.collect(), "at the client");
     let requests = origin.requests();
-    let pages = requests.iter().filter(|it| it.target == "/page");
-    let arrived = pages.map(|it| {
-        let mut fields = it.headers.iter();
-        let agent = fields.find(|(name, _)| name.eq_ignore_ascii_case("user-agent"));
-        let agent = agent.map(|(_, value)| value.clone()).unwrap_or_default();
-        (format!("{}://{}/page", it.scheme, it.authority), agent)
+    let pages = requests.iter().filter(|request| request.target == "/page");
+    let arrived = pages.map(|request| {
+        let agent = request.header("user-agent").unwrap_or_default();
+        (format!("{}://{}/page", request.scheme, request.authority), agent.to_owned())
     });
-    let sent = all.iter().filter(|it| it.gets != NothingAsked);
-    let sent = sent.map(|it| (it.url.clone(), it.agent.to_owned()));
+    let sent = all.iter().filter(|request| request.gets != Refusal);
+    let sent = sent.map(|request| (request.url.clone(), request.agent.to_owned()));
     assert_eq!(arrived.collect::<BTreeSet<_>>(), sent.collect(), "at the origin");
 }
 
 #[test]
 fn curl_gets_what_its_purposes_may() {
     each_gets_what_it_may(|proxy, all| {
-        let one = |it: &Asked| {
-            let told = json!({ "url": it.url, "user_agent": it.agent, "status": "STATUS" });
-            let told = told.to_string().replace("\"STATUS\"", "%{http_code}");
-            let told = told.replace('"', "\\\"");
+        let one = |request: &PlannedRequest| {
+            let line =
+                json!({ "url": request.url, "user_agent": request.agent, "status": "STATUS" });
+            let line = line.to_string().replace("\"STATUS\"", "%{http_code}").replace('"', "\\\"");
             format!(
-                "url = \"{}\"\nuser-agent = \"{}\"\noutput = \"/dev/null\"\nsilent\nmax-time = 60\nwrite-out = \"{told}\\n\"\n",
-                it.url, it.agent
+                "url = \"{}\"\nuser-agent = \"{}\"\noutput = \"/dev/null\"\nsilent\nmax-time = 60\nwrite-out = \"{line}\\n\"\n",
+                request.url, request.agent
             )
         };
         let config: Vec<_> = all.iter().map(one).collect();

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::LIMIT;
 use crate::harness::tools::{clean, output_of, project, python};
 
-/// One real file and the requests it judges.
+/// A real file, and requests to it.
 pub struct Sample {
     pub host: String,
     pub file: PathBuf,
-    /// The product token to crawl with.
+    /// The crawler's product token.
     pub agent: String,
     /// Paths, and whether Protego allows them.
     pub paths: Vec<(String, bool)>,
@@ -32,30 +32,31 @@ pub fn samples() -> &'static [Sample] {
         let paths = |row: &Value| {
             row["paths"].as_array().expect("a list").iter().map(text).collect::<Vec<_>>()
         };
-        let asked: Vec<_> = rows
+        let questions: Vec<_> = rows
             .iter()
             .map(|row| (dir.join(text(&row["file"])), text(&row["agent"]), paths(row)))
             .collect();
-        let verdicts = judge(&asked);
-        let samples =
-            rows.iter().zip(asked).zip(verdicts).map(|((row, (file, agent, paths)), verdicts)| {
+        let verdicts = judge(&questions);
+        let samples = rows.iter().zip(questions).zip(verdicts).map(
+            |((row, (file, agent, paths)), verdicts)| {
                 let length =
                     std::fs::metadata(&file).expect("each file of the manifest is there").len();
-                assert_eq!(row["bytes"], length, "{} is not as served", file.display());
+                assert_eq!(row["bytes"], length, "{} differs from what was served", file.display());
                 Sample {
                     host: text(&row["host"]),
                     file,
                     agent,
                     paths: paths.into_iter().zip(verdicts).collect(),
                 }
-            });
+            },
+        );
         samples.collect()
     })
 }
 
-/// Protego's verdicts on `(file, product token, paths)`.
-pub fn judge(asked: &[(PathBuf, String, Vec<String>)]) -> Vec<Vec<bool>> {
-    let lines = asked.iter().map(|(file, agent, paths)| {
+/// Returns Protego's verdicts on `(file, product token, paths)`.
+pub fn judge(questions: &[(PathBuf, String, Vec<String>)]) -> Vec<Vec<bool>> {
+    let lines = questions.iter().map(|(file, agent, paths)| {
         json!({ "file": file, "agent": agent, "paths": paths }).to_string() + "\n"
     });
     let script = project().join("tests/clients/verdicts.py");

@@ -9,22 +9,22 @@ use super::{Crawl, PlannedRequest};
 type Arrived = BTreeMap<String, String>;
 
 impl Crawl {
-    /// Checks what reached the origin. `except`: URLs that the client itself did not ask for as planned.
+    /// Checks what reached the origin, apart from URLs for which the client itself changed the plan.
     #[track_caller]
     pub fn check_origin(&self, except: &BTreeSet<String>) {
         let (arrived, robots) = self.sort_requests();
         let planned: Vec<_> =
-            self.planned.iter().filter(|ask| !except.contains(&ask.url)).collect();
-        for ask in &planned {
+            self.planned.iter().filter(|request| !except.contains(&request.url)).collect();
+        for request in &planned {
             assert_eq!(
-                arrived.contains_key(&ask.url),
-                ask.allowed,
+                arrived.contains_key(&request.url),
+                request.allowed,
                 "{} as {}",
-                ask.url,
-                ask.user_agent
+                request.url,
+                request.user_agent
             );
         }
-        let allowed = planned.iter().filter(|ask| ask.allowed).count();
+        let allowed = planned.iter().filter(|request| request.allowed).count();
         let disallowed = planned.len() - allowed;
         assert!(
             allowed > 300 && disallowed > 300,
@@ -33,14 +33,14 @@ impl Crawl {
         for (url, times) in &robots {
             assert_eq!(*times, 1, "{url} was fetched more than once");
         }
-        for ask in planned {
-            let url = format!("{}/robots.txt", origin_of(&ask.url));
+        for request in planned {
+            let url = format!("{}/robots.txt", origin_of(&request.url));
             assert!(robots.contains_key(&url), "{url} was never fetched");
         }
         self.check_extras(arrived);
     }
 
-    /// Pages that arrived, and how often each robots.txt was fetched.
+    /// Returns the pages that arrived, and how often each robots.txt was fetched.
     fn sort_requests(&self) -> (Arrived, BTreeMap<String, usize>) {
         let mut arrived = Arrived::new();
         let mut robots = BTreeMap::new();
@@ -55,13 +55,13 @@ impl Crawl {
         (arrived, robots)
     }
 
-    /// Requests that were not planned (a browser's favicon) must be allowed as well for the crawler that sent them.
+    /// Checks that requests beyond the plan (a browser's favicon) were allowed to the crawler that sent them.
     #[track_caller]
     fn check_extras(&self, mut arrived: Arrived) {
         for PlannedRequest { url, .. } in &self.planned {
             arrived.remove(url);
         }
-        let asked: Vec<_> = arrived
+        let questions: Vec<_> = arrived
             .iter()
             .map(|(url, user_agent)| {
                 let origin = origin_of(url);
@@ -72,7 +72,7 @@ impl Crawl {
                 (sample.file.clone(), token, vec![url[origin.len()..].to_owned()])
             })
             .collect();
-        for ((url, user_agent), verdict) in arrived.iter().zip(judge(&asked)) {
+        for ((url, user_agent), verdict) in arrived.iter().zip(judge(&questions)) {
             assert_eq!(
                 verdict,
                 [true],
@@ -82,14 +82,14 @@ impl Crawl {
     }
 }
 
-/// The product token that `user_agent` writes; a browser asks for favicons by its own name, or by that of the page before.
+/// Returns the product token in `user_agent`; a browser requests favicons with its own, or with that of the page before.
 fn token_of(user_agent: &str) -> &str {
     let agents = samples().iter().map(|sample| sample.agent.as_str());
     let named = agents.filter(|agent| user_agent.contains(agent));
     named.max_by_key(|agent| agent.len()).unwrap_or("Mozilla")
 }
 
-/// `scheme://authority` of a URL.
+/// Returns `scheme://authority` of a URL.
 fn origin_of(url: &str) -> &str {
     let authority_at = url.find("://").expect("an absolute URL") + 3;
     url[authority_at..].find('/').map_or(url, |path_at| &url[..authority_at + path_at])

@@ -1,4 +1,4 @@
-//! HTTP/2 frame by frame, because an origin of the tests must be able to break it.
+//! HTTP/2 frame by frame, because origins of the tests must be able to break it.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand, because an origin of the tests must be able to break it.
+//! HTTP/1.1 byte by byte, because origins of the tests must be able to break it.
 
 use std::io;
 use std::sync::Arc;
@@ -7,22 +7,24 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 use super::reply::{Framing, Reply, Step, pattern_byte, pattern_pieces};
 use super::wire::{Connection, Transport};
-use super::{Body, Manners, ReceivedRequest, Shared};
+use super::{Body, ContentHandling, ReceivedRequest, Shared};
 
 pub async fn serve(stream: impl Transport, connection: &Connection) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
-    let mut manners = Manners::Proper;
-    while let Some(request) = read_head(&mut stream, manners, connection).await? {
+    let mut content_handling = ContentHandling::Proper;
+    while let Some(request) = read_head(&mut stream, content_handling, connection).await? {
         let site = connection.shared.site(&request.host());
-        manners = site.manners;
+        content_handling = site.content_handling;
         let reply = site.reply(&request);
-        if manners != Manners::Proper {
+        if content_handling != ContentHandling::Proper {
             if request.has_content() {
-                // It is there before the answer leaves.
+                // The content has arrived before the response is sent.
                 stream.fill_buf().await?;
             }
-            let stays = manners == Manners::IgnoresContentAndClose;
-            if !send_reply(&mut stream, &request, &reply).await? || request.closes() && !stays {
+            let ignores_close = content_handling == ContentHandling::IgnoresContentAndClose;
+            if !send_reply(&mut stream, &request, &reply).await?
+                || request.closes() && !ignores_close
+            {
                 break;
             }
             continue;
@@ -49,10 +51,10 @@ pub async fn serve(stream: impl Transport, connection: &Connection) -> io::Resul
     stream.shutdown().await
 }
 
-/// The next head. One who never reads content looks for it behind whatever is no request line.
+/// Reads the next head. An origin that never reads content skips lines until one is a request line.
 async fn read_head<T: Transport>(
     stream: &mut BufReader<T>,
-    manners: Manners,
+    content_handling: ContentHandling,
     connection: &Connection,
 ) -> io::Result<Option<Arc<ReceivedRequest>>> {
     let mut head = Vec::new();
@@ -62,7 +64,7 @@ async fn read_head<T: Transport>(
         }
         let begins = head.split(|&byte| byte == b'\n').next();
         let is_request = begins.is_some_and(|line| line.ends_with(b" HTTP/1.1\r"));
-        if manners != Manners::Proper && !is_request {
+        if content_handling != ContentHandling::Proper && !is_request {
             head.clear();
         }
     }
@@ -144,8 +146,8 @@ async fn read_counted<T: Transport>(
     let mut left = length;
     let mut buffer = vec![0; 65_536];
     while left > 0 {
-        let room = usize::try_from(left.min(65_536)).expect("at most 65,536");
-        let read = stream.read(&mut buffer[..room]).await?;
+        let most = usize::try_from(left.min(65_536)).expect("at most 65,536");
+        let read = stream.read(&mut buffer[..most]).await?;
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -155,7 +157,7 @@ async fn read_counted<T: Transport>(
     Ok(())
 }
 
-/// Sends the answer; false when the connection must not be used again.
+/// Sends the response. Returns false if the connection must not be reused.
 async fn send_reply<T: Transport>(
     stream: &mut BufReader<T>,
     request: &ReceivedRequest,

@@ -1,4 +1,4 @@
-//! A scripted origin: many host names behind one HTTP and one HTTPS port on loopback, and a record of everything that arrived.
+//! A scripted origin: many host names at one HTTP and one HTTPS port on loopback, and a record of all that arrived.
 
 mod frames;
 mod http1;
@@ -19,7 +19,7 @@ use self::reply::Reply;
 use super::tls::Certificate;
 use super::{DEADLINE, runtime};
 
-/// One request as an origin received it.
+/// A request as an origin received it.
 #[derive(Debug)]
 pub struct ReceivedRequest {
     /// The time at which its head was complete.
@@ -27,14 +27,14 @@ pub struct ReceivedRequest {
     pub connection: usize,
     /// The client's address.
     pub peer: IpAddr,
-    /// `http` or `https`: which of the two ports it came in by.
+    /// `http` or `https`, by the port.
     pub scheme: &'static str,
-    /// The name of the TLS ClientHello.
+    /// The server name in the ClientHello.
     pub sni: Option<String>,
     /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.
     pub version: &'static str,
     pub method: String,
-    /// The request target exactly as written (HTTP/2: `:path`).
+    /// The exact request target (HTTP/2: `:path`).
     pub target: String,
     /// The value of `Host` (HTTP/2: `:authority`).
     pub authority: String,
@@ -48,14 +48,14 @@ pub struct Body {
     pub length: u64,
     /// The first 64 KiB.
     pub start: Vec<u8>,
-    /// Whether every byte was the one that `pattern_byte` says.
+    /// Whether any byte differs from `pattern_byte`.
     pub off_pattern: bool,
     pub trailers: Vec<(String, String)>,
     pub complete: bool,
 }
 
 impl ReceivedRequest {
-    /// Whether its head announces content.
+    /// Whether the head announces content.
     pub fn has_content(&self) -> bool {
         self.header("transfer-encoding").is_some()
             || self.header("content-length").is_some_and(|length| length != "0")
@@ -66,7 +66,7 @@ impl ReceivedRequest {
         self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
 
-    /// The host of the authority, in lower case, without port.
+    /// Returns the host of the authority, in lower case, without port.
     pub fn host(&self) -> String {
         host_of(&self.authority)
     }
@@ -83,7 +83,7 @@ impl ReceivedRequest {
     }
 }
 
-/// A host name without its port, in lower case.
+/// Returns the host of an authority, in lower case, without port.
 pub fn host_of(authority: &str) -> String {
     let host = match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
@@ -92,38 +92,38 @@ pub fn host_of(authority: &str) -> String {
     host.to_ascii_lowercase()
 }
 
-/// How an HTTP/1 origin treats the content of requests.
+/// The treatment of requests' content by an HTTP/1 origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Manners {
+pub enum ContentHandling {
     #[default]
     Proper,
-    /// It never reads content: what follows a head is the next request to it, whatever else stands there.
+    /// The origin reads no content and takes what follows a head for the next request.
     IgnoresContent,
-    /// Nor does it close when it is told to (RFC 9112 section 9.6).
+    /// The origin also ignores `Connection: close` (RFC 9112 section 9.6).
     IgnoresContentAndClose,
 }
 
-/// The answers of one host name.
+/// The script of a host name.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
     pub robots: Option<Reply>,
     pub pages: HashMap<String, Reply>,
-    /// The answer to requests without a signature, instead of a page.
+    /// The response to requests without a signature, instead of a page.
     pub unsigned: Option<Reply>,
-    /// The answer to requests for robots.txt without a signature.
+    /// The response to requests for robots.txt without a signature.
     pub unsigned_robots: Option<Reply>,
     pub certificate: Certificate,
     /// The protocols offered in TLS; all if empty.
     pub protocols: &'static [&'static str],
-    /// The script that answers every HTTP/2 request frame by frame, if there is one.
+    /// The frames of every HTTP/2 response; none for the usual responses.
     pub frames: Vec<frames::Frame>,
-    /// Whether TLS goes on with a client that wants none of them, as if the client had not said what it wants.
+    /// Whether TLS is completed with a client that offers none of them.
     pub ignores_alpn: bool,
-    pub manners: Manners,
+    pub content_handling: ContentHandling,
 }
 
 impl Site {
-    /// The scripted answer; without a script a small page, and no robots.txt.
+    /// Returns the scripted response; without a script a small page, and no robots.txt.
     pub fn reply(&self, request: &ReceivedRequest) -> Reply {
         let path = &*request.target;
         if let Some(unsigned) = &self.unsigned
@@ -151,11 +151,11 @@ impl Site {
     }
 }
 
-/// Returns the requests that have arrived so far.
+/// The record of what has arrived.
 #[derive(Debug, Default)]
 pub struct Arrived {
     pub connections: usize,
-    /// Answers that are over, whole or broken off by the other side.
+    /// The number of responses that have ended, whole or cut off by the other side.
     pub answered: usize,
     pub requests: Vec<Arc<ReceivedRequest>>,
 }
@@ -201,8 +201,8 @@ impl Shared {
             bytes.iter().zip(from..).all(|(byte, offset)| *byte == reply::pattern_byte(offset));
         body.off_pattern |= !fits;
         body.length += bytes.len() as u64;
-        let room = 65_536_usize.saturating_sub(body.start.len()).min(bytes.len());
-        body.start.extend_from_slice(&bytes[..room]);
+        let kept = 65_536_usize.saturating_sub(body.start.len()).min(bytes.len());
+        body.start.extend_from_slice(&bytes[..kept]);
         drop(body);
         self.notify();
     }
@@ -215,7 +215,7 @@ impl Shared {
         self.notify();
     }
 
-    /// Takes the lock that waiters hold while they look, so that no change falls between their look and their wait.
+    /// Takes the lock that waiters hold while they check, so that no change falls between their check and their wait.
     fn notify(&self) {
         drop(lock(&self.arrived));
         self.changed.notify_all();
@@ -226,7 +226,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// A handle on a running origin; its ports close when the last handle is gone.
+/// A running origin; its ports close when it is dropped.
 #[derive(Debug)]
 pub struct Origin {
     pub http: SocketAddr,
@@ -275,7 +275,7 @@ impl Origin {
         bound
     }
 
-    /// From now on connections are refused; those that are open stay.
+    /// Closes the ports; open connections remain.
     pub fn stop_listening(&self) {
         self.shared.closed.store(true, Ordering::SeqCst);
         self.shared.closing.notify_waiters();
@@ -286,22 +286,35 @@ impl Origin {
         }
     }
 
-    /// Changes what `host` answers from now on; `"*"` stands for every host without a script of its own.
+    /// Returns the script of `host` to change it; `"*"` is every host without its own.
     pub fn site(&self, host: &str) -> SiteHandle<'_> {
         lock(&self.shared.sites).entry(host.to_owned()).or_default();
         SiteHandle { origin: self, host: host.to_owned() }
     }
 
-    /// All requests so far as `METHOD scheme://authority/target`, in order of arrival.
+    /// Returns all requests so far as `METHOD scheme://authority/target`, in order of arrival.
     pub fn seen(&self) -> Vec<String> {
         self.requests().iter().map(|request| line(request)).collect()
+    }
+
+    /// Returns how often `url` was requested by GET.
+    pub fn count_gets(&self, url: &str) -> usize {
+        let line = format!("GET {url}");
+        self.seen().iter().filter(|seen| **seen == line).count()
+    }
+
+    /// Returns how often the robots.txt of a host was requested, by HTTP and HTTPS.
+    pub fn robots_fetches(&self, host: &str) -> usize {
+        let requests = self.requests();
+        let fetches = requests.iter().filter(|request| request.target == "/robots.txt");
+        fetches.filter(|request| request.host() == host).count()
     }
 
     pub fn requests(&self) -> Vec<Arc<ReceivedRequest>> {
         lock(&self.shared.arrived).requests.clone()
     }
 
-    /// The only request but for those of robots.txt.
+    /// Returns the only request apart from those for robots.txt.
     #[track_caller]
     pub fn only_request(&self) -> Arc<ReceivedRequest> {
         let mut requests = self.requests();
@@ -309,18 +322,18 @@ impl Origin {
         assert_eq!(
             requests.len(),
             1,
-            "one request beside robots.txt was expected: {:?}",
+            "one request apart from robots.txt was expected: {:?}",
             self.seen()
         );
         requests.remove(0)
     }
 
-    /// TCP connections accepted so far, on both ports.
+    /// Returns the number of TCP connections accepted so far, on both ports.
     pub fn connections(&self) -> usize {
         lock(&self.shared.arrived).connections
     }
 
-    /// Waits until `condition` holds for what has arrived.
+    /// Waits until what has arrived meets a condition.
     #[track_caller]
     pub fn wait_for(&self, what: &str, condition: impl Fn(&Arrived) -> bool) {
         let started = Instant::now();
@@ -329,7 +342,7 @@ impl Origin {
             let left = DEADLINE.saturating_sub(started.elapsed());
             assert!(
                 !left.is_zero(),
-                "the origin waited {DEADLINE:?} in vain: {what}; arrived: {:?}",
+                "the origin waited {DEADLINE:?} for this: {what}; arrived: {:?}",
                 arrived.requests
             );
             arrived = self
@@ -350,7 +363,7 @@ impl Origin {
         self.requests()
             .into_iter()
             .find(|request| request.target == target)
-            .expect("it was there a moment ago")
+            .expect("it has arrived")
     }
 }
 
@@ -365,7 +378,7 @@ fn line(request: &ReceivedRequest) -> String {
     format!("{} {}://{}{}", request.method, request.scheme, request.authority, request.target)
 }
 
-/// Scripts one host.
+/// The script of one host, to be changed.
 #[derive(Clone, Debug)]
 pub struct SiteHandle<'a> {
     origin: &'a Origin,
@@ -405,35 +418,35 @@ impl SiteHandle<'_> {
         self.change(|site| site.certificate = certificate)
     }
 
-    pub fn manners(self, manners: Manners) -> Self {
-        self.change(|site| site.manners = manners)
+    pub fn content_handling(self, content_handling: ContentHandling) -> Self {
+        self.change(|site| site.content_handling = content_handling)
     }
 
-    /// Answers every request by HTTP/2 with these frames on its stream: `(kind, flags, payload)`.
+    /// Responds to every request by HTTP/2 with these frames on its stream: `(kind, flags, payload)`.
     pub fn frames(self, frames: &[frames::Frame]) -> Self {
         self.change(|site| site.frames = frames.to_vec())
     }
 
-    /// Does not offer HTTP/2.
+    /// Offers only HTTP/1.1.
     pub fn http1_only(self) -> Self {
         self.change(|site| site.protocols = &["http/1.1"])
     }
 
-    /// Offers nothing but HTTP/2.
+    /// Offers only HTTP/2.
     pub fn http2_only(self) -> Self {
         self.change(|site| site.protocols = &["h2"])
     }
 
-    /// Offers nothing but HTTP/2, and speaks it without having agreed on it. RFC 7301 section 3.2 wants an alert there,
-    /// which many servers built on OpenSSL do not send.
-    pub fn http2_unasked(self) -> Self {
+    /// Offers only HTTP/2, and uses it without agreement. RFC 7301 section 3.2 requires an alert there, which many servers built
+    /// on OpenSSL do not send.
+    pub fn http2_without_agreement(self) -> Self {
         self.http2_only().change(|site| site.ignores_alpn = true)
     }
 
-    /// Speaks HTTP/1.1, and agrees on nothing by ALPN.
+    /// Uses HTTP/1.1 without ALPN.
     pub fn without_alpn(self) -> Self {
         self.change(|site| {
-            // Which no client offers.
+            // No client offers this.
             site.protocols = &["http/0.9"];
             site.ignores_alpn = true;
         })

@@ -1,10 +1,10 @@
-//! The script of a response: a status, fields, and a body in steps, so that it can stall, break off or lie.
+//! The script of a response: a status, fields, and a body in steps that can stall, break off or contradict the head.
 
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-/// A door that a test opens while an answer, or a client, waits at it.
+/// A gate at which a response, or a client, waits until the test opens it.
 #[derive(Clone, Debug)]
 pub struct Gate(Arc<Semaphore>);
 
@@ -26,18 +26,18 @@ impl Gate {
 #[derive(Clone, Debug)]
 pub enum Step {
     Bytes(Vec<u8>),
-    /// That many bytes of a fixed pattern (`pattern_byte`), made as they are sent.
+    /// Sends this many bytes of a fixed pattern (`pattern_byte`).
     Pattern(u64),
     Wait(Gate),
-    /// Nothing more is sent, and nothing closed before the other side has.
+    /// Sends nothing more, and closes only after the other side has.
     Hang,
-    /// HTTP/1.1: a TCP reset. HTTP/2: RST_STREAM.
+    /// Resets the TCP connection; in HTTP/2, the stream.
     Reset,
-    /// HTTP/1.1: an orderly close here, whatever was promised.
+    /// Closes here in good order, whatever the head announced.
     Close,
-    /// The connection closes without the end that TLS has for it (RFC 5246 section 7.2.1).
+    /// Closes the connection without `close_notify` (RFC 5246 section 7.2.1).
     Cut,
-    /// After a 101: sends back what it reads.
+    /// Sends back what it reads, after a 101.
     Echo,
 }
 
@@ -47,11 +47,11 @@ pub enum Framing {
     Length,
     Chunked,
     UntilClose,
-    /// The steps are the whole answer, head included.
+    /// The steps are the whole response, with its head.
     Raw,
 }
 
-/// One scripted answer.
+/// A scripted response.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub status: u16,
@@ -60,11 +60,11 @@ pub struct Reply {
     pub claimed_length: Option<u64>,
     pub steps: Vec<Step>,
     pub trailers: Vec<(String, String)>,
-    /// Answers before the request's body was read.
+    /// Whether the response is sent before the request's body is read.
     pub early: bool,
 }
 
-/// The byte at `offset` of a patterned body; a prime period, so that lost or doubled buffers show.
+/// Returns the byte at `offset` of a patterned body. The period is prime, so that lost or repeated buffers show.
 pub fn pattern_byte(offset: u64) -> u8 {
     (offset % 251) as u8
 }
@@ -100,19 +100,19 @@ impl Reply {
         Self::new(status).header("Location", location)
     }
 
-    /// `first half,`, then, when the gate opens, `second half`.
+    /// Sends `first half,`, then, when the gate opens, `second half`.
     pub fn in_halves(gate: &Gate) -> Self {
         Self::new(200).body("first half,").step(Step::Wait(gate.clone())).body("second half")
     }
 
-    /// Exactly these bytes, then `end` (`Close`, `Reset`, `Hang`).
+    /// Sends exactly these bytes, then does `end` (`Close`, `Reset`, `Hang`).
     pub fn raw(bytes: impl AsRef<[u8]>, end: Step) -> Self {
         let mut reply = Self::new(0).body(bytes).step(end);
         reply.framing = Framing::Raw;
         reply
     }
 
-    /// Opens the WebSocket that `Request::websocket` asks for, and echoes what comes.
+    /// Opens the WebSocket of `Request::websocket`, and echoes what comes.
     pub fn websocket() -> Self {
         Self::new(101)
             .header("Upgrade", "websocket")
@@ -121,7 +121,7 @@ impl Reply {
             .step(Step::Echo)
     }
 
-    /// No answer at all: the request is read, then `end` happens.
+    /// Reads the request, and does `end` without a response.
     pub fn nothing(end: Step) -> Self {
         Self::raw("", end)
     }
@@ -132,7 +132,7 @@ impl Reply {
     }
 
     pub fn without(mut self, name: &str) -> Self {
-        self.headers.retain(|(it, _)| it != name);
+        self.headers.retain(|(field, _)| field != name);
         self
     }
 
@@ -166,7 +166,7 @@ impl Reply {
         self
     }
 
-    /// Bytes that the steps send, or what the test wants claimed.
+    /// Returns the number of bytes that the steps send, or that the test claims.
     pub fn length(&self) -> u64 {
         let sent = self.steps.iter().map(|step| match step {
             Step::Bytes(bytes) => bytes.len() as u64,

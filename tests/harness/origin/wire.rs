@@ -13,7 +13,7 @@ use super::{Shared, frames, http1, http2};
 use crate::harness::tls::{self, Certificate};
 
 pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
-    /// Makes the coming close a reset.
+    /// Makes the close a reset.
     fn reset(&self);
 }
 
@@ -29,7 +29,7 @@ impl Transport for TlsStream<TcpStream> {
     }
 }
 
-/// The context that all requests of a connection share.
+/// The context of all requests of a connection.
 #[derive(Clone)]
 pub struct Connection {
     pub number: usize,
@@ -40,7 +40,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// The host's script of HTTP/2 frames.
+    /// Returns the HTTP/2 frames in the script of the host.
     pub fn frames(&self) -> Vec<frames::Frame> {
         self.shared.site(self.sni.as_deref().unwrap_or("*")).frames
     }
@@ -50,7 +50,7 @@ impl Connection {
     }
 }
 
-/// Serves one connection to its end. What goes wrong is the client's to notice: a test asserts on what arrived.
+/// Serves a connection to its end. Errors are ignored: tests check what arrived.
 pub async fn serve(stream: TcpStream, scheme: &'static str, number: usize, shared: Arc<Shared>) {
     let Ok(peer) = stream.peer_addr().map(|peer| peer.ip()) else {
         return;
@@ -70,7 +70,7 @@ pub async fn serve(stream: TcpStream, scheme: &'static str, number: usize, share
     };
 }
 
-/// TLS, and the protocol to speak inside.
+/// Completes the handshake, and returns the protocol inside TLS.
 async fn accept_tls(
     mut stream: TcpStream,
     connection: &mut Connection,
@@ -79,7 +79,7 @@ async fn accept_tls(
     stream.peek(&mut first).await?;
     if first[0] != 22 {
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n").await?;
-        return Err(io::Error::other("a client spoke plain text on the TLS port"));
+        return Err(io::Error::other("plain text at the TLS port"));
     }
     let address = stream.local_addr()?;
     let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
@@ -98,17 +98,19 @@ async fn accept_tls(
         protocols => protocols,
     };
     let hello = start.client_hello();
-    let wanted =
-        |name: &str| hello.alpn().is_none_or(|mut all| all.any(|one| one == name.as_bytes()));
-    let is_deaf = site.ignores_alpn && !offered.iter().any(|name| wanted(name));
-    let config = tls::server_config(&host, site.certificate, if is_deaf { &[] } else { offered });
+    let accepts = |protocol: &&str| {
+        hello.alpn().is_none_or(|mut offers| offers.any(|offer| offer == protocol.as_bytes()))
+    };
+    let ignores_alpn = site.ignores_alpn && !offered.iter().any(accepts);
+    let protocols = if ignores_alpn { &[] } else { offered };
+    let config = tls::server_config(&host, site.certificate, protocols);
     let tls = start.into_stream(Arc::new(config)).await?;
     let speaks_http2 =
-        is_deaf && offered == ["h2"] || tls.get_ref().1.alpn_protocol() == Some(b"h2");
+        ignores_alpn && offered == ["h2"] || tls.get_ref().1.alpn_protocol() == Some(b"h2");
     Ok((tls, if speaks_http2 { "h2" } else { "http/1.1" }))
 }
 
-/// Answers the ClientHello with these bytes and closes: 21 is the record type alert, 40 is handshake_failure.
+/// Responds to the ClientHello with these bytes and closes: 21 is the record type alert, 40 is handshake_failure.
 async fn break_handshake<T>(
     mut start: tokio_rustls::StartHandshake<TcpStream>,
     bytes: &[u8],

@@ -45,7 +45,7 @@ fn site(page: Reply, preferences: &str) -> (Origin, Wayleave) {
 }
 
 fn get(proxy: &Wayleave, agent: &str) -> Response {
-    purposes::get(proxy, agent, "https://site.test/page")
+    proxy.get_as(agent, "https://site.test/page")
 }
 
 /// Returns how often a document was requested.
@@ -106,7 +106,7 @@ fn nobody_pays_for_licences_that_cannot_refuse() {
         .page("/text", Reply::text(links([LICENCE.to_owned()])));
     for (path, status) in [("missing", 404), ("moved", 302), ("refused", 403), ("text", 200)] {
         let url = format!("https://site.test/{path}");
-        assert_eq!(purposes::get(&proxy, INDEX, &url).status, status, "{path}");
+        assert_eq!(proxy.get_as(INDEX, &url).status, status, "{path}");
     }
     assert_eq!(fetched(&origin, "/l.xml"), 0);
     let (origin, proxy) = self::site(in_page(LICENCE), "[preferences]\nsources = [\"tdmrep\"]\n");
@@ -178,11 +178,11 @@ fn a_page_has_only_so_many_licences_fetched() {
     origin.site("site.test").page("/both", both);
     let status = |path: &str| {
         let url = format!("https://site.test{path}");
-        purposes::get(&proxy, INDEX, &url).status
+        proxy.get_as(INDEX, &url).status
     };
     assert_eq!(status("/eight"), 200);
     assert_eq!(fetched(&origin, ".xml"), 8);
-    let answer = purposes::get(&proxy, INDEX, "https://site.test/hundreds");
+    let answer = proxy.get_as(INDEX, "https://site.test/hundreds");
     let problem = expect_withheld(&answer, "body");
     let statement = problem["statement"].as_str().unwrap();
     assert!(statement.ends_with("(no more than 8 licences are read)"), "{statement}");
@@ -214,7 +214,7 @@ fn a_page_has_nothing_internal_fetched() {
     for number in 0..2 {
         for (path, stage) in [("field", "head"), ("page", "body")] {
             let url = format!("http://lure{number}.test/{path}");
-            expect_withheld(&purposes::get(&proxy, INDEX, &url), stage);
+            expect_withheld(&proxy.get_as(INDEX, &url), stage);
         }
     }
     assert_eq!(internal.connections(), 0, "{:?}", internal.seen());
@@ -233,7 +233,7 @@ fn references_start_from_where_the_page_says() {
     for (path, url) in
         [("page", "https://site.test/terms/l.xml"), ("other", "https://terms.test/a/l.xml")]
     {
-        let answer = purposes::get(&proxy, INDEX, &format!("https://site.test/{path}"));
+        let answer = proxy.get_as(INDEX, &format!("https://site.test/{path}"));
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         assert_eq!(fetched(&origin, url), 1);
     }

@@ -37,7 +37,7 @@ fn site(page: Reply, settings: &str) -> (Origin, Wayleave) {
 }
 
 fn get(proxy: &Wayleave, agent: &str) -> Response {
-    purposes::get(proxy, agent, "http://site.test/page")
+    proxy.get_as(agent, "http://site.test/page")
 }
 
 /// The statement that an answer was withheld for.

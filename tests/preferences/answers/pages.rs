@@ -20,7 +20,7 @@ fn last_decision(proxy: &Wayleave, reason: &str) -> Value {
 fn a_page_that_refuses_the_use_is_withheld() {
     let (origin, proxy) = site(Reply::html(NOINDEX), "");
     for url in ["http://site.test/page", "https://site.test/page"] {
-        let problem = expect_withheld(&proxy.exchange(&Request::get(url).agent(INDEX)), "body");
+        let problem = expect_withheld(&proxy.get_as(INDEX, url), "body");
         assert_eq!(problem["purpose"], "search");
         assert_eq!(problem["source"], "robots-meta");
         assert_eq!(problem["carrier"], "meta");
@@ -30,12 +30,12 @@ fn a_page_that_refuses_the_use_is_withheld() {
         let decision = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
         assert_eq!(decision["reached_origin"], true);
         assert_eq!(decision["outcome"], "refused");
-        let answer = proxy.exchange(&Request::get(url).agent(CORPUS));
+        let answer = proxy.get_as(CORPUS, url);
         assert_eq!(answer.text(), NOINDEX);
         let label = Some("ai-input=unstated, train-ai=unstated");
         assert_eq!(answer.header("Wayleave-Preferences"), label);
         assert_eq!(answer.header("Wayleave-Duties"), Some("nofollow"));
-        let answer = proxy.exchange(&Request::get(url).agent(PLAIN));
+        let answer = proxy.get_as(PLAIN, url);
         assert_eq!(answer.text(), NOINDEX);
         assert_eq!(answer.header("Wayleave-Preferences"), None);
     }
@@ -61,7 +61,7 @@ fn a_page_may_come_in_two_parts_cut_anywhere() {
         let path = format!("/cut/{number}");
         origin.site("site.test").page(&path, page);
         let url = format!("http://site.test{path}");
-        expect_withheld(&purposes::get(&proxy, INDEX, &url), "body");
+        expect_withheld(&proxy.get_as(INDEX, &url), "body");
     }
 }
 
@@ -75,7 +75,7 @@ fn the_origin_sends_no_more_of_a_page_that_is_withheld() {
     let (origin, proxy) = site(long.clone().claims_length(1 << 31), "");
     origin.site("h2.test").http2_only().page("/page", long.claims_length(1 << 31));
     expect_withheld(&get(&proxy, INDEX), "body");
-    expect_withheld(&proxy.exchange(&Request::get("https://site.test/page").agent(INDEX)), "body");
+    expect_withheld(&proxy.get_as(INDEX, "https://site.test/page"), "body");
     let client = proxy.http2("h2.test:443");
     let answer = client.exchange(&Request::get("https://h2.test/page").agent(INDEX));
     expect_withheld(&answer, "body");

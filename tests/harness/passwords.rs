@@ -1,0 +1,16 @@
+//! Crawlers that authenticate with the password `secret`.
+
+/// The hash of `secret`, cheap to verify.
+pub const HASH: &str =
+    "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$vk+JgWgZGbXHtEqPQPhzXbD+QxxkJR5Fq2AXLhDyYaY";
+
+/// `news:secret` and `news:wrong`, as values of `Proxy-Authorization`.
+pub const RIGHT: &str = "Basic bmV3czpzZWNyZXQ=";
+pub const WRONG: &str = "Basic bmV3czp3cm9uZw==";
+
+/// Returns the table of a crawler with a username and the hash of its password.
+pub fn crawler(name: &str, username: &str, hash: &str) -> String {
+    format!(
+        "[[crawler]]\nname = \"{name}\"\ntokens = [\"NewsBot\"]\nmatch = {{ username = \"{username}\" }}\npassword_hash = \"{hash}\"\n"
+    )
+}
