@@ -1,4 +1,4 @@
-//! An audit: every refusal can be derived again from the decision log and the stored history alone.
+//! An audit: every refusal can be derived again from only the decision log and the stored history.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,8 +7,9 @@ use std::process::Command;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::Value;
 
+use super::sha256_hex;
 use crate::harness::wayleave::command;
-use crate::harness::{Origin, Reply, Request, Response, Wayleave, Wire};
+use crate::harness::{Origin, Reply, Request, Wayleave};
 
 const TABLES: &str = r#"
 [[crawler]]
@@ -48,18 +49,10 @@ const PATHS: [&str; 9] = [
     "/contract/1",
 ];
 
-fn post(proxy: &Wayleave, path: &str) -> Response {
-    let mut wire = Wire::connect(proxy.admin);
-    wire.send(format!(
-        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    ));
-    wire.response()
-}
-
-/// Four crawlers ask three origins, one of which changes its robots.txt meanwhile; how many were refused.
+/// Crawls three origins, one of which changes its robots.txt, as four crawlers. Returns the number of refusals.
 fn crawl(proxy: &Wayleave, origin: &Origin) -> usize {
     let mut refused = 0;
-    let mut ask = |host: &str| {
+    let mut crawl_host = |host: &str| {
         for agent in ["NewsBot/1", "ImageBot/1", "CarefulBot/1", "Other/1"] {
             for path in PATHS {
                 let url = format!("http://{host}{path}");
@@ -69,18 +62,18 @@ fn crawl(proxy: &Wayleave, origin: &Origin) -> usize {
         }
     };
     for host in ["shop.test", "closed.test", "down.test"] {
-        ask(host);
+        crawl_host(host);
     }
     let changed = Reply::new(200).body(SECOND);
     origin.site("shop.test").robots_reply(changed);
-    let refreshed = post(proxy, "/v1/robots/http%3A%2F%2Fshop.test/refresh");
+    let refreshed = proxy.admin_request("POST", "/v1/robots/http%3A%2F%2Fshop.test/refresh");
     assert_eq!(refreshed.status, 200);
-    ask("shop.test");
+    crawl_host("shop.test");
     refused
 }
 
 #[test]
-fn every_refusal_follows_again_from_the_log_and_the_history() {
+fn every_refusal_is_derived_from_the_log_and_the_history() {
     let origin = Origin::start();
     origin.site("shop.test").robots(FIRST);
     origin.site("closed.test").robots_reply(Reply::new(401));
@@ -109,14 +102,14 @@ fn every_refusal_follows_again_from_the_log_and_the_history() {
         assert_eq!(derived["reason"], line["basis"], "{derived} of {line}");
         bases.insert((line["basis"].to_string(), line["line"].to_string()));
     }
-    // Three lines of the first file and two of the second; a whole site; nothing at all.
+    // Three lines of the first file and two of the second, and a whole site by its status.
     assert!(bases.len() >= 6, "{bases:?}");
 }
 
-/// The verdict of `wayleave check` on the request in a log line, with the robots.txt of that time.
+/// Returns the verdict of `wayleave check` on the request of a log line, with the robots.txt of that time.
 fn derive(proxy: &Wayleave, line: &Value) -> Value {
     let id = line["id"].as_str().expect("an id");
-    let said = said(proxy, line, id);
+    let robots = stored_robots(proxy, line, id);
     let text = |member: &str| line[member].as_str().expect("a string");
     let mut check = command();
     check.args(["check", "--robots-only", "--strict", "--json"]);
@@ -124,23 +117,25 @@ fn derive(proxy: &Wayleave, line: &Value) -> Value {
     for token in line["tokens"].as_array().expect("an array") {
         check.args(["--token", token.as_str().expect("a string")]);
     }
-    match said {
-        Said::File(bytes) => {
+    match robots {
+        Robots::File(bytes) => {
             let file = proxy.dir.path().join("robots.txt");
             std::fs::write(&file, bytes).expect("it can be written");
             check.arg("--robots").arg(file)
         }
-        Said::Status(status) => check.args(["--status", &status.to_string()]),
+        Robots::Status(status) => check.args(["--status", &status.to_string()]),
     };
     run(check.arg(text("url")), proxy.dir.path())
 }
 
-enum Said {
+/// The response to a robots.txt fetch.
+enum Robots {
     File(Vec<u8>),
     Status(u64),
 }
 
-fn said(proxy: &Wayleave, line: &Value, id: &str) -> Said {
+/// Returns the robots.txt that a decision used, from the history.
+fn stored_robots(proxy: &Wayleave, line: &Value, id: &str) -> Robots {
     if line.get("robots_sha256").is_none() {
         let origin = line["origin"].as_str().expect("an origin");
         let encoded = origin.replace(':', "%3A").replace('/', "%2F");
@@ -148,17 +143,15 @@ fn said(proxy: &Wayleave, line: &Value, id: &str) -> Said {
         let is_unreachable = line["basis"] == "unreachable";
         let member = if is_unreachable { "last_failure" } else { "answer" };
         let status = known[member]["status"].as_u64();
-        return Said::Status(status.expect("a status"));
+        return Robots::Status(status.expect("a status"));
     }
     let file = &proxy.admin_get(&format!("/v1/decisions/{id}")).json()["robots_txt"];
     let bytes = match file["body_base64"].as_str() {
         Some(encoded) => BASE64_STANDARD.decode(encoded).expect("base64"),
         None => file["body"].as_str().expect("the file").as_bytes().to_vec(),
     };
-    let digest = ring::digest::digest(&ring::digest::SHA256, &bytes);
-    let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(line["robots_sha256"], hex);
-    Said::File(bytes)
+    assert_eq!(line["robots_sha256"], sha256_hex(&bytes));
+    Robots::File(bytes)
 }
 
 fn run(check: &mut Command, dir: &Path) -> Value {

@@ -1,23 +1,18 @@
-//! The decision log on disk: linked, signed, and continued after any end of the process.
+//! The decision log on disk: linked, signed, and continued however the process ended.
 
 use std::path::Path;
 
 use serde_json::Value;
 
+use super::sha256_hex;
 use crate::harness::wayleave::command;
 use crate::harness::{Origin, Wayleave, decisions, eventually};
-
-fn hex(bytes: &[u8]) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    let digits = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
-    digits.collect()
-}
 
 fn read(state: &Path) -> String {
     std::fs::read_to_string(state.join("decisions.jsonl")).expect("there is a log")
 }
 
-/// The lines, each of which names the SHA-256 of the one before; `torn` ones name nothing.
+/// Returns the lines, each of which has the SHA-256 of the one before it; a torn line has none.
 fn linked(state: &Path) -> Vec<Value> {
     let text = read(state);
     let mut before = "0".repeat(64);
@@ -27,7 +22,7 @@ fn linked(state: &Path) -> Vec<Value> {
         if !value.is_null() {
             assert_eq!(value["prev_sha256"], before, "{line}");
         }
-        before = hex(line.as_bytes());
+        before = sha256_hex(line.as_bytes());
         lines.push(value);
     }
     let head = head(state);
@@ -36,7 +31,7 @@ fn linked(state: &Path) -> Vec<Value> {
     lines
 }
 
-/// Returns the signed heads of the file that is being written.
+/// Returns the signed head of the file that is being written.
 fn head(state: &Path) -> Value {
     let head = std::fs::read_to_string(state.join("decisions.jsonl.head")).expect("a head");
     serde_json::from_str(&head).expect("JSON")
@@ -48,7 +43,7 @@ fn events(lines: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_process_that_is_killed_in_a_line_is_gone_on_from() {
+fn a_log_continues_after_a_kill_within_a_line() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
@@ -62,8 +57,8 @@ fn a_process_that_is_killed_in_a_line_is_gone_on_from() {
     assert_eq!(lines[1]["config_sha256"], config);
     let kept = state.join(format!("configurations/{config}.toml"));
     let kept = std::fs::read(kept).expect("it is kept");
-    assert_eq!(hex(&kept), config);
-    // As if it had been killed while it wrote.
+    assert_eq!(sha256_hex(&kept), config);
+    // As if the process had been killed while it wrote a line.
     let torn = b"{\"id\":\"01a2";
     let mut log = read(&state).into_bytes();
     log.extend_from_slice(torn);
@@ -74,12 +69,12 @@ fn a_process_that_is_killed_in_a_line_is_gone_on_from() {
     let lines = linked(&dir.path().join("state"));
     let expected = ["file", "start", "recovered", "start", "stop"];
     assert_eq!(events(&lines), expected);
-    assert_eq!(lines[4]["torn_sha256"], hex(torn));
+    assert_eq!(lines[4]["torn_sha256"], sha256_hex(torn));
     assert_eq!(lines[4]["unsigned_lines"], 1);
 }
 
 #[test]
-fn the_key_is_its_owners_and_its_public_half_everybodys() {
+fn the_key_is_private_and_its_public_half_is_published() {
     use std::os::unix::fs::PermissionsExt;
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
@@ -95,14 +90,14 @@ fn the_key_is_its_owners_and_its_public_half_everybodys() {
         serde_json::from_str(published["head"].as_str().expect("a line")).expect("JSON");
     assert_eq!(head["key"], published["key"]["x"]);
     let config = proxy.dir.path().join("config.toml");
-    let told =
+    let output =
         command().args(["evidence", "key", "--config"]).arg(&config).output().expect("it runs");
-    let told = String::from_utf8(told.stdout).expect("text");
-    assert_eq!(published["key"]["x"], told.trim_end());
+    let printed = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(published["key"]["x"], printed.trim_end());
 }
 
 #[test]
-fn what_cannot_be_recorded_is_refused_where_that_is_wanted() {
+fn requests_that_cannot_be_logged_are_refused_if_configured() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("log.decisions", "\"log/decisions.jsonl\"").set("log.on_failure", "\"refuse\"")
@@ -110,16 +105,16 @@ fn what_cannot_be_recorded_is_refused_where_that_is_wanted() {
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
     let dir = proxy.dir.path().join("state/log");
     std::fs::remove_dir_all(&dir).expect("it can be removed");
-    std::fs::write(&dir, "in its place").expect("it can be written");
+    std::fs::write(&dir, "a file in its place").expect("it can be written");
     eventually("requests are refused", || proxy.get("http://shop.test/b").status == 503);
     let seen = origin.seen().len();
     let refused = proxy.get("http://shop.test/c");
     assert_eq!(refused.status, 503);
     assert_eq!(refused.json()["title"], "Decision log unavailable");
-    assert_eq!(origin.seen().len(), seen, "nothing of it arrives");
+    assert_eq!(origin.seen().len(), seen, "nothing reaches the origin");
     std::fs::remove_file(&dir).expect("it can be removed");
-    eventually("requests go on", || proxy.get("http://shop.test/d").status == 200);
+    eventually("requests are forwarded again", || proxy.get("http://shop.test/d").status == 200);
     let log = std::fs::read_to_string(dir.join("decisions.jsonl")).expect("a log");
     assert!(log.contains("{\"event\":\"lost\","), "{log}");
-    assert!(log.contains("{\"event\":\"altered\","), "the file was taken away: {log}");
+    assert!(log.contains("{\"event\":\"altered\","), "the file was deleted: {log}");
 }

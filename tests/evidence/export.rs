@@ -1,4 +1,4 @@
-//! `wayleave evidence export` and `verify`: an export is complete, and every decision in it can be derived again.
+//! `wayleave evidence export` and `verify`: exports are complete, and each decision in them can be derived again.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -6,7 +6,7 @@ use std::process::Output;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::tools::{clean, project, python};
+use crate::harness::tools::{both_streams, clean, project, python};
 use crate::harness::wayleave::command;
 use crate::harness::{Origin, Reply, Request, Wayleave, decisions};
 
@@ -62,19 +62,22 @@ pub(super) fn evidence(dir: &Path, arguments: &[&str]) -> Output {
     command.output().expect("it runs")
 }
 
-pub(super) fn said(output: &Output) -> String {
-    let text = [&output.stdout[..], &output.stderr].concat();
-    String::from_utf8_lossy(&text).into_owned()
-}
-
+/// Checks the exit status, and returns both streams.
 #[track_caller]
 pub(super) fn expect(output: &Output, status: i32) -> String {
-    let said = said(output);
-    assert_eq!(output.status.code(), Some(status), "{said}");
-    said
+    let printed = both_streams(output);
+    assert_eq!(output.status.code(), Some(status), "{printed}");
+    printed
 }
 
-/// A crawl of five kinds of crawlers and four kinds of origins, its proxy stopped since.
+/// Runs the verifier that is written from the document alone.
+pub(super) fn verify_by_document(export: &Path, key: &str, options: &[&str]) -> Output {
+    let mut command = clean(python());
+    command.arg(project().join("tests/clients/verify_evidence.py"));
+    command.arg(export).arg(key.trim()).args(options).output().expect("it runs")
+}
+
+/// Crawls four kinds of origins as five kinds of crawlers. Returns the directory of the stopped proxy.
 pub(super) fn crawled() -> TempDir {
     let origin = Origin::start();
     origin.site("shop.test").robots(ROBOTS);
@@ -98,51 +101,52 @@ fn log(dir: &Path) -> String {
     std::fs::read_to_string(dir.join("state/decisions.jsonl")).expect("a log")
 }
 
-/// The lines of an export's first file.
+/// Returns the lines of an export's first file.
 fn exported(out: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(out.join("log/000001.jsonl")).expect("a file of the log");
     text.lines().map(str::to_owned).collect()
 }
 
 #[test]
-fn every_decision_is_made_again() {
+fn every_exported_decision_is_derived_again() {
     let dir = crawled();
     let text = log(dir.path());
     let all = decisions(&text).count();
     let by_rule = decisions(&text).filter(|line| line.contains("\"rule\":"));
     let by_rule = by_rule.count();
     for out in ["folder", "file.warc.gz", "file.warc"] {
-        let told = expect(&evidence(dir.path(), &["export", "--since", "1d", "--out", out]), 0);
-        assert!(told.contains(&format!("{all} decisions")), "{told}");
+        let printed = expect(&evidence(dir.path(), &["export", "--since", "1d", "--out", out]), 0);
+        assert!(printed.contains(&format!("{all} decisions")), "{printed}");
     }
     let key = expect(&evidence(dir.path(), &["key"]), 0);
-    // Nothing else is there where it is checked.
+    // The exports are verified without anything else beside them.
     let elsewhere = tempfile::tempdir().expect("a temporary directory");
     for out in ["folder", "file.warc.gz", "file.warc"] {
         let moved = elsewhere.path().join(out);
         std::fs::rename(dir.path().join(out), &moved).expect("it can be moved");
         let path = moved.display().to_string();
-        let told = expect(&evidence(elsewhere.path(), &["verify", &path, "--key", key.trim()]), 0);
+        let printed =
+            expect(&evidence(elsewhere.path(), &["verify", &path, "--key", key.trim()]), 0);
         for words in [
             &*format!("decisions  {all}: by robots.txt 1"),
             "every decision was derived again",
             "the trusted one",
         ] {
-            assert!(told.contains(words), "{words} in {told}");
+            assert!(printed.contains(words), "{words} in {printed}");
         }
-        let told = evidence(elsewhere.path(), &["verify", &path, "--json"]);
-        let told: Value = serde_json::from_str(&expect(&told, 0)).expect("JSON");
-        let said = (&told["result"], &told["decisions"], &told["trusted"]);
+        let verified = evidence(elsewhere.path(), &["verify", &path, "--json"]);
+        let report: Value = serde_json::from_str(&expect(&verified, 0)).expect("JSON");
+        let summary = (&report["result"], &report["decisions"], &report["trusted"]);
         let expected = ("derived".into(), all.into(), false.into());
-        assert_eq!(said, (&expected.0, &expected.1, &expected.2), "{told}");
-        assert_eq!(told["derived"]["rules"], by_rule, "{told}");
+        assert_eq!(summary, (&expected.0, &expected.1, &expected.2), "{report}");
+        assert_eq!(report["derived"]["rules"], by_rule, "{report}");
         let other = "A".repeat(43);
         let wrong = evidence(elsewhere.path(), &["verify", &path, "--key", &other]);
         expect(&wrong, 2);
     }
 }
 
-/// Requests of a crawler that trains, to sites that speak of it in documents beside robots.txt.
+/// Crawls sites with documents about preferences, as a crawler that trains. Returns the directory of the stopped proxy.
 fn crawled_by_a_trainer() -> TempDir {
     let origin = Origin::start();
     let reserved = r#"[{"location": "/open/", "tdm-reservation": 0}, {"location": "/closed/", "tdm-reservation": 1}]"#;
@@ -171,44 +175,42 @@ fn crawled_by_a_trainer() -> TempDir {
 }
 
 #[test]
-fn what_documents_beside_robots_txt_say_is_made_again() {
+fn refusals_by_documents_are_derived_again() {
     let dir = crawled_by_a_trainer();
     for out in ["folder", "file.warc.gz"] {
         let arguments = ["export", "--since", "1d", "--crawler", "trainer", "--out", out];
         expect(&evidence(dir.path(), &arguments), 0);
-        let told = expect(&evidence(dir.path(), &["verify", out]), 0);
-        assert!(told.contains("by preference 6"), "{told}");
+        let printed = expect(&evidence(dir.path(), &["verify", out]), 0);
+        assert!(printed.contains("by preference 6"), "{printed}");
     }
     let key = expect(&evidence(dir.path(), &["key"]), 0);
     let folder = dir.path().join("folder");
-    let mut by_others = clean(python());
-    by_others.arg(project().join("tests/clients/verify_evidence.py"));
-    let told = said(&by_others.arg(&folder).arg(key.trim()).output().expect("it runs"));
-    assert!(told.starts_with("sound: "), "{told}");
+    let printed = expect(&verify_by_document(&folder, &key, &[]), 0);
+    assert!(printed.starts_with("sound: "), "{printed}");
     let mut warcio = clean(python());
     warcio.args(["-m", "warcio.cli", "check", "-v"]);
     let checked = warcio.arg(dir.path().join("file.warc.gz")).output();
     assert!(!expect(&checked.expect("it runs"), 0).contains("fail"));
-    // The file that reserves is there, whole, and nothing is made again without it.
+    // Without the whole document with the reservation nothing can be derived.
     let bodies = std::fs::read_dir(folder.join("bodies")).expect("it is there");
     let holds = |path: &PathBuf| {
-        std::fs::read_to_string(path).is_ok_and(|it| it.contains("tdm-reservation"))
+        std::fs::read_to_string(path).is_ok_and(|text| text.contains("tdm-reservation"))
     };
     let mut paths = bodies.flatten().map(|entry| entry.path());
     let tdmrep = paths.find(holds).expect("it was exported");
     std::fs::remove_file(tdmrep).expect("it can be removed");
-    let told = expect(&evidence(dir.path(), &["verify", "folder"]), 2);
-    assert!(told.contains("differs: decision") && told.contains("is missing"), "{told}");
-    let told = evidence(dir.path(), &["verify", "folder", "--json"]);
-    let told: Value = serde_json::from_str(&expect(&told, 2)).expect("JSON");
-    let first = &told["findings"][0];
-    assert_eq!((&told["result"], &first["kind"]), (&"altered".into(), &"altered".into()));
+    let printed = expect(&evidence(dir.path(), &["verify", "folder"]), 2);
+    assert!(printed.contains("differs: decision") && printed.contains("is missing"), "{printed}");
+    let printed = evidence(dir.path(), &["verify", "folder", "--json"]);
+    let printed: Value = serde_json::from_str(&expect(&printed, 2)).expect("JSON");
+    let first = &printed["findings"][0];
+    assert_eq!((&printed["result"], &first["kind"]), (&"altered".into(), &"altered".into()));
     let place = first["place"].as_str().expect("it has a place");
-    assert!(place.starts_with("bodies/"), "{told}");
+    assert!(place.starts_with("bodies/"), "{printed}");
 }
 
 #[test]
-fn of_one_decision_nothing_else_is_disclosed() {
+fn an_export_of_one_decision_discloses_no_other() {
     let dir = crawled();
     let text = log(dir.path());
     let line = decisions(&text).nth(17).expect("there are more");
@@ -220,8 +222,8 @@ fn of_one_decision_nothing_else_is_disclosed() {
     assert_eq!(shown, [line]);
     let standins = lines.iter().filter(|line| line.starts_with("{\"standin\""));
     assert!((4..20).contains(&standins.count()), "{lines:#?}");
-    let told = expect(&evidence(dir.path(), &["verify", "one"]), 0);
-    assert!(told.contains("decisions  1: "), "{told}");
+    let printed = expect(&evidence(dir.path(), &["verify", "one"]), 0);
+    assert!(printed.contains("decisions  1: "), "{printed}");
     let missing = "0".repeat(32);
     let none = evidence(dir.path(), &["export", "--id", &missing, "--out", "none"]);
     assert!(expect(&none, 2).contains("no such decision"));
@@ -240,17 +242,17 @@ fn an_archive_of_another_kind_is_not_a_folder() {
         ("x.warc.zst", "zst"),
     ] {
         let output = evidence(dir.path(), &["export", "--since", "1d", "--out", out]);
-        let told = expect(&output, 2);
+        let printed = expect(&output, 2);
         let words = format!(
             ".{ending} files are not written; name a folder, or a file that ends in .warc.gz or .warc"
         );
-        assert!(told.contains(&words), "{told}");
+        assert!(printed.contains(&words), "{printed}");
         assert!(!dir.path().join(out).exists(), "{out}");
     }
 }
 
 #[test]
-fn a_url_and_a_time_are_enough_and_a_running_proxy_is_asked() {
+fn a_decision_of_a_running_proxy_is_found_by_url_and_time() {
     let origin = Origin::start();
     origin.site("shop.test").robots(ROBOTS);
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
@@ -264,14 +266,7 @@ fn a_url_and_a_time_are_enough_and_a_running_proxy_is_asked() {
         let signed = format!("\"lines\":{},", lines.lines().count());
         decisions(&lines).count() == 3 && head.is_ok_and(|head| head.contains(&signed))
     });
-    let config: PathBuf = dir.join("ports.toml");
-    let text = std::fs::read_to_string(dir.join("config.toml")).expect("a configuration");
-    let text = format!(
-        "admin.listen = \"{}\"\n{}",
-        proxy.admin,
-        text.replace("admin.listen", "# admin.listen")
-    );
-    std::fs::write(&config, text).expect("it can be written");
+    let config = proxy.config_with_ports();
     let export = |arguments: &[&str]| {
         let mut command = command();
         command.args(["evidence", "export", "--config"]).arg(&config);
@@ -283,50 +278,50 @@ fn a_url_and_a_time_are_enough_and_a_running_proxy_is_asked() {
     expect(&export(&now), 0);
     let shown = exported(&dir.join("now"));
     assert_eq!(shown.iter().filter(|line| line.starts_with("{\"id\"")).count(), 1);
-    let told = expect(&evidence(dir, &["verify", "now"]), 0);
-    assert!(told.contains("by robots.txt 1"), "{told}");
-    let by_nobody = ["--url", url, "--at", "0s", "--crawler", "news", "--out", "none"];
-    expect(&export(&by_nobody), 2);
+    let printed = expect(&evidence(dir, &["verify", "now"]), 0);
+    assert!(printed.contains("by robots.txt 1"), "{printed}");
+    let by_another = ["--url", url, "--at", "0s", "--crawler", "news", "--out", "none"];
+    expect(&export(&by_another), 2);
 }
 
 #[test]
-fn the_log_answers_what_was_allowed_then() {
+fn ask_reports_what_was_allowed_at_a_time() {
     let dir = crawled();
     let url = "http://shop.test/private/a?b=c";
     let ask =
         |crawler: &str| evidence(dir.path(), &["ask", url, "--at", "0s", "--crawler", crawler]);
-    let told = expect(&ask("news"), 1);
+    let printed = expect(&ask("news"), 1);
     for words in
         ["allowed     no: rule", "line 2: Disallow: /private", "fetched     no, nothing was sent"]
     {
-        assert!(told.contains(words), "{words} in {told}");
+        assert!(printed.contains(words), "{words} in {printed}");
     }
-    let told = expect(&ask("asserted"), 0);
+    let printed = expect(&ask("asserted"), 0);
     for words in ["allowed     yes: no-matching-rule", "fetched     yes, answered with 200"] {
-        assert!(told.contains(words), "{words} in {told}");
+        assert!(printed.contains(words), "{words} in {printed}");
     }
     expect(&ask("nobody"), 2);
     let early = ["ask", url, "--at", "2020-01-01", "--crawler", "news"];
     let output = evidence(dir.path(), &early);
     expect(&output, 2);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.contains("up to then; the first was at 20"), "{told}");
-    // A day is asked about as a whole.
-    let at = told.split("was at ").nth(1).unwrap().get(..10).unwrap();
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert!(printed.contains("up to then; the first was at 20"), "{printed}");
+    // A date covers the whole day.
+    let at = printed.split("was at ").nth(1).unwrap().get(..10).unwrap();
     expect(&evidence(dir.path(), &["ask", url, "--at", at, "--crawler", "news"]), 1);
 }
 
 #[test]
-fn what_was_just_decided_is_found() {
+fn a_decision_is_found_at_once() {
     let origin = Origin::start();
     origin.site("shop.test").robots(ROBOTS);
     let proxy = Wayleave::start(&origin);
-    let dir = proxy.dir.path().join("asking");
+    let dir = proxy.dir.path().join("operator");
     std::fs::create_dir(&dir).expect("writable");
     let config = format!("admin.listen = \"{}\"\nstate.dir = \"../state\"\n", proxy.admin);
     std::fs::write(dir.join("config.toml"), config).expect("writable");
     for number in 0..5 {
-        // While decisions follow each other, only every tenth of a second is signed.
+        // While decisions are made, the log is only signed every tenth of a second.
         for more in 0..20 {
             proxy.get(&format!("http://shop.test/images/{number}/{more}"));
         }

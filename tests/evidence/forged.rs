@@ -1,21 +1,16 @@
-//! Decisions written into the log by somebody without the key: they are never taken for the process's own.
+//! Decisions that someone without the key writes into the log are never taken for the process's own.
 
 use std::fs;
 use std::path::Path;
 
-use super::export::{evidence, expect, said};
-use crate::harness::tools::{clean, project, python};
+use super::export::{self, evidence, expect};
+use super::sha256_hex;
+use crate::harness::tools::both_streams;
 use crate::harness::{Origin, Request, Wayleave, eventually};
 
-const FORGED: &str = "http://shop.test/never-asked-for";
+const FORGED: &str = "http://shop.test/never-requested";
 
-fn hex(bytes: &[u8]) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    let digits = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
-    digits.collect()
-}
-
-/// Appends a decision that names the line before it, as the format has it.
+/// Appends a decision with the digest of the line before it, as the format requires.
 fn forge(state: &Path) {
     let path = state.join("decisions.jsonl");
     let text = fs::read_to_string(&path).expect("a log");
@@ -26,14 +21,15 @@ fn forge(state: &Path) {
     let to = from + decision[from..].find('"').expect("it ends");
     let forged = format!("{}{FORGED}{}", &decision[..from], &decision[to..]);
     let end = forged.find(",\"prev_sha256\"").expect("it is linked");
-    let forged = format!("{},\"prev_sha256\":\"{}\"}}\n", &forged[..end], hex(last.as_bytes()));
+    let forged =
+        format!("{},\"prev_sha256\":\"{}\"}}\n", &forged[..end], sha256_hex(last.as_bytes()));
     fs::write(&path, format!("{text}{forged}")).expect("it can be written");
 }
 
-/// Waits until the log holds so many decisions, all signed.
-fn signed(proxy: &Wayleave, decisions: usize) {
+/// Waits until the log has so many decisions, all signed.
+fn wait_until_signed(proxy: &Wayleave, decisions: usize) {
     let state = proxy.dir.path().join("state");
-    eventually("all of it is signed", || {
+    eventually("all lines are signed", || {
         let text = fs::read_to_string(state.join("decisions.jsonl")).expect("a log");
         let head = fs::read_to_string(state.join("decisions.jsonl.head")).unwrap_or_default();
         let head: serde_json::Value = serde_json::from_str(&head).unwrap_or_default();
@@ -41,58 +37,55 @@ fn signed(proxy: &Wayleave, decisions: usize) {
     });
 }
 
-fn by_others(dir: &Path, arguments: &[&str]) -> String {
+fn verify_by_document(dir: &Path, options: &[&str]) -> String {
     let key = expect(&evidence(dir, &["key"]), 0);
-    let mut command = clean(python());
-    command.arg(project().join("tests/clients/verify_evidence.py"));
-    command.arg(dir.join("out")).arg(key.trim()).args(arguments);
-    said(&command.output().expect("it runs"))
+    both_streams(&export::verify_by_document(&dir.join("out"), &key, options))
 }
 
-fn export(dir: &Path) {
-    let _none = fs::remove_dir_all(dir.join("out"));
+fn write_export(dir: &Path) {
+    let _may_not_exist = fs::remove_dir_all(dir.join("out"));
     let arguments = ["export", "--since", "1d", "--out", "out"];
     expect(&evidence(dir, &arguments), 0);
 }
 
 #[test]
-fn lines_written_into_a_running_log_are_foreign() {
+fn lines_written_into_a_running_log_are_detected() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
-    signed(&proxy, 1);
+    wait_until_signed(&proxy, 1);
     forge(&proxy.dir.path().join("state"));
     assert_eq!(proxy.get("http://shop.test/b").status, 200);
     eventually("it is noticed", || proxy.metric("wayleave_decision_log_altered_total", &[]) == 1.0);
     let (dir, _) = proxy.stop();
-    export(dir.path());
-    let told = expect(&evidence(dir.path(), &["verify", "out", "--accept-unsigned"]), 2);
-    assert!(told.contains("line 4 of file 1 was written by somebody else"), "{told}");
-    let told = by_others(dir.path(), &["--accept-unsigned"]);
-    assert!(told.contains("the log was altered"), "{told}");
-    let told = expect(&evidence(dir.path(), &["ask", FORGED, "--at", "0s"]), 2);
-    assert!(told.contains("were written by somebody else"), "{told}");
+    write_export(dir.path());
+    let printed = expect(&evidence(dir.path(), &["verify", "out", "--accept-unsigned"]), 2);
+    assert!(printed.contains("line 4 of file 1 was written by somebody else"), "{printed}");
+    let printed = verify_by_document(dir.path(), &["--accept-unsigned"]);
+    assert!(printed.contains("the log was altered"), "{printed}");
+    let printed = expect(&evidence(dir.path(), &["ask", FORGED, "--at", "0s"]), 2);
+    assert!(printed.contains("were written by somebody else"), "{printed}");
     let url = "http://shop.test/b";
-    let told = expect(&evidence(dir.path(), &["ask", url, "--at", "0s"]), 0);
-    assert!(!told.contains("signed"), "{told}");
+    let printed = expect(&evidence(dir.path(), &["ask", url, "--at", "0s"]), 0);
+    assert!(!printed.contains("signed"), "{printed}");
 }
 
 #[test]
-fn lines_after_the_end_of_a_stopped_process_are_foreign() {
+fn lines_written_after_the_stop_are_detected() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
     let (dir, settings) = proxy.stop();
     forge(&dir.path().join("state"));
-    export(dir.path());
-    let told = expect(&evidence(dir.path(), &["verify", "out"]), 2);
-    assert!(told.contains("somebody else wrote"), "{told}");
-    let told = by_others(dir.path(), &["--accept-unsigned"]);
-    assert!(told.contains("behind the stop"), "{told}");
+    write_export(dir.path());
+    let printed = expect(&evidence(dir.path(), &["verify", "out"]), 2);
+    assert!(printed.contains("somebody else wrote"), "{printed}");
+    let printed = verify_by_document(dir.path(), &["--accept-unsigned"]);
+    assert!(printed.contains("behind the stop"), "{printed}");
     let (dir, _) = Wayleave::start_in(dir, settings).stop();
-    export(dir.path());
-    let told = expect(&evidence(dir.path(), &["verify", "out"]), 2);
-    assert!(told.contains("was written by somebody else"), "{told}");
+    write_export(dir.path());
+    let printed = expect(&evidence(dir.path(), &["verify", "out"]), 2);
+    assert!(printed.contains("was written by somebody else"), "{printed}");
 }
 
 #[test]
@@ -100,30 +93,30 @@ fn unsigned_lines_of_a_killed_process_need_acceptance() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
-    signed(&proxy, 1);
+    wait_until_signed(&proxy, 1);
     let (dir, settings) = proxy.kill();
     forge(&dir.path().join("state"));
     let words = "1 decision was not signed by who wrote it: lines 4 to 4 of file 1";
-    export(dir.path());
-    let told = expect(&evidence(dir.path(), &["verify", "out"]), 1);
-    assert!(told.contains("are left out: 1"), "{told}");
+    write_export(dir.path());
+    let printed = expect(&evidence(dir.path(), &["verify", "out"]), 1);
+    assert!(printed.contains("are left out: 1"), "{printed}");
     let (dir, _) = Wayleave::start_in(dir, settings).stop();
-    export(dir.path());
+    write_export(dir.path());
     for (accepts, status) in [(&[][..], 1), (&["--accept-unsigned"], 0)] {
         let verify = [&["verify", "out"], accepts].concat();
-        let told = expect(&evidence(dir.path(), &verify), status);
-        assert!(told.contains(words), "{told}");
-        let ask = [&["ask", FORGED, "--at", "0s"], accepts].concat();
-        let told = expect(&evidence(dir.path(), &ask), status);
-        assert!(told.contains("were not signed by who wrote them"), "{told}");
-        let told = by_others(dir.path(), accepts);
-        assert!(told.contains("were not signed by who wrote them"), "{told}");
-        assert_eq!(told.contains("sound: "), status == 0, "{told}");
+        let printed = expect(&evidence(dir.path(), &verify), status);
+        assert!(printed.contains(words), "{printed}");
+        let arguments = [&["ask", FORGED, "--at", "0s"], accepts].concat();
+        let printed = expect(&evidence(dir.path(), &arguments), status);
+        assert!(printed.contains("were not signed by who wrote them"), "{printed}");
+        let printed = verify_by_document(dir.path(), accepts);
+        assert!(printed.contains("were not signed by who wrote them"), "{printed}");
+        assert_eq!(printed.contains("sound: "), status == 0, "{printed}");
     }
 }
 
 #[test]
-fn a_log_that_was_deleted_is_missing_also_with_its_head() {
+fn a_log_deleted_with_its_head_is_detected() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
@@ -135,30 +128,28 @@ fn a_log_that_was_deleted_is_missing_also_with_its_head() {
     let proxy = Wayleave::start_in(dir, settings);
     assert_eq!(proxy.get("http://shop.test/b").status, 200);
     let (dir, _) = proxy.stop();
-    export(dir.path());
-    let told = expect(&evidence(dir.path(), &["verify", "out"]), 2);
-    assert!(told.contains("line 4 of file 1 was signed, and is not there"), "{told}");
-    assert!(told.contains("file 1 of the log is missing"), "{told}");
-    assert!(by_others(dir.path(), &[]).contains("the log was altered"));
+    write_export(dir.path());
+    let printed = expect(&evidence(dir.path(), &["verify", "out"]), 2);
+    assert!(printed.contains("line 4 of file 1 was signed, and is not there"), "{printed}");
+    assert!(printed.contains("file 1 of the log is missing"), "{printed}");
+    assert!(verify_by_document(dir.path(), &[]).contains("the log was altered"));
 }
 
 #[test]
-fn long_user_agents_and_respelt_urls_are_honest_evidence() {
+fn cut_user_agents_and_respelt_urls_are_sound_evidence() {
     let origin = Origin::start();
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.table("[[crawler]]\nname = \"late\"\ntokens = [\"LateBot\"]\nmatch = { user_agent = \"LateBot\" }\n")
-    });
+    let proxy = Wayleave::start_with(&origin, |settings| settings.crawler("late", "LateBot"));
     let agent = format!("Mozilla/5.0 ({}) LateBot/1.0", "x".repeat(600));
-    let ask = Request::get("http://shop.test/%7Eme").agent(&agent);
-    assert_eq!(proxy.exchange(&ask).status, 200);
+    let request = Request::get("http://shop.test/%7Eme").agent(&agent);
+    assert_eq!(proxy.exchange(&request).status, 200);
     let (dir, _) = proxy.stop();
     let log = fs::read_to_string(dir.path().join("state/decisions.jsonl")).expect("a log");
     assert!(log.contains("\"crawler\":\"late\""), "{log}");
     assert!(log.contains("\"user_agent_cut\":true"), "{log}");
-    export(dir.path());
+    write_export(dir.path());
     expect(&evidence(dir.path(), &["verify", "out"]), 0);
     for url in ["http://shop.test/~me", "http://shop.test/a/../%7eme"] {
-        let told = expect(&evidence(dir.path(), &["ask", url, "--at", "0s"]), 0);
-        assert!(told.contains("/%7Eme"), "{told}");
+        let printed = expect(&evidence(dir.path(), &["ask", url, "--at", "0s"]), 0);
+        assert!(printed.contains("/%7Eme"), "{printed}");
     }
 }

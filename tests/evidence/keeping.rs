@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
-use super::export::{evidence, expect, said};
-use crate::harness::tools::{clean, project, python};
+use super::export::{self, evidence, expect};
+use crate::harness::tools::both_streams;
 use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Request, Wayleave};
 
-/// Files of the log that were rotated away, the oldest first.
+/// Returns the rotated files of the log, the oldest first.
 fn rotated(dir: &Path) -> Vec<PathBuf> {
     let state = fs::read_dir(dir.join("state")).expect("it can be listed");
     let paths = state.flatten().map(|entry| entry.path());
@@ -21,7 +21,7 @@ fn rotated(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A crawl that is refused, of so many requests.
+/// Sends so many requests that are refused.
 fn crawl(proxy: &Wayleave, requests: usize) {
     let mut wire = proxy.connect();
     for n in 0..requests {
@@ -35,8 +35,8 @@ fn small(settings: Settings) -> Settings {
     settings.set("log.decisions_max_size", "\"64KiB\"")
 }
 
-/// A log of some files, by two runs of the proxy.
-fn kept(change: impl FnOnce(Settings) -> Settings) -> (TempDir, Settings) {
+/// Writes a log of several files in two runs of the proxy.
+fn write_log(change: impl FnOnce(Settings) -> Settings) -> (TempDir, Settings) {
     let origin = Origin::start();
     let robots = "User-agent: *\nDisallow: /private\n";
     origin.site("shop.test").robots(robots);
@@ -48,67 +48,64 @@ fn kept(change: impl FnOnce(Settings) -> Settings) -> (TempDir, Settings) {
     proxy.stop()
 }
 
-fn export(dir: &Path) -> String {
-    let told = evidence(dir, &["export", "--since", "1d", "--out", "out"]);
-    expect(&told, 0)
+fn write_export(dir: &Path) -> String {
+    expect(&evidence(dir, &["export", "--since", "1d", "--out", "out"]), 0)
 }
 
-/// The verdict on an export by a reader that is written from the document alone.
-fn read_by_others(dir: &Path) -> String {
+/// Returns what the verifier prints that is written from the document alone.
+fn verify_by_document(dir: &Path) -> String {
     let key = expect(&evidence(dir, &["key"]), 0);
-    let mut command = clean(python());
-    command.arg(project().join("tests/clients/verify_evidence.py"));
-    let output = command.arg(dir.join("out")).arg(key.trim()).output();
-    said(&output.expect("it runs"))
+    both_streams(&export::verify_by_document(&dir.join("out"), &key, &[]))
 }
 
 #[test]
-fn compressed_files_are_read_by_all_who_read_the_log() {
-    let (dir, _) = kept(|settings| settings.set("log.decisions_compress", "true"));
+fn every_command_reads_compressed_files_of_the_log() {
+    let (dir, _) = write_log(|settings| settings.set("log.decisions_compress", "true"));
     let files = rotated(dir.path());
-    let is_compressed = |file: &&PathBuf| file.extension().is_some_and(|it| it == "gz");
+    let is_compressed =
+        |file: &&PathBuf| file.extension().is_some_and(|extension| extension == "gz");
     assert!(files.iter().filter(is_compressed).count() > 3, "{files:?}");
     let report = crate::harness::wayleave::command()
         .args(["report", "--since", "1d", "--config"])
         .arg(dir.path().join("config.toml"))
         .output();
-    let report = said(&report.expect("it runs"));
+    let report = both_streams(&report.expect("it runs"));
     assert!(report.contains("800 refused"), "{report}");
-    let told = export(dir.path());
-    assert!(told.contains("800 decisions"), "{told}");
-    let told = expect(&evidence(dir.path(), &["verify", "out"]), 0);
-    assert!(told.contains("decisions  800: by robots.txt 800"), "{told}");
-    assert!(read_by_others(dir.path()).starts_with("sound: "));
+    let printed = write_export(dir.path());
+    assert!(printed.contains("800 decisions"), "{printed}");
+    let printed = expect(&evidence(dir.path(), &["verify", "out"]), 0);
+    assert!(printed.contains("decisions  800: by robots.txt 800"), "{printed}");
+    assert!(verify_by_document(dir.path()).starts_with("sound: "));
     let url = "http://shop.test/private/3";
-    let told = expect(&evidence(dir.path(), &["ask", url, "--at", "0s"]), 1);
-    assert!(told.contains("allowed     no: rule"), "{told}");
+    let printed = expect(&evidence(dir.path(), &["ask", url, "--at", "0s"]), 1);
+    assert!(printed.contains("allowed     no: rule"), "{printed}");
     let zcat = std::process::Command::new("zcat").arg(&files[0]).output();
     let text = zcat.expect("it runs").stdout;
     assert!(text.starts_with(b"{\"event\":\"file\",\"file\":1,"));
 }
 
 #[test]
-fn the_log_stays_within_its_limit_and_records_deletions() {
-    let (dir, _) = kept(|settings| settings.set("log.decisions_max_total", "\"256KiB\""));
+fn the_log_is_bounded_and_records_deletions() {
+    let (dir, _) = write_log(|settings| settings.set("log.decisions_max_total", "\"256KiB\""));
     let mut files = rotated(dir.path());
     files.push(dir.path().join("state/decisions.jsonl"));
     let sizes = files.iter().map(|file| fs::metadata(file).expect("it is there").len());
     let total: u64 = sizes.sum();
-    // A file is rotated once it has its size: the lines that are written at once, 256 KiB, may go beyond. All take 640 KiB.
+    // A file may exceed its size by the lines that are written at once, 256 KiB. All lines take 640 KiB.
     assert!(total < 512 << 10, "{total}");
     let log = files.iter().map(fs::read_to_string).map(Result::unwrap);
     let log: String = log.collect();
     assert!(log.contains("{\"event\":\"deleted\",\"file\":"), "{log}");
     assert!(!log.contains("\"event\":\"file\",\"file\":1,"), "{log}");
-    export(dir.path());
+    write_export(dir.path());
     expect(&evidence(dir.path(), &["verify", "out"]), 0);
-    assert!(read_by_others(dir.path()).starts_with("sound: "));
+    assert!(verify_by_document(dir.path()).starts_with("sound: "));
 }
 
 #[test]
 fn only_recorded_deletions_explain_a_gap() {
-    let (dir, settings) = kept(|settings| settings);
-    // As if it had been written long ago.
+    let (dir, settings) = write_log(|settings| settings);
+    // As if it were a year old.
     let old = rotated(dir.path())[1].clone();
     let file = fs::File::options().write(true).open(&old);
     let ago = SystemTime::now() - Duration::from_hours(365 * 24);
@@ -117,15 +114,15 @@ fn only_recorded_deletions_explain_a_gap() {
     let proxy = Wayleave::start_in(dir, settings);
     crawl(&proxy, 1);
     let dir = proxy.stop().0;
-    assert!(!old.exists(), "it was deleted by its age");
-    export(dir.path());
+    assert!(!old.exists(), "it was deleted because of its age");
+    write_export(dir.path());
     expect(&evidence(dir.path(), &["verify", "out"]), 0);
-    assert!(read_by_others(dir.path()).starts_with("sound: "));
+    assert!(verify_by_document(dir.path()).starts_with("sound: "));
     fs::remove_dir_all(dir.path().join("out")).expect("it can be");
     fs::remove_file(&rotated(dir.path())[2]).expect("it can be");
-    export(dir.path());
-    let told = expect(&evidence(dir.path(), &["verify", "out"]), 2);
-    assert!(told.contains("file 4 is missing before this one"), "{told}");
-    let told = read_by_others(dir.path());
-    assert!(told.contains("file 4 is missing"), "{told}");
+    write_export(dir.path());
+    let printed = expect(&evidence(dir.path(), &["verify", "out"]), 2);
+    assert!(printed.contains("file 4 is missing before this one"), "{printed}");
+    let printed = verify_by_document(dir.path());
+    assert!(printed.contains("file 4 is missing"), "{printed}");
 }

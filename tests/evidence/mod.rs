@@ -7,3 +7,8 @@ mod forged;
 mod keeping;
 mod tampering;
 mod week;
+
+fn sha256_hex(bytes: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,22 +1,22 @@
-//! Two hundred changes to an export: `verify` finds the place of each, and so does a reader that is written from the document
-//! alone.
+//! Two hundred changes to an export: `verify` finds the place of each, and the verifier that is written from the document alone
+//! finds them too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::export::{crawled, evidence, expect, said};
-use crate::harness::tools::{clean, project, python};
+use super::export::{crawled, evidence, expect, verify_by_document};
+use crate::harness::tools::{both_streams, clean, python};
 
-/// An export that is changed, and where.
+/// A change to an export.
 struct Tampering {
     name: String,
-    /// Some of these is what the place is called.
+    /// The places that a report may name.
     places: Vec<String>,
 }
 
-/// Whole exports and one of a single decision, and the key that signed them.
+/// Exports a whole log, and a single decision. Returns the directory, and the public key.
 fn exports() -> (TempDir, String) {
     let dir = crawled();
     expect(&evidence(dir.path(), &["export", "--since", "1d", "--out", "whole"]), 0);
@@ -33,19 +33,20 @@ fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("it can be made");
     for entry in fs::read_dir(from).expect("it can be listed").flatten() {
         let to = to.join(entry.file_name());
-        match entry.path().is_dir() {
-            true => copy(&entry.path(), &to),
-            false => drop(fs::copy(entry.path(), to).expect("it can be copied")),
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).expect("it can be copied");
         }
     }
 }
 
-/// The files of an export, with slashes, in order.
+/// Returns the paths of the files of an export, in order.
 fn files(dir: &Path) -> Vec<String> {
     let mut found = vec!["manifest.json".to_owned()];
-    for below in ["bodies", "configurations", "log"] {
-        for entry in fs::read_dir(dir.join(below)).expect("it is there").flatten() {
-            found.push(format!("{below}/{}", entry.file_name().to_string_lossy()));
+    for folder in ["bodies", "configurations", "log"] {
+        for entry in fs::read_dir(dir.join(folder)).expect("it is there").flatten() {
+            found.push(format!("{folder}/{}", entry.file_name().to_string_lossy()));
         }
     }
     found.sort();
@@ -58,7 +59,7 @@ fn lines(file: &Path) -> Vec<Vec<u8>> {
     lines.map(<[u8]>::to_vec).collect()
 }
 
-/// Changes a copy of an export, in the way that `number` says.
+/// Changes a copy of an export, in the way that `number` selects.
 fn tamper(dir: &Path, number: usize) -> Tampering {
     let log = "log/000001.jsonl";
     let file = dir.join(log);
@@ -81,8 +82,8 @@ fn tamper(dir: &Path, number: usize) -> Tampering {
             ("two lines swapped", near(at + 1))
         }
         4 => {
-            let again = all[at].clone();
-            all.insert(at, again);
+            let copy = all[at].clone();
+            all.insert(at, copy);
             ("a line twice", near(at + 1))
         }
         5 => {
@@ -109,7 +110,7 @@ fn tamper(dir: &Path, number: usize) -> Tampering {
     Tampering { name: format!("{name}, {number}"), places }
 }
 
-/// A byte of another file.
+/// Changes a byte of a file other than the log.
 fn tamper_file(dir: &Path, number: usize) -> Tampering {
     let others = files(dir);
     let others: Vec<_> = others.iter().filter(|path| !path.starts_with("log/")).collect();
@@ -121,7 +122,7 @@ fn tamper_file(dir: &Path, number: usize) -> Tampering {
     Tampering { name: format!("a byte of {path}, {number}"), places: vec![path.clone()] }
 }
 
-/// A file taken away, emptied or added.
+/// Removes, empties or adds a file.
 fn tamper_folder(dir: &Path, number: usize) -> Tampering {
     let all = files(dir);
     let path = &all[number / 10 % all.len()];
@@ -141,14 +142,8 @@ fn tamper_folder(dir: &Path, number: usize) -> Tampering {
     Tampering { name: format!("{path} gone or empty, {number}"), places }
 }
 
-fn by_document(out: &Path, key: &str) -> std::process::Output {
-    let mut command = clean(python());
-    command.arg(project().join("tests/clients/verify_evidence.py"));
-    command.arg(out).arg(key).output().expect("it runs")
-}
-
 #[test]
-fn two_hundred_tamperings_are_found_and_named_by_place() {
+fn two_hundred_changes_are_found_and_located() {
     let (dir, key) = exports();
     let mut kinds = std::collections::BTreeMap::new();
     for number in 0..200 {
@@ -158,12 +153,15 @@ fn two_hundred_tamperings_are_found_and_named_by_place() {
         copy(&from, &changed);
         let Tampering { name, places } = tamper(&changed, number);
         let found = evidence(dir.path(), &["verify", "changed", "--key", &key]);
-        let told = expect(&found, 2);
-        assert!(places.iter().any(|place| told.contains(place)), "{name}: {places:?} in {told}");
+        let printed = expect(&found, 2);
+        assert!(
+            places.iter().any(|place| printed.contains(place)),
+            "{name}: {places:?} in {printed}"
+        );
         *kinds.entry(number % 10).or_insert(0) += 1;
         if number % 9 == 0 && !name.starts_with("a file added") {
-            let found = by_document(&changed, &key);
-            assert_eq!(found.status.code(), Some(1), "{name}: {}", said(&found));
+            let found = verify_by_document(&changed, &key, &[]);
+            assert_eq!(found.status.code(), Some(1), "{name}: {}", both_streams(&found));
         }
         fs::remove_dir_all(&changed).expect("it can be removed");
     }
@@ -171,19 +169,19 @@ fn two_hundred_tamperings_are_found_and_named_by_place() {
 }
 
 #[test]
-fn who_knows_only_the_document_finds_it_sound() {
+fn an_export_conforms_to_the_document() {
     let (dir, key) = exports();
     for out in ["whole", "part"] {
-        let found = by_document(&dir.path().join(out), &key);
-        let told = expect(&found, 0);
-        assert!(told.starts_with("sound: "), "{told}");
+        let found = verify_by_document(&dir.path().join(out), &key, &[]);
+        let printed = expect(&found, 0);
+        assert!(printed.starts_with("sound: "), "{printed}");
     }
-    let other = by_document(&dir.path().join("whole"), &"A".repeat(43));
+    let other = verify_by_document(&dir.path().join("whole"), &"A".repeat(43), &[]);
     assert_ne!(other.status.code(), Some(0), "another key");
 }
 
 #[test]
-fn warcio_opens_the_file_and_its_digests_agree() {
+fn warcio_reads_the_file_and_its_digests_match() {
     let (dir, key) = exports();
     let out = "file.warc.gz";
     expect(&evidence(dir.path(), &["export", "--since", "1d", "--out", out]), 0);
@@ -191,13 +189,13 @@ fn warcio_opens_the_file_and_its_digests_agree() {
     let mut check = clean(python());
     check.args(["-m", "warcio.cli", "check", "-v"]).arg(&file);
     let checked = check.output().expect("it runs");
-    let told = expect(&checked, 0);
-    assert!(told.contains("digest pass") && !told.contains("fail"), "{told}");
+    let printed = expect(&checked, 0);
+    assert!(printed.contains("digest pass") && !printed.contains("fail"), "{printed}");
     let mut index = clean(python());
     index.args(["-m", "warcio.cli", "index", "-f", "warc-type,http:status"]);
-    let told = expect(&index.arg(&file).output().expect("it runs"), 0);
+    let printed = expect(&index.arg(&file).output().expect("it runs"), 0);
     for kind in ["warcinfo", "metadata", "request", "response", "resource"] {
-        assert!(told.contains(&format!("\"{kind}\"")), "{kind} in {told}");
+        assert!(printed.contains(&format!("\"{kind}\"")), "{kind} in {printed}");
     }
     let changed = dir.path().join("changed.warc");
     for number in 0..40 {
@@ -205,7 +203,7 @@ fn warcio_opens_the_file_and_its_digests_agree() {
         expect(&evidence(dir.path(), &made), 0);
         let mut bytes = fs::read(&changed).expect("it can be read");
         let manifest = memchr::memmem::rfind(&bytes, b"WARC/1.1").expect("the last record");
-        // Anywhere, and in the head of the manifest, of which no signature tells.
+        // Anywhere, and in the record header of the manifest, which no signature covers.
         let at = match number % 2 {
             0 => (number * 15_485_863) % (bytes.len() - 4),
             _ => manifest + 9 * number,
@@ -213,11 +211,12 @@ fn warcio_opens_the_file_and_its_digests_agree() {
         bytes[at] ^= 4;
         fs::write(&changed, bytes).expect("it can be written");
         let found = evidence(dir.path(), &["verify", "changed.warc", "--key", &key]);
-        let told = expect(&found, 2);
+        let printed = expect(&found, 2);
         // The changed byte may be the slash in the name of a file of the log.
-        let is_placed =
-            ["record ", "log/", "log+", "manifest.json:1"].iter().any(|it| told.contains(it));
-        assert!(is_placed, "byte {at}: {told}");
+        let is_placed = ["record ", "log/", "log+", "manifest.json:1"]
+            .iter()
+            .any(|place| printed.contains(place));
+        assert!(is_placed, "byte {at}: {printed}");
         fs::remove_file(&changed).expect("it can be removed");
     }
 }

@@ -1,4 +1,4 @@
-//! A miniature week of crawling, with reloads and kills: after an export every decision is derived again.
+//! A short week of crawling, with reloads and kills: every decision of its export is derived again.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::export::expect;
 use crate::harness::tools::{clean, python};
-use crate::harness::wayleave::{BINARY, Settings};
+use crate::harness::wayleave::BINARY;
 use crate::harness::{Origin, Request, Wayleave, decisions};
 
 const AGENTS: [&str; 3] = ["NewsBot/1", "ImageBot/1", "Other/1"];
@@ -33,7 +33,7 @@ fn origin(origins: usize) -> Origin {
     origin
 }
 
-/// A part of the crawl, by four clients at once.
+/// Sends a part of the crawl, with four clients.
 fn crawl(proxy: &Wayleave, origins: usize, (from, to): (usize, usize)) {
     std::thread::scope(|scope| {
         for client in 0..4 {
@@ -51,34 +51,27 @@ fn crawl(proxy: &Wayleave, origins: usize, (from, to): (usize, usize)) {
     });
 }
 
-fn reload(proxy: &Wayleave, base: &Settings, round: usize) {
-    let text = base.clone().table(&tables(round)).to_toml();
-    std::fs::write(proxy.dir.path().join("config.toml"), text).expect("it can be written");
-    assert_eq!(proxy.admin_request("POST", "/v1/reload").status, 200);
-}
-
 /// The events of a week.
 struct Week {
     requests: usize,
     origins: usize,
     reloads: usize,
     kills: usize,
-    /// The program that the first half was written by, if not the one under test.
+    /// The program that writes the first half, if not the one under test.
     before: Option<PathBuf>,
 }
 
 impl Week {
-    /// The log that it leaves. Between its parts, which are alike, the configuration is read again, or the process is killed.
+    /// Crawls in equal parts, with a reload or a kill between them. Returns the directory with the log.
     fn crawl(&self) -> TempDir {
         let origin = origin(self.origins);
-        let mut base = None;
         let mut proxy = Wayleave::start_with(&origin, |settings| {
-            let settings = settings.set("log.decisions_max_size", "\"4MiB\"");
-            let settings = settings.set("log.events", "false");
-            base = Some(settings.clone());
-            settings.table(&tables(0))
+            settings
+                .set("log.decisions_max_size", "\"4MiB\"")
+                .set("log.events", "false")
+                .table(&tables(0))
         });
-        let base = base.expect("it was asked for");
+        let base = proxy.settings.clone().without_tables();
         let events = self.reloads + self.kills;
         for part in 0..=events {
             let at = |part| self.requests * part / (events + 1);
@@ -92,14 +85,14 @@ impl Week {
                     None => Wayleave::start_in(dir, settings),
                 };
             } else if part < events {
-                reload(&proxy, &base, part + 1);
+                proxy.reload(&base.clone().table(&tables(part + 1)));
             }
         }
         proxy.stop().0
     }
 }
 
-/// Runs a command of `wayleave evidence` that is to succeed, and prints what it took.
+/// Runs a command of `wayleave evidence` that must succeed, and prints its time and memory.
 fn timed(dir: &Path, arguments: &[&str]) -> String {
     const MEASURE: &str = "import resource, subprocess, sys\n\
          ended = subprocess.run(sys.argv[1:]).returncode\n\
@@ -111,16 +104,16 @@ fn timed(dir: &Path, arguments: &[&str]) -> String {
     let config = dir.join("config.toml");
     let started = Instant::now();
     let output = command.arg("--config").arg(config).output();
-    let told = expect(&output.expect("it runs"), 0);
-    println!("{} took {:?}\n{told}", arguments[0], started.elapsed());
-    told
+    let printed = expect(&output.expect("it runs"), 0);
+    println!("{} took {:?}\n{printed}", arguments[0], started.elapsed());
+    printed
 }
 
-/// The sizes of the log's files, and the decisions in them.
+/// Returns the size of the log's files, and the number of decisions in them.
 fn written(dir: &Path) -> (u64, usize) {
     let state = std::fs::read_dir(dir.join("state")).expect("it can be listed");
     let paths = state.flatten().map(|entry| entry.path());
-    let logs = paths.filter(|path| path.extension().is_some_and(|it| it == "jsonl"));
+    let logs = paths.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
     let (mut bytes, mut count) = (0, 0);
     for log in logs {
         let text = std::fs::read_to_string(log).expect("text");
@@ -130,7 +123,7 @@ fn written(dir: &Path) -> (u64, usize) {
     (bytes, count)
 }
 
-fn comes_out_the_same(week: &Week) {
+fn derives_every_decision(week: &Week) {
     let started = Instant::now();
     let dir = week.crawl();
     println!("crawled in {:?}", started.elapsed());
@@ -139,14 +132,14 @@ fn comes_out_the_same(week: &Week) {
     let requests = week.requests;
     assert!(written > requests * 9 / 10 && written <= requests, "{written} of {requests}");
     timed(dir.path(), &["export", "--since", "30d", "--out", "week"]);
-    // Lines that a killed process had not signed yet are there as well.
-    let told = timed(dir.path(), &["verify", "week", "--accept-unsigned"]);
-    assert!(told.contains(&format!("decisions  {written}: ")), "{told}");
+    // A killed process leaves lines that it has not signed.
+    let printed = timed(dir.path(), &["verify", "week", "--accept-unsigned"]);
+    assert!(printed.contains(&format!("decisions  {written}: ")), "{printed}");
 }
 
 #[test]
-fn a_week_with_reloads_and_kills_comes_out_the_same() {
-    comes_out_the_same(&Week {
+fn every_decision_of_a_week_is_derived_again() {
+    derives_every_decision(&Week {
         requests: 100_000,
         origins: 1000,
         reloads: 5,
@@ -159,11 +152,11 @@ fn a_week_with_reloads_and_kills_comes_out_the_same() {
 /// the program in `WAYLEAVE_EVIDENCE_BEFORE`, if there is one.
 #[test]
 #[ignore = "takes as long as its size says"]
-fn a_week_of_any_size_comes_out_the_same() {
+fn every_decision_of_a_week_of_any_size_is_derived_again() {
     let requests = std::env::var("WAYLEAVE_EVIDENCE");
-    let requests = requests.expect("WAYLEAVE_EVIDENCE says how many decisions");
+    let requests = requests.expect("WAYLEAVE_EVIDENCE is the number of decisions");
     let requests: usize = requests.parse().expect("a number");
-    comes_out_the_same(&Week {
+    derives_every_decision(&Week {
         requests,
         origins: (requests / 10).min(100_000),
         reloads: 50,
