@@ -31,15 +31,14 @@ pub enum ContentCoding {
 impl ContentCoding {
     /// Returns the coding with this name, if it is known.
     fn from_name(name: &str) -> Option<Self> {
-        let names = [
-            ("gzip", Self::Gzip),
-            ("x-gzip", Self::Gzip),
-            ("deflate", Self::Deflate),
-            ("br", Self::Brotli),
-            ("zstd", Self::Zstd),
-        ];
-        let named = names.into_iter().find(|(known, _)| name.eq_ignore_ascii_case(known));
-        named.map(|(_, coding)| coding)
+        Some(match name.to_ascii_lowercase().as_str() {
+            // RFC 9110 section 8.4.1.3: the old name is equivalent.
+            "gzip" | "x-gzip" => Self::Gzip,
+            "deflate" => Self::Deflate,
+            "br" => Self::Brotli,
+            "zstd" => Self::Zstd,
+            _ => return None,
+        })
     }
 
     /// Returns the codings that the values of `Content-Encoding` list, in the order in which they were applied.
@@ -80,7 +79,7 @@ pub struct ContentDecoder {
 }
 
 impl ContentDecoder {
-    /// Makes a decoder for `codings`, listed in the order in which they were applied. The decoded message has at most
+    /// Creates a decoder for `codings`, listed in the order in which they were applied. The decoded message has at most
     /// `limit` bytes, and the input of every inner coding at most `coded_limit`.
     ///
     /// # Errors
@@ -89,11 +88,13 @@ impl ContentDecoder {
     pub fn new(codings: &[ContentCoding], limit: usize, coded_limit: usize) -> io::Result<Self> {
         // The coding applied first is undone last, so its output is the message.
         let limits = [limit].into_iter().chain(std::iter::repeat(coded_limit));
-        let decoders = codings.iter().zip(limits);
-        let decoders = decoders.map(|(coding, limit)| CodingDecoder::new(*coding, limit));
-        let mut decoders: Vec<_> = decoders.collect::<io::Result<_>>()?;
-        decoders.reverse();
-        Ok(Self { stages: decoders })
+        let mut stages = codings
+            .iter()
+            .zip(limits)
+            .map(|(coding, limit)| CodingDecoder::new(*coding, limit))
+            .collect::<io::Result<Vec<_>>>()?;
+        stages.reverse();
+        Ok(Self { stages })
     }
 
     /// Returns the decoded form of `bytes`. With an error nothing more can be decoded.
@@ -158,7 +159,7 @@ enum CodingDecoder {
 }
 
 impl CodingDecoder {
-    /// Makes a decoder that returns at most `limit` bytes.
+    /// Creates a decoder that returns at most `limit` bytes.
     fn new(coding: ContentCoding, limit: usize) -> io::Result<Self> {
         let decoded = BoundedBuffer { bytes: Vec::new(), left: limit };
         Ok(match coding {
@@ -214,7 +215,7 @@ struct DeflateDecoder {
 }
 
 impl DeflateDecoder {
-    /// Makes a decoder for a stream that begins with `first`. `deflate` is zlib's format, but some servers omit
+    /// Creates a decoder for a stream that begins with `first`. `deflate` is zlib's format, but some servers omit
     /// zlib's header. The header begins with the method, 8, in the lower half of a byte and at most 7 in the upper
     /// half (RFC 1950 section 2.2).
     fn new(first: u8, decoded: BoundedBuffer) -> Self {
@@ -233,8 +234,8 @@ impl DeflateDecoder {
             self.decoded.write_all(&buffer[..written])?;
             self.has_ended = status == Status::StreamEnd;
             // With space left in the buffer, deflate has produced all that it can.
-            let goes_on = written == buffer.len() || !bytes.is_empty() && read > 0;
-            if !goes_on {
+            let may_produce_more = written == buffer.len() || !bytes.is_empty() && read > 0;
+            if !may_produce_more {
                 break;
             }
         }

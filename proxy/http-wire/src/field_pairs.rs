@@ -10,8 +10,7 @@ pub type FieldPair<'a> = (&'a [u8], &'a [u8]);
 
 /// Returns the values of all fields with this name, in order.
 pub fn values<'a>(fields: &[FieldPair<'a>], name: &str) -> impl Iterator<Item = &'a [u8]> {
-    let named = fields.iter().filter(move |(field, _)| is_named(field, name));
-    named.map(|(_, value)| *value)
+    fields.iter().filter(move |(field, _)| is_named(field, name)).map(|(_, value)| *value)
 }
 
 /// Returns the value of the first field with this name.
@@ -41,6 +40,7 @@ pub fn combined_via(fields: &[FieldPair<'_>]) -> Option<Vec<u8>> {
 pub fn passed_through(fields: &[FieldPair<'_>], name: &str) -> bool {
     values(fields, "via")
         .flat_map(|value| value.split(|&byte| byte == b','))
+        // The protocol comes first, then the name or address (RFC 9110 section 7.6.3).
         .filter_map(|entry| str::from_utf8(entry).ok()?.split_whitespace().nth(1))
         .any(|received_by| received_by.eq_ignore_ascii_case(name))
 }
@@ -61,12 +61,14 @@ pub fn to_pairs(fields: &HeaderMap) -> Vec<(&[u8], &[u8])> {
 
 /// Returns the trailers of an HTTP/2 body without the fields that are not allowed there, as for HTTP/1.
 pub fn to_trailers(fields: &HeaderMap) -> Trailers {
-    let kept = fields.iter().filter(|(name, _)| is_allowed_in_trailers(name.as_str()));
-    let owned = |(name, value): (&HeaderName, &HeaderValue)| {
-        let name = Bytes::copy_from_slice(name.as_str().as_bytes());
-        (name, Bytes::copy_from_slice(value.as_bytes()))
-    };
-    kept.map(owned).collect()
+    fields
+        .iter()
+        .filter(|(name, _)| is_allowed_in_trailers(name.as_str()))
+        .map(|(name, value)| {
+            let name = Bytes::copy_from_slice(name.as_str().as_bytes());
+            (name, Bytes::copy_from_slice(value.as_bytes()))
+        })
+        .collect()
 }
 
 /// Converts fields for HTTP/2, without those that are invalid there.

@@ -1,4 +1,4 @@
-//! Paths of `ftp:` URLs (RFC 1738 section 3.2): which are safe to send to a server, and in what form.
+//! Paths and credentials of `ftp:` URLs (RFC 1738 section 3.2), in the form in which they are safe to send to a server.
 
 /// Returns the path as the server gets it: without percent-encoding, with each byte as a character up to U+00FF.
 ///
@@ -56,9 +56,10 @@ pub fn without_credentials(target: &str) -> String {
     let Some((scheme, rest)) = target.split_once("://") else {
         return target.to_owned();
     };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let host = rest[..end].rsplit_once('@').map_or(&rest[..end], |(_, host)| host);
-    format!("{scheme}://{host}{}", &rest[end..])
+    let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    // The last `@`, so that a password that contains one does not remain.
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{rest}")
 }
 
 #[cfg(test)]
@@ -94,7 +95,7 @@ mod tests {
         let found = credentials("ftp://us%40er:p%2Fw@files.test/a@b");
         assert_eq!(found, Some(("us@er".to_owned(), "p/w".to_owned())));
         assert_eq!(credentials("ftp://files.test/a@b"), None);
-        let told = without_credentials("ftp://user:secret@files.test:21/a@b?c");
-        assert_eq!(told, "ftp://files.test:21/a@b?c");
+        let logged = without_credentials("ftp://user:secret@files.test:21/a@b?c");
+        assert_eq!(logged, "ftp://files.test:21/a@b?c");
     }
 }

@@ -1,6 +1,6 @@
-//! Proxy-Status error types (RFC 9209), which state why the proxy answered instead of the origin.
+//! `Proxy-Status` and its error types (RFC 9209), which state why the proxy answered instead of the origin.
 
-/// An error type of RFC 9209 section 2.3, as far as wayleave uses it.
+/// An error type of RFC 9209 section 2.3 that wayleave uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyErrorType {
     DnsTimeout,
@@ -51,47 +51,6 @@ impl ProxyErrorType {
             Self::HttpProtocolError => "http_protocol_error",
             Self::ProxyLoopDetected => "proxy_loop_detected",
             Self::ProxyConfigurationError => "proxy_configuration_error",
-        }
-    }
-
-    /// Returns the status that RFC 9209 recommends for the type, but 502 instead of 500, which is less specific.
-    pub fn recommended_status(self) -> u16 {
-        match self {
-            Self::DnsTimeout
-            | Self::ConnectionTimeout
-            | Self::ConnectionWriteTimeout
-            | Self::HttpResponseTimeout => 504,
-            Self::DestinationUnavailable | Self::ConnectionLimitReached => 503,
-            Self::HttpRequestError => 400,
-            Self::HttpRequestDenied => 403,
-            _ => 502,
-        }
-    }
-
-    /// Returns the reason phrase for answers of this type that have none of their own.
-    pub fn reason_phrase(self) -> &'static str {
-        match self {
-            Self::DnsTimeout => "DNS timeout",
-            Self::DnsError => "DNS error",
-            Self::DestinationUnavailable => "Destination unavailable",
-            Self::DestinationIpProhibited => "Prohibited address",
-            Self::DestinationIpUnroutable => "Address unroutable",
-            Self::ConnectionRefused => "Connection refused",
-            Self::ConnectionTerminated => "Connection terminated",
-            Self::ConnectionTimeout => "Connection timeout",
-            Self::ConnectionWriteTimeout => "Connection write timeout",
-            Self::ConnectionLimitReached => "Connection limit reached",
-            Self::TlsProtocolError => "TLS protocol error",
-            Self::TlsCertificateError => "TLS certificate error",
-            Self::TlsAlertReceived => "TLS alert received",
-            Self::HttpRequestError => "Bad request",
-            Self::HttpRequestDenied => "Request denied",
-            Self::HttpResponseIncomplete => "Response incomplete",
-            Self::HttpResponseHeaderSectionSize => "Response header too large",
-            Self::HttpResponseTimeout => "Response timeout",
-            Self::HttpProtocolError => "HTTP protocol error",
-            Self::ProxyLoopDetected => "Proxy loop detected",
-            Self::ProxyConfigurationError => "Proxy configuration error",
         }
     }
 }

@@ -69,8 +69,7 @@ impl ReceivedHead {
     }
 
     fn from_http2_stream(head: Parts, has_body: bool, proxied: Option<String>) -> Self {
-        let lengths = head.headers.get_all(CONTENT_LENGTH).iter();
-        let lengths = lengths.map(HeaderValue::as_bytes);
+        let lengths = head.headers.get_all(CONTENT_LENGTH).iter().map(HeaderValue::as_bytes);
         Self::Http2 {
             framing: BodyFraming::from_http2_request(lengths, has_body),
             proxied,
@@ -102,9 +101,8 @@ impl ReceivedHead {
     pub fn authority(&self) -> Option<&str> {
         let authority = match self {
             Self::Http1(_) => None,
-            Self::Http2 { head, .. } => head.uri.authority(),
+            Self::Http2 { head, .. } => head.uri.authority().map(http::uri::Authority::as_str),
         };
-        let authority = authority.map(http::uri::Authority::as_str);
         authority.or_else(|| str::from_utf8(self.field("host")?).ok())
     }
 
@@ -142,15 +140,13 @@ impl ReceivedHead {
     /// Returns the fields that make servers use another path or method than the request line states.
     pub fn overrides(&self) -> Vec<(RequestOverride, &[u8])> {
         match self {
-            Self::Http1(head) => {
-                let fields = head.fields().iter();
-                fields.filter_map(as_override).collect()
-            }
-            Self::Http2 { head, .. } => {
-                let fields = head.headers.iter();
-                let fields = fields.map(|(name, value)| (name.as_ref(), value.as_bytes()));
-                fields.filter_map(as_override).collect()
-            }
+            Self::Http1(head) => head.fields().iter().filter_map(as_override).collect(),
+            Self::Http2 { head, .. } => head
+                .headers
+                .iter()
+                .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
+                .filter_map(as_override)
+                .collect(),
         }
     }
 
@@ -159,10 +155,12 @@ impl ReceivedHead {
         if !matches!(self.method(), "OPTIONS" | "TRACE") {
             return None;
         }
-        let fields = self.fields().into_iter();
         // Of several fields the smallest counts, so that no reader forwards further than another.
-        let told = fields.filter(|(field, _)| field_pairs::is_named(field, "max-forwards"));
-        told.filter_map(|(_, value)| str::from_utf8(value).ok()?.parse().ok()).min()
+        self.fields()
+            .into_iter()
+            .filter(|(field, _)| field_pairs::is_named(field, "max-forwards"))
+            .filter_map(|(_, value)| str::from_utf8(value).ok()?.parse().ok())
+            .min()
     }
 
     /// Returns how the end of the body is marked on a connection where it has to be.
@@ -200,8 +198,8 @@ impl ReceivedHead {
         self.field("expect").is_some() && self.version() == HttpVersion::Http11
     }
 
-    /// Checks what h2 accepts although two readers could read it differently. HTTP/1 heads were checked when they
-    /// were read.
+    /// Checks for heads that h2 accepts although two readers could read them differently. HTTP/1 heads were checked when
+    /// they were read.
     ///
     /// # Errors
     ///
@@ -216,8 +214,8 @@ impl ReceivedHead {
         framing.map_err(HeadError::from)?;
         // h2 keeps Host beside `:authority` (RFC 9113 section 8.3.1), and an HTTP/1 origin would see either.
         let mut hosts = head.headers.get_all(HOST).iter();
-        let host = hosts.next();
-        if hosts.next().is_some() {
+        let (host, second) = (hosts.next(), hosts.next());
+        if second.is_some() {
             return Err("more than one Host".into());
         }
         // RFC 9113 section 8.3.1 requires them to be equal; servers differ in which one they use.
@@ -230,8 +228,7 @@ impl ReceivedHead {
             return Err("more than one User-Agent".into());
         }
         if head.headers.keys().any(|name| is_underscore_alias(name.as_ref())) {
-            let details = "a field name has \"_\" where servers may read \"-\"";
-            return Err(details.into());
+            return Err("a field name has \"_\" where servers may read \"-\"".into());
         }
         Ok(())
     }

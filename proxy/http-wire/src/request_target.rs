@@ -1,5 +1,4 @@
-//! The destination of a request, from everything in it that names one (RFC 9112 section 3.2). Pure, and fuzzed
-//! (proxy/fuzz).
+//! The destination of a request, from everything in it that names one (RFC 9112 section 3.2).
 
 use wayleave_robots_txt::{InvalidUri, Origin, Scheme, Target};
 
@@ -58,9 +57,9 @@ impl RequestTarget<'_> {
             let details = "ftp: URLs are for GET and HEAD only";
             return Err(TargetError::Scheme(details.to_owned()));
         }
-        let decoded = ftp_path::decode(target.path().as_str());
-        let checked = decoded.and_then(|_| ftp_path::check_credentials(self.target));
-        checked.map_err(|details| TargetError::Malformed(details.to_owned()))
+        ftp_path::decode(target.path().as_str())
+            .and_then(|_| ftp_path::check_credentials(self.target))
+            .map_err(|details| TargetError::Malformed(details.to_owned()))
     }
 
     /// Resolves a request inside a tunnel to `origin`.
@@ -70,6 +69,7 @@ impl RequestTarget<'_> {
     /// If the target is malformed, or if anything in the request names another origin.
     pub fn resolve_in_tunnel(&self, origin: &Origin) -> Result<Target, TargetError> {
         self.refuse_connect()?;
+        // A server may take the origin from any of these, so all of them have to name the tunnel's.
         if let Some(scheme) = self.scheme
             && scheme != origin.scheme().as_str()
         {
@@ -101,8 +101,7 @@ impl RequestTarget<'_> {
         if self.method != "OPTIONS" || self.target.starts_with('/') {
             return false;
         }
-        let after_scheme = self.target.split_once("://");
-        let after_scheme = after_scheme.map_or(self.target, |(_, rest)| rest);
+        let after_scheme = self.target.split_once("://").map_or(self.target, |(_, rest)| rest);
         !after_scheme.contains(['/', '?', '#'])
     }
 
@@ -150,7 +149,7 @@ fn target_error(error: InvalidUri, target: &str) -> TargetError {
     }
 }
 
-/// The origin that a `CONNECT` asks a tunnel to.
+/// Returns the origin of the tunnel that a `CONNECT` asks for.
 ///
 /// # Errors
 ///
@@ -176,7 +175,7 @@ mod tests {
 
     #[test]
     fn logged_target_has_no_password() {
-        for (target, told) in [
+        for (target, logged) in [
             ("http://user:pw@shop.test/a@b", "http://shop.test/a@b"),
             ("user:pw@shop.test:443", "shop.test:443"),
             ("http:user:pw@shop.test/", "shop.test/"),
@@ -187,7 +186,7 @@ mod tests {
             ("http://shop.test/@a", "http://shop.test/@a"),
             ("shop.test", "shop.test"),
         ] {
-            assert_eq!(without_credentials(target), told, "{target}");
+            assert_eq!(without_credentials(target), logged, "{target}");
         }
         for target in ["pw:x@shop.test/", "http://user:pw/@shop.test/"] {
             let named = RequestTarget { method: "GET", target, scheme: None, authority: None };

@@ -109,21 +109,21 @@ impl BodyReader {
         std::mem::take(&mut self.trailers)
     }
 
-    /// Returns the next chunk of the body; `None` at its end. `ahead` holds bytes that were read before.
+    /// Returns the next chunk of the body; `None` at its end. `buffered` holds bytes that were read before.
     pub async fn next_chunk<R: AsyncRead + Unpin>(
         &mut self,
         stream: &mut R,
-        ahead: &mut BytesMut,
+        buffered: &mut BytesMut,
     ) -> Result<Option<Bytes>, BodyError> {
         loop {
-            if let Some(part) = self.take_buffered(ahead)? {
-                return Ok(Some(part));
+            if let Some(chunk) = self.take_buffered(buffered)? {
+                return Ok(Some(chunk));
             }
             if self.is_done() {
                 return Ok(None);
             }
-            ahead.reserve(READ_BYTES);
-            let read = stream.read_buf(ahead).await;
+            buffered.reserve(READ_BYTES);
+            let read = stream.read_buf(buffered).await;
             if read.or_else(|error| self.accept_truncated_close(error))? == 0 {
                 if self.state != ReadState::UntilClose {
                     return Err(BodyError::Incomplete);
@@ -144,44 +144,44 @@ impl BodyReader {
         Err(error)
     }
 
-    /// Takes the next chunk of content out of `ahead`; `None` if more bytes are needed, or the body is done.
-    fn take_buffered(&mut self, ahead: &mut BytesMut) -> Result<Option<Bytes>, BodyError> {
+    /// Takes the next chunk of content out of `buffered`; `None` if more bytes are needed, or the body is done.
+    fn take_buffered(&mut self, buffered: &mut BytesMut) -> Result<Option<Bytes>, BodyError> {
         loop {
             match self.state {
                 ReadState::Done => return Ok(None),
-                ReadState::UntilClose => return Ok(non_empty(ahead.split().freeze())),
+                ReadState::UntilClose => return Ok(non_empty(buffered.split().freeze())),
                 ReadState::Length(left) => {
-                    let (part, left) = split_at_most(ahead, left);
+                    let (chunk, left) = split_at_most(buffered, left);
                     self.state = if left == 0 { ReadState::Done } else { ReadState::Length(left) };
-                    return Ok(non_empty(part));
+                    return Ok(non_empty(chunk));
                 }
-                ReadState::ChunkSize => match self.take_chunk_size(ahead)? {
+                ReadState::ChunkSize => match self.take_chunk_size(buffered)? {
                     None => return Ok(None),
                     Some(0) => self.state = ReadState::TrailerSection,
                     Some(size) => self.state = ReadState::ChunkData(size),
                 },
                 ReadState::ChunkData(left) => {
-                    let (part, left) = split_at_most(ahead, left);
+                    let (chunk, left) = split_at_most(buffered, left);
                     self.state = if left == 0 {
                         ReadState::ChunkTerminator
                     } else {
                         ReadState::ChunkData(left)
                     };
-                    return Ok(non_empty(part));
+                    return Ok(non_empty(chunk));
                 }
                 ReadState::ChunkTerminator => {
-                    if ahead.len() < 2 {
+                    if buffered.len() < 2 {
                         return Ok(None);
                     }
-                    if !ahead.starts_with(b"\r\n") {
+                    if !buffered.starts_with(b"\r\n") {
                         // Bytes between chunks would be taken for a size line by a reader that skips them.
                         return Err(BodyError::Malformed("a chunk is longer than its size"));
                     }
-                    ahead.advance(2);
+                    buffered.advance(2);
                     self.state = ReadState::ChunkSize;
                 }
                 ReadState::TrailerSection => {
-                    let Some(section) = self.take_trailer_section(ahead)? else {
+                    let Some(section) = self.take_trailer_section(buffered)? else {
                         return Ok(None);
                     };
                     self.trailers = parse_trailers(&section)?;
@@ -191,8 +191,8 @@ impl BodyReader {
         }
     }
 
-    fn take_chunk_size(&mut self, ahead: &mut BytesMut) -> Result<Option<u64>, BodyError> {
-        let Some(line) = take_size_line(ahead)? else {
+    fn take_chunk_size(&mut self, buffered: &mut BytesMut) -> Result<Option<u64>, BodyError> {
+        let Some(line) = take_size_line(buffered)? else {
             return Ok(None);
         };
         if line.padding > 0 {
@@ -205,21 +205,24 @@ impl BodyReader {
     }
 
     /// Takes the trailer section with the empty line that ends it.
-    fn take_trailer_section(&mut self, ahead: &mut BytesMut) -> Result<Option<Bytes>, BodyError> {
+    fn take_trailer_section(
+        &mut self,
+        buffered: &mut BytesMut,
+    ) -> Result<Option<Bytes>, BodyError> {
         let lines = match self.sender {
             BodySender::Downstream => LineEndings::CrlfOnly,
             BodySender::Upstream => LineEndings::CrlfOrLf,
         };
-        let end = section_end(ahead, 0, lines).map_err(|_| BAD_TRAILERS)?;
-        if end.unwrap_or(ahead.len()) > MAX_TRAILERS {
+        let end = section_end(buffered, 0, lines).map_err(|_| BAD_TRAILERS)?;
+        if end.unwrap_or(buffered.len()) > MAX_TRAILERS {
             return Err(BAD_TRAILERS);
         }
         let Some(end) = end else {
             return Ok(None);
         };
-        let section = ahead.split_to(end).freeze();
-        let mended = repair(section, SectionStart::FirstField).map_err(|_| BAD_TRAILERS)?;
-        let (section, oddities) = mended;
+        let section = buffered.split_to(end).freeze();
+        let (section, oddities) =
+            repair(section, SectionStart::FirstField).map_err(|_| BAD_TRAILERS)?;
         // RFC 9112 lets a proxy repair responses only: requests are rejected.
         if self.sender == BodySender::Downstream && !oddities.is_empty() {
             return Err(BAD_TRAILERS);
@@ -232,14 +235,14 @@ impl BodyReader {
 const BAD_SIZE: BodyError = BodyError::Malformed("a chunk's size is not a hexadecimal number");
 const BAD_TRAILERS: BodyError = BodyError::Malformed("malformed trailers");
 
-fn non_empty(part: Bytes) -> Option<Bytes> {
-    (!part.is_empty()).then_some(part)
+fn non_empty(chunk: Bytes) -> Option<Bytes> {
+    (!chunk.is_empty()).then_some(chunk)
 }
 
-/// Takes at most `left` bytes out of `ahead`, and returns them with the number that is left to take.
-fn split_at_most(ahead: &mut BytesMut, left: u64) -> (Bytes, u64) {
-    let taken = usize::try_from(left).map_or(ahead.len(), |left| left.min(ahead.len()));
-    (ahead.split_to(taken).freeze(), left - taken as u64)
+/// Takes at most `left` bytes out of `buffered`, and returns them with the number that is left to take.
+fn split_at_most(buffered: &mut BytesMut, left: u64) -> (Bytes, u64) {
+    let taken = usize::try_from(left).map_or(buffered.len(), |left| left.min(buffered.len()));
+    (buffered.split_to(taken).freeze(), left - taken as u64)
 }
 
 /// A chunk's size, and the number of whitespace bytes after it.
@@ -250,28 +253,29 @@ struct ChunkSizeLine {
 
 /// Takes the line with a chunk's size: hexadecimal digits, and perhaps extensions, which are not forwarded (RFC 9112
 /// section 7.1.1).
-fn take_size_line(ahead: &mut BytesMut) -> Result<Option<ChunkSizeLine>, BodyError> {
+fn take_size_line(buffered: &mut BytesMut) -> Result<Option<ChunkSizeLine>, BodyError> {
     // A bare LF is refused: a reader that accepts it sees other chunks.
-    let Some(end) = memmem::find(ahead, b"\r\n") else {
-        if ahead.len() > MAX_SIZE_LINE || ahead.contains(&b'\n') {
+    let Some(end) = memmem::find(buffered, b"\r\n") else {
+        if buffered.len() > MAX_SIZE_LINE || buffered.contains(&b'\n') {
             return Err(BodyError::Malformed("a chunk's size line does not end"));
         }
         return Ok(None);
     };
-    let line = &ahead[..end];
+    let line = &buffered[..end];
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let (size, extensions) = line.split_at(digits);
+    let first = extensions.iter().find(|byte| !matches!(byte, b' ' | b'\t'));
     // A control character in an extension may end the line for another reader.
     let is_clean = extensions.iter().all(|&byte| byte == b'\t' || (b' '..0x7f).contains(&byte));
-    let starts = extensions.iter().find(|byte| !matches!(byte, b' ' | b'\t'));
-    let is_extension = starts.is_none_or(|&byte| byte == b';');
+    let is_extension = first.is_none_or(|&byte| byte == b';');
     // 16 digits are 64 bits; some readers let longer sizes overflow.
     if digits == 0 || digits > 16 || end > MAX_SIZE_LINE || !is_clean || !is_extension {
         return Err(BAD_SIZE);
     }
-    let padding = if starts.is_none() { extensions.len() } else { 0 };
+    // Whitespace before an extension is allowed (RFC 9112 section 7.1.1).
+    let padding = if first.is_none() { extensions.len() } else { 0 };
     let size = str::from_utf8(size).ok().and_then(|size| u64::from_str_radix(size, 16).ok());
-    ahead.advance(end + 2);
+    buffered.advance(end + 2);
     Ok(size.map(|size| ChunkSizeLine { size, padding }))
 }
 
@@ -304,23 +308,23 @@ impl BodyWriter {
     pub async fn write<W: AsyncWrite + Unpin>(
         &mut self,
         stream: &mut W,
-        part: &[u8],
+        chunk: &[u8],
     ) -> io::Result<()> {
         match &mut self.framing {
-            BodyFraming::UntilClose => stream.write_all(part).await,
+            BodyFraming::UntilClose => stream.write_all(chunk).await,
             BodyFraming::Length(left) => {
                 *left = left
-                    .checked_sub(part.len() as u64)
+                    .checked_sub(chunk.len() as u64)
                     .ok_or_else(|| io::Error::other("the body is longer than its length"))?;
-                stream.write_all(part).await
+                stream.write_all(chunk).await
             }
             BodyFraming::Chunked => {
                 // In one write, so that a chunk takes one TLS record and one system call.
-                let mut chunk = BytesMut::with_capacity(part.len() + 20);
-                chunk.extend_from_slice(format!("{:X}\r\n", part.len()).as_bytes());
-                chunk.extend_from_slice(part);
-                chunk.extend_from_slice(b"\r\n");
-                stream.write_all(&chunk).await
+                let mut framed = BytesMut::with_capacity(chunk.len() + 20);
+                framed.extend_from_slice(format!("{:X}\r\n", chunk.len()).as_bytes());
+                framed.extend_from_slice(chunk);
+                framed.extend_from_slice(b"\r\n");
+                stream.write_all(&framed).await
             }
         }
     }
@@ -365,15 +369,17 @@ mod tests {
             far.write_all(&wire).await.unwrap();
         });
         let mut reader = BodyReader::strict(framing);
-        let (mut body, mut ahead) = (Vec::new(), BytesMut::new());
-        while let Some(part) =
-            reader.next_chunk(&mut near, &mut ahead).await.map_err(|error| format!("{error:?}"))?
+        let (mut body, mut buffered) = (Vec::new(), BytesMut::new());
+        while let Some(part) = reader
+            .next_chunk(&mut near, &mut buffered)
+            .await
+            .map_err(|error| format!("{error:?}"))?
         {
             assert!(!part.is_empty());
             body.extend_from_slice(&part);
         }
         sending.abort();
-        Ok((body, reader.take_trailers().len(), ahead.to_vec()))
+        Ok((body, reader.take_trailers().len(), buffered.to_vec()))
     }
 
     #[tokio::test]
@@ -422,17 +428,17 @@ mod tests {
         }
     }
 
-    /// How many trailers were read of `wire`, of which no more comes, in pieces of `step` bytes.
+    /// Returns how many trailers were read of `wire`, which arrives in pieces of `step` bytes and never ends.
     async fn trailers_of(sender: BodySender, wire: &str, step: usize) -> Result<usize, BodyError> {
         let (mut near, mut far) = tokio::io::duplex(step);
         let mut reader = BodyReader::with_sender(sender, BodyFraming::Chunked);
-        let mut ahead = BytesMut::new();
+        let mut buffered = BytesMut::new();
         let sending = async {
             far.write_all(wire.as_bytes()).await.unwrap();
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            read = reader.next_chunk(&mut near, &mut ahead) => read?,
+            read = reader.next_chunk(&mut near, &mut buffered) => read?,
             () = sending => None,
         };
         Ok(reader.take_trailers().len())

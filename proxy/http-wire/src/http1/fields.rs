@@ -16,9 +16,9 @@ pub struct HeaderFields {
 impl HeaderFields {
     /// Refers to the fields that httparse found in `bytes`, without copying them.
     pub(super) fn new(bytes: Bytes, found: &[httparse::Header<'_>]) -> Self {
-        let place = |part: &[u8]| range_within(&bytes, part);
+        let range = |part: &[u8]| range_within(&bytes, part);
         let ranges =
-            found.iter().map(|field| (place(field.name.as_bytes()), place(field.value))).collect();
+            found.iter().map(|field| (range(field.name.as_bytes()), range(field.value))).collect();
         Self { bytes, ranges }
     }
 
@@ -34,10 +34,9 @@ impl HeaderFields {
 
     /// Returns the values of all fields with this name, in any case.
     pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> + Clone {
-        let named = move |(found, value): (&'a [u8], &'a [u8])| {
-            found.eq_ignore_ascii_case(name.as_bytes()).then_some(value)
-        };
-        self.iter().filter_map(named)
+        self.iter()
+            .filter(move |(found, _)| found.eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| value)
     }
 }
 
@@ -63,8 +62,7 @@ pub fn is_end_to_end(name: &[u8]) -> bool {
         "sec-websocket-key",
         "sec-websocket-version",
     ];
-    let is = |every: &&str| name.eq_ignore_ascii_case(every.as_bytes());
-    EVERY.iter().any(is)
+    EVERY.iter().any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
 }
 
 /// Returns whether some servers read this name as an end-to-end field that was not checked as one: CGI and its
@@ -73,29 +71,24 @@ pub fn is_underscore_alias(name: &[u8]) -> bool {
     if !name.contains(&b'_') {
         return false;
     }
-    let mut dashed = name.to_vec();
-    for byte in &mut dashed {
-        if *byte == b'_' {
-            *byte = b'-';
-        }
-    }
+    let dashed: Vec<u8> = name.iter().map(|&byte| if byte == b'_' { b'-' } else { byte }).collect();
     is_end_to_end(&dashed)
 }
 
 /// Returns whether a field may follow a body: its definition allows it, or only the two endpoints know it. Any other
 /// field would arrive too late, since the head has decided what it could change (RFC 9110 section 6.5.1).
 pub fn is_allowed_in_trailers(name: &str) -> bool {
-    const MAY: &[&str] = &["content-digest", "repr-digest", "digest", "etag", "server-timing"];
+    const ALLOWED: &[&str] = &["content-digest", "repr-digest", "digest", "etag", "server-timing"];
     // No intermediary acts on names like these.
-    const ENDS_ALONE: &[&str] = &["x-", "grpc-"];
-    let starts = |start: &&str| {
-        let beginning = name.get(..start.len());
-        beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(start))
+    const PREFIXES: &[&str] = &["x-", "grpc-"];
+    let has_prefix = |prefix: &&str| {
+        name.get(..prefix.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(prefix))
     };
     // It would change a request that was already judged.
     let is_override = request_override::from_field_name(name.as_bytes()).is_some();
-    let may = MAY.iter().any(|may| name.eq_ignore_ascii_case(may)) || ENDS_ALONE.iter().any(starts);
-    may && !is_override
+    let is_allowed =
+        ALLOWED.iter().any(|it| name.eq_ignore_ascii_case(it)) || PREFIXES.iter().any(has_prefix);
+    is_allowed && !is_override
 }
 
 /// Appends fields as they appear in a head.

@@ -22,7 +22,7 @@ impl BodyFraming {
     pub(super) fn from_http1<'a>(
         length: Option<u64>,
         mut codings: impl Iterator<Item = &'a [u8]>,
-        is_http_10: bool,
+        is_http_1_0: bool,
     ) -> Result<Option<Self>, &'static str> {
         let Some(coding) = codings.next() else {
             return Ok(length.map(Self::Length));
@@ -32,7 +32,7 @@ impl BodyFraming {
             return Err("both Content-Length and Transfer-Encoding");
         }
         // A recipient of HTTP/1.0 need not know Transfer-Encoding (RFC 9112 section 6.1).
-        if is_http_10 {
+        if is_http_1_0 {
             return Err("Transfer-Encoding in HTTP/1.0");
         }
         // `gzip, chunked` is valid, but many readers look only for `chunked` somewhere in the value.
@@ -68,8 +68,8 @@ pub fn agreed_content_length<'a>(
     };
     let length = parse_content_length(first.trim_ascii())?;
     let mut oddities = Oddities::default();
-    for again in lengths {
-        if parse_content_length(again.trim_ascii())? != length {
+    for repeated in lengths {
+        if parse_content_length(repeated.trim_ascii())? != length {
             return Err("more than one Content-Length");
         }
         oddities.insert(Oddity::RepeatedContentLength);
@@ -91,10 +91,12 @@ pub(super) fn single_content_length<'a>(
 /// Parses a Content-Length: only digits (RFC 9110 section 8.6), and at most 63 bits, since a larger number is an
 /// attack.
 fn parse_content_length(value: &[u8]) -> Result<u64, &'static str> {
-    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-    let digits = str::from_utf8(value).ok().filter(|_| is_number);
-    let length = digits.and_then(|digits| digits.parse().ok());
-    length
+    // `parse` alone would accept a plus sign.
+    let is_number = value.iter().all(u8::is_ascii_digit);
+    str::from_utf8(value)
+        .ok()
+        .filter(|_| is_number)
+        .and_then(|digits| digits.parse::<u64>().ok())
         .filter(|length| *length <= i64::MAX.unsigned_abs())
         .ok_or("Content-Length is not a number")
 }

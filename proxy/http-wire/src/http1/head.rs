@@ -62,22 +62,22 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
-    /// Reads the next request head from `stream`. `ahead` holds bytes that were read before; bytes after the head
+    /// Reads the next request head from `stream`. `buffered` holds bytes that were read before; bytes after the head
     /// remain in it. A read that is cancelled loses nothing.
     pub async fn read<S: AsyncRead + Unpin>(
         stream: &mut S,
-        ahead: &mut BytesMut,
+        buffered: &mut BytesMut,
     ) -> Result<Self, HeadError> {
-        let bytes = read_head(stream, ahead, LineEndings::CrlfOnly).await?;
+        let bytes = read_head(stream, buffered, LineEndings::CrlfOnly).await?;
         let line = check_request_line(&bytes)?;
         let mut slots = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut request = httparse::Request::new(&mut slots);
         require_complete(request.parse(&bytes), &bytes)?;
         let method = range_within(&bytes, request.method.unwrap_or_default().as_bytes());
         let target = range_within(&bytes, request.path.unwrap_or_default().as_bytes());
-        let is_http_10 = request.version == Some(0);
+        let is_http_1_0 = request.version == Some(0);
         let fields = HeaderFields::new(bytes.clone(), request.headers);
-        check_host(&fields, is_http_10)?;
+        check_host(&fields, is_http_1_0)?;
         check_connection_options(&fields)?;
         // Servers behind CGI would see a second Host or Content-Length that we did not check.
         if fields.iter().any(|(name, _)| is_underscore_alias(name)) {
@@ -88,9 +88,11 @@ impl RequestHead {
             return Err("more than one User-Agent".into());
         }
         let length = single_content_length(fields.values("content-length"))?;
+        let codings = fields.values("transfer-encoding");
         // A request that states neither has no body (RFC 9112 section 6.3).
-        let framing = http1_framing(&fields, length, is_http_10)?.unwrap_or(BodyFraming::Length(0));
-        Ok(Self { line, method, target, is_http_1_0: is_http_10, framing, fields })
+        let framing = BodyFraming::from_http1(length, codings, is_http_1_0)?
+            .unwrap_or(BodyFraming::Length(0));
+        Ok(Self { line, method, target, is_http_1_0, framing, fields })
     }
 
     pub fn method(&self) -> &str {
@@ -133,12 +135,12 @@ pub struct ResponseHead {
 }
 
 impl ResponseHead {
-    /// Reads the next response head from `stream`; `ahead` is used as in [`RequestHead::read`].
+    /// Reads the next response head from `stream`; `buffered` is used as in [`RequestHead::read`].
     pub async fn read<S: AsyncRead + Unpin>(
         stream: &mut S,
-        ahead: &mut BytesMut,
+        buffered: &mut BytesMut,
     ) -> Result<Self, HeadError> {
-        let bytes = read_head(stream, ahead, LineEndings::CrlfOrLf).await?;
+        let bytes = read_head(stream, buffered, LineEndings::CrlfOrLf).await?;
         let (bytes, mut oddities) = repair(bytes, SectionStart::StartLine)?;
         let mut slots = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut response = httparse::Response::new(&mut slots);
@@ -150,21 +152,18 @@ impl ResponseHead {
             600..=999 => oddities.insert(Oddity::StatusOutOfRange),
             _ => return Err(format!("status code {status:03} is outside 100-999").into()),
         }
-        // httparse returns a static string for an empty reason, which is no part of `bytes`.
-        let reason = response.reason.filter(|reason| !reason.is_empty());
-        let reason = reason.map_or(0..0, |reason| range_within(&bytes, reason.as_bytes()));
-        let is_http_10 = response.version == Some(0);
+        let reason = match response.reason {
+            // httparse returns a static string for an empty reason, which is no part of `bytes`.
+            None | Some("") => 0..0,
+            Some(reason) => range_within(&bytes, reason.as_bytes()),
+        };
+        let is_http_1_0 = response.version == Some(0);
         let fields = HeaderFields::new(bytes.clone(), response.headers);
         let (length, repeated) = agreed_content_length(fields.values("content-length"))?;
-        let framing = http1_framing(&fields, length, is_http_10)?;
-        Ok(Self {
-            status,
-            reason,
-            is_http_1_0: is_http_10,
-            framing,
-            fields,
-            oddities: oddities.union(repeated),
-        })
+        let codings = fields.values("transfer-encoding");
+        let framing = BodyFraming::from_http1(length, codings, is_http_1_0)?;
+        oddities = oddities.union(repeated);
+        Ok(Self { status, reason, is_http_1_0, framing, fields, oddities })
     }
 
     pub fn status(&self) -> u16 {
@@ -221,46 +220,47 @@ pub fn has_content(status: u16, method: &str) -> bool {
 }
 
 fn has_close_option(fields: &HeaderFields) -> bool {
-    let mut listed =
-        fields.values("connection").flat_map(|value| value.split(|&byte| byte == b','));
-    listed.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
+    connection_options(fields).any(|option| option.eq_ignore_ascii_case(b"close"))
+}
+
+fn connection_options(fields: &HeaderFields) -> impl Iterator<Item = &[u8]> {
+    fields
+        .values("connection")
+        .flat_map(|value| value.split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
 }
 
 async fn read_head<S: AsyncRead + Unpin>(
     stream: &mut S,
-    ahead: &mut BytesMut,
+    buffered: &mut BytesMut,
     lines: LineEndings,
 ) -> Result<Bytes, HeadError> {
     let mut scanned = 0;
     loop {
         // RFC 9112 section 2.2: an empty line before a request line is ignored.
-        while ahead.starts_with(b"\r\n") {
-            ahead.advance(2);
+        while buffered.starts_with(b"\r\n") {
+            buffered.advance(2);
             scanned = 0;
         }
-        if let Some(end) = head_end(ahead, scanned, lines)? {
-            return Ok(ahead.split_to(end).freeze());
+        let end = section_end(buffered, scanned, lines)?;
+        if end.unwrap_or(buffered.len()) > MAX_HEAD_BYTES {
+            return Err(HeadError::TooLarge("the head is longer than 64 KiB"));
         }
-        scanned = ahead.len();
-        ahead.reserve(READ_BYTES);
-        match stream.read_buf(ahead).await {
-            Ok(0) if ahead.is_empty() => return Err(HeadError::Closed),
+        if let Some(end) = end {
+            return Ok(buffered.split_to(end).freeze());
+        }
+        // These bytes contain neither an error nor the end, so slow heads are not searched again and again.
+        scanned = buffered.len();
+        buffered.reserve(READ_BYTES);
+        match stream.read_buf(buffered).await {
+            Ok(0) if buffered.is_empty() => return Err(HeadError::Closed),
             Ok(0) => return Err(HeadError::Broken(io::ErrorKind::UnexpectedEof.into())),
             Ok(_) => {}
             // A connection that is reset while idle has ended, no matter how.
-            Err(_) if ahead.is_empty() => return Err(HeadError::Closed),
+            Err(_) if buffered.is_empty() => return Err(HeadError::Closed),
             Err(error) => return Err(HeadError::Broken(error)),
         }
     }
-}
-
-/// Returns the length of the head if it is complete. The first `scanned` bytes contain neither an error nor the end.
-fn head_end(ahead: &[u8], scanned: usize, lines: LineEndings) -> Result<Option<usize>, HeadError> {
-    let end = section_end(ahead, scanned, lines)?;
-    if end.unwrap_or(ahead.len()) > MAX_HEAD_BYTES {
-        return Err(HeadError::TooLarge("the head is longer than 64 KiB"));
-    }
-    Ok(end)
 }
 
 /// Turns the result of httparse into an error unless it parsed all of `bytes`.
@@ -277,8 +277,8 @@ fn require_complete(parsed: httparse::Result<usize>, bytes: &[u8]) -> Result<(),
 /// 9112 section 3).
 fn check_request_line(head: &[u8]) -> Result<String, HeadError> {
     let end = memchr(b'\r', head).unwrap_or(head.len());
-    let line = str::from_utf8(&head[..end]);
-    let line = line.map_err(|_| "the request line contains bytes that are not allowed in a URI")?;
+    let line = str::from_utf8(&head[..end])
+        .map_err(|_| "the request line contains bytes that are not allowed in a URI")?;
     let mut parts = line.split(' ');
     let (Some(_), Some(target), Some(version), None) =
         (parts.next(), parts.next(), parts.next(), parts.next())
@@ -297,10 +297,10 @@ fn check_request_line(head: &[u8]) -> Result<String, HeadError> {
 }
 
 /// Checks that there is exactly one Host, which HTTP/1.0 may omit (RFC 9112 section 3.2).
-fn check_host(fields: &HeaderFields, is_http_10: bool) -> Result<(), HeadError> {
+fn check_host(fields: &HeaderFields, is_http_1_0: bool) -> Result<(), HeadError> {
     let mut hosts = fields.values("host");
     match (hosts.next(), hosts.next()) {
-        (None, _) if is_http_10 => Ok(()),
+        (None, _) if is_http_1_0 => Ok(()),
         (None, _) => Err("Host is missing".into()),
         (Some(_), Some(_)) => Err("more than one Host".into()),
         // There is no `@` in the set: userinfo can mislead a reader about the host.
@@ -316,11 +316,7 @@ fn is_authority_byte(byte: u8) -> bool {
 /// Checks that Connection lists no field that every recipient needs (RFC 9110 section 7.6.1): the next hop would drop
 /// it.
 fn check_connection_options(fields: &HeaderFields) -> Result<(), HeadError> {
-    let mut options = fields
-        .values("connection")
-        .flat_map(|value| value.split(|&byte| byte == b','))
-        .map(<[u8]>::trim_ascii);
-    match options.find(|option| is_end_to_end(option)) {
+    match connection_options(fields).find(|option| is_end_to_end(option)) {
         None => Ok(()),
         Some(option) => {
             let name = String::from_utf8_lossy(option);
@@ -328,14 +324,6 @@ fn check_connection_options(fields: &HeaderFields) -> Result<(), HeadError> {
             Err(HeadError::Malformed(details.into()))
         }
     }
-}
-
-fn http1_framing(
-    fields: &HeaderFields,
-    length: Option<u64>,
-    is_http_10: bool,
-) -> Result<Option<BodyFraming>, &'static str> {
-    BodyFraming::from_http1(length, fields.values("transfer-encoding"), is_http_10)
 }
 
 #[cfg(test)]
@@ -378,13 +366,13 @@ mod tests {
     #[tokio::test]
     async fn accepts_a_plain_request() {
         let bytes = b"\r\nPOST http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 2\r\n\r\nxyGET";
-        let mut ahead = BytesMut::new();
-        let head = RequestHead::read(&mut &bytes[..], &mut ahead).await.unwrap();
+        let mut buffered = BytesMut::new();
+        let head = RequestHead::read(&mut &bytes[..], &mut buffered).await.unwrap();
         assert_eq!((head.method(), head.target()), ("POST", "http://shop.test/a"));
         assert_eq!(head.framing(), BodyFraming::Length(2));
         assert_eq!(head.fields().values("HOST").next(), Some(&b"shop.test"[..]));
         assert!(head.keeps_alive());
-        assert_eq!(&ahead[..], b"xyGET");
+        assert_eq!(&buffered[..], b"xyGET");
     }
 
     #[tokio::test]
@@ -461,10 +449,10 @@ mod tests {
             ("HTTP/1.1 999 OK\r\nContent-Length: 5\r\n\r\n", 999, 5, "status-out-of-range"),
             ("HTTP/1.1 200 OK\nContent-Length: 5\n\n", 200, 5, "bare-lf"),
         ] {
-            let mended = response(head.as_bytes()).await.unwrap();
-            let oddities: Vec<_> = mended.oddities().iter().map(Oddity::as_str).collect();
+            let repaired = response(head.as_bytes()).await.unwrap();
+            let oddities: Vec<_> = repaired.oddities().iter().map(Oddity::as_str).collect();
             assert_eq!(
-                (mended.status(), mended.content_length(), &oddities[..]),
+                (repaired.status(), repaired.content_length(), &oddities[..]),
                 (status, Some(length), &[found][..]),
                 "{head:?}"
             );

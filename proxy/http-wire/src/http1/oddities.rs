@@ -69,13 +69,6 @@ impl Oddities {
     }
 
     pub fn iter(self) -> impl Iterator<Item = Oddity> {
-        let mut all = Oddity::ALL.into_iter();
-        std::iter::from_fn(move || all.find(|oddity| self.0 & 1 << *oddity as u8 != 0))
-    }
-}
-
-impl From<Oddity> for Oddities {
-    fn from(oddity: Oddity) -> Self {
-        Self(1 << oddity as u8)
+        Oddity::ALL.into_iter().filter(move |oddity| self.0 & 1 << *oddity as u8 != 0)
     }
 }

@@ -22,15 +22,15 @@ pub(super) enum LineEndings {
 
 /// Returns the end of the first empty line, if there is one. The first `scanned` bytes were searched before.
 pub(super) fn section_end(
-    ahead: &[u8],
+    buffered: &[u8],
     scanned: usize,
     lines: LineEndings,
 ) -> Result<Option<usize>, &'static str> {
-    for at in memchr_iter(b'\n', &ahead[scanned..]) {
+    for at in memchr_iter(b'\n', &buffered[scanned..]) {
         let end = scanned + at;
-        let line = match (ahead[..end].strip_suffix(b"\r"), lines) {
+        let line = match (buffered[..end].strip_suffix(b"\r"), lines) {
             (Some(line), _) => line,
-            (None, LineEndings::CrlfOrLf) => &ahead[..end],
+            (None, LineEndings::CrlfOrLf) => &buffered[..end],
             (None, LineEndings::CrlfOnly) => return Err("a line ends without CR"),
         };
         // Only the line before can contribute this LF, so the line is empty.
@@ -64,15 +64,15 @@ pub(super) fn repair(
     if oddities.is_empty() {
         return Ok((section, oddities));
     }
-    let mut mended = BytesMut::with_capacity(section.len() + 16);
+    let mut repaired = BytesMut::with_capacity(section.len() + 16);
     for line in split_lines(&section[..fields]) {
-        mended.extend_from_slice(line);
-        mended.extend_from_slice(b"\r\n");
+        repaired.extend_from_slice(line);
+        repaired.extend_from_slice(b"\r\n");
     }
     for line in split_lines(&section[fields..]) {
-        push_repaired_line(&mut mended, line);
+        push_repaired_line(&mut repaired, line);
     }
-    Ok((mended.freeze(), oddities))
+    Ok((repaired.freeze(), oddities))
 }
 
 fn find_oddities(section: &[u8], fields: usize) -> Oddities {
@@ -93,26 +93,26 @@ fn find_oddities(section: &[u8], fields: usize) -> Oddities {
 /// Returns the lines without their endings.
 fn split_lines(section: &[u8]) -> impl Iterator<Item = &[u8]> {
     section.split_inclusive(|&byte| byte == b'\n').map(|line| {
-        let line = line.strip_suffix(b"\n").unwrap_or(line);
-        line.strip_suffix(b"\r").unwrap_or(line)
+        let without_lf = line.strip_suffix(b"\n").unwrap_or(line);
+        without_lf.strip_suffix(b"\r").unwrap_or(without_lf)
     })
 }
 
-fn push_repaired_line(mended: &mut BytesMut, line: &[u8]) {
+fn push_repaired_line(repaired: &mut BytesMut, line: &[u8]) {
     if is_continuation(line) {
         // A fold becomes one space (RFC 9112 section 5.2).
-        let before = mended.strip_suffix(b"\r\n").unwrap_or(mended);
-        mended.truncate(before.trim_ascii_end().len());
-        mended.extend_from_slice(b" ");
-        mended.extend_from_slice(line.trim_ascii());
+        let before = repaired.strip_suffix(b"\r\n").unwrap_or(repaired);
+        repaired.truncate(before.trim_ascii_end().len());
+        repaired.extend_from_slice(b" ");
+        repaired.extend_from_slice(line.trim_ascii());
     } else if let Some(colon) = memchr(b':', line) {
-        mended.extend_from_slice(trim_trailing_whitespace(&line[..colon]));
-        mended.extend_from_slice(&line[colon..]);
+        repaired.extend_from_slice(trim_trailing_whitespace(&line[..colon]));
+        repaired.extend_from_slice(&line[colon..]);
     } else {
         // Not a field: httparse will reject the line.
-        mended.extend_from_slice(line);
+        repaired.extend_from_slice(line);
     }
-    mended.extend_from_slice(b"\r\n");
+    repaired.extend_from_slice(b"\r\n");
 }
 
 fn is_continuation(line: &[u8]) -> bool {
@@ -134,7 +134,7 @@ fn trim_trailing_whitespace(mut name: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn mended(section: &'static str) -> Result<(String, Vec<&'static str>), &'static str> {
+    fn repaired(section: &'static str) -> Result<(String, Vec<&'static str>), &'static str> {
         let (bytes, found) = repair(section.as_bytes().into(), SectionStart::StartLine)?;
         let found = found.iter().map(Oddity::as_str).collect();
         Ok((String::from_utf8(bytes.to_vec()).unwrap(), found))
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn well_formed_section_is_unchanged() {
         let head = "HTTP/1.1 200 OK\r\nX: a : b\r\nY:\r\n\r\n";
-        assert_eq!(mended(head), Ok((head.to_owned(), vec![])));
+        assert_eq!(repaired(head), Ok((head.to_owned(), vec![])));
     }
 
     #[test]
@@ -160,16 +160,16 @@ mod tests {
                 vec!["space-before-colon", "folded-field", "bare-lf"],
             ),
         ] {
-            assert_eq!(mended(head), Ok((expected.to_owned(), found)), "{head:?}");
+            assert_eq!(repaired(head), Ok((expected.to_owned(), found)), "{head:?}");
         }
     }
 
     #[test]
     fn unrepairable_section_is_left_to_the_parser() {
         for head in ["H\r\nX: a\rb\r\n\r\n", "H\r\nX a: b\r\n\r\n", "H\r\nnonsense \r\n\r\n"] {
-            assert_eq!(mended(head), Ok((head.to_owned(), vec![])), "{head:?}");
+            assert_eq!(repaired(head), Ok((head.to_owned(), vec![])), "{head:?}");
         }
-        assert!(mended("H\r\n X: a\r\n\r\n").is_err());
+        assert!(repaired("H\r\n X: a\r\n\r\n").is_err());
         assert!(repair("\tX: a\r\n\r\n".into(), SectionStart::FirstField).is_err());
     }
 }

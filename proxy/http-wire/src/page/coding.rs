@@ -9,7 +9,7 @@ pub(super) struct PageDecoder {
     decoders: Option<ContentDecoder>,
     bytes: Vec<u8>,
     limit: usize,
-    /// The rest cannot be decoded.
+    /// Whether the rest cannot be decoded.
     is_broken: bool,
 }
 
@@ -27,17 +27,17 @@ impl PageDecoder {
     }
 
     /// Returns whether the next chunk may decode to more text.
-    pub(super) fn wants_more(&self) -> bool {
+    pub(super) fn may_decode_more(&self) -> bool {
         !self.is_broken && self.bytes.len() < self.limit
     }
 
     /// Decodes the next chunk.
-    pub(super) fn decode(&mut self, part: &[u8]) {
-        let takes_more = self.wants_more();
-        let Some(decoders) = self.decoders.as_mut().filter(|_| takes_more) else {
+    pub(super) fn decode(&mut self, chunk: &[u8]) {
+        let may_decode_more = self.may_decode_more();
+        let Some(decoders) = self.decoders.as_mut().filter(|_| may_decode_more) else {
             return;
         };
-        let (decoded, written) = decoders.decode(part);
+        let (decoded, written) = decoders.decode(chunk);
         self.is_broken |= written.is_err();
         // No decoder gives more than the limit.
         self.bytes.extend_from_slice(&decoded);

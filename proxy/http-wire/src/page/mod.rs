@@ -1,5 +1,5 @@
-//! The start of a page, buffered until its usage preferences are known. The client gets the bytes as they came; what is parsed
-//! is a decoded copy of bounded length.
+//! The start of a page, buffered until its usage preferences are known. The client gets the bytes as received; only a decoded
+//! copy of bounded length is parsed.
 
 mod charset;
 mod coding;
@@ -9,13 +9,13 @@ use std::borrow::Cow;
 use bytes::{Bytes, BytesMut};
 
 use self::coding::PageDecoder;
-use crate::field_pairs::{FieldPair, is_named};
+use crate::field_pairs::{FieldPair, values};
 
 /// The buffered start of a page.
 #[derive(Debug)]
 pub struct PageBuffer {
     /// Copied, because small chunks may each keep a large buffer alive.
-    held: BytesMut,
+    buffered: BytesMut,
     /// `None` if the page has no content coding.
     decoding: Option<PageDecoder>,
     content_type: String,
@@ -26,42 +26,41 @@ pub struct PageBuffer {
 impl PageBuffer {
     /// Creates the buffer for a response with these fields; at most `limit` decoded bytes are read.
     pub fn new(fields: &[FieldPair<'_>], limit: usize) -> Self {
-        let values = |name| {
-            let named = fields.iter().filter(move |(field, _)| is_named(field, name));
-            named.map(|(_, value)| str::from_utf8(value).unwrap_or("?"))
-        };
+        // A value that is not text names no coding that is known.
+        let text = |name| values(fields, name).map(|value| str::from_utf8(value).unwrap_or("?"));
         Self {
-            held: BytesMut::new(),
-            decoding: PageDecoder::new(values("content-encoding"), limit),
-            content_type: values("content-type").collect::<Vec<_>>().join(";"),
+            buffered: BytesMut::new(),
+            decoding: PageDecoder::new(text("content-encoding"), limit),
+            content_type: text("content-type").collect::<Vec<_>>().join(";"),
             limit,
         }
     }
 
     /// Returns whether the next chunk is to be buffered as well.
     pub fn wants_more(&self) -> bool {
-        let decodes_more = self.decoding.as_ref().is_none_or(PageDecoder::wants_more);
-        self.held.len() < self.limit && decodes_more
+        self.buffered.len() < self.limit
+            && self.decoding.as_ref().is_none_or(PageDecoder::may_decode_more)
     }
 
     /// Buffers a chunk.
-    pub fn take(&mut self, part: &[u8]) {
+    pub fn take(&mut self, chunk: &[u8]) {
         if let Some(decoding) = &mut self.decoding {
-            decoding.decode(part);
+            decoding.decode(chunk);
         }
-        self.held.extend_from_slice(part);
+        self.buffered.extend_from_slice(chunk);
     }
 
     /// Returns the text decoded so far.
     pub fn text(&self) -> Cow<'_, str> {
-        let as_it_is = || &self.held[..self.held.len().min(self.limit)];
-        let bytes = self.decoding.as_ref().map_or_else(as_it_is, PageDecoder::bytes);
+        // The last chunk may have exceeded the limit.
+        let uncoded = || &self.buffered[..self.buffered.len().min(self.limit)];
+        let bytes = self.decoding.as_ref().map_or_else(uncoded, PageDecoder::bytes);
         charset::text(bytes, &self.content_type)
     }
 
-    /// Returns the buffered bytes as they came.
+    /// Returns the buffered bytes as received.
     pub fn into_buffered(self) -> Bytes {
-        self.held.freeze()
+        self.buffered.freeze()
     }
 }
 
@@ -114,9 +113,9 @@ mod tests {
         for (coding, bytes) in coded(TEXT.as_bytes()).await {
             let fields: [FieldPair<'_>; 1] = [(b"Content-Encoding", coding.as_bytes())];
             for at in 0..=bytes.len() {
-                let (text, held) = read(&fields, &[&bytes[..at], &bytes[at..]]);
+                let (text, buffered) = read(&fields, &[&bytes[..at], &bytes[at..]]);
                 assert_eq!(text, TEXT, "{coding} at {at}");
-                assert_eq!(held, bytes);
+                assert_eq!(buffered, bytes);
             }
         }
     }
@@ -126,9 +125,9 @@ mod tests {
     async fn what_decodes_to_more_than_the_limit_ends_the_decoding() {
         for (coding, bytes) in coded(&[b' '; 4 * LIMIT]).await {
             let fields: [FieldPair<'_>; 1] = [(b"Content-Encoding", coding.as_bytes())];
-            let (text, held) = read(&fields, &[&bytes]);
+            let (text, buffered) = read(&fields, &[&bytes]);
             assert_eq!(text.len(), LIMIT, "{coding}");
-            assert_eq!(held, bytes);
+            assert_eq!(buffered, bytes);
         }
     }
 
