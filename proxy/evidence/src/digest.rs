@@ -85,8 +85,7 @@ impl Serialize for Sha256Digest {
 impl<'de> Deserialize<'de> for Sha256Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<str>::deserialize(deserializer)?;
-        let not_hex = || serde::de::Error::custom("not 64 hexadecimal digits");
-        Self::from_hex(&text).ok_or_else(not_hex)
+        Self::from_hex(&text).ok_or_else(|| serde::de::Error::custom("not 64 hexadecimal digits"))
     }
 }
 

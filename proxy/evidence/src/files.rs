@@ -64,9 +64,10 @@ pub fn rotated_files(path: &Path) -> io::Result<Vec<PathBuf>> {
 fn is_rotated(path: &Path, file: &Path) -> bool {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let name = file.file_stem().unwrap_or_default().to_string_lossy();
-    let time = name.strip_prefix(&*stem).and_then(|rest| rest.strip_prefix('.'));
     let is_time =
         |time: &str| time.ends_with('Z') && time.starts_with(|c: char| c.is_ascii_digit());
+    // The time of the rotation is between the stem and the extension.
+    let time = name.strip_prefix(&*stem).and_then(|rest| rest.strip_prefix('.'));
     file.extension() == path.extension() && time.is_some_and(is_time)
 }
 

@@ -64,11 +64,9 @@ impl HeadFiles {
     /// Returns whether there is a copy of any log's head below `state.dir`.
     pub fn has_any_copy(&self) -> bool {
         let dir = self.copy.parent().unwrap_or(Path::new("."));
-        let mut entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        entries.any(|entry| {
-            let file_name = entry.file_name();
-            let name = file_name.to_string_lossy();
-            name.starts_with("evidence.") && name.ends_with(".head")
+        fs::read_dir(dir).into_iter().flatten().flatten().any(|entry| {
+            let name = entry.file_name().into_encoded_bytes();
+            name.starts_with(b"evidence.") && name.ends_with(b".head")
         })
     }
 
@@ -92,6 +90,7 @@ impl HeadFiles {
         let copy = SignedHead::read(&self.copy).ok().flatten();
         let newer = match (copy, SignedHead::read(&self.beside)) {
             (Some(copy), Ok(Some(beside))) => {
+                // If the copy could not be saved, the head next to the log is newer.
                 if copy.head.key == beside.head.key && beside.position() > copy.position() {
                     beside
                 } else {
@@ -101,6 +100,7 @@ impl HeadFiles {
             (Some(copy), _) => copy,
             (None, beside) => match beside? {
                 Some(beside) => beside,
+                // An invalid head is returned as well, since the check of an export reports it.
                 None => return read(&self.beside),
             },
         };
@@ -124,6 +124,7 @@ fn write(path: &Path, line: &[u8]) -> io::Result<()> {
     let mut padded = line.to_vec();
     padded.resize(HEAD_BYTES - 1, b' ');
     padded.push(b'\n');
+    // Not truncated: a crash between truncating and writing would leave no head.
     OpenOptions::new()
         .write(true)
         .create(true)

@@ -19,7 +19,7 @@
 //!  digest        SHA-256
 //! ```
 //!
-//! The crate neither reads clocks nor opens network connections. What decisions mean is the caller's business: whoever verifies
+//! The crate neither reads clocks nor opens network connections. It does not know what decisions mean: a caller that verifies
 //! an export passes a function that derives a decision again.
 
 pub mod chain;

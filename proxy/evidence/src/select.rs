@@ -80,12 +80,11 @@ pub struct UnsignedLines {
 impl SelectedLines {
     /// Returns the range of unsigned lines that contains a line, if one does.
     pub fn unsigned_at(&self, number: u64) -> Option<&UnsignedLines> {
-        let mut doubts = self.unsigned.iter();
-        doubts.find(|doubt| doubt.lines.contains(&number))
+        self.unsigned.iter().find(|unsigned| unsigned.lines.contains(&number))
     }
 
     fn add_event(&mut self, number: u64, line: &[u8]) {
-        let doubt = match LogEvent::parse(line).map(|event| event.kind) {
+        let unsigned = match LogEvent::parse(line).map(|event| event.kind) {
             Some(EventKind::Deleted { file }) => {
                 self.deleted.push(file);
                 return;
@@ -99,16 +98,15 @@ impl SelectedLines {
             }
             _ => return,
         };
-        self.unsigned.push(doubt);
+        self.unsigned.push(unsigned);
     }
 }
 
-/// Returns whether `url` is the URL that is asked for, in any spelling that decisions treat as equivalent.
-fn is_about(url: &str, asked: &Target) -> bool {
+/// Returns whether `url` is the URL of `selected`, in any spelling that decisions treat as equivalent.
+fn is_about(url: &str, selected: &Target) -> bool {
     // Comparing origins as text first avoids parsing the URL of nearly every line.
-    let may_be = || url.starts_with(&asked.origin().to_string());
-    let is_spelling = |target: Target| target.is_spelling_of(asked);
-    may_be() && Target::parse(url).is_ok_and(is_spelling)
+    url.starts_with(&selected.origin().to_string())
+        && Target::parse(url).is_ok_and(|target| target.is_spelling_of(selected))
 }
 
 /// Selects lines of each file.
@@ -116,37 +114,42 @@ fn is_about(url: &str, asked: &Target) -> bool {
 /// # Errors
 ///
 /// Returns an error if a file cannot be read.
-pub fn select(files: &[SignedLogFile], wanted: &Selection) -> anyhow::Result<Vec<SelectedLines>> {
-    let mut chosen: Vec<_> = files.iter().map(|_| SelectedLines::default()).collect();
+pub fn select(
+    files: &[SignedLogFile],
+    selection: &Selection,
+) -> anyhow::Result<Vec<SelectedLines>> {
+    let mut selected: Vec<_> = files.iter().map(|_| SelectedLines::default()).collect();
     let (mut before, mut after): (NearestDecision, NearestDecision) = (None, None);
     for (index, file) in files.iter().enumerate() {
         file.read(|number, line| {
             if line.starts_with(EVENT_PREFIX) {
-                chosen[index].add_event(number, line);
+                selected[index].add_event(number, line);
                 return Ok(());
             }
             // Torn and foreign lines are not decisions. They are left out here, and reported by the check of the chain.
             let Ok(entry) = serde_json::from_slice::<SelectionEntry<'_>>(line) else {
                 return Ok(());
             };
-            let is_by = |crawler: &Option<String>| {
+            let is_of = |crawler: &Option<String>| {
                 crawler.as_ref().is_none_or(|name| *name == entry.crawler)
             };
             let at = humantime::parse_rfc3339(&entry.at).unwrap_or(SystemTime::UNIX_EPOCH);
-            let place = (index, number);
-            match wanted {
-                Selection::Id(id) if *id == entry.id => chosen[index].lines.push(number),
-                Selection::Since { since, crawler } if at >= *since && is_by(crawler) => {
-                    chosen[index].lines.push(number);
+            let position = (index, number);
+            match selection {
+                Selection::Id(id) if *id == entry.id => selected[index].lines.push(number),
+                Selection::Since { since, crawler } if at >= *since && is_of(crawler) => {
+                    selected[index].lines.push(number);
                 }
-                Selection::Url { url, at: asked, crawler }
-                    if is_by(crawler) && is_about(&entry.url, url) =>
+                Selection::Url { url, at: instant, crawler }
+                    if is_of(crawler) && is_about(&entry.url, url) =>
                 {
-                    if at > *asked {
-                        let is_first = after.is_none_or(|(first, _)| at < first);
-                        after = if is_first { Some((at, place)) } else { after };
+                    // Lines are not in the order of time if the clock was set back.
+                    if at > *instant {
+                        if after.is_none_or(|(first, _)| at < first) {
+                            after = Some((at, position));
+                        }
                     } else if before.is_none_or(|(last, _)| at >= last) {
-                        before = Some((at, place));
+                        before = Some((at, position));
                     }
                 }
                 _ => {}
@@ -155,17 +158,16 @@ pub fn select(files: &[SignedLogFile], wanted: &Selection) -> anyhow::Result<Vec
         })?;
     }
     for (_, (index, number)) in before.into_iter().chain(after) {
-        chosen[index].lines.push(number);
-        chosen[index].lines.sort_unstable();
+        selected[index].lines.push(number);
+        selected[index].lines.sort_unstable();
     }
-    Ok(chosen)
+    Ok(selected)
 }
 
 /// Returns the number of the first file of a log that is missing although no event says that it was deleted.
 pub fn unexplained_gap(log: &SignedLog, selected: &[SelectedLines]) -> Option<u64> {
     let is_deleted = |file: &u64| selected.iter().any(|it| it.deleted.contains(file));
-    let mut gaps = log.missing.iter().filter(|file| !is_deleted(file));
-    gaps.next().copied()
+    log.missing.iter().find(|file| !is_deleted(file)).copied()
 }
 
 /// Returns the indexes of the files to export: the range of all files that hold selected lines, that explain a missing file, or
@@ -177,13 +179,11 @@ pub(crate) fn files_to_show(
 ) -> RangeInclusive<usize> {
     let is_shown = |index: usize| {
         let (file, selected) = (&log.files[index], &selected[index]);
-        let mut deleted = selected.deleted.iter();
-        let explains = deleted.any(|gone| log.missing.contains(gone));
-        !selected.lines.is_empty() || explains || file.is_truncated
+        let explains_gap = selected.deleted.iter().any(|file| log.missing.contains(file));
+        !selected.lines.is_empty() || explains_gap || file.is_truncated
     };
-    let all = 0..log.files.len();
-    let first = all.clone().find(|index| is_shown(*index));
+    let first = (0..log.files.len()).find(|index| is_shown(*index));
     let is_last = |index: usize| matches!(selection, Selection::Since { .. }) || is_shown(index);
-    let last = all.rev().find(|index| is_last(*index));
+    let last = (0..log.files.len()).rev().find(|index| is_last(*index));
     first.unwrap_or(0)..=last.unwrap_or(0)
 }

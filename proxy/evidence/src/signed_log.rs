@@ -171,8 +171,8 @@ fn number_files(path: &Path) -> anyhow::Result<Vec<(u64, PathBuf)>> {
             let before = at.checked_sub(1).map_or(Some(0), known);
             // Without this, replacing a file's first line would hide the whole file from the export and so from the check.
             let number = match (before, known(at + 1)) {
-                (Some(before), Some(behind)) if before + 2 == behind => before + 1,
-                (None, Some(behind)) => behind.checked_sub(1)?,
+                (Some(before), Some(after)) if before + 2 == after => before + 1,
+                (None, Some(after)) => after.checked_sub(1)?,
                 (Some(before), None) if at + 1 == paths.len() => before + 1,
                 _ => return None,
             };

@@ -37,11 +37,10 @@ impl OmittedLines {
 
     /// Returns the stand-ins for the lines left out so far, and starts over.
     pub(crate) fn drain_stand_ins(&mut self) -> Vec<Vec<u8>> {
-        let subtrees = self.subtrees.drain(..);
         let line = |(_, standin)| {
             serde_json::to_vec(&StandIn { standin }).expect("strings and numbers serialise")
         };
-        subtrees.map(line).collect()
+        self.subtrees.drain(..).map(line).collect()
     }
 }
 

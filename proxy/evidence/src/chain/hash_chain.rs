@@ -90,6 +90,7 @@ impl HashChain {
 
     fn sign_head(&self, key: &Ed25519KeyPair, at: SystemTime, head: TreeHead) -> Vec<u8> {
         let object = LogEvent::new(EventKind::Head(head), at).to_json();
+        // The signature covers the link, too, so that a head cannot be moved to other lines.
         sign_line(&link_line(&object, self.last), key)
     }
 }

@@ -31,8 +31,7 @@ fn without_brace(object: &[u8]) -> &[u8] {
 /// Returns the digest of the line before, which is the last member of a line but for a signature.
 pub fn previous_digest(line: &[u8]) -> Option<Sha256Digest> {
     let unsigned = split_signature(line).map(|(signed, _)| signed);
-    let line = unsigned.as_deref().unwrap_or(line);
-    let rest = line.strip_suffix(MEMBER_END)?;
+    let rest = unsigned.as_deref().unwrap_or(line).strip_suffix(MEMBER_END)?;
     let (before, digits) = rest.split_at_checked(rest.len().checked_sub(DIGEST_DIGITS)?)?;
     before.ends_with(PREVIOUS_MEMBER.as_bytes()).then_some(())?;
     Sha256Digest::from_hex(str::from_utf8(digits).ok()?)

@@ -60,6 +60,7 @@ impl ExportMaterials {
     ) {
         self.configurations.extend(configuration);
         for document in &decision.documents {
+            // Without a digest there was no document that the decision could rest on.
             let Some((sha256, at)) = document.sha256.zip(document.fetched_at) else {
                 continue;
             };
@@ -82,6 +83,7 @@ impl ExportMaterials {
             at: humantime::format_rfc3339_micros(at).to_string(),
             status: match decision.robots_status {
                 Some(status) if sha256.is_none() => status,
+                // A copy was fetched with 200, even if a later attempt failed with the recorded status.
                 _ => 200,
             },
             is_cut: decision.robots_cut,

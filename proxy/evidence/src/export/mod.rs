@@ -76,11 +76,11 @@ impl Export {
         progress: &mut impl FnMut(u64),
     ) -> anyhow::Result<()> {
         self.output.begin_log(file.number)?;
-        let mut selected = selected.iter().copied().peekable();
+        let mut numbers = selected.iter().copied().peekable();
         let mut omitted = OmittedLines::default();
         file.read(|number, line| {
-            let is_selected = selected.next_if_eq(&number).is_some();
-            // All events are exported: they say which files were deleted and which lines are not authentic.
+            let is_selected = numbers.next_if_eq(&number).is_some();
+            // All events are exported: they record which files were deleted and which lines are not authentic.
             if !is_selected && !line.starts_with(EVENT_PREFIX) {
                 omitted.push(number - 1, Sha256Digest::of(line));
                 return Ok(());
@@ -99,6 +99,7 @@ impl Export {
         for stand_in in omitted.drain_stand_ins() {
             self.output.add_line(&stand_in, None)?;
         }
+        // A file that is still being written does not end in a head.
         if let Some(head) = &file.head {
             self.output.add_line(head, None)?;
         }

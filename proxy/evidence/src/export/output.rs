@@ -21,9 +21,8 @@ const OTHER_ARCHIVES: [&str; 12] =
 ///
 /// Returns an error if the name is that of another kind of archive.
 pub fn check_output_path(out: PathBuf) -> Result<PathBuf, String> {
-    let ending = out.extension().unwrap_or_default().to_string_lossy();
-    let ending = ending.to_ascii_lowercase();
-    if OTHER_ARCHIVES.contains(&&*ending) && !is_warc(&out) {
+    let ending = out.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    if OTHER_ARCHIVES.contains(&ending.as_str()) && !is_warc(&out) {
         return Err(format!(
             ".{ending} files are not written; name a folder, or a file that ends in .warc.gz or .warc"
         ));
@@ -72,6 +71,7 @@ impl ExportWriter {
             ExportTarget::Warc(Box::new(WarcWriter::create(out, made_at)?))
         } else {
             fs::create_dir_all(out)?;
+            // The check of an export reports files that are not in its manifest.
             let is_empty = fs::read_dir(out)?.next().is_none();
             ensure!(is_empty, "the folder is not empty");
             for dir in ["log", "bodies", "configurations"] {
@@ -140,6 +140,7 @@ impl ExportWriter {
             ExportTarget::Folder(dir) => fs::write(dir.join(&path), bytes)?,
             ExportTarget::Warc(warc) => {
                 for (index, exchange) in exchanges.iter().enumerate() {
+                    // Only the record that holds the bytes names the file; two would make it twice as long.
                     let path = (index == 0).then_some(path.as_str());
                     warc.write_exchange(exchange, Some((digest, bytes)), path)?;
                 }
@@ -169,8 +170,7 @@ impl ExportWriter {
     }
 
     fn list(&mut self, path: String, sha256: Sha256Digest, bytes: &[u8]) {
-        let bytes = bytes.len() as u64;
-        self.files.push(ListedFile { path, sha256, bytes });
+        self.files.push(ListedFile { path, sha256, bytes: bytes.len() as u64 });
     }
 
     /// Returns the digest of all records so far, if the export is a WARC file.

@@ -18,7 +18,7 @@ pub struct ExportFindings {
     accepts_unsigned: bool,
     /// The first findings.
     #[serde(rename = "findings")]
-    named: Vec<ExportFinding>,
+    listed: Vec<ExportFinding>,
 }
 
 #[derive(Debug, Serialize)]
@@ -67,8 +67,10 @@ impl ExportFindings {
     }
 
     fn add(&mut self, place: &str, kind: &'static str, what: &str) {
-        if self.named.len() < MAX_LISTED {
-            self.named.push(ExportFinding { place: place.to_owned(), kind, what: what.to_owned() });
+        // An export may be altered in every line.
+        if self.listed.len() < MAX_LISTED {
+            let (place, what) = (place.to_owned(), what.to_owned());
+            self.listed.push(ExportFinding { place, kind, what });
         }
     }
 
@@ -87,11 +89,10 @@ impl ExportFindings {
 impl fmt::Display for ExportFindings {
     /// Writes a line for each listed finding.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for ExportFinding { place, kind, what } in &self.named {
+        for ExportFinding { place, kind, what } in &self.listed {
             writeln!(f, "{place}: {kind}: {what}")?;
         }
-        let more = self.altered + self.different + self.unsigned - self.named.len() as u64;
-        match more {
+        match self.altered + self.different + self.unsigned - self.listed.len() as u64 {
             0 => Ok(()),
             more => writeln!(f, "and {more} more"),
         }

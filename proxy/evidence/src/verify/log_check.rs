@@ -59,31 +59,33 @@ impl FileEnd {
     pub fn check_gaps(self, window: Option<&LogWindow>, key: &str, findings: &mut ExportFindings) {
         let gaps = self.gaps;
         let mut named = BTreeSet::new();
-        for (missing, behind) in &gaps.missing {
+        for (missing, next) in &gaps.missing {
             if let Some(gone) = missing.clone().find(|gone| !gaps.explains(*gone)) {
                 let what = format!("file {gone} is missing before this one");
-                findings.add_altered(&format!("{behind}:1"), &what);
+                findings.add_altered(&format!("{next}:1"), &what);
                 named.insert(gone);
             }
         }
         let Some(window) = window else {
             return;
         };
-        let place = format!("{}:1", MANIFEST_PATH);
-        let missing = window.missing_files.iter();
-        for gone in missing.filter(|gone| !named.contains(gone) && !gaps.explains(**gone)) {
-            let what =
-                format!("file {gone} of the log is missing, and no line says that it was deleted");
-            findings.add_altered(&place, &what);
+        let place = format!("{MANIFEST_PATH}:1");
+        for gone in &window.missing_files {
+            if !named.contains(gone) && !gaps.explains(*gone) {
+                let what = format!(
+                    "file {gone} of the log is missing, and no line says that it was deleted"
+                );
+                findings.add_altered(&place, &what);
+            }
         }
-        let head = LogEvent::parse_head(window.head.as_bytes());
-        let is_ours =
-            |head: &TreeHead| head.key == key && is_signed_by(window.head.as_bytes(), key);
-        let Some(head) = head.filter(is_ours) else {
+        let line = window.head.as_bytes();
+        let is_authentic = |head: &TreeHead| head.key == key && is_signed_by(line, key);
+        let Some(head) = LogEvent::parse_head(line).filter(is_authentic) else {
             return findings.add_altered(&place, "the head of the log is not signed by its key");
         };
         match (window.unsigned_lines, head.stopped) {
             (0, _) => {}
+            // A process that shut down properly has signed its last line.
             (lines, true) => {
                 let what = format!(
                     "behind the line that it stopped with, file {} of the log has lines that somebody else wrote, which are left out: {lines}",
@@ -181,6 +183,7 @@ impl<'a> LogCheck<'a> {
         }
         self.events.extend(event.is_some().then(|| self.tree.lines() + 1));
         let digest = Sha256Digest::of(line);
+        // The final head signs the tree of the lines before it, and is no part of it.
         if self.end.is_none() {
             self.tree.push(digest);
         }
@@ -196,6 +199,7 @@ impl<'a> LogCheck<'a> {
         findings: &mut ExportFindings,
     ) {
         let here = self.tree.lines() + 1;
+        // If signed lines are missing, none of the lines before this one is certain.
         let begin = foreign_lines.map_or(1, |foreign| here.saturating_sub(foreign));
         // Somebody who deletes a file could also append a line that says so.
         self.gaps.discard_unsigned(self.file, &(begin..here));
@@ -220,8 +224,7 @@ impl<'a> LogCheck<'a> {
         let here = self.tree.lines() + 1;
         let range = here.saturating_sub(lines)..here;
         self.gaps.discard_unsigned(self.file, &range);
-        let events = self.events.iter().filter(|event| range.contains(event));
-        let events = events.count() as u64;
+        let events = self.events.iter().filter(|event| range.contains(event)).count() as u64;
         let decisions = match lines.saturating_sub(events) {
             1 => "1 decision was not signed by who wrote it".to_owned(),
             decisions => format!("{decisions} decisions were not signed by who wrote them"),
@@ -252,6 +255,7 @@ impl<'a> LogCheck<'a> {
             self.report(number, &format!("begins file {file} of the log"), findings);
         }
         let named = previous_digest(line);
+        // Anybody may have written these numbers, so they must not overflow.
         match &self.before {
             Some(FileEnd { file: last, .. }) if last.saturating_add(1) > *file => {
                 let what = format!("file {} is missing before file {file}", last.saturating_add(1));
@@ -338,22 +342,22 @@ impl<'a> LogCheck<'a> {
         findings: &mut ExportFindings,
     ) {
         self.report_unresolved(number, findings);
-        let mut say = |what: &str| self.report(number, what, findings);
+        let mut report = |what: &str| self.report(number, what, findings);
         if head.key != self.key {
-            say("is signed by another key than the export");
+            report("is signed by another key than the export");
         }
         if !is_signed_by(line, &head.key) {
-            say("the signature does not belong to it");
+            report("the signature does not belong to it");
         }
         if head.file != self.file
             || head.next.is_some_and(|next| Some(next) != self.file.checked_add(1))
         {
-            say("is the head of another file");
+            report("is the head of another file");
         }
         if head.lines != self.tree.lines() {
-            say(&format!("signs {} lines, and {} are before it", head.lines, self.tree.lines()));
+            report(&format!("signs {} lines, and {} are before it", head.lines, self.tree.lines()));
         } else if head.root_sha256 != self.tree.root() {
-            say("the lines before it are not those that it signs");
+            report("the lines before it are not those that it signs");
         }
         self.end = Some(head.clone());
     }
@@ -415,14 +419,14 @@ mod tests {
     }
 
     /// Returns the findings in files 1 and 4 of a log, where file 4 contains these events.
-    fn check_gap(told: &[EventKind], window: Option<&LogWindow>) -> String {
+    fn check_gap(events: &[EventKind], window: Option<&LogWindow>) -> String {
         let key = key(1);
         let (public, mut findings) = (public_key(&key), ExportFindings::default());
         let mut chain = HashChain::new();
         let mut before = None;
-        for (file, told) in [(1, &[][..]), (2, &[]), (3, &[]), (4, told)] {
+        for (file, events) in [(1, &[][..]), (2, &[]), (3, &[]), (4, events)] {
             let mut lines = vec![chain.append(&chain.file_event(AT).to_json())];
-            let events = told.iter().map(|what| LogEvent::new(what.clone(), AT).to_json());
+            let events = events.iter().map(|kind| LogEvent::new(kind.clone(), AT).to_json());
             lines.extend(events.map(|event| chain.append(&event)));
             let head = chain.final_head(&key, AT);
             chain.push_line(&head);
@@ -455,11 +459,11 @@ mod tests {
     #[test]
     fn unsigned_line_explains_no_gap() {
         let unsigned = |unsigned_lines| EventKind::Recovered { unsigned_lines, torn_sha256: None };
-        let told = |last| {
+        let events = |last| {
             let deleted = [EventKind::Deleted { file: 2 }, EventKind::Deleted { file: 3 }];
             [&deleted[..], &[last]].concat()
         };
-        let found = check_gap(&told(unsigned(1)), None);
+        let found = check_gap(&events(unsigned(1)), None);
         assert!(found.contains("file 3 is missing"), "{found}");
         let foreign = EventKind::Altered {
             file: 4,
@@ -467,7 +471,7 @@ mod tests {
             expected_sha256: NO_PREVIOUS,
             foreign_lines: Some(2),
         };
-        let found = check_gap(&told(foreign), None);
+        let found = check_gap(&events(foreign), None);
         assert!(found.contains("file 2 is missing"), "{found}");
         assert!(found.contains("lines 2 to 3 of file 4 were written by somebody else"), "{found}");
     }
@@ -494,6 +498,7 @@ mod tests {
         let found = check(&log(&mut follows_another, &key), &key);
         assert!(found.contains("is the first line of all"), "{found}");
     }
+
     #[test]
     fn head_with_wrong_next_file_is_reported() {
         let key = key(1);

@@ -35,8 +35,8 @@ impl CheckedMaterials {
                 }
             }
         }
-        let listed = manifest.files.iter().chain(&manifest.logs);
-        let mut listed: BTreeSet<&str> = listed.map(|listed| listed.path.as_str()).collect();
+        let mut listed: BTreeSet<&str> =
+            manifest.files.iter().chain(&manifest.logs).map(|it| it.path.as_str()).collect();
         listed.insert(MANIFEST_PATH);
         // A file that is not listed is not signed. Nothing reads it here, but people might.
         for path in untrusted_folder::list_paths(dir) {
@@ -58,15 +58,14 @@ impl CheckedMaterials {
     }
 
     fn read(&self, path: &str, digest: Sha256Digest) -> Option<Vec<u8>> {
-        let is_it = self.intact.get(path) == Some(&digest);
-        let read = || {
-            let mut bytes = Vec::new();
-            let file = untrusted_folder::open_file(&self.dir, path).ok()?;
-            file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
-            // It may have been changed after it was checked.
-            (Sha256Digest::of(&bytes) == digest).then_some(bytes)
-        };
-        is_it.then(read).flatten()
+        if self.intact.get(path) != Some(&digest) {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        let file = untrusted_folder::open_file(&self.dir, path).ok()?;
+        file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
+        // It may have been changed after it was checked.
+        (Sha256Digest::of(&bytes) == digest).then_some(bytes)
     }
 }
 

@@ -145,12 +145,12 @@ impl CheckedExport {
 
 /// Parses the manifest and checks its signature. `records` is the digest of the records before it, if it is from a WARC file.
 fn read_manifest(
-    line: &[u8],
+    bytes: &[u8],
     records: Option<Sha256Digest>,
     trusted: Option<&str>,
 ) -> anyhow::Result<Manifest> {
     let name = MANIFEST_PATH;
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let unreadable = |error| anyhow!("{name}:1: cannot be read: {error}");
     // The key is in the manifest itself. It shows who signed only if it is compared with a trusted one below.
     let manifest: Manifest = serde_json::from_slice(line).map_err(unreadable)?;

@@ -15,18 +15,17 @@ const MAX_DEPTH: usize = 2;
 ///
 /// Returns an error if it does not exist, is not a regular file, or is behind a link.
 pub(super) fn open_file(dir: &Path, path: &str) -> anyhow::Result<File> {
-    let mut place = dir.to_owned();
+    let mut current = dir.to_owned();
     let mut parts = path.split('/').peekable();
     while let Some(part) = parts.next() {
         ensure!(!matches!(part, "" | "." | ".."), "is not a path of an export");
         // Each folder on the way is checked, because a link may stand in for any of them.
-        place.push(part);
-        let found = fs::symlink_metadata(&place)?;
-        let is_last = parts.peek().is_none();
-        let is_right = (is_last && found.is_file()) || (!is_last && found.is_dir());
-        ensure!(is_right, "is not a regular file: links are not followed");
+        current.push(part);
+        let found = fs::symlink_metadata(&current)?;
+        let is_expected = if parts.peek().is_none() { found.is_file() } else { found.is_dir() };
+        ensure!(is_expected, "is not a regular file: links are not followed");
     }
-    File::open(&place).context("cannot be opened")
+    File::open(&current).context("cannot be opened")
 }
 
 /// Returns the paths of everything in the folder, sorted. Folders are listed only if they are too deep to belong to an export.

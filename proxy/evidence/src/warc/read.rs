@@ -53,8 +53,8 @@ pub fn read_manifest(from: impl BufRead) -> anyhow::Result<(Vec<u8>, Sha256Diges
         let mut line = Vec::new();
         let length = head.length().with_context(|| format!("record {number}"))?;
         ensure!(length <= MAX_MANIFEST_BYTES, "record {number}: no manifest is as long");
-        records.block(&head, |part| {
-            line.extend_from_slice(part);
+        records.block(&head, |chunk| {
+            line.extend_from_slice(chunk);
             Ok(())
         })?;
         // The manifest's own record header is not signed, so it must be exactly the one that follows from the block.
@@ -95,6 +95,7 @@ pub(crate) fn unpack(from: impl BufRead, dir: &Path, manifest: &Manifest) -> any
         let left = (left.get_mut(path.as_str()))
             .with_context(|| format!("record {number}: {path} is not in the manifest"))?;
         let file = match &mut open {
+            // Each line of a log file is a record, and mostly belongs to the same file as the one before.
             Some((last, file)) if *last == path => file,
             open => {
                 let to = dir.join(&path);
@@ -105,8 +106,8 @@ pub(crate) fn unpack(from: impl BufRead, dir: &Path, manifest: &Manifest) -> any
         };
         let mut payload =
             PayloadWriter { file, left, head: head.is_type("response").then(Vec::new) };
-        let written = records.block(&head, |part| payload.write_block(part));
-        written
+        records
+            .block(&head, |chunk| payload.write_block(chunk))
             .and_then(|()| payload.finish(head.is_type("metadata")))
             .with_context(|| format!("record {number}: {path}"))?;
     }
@@ -123,11 +124,11 @@ struct PayloadWriter<'a> {
 }
 
 impl PayloadWriter<'_> {
-    fn write_block(&mut self, part: &[u8]) -> anyhow::Result<()> {
+    fn write_block(&mut self, chunk: &[u8]) -> anyhow::Result<()> {
         let Some(mut head) = self.head.take() else {
-            return self.write(part);
+            return self.write(chunk);
         };
-        head.extend_from_slice(part);
+        head.extend_from_slice(chunk);
         if let Some(end) = memchr::memmem::find(&head, b"\r\n\r\n") {
             return self.write(&head[end + 4..]);
         }
@@ -140,13 +141,14 @@ impl PayloadWriter<'_> {
         if let Some(whole) = self.head.take() {
             self.write(&whole)?;
         }
+        // The record of a line holds it without its line feed.
         if is_line { self.write(b"\n") } else { Ok(()) }
     }
 
-    fn write(&mut self, part: &[u8]) -> anyhow::Result<()> {
-        let left = self.left.checked_sub(part.len() as u64);
+    fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        let left = self.left.checked_sub(bytes.len() as u64);
         *self.left = left.context("is longer than the manifest says")?;
-        Ok(self.file.write_all(part)?)
+        Ok(self.file.write_all(bytes)?)
     }
 }
 
@@ -185,8 +187,7 @@ impl<R: BufRead> RecordReader<R> {
         head: &RecordHead,
         take: impl FnMut(&[u8]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let read = self.read_block(head, take);
-        read.with_context(|| format!("record {}", self.number))
+        self.read_block(head, take).with_context(|| format!("record {}", self.number))
     }
 
     fn read_block(
@@ -199,13 +200,13 @@ impl<R: BufRead> RecordReader<R> {
         ensure!(left <= MAX_FILE_BYTES, "is longer than {MAX_FILE_BYTES} bytes");
         let mut digest = Sha256Hasher::new();
         while left > 0 {
-            let part = self.from.fill_buf()?;
-            ensure!(!part.is_empty(), "ends before its block");
-            let part = &part[..part.len().min(usize::try_from(left).unwrap_or(usize::MAX))];
-            self.hasher.update(part);
-            digest.update(part);
-            take(part)?;
-            let read = part.len();
+            let buffered = self.from.fill_buf()?;
+            ensure!(!buffered.is_empty(), "ends before its block");
+            let read = buffered.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            let chunk = &buffered[..read];
+            self.hasher.update(chunk);
+            digest.update(chunk);
+            take(chunk)?;
             self.from.consume(read);
             left -= read as u64;
         }
@@ -213,10 +214,10 @@ impl<R: BufRead> RecordReader<R> {
         self.from.read_exact(&mut end).context("does not end")?;
         ensure!(end == *b"\r\n\r\n", "does not end in two line ends");
         self.hasher.update(&end);
-        let said = head.field("WARC-Block-Digest").context("has no WARC-Block-Digest")?;
-        let place = head.field(PATH_FIELD).unwrap_or_default();
+        let stated = head.field("WARC-Block-Digest").context("has no WARC-Block-Digest")?;
+        let path = head.field(PATH_FIELD).unwrap_or_default();
         let found = format!("sha256:{}", BASE32.encode(&digest.finish().0));
-        ensure!(said == found, "{place}: does not have its digest");
+        ensure!(stated == found, "{path}: does not have its digest");
         Ok(())
     }
 }
@@ -227,8 +228,7 @@ struct RecordHead(Vec<(String, String)>);
 impl RecordHead {
     fn field(&self, name: &str) -> Option<&str> {
         let mut fields = self.0.iter();
-        let found = fields.find(|(field, _)| field.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value.as_str())
+        fields.find(|(it, _)| it.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
     fn is_type(&self, kind: &str) -> bool {

@@ -43,10 +43,9 @@ impl WarcWriter {
             program_version()
         );
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let made_at = made_at.to_owned();
         warc.write_record(&WarcRecord {
             kind: "warcinfo",
-            date: &made_at,
+            date: made_at,
             content_type: "application/warc-fields",
             fields: vec![("WARC-Filename", name.into_owned())],
             block: info.as_bytes(),
@@ -64,11 +63,11 @@ impl WarcWriter {
         let made_at = self.made_at.clone();
         let date = about.as_ref().map_or(made_at.as_str(), |about| about.at);
         let mut record = WarcRecord::for_line(path, date, line);
-        if let Some(about) = &about {
-            // The request target of a malformed request may not be a URI.
-            let is_uri = about.url.bytes().all(|byte| byte.is_ascii_graphic());
-            let uri = is_uri.then(|| ("WARC-Target-URI", about.url.to_owned()));
-            record.fields.extend(uri);
+        // The request target of a malformed request may not be a URI.
+        if let Some(about) = &about
+            && about.url.bytes().all(|byte| byte.is_ascii_graphic())
+        {
+            record.fields.push(("WARC-Target-URI", about.url.to_owned()));
         }
         self.write_record(&record).map(drop)
     }
@@ -90,6 +89,7 @@ impl WarcWriter {
         let bytes: &[u8] = bytes.unwrap_or_default();
         fields.push(("WARC-Payload-Digest", warc_digest(bytes)));
         let before = sha256.and_then(|sha256| self.first.get(&sha256).cloned());
+        // RFC 9112 section 4 requires the space even without a reason phrase.
         let mut block = format!("HTTP/1.1 {} \r\n", exchange.status).into_bytes();
         // The same body again is a `revisit` record, which refers to the first response (WARC/1.1 section 6.7.2).
         if let Some((id, first_url, first_at)) = &before {
@@ -126,6 +126,7 @@ impl WarcWriter {
     /// Writes the request of an exchange and returns its id.
     fn write_request(&mut self, exchange: &DocumentExchange) -> anyhow::Result<String> {
         let (host, target) = split_authority(&exchange.url);
+        // Decisions do not record which other fields were sent.
         let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
         self.write_record(&WarcRecord {
             kind: "request",
