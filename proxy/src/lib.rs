@@ -24,7 +24,7 @@
 //!                └──────┤
 //!                    upstream          connections to origins
 //!                       │
-//!     identity  rules  pacing          who asks, the organisation's rules, how often
+//!     identity  pacing                 the crawler behind a request, the pace at origins
 //!     fleet                            what several nodes share
 //!     traces                           decisions as OpenTelemetry spans
 //!     decision_log                     decisions: recent ones, the log, reports

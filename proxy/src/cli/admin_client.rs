@@ -27,6 +27,7 @@ impl AdminResponse {
     ///
     /// The proxy's own error, or that its response is unreadable.
     fn json(&self) -> anyhow::Result<Value> {
+        // 204 No Content is the response to a deletion.
         if self.body.is_empty() && self.status.is_success() {
             return Ok(Value::Null);
         }
@@ -58,14 +59,14 @@ pub(super) fn request_json(admin: SocketAddr, method: &str, path: &str) -> anyho
 ///
 /// The proxy cannot be reached, or answers with another error.
 pub(super) fn request_bytes(admin: SocketAddr, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
-    let answer = request(admin, "GET", path)?;
-    if answer.status == http::StatusCode::NOT_FOUND {
+    let response = request(admin, "GET", path)?;
+    if response.status == http::StatusCode::NOT_FOUND {
         return Ok(None);
     }
-    if !answer.status.is_success() {
-        answer.json()?;
+    if !response.status.is_success() {
+        response.json()?;
     }
-    Ok(Some(answer.body.to_vec()))
+    Ok(Some(response.body.to_vec()))
 }
 
 /// Returns the text of `/readyz` if the proxy is ready for requests.
@@ -74,9 +75,9 @@ pub(super) fn request_bytes(admin: SocketAddr, path: &str) -> anyhow::Result<Opt
 ///
 /// The proxy cannot be reached, or is not ready.
 pub(super) fn readiness(admin: SocketAddr) -> anyhow::Result<String> {
-    let answer = request(admin, "GET", "/readyz")?;
-    let text = String::from_utf8_lossy(&answer.body).into_owned();
-    anyhow::ensure!(answer.status.is_success(), "the proxy is not ready: {}", text.trim_end());
+    let response = request(admin, "GET", "/readyz")?;
+    let text = String::from_utf8_lossy(&response.body).into_owned();
+    anyhow::ensure!(response.status.is_success(), "the proxy is not ready: {}", text.trim_end());
     Ok(text)
 }
 
@@ -85,9 +86,10 @@ fn request(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<AdminR
         .enable_all()
         .build()
         .context("starting the runtime")?;
-    let asking = async { tokio::time::timeout(TIMEOUT, exchange(admin, method, path)).await };
-    match runtime.block_on(asking) {
-        Ok(Ok(answer)) if answer.status == http::StatusCode::UNAUTHORIZED => {
+    // Within the runtime, because a timeout needs its timer.
+    let sending = async { tokio::time::timeout(TIMEOUT, exchange(admin, method, path)).await };
+    match runtime.block_on(sending) {
+        Ok(Ok(response)) if response.status == http::StatusCode::UNAUTHORIZED => {
             match std::env::var_os(TOKEN) {
                 None => {
                     bail!("the proxy at http://{admin} needs its token in the variable {TOKEN}")
@@ -98,7 +100,7 @@ fn request(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<AdminR
                 ),
             }
         }
-        Ok(answer) => answer.with_context(|| {
+        Ok(response) => response.with_context(|| {
             format!("asking the proxy at http://{admin} (is `wayleave serve` running?)")
         }),
         Err(_) => bail!("the proxy at http://{admin} does not answer"),
@@ -110,10 +112,11 @@ async fn exchange(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result
     let stream = TcpStream::connect(admin).await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let driving = tokio::spawn(connection);
+    let driver = tokio::spawn(connection);
     let mut request = http::Request::builder()
         .method(method)
         .uri(path)
+        // The guard accepts addresses whether or not a token is required.
         .header(http::header::HOST, admin.to_string());
     if let Ok(token) = std::env::var(TOKEN) {
         request = request.header(http::header::AUTHORIZATION, format!("Bearer {token}"));
@@ -121,8 +124,8 @@ async fn exchange(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result
     let request =
         request.body(Empty::<Bytes>::new()).with_context(|| format!("{TOKEN} cannot be sent"))?;
     let response = sender.send_request(request).await?;
-    let status = response.status();
-    let body = response.into_body().collect().await?.to_bytes();
-    driving.abort();
-    Ok(AdminResponse { status, body })
+    let (head, body) = response.into_parts();
+    let body = body.collect().await?.to_bytes();
+    driver.abort();
+    Ok(AdminResponse { status: head.status, body })
 }

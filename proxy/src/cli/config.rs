@@ -41,7 +41,7 @@ fn check(file: Option<&Path>) -> CommandResult {
     Ok(print(&format!("# {source}\n{config}")))
 }
 
-/// Returns what a valid configuration contains that is hardly intended, or unsafe.
+/// Returns warnings about a valid configuration: settings that are hardly intended, or unsafe.
 fn warnings(config: &Config) -> Vec<String> {
     let expired = expired_rules::find(config, Clock::start().now());
     let mut warnings: Vec<String> = expired.iter().map(ToString::to_string).collect();
@@ -59,6 +59,7 @@ fn crawler_warnings(crawlers: &[Crawler]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (index, crawler) in crawlers.iter().enumerate() {
         let (number, name) = (index + 1, &crawler.name);
+        // The first table that matches a request decides about it.
         if let Some(earlier) = crawlers[..index].iter().find(|it| it.covers(crawler)) {
             warnings.push(format!(
                 "[[crawler]] {number} {name:?} can never match: {:?} before it matches every request that it would; put {name:?} first",
@@ -81,6 +82,7 @@ fn crawler_warnings(crawlers: &[Crawler]) -> Vec<String> {
 
 /// Returns whether a crawler with this token obeys a group that names it.
 fn finds_own_group(token: &ProductToken, dialect: Dialect) -> bool {
+    // A file that disallows everything in that group alone: the dialect itself decides, not a second copy of its rules.
     let file = format!("User-agent: {}\nDisallow: /\n", token.as_str());
     let robots = RobotsTxt::parse(file.as_bytes());
     let decision = robots.decide(dialect, std::slice::from_ref(token), &UrlPath::ROOT);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 use super::terminal::{UNUSABLE, print_errors};
-use crate::config::{Config, ConfigMistake, parent_dir};
+use crate::config::{Config, parent_dir};
 
 /// The file that is used without `--config`, if it exists in the working directory.
 const DEFAULT_CONFIG_FILE: &str = "config.toml";
@@ -28,7 +28,7 @@ pub(super) fn load_config(file: Option<&Path>) -> Result<(Config, Option<&Path>)
     match Config::load(file) {
         Ok(config) => Ok((config, Some(file))),
         Err(mistakes) => {
-            let lines: String = mistakes.iter().map(mistake_line).collect();
+            let lines: String = mistakes.iter().map(|mistake| mistake.to_string() + "\n").collect();
             print_errors(&lines);
             Err(ExitCode::from(UNUSABLE))
         }
@@ -39,14 +39,10 @@ pub(super) fn load_config(file: Option<&Path>) -> Result<(Config, Option<&Path>)
 ///
 /// # Errors
 ///
-/// If `file` cannot be found.
+/// Returns an error if `file` cannot be found.
 pub(super) fn config_dir(file: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(file) = file {
         fs::metadata(file).with_context(|| format!("reading {}", file.display()))?;
     }
     Ok(parent_dir(file.unwrap_or(Path::new(DEFAULT_CONFIG_FILE))))
-}
-
-fn mistake_line(mistake: &ConfigMistake) -> String {
-    format!("{mistake}\n")
 }

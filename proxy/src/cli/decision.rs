@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::ExitCode;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use clap::Args;
@@ -12,10 +11,10 @@ use wayleave_robots_txt::numbered_lines;
 use super::admin_client::request_json;
 use super::config_file::load_config;
 use super::paint::Tone;
-use super::terminal::{pretty_json, print, print_painted, unusable};
+use super::terminal::{CommandResult, pretty_json, print, print_painted, unusable};
 use crate::telemetry::harmless::escape_controls;
 
-/// Lines of a long robots.txt that are shown before and after the one that decided.
+/// The number of lines of a long robots.txt that are shown before and after the one that decided.
 const CONTEXT_LINES: usize = 20;
 
 #[derive(Debug, Args)]
@@ -30,29 +29,25 @@ pub(super) struct DecisionArguments {
     whole: bool,
 }
 
-pub(super) fn run(arguments: &DecisionArguments, file: Option<&Path>) -> ExitCode {
-    let config = match load_config(file) {
-        Ok((config, _)) => config,
-        Err(status) => return status,
-    };
+pub(super) fn run(arguments: &DecisionArguments, file: Option<&Path>) -> CommandResult {
+    let (config, _) = load_config(file)?;
+    // It becomes a part of a path, so nothing in it may need escaping.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     if !arguments.id.chars().all(is_plain) {
-        return unusable(&format!("{:?} is not a decision id", arguments.id));
+        return Err(unusable(&format!("{:?} is not a decision id", arguments.id)));
     }
     let path = format!("/v1/decisions/{}", arguments.id);
-    let decision = match request_json(config.admin.listen, "GET", &path) {
-        Ok(decision) => decision,
-        Err(error) => return unusable(&format!("decision {}: {error:#}", arguments.id)),
-    };
+    let decision = request_json(config.admin.listen, "GET", &path)
+        .map_err(|error| unusable(&format!("decision {}: {error:#}", arguments.id)))?;
     if arguments.json {
-        return print(&pretty_json(&decision));
+        return Ok(print(&pretty_json(&decision)));
     }
     let around = if arguments.whole { usize::MAX } else { CONTEXT_LINES };
-    print_painted(&(describe(&decision) + &robots_txt(&decision, around)))
+    Ok(print_painted(&(describe(&decision) + &robots_txt(&decision, around))))
 }
 
-/// The robots.txt that decided, its lines numbered and the deciding one marked; of a file that is longer only what is
-/// `around` that line.
+/// Formats the robots.txt that decided: its lines are numbered, and the deciding one is marked. Lines that are more than
+/// `around` away from that one are left out.
 fn robots_txt(decision: &Value, around: usize) -> String {
     let Some(copy) = decision.get("robots_txt") else {
         return String::new();
@@ -61,22 +56,24 @@ fn robots_txt(decision: &Value, around: usize) -> String {
         return "\nThe robots.txt is no longer kept.\n".to_owned();
     };
     let decided = decision["line"].as_u64();
+    // Without a deciding line, the beginning is shown.
     let middle = decided.map_or(1, |line| usize::try_from(line).unwrap_or(usize::MAX));
     let (first, last) = (middle.saturating_sub(around), middle.saturating_add(around));
     let (mut before, mut after) = (0, 0);
     let mut lines = String::new();
-    for (number, line) in numbered_lines(&body) {
+    for (number, text) in numbered_lines(&body) {
         match usize::try_from(number).unwrap_or(usize::MAX) {
             place if place < first => before += 1,
             place if place > last => after += 1,
             _ => {
-                let mark = if decided == Some(number.into()) { ">" } else { " " };
-                let text = String::from_utf8_lossy(line);
-                let text = escape_controls(&text);
-                let line = format!("{mark} {number:>5}  {text}");
-                lines += &match mark {
-                    ">" => Tone::Heading.paint(line.trim_end()),
-                    _ => line.trim_end().to_owned(),
+                let is_deciding = decided == Some(number.into());
+                let mark = if is_deciding { ">" } else { " " };
+                let text = String::from_utf8_lossy(text);
+                let line = format!("{mark} {number:>5}  {}", escape_controls(&text));
+                lines += &if is_deciding {
+                    Tone::Heading.paint(line.trim_end())
+                } else {
+                    line.trim_end().to_owned()
                 };
                 lines += "\n";
             }
@@ -90,12 +87,14 @@ fn robots_txt(decision: &Value, around: usize) -> String {
 }
 
 fn body(copy: &Value) -> Option<Vec<u8>> {
-    let encoded = copy["body_base64"].as_str();
-    let decoded = encoded.and_then(|encoded| BASE64_STANDARD.decode(encoded).ok());
-    decoded.or_else(|| Some(copy["body"].as_str()?.as_bytes().to_vec()))
+    // The bytes, if there are any: the text of a file that is not UTF-8 has replacement characters.
+    copy["body_base64"]
+        .as_str()
+        .and_then(|encoded| BASE64_STANDARD.decode(encoded).ok())
+        .or_else(|| Some(copy["body"].as_str()?.as_bytes().to_vec()))
 }
 
-/// A member in words, if it is there.
+/// Returns a member as text, if it is there.
 fn text(decision: &Value, member: &str) -> Option<String> {
     match &decision[member] {
         Value::Null => None,
@@ -104,7 +103,7 @@ fn text(decision: &Value, member: &str) -> Option<String> {
     }
 }
 
-/// Which copy of which robots.txt decided.
+/// Describes the copy of robots.txt that decided.
 fn copy(decision: &Value) -> Option<String> {
     let text = |member: &str| text(decision, member);
     text("verdict").zip(text("origin")).map(|(_, origin)| {
@@ -115,26 +114,26 @@ fn copy(decision: &Value) -> Option<String> {
     })
 }
 
-/// Which of the organisation's rules decided.
+/// Describes the rule of the organisation that decided.
 fn policy(decision: &Value) -> Option<String> {
     let policy = decision.get("policy")?;
-    let words = ["action", "reason", "owner"].map(|member| policy[member].as_str());
-    let words: Vec<_> = words.into_iter().flatten().collect();
+    let words: Vec<_> = ["action", "reason", "owner"]
+        .into_iter()
+        .filter_map(|member| policy[member].as_str())
+        .collect();
     Some(format!("[[rule]] {}: {}", policy["number"], words.join(", ")))
 }
 
-/// The decision in words, a line for each thing that is known.
+/// Describes the decision, with a line for each thing that is known.
 fn describe(decision: &Value) -> String {
     let text = |member: &str| text(decision, member);
     let words = |members: &[&str]| {
         let known: Vec<_> = members.iter().filter_map(|member| text(member)).collect();
         (!known.is_empty()).then(|| known.join(" "))
     };
-    let rule = text("line").zip(text("rule"));
-    let rule = rule.map(|(line, rule)| format!("line {line}: {rule}"));
+    let rule = text("line").zip(text("rule")).map(|(line, rule)| format!("line {line}: {rule}"));
     let list = |member: &str| {
-        let listed = decision[member].as_array()?.iter();
-        let words: Vec<_> = listed.filter_map(Value::as_str).collect();
+        let words: Vec<_> = decision[member].as_array()?.iter().filter_map(Value::as_str).collect();
         Some(words.join(", "))
     };
     let lines = [
@@ -157,10 +156,11 @@ fn describe(decision: &Value) -> String {
     let mut described = String::new();
     for (name, value) in lines {
         if let Some(value) = value {
-            let value = escape_controls(&value);
+            // Escaped before it is painted: the escape sequences of colours must remain.
+            let escaped = escape_controls(&value);
             let value = match name {
-                "outcome" => tone(decision).paint(&value),
-                _ => value.into_owned(),
+                "outcome" => tone(decision).paint(&escaped),
+                _ => escaped.into_owned(),
             };
             let name = Tone::Aside.paint(&format!("{name:<11}"));
             writeln!(described, "{name} {value}").expect("writing to a String cannot fail");
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_deciding_line_is_marked_among_those_around_it() {
+    fn deciding_line_is_marked_among_its_neighbours() {
         let body = "User-agent: *\r\nDisallow: /a\rDisallow: /\u{1b}[2J\nDisallow: /c\n";
         let decision = json!({ "line": 3, "robots_txt": { "body": body } });
         let whole = "\n      1  User-agent: *\n      2  Disallow: /a\n\
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_gone_is_said_to_be() {
+    fn file_that_is_no_longer_kept_is_reported() {
         let gone = json!({ "robots_txt": { "sha256": "ab", "body": null } });
         assert!(robots_txt(&gone, CONTEXT_LINES).contains("no longer kept"));
         assert_eq!(robots_txt(&json!({ "outcome": "refused" }), CONTEXT_LINES), "");

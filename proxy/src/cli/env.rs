@@ -36,8 +36,9 @@ pub(super) fn run(arguments: &EnvArguments, file: Option<&Path>) -> CommandResul
         return Ok(print_lines(arguments.client, proxy, certificate));
     }
     let (config, _) = load_config(file)?;
-    let given = arguments.proxy.clone();
-    let Some(proxy) = given.or_else(|| address_to_dial(&config).map(ProxyUrl::from)) else {
+    let Some(proxy) =
+        arguments.proxy.clone().or_else(|| address_to_dial(&config).map(ProxyUrl::from))
+    else {
         return Err(unusable(
             "every port in proxy.listen is 0: the system chooses one when the proxy starts, and \
              `wayleave serve` prints it (or give --proxy)",
@@ -47,6 +48,7 @@ pub(super) fn run(arguments: &EnvArguments, file: Option<&Path>) -> CommandResul
         return Ok(print_lines(arguments.client, &proxy, certificate));
     }
     let certificate = absolute_path(&config.https.ca_dir).join("ca.crt");
+    // Only a warning: the lines are right for when the certificate is there.
     if let Err(error) = File::open(&certificate) {
         print_errors(&format!(
             "wayleave: {}\n",
@@ -80,8 +82,8 @@ fn explain_unreadable(certificate: &Path, error: &io::Error, admin: SocketAddr) 
 /// Returns the address that a client on this machine connects to: that of the first listener with a known port, preferably one
 /// without TLS.
 fn address_to_dial(config: &Config) -> Option<ListenAddress> {
-    let all = config.proxy.listen.iter().copied();
-    ListenAddress::for_local_clients(all.filter(|listen| listen.address.port() != 0))
+    let known = config.proxy.listen.iter().copied().filter(|listen| listen.address.port() != 0);
+    ListenAddress::for_local_clients(known)
 }
 
 #[cfg(test)]

@@ -55,11 +55,11 @@ fn describe(found: &Value) -> String {
     let text = |value: &Value| escape_controls(value.as_str().unwrap_or("-")).into_owned();
     let state = text(&found["state"]);
     let tone = match &*state {
-        "lost" => Tone::Bad,
         "up" | "alone" => Tone::Good,
-        "beats-failing" | "clock-off" => Tone::Bad,
+        "lost" | "beats-failing" | "clock-off" => Tone::Bad,
         _ => Tone::Doubtful,
     };
+    // Writing to a `String` cannot fail, so the results below are ignored.
     let mut lines = format!("state      {}", tone.paint(&state));
     if let Some(seconds) = found["lost_for_seconds"].as_u64() {
         let _ = write!(lines, " for {seconds} s");
@@ -76,6 +76,7 @@ fn describe(found: &Value) -> String {
         let name = text(&engine["name"]);
         let _ = writeln!(lines, "engine     {name}, {memory} bytes, {policy}");
     }
+    // A small offset is normal, and worth a line only once it keeps the node from working.
     if let Some(offset) = found["clock_offset_ms"].as_i64().filter(|_| state == "clock-off") {
         let _ = writeln!(lines, "clock      {} s from the engine's", offset.abs() / 1000);
     }
@@ -83,8 +84,7 @@ fn describe(found: &Value) -> String {
     let (turns, unsettled) = (&found["turns"], &found["unsettled"]);
     let _ = writeln!(lines, "turns      {turns}\nunsettled  {unsettled}");
     for member in found["members"].as_array().into_iter().flatten() {
-        let is_this = member["node"] == found["node"];
-        let this = if is_this { " (this one)" } else { "" };
+        let this = if member["node"] == found["node"] { " (this one)" } else { "" };
         let (node, version) = (text(&member["node"]), text(&member["version"]));
         let _ = writeln!(lines, "node       {node} {version}{this}");
     }
@@ -112,9 +112,10 @@ impl TriedStep {
 
 fn check_fleet(arguments: &FleetArguments, config: &Config) -> CommandResult {
     // The check is about whether the engine can be used at all; a busy machine must not make it fail.
-    let patient =
+    let store =
         StoreConfig { timeout: config.fleet.timeout.max(MIN_TIMEOUT), ..config.fleet.clone() };
-    let engine = match wiring::redis_engine(&patient, config) {
+    let engine = match wiring::redis_engine(&store, config) {
+        // An observer's beats are not recorded: the check must not make this machine a member.
         Ok(Some(engine)) => engine.as_observer(),
         Ok(None) => {
             return Err(unusable("store.kind is \"embedded\": this node is alone"));
@@ -125,8 +126,8 @@ fn check_fleet(arguments: &FleetArguments, config: &Config) -> CommandResult {
         .enable_all()
         .build()
         .map_err(|error| unusable(&format!("starting the runtime: {error}")))?;
-    let results = runtime.block_on(check(&engine, patient.key_file.is_some()));
-    let steps: Vec<_> = results
+    let steps: Vec<_> = runtime
+        .block_on(check(&engine, store.key_file.is_some()))
         .into_iter()
         .map(|(verb, result)| TriedStep {
             verb,

@@ -66,6 +66,7 @@ pub(super) fn run(command: &KeysCommand, file: Option<&Path>) -> CommandResult {
 
 fn create_key(config_dir: &Path, name: &str) -> anyhow::Result<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    // It becomes the name of a file, which should be neither hidden nor in another folder.
     let is_name = !name.starts_with('.') && !name.is_empty() && name.bytes().all(is_plain);
     ensure!(is_name, "{name:?} is not a name of letters, digits, \"-\", \"_\" and \".\"");
     let key = SigningKey::create(&config_dir.join(KEYS_DIR).join(format!("{name}.pem")))?;
@@ -90,10 +91,11 @@ fn list_keys(config: &Config, arguments: &KeysListArguments) -> String {
 }
 
 fn published_key<'a>(config: &'a Config, key: &'a SigningKey) -> PublishedKey<'a> {
-    let crawlers = config.crawlers.crawlers.iter().filter(|crawler| {
-        let own = crawler.signing_key.as_ref();
-        own.is_some_and(|own| **own == *key.thumbprint())
-    });
+    let crawlers = config
+        .crawlers
+        .crawlers
+        .iter()
+        .filter(|crawler| crawler.signing_key.as_deref() == Some(key.thumbprint()));
     PublishedKey {
         thumbprint: key.thumbprint(),
         crawlers: crawlers.map(|crawler| crawler.name.as_str()).collect(),
@@ -121,6 +123,7 @@ fn write_files(config: &Config, dir: &Path) -> anyhow::Result<String> {
     {
         let _ = writeln!(fields, "{name}: {value}");
     }
+    // The server has to send these fields with the directory, whose signatures they are.
     files.push((format!("{}.headers", directory::DIRECTORY_PATH), fields));
     for crawler in &config.crawlers.crawlers {
         if crawler.signing_key.is_some() {

@@ -38,7 +38,7 @@ pub(super) struct LintArguments {
     sources: Vec<String>,
 }
 
-/// A finding as JSON.
+/// A finding in its JSON form.
 #[derive(Serialize)]
 struct FindingJson<'a> {
     file: &'a str,
@@ -48,6 +48,7 @@ struct FindingJson<'a> {
 }
 
 pub(super) fn run(arguments: &LintArguments, config: Option<&Path>) -> CommandResult {
+    // RFC 9309 does not differ from itself.
     let compared: &[Dialect] = match arguments.dialect {
         Dialect::Rfc9309 => &[],
         _ => std::slice::from_ref(&arguments.dialect),
@@ -64,11 +65,13 @@ pub(super) fn run(arguments: &LintArguments, config: Option<&Path>) -> CommandRe
             }
         }
     }
+    // The line has to be gone from the terminal before anything is printed.
     drop(progress);
     let printed = print_painted(&text);
     if !arguments.json {
         print_errors(&count.summary(arguments));
     }
+    // The status of a failed print must not be hidden by that of findings.
     if printed == ExitCode::SUCCESS && count.errors > 0 {
         return Err(ExitCode::from(1));
     }
@@ -88,6 +91,7 @@ impl FindingCounts {
         match level {
             Severity::Error => self.errors += 1,
             Severity::Warning => self.warnings += 1,
+            // Notes, and whatever a later version of the crate may rank below a warning.
             _ => self.notes += 1,
         }
     }
@@ -151,8 +155,7 @@ fn read_source(source: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode>
 /// the proxy would not read.
 fn fetch_robots_txt(url: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode> {
     let (mut config, _) = load_config(config)?;
-    let limit = &mut config.robots.fetch.max_size;
-    *limit = MAX_BYTES.max(*limit);
+    config.robots.fetch.max_size = config.robots.fetch.max_size.max(MAX_BYTES);
     let fail = |error: &dyn std::fmt::Display| unusable(&format!("{url}: {error}"));
     let target = Target::parse(url).map_err(|error| fail(&error))?;
     let fetcher = RobotsFetcher::new(&config).map_err(|error| fail(&format!("{error:#}")))?;

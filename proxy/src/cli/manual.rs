@@ -45,8 +45,9 @@ fn write_pages(command: &Command, directory: &Path) -> io::Result<()> {
     let mut page = Vec::new();
     Man::new(command.clone()).title(name.to_uppercase()).render(&mut page)?;
     fs::write(directory.join(format!("{name}.1")), page)?;
-    let commands = command.get_subcommands();
-    let mut shown =
-        commands.filter(|command| !command.is_hide_set() && command.get_name() != "help");
-    shown.try_for_each(|command| write_pages(command, directory))
+    // The pages themselves are the help.
+    command
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set() && command.get_name() != "help")
+        .try_for_each(|command| write_pages(command, directory))
 }

@@ -38,7 +38,7 @@ struct CommandLine {
     /// Configuration file [default: ./config.toml if it exists, else the built-in defaults]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// What to do; without a command, serve
+    /// The command to run [default: serve]
     #[command(subcommand)]
     command: Option<CliCommand>,
 }
@@ -89,13 +89,13 @@ pub fn run() -> ExitCode {
     let CommandLine { config, command } = CommandLine::parse();
     let file = config.as_deref();
     let result = match command.unwrap_or(CliCommand::Serve) {
-        CliCommand::Serve => Ok(serve::run(file)),
-        CliCommand::Check(arguments) => Ok(check::run(arguments, file)),
+        CliCommand::Serve => serve::run(file),
+        CliCommand::Check(arguments) => check::run(arguments, file),
         CliCommand::Lint(arguments) => lint::run(&arguments, file),
         CliCommand::Config(command) => config::run(command, file),
         CliCommand::Ca(command) => ca::run(command, file),
         CliCommand::Keys(command) => keys::run(&command, file),
-        CliCommand::Decision(arguments) => Ok(decision::run(&arguments, file)),
+        CliCommand::Decision(arguments) => decision::run(&arguments, file),
         CliCommand::Report(arguments) => report::run(&arguments, file),
         CliCommand::Evidence(command) => Ok(evidence::run(&command, file)),
         CliCommand::Robots(command) => robots::run(&command, file),
@@ -107,5 +107,6 @@ pub fn run() -> ExitCode {
         }
         CliCommand::Man(arguments) => Ok(manual::pages(&arguments, CommandLine::command())),
     };
+    // Both are exit statuses: an error was printed where it occurred.
     result.unwrap_or_else(|status| status)
 }

@@ -21,6 +21,7 @@ impl ProgressLine {
     pub(super) fn open_ended(unit: &str) -> Self {
         let template = format!("{{spinner}} {{human_pos}} {unit}, {{elapsed}}");
         let progress = Self::styled(ProgressBar::new_spinner(), &template);
+        // Otherwise nothing is drawn before the first update.
         progress.0.tick();
         progress
     }

@@ -106,6 +106,7 @@ fn list(arguments: &RobotsListArguments, admin: SocketAddr) -> Result<RobotsOutp
     let mut path = format!("/v1/robots?limit={}", arguments.limit);
     let parameters = [
         ("state", arguments.state.as_ref()),
+        // Two spellings of one argument, which clap does not accept together.
         ("q", arguments.origin.as_ref().or(arguments.query.as_ref())),
         ("cursor", arguments.after.as_ref()),
     ];
@@ -118,6 +119,7 @@ fn list(arguments: &RobotsListArguments, admin: SocketAddr) -> Result<RobotsOutp
     if arguments.json {
         return Ok(RobotsOutput::AsIs(pretty_json(&found)));
     }
+    // On standard error, so that the list can be piped on.
     if let Some(last) = found["next_cursor"].as_str() {
         print_errors(&format!("wayleave: there may be more: --after {last}\n"));
     }
@@ -125,18 +127,22 @@ fn list(arguments: &RobotsListArguments, admin: SocketAddr) -> Result<RobotsOutp
     Ok(RobotsOutput::Painted(robots.map(summary_line).collect()))
 }
 
-/// Formats one origin in one line: its state, since when, its name, and why it cannot be reached.
+/// Formats one origin as a line: its state, the time from which it has been known, its name, and the cause of a failure.
 fn summary_line(robots: &Value) -> String {
     let text = |name: &str| escape_controls(robots[name].as_str().unwrap_or("-")).into_owned();
+    // An origin that was never reached has no copy.
     let since = match &robots["fetched_at"] {
         Value::Null => text("unreachable_since"),
         _ => text("fetched_at"),
     };
-    let cause = robots["cause"].as_str();
-    let why = cause.map(|cause| format!("  {}", escape_controls(cause)));
+    let cause = match robots["cause"].as_str() {
+        Some(cause) => format!("  {}", escape_controls(cause)),
+        None => String::new(),
+    };
     let (state, origin) = (text("state"), text("origin"));
+    // Padded before it is painted: escape sequences have no width on the screen.
     let painted = tone(&state).paint(&format!("{state:<11}"));
-    format!("{painted} {since:<24} {origin}{}\n", why.unwrap_or_default())
+    format!("{painted} {since:<24} {origin}{cause}\n")
 }
 
 fn tone(state: &str) -> Tone {
@@ -150,8 +156,8 @@ fn tone(state: &str) -> Tone {
 fn show(arguments: &RobotsShowArguments, admin: SocketAddr) -> Result<RobotsOutput, String> {
     let mut path = api_path(&arguments.origin)?;
     if let Some(at) = arguments.at {
-        let at = humantime::format_rfc3339_nanos(at.start(Clock::start().now()));
-        path += &format!("?at={}", encoded(&at.to_string()));
+        let instant = humantime::format_rfc3339_nanos(at.start(Clock::start().now()));
+        path += &format!("?at={}", encoded(&instant.to_string()));
     }
     let found = request(admin, "GET", &path)?;
     if arguments.json {
@@ -183,7 +189,7 @@ fn forget(origin: &str, admin: SocketAddr) -> Result<RobotsOutput, String> {
     request(admin, "DELETE", &api_path(origin)?).map(|_| RobotsOutput::AsIs(String::new()))
 }
 
-/// The members of the API's answer that are shown first.
+/// The members of the API's response that are shown first.
 const ENTRY_MEMBERS: [&str; 8] = [
     "origin",
     "state",
@@ -198,38 +204,38 @@ const ENTRY_MEMBERS: [&str; 8] = [
 /// Describes an origin: one line for each member, then the body.
 fn describe(robots: &Value) -> String {
     let mut described = String::new();
-    let mut tell = |name: &str, value: &Value| {
+    let mut add = |name: &str, value: &Value| {
         let text = match value {
             Value::Null => return,
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        let text = escape_controls(&text);
+        let escaped = escape_controls(&text);
         let text = match name {
-            "state" => tone(&text).paint(&text),
-            _ => text.into_owned(),
+            "state" => tone(&escaped).paint(&escaped),
+            _ => escaped.into_owned(),
         };
         let name = Tone::Aside.paint(&format!("{name:<18}"));
         writeln!(described, "{name} {text}").expect("writing to a String cannot fail");
     };
     for name in ENTRY_MEMBERS {
-        tell(name, &robots[name]);
+        add(name, &robots[name]);
     }
     let answer = &robots["answer"];
     for redirect in answer["redirects"].as_array().into_iter().flatten() {
-        tell("redirect", &redirect["uri"]);
+        add("redirect", &redirect["uri"]);
     }
-    tell("uri", &answer["uri"]);
-    tell("status", &answer["status"]);
+    add("uri", &answer["uri"]);
+    add("status", &answer["status"]);
     if answer["is_cut"] == true {
-        tell("cut", &"at robots.max_size".into());
+        add("cut", &"at robots.max_size".into());
     }
     if answer["looks_like_a_page"] == true {
-        tell("looks like", &"an HTML page; read as robots.txt all the same".into());
+        add("looks like", &"an HTML page; read as robots.txt all the same".into());
     }
-    tell("failure", &robots["cause"]);
-    for said in robots["history"].as_array().into_iter().flatten() {
-        tell("first seen", &said["first_seen_at"]);
+    add("failure", &robots["cause"]);
+    for version in robots["history"].as_array().into_iter().flatten() {
+        add("first seen", &version["first_seen_at"]);
     }
     if let Some(body) = answer["body"].as_str() {
         described += "\n";
@@ -250,6 +256,7 @@ fn api_path(origin: &str) -> Result<String, String> {
 }
 
 fn encoded(text: &str) -> String {
+    // This writes a space as "+", which a path would take literally, but no origin contains one.
     url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::robots_cache::{DocumentFetcher, HttpFetcher};
 use crate::server::wiring;
 
-/// Fetches one file at a time, and blocks until it is there.
+/// A client that fetches one file at a time, and blocks until it is there.
 pub(super) struct RobotsFetcher {
     runtime: Runtime,
     fetch: HttpFetcher,
@@ -16,19 +16,21 @@ pub(super) struct RobotsFetcher {
 }
 
 impl RobotsFetcher {
+    /// Creates a fetcher that connects as the configuration says.
+    ///
     /// # Errors
     ///
-    /// As [`wiring::robots_fetch`].
+    /// As [`wiring::robots_fetch_for_check`].
     pub(super) fn new(config: &Config) -> anyhow::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let (fetch, clock) = runtime.block_on(async {
-            let clock = Clock::start();
-            anyhow::Ok((wiring::robots_fetch_for_check(config, clock)?, clock))
-        })?;
+        let clock = Clock::start();
+        // The client can only be built within a runtime.
+        let fetch = runtime.block_on(async { wiring::robots_fetch_for_check(config, clock) })?;
         Ok(Self { runtime, fetch, clock })
     }
 
     pub(super) fn fetch(&self, resource: impl Into<Resource>) -> FetchedAnswer {
+        // Nothing is kept of earlier runs that could be revalidated.
         let request = FetchRequest { resource: resource.into(), validators: None };
         let fetched = self.runtime.block_on(self.fetch.fetch(request, None));
         FetchedAnswer { fetched_at: self.clock.now(), outcome: fetched.outcome }

@@ -31,6 +31,7 @@ pub(super) fn print_painted(text: &str) -> ExitCode {
 }
 
 fn write(mut stdout: impl Write, text: &str) -> ExitCode {
+    // Flushed here, where an error can still be reported.
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             unusable(&format!("cannot write to standard output: {error}"))

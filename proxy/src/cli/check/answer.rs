@@ -13,18 +13,18 @@ use crate::cli::paint::Tone;
 use crate::cli::terminal::json_line;
 use crate::telemetry::harmless::escape_controls;
 
-/// The decision about one URL, with what the file says beside rules.
+/// The decision about one URL, with the rest of what the file states.
 #[derive(Debug)]
 pub(super) struct CheckAnswer<'a> {
     url: &'a str,
     explanation: DecisionDetails,
     crawl_delay: Option<f64>,
     sitemaps: Vec<String>,
-    /// If a purpose was given.
+    /// The preference about the use, if a purpose was given.
     preference: Option<preference::UseAnswer>,
 }
 
-/// How every URL is judged.
+/// The part of the question that is the same for every URL.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CheckQuery<'a> {
     pub(super) tokens: &'a [ProductToken],
@@ -50,23 +50,23 @@ struct CheckAnswerJson<'a> {
 }
 
 impl<'a> CheckAnswer<'a> {
-    /// What `access` says about a path, and documents that are asked for if it is `live`.
+    /// Decides about a path by `access` and, for preferences about use, by the documents that are fetched `live`.
     pub(super) fn new(
         url: &'a str,
         access: &AccessResult,
         path: &UrlPath<'_>,
-        asking: CheckQuery<'_>,
+        query: CheckQuery<'_>,
         live: Option<(&mut FetchedFiles, &Origin)>,
     ) -> Self {
-        let CheckQuery { tokens, dialect, strict, declaration, reading } = asking;
+        let CheckQuery { tokens, dialect, strict, declaration, reading } = query;
+        // Other readers of robots.txt judge only the spelling that is given, and so does this command unless asked.
         let judge = if strict { decide_all_spellings } else { decide };
         let decision = judge(access, dialect, tokens, path);
         let (crawl_delay, sitemaps) = match access {
-            AccessResult::Successful(robots) => {
-                let delay = robots.crawl_delay(dialect, tokens);
-                let delay = delay.map(|delay| delay.as_secs_f64());
-                (delay, robots.sitemaps().collect())
-            }
+            AccessResult::Successful(robots) => (
+                robots.crawl_delay(dialect, tokens).map(|delay| delay.as_secs_f64()),
+                robots.sitemaps().collect(),
+            ),
             _ => (None, Vec::new()),
         };
         let subject = UseSubject {
@@ -87,7 +87,7 @@ impl<'a> CheckAnswer<'a> {
         }
     }
 
-    /// `disallow /private: rule, line 2: Disallow: /private`, and behind that what is said about use.
+    /// Formats the answer as `disallow /private: rule, line 2: Disallow: /private`, followed by the preference about the use.
     pub(super) fn to_text(&self) -> String {
         let DecisionDetails { verdict, reason, dialect, line, rule, .. } = &self.explanation;
         let mut text = format!(" {}: {reason}", self.url);
@@ -103,6 +103,7 @@ impl<'a> CheckAnswer<'a> {
         if let Some(preference) = &self.preference {
             text += &format!("; {preference}");
         }
+        // Undecided rather than disallowed: the next fetch may bring rules.
         let tone = match (verdict, reason) {
             (_, AccessReason::Unreachable) => Tone::Doubtful,
             (AccessVerdict::Allow, _) => Tone::Good,
@@ -128,17 +129,14 @@ impl<'a> CheckAnswer<'a> {
     }
 }
 
-/// 3 if anything could not be decided, else 1 if anything is disallowed or its use refused, else 0.
+/// Returns 3 if anything could not be decided, else 1 if anything is disallowed or its use refused, else 0.
 pub(super) fn exit_status(answers: &[CheckAnswer<'_>]) -> u8 {
-    let any = |test: fn(&DecisionDetails) -> bool| answers.iter().any(|it| test(&it.explanation));
-    if any(|it| it.reason == AccessReason::Unreachable) {
-        3
-    } else {
-        let is_refused = |it: &CheckAnswer<'_>| {
-            let preference = it.preference.as_ref();
-            preference.is_some_and(|it| it.preference == Preference::Refuse.as_str())
-        };
-        let is_disallowed = any(|it| it.verdict == AccessVerdict::Disallow);
-        u8::from(is_disallowed || answers.iter().any(is_refused))
+    if answers.iter().any(|it| it.explanation.reason == AccessReason::Unreachable) {
+        return 3;
     }
+    u8::from(answers.iter().any(|it| {
+        let preference = it.preference.as_ref().map(|it| it.preference);
+        it.explanation.verdict == AccessVerdict::Disallow
+            || preference == Some(Preference::Refuse.as_str())
+    }))
 }

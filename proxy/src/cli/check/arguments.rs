@@ -38,12 +38,12 @@ pub(crate) struct CheckArguments {
     /// The crawler's product token; repeat for more, in order of preference
     #[arg(long = "token", value_name = "T")]
     pub(super) tokens: Vec<String>,
-    /// How to read robots.txt: rfc9309, google, koster1996, selfhtml or strictest
+    /// The dialect in which robots.txt is read: rfc9309, google, koster1996, selfhtml or strictest
     #[arg(long, value_name = "D")]
     pub(super) dialect: Option<Dialect>,
-    /// What the crawler fetches for: search, ai-input, train-ai, archive, tdm or other; repeat for more. What robots.txt says
-    /// about that use then counts too, and so do tdmrep.json and licences, which are fetched as the proxy would (but not with
-    /// --robots or --status: a licence then refuses). The page itself, which may say more, is not fetched
+    /// A purpose of the crawler: search, ai-input, train-ai, archive, tdm or other; repeat for more. Preferences about that
+    /// use then count too: those in robots.txt, in tdmrep.json and in licences, which are fetched as the proxy would (but not
+    /// with --robots or --status: a licence then refuses). The page itself, which may state more, is not fetched
     #[arg(long = "purpose", value_name = "P")]
     pub(super) purposes: Vec<Purpose>,
     /// With --robots-only: judge every equivalent spelling of the URL, as the proxy does, not only the URL as it stands
@@ -57,20 +57,21 @@ pub(crate) struct CheckArguments {
     /// and config; with as "proxy", the proxy's verdict, also crawler, client and method. docs/check.md describes them and the answers. Exit status: 0 all answered, 2 at least one not
     #[arg(long, conflicts_with_all = ["json", "user_agent", "tokens", "purposes", "urls"])]
     pub(super) batch: bool,
-    /// Absolute URLs ("-": one a line from standard input); with --robots, paths too, of which only robots.txt is asked
+    /// Absolute URLs ("-": one a line from standard input); with --robots, paths too, which robots.txt alone decides
     #[arg(value_name = "URL", required_unless_present = "batch")]
     pub(super) urls: Vec<String>,
 }
 
 impl CheckArguments {
-    /// Returns whether only robots.txt is asked: a path has no origin, so the proxy could not be asked about it.
+    /// Returns whether robots.txt alone decides: a path has no origin, so it cannot be a request to the proxy.
     ///
     /// # Errors
     ///
-    /// Returns the mistake of asking both ways at once.
+    /// Returns a message if the arguments ask for both at once.
     pub(super) fn is_robots_only(&self) -> Result<bool, String> {
         let mut paths = self.urls.iter().filter(|url| url.starts_with('/'));
         let is_about_crawlers = self.crawler.is_some() || self.client.is_some();
+        // `next` takes one of the paths, so the rest is one less.
         match paths.next() {
             _ if self.robots_only => Ok(true),
             Some(path) if is_about_crawlers || paths.count() + 1 < self.urls.len() => Err(format!(
@@ -93,8 +94,8 @@ impl CheckArguments {
         }
     }
 
-    /// Returns the query that the arguments put to robots.txt alone.
-    pub(super) fn asking<'a>(
+    /// Returns the query for robots.txt alone.
+    pub(super) fn query<'a>(
         &self,
         tokens: &'a [ProductToken],
         dialect: Dialect,

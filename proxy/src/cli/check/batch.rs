@@ -16,14 +16,14 @@ use super::preference::{self, UseSubject};
 use super::robots_cache::{FileCache, ParsedFile};
 use crate::telemetry::harmless::escape_json;
 
-/// A longer line is answered with an error. A file of 500 KiB fits even if every octet is escaped.
+/// The longest line; a longer one is answered with an error. A file of 500 KiB fits even if every byte of it is escaped.
 const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
-/// What some programs begin a text with.
+/// The bytes with which some programs begin a text.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
-/// What is read and written at a time.
+/// The size of the buffers for input and output.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// The members of a line. One that is none of them is a mistake, for what it was meant to say would go unheard.
+/// The members of a line. An unknown one is a mistake, because ignoring it could change the answer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BatchQuestion<'a> {
@@ -37,19 +37,19 @@ struct BatchQuestion<'a> {
     user_agent: Option<&'a RawValue>,
     #[serde(borrow)]
     tokens: Option<&'a RawValue>,
-    /// The one that `tokens` would list.
+    /// The only name, instead of a list in `tokens`.
     #[serde(borrow)]
     token: Option<&'a RawValue>,
     #[serde(borrow)]
     url: Option<&'a RawValue>,
     #[serde(borrow)]
     dialect: Option<&'a RawValue>,
-    /// With these two the line is read again, for what it says about use.
+    /// With this or `config`, the line is parsed again for its members about use.
     #[serde(borrow)]
     purpose: Option<&'a RawValue>,
     #[serde(borrow)]
     config: Option<&'a RawValue>,
-    /// With this the line is read again, as a question to the proxy.
+    /// With this, the line is parsed again as a question to the proxy.
     #[serde(borrow, rename = "as")]
     asked_as: Option<&'a RawValue>,
     #[serde(default, rename = "crawler")]
@@ -58,7 +58,7 @@ struct BatchQuestion<'a> {
     _client: IgnoredAny,
     #[serde(default, rename = "method")]
     _method: IgnoredAny,
-    // What is said about use.
+    // The members about use.
     #[serde(default, rename = "status")]
     _status: IgnoredAny,
     #[serde(default, rename = "headers")]
@@ -71,7 +71,7 @@ struct BatchQuestion<'a> {
     _rsl: IgnoredAny,
     #[serde(default, rename = "ai_txt")]
     _ai_txt: IgnoredAny,
-    // What people remark on a case: nothing goes by it.
+    // Remarks on a test case, which have no effect.
     #[serde(default, rename = "expect")]
     _expect: IgnoredAny,
     #[serde(default, rename = "stage")]
@@ -87,10 +87,10 @@ struct BatchQuestion<'a> {
 impl<'a> BatchQuestion<'a> {
     fn read(line: &'a [u8]) -> Result<Self, BatchFailure<'a>> {
         if !line.trim_ascii_start().starts_with(b"{") {
-            // serde would take an array for the members in their order.
-            let error = "this is not a JSON object".to_owned();
-            return Err(BatchFailure { id: None, error });
+            // serde would read an array as the members in their order.
+            return Err(BatchFailure { id: None, error: "this is not a JSON object".to_owned() });
         }
+        // The id by itself, so that the failure has one even if another member is wrong.
         serde_json::from_slice(line)
             .map_err(|error| BatchFailure { id: id_of(line), error: error.to_string() })
     }
@@ -113,7 +113,7 @@ struct BatchAnswer<'a> {
     preference: Option<preference::UseAnswer>,
 }
 
-/// The proxy's verdict, behind the row's id.
+/// The proxy's verdict, preceded by the row's id.
 #[derive(Serialize)]
 struct WithId<'a> {
     id: Option<&'a RawValue>,
@@ -127,7 +127,7 @@ struct BatchFailure<'a> {
     error: String,
 }
 
-/// What a question asks, its values read.
+/// A question whose values are parsed.
 struct ParsedQuestion<'a> {
     file: Arc<ParsedFile>,
     tokens: Vec<ProductToken>,
@@ -139,7 +139,7 @@ struct ParsedQuestion<'a> {
 ///
 /// # Errors
 ///
-/// If either breaks.
+/// Returns an error if either cannot be read or written.
 pub(super) fn run(
     dialect: Option<Dialect>,
     strict: bool,
@@ -148,13 +148,14 @@ pub(super) fn run(
     let mut input = io::BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
     let mut output = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let mut batch = BatchRun {
-        seen: FileCache::default(),
+        files: FileCache::default(),
         dialect,
         strict,
         settings: BatchSettings { config, loaded: None },
         failures: 0,
     };
     let mut line = Vec::new();
+    // RFC 8259 section 8.1 lets parsers ignore it, but serde's does not.
     if input.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
         input.consume(BYTE_ORDER_MARK.len());
     }
@@ -171,7 +172,7 @@ pub(super) fn run(
         } else if !line.trim_ascii().is_empty() {
             batch.answer(&line, &mut output)?;
         }
-        // Whoever waits for each answer before asking on gets it.
+        // A program may wait for each answer before it sends the next question.
         if memchr::memchr(b'\n', input.buffer()).is_none() {
             output.flush()?;
         }
@@ -198,7 +199,7 @@ fn write(output: &mut impl Write, answer: &impl Serialize) -> io::Result<()> {
 }
 
 struct BatchRun<'a> {
-    seen: FileCache,
+    files: FileCache,
     dialect: Option<Dialect>,
     strict: bool,
     settings: BatchSettings<'a>,
@@ -227,8 +228,8 @@ impl BatchRun<'_> {
                 Err(error) => self.fail(&BatchFailure { id, error }, output),
             };
         }
-        let ParsedQuestion { file, tokens, url, dialect } = match self.read(&question) {
-            Ok(asked) => asked,
+        let ParsedQuestion { file, tokens, url, dialect } = match self.parse(&question) {
+            Ok(parsed) => parsed,
             Err(error) => return self.fail(&BatchFailure { id, error }, output),
         };
         let path = UrlPath::of_url(&url);
@@ -243,11 +244,12 @@ impl BatchRun<'_> {
             decision: &decision,
             strict: self.strict,
         };
-        let preference = match question.is_about_use() {
-            true => preference::UseQuestion::read(line).and_then(|it| it.answer(&subject)),
-            false => Ok(None),
+        let judged = if question.is_about_use() {
+            preference::UseQuestion::parse(line).and_then(|it| it.answer(&subject))
+        } else {
+            Ok(None)
         };
-        let preference = match preference {
+        let preference = match judged {
             Ok(preference) => preference,
             Err(error) => return self.fail(&BatchFailure { id, error }, output),
         };
@@ -265,7 +267,7 @@ impl BatchRun<'_> {
         write(output, &answer)
     }
 
-    fn read<'a>(&mut self, question: &BatchQuestion<'a>) -> Result<ParsedQuestion<'a>, String> {
+    fn parse<'a>(&mut self, question: &BatchQuestion<'a>) -> Result<ParsedQuestion<'a>, String> {
         let url = question.url.ok_or("url is missing")?;
         let dialect = match question.dialect {
             Some(name) => string("dialect", name)?.parse().map_err(|error| format!("{error}"))?,
@@ -279,34 +281,36 @@ impl BatchRun<'_> {
 
     fn file(&mut self, question: &BatchQuestion<'_>) -> Result<Arc<ParsedFile>, String> {
         match (question.robots, question.robots_base64) {
-            (Some(text), None) => {
-                self.seen.file(text.get(), || Ok(string("robots", text)?.into_owned().into_bytes()))
-            }
+            (Some(text), None) => self
+                .files
+                .file(text.get(), || Ok(string("robots", text)?.into_owned().into_bytes())),
             // A blank keeps the two apart: a value of `robots` never starts with one.
-            (None, Some(text)) => self.seen.file(&format!(" {}", text.get()), || {
-                let text = string("robots_base64", text)?;
-                let body = BASE64_STANDARD.decode(text.as_bytes());
-                body.map_err(|error| format!("robots_base64: {error}"))
+            (None, Some(text)) => self.files.file(&format!(" {}", text.get()), || {
+                BASE64_STANDARD
+                    .decode(string("robots_base64", text)?.as_bytes())
+                    .map_err(|error| format!("robots_base64: {error}"))
             }),
             (Some(_), Some(_)) => Err("robots and robots_base64 contradict each other".to_owned()),
-            // What is said about use may come without a robots.txt.
+            // Preferences about use may be stated without a robots.txt.
             (None, None) if question.is_about_use() || question.asked_as.is_some() => {
-                self.seen.file("\"\"", || Ok(Vec::new()))
+                self.files.file("\"\"", || Ok(Vec::new()))
             }
             (None, None) => Err("robots or robots_base64 is missing".to_owned()),
         }
     }
 }
 
-/// The names to ask for; an empty one, or a field that does not name a product, is the crawler that only
-/// `*` can mean.
+/// Returns the names of the crawler. An empty one, or a field that names no product, stands for the crawler that only `*` can
+/// mean.
 fn tokens(question: &BatchQuestion<'_>) -> Result<Vec<ProductToken>, String> {
     let names = question.tokens.or(question.token);
     match (question.user_agent, names) {
         (Some(field), None) => {
             let field = string("user_agent", field)?;
-            let token = ProductToken::from_user_agent(field.as_bytes());
-            Ok(vec![token.unwrap_or_else(ProductToken::anonymous)])
+            Ok(vec![
+                ProductToken::from_user_agent(field.as_bytes())
+                    .unwrap_or_else(ProductToken::anonymous),
+            ])
         }
         (None, Some(names)) => {
             let names = match question.tokens {
@@ -329,19 +333,19 @@ fn token(name: &str) -> Result<ProductToken, String> {
 }
 
 fn string<'a>(field: &str, text: &'a RawValue) -> Result<Cow<'a, str>, String> {
-    let text: BorrowedText<'a> = parse(field, text)?;
-    Ok(text.0)
+    // A `Cow` alone would be owned: serde borrows only where a field says so.
+    parse::<BorrowedText<'a>>(field, text).map(|text| text.0)
 }
 
 fn parse<'a, T: Deserialize<'a>>(field: &str, text: &'a RawValue) -> Result<T, String> {
     serde_json::from_str(text.get()).map_err(|error| format!("{field}: {error}"))
 }
 
-/// A string, borrowed if it holds no escapes.
+/// A string, borrowed if it has no escapes.
 #[derive(Deserialize)]
 struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The id of a line that is JSON but no question.
+/// Returns the id of a line that is JSON but not a question.
 fn id_of(line: &[u8]) -> Option<&RawValue> {
     #[derive(Deserialize)]
     struct Id<'a> {

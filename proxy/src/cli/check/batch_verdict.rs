@@ -12,13 +12,14 @@ use wayleave_lifecycle::Resource;
 use wayleave_robots_txt::{AccessResult, Dialect, Origin, ProductToken};
 use wayleave_usage_preferences::{AI_TXT_PATH, TDMREP_PATH};
 
+use super::preference::OneOrMany;
 use super::verdict::{ProxySettings, word};
 use crate::cli::config_file::load_config;
 use crate::clock::system_time;
 use crate::decide::offline::InputSource;
 use crate::decide::preview::{PurposeWords, Question};
 
-/// The members of such a row. Those that describe a response are mistakes: the verdict is from before the request.
+/// The members of such a row. Those that describe a response are mistakes: the verdict is about the request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ProxyQuestion {
@@ -34,7 +35,7 @@ struct ProxyQuestion {
     method: Option<String>,
     dialect: Option<String>,
     #[serde(default)]
-    purpose: PurposeMember,
+    purpose: OneOrMany,
     tdmrep: Option<String>,
     ai_txt: Option<String>,
     #[serde(default)]
@@ -46,19 +47,6 @@ struct ProxyQuestion {
     _robots: IgnoredAny,
     #[serde(default, rename = "robots_base64")]
     _robots_base64: IgnoredAny,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum PurposeMember {
-    One(String),
-    Several(Vec<String>),
-}
-
-impl Default for PurposeMember {
-    fn default() -> Self {
-        Self::Several(Vec::new())
-    }
 }
 
 /// The proxy's verdict on a row.
@@ -84,7 +72,7 @@ impl BatchSettings<'_> {
     ///
     /// # Errors
     ///
-    /// Returns what is wrong with the row, or with the configuration.
+    /// Returns a message if the row or the configuration is wrong.
     pub(super) fn decide(
         &mut self,
         line: &[u8],
@@ -95,11 +83,11 @@ impl BatchSettings<'_> {
         if row.r#as != "proxy" {
             return Err(format!("as: {:?} is not \"proxy\"", row.r#as));
         }
-        let config = self.config;
+        // The error is kept as well: its details are printed once, not for every row.
         let loaded = self.loaded.get_or_insert_with(|| {
-            let loaded = load_config(config);
-            let unusable = |_| "the configuration cannot be used".to_owned();
-            loaded.map(|(config, _)| ProxySettings::new(&config)).map_err(unusable)
+            load_config(self.config)
+                .map(|(config, _)| ProxySettings::new(&config))
+                .map_err(|_| "the configuration cannot be used".to_owned())
         });
         let settings = loaded.as_ref().map_err(String::clone)?;
         let tokens = row.product_tokens()?;
@@ -122,9 +110,12 @@ impl ProxyQuestion {
     }
 
     fn product_tokens(&self) -> Result<Vec<ProductToken>, String> {
-        let names = self.names().filter(|name| !name.is_empty());
-        let tokens = names.map(|name| ProductToken::new(name));
-        tokens.collect::<Result<_, _>>().map_err(|error| error.to_string())
+        // An empty name stands for the crawler that only `*` can mean, which has no token.
+        self.names()
+            .filter(|name| !name.is_empty())
+            .map(|name| ProductToken::new(name))
+            .collect::<Result<_, _>>()
+            .map_err(|error| error.to_string())
     }
 
     fn question(&self, dialect: Option<Dialect>) -> Result<Question, String> {
@@ -133,18 +124,15 @@ impl ProxyQuestion {
             Some(name) => Some(name.parse().map_err(|error| format!("{error}"))?),
             None => dialect,
         };
-        let purposes = match &self.purpose {
-            PurposeMember::One(name) => std::slice::from_ref(name),
-            PurposeMember::Several(names) => names,
-        };
         Ok(Question {
             url: self.url.clone(),
+            // Tokens stand for a `User-Agent` that names them, as on the command line.
             user_agent: if names.is_empty() { self.user_agent.clone() } else { names.join(" ") },
             crawler: self.crawler.clone(),
             dialect: dialect.map(|dialect: Dialect| dialect.into()),
             client: self.client.clone(),
             method: self.method.clone(),
-            purpose: purposes.iter().cloned().map(PurposeWords).collect(),
+            purpose: self.purpose.words().iter().cloned().map(PurposeWords).collect(),
         })
     }
 }
@@ -168,6 +156,7 @@ impl InputSource for RowFiles<'_> {
             AI_TXT_PATH => self.row.ai_txt.as_ref(),
             _ => self.row.rsl.get(&resource.uri()),
         };
+        // A document that the row does not have is one that the origin does not serve.
         let document = text.and_then(|text| resource.kind().parse(text.as_bytes(), false));
         DocumentResult::Archived(document)
     }

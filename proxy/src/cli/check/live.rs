@@ -23,17 +23,18 @@ pub(super) struct FetchedFiles {
 }
 
 impl FetchedFiles {
-    /// Returns an empty collection, for the progress line of so many origins.
-    pub(super) fn of(origins: usize, fetcher: RobotsFetcher) -> Self {
+    /// Creates an empty collection, with a progress line for this number of origins.
+    pub(super) fn new(origins: usize, fetcher: RobotsFetcher) -> Self {
         Self { fetcher, files: HashMap::new(), progress: ProgressLine::new(origins) }
     }
 
     /// Returns a file, fetched unless it was before.
     pub(super) fn get(&mut self, resource: &Resource) -> CheckedSnapshot {
-        if let Some(known) = self.files.get(resource) {
-            return known.clone();
+        if let Some(file) = self.files.get(resource) {
+            return file.clone();
         }
         let uri = resource.uri();
+        // Only these are known in number beforehand.
         if resource.is_robots_txt() {
             self.progress.start_part(&uri);
         }
@@ -76,8 +77,7 @@ impl FetchedFiles {
         if !may_fetch(crawler, robots_txt.access(), resource, &mut context) {
             return Err(DocumentBatch::NOT_ALLOWED.to_owned());
         }
-        let file = self.get(resource);
-        Ok(DocumentResult::Archived(file.document().cloned()))
+        Ok(DocumentResult::Archived(self.get(resource).document().cloned()))
     }
 
     fn warn(&self, url: &str, cause: &str) {
@@ -99,6 +99,7 @@ impl InputSource for FetchedFiles {
 fn is_failure(kind: DocumentKind, answer: &FetchedAnswer) -> bool {
     match answer.outcome.result() {
         FetchResult::Successful => false,
+        // A licence is only fetched because something names it, so it should be there.
         FetchResult::Unavailable => kind == DocumentKind::Rsl,
         _ => {
             kind != DocumentKind::RobotsTxt || matches!(answer.access(), AccessResult::Unreachable)

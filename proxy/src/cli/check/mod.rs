@@ -19,62 +19,53 @@ use std::time::SystemTime;
 use wayleave_lifecycle::{
     FetchEnding, FetchOutcome, FetchedAnswer, FetchedBody, FetchedResponse, ResponseFields,
 };
-use wayleave_robots_txt::{Dialect, InvalidUri, ProductToken, Target};
+use wayleave_robots_txt::{InvalidUri, ProductToken, Target, UrlPath};
 use wayleave_usage_preferences::PreferenceSettings;
 
 use super::config_file::load_config;
 use super::robots_fetcher::RobotsFetcher;
-use super::terminal::{print, print_painted, unusable};
+use super::terminal::{CommandResult, print, print_painted, unusable};
 use answer::CheckAnswer;
 pub(super) use arguments::CheckArguments;
 use live::FetchedFiles;
 
-pub(super) fn run(mut arguments: CheckArguments, config: Option<&Path>) -> ExitCode {
-    let dialect = arguments.dialect.unwrap_or_default();
+pub(super) fn run(mut arguments: CheckArguments, config: Option<&Path>) -> CommandResult {
     if arguments.batch {
         return match batch::run(arguments.dialect, arguments.strict, config) {
-            Ok(0) => ExitCode::SUCCESS,
+            Ok(0) => Ok(ExitCode::SUCCESS),
             Ok(failures) => {
                 let lines = if failures == 1 { "line" } else { "lines" };
-                unusable(&format!(
+                Err(unusable(&format!(
                     "{failures} {lines} could not be answered: see \"error\" in their answers"
-                ))
+                )))
             }
-            // Who reads the answers has seen enough.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-            Err(error) => unusable(&format!("standard input or output: {error}")),
+            // The program that reads the answers has seen enough.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+            Err(error) => Err(unusable(&format!("standard input or output: {error}"))),
         };
     }
-    if let Err(error) = read_urls(&mut arguments) {
-        return unusable(&format!("standard input: {error}"));
-    }
+    read_urls(&mut arguments).map_err(|error| unusable(&format!("standard input: {error}")))?;
     let arguments = &arguments;
-    if let Some(message) = mistaken_url(arguments) {
-        return unusable(&message);
+    if let Some(message) = find_wrong_url(arguments) {
+        return Err(unusable(&message));
     }
-    let asked = arguments
-        .is_robots_only()
-        .and_then(|is_robots_only| Ok((is_robots_only, tokens(arguments, is_robots_only)?)));
-    let (is_robots_only, tokens) = match asked {
-        Ok(asked) => asked,
-        Err(message) => return unusable(&message),
-    };
+    let is_robots_only = arguments.is_robots_only().map_err(|message| unusable(&message))?;
+    let tokens = tokens(arguments, is_robots_only).map_err(|message| unusable(&message))?;
     let body = match &arguments.robots {
-        Some(file) => match read(file) {
-            Ok(body) => Some(body),
-            Err(error) => return unusable(&format!("{}: {error}", file.display())),
-        },
+        Some(file) => {
+            Some(read(file).map_err(|error| unusable(&format!("{}: {error}", file.display())))?)
+        }
+        // Only a successful response has rules, and an empty file has none.
         None => arguments.status.map(|_| Vec::new()),
     };
-    let given = body.map(|body| given_ending(arguments, body));
-    match given {
+    match body.map(|body| given_ending(arguments, body)) {
         given if !is_robots_only => verdict::run(arguments, &tokens, config, given),
-        Some(ending) => offline(arguments, dialect, &tokens, ending),
+        Some(ending) => Ok(offline(arguments, &tokens, ending)),
         None => live(arguments, &tokens, config),
     }
 }
 
-/// Puts the lines of standard input in the place of a "-" among the URLs.
+/// Replaces a "-" among the URLs by the lines of standard input.
 fn read_urls(arguments: &mut CheckArguments) -> io::Result<()> {
     let Some(at) = arguments.urls.iter().position(|url| url == "-") else {
         return Ok(());
@@ -88,19 +79,17 @@ fn read_urls(arguments: &mut CheckArguments) -> io::Result<()> {
     Ok(())
 }
 
-/// What is wrong with the first argument that asks about nothing: it is not an absolute URL, nor a path
-/// where those will do. A space is let pass in either, as in what people paste.
-fn mistaken_url(arguments: &CheckArguments) -> Option<String> {
-    let offline = arguments.robots.is_some() || arguments.status.is_some();
+/// Describes the first argument that is neither an absolute URL nor, with a given robots.txt, a path. Spaces are accepted in
+/// both, as in URLs that people paste.
+fn find_wrong_url(arguments: &CheckArguments) -> Option<String> {
+    let accepts_paths = arguments.robots.is_some() || arguments.status.is_some();
     let mistake = |url: &String| {
-        let is_path = offline && url.starts_with('/');
-        let error = if is_path {
-            let control = url.chars().find(char::is_ascii_control)?;
-            InvalidUri::Character(control)
+        let error = if accepts_paths && url.starts_with('/') {
+            InvalidUri::Character(url.chars().find(char::is_ascii_control)?)
         } else {
             Target::parse(&url.replace(' ', "%20")).err()?
         };
-        let hint = match (&error, offline) {
+        let hint = match (&error, accepts_paths) {
             (InvalidUri::NotAbsolute, true) => ", or a path that starts with /",
             (InvalidUri::NotAbsolute, false) => " (paths need --robots)",
             _ => "",
@@ -110,16 +99,15 @@ fn mistaken_url(arguments: &CheckArguments) -> Option<String> {
     arguments.urls.iter().find_map(mistake)
 }
 
-/// The crawler's names; without any, the crawler that only `*` can mean.
+/// Returns the product tokens that the arguments give; none if the proxy identifies the crawler by something else.
 fn tokens(arguments: &CheckArguments, is_robots_only: bool) -> Result<Vec<ProductToken>, String> {
     if let Some(field) = &arguments.user_agent {
         if !is_robots_only {
             // The proxy reads the field itself.
             return Ok(Vec::new());
         }
-        let token = ProductToken::from_user_agent(field.as_bytes());
-        let token =
-            token.ok_or_else(|| format!("--user-agent {field:?} does not name a product"))?;
+        let token = ProductToken::from_user_agent(field.as_bytes())
+            .ok_or_else(|| format!("--user-agent {field:?} does not name a product"))?;
         return Ok(vec![token]);
     }
     let is_known_otherwise = arguments.crawler.is_some() || arguments.client.is_some();
@@ -140,29 +128,24 @@ fn read(file: &Path) -> io::Result<Vec<u8>> {
     Ok(body)
 }
 
-/// Judges by a file at hand, all of it: where crawlers stop reading is for `lint` to say.
-fn offline(
-    arguments: &CheckArguments,
-    dialect: Dialect,
-    tokens: &[ProductToken],
-    ending: FetchEnding,
-) -> ExitCode {
+/// Decides by a given file, all of it: `lint` reports where crawlers would stop reading.
+fn offline(arguments: &CheckArguments, tokens: &[ProductToken], ending: FetchEnding) -> ExitCode {
+    // Nothing here depends on the time of the fetch.
     let facts = FetchedAnswer {
         fetched_at: SystemTime::UNIX_EPOCH,
         outcome: FetchOutcome { redirects: Vec::new(), uri: String::new(), ending },
     };
     let access = facts.access();
+    let dialect = arguments.dialect.unwrap_or_default();
     let declaration = arguments.declaration();
     let reading = PreferenceSettings::default();
-    let asking = arguments.asking(tokens, dialect, (&declaration, &reading));
-    let answers = arguments.urls.iter().map(|url| {
-        let path = path_of(url);
-        CheckAnswer::new(url, &access, &path, asking, None)
-    });
+    let query = arguments.query(tokens, dialect, (&declaration, &reading));
+    let answers =
+        arguments.urls.iter().map(|url| CheckAnswer::new(url, &access, &path_of(url), query, None));
     finish(&answers.collect::<Vec<_>>(), arguments.json)
 }
 
-/// Returns the outcome of a fetch that brings this body.
+/// Returns the result of a fetch with this body.
 fn given_ending(arguments: &CheckArguments, body: Vec<u8>) -> FetchEnding {
     FetchEnding::Response(FetchedResponse {
         status: arguments.status.unwrap_or(200),
@@ -171,42 +154,39 @@ fn given_ending(arguments: &CheckArguments, body: Vec<u8>) -> FetchEnding {
     })
 }
 
-/// The path of an argument: what starts with `/` is one, also with two, where a reference would name a host.
-fn path_of(url: &str) -> wayleave_robots_txt::UrlPath<'_> {
-    wayleave_robots_txt::UrlPath::parse(url)
-        .unwrap_or_else(|_| wayleave_robots_txt::UrlPath::of_url(url))
+/// Returns the path of an argument. One that starts with `/` is a path even if it starts with two, where a reference would
+/// name a host (RFC 3986 section 4.2).
+fn path_of(url: &str) -> UrlPath<'_> {
+    UrlPath::parse(url).unwrap_or_else(|_| UrlPath::of_url(url))
 }
 
-/// Judges by what the origins serve now.
-fn live(arguments: &CheckArguments, tokens: &[ProductToken], config: Option<&Path>) -> ExitCode {
-    let config = match load_config(config) {
-        Ok((config, _)) => config,
-        Err(status) => return status,
-    };
-    let target = |url: &String| Target::parse(url).map_err(|error| format!("{url}: {error}"));
-    let targets = match arguments.urls.iter().map(target).collect::<Result<Vec<_>, _>>() {
-        Ok(targets) => targets,
-        Err(message) => return unusable(&message),
-    };
-    let mut live = match RobotsFetcher::new(&config) {
-        Ok(fetcher) => {
-            let origins: HashSet<_> = targets.iter().map(Target::origin).collect();
-            FetchedFiles::of(origins.len(), fetcher)
-        }
-        Err(error) => return unusable(&format!("{error:#}")),
-    };
+/// Decides by the files that the origins serve now.
+fn live(
+    arguments: &CheckArguments,
+    tokens: &[ProductToken],
+    config: Option<&Path>,
+) -> CommandResult {
+    let (config, _) = load_config(config)?;
+    let targets = arguments
+        .urls
+        .iter()
+        .map(|url| Target::parse(url).map_err(|error| unusable(&format!("{url}: {error}"))))
+        .collect::<Result<Vec<_>, _>>()?;
+    let fetcher = RobotsFetcher::new(&config).map_err(|error| unusable(&format!("{error:#}")))?;
+    let origins: HashSet<_> = targets.iter().map(Target::origin).collect();
+    let mut files = FetchedFiles::new(origins.len(), fetcher);
     let dialect = arguments.dialect.unwrap_or(config.robots.dialect);
     let declaration = arguments.declaration();
-    let reading = &config.preferences.reading;
-    let asking = arguments.asking(tokens, dialect, (&declaration, reading));
-    let answers = arguments.urls.iter().zip(&targets).map(|(url, target)| {
-        let robots_txt = live.get(&target.origin().into());
-        let live = Some((&mut live, target.origin()));
-        CheckAnswer::new(url, robots_txt.access(), target.path(), asking, live)
-    });
-    let answers: Vec<_> = answers.collect();
-    drop(live);
-    finish(&answers, arguments.json)
+    let query = arguments.query(tokens, dialect, (&declaration, &config.preferences.reading));
+    let mut answers = Vec::with_capacity(targets.len());
+    for (url, target) in arguments.urls.iter().zip(&targets) {
+        let robots_txt = files.get(&target.origin().into());
+        let live = Some((&mut files, target.origin()));
+        answers.push(CheckAnswer::new(url, robots_txt.access(), target.path(), query, live));
+    }
+    // The progress line has to be gone before anything is printed.
+    drop(files);
+    Ok(finish(&answers, arguments.json))
 }
 
 /// Prints the answers and returns the exit status that sums them up.

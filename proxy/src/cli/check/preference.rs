@@ -1,4 +1,4 @@
-//! `wayleave check` for a purpose: what is said about use, and what it comes to.
+//! `wayleave check` for a purpose: the statements about use, and the preference that they amount to.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,10 +17,10 @@ use wayleave_usage_preferences::{
 use super::live::FetchedFiles;
 use crate::clock;
 
-/// How much of a page is read, unless the question says otherwise.
+/// The length of a page's beginning that is read, unless the question sets another.
 const META_SCAN_BYTES: u64 = 64 * 1024;
 
-/// The members of a question that are about use. Those of any question are read elsewhere.
+/// The members of a question that are about use. The others are in `BatchQuestion`.
 #[derive(Deserialize)]
 pub(super) struct UseQuestion {
     purpose: Option<OneOrMany>,
@@ -35,18 +35,34 @@ pub(super) struct UseQuestion {
     config: UseQuestionConfig,
 }
 
+/// A member that is a word or a list of words.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum OneOrMany {
+pub(super) enum OneOrMany {
     One(String),
     Many(Vec<String>),
+}
+
+impl OneOrMany {
+    pub(super) fn words(&self) -> &[String] {
+        match self {
+            Self::One(word) => std::slice::from_ref(word),
+            Self::Many(words) => words,
+        }
+    }
+}
+
+impl Default for OneOrMany {
+    fn default() -> Self {
+        Self::Many(Vec::new())
+    }
 }
 
 /// Keys of `[[crawler]]` and `[preferences]`.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct UseQuestionConfig {
-    /// Where the question itself names none.
+    /// The purposes, if the question itself names none.
     purposes: Vec<String>,
     purpose_tokens: BTreeMap<String, String>,
     content_use: Option<String>,
@@ -57,9 +73,9 @@ struct UseQuestionConfig {
     robots_meta: Option<String>,
     rsl_user: String,
     rsl_geo: String,
-    /// Nothing is handed on here, so this is only checked.
+    /// Only checked: no response is forwarded here.
     on_answer: Option<String>,
-    /// `allow` or `refuse`, as if a rule of one's own matched.
+    /// `allow` or `refuse`, as if a `[[rule]]` matched.
     rule: Option<String>,
 }
 
@@ -79,7 +95,6 @@ pub(super) struct UseAnswer {
 impl From<PreferenceJudgement> for UseAnswer {
     fn from(judgement: PreferenceJudgement) -> Self {
         let statement = judgement.statement();
-        let policy = statement.and_then(|it| it.policy.as_deref());
         Self {
             preference: judgement.preference.as_str(),
             purpose: judgement.purpose.map(Purpose::as_str),
@@ -87,14 +102,16 @@ impl From<PreferenceJudgement> for UseAnswer {
             carrier: statement.map(|it| it.carrier.to_string()),
             statement: statement.map(|it| it.text.clone()),
             clause: statement.map(|it| it.clause),
-            policy: policy.map(|it| excerpt(it).into_owned()),
+            policy: statement
+                .and_then(|it| it.policy.as_deref())
+                .map(|policy| excerpt(policy).into_owned()),
             stage: judgement.stage.as_str(),
         }
     }
 }
 
 impl fmt::Display for UseAnswer {
-    /// `refuse train-ai: content-usage, robots.txt:2: Content-Usage: train-ai=n (aipref-vocab-08 §4.1)`
+    /// Writes `refuse train-ai: content-usage, robots.txt:2: Content-Usage: train-ai=n (aipref-vocab-08 §4.1)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.preference, self.purpose.unwrap_or_default())?;
         if let (Some(source), Some(carrier)) = (self.source, &self.carrier) {
@@ -107,7 +124,7 @@ impl fmt::Display for UseAnswer {
     }
 }
 
-/// What a question is about, whatever its purpose.
+/// The URL that a question is about, with the decision of robots.txt.
 pub(super) struct UseSubject<'a> {
     pub(super) url: &'a str,
     pub(super) path: &'a str,
@@ -119,7 +136,8 @@ pub(super) struct UseSubject<'a> {
 }
 
 impl UseSubject<'_> {
-    /// What its robots.txt says about use, and the documents beside it if it is `live`; nothing if no purpose is declared.
+    /// Returns the preference that robots.txt states and, with `live`, the documents next to it; `None` if no purpose is
+    /// declared.
     pub(super) fn preference(
         &self,
         (declaration, reading): (&CrawlerDeclaration, &PreferenceSettings),
@@ -128,19 +146,19 @@ impl UseSubject<'_> {
         if declaration.purposes.is_empty() {
             return None;
         }
-        let asker = self.asker(declaration, reading);
-        let mut heard = self.hear(asker);
-        // As in the proxy, nothing more is asked for what is refused anyway.
-        let live = live.filter(|_| !heard.is_already_refused(asker));
-        if let Some((live, origin)) =
-            live.filter(|_| self.decision.verdict() == AccessVerdict::Allow)
+        let query = self.query(declaration, reading);
+        let mut state = self.state(query);
+        // As in the proxy, no documents are fetched for a request that is refused anyway.
+        if let Some((files, origin)) = live
+            && self.decision.verdict() == AccessVerdict::Allow
+            && !state.is_already_refused(query)
         {
-            heard = live.with_documents(heard, asker, origin);
+            state = files.with_documents(state, query, origin);
         }
-        Some(heard.judge(asker).into())
+        Some(state.judge(query).into())
     }
 
-    fn asker<'b>(
+    fn query<'b>(
         &'b self,
         declaration: &'b CrawlerDeclaration,
         reading: &'b PreferenceSettings,
@@ -155,81 +173,88 @@ impl UseSubject<'_> {
         }
     }
 
-    fn hear(&self, asker: PreferenceQuery<'_>) -> PreferenceState {
-        let mut heard = PreferenceState::new(asker, self.url, self.path);
-        heard.add_access_decision(self.decision);
-        heard.add_access_result(asker, self.access);
-        heard
+    /// Returns the state before the request, as far as robots.txt determines it.
+    fn state(&self, query: PreferenceQuery<'_>) -> PreferenceState {
+        let mut state = PreferenceState::new(query, self.url, self.path);
+        state.add_access_decision(self.decision);
+        state.add_access_result(query, self.access);
+        state
     }
 }
 
 impl UseQuestion {
+    /// Parses the members about use of a line.
+    ///
     /// # Errors
     ///
-    /// What is wrong with the line.
-    pub(super) fn read(line: &[u8]) -> Result<Self, String> {
+    /// Returns a message if the line is wrong.
+    pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(line).map_err(|error| error.to_string())
     }
 
-    /// What is said about use; nothing if the question names no purpose.
+    /// Returns the preference about the use; `None` if the question names no purpose.
     ///
     /// # Errors
     ///
-    /// What is wrong with the question.
+    /// Returns a message if the question is wrong.
     pub(super) fn answer(&self, subject: &UseSubject<'_>) -> Result<Option<UseAnswer>, String> {
         let (declaration, reading) = (self.declaration()?, self.config.reading()?);
         if declaration.purposes.is_empty() {
             return Ok(None);
         }
-        let asker = subject.asker(&declaration, &reading);
-        let mut heard = subject.hear(asker);
+        let query = subject.query(&declaration, &reading);
+        // In the order of the stages, because the answer names the latest.
+        let mut state = subject.state(query);
         if let Some(rule) = &self.config.rule {
-            heard.add_rule(one_of("rule", rule, ["allow", "refuse"])? == 0);
+            state.add_rule(one_of("rule", rule, ["allow", "refuse"])? == 0);
         }
         if let Some(file) = &self.tdmrep {
-            heard.add_tdmrep(asker, &TdmrepFile::parse(file.as_bytes()));
+            state.add_tdmrep(query, &TdmrepFile::parse(file.as_bytes()));
         }
         if let Some(file) = &self.ai_txt {
-            heard.add_ai_txt(asker, &RobotsTxt::parse(file.as_bytes()));
+            state.add_ai_txt(query, &RobotsTxt::parse(file.as_bytes()));
         }
         if self.headers.is_some() || self.status.is_some() {
-            let fields = self.headers.iter().flatten();
-            let fields = fields.map(|(name, value)| (name.as_str(), value.as_str()));
             let status = self.status.unwrap_or(200);
-            let fields = fields.filter(|_| is_heard(status));
-            heard.add_response_head(asker, status, &fields);
+            let fields = self
+                .headers
+                .iter()
+                .flatten()
+                .filter(|_| has_relevant_fields(status))
+                .map(|(name, value)| (name.as_str(), value.as_str()));
+            state.add_response_head(query, status, &fields);
         }
         let meta_scan = self.config.meta_scan_bytes()?;
-        // As in the proxy, a page that is not asked for, or that is none, says nothing.
+        // As in the proxy: a request that is refused brings no page, and neither does an error.
         let is_refused_before =
-            heard.is_already_refused(asker) && heard.judge(asker).stage == PreferenceStage::Before;
+            state.is_already_refused(query) && state.judge(query).stage == PreferenceStage::Before;
         let has_page = !is_refused_before && self.status.is_none_or(is_content) && meta_scan > 0;
         if let Some(page) = self.html.as_deref().filter(|_| has_page) {
-            heard.add_page(asker, &page[..page.floor_char_boundary(meta_scan)]);
+            // The limit counts bytes, and may lie within a character.
+            state.add_page(query, &page[..page.floor_char_boundary(meta_scan)]);
         }
+        // Last: a licence counts only if a statement has named it.
         for (url, document) in &self.rsl {
-            heard.add_licence(url, &RslLicence::parse(document.as_bytes()).into());
+            state.add_licence(url, &RslLicence::parse(document.as_bytes()).into());
         }
-        Ok(Some(heard.judge(asker).into()))
+        Ok(Some(state.judge(query).into()))
     }
 
     fn declaration(&self) -> Result<CrawlerDeclaration, String> {
-        let purposes = match &self.purpose {
-            Some(OneOrMany::One(name)) => std::slice::from_ref(name),
-            Some(OneOrMany::Many(names)) => names,
-            None => &self.config.purposes,
-        };
-        let purposes = purposes.iter().map(|name| read::<Purpose>("purpose", name));
+        let purposes = self.purpose.as_ref().map_or(&self.config.purposes[..], OneOrMany::words);
         let tokens = self.config.purpose_tokens.iter().map(|(purpose, token)| {
-            let purpose = read("purpose_tokens", purpose)?;
-            Ok((purpose, read("purpose_tokens", token)?))
+            let purpose = parse("purpose_tokens", purpose)?;
+            Ok((purpose, parse("purpose_tokens", token)?))
         });
         let unstated = self.config.unstated.as_deref().unwrap_or("allow");
         let content_use = self.config.content_use.as_deref();
         Ok(CrawlerDeclaration {
-            purposes: purposes.collect::<Result<_, _>>()?,
+            purposes: purposes
+                .iter()
+                .map(|name| parse::<Purpose>("purpose", name))
+                .collect::<Result<_, _>>()?,
             purpose_tokens: tokens.collect::<Result<_, String>>()?,
-            content_use: content_use.map(|it| read("content_use", it)).transpose()?,
+            content_use: content_use.map(|it| parse("content_use", it)).transpose()?,
             refuse_unstated: one_of("unstated", unstated, ["allow", "refuse"])? == 1,
         })
     }
@@ -238,10 +263,10 @@ impl UseQuestion {
 impl UseQuestionConfig {
     fn reading(&self) -> Result<PreferenceSettings, String> {
         let default = PreferenceSettings::default();
-        let sources = self.sources.as_ref().map(|names| {
-            let sources = names.iter().map(|name| read("sources", name));
-            sources.collect::<Result<_, _>>()
-        });
+        let sources = self
+            .sources
+            .as_ref()
+            .map(|names| names.iter().map(|name| parse("sources", name)).collect::<Result<_, _>>());
         let robots_meta = self.robots_meta.as_deref();
         let on_answer = self.on_answer.as_deref().unwrap_or("withhold");
         one_of("on_answer", on_answer, ["withhold", "label"])?;
@@ -249,21 +274,23 @@ impl UseQuestionConfig {
             sources: sources.transpose()?.unwrap_or(default.sources),
             legacy_labels: self.legacy_labels.unwrap_or(default.legacy_labels),
             robots_meta: robots_meta
-                .map_or(Ok(default.robots_meta), |it| read("robots_meta", it))?,
+                .map_or(Ok(default.robots_meta), |it| parse("robots_meta", it))?,
             rsl_user: self.rsl_user.clone(),
             rsl_geo: self.rsl_geo.clone(),
         })
     }
 
     fn meta_scan_bytes(&self) -> Result<usize, String> {
-        let size = self.meta_scan.as_deref();
-        let size = size.map_or(Ok(ByteSize(META_SCAN_BYTES)), |it| read("meta_scan", it))?;
+        let size = match &self.meta_scan {
+            Some(text) => parse("meta_scan", text)?,
+            None => ByteSize(META_SCAN_BYTES),
+        };
         Ok(usize::try_from(size.as_u64()).unwrap_or(usize::MAX))
     }
 }
 
-/// Whether the fields of an answer with this status count: those of content, and of what asks for a licence or for payment.
-fn is_heard(status: u16) -> bool {
+/// Returns whether the fields of a response with this status count: it has content, or asks for a licence or for payment.
+fn has_relevant_fields(status: u16) -> bool {
     is_content(status) || matches!(status, 401 | 402)
 }
 
@@ -271,11 +298,11 @@ fn is_content(status: u16) -> bool {
     matches!(status, 200..=299)
 }
 
-fn read<T: FromStr<Err: fmt::Display>>(member: &str, text: &str) -> Result<T, String> {
+fn parse<T: FromStr<Err: fmt::Display>>(member: &str, text: &str) -> Result<T, String> {
     text.parse().map_err(|error| format!("{member}: {error}"))
 }
 
-/// Which of two words a member is.
+/// Returns the index of the word that a member is.
 fn one_of(member: &str, text: &str, words: [&str; 2]) -> Result<usize, String> {
     let index = words.iter().position(|word| *word == text);
     index.ok_or_else(|| format!("{member}: {text:?} is neither {} nor {}", words[0], words[1]))

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use wayleave_robots_txt::{AccessResult, RobotsTxt};
 
-/// What is kept of files, in bytes, before all are dropped and read anew.
+/// The size of all files in bytes beyond which the cache is emptied.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// A file, and what every answer about it repeats.
+/// A file, with the parts that are the same in every answer about it.
 #[derive(Debug)]
 pub(super) struct ParsedFile {
     pub(super) access: AccessResult,
@@ -29,7 +29,7 @@ impl ParsedFile {
     }
 }
 
-/// The files seen, by the JSON text that brought them. The last one is looked at first.
+/// The files so far, by the JSON text that they were given as.
 #[derive(Debug, Default)]
 pub(super) struct FileCache {
     files: HashMap<Box<str>, Arc<ParsedFile>, foldhash::fast::RandomState>,
@@ -38,16 +38,17 @@ pub(super) struct FileCache {
 }
 
 impl FileCache {
-    /// The file that a JSON text stands for, decoded and parsed if it is new.
+    /// Returns the file that a JSON text stands for, decoded and parsed if it is new.
     ///
     /// # Errors
     ///
-    /// What `decode` says is wrong with it.
+    /// Returns the error of `decode`.
     pub(super) fn file(
         &mut self,
         text: &str,
         decode: impl FnOnce() -> Result<Vec<u8>, String>,
     ) -> Result<Arc<ParsedFile>, String> {
+        // Questions about the same file usually follow each other.
         if let Some((_, file)) = self.last.as_ref().filter(|(last, _)| **last == *text) {
             return Ok(Arc::clone(file));
         }
@@ -61,7 +62,7 @@ impl FileCache {
 
     fn insert(&mut self, text: &str, body: &[u8]) -> Arc<ParsedFile> {
         let file = Arc::new(ParsedFile::new(body));
-        // Indexes come later and are at most a few times what they index.
+        // Four times: the indexes that decisions add later are at most a few times as large as what they index.
         self.bytes += text.len() + 4 * file.robots.heap_bytes() + size_of::<ParsedFile>();
         if self.bytes > MAX_BYTES {
             self.files.clear();

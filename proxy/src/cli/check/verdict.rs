@@ -20,7 +20,7 @@ use crate::admin::preview::Preview;
 use crate::cli::config_file::load_config;
 use crate::cli::paint::Tone;
 use crate::cli::robots_fetcher::RobotsFetcher;
-use crate::cli::terminal::{json_line, print, print_painted, unusable};
+use crate::cli::terminal::{CommandResult, json_line, print, print_painted, unusable};
 use crate::clock::system_time;
 use crate::config::Config;
 use crate::decide::offline::{self, InputSource};
@@ -45,11 +45,11 @@ impl ProxySettings {
         }
     }
 
-    /// Decides about a request that nobody made. `tokens`: the names of a crawler that is not configured.
+    /// Decides about a request that nobody made. `tokens` are the names of a crawler that is not configured.
     ///
     /// # Errors
     ///
-    /// Returns what is wrong with the question.
+    /// Returns a message if the question is wrong.
     pub(super) fn decide(
         &self,
         question: &Question,
@@ -57,10 +57,12 @@ impl ProxySettings {
         source: &mut impl InputSource,
     ) -> Result<Preview, String> {
         let mut request = question.request(&self.crawlers, &self.interception)?;
+        // All names in their order: from a `User-Agent` that contains them, only some might be read.
         if let Identity::Asserted { claim, .. } = &mut request.identified.identity
             && !tokens.is_empty()
         {
             *claim = ClaimedNames::with_tokens(tokens.to_vec()).into();
+            // The stand-in that declares the purposes has the same names.
             if let Some(crawler) = &mut request.identified.purposes_from {
                 Arc::make_mut(crawler).tokens = tokens.to_vec();
             }
@@ -97,6 +99,7 @@ impl ProxySettings {
             method: request.method,
             url: request.target.target.to_string(),
             identity,
+            // A process counts its configurations from 1, and this one loads no other.
             configuration: 1,
             verdict,
             dialects,
@@ -127,17 +130,14 @@ impl InputSource for GivenRobotsTxt {
     }
 }
 
-/// Prints the verdicts on all URLs. `given`: what robots.txt is, instead of fetching it.
+/// Prints the verdicts on all URLs. `given` is the result of fetching robots.txt, if it is not to be fetched.
 pub(super) fn run(
     arguments: &CheckArguments,
     tokens: &[ProductToken],
     config: Option<&Path>,
     given: Option<FetchEnding>,
-) -> ExitCode {
-    let config = match load_config(config) {
-        Ok((config, _)) => config,
-        Err(status) => return status,
-    };
+) -> CommandResult {
+    let (config, _) = load_config(config)?;
     let settings = ProxySettings::new(&config);
     let decided = match given {
         Some(ending) => {
@@ -145,21 +145,19 @@ pub(super) fn run(
             decide_all(arguments, tokens, &settings, &mut GivenRobotsTxt { ending, now })
         }
         None => {
-            let origins = arguments.urls.iter().filter_map(|url| Target::parse(url).ok());
-            let origins: HashSet<_> = origins.map(|target| target.origin().clone()).collect();
-            match RobotsFetcher::new(&config) {
-                Ok(fetcher) => {
-                    let mut files = FetchedFiles::of(origins.len(), fetcher);
-                    decide_all(arguments, tokens, &settings, &mut files)
-                }
-                Err(error) => return unusable(&format!("{error:#}")),
-            }
+            let origins: HashSet<_> = arguments
+                .urls
+                .iter()
+                .filter_map(|url| Some(Target::parse(url).ok()?.origin().clone()))
+                .collect();
+            let fetcher =
+                RobotsFetcher::new(&config).map_err(|error| unusable(&format!("{error:#}")))?;
+            let mut files = FetchedFiles::new(origins.len(), fetcher);
+            decide_all(arguments, tokens, &settings, &mut files)
         }
     };
-    match decided {
-        Ok(verdicts) => finish(&verdicts, arguments.json),
-        Err(message) => unusable(&message),
-    }
+    let verdicts = decided.map_err(|message| unusable(&message))?;
+    Ok(finish(&verdicts, arguments.json))
 }
 
 fn decide_all(
@@ -169,9 +167,7 @@ fn decide_all(
     source: &mut impl InputSource,
 ) -> Result<Vec<(String, Preview)>, String> {
     let decide = |url: &String| {
-        let question = arguments.question(url);
-        let verdict = settings.decide(&question, tokens, source)?;
-        Ok((url.clone(), verdict))
+        Ok((url.clone(), settings.decide(&arguments.question(url), tokens, source)?))
     };
     arguments.urls.iter().map(decide).collect()
 }
@@ -181,6 +177,7 @@ impl CheckArguments {
     fn question(&self, url: &str) -> Question {
         let purpose = self.purposes.iter().copied().map(Purpose::as_str);
         Question {
+            // Pasted URLs may contain spaces, which are escaped as browsers do.
             url: url.replace(' ', "%20"),
             user_agent: match &self.user_agent {
                 Some(user_agent) => user_agent.clone(),
@@ -220,7 +217,8 @@ pub(super) fn word(verdict: &Preview) -> &'static str {
     }
 }
 
-/// `refuse https://shop.test/private: rule (403): Disallow: /private (line 2 of https://shop.test/robots.txt)`
+/// Formats a verdict as `refuse https://shop.test/private: rule (403): Disallow: /private (line 2 of
+/// https://shop.test/robots.txt)`.
 fn line(url: &str, verdict: &Preview) -> String {
     let word = word(verdict);
     let mut text = format!(" {url}: {} ({}", verdict.reason(), verdict.status());
@@ -239,20 +237,19 @@ fn line(url: &str, verdict: &Preview) -> String {
     tone.paint(word) + &escape_controls(&text)
 }
 
-/// 3 if anything could not be decided, else 1 if anything is refused, else 0.
+/// Returns 3 if anything could not be decided, else 1 if anything is refused, else 0.
 fn exit_status(verdicts: &[(String, Preview)]) -> u8 {
-    let mut all = verdicts.iter();
-    if all.any(|(_, verdict)| is_undecided(verdict)) {
+    if verdicts.iter().any(|(_, verdict)| is_undecided(verdict)) {
         return 3;
     }
-    let mut all = verdicts.iter();
-    u8::from(all.any(|(_, verdict)| word(verdict) == "refuse"))
+    u8::from(verdicts.iter().any(|(_, verdict)| word(verdict) == "refuse"))
 }
 
 /// Returns whether the verdict may be another one when the origin, or DNS, answers again.
 fn is_undecided(verdict: &Preview) -> bool {
     match word(verdict) {
         "fail" => true,
+        // As for an unreachable robots.txt, which the next attempt may reach.
         "refuse" => verdict.status() == 503,
         _ => false,
     }

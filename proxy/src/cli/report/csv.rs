@@ -34,6 +34,7 @@ const FORMULA_STARTS: [char; 8] =
 /// spreadsheets from running a field as a formula: hosts and rules come from untrusted sites.
 fn quote_field(text: &str) -> String {
     let text = escape_controls(text);
+    // Some programs skip white space before a formula.
     let is_formula = text.trim_start().starts_with(FORMULA_STARTS);
     let guard = if is_formula { "'" } else { "" };
     if is_formula || text.contains([',', ';', '\t', '"']) {

@@ -52,7 +52,9 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
     };
     let now = Clock::start().now();
     let report = read_log(&log.path, arguments.since.start(now), now);
+    // Files that are too old are a log all the same, of a time without decisions.
     if report.files.is_empty() && report.older_files == 0 {
+        // Without a configuration file, the log of an installed service is probably meant, which is elsewhere.
         return Err(unusable(&match &report.failures[..] {
             [] if read_from.is_none() => format!(
                 "there is no decision log {}; for that of the service, add --config /etc/wayleave/config.toml",
@@ -101,7 +103,6 @@ fn check_complete(report: &LogReport) -> Result<(), ExitCode> {
     if missing.is_empty() {
         Ok(())
     } else {
-        let list = missing.join("; ");
-        Err(unusable(&format!("the report is not complete: {list}")))
+        Err(unusable(&format!("the report is not complete: {}", missing.join("; "))))
     }
 }

@@ -19,13 +19,9 @@ pub(super) fn full_report(report: &LogReport, expired: &[ExpiredRule], limit: us
         text += &format!("\n{title}\n");
     }
     for rule in expired {
-        let reason = rule.reason.as_deref().unwrap_or("no reason");
-        let owner = rule.owner.as_deref().unwrap_or("nobody");
         let (number, action, at) = (rule.number, rule.action, &rule.expired_at);
-        push_line(
-            &mut text,
-            &format!("  [[rule]] {number} ({action}) since {at}: {reason} (owner {owner})"),
-        );
+        let explanation = rule.explanation();
+        push_line(&mut text, &format!("  [[rule]] {number} ({action}) since {at}: {explanation}"));
     }
     text
 }
@@ -51,17 +47,19 @@ pub(super) fn read_summary(report: &LogReport) -> String {
     for unreadable in &report.unreadable_lines {
         let (path, error) = (unreadable.path.display(), &unreadable.error);
         let place = match unreadable.line {
+            // The file itself.
             0 => String::new(),
             line => format!("{line}:"),
         };
         push_line(&mut text, &format!("unread    {path}:{place} {error}"));
     }
+    // The report lists only the first of them.
     let unnamed = report.unreadable - report.unreadable_lines.len() as u64;
     if unnamed > 0 {
         push_line(&mut text, &format!("unread    and {unnamed} more lines"));
     }
-    let outcomes = report.outcomes.iter();
-    let outcomes: Vec<_> = outcomes.map(|(outcome, count)| format!("{count} {outcome}")).collect();
+    let outcomes: Vec<_> =
+        report.outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
     let found = match report.first_at.zip(report.last_at) {
         Some((first, last)) => {
             let (first, last) = (instant(first), instant(last));
@@ -82,10 +80,12 @@ fn section(title: &str, rows: &[&ReportRow], limit: usize) -> String {
     let shown = &rows[..rows.len().min(limit)];
     let cells: Vec<[String; 4]> = shown.iter().map(|row| cells(row)).collect();
     let heads = ["count", "crawler", "host", "rule"].map(str::to_owned);
+    // In characters, as `format!` counts when it pads.
     let width = |column: usize| {
         let widths = cells.iter().chain([&heads]).map(|row| row[column].chars().count());
         widths.max().unwrap_or_default()
     };
+    // Without the last column, whose rules may be long.
     let widths = [width(0), width(1), width(2)];
     for [count, crawler, host, rule] in [&heads].into_iter().chain(&cells) {
         let [counts, crawlers, hosts] = widths;
