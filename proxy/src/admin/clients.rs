@@ -24,6 +24,7 @@ pub(super) async fn certificate(State(admin): State<AdminState>) -> Response {
 #[utoipa::path(get, path = "/proxy.pac", tag = "clients", security(()), responses((status = 200, body = String, content_type = "application/x-ns-proxy-autoconfig")))]
 pub(super) async fn proxy_auto_config(State(admin): State<AdminState>) -> Response {
     let proxy = admin.proxy;
+    // In these files, `HTTPS` means TLS to the proxy itself, whatever is requested through it.
     let kind = if proxy.is_tls { "HTTPS" } else { "PROXY" };
     let text = format!(
         "function FindProxyForURL(url, host) {{\n\

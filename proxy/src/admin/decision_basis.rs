@@ -85,6 +85,7 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Gro
         group: Vec::new(),
         group_lines: Vec::new(),
         line: finding.line,
+        // Unless the copy is still stored.
         is_same: false,
         said,
         document: document_of(admin, decision, &target).await,

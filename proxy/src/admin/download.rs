@@ -99,6 +99,7 @@ pub(super) async fn download(
 ) -> Response {
     let format = parameters.format;
     let span = match parse_span(parameters.since.as_deref(), parameters.until.as_deref()) {
+        // Without one, the whole log.
         Ok(span) => span.unwrap_or_default(),
         Err(mistake) => return bad_request(mistake),
     };

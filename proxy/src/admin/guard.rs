@@ -139,6 +139,7 @@ fn bearer_token(fields: &HeaderMap) -> Option<&[u8]> {
 
 /// Compares digests, so that the time it takes reveals nothing about the token.
 fn matches_digest(token: &[u8], expected: &[u8; 32]) -> bool {
+    // A random token needs no slow hash, as a password would.
     digest::digest(&digest::SHA256, token).as_ref() == expected
 }
 
@@ -198,6 +199,7 @@ fn add_security_fields(fields: &mut HeaderMap) {
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
         (REFERRER_POLICY, "no-referrer"),
+        // Pages of other sites can neither keep a handle to this window nor embed its responses.
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ] {

@@ -62,6 +62,7 @@ pub(super) fn read(
                 "certificate needs proxy.client_ca: clients are not asked for certificates",
             );
         }
+        // The first table that matches decides, so none after one without criteria has an effect.
         if let Some(name) = &catch_all {
             section
                 .report_table(format!("can never match: {name:?} before it matches every request"));

@@ -59,6 +59,7 @@ pub(super) fn read(section: &mut Section<'_>, dir: &Path) -> StoreConfig {
         password_file: section.key("password_file", None, none_if_empty(path_in(dir))),
         ca_file: section.key("ca_file", None, none_if_empty(path_in(dir))),
         prefix: section.key("prefix", "wl".to_owned(), checked(text, check_prefix)),
+        // At most as many as a Redis cluster has hash slots.
         partitions: section.key("partitions", 64, count(1, 16_384)),
         keep: section.key("keep", 30 * day, positive_duration),
         timeout: section.key("timeout", Duration::from_millis(25), positive_duration),

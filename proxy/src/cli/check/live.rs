@@ -81,6 +81,7 @@ impl FetchedFiles {
     }
 
     fn warn(&self, url: &str, cause: &str) {
+        // Both are on standard error.
         self.progress.suspend(|| print_errors(&format!("wayleave: {url}: {cause}\n")));
     }
 }

@@ -78,6 +78,7 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
         };
         print_painted(&table::full_report(&report, &expired, limit))
     };
+    // After printing: what could be read is worth seeing all the same.
     check_complete(&report).map(|()| printed)
 }
 

@@ -34,6 +34,7 @@ impl<'t> ConfigReader<'t> {
         self,
         read: impl FnOnce(&mut Section<'_>) -> T,
     ) -> Result<(T, EffectiveKeys), Vec<ConfigMistake>> {
+        // Recoverable: a line that is not TOML should not hide the mistakes in others.
         let (table, errors) = DeTable::parse_recoverable(self.text);
         for error in &errors {
             let at = error.span().map_or(0, |span| span.start);

@@ -340,6 +340,7 @@ pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
+    // All keys and words are in lower case.
     let lower = word.to_ascii_lowercase();
     candidates
         .into_iter()
