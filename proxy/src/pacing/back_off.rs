@@ -21,7 +21,7 @@ use crate::fleet::back_off;
 const SWEEP_THRESHOLD: usize = 4096;
 /// The time after a rest during which the next 503 still counts as a repetition.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
-/// The maximum number of 503 answers remembered per origin; the ones whose rest ends first make room.
+/// The maximum number of 503 answers remembered per origin. Beyond it, those whose rest ends first are forgotten.
 const MAX_PARTS: usize = 32;
 
 /// All rests under way, by origin.
@@ -95,14 +95,21 @@ impl OriginBackOff {
         retry_after: Option<Duration>,
         longest: Duration,
     ) {
-        let of_client = self.parts.iter().filter(|(it, _)| it.client == part.client);
-        let others = of_client.filter(|(it, _)| it.path != part.path).count();
-        let known = self.parts.iter().find(|(it, _)| *it == part);
-        let before = known.map_or(0, |(_, rest)| rest.refusals);
-        let before = before.saturating_add(u32::try_from(others).unwrap_or(u32::MAX));
+        // Refusals of other pages count as well, because one page's fault does not explain them.
+        let others = self
+            .parts
+            .iter()
+            .filter(|(it, _)| it.client == part.client && it.path != part.path)
+            .count();
+        let of_page = self.find_part(part).map_or(0, |rest| rest.refusals);
+        let before = of_page.saturating_add(u32::try_from(others).unwrap_or(u32::MAX));
         if let Some(rest) = back_off_after((503, retry_after), before, longest) {
             self.insert_part(part, rest);
         }
+    }
+
+    fn find_part(&self, part: PageAndClient) -> Option<BackOff> {
+        self.parts.iter().find(|(it, _)| *it == part).map(|(_, rest)| *rest)
     }
 
     fn insert_part(&mut self, part: PageAndClient, rest: BackOff) {
@@ -116,13 +123,13 @@ impl OriginBackOff {
 
     /// Returns whether another client got a 503 for another page.
     fn is_refused_elsewhere(&self, part: PageAndClient) -> bool {
-        let mut others = self.parts.iter().map(|(other, _)| other);
-        others.any(|other| other.client != part.client && other.path != part.path)
+        self.parts.iter().any(|(it, _)| it.client != part.client && it.path != part.path)
     }
 
     /// Removes the rests that an answer with another status ends, and returns them.
     fn end_answered(&mut self, part: PageAndClient, now: Instant) -> Vec<BackOffScope> {
         let mut ended = Vec::new();
+        // The answer for any page shows that the origin accepts requests again.
         if self.whole.is_some_and(|rest| rest.ends_with_answer(now)) {
             self.whole = None;
             ended.push(BackOffScope::Whole);
@@ -142,8 +149,7 @@ impl OriginBackOff {
     }
 
     fn is_over(&self, now: Instant) -> bool {
-        let is_rested = self.whole.is_none_or(|rest| rest.until <= now);
-        is_rested && self.parts.is_empty()
+        self.whole.is_none_or(|rest| rest.until <= now) && self.parts.is_empty()
     }
 }
 
@@ -153,14 +159,15 @@ impl BackOffs {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let by_origin = lock(&self.by_origin);
-        let of_origin = by_origin.get(target.origin())?;
         let now = Instant::now();
-        let until = of_origin.until(PageAndClient::of(target, client), now)?;
+        let until = lock(&self.by_origin)
+            .get(target.origin())?
+            .until(PageAndClient::of(target, client), now)?;
         (until > now).then_some(until)
     }
 
-    /// Records an answer. Returns each scope whose rest began or ended. [`back_off::asked`] says how long a rest is.
+    /// Records an answer. Returns each scope whose rest began or ended. [`back_off::requested_rest`] says how long a rest
+    /// is.
     pub(super) fn record_answer(
         &self,
         (target, client): (&Target, IpAddr),
@@ -175,12 +182,12 @@ impl BackOffs {
         let mut by_origin = lock(&self.by_origin);
         drop_expired(&mut by_origin, now);
         let origin = target.origin();
-        let news = match status {
+        let changed = match status {
             429 | 503 => {
                 let of_origin = by_origin.entry(origin.clone()).or_default();
                 of_origin.drop_expired(now);
-                let is_robots_txt = target.path().as_str() == "/robots.txt";
-                if status == 429 || is_robots_txt {
+                // 429 is about our rate, and a robots.txt that is refused concerns every page.
+                if status == 429 || target.path().as_str() == "/robots.txt" {
                     of_origin.begin_whole((status, retry_after), 0, longest);
                     vec![BackOffScope::Whole]
                 } else if of_origin.is_refused_elsewhere(part) {
@@ -202,21 +209,18 @@ impl BackOffs {
             by_origin.remove(origin);
         }
         self.count.store(by_origin.len(), Ordering::Relaxed);
-        news
+        changed
     }
 
-    /// Starts a rest that another node reported for `resting` of `origin`.
-    pub(super) fn begin(&self, origin: &Origin, resting: BackOffScope, rest: Duration) {
+    /// Starts a rest that another node reported for a part of `origin`, or all of it.
+    pub(super) fn begin(&self, origin: &Origin, scope: BackOffScope, rest: Duration) {
         let now = Instant::now();
         let mut by_origin = lock(&self.by_origin);
         drop_expired(&mut by_origin, now);
         let of_origin = by_origin.entry(origin.clone()).or_default();
-        let known = match resting {
+        let known = match scope {
             BackOffScope::Whole => of_origin.whole,
-            BackOffScope::Part(part) => {
-                let mut parts = of_origin.parts.iter();
-                parts.find(|(it, _)| *it == part).map(|(_, rest)| *rest)
-            }
+            BackOffScope::Part(part) => of_origin.find_part(part),
         };
         let until = now + rest;
         let rest = BackOff {
@@ -225,7 +229,7 @@ impl BackOffs {
             is_from_fleet: true,
             refusals: known.map_or(1, |known| known.refusals),
         };
-        match resting {
+        match scope {
             BackOffScope::Whole => of_origin.whole = Some(rest),
             BackOffScope::Part(part) => of_origin.insert_part(part, rest),
         }
@@ -233,10 +237,10 @@ impl BackOffs {
     }
 
     /// Ends a rest because another node reported its end.
-    pub(super) fn end(&self, origin: &Origin, resting: BackOffScope) {
+    pub(super) fn end(&self, origin: &Origin, scope: BackOffScope) {
         let mut by_origin = lock(&self.by_origin);
         if let Some(of_origin) = by_origin.get_mut(origin) {
-            match resting {
+            match scope {
                 BackOffScope::Whole => of_origin.whole = None,
                 BackOffScope::Part(part) => of_origin.parts.retain(|(it, _)| *it != part),
             }
@@ -280,28 +284,28 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn late_answers_do_not_end_rests_from_other_nodes() {
         let shop = Target::parse("http://shop.test/a").unwrap();
-        let asker = (&shop, IpAddr::from([192, 0, 2, 1]));
-        let part = PageAndClient::of(&shop, asker.1);
-        let until = |rests: &BackOffs| rests.until(asker.0, asker.1);
-        for resting in [BackOffScope::Whole, BackOffScope::Part(part)] {
-            for was_asked_too in [false, true] {
+        let request = (&shop, IpAddr::from([192, 0, 2, 1]));
+        let part = PageAndClient::of(&shop, request.1);
+        let until = |rests: &BackOffs| rests.until(request.0, request.1);
+        for scope in [BackOffScope::Whole, BackOffScope::Part(part)] {
+            for was_refused_too in [false, true] {
                 let rests = BackOffs::default();
-                let status = if resting == BackOffScope::Whole { 429 } else { 503 };
-                if was_asked_too {
-                    assert_eq!(rests.record_answer(asker, (status, None), MINUTE), [resting]);
+                let status = if scope == BackOffScope::Whole { 429 } else { 503 };
+                if was_refused_too {
+                    assert_eq!(rests.record_answer(request, (status, None), MINUTE), [scope]);
                 }
-                rests.begin(shop.origin(), resting, MINUTE);
+                rests.begin(shop.origin(), scope, MINUTE);
                 let before = until(&rests);
                 assert!(before.is_some());
-                assert_eq!(rests.record_answer(asker, (200, None), MINUTE), [], "sent before");
+                assert_eq!(rests.record_answer(request, (200, None), MINUTE), [], "sent before");
                 assert_eq!(until(&rests), before);
                 tokio::time::advance(MINUTE).await;
-                assert_eq!(rests.record_answer(asker, (200, None), MINUTE), [resting]);
+                assert_eq!(rests.record_answer(request, (200, None), MINUTE), [scope]);
             }
-            // What this node alone was asked for ends with the first answer that asks for none.
+            // A rest that was requested of this node alone ends with the first answer that requests none.
             let rests = BackOffs::default();
-            rests.record_answer(asker, (429, Some(MINUTE)), MINUTE);
-            assert_eq!(rests.record_answer(asker, (200, None), MINUTE), [BackOffScope::Whole]);
+            rests.record_answer(request, (429, Some(MINUTE)), MINUTE);
+            assert_eq!(rests.record_answer(request, (200, None), MINUTE), [BackOffScope::Whole]);
             assert_eq!(until(&rests), None);
         }
     }

@@ -23,6 +23,7 @@ pub(super) struct PageAndClient {
 
 impl PageAndClient {
     pub(super) fn of(target: &Target, client: IpAddr) -> Self {
+        // Digests take the same small space for every path, and are the same on all nodes.
         let path = short_digest(target.path().as_str().as_bytes());
         let client = match client_network(client) {
             IpAddr::V4(address) => short_digest(&address.octets()),
@@ -58,8 +59,7 @@ impl BackOffScope {
 }
 
 fn short_digest(bytes: &[u8]) -> u64 {
-    let digest = digest(&SHA256, bytes);
-    let first = digest.as_ref().first_chunk().copied();
+    let first = digest(&SHA256, bytes).as_ref().first_chunk().copied();
     u64::from_be_bytes(first.unwrap_or_default())
 }
 

@@ -97,30 +97,31 @@ impl PacingConfig {
         Self { crawl_delay, ..self }
     }
 
-    /// Returns the delay between requests to an origin whose robots.txt asks for `asked`.
-    pub(crate) fn delay(&self, asked: Option<Duration>) -> Duration {
+    /// Returns the delay between requests to an origin whose robots.txt has this `crawl_delay`.
+    pub(crate) fn delay(&self, crawl_delay: Option<Duration>) -> Duration {
         match self.crawl_delay {
             CrawlDelayMode::Ignore => Duration::ZERO,
-            _ => asked.unwrap_or(self.default_delay).min(self.max_delay),
+            _ => crawl_delay.unwrap_or(self.default_delay).min(self.max_delay),
         }
     }
 
-    /// Returns whether a pace has to be found for requests to an origin that asks for `asked`.
-    pub(crate) fn needs_pace(&self, asked: Option<Duration>) -> bool {
-        self.max_concurrent_per_origin > 0 || !self.delay(asked).is_zero()
+    /// Returns whether a pace has to be found for requests to an origin whose robots.txt has this `crawl_delay`.
+    pub(crate) fn needs_pace(&self, crawl_delay: Option<Duration>) -> bool {
+        self.max_concurrent_per_origin > 0 || !self.delay(crawl_delay).is_zero()
     }
 
     /// Returns the request for a slot, with its deadline counted from now.
-    fn queue_request<'a>(&self, visit: PacedRequest<'a>) -> QueueRequest<'a> {
-        let patience = match self.crawl_delay {
+    fn queue_request<'a>(&self, request: PacedRequest<'a>) -> QueueRequest<'a> {
+        let timeout = match self.crawl_delay {
             CrawlDelayMode::Wait => self.max_wait,
             _ => Duration::ZERO,
         };
         QueueRequest {
-            origin: visit.target.origin(),
-            client: client_network(visit.client),
-            pace: visit.pace,
-            latest: Instant::now() + patience,
+            origin: request.target.origin(),
+            // By network, or the holder of an IPv6 /64 could wait as any number of clients.
+            client: client_network(request.client),
+            pace: request.pace,
+            latest: Instant::now() + timeout,
         }
     }
 }
@@ -160,29 +161,30 @@ impl Pacer {
     pub(crate) async fn wait_for_slot(
         &self,
         options: &PacingConfig,
-        visit: PacedRequest<'_>,
+        request: PacedRequest<'_>,
         delay: Duration,
     ) -> Result<PacingSlot<'_>, TooSoon> {
-        let wanted = options.queue_request(visit);
+        let queued = options.queue_request(request);
         // The delay comes first: a concurrency slot held while waiting for it would block others.
         let place = if delay.is_zero() {
             None
         } else {
-            Some(self.pace_queues.wait_for_place(wanted, delay, &self.fleet).await?)
+            Some(self.pace_queues.wait_for_place(queued, delay, &self.fleet).await?)
         };
-        let heeds_rest = options.crawl_delay != CrawlDelayMode::Ignore;
-        let rests = heeds_rest.then_some(&*self.back_offs);
+        let honours_rests = options.crawl_delay != CrawlDelayMode::Ignore;
         loop {
-            Self::wait_for_back_off(rests, visit, wanted.latest).await?;
+            if honours_rests {
+                self.wait_for_back_off(request, queued.latest).await?;
+            }
             let slots = options.max_concurrent_per_origin;
-            let slot = self.concurrency_slots.acquire(wanted, slots, &self.fleet).await?;
+            let slot = self.concurrency_slots.acquire(queued, slots, &self.fleet).await?;
             // Another request's answer may have asked for a rest while this one waited for its slot.
-            if rests.is_none_or(|rests| rests.until(visit.target, visit.client).is_none()) {
+            if !honours_rests || self.back_offs.until(request.target, request.client).is_none() {
                 return Ok(PacingSlot {
-                    client: visit.client,
+                    client: request.client,
                     queue_place: place,
                     concurrency_slot: slot,
-                    pacer: heeds_rest.then_some(self),
+                    pacer: honours_rests.then_some(self),
                     max_back_off: options.max_delay,
                 });
             }
@@ -198,35 +200,35 @@ impl Pacer {
     pub(crate) async fn wait_for_concurrency_slot(
         &self,
         options: &PacingConfig,
-        visit: PacedRequest<'_>,
+        request: PacedRequest<'_>,
     ) -> Result<PacingSlot<'_>, TooSoon> {
-        let (wanted, slots) = (options.queue_request(visit), options.max_concurrent_per_origin);
-        let slot = self.concurrency_slots.acquire(wanted, slots, &self.fleet).await?;
-        let heeds_rest = options.crawl_delay != CrawlDelayMode::Ignore;
+        let (queued, slots) = (options.queue_request(request), options.max_concurrent_per_origin);
+        let slot = self.concurrency_slots.acquire(queued, slots, &self.fleet).await?;
+        let honours_rests = options.crawl_delay != CrawlDelayMode::Ignore;
         Ok(PacingSlot {
-            client: visit.client,
+            client: request.client,
             queue_place: None,
             concurrency_slot: slot,
-            pacer: heeds_rest.then_some(self),
+            pacer: honours_rests.then_some(self),
             max_back_off: options.max_delay,
         })
     }
 
     /// Waits until the origin's rest is over, even if it is extended meanwhile.
     async fn wait_for_back_off(
-        rests: Option<&BackOffs>,
-        visit: PacedRequest<'_>,
+        &self,
+        request: PacedRequest<'_>,
         latest: Instant,
     ) -> Result<(), TooSoon> {
-        let until = |rests: &BackOffs| rests.until(visit.target, visit.client);
-        while let Some(rest) = rests.and_then(until) {
-            if rest > latest {
+        while let Some(until) = self.back_offs.until(request.target, request.client) {
+            // Refused at once instead of after a wait in vain.
+            if until > latest {
                 return Err(TooSoon {
                     cause: TooSoonCause::OriginBacksOff,
-                    retry_after: rest - Instant::now(),
+                    retry_after: until - Instant::now(),
                 });
             }
-            tokio::time::sleep_until(rest).await;
+            tokio::time::sleep_until(until).await;
         }
         Ok(())
     }
@@ -234,7 +236,7 @@ impl Pacer {
 
 impl fmt::Debug for Pacer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Politeness").finish_non_exhaustive()
+        f.debug_struct("Pacer").finish_non_exhaustive()
     }
 }
 
@@ -249,11 +251,11 @@ pub(crate) struct PacingSlot<'a> {
 }
 
 impl PacingSlot<'_> {
-    /// Returns why the slot is no longer valid, if so. To be asked right before the request is sent.
+    /// Returns why the slot is no longer valid, if so. It has to be called right before the request is sent.
     pub(crate) fn lost(&self) -> Option<TooSoon> {
-        let of_place = self.queue_place.as_ref().is_some_and(QueuePlace::may_have_expired);
-        let of_slot = self.concurrency_slot.as_ref().is_some_and(ConcurrencySlot::may_have_expired);
-        (of_place || of_slot)
+        let is_lost = self.queue_place.as_ref().is_some_and(QueuePlace::may_have_expired)
+            || self.concurrency_slot.as_ref().is_some_and(ConcurrencySlot::may_have_expired);
+        is_lost
             .then_some(TooSoon { cause: TooSoonCause::SlotLost, retry_after: queue::ENGINE_RETRY })
     }
 
@@ -277,42 +279,44 @@ impl PacingSlot<'_> {
         retry_after: Option<Duration>,
     ) {
         self.release_queue();
-        let Some(Pacer { back_offs: rests, fleet, .. }) = self.pacer else {
+        let Some(Pacer { back_offs, fleet, .. }) = self.pacer else {
             return;
         };
-        let (asked, answer) = ((target, self.client), (status, retry_after));
-        for resting in rests.record_answer(asked, answer, self.max_back_off) {
-            let origin = target.origin();
-            let answer = PacingResponse {
-                origin: resting.name(origin),
+        let answer = (status, retry_after);
+        for scope in back_offs.record_answer((target, self.client), answer, self.max_back_off) {
+            let origin = target.origin().clone();
+            let response = PacingResponse {
+                origin: scope.name(&origin),
                 status,
                 retry_after,
                 max_rest: self.max_back_off,
             };
-            let (rests, origin) = (Arc::clone(rests), origin.clone());
-            fleet.report_response(answer, move |rest| rests.begin(&origin, resting, rest));
+            let back_offs = Arc::clone(back_offs);
+            // Other nodes may have been refused as well, so the engine's rest may be longer than this node's.
+            fleet.report_response(response, move |rest| back_offs.begin(&origin, scope, rest));
         }
     }
 }
 
 /// Applies the rests that other nodes of the fleet report.
-async fn follow_fleet(rests: Weak<BackOffs>, mut events: mpsc::UnboundedReceiver<FleetEvent>) {
+async fn follow_fleet(back_offs: Weak<BackOffs>, mut events: mpsc::UnboundedReceiver<FleetEvent>) {
     while let Some(event) = events.recv().await {
         // Held weakly, so that this task ends with the pacer.
-        let Some(rests) = rests.upgrade() else {
+        let Some(back_offs) = back_offs.upgrade() else {
             return;
         };
         match event {
             FleetEvent::RestStarted(name, rest) => {
-                if let Some((origin, resting)) = BackOffScope::parse_name(&name) {
-                    rests.begin(&origin, resting, rest);
+                if let Some((origin, scope)) = BackOffScope::parse_name(&name) {
+                    back_offs.begin(&origin, scope, rest);
                 }
             }
             FleetEvent::RestEnded(name) => {
-                if let Some((origin, resting)) = BackOffScope::parse_name(&name) {
-                    rests.end(&origin, resting);
+                if let Some((origin, scope)) = BackOffScope::parse_name(&name) {
+                    back_offs.end(&origin, scope);
                 }
             }
+            // Only the cache of robots.txt depends on these.
             FleetEvent::Changed(_)
             | FleetEvent::Superseded(..)
             | FleetEvent::Forgotten(_)
@@ -332,8 +336,8 @@ mod tests {
         Target::parse("http://shop.test/").unwrap()
     }
 
-    /// Of one client.
-    fn visit<'a>(target: &'a Target, pace: &'a str) -> PacedRequest<'a> {
+    /// Returns a request of the client that most tests use.
+    fn request<'a>(target: &'a Target, pace: &'a str) -> PacedRequest<'a> {
         PacedRequest { target, client: [192, 0, 2, 1].into(), pace }
     }
 
@@ -350,81 +354,81 @@ mod tests {
         let (one, other) = (joined("one").await, joined("other").await);
         let limits = PacingConfig { max_concurrent_per_origin: 1, ..options(CrawlDelayMode::Wait) };
         for delay in [DELAY, Duration::ZERO] {
-            let turn = one.wait_for_slot(&limits, visit(&target(), "a"), delay).await.unwrap();
-            // As long as it is kept, however long its connection takes, it lasts.
+            let slot = one.wait_for_slot(&limits, request(&target(), "a"), delay).await.unwrap();
+            // As long as it is renewed it remains valid, however long its connection takes.
             tokio::time::sleep(Duration::from_secs(20)).await;
-            assert_eq!(turn.lost(), None);
-            // All of it stands still, and then all is due at once.
+            assert_eq!(slot.lost(), None);
+            // The whole node stands still, and then everything is due at once.
             tokio::time::advance(Duration::from_secs(20)).await;
-            let ended = turn.lost().map(|soon| soon.cause);
+            let ended = slot.lost().map(|soon| soon.cause);
             assert_eq!(ended, Some(TooSoonCause::SlotLost));
-            // What the engine says afterwards is no news of the time between.
+            // That the engine renews it afterwards proves nothing about the time in between.
             tokio::time::sleep(Duration::from_secs(3)).await;
-            assert_eq!(turn.lost().map(|soon| soon.cause), ended);
-            drop(turn);
-            let next = other.wait_for_slot(&limits, visit(&target(), "a"), delay).await.unwrap();
+            assert_eq!(slot.lost().map(|soon| soon.cause), ended);
+            drop(slot);
+            let next = other.wait_for_slot(&limits, request(&target(), "a"), delay).await.unwrap();
             assert_eq!(next.lost(), None);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_too_soon_gets_the_exact_retry_after() {
-        let politeness = Pacer::default();
+        let pacer = Pacer::default();
         let reject = options(CrawlDelayMode::Reject);
-        let first = politeness.wait_for_slot(&reject, visit(&target(), "a"), DELAY).await.unwrap();
-        let under_way = politeness.wait_for_slot(&reject, visit(&target(), "a"), DELAY).await;
+        let first = pacer.wait_for_slot(&reject, request(&target(), "a"), DELAY).await.unwrap();
+        let under_way = pacer.wait_for_slot(&reject, request(&target(), "a"), DELAY).await;
         assert_eq!(under_way.err().map(|soon| soon.retry_after), Some(DELAY));
         tokio::time::advance(Duration::from_secs(5)).await;
         first.record_answer(&target(), 200, None);
         drop(first);
         tokio::time::advance(Duration::from_millis(500)).await;
-        let soon = politeness.wait_for_slot(&reject, visit(&target(), "a"), DELAY).await;
+        let soon = pacer.wait_for_slot(&reject, request(&target(), "a"), DELAY).await;
         let soon = soon.err().unwrap();
         assert_eq!(soon.cause, TooSoonCause::CrawlDelay);
         assert_eq!(soon.retry_after, Duration::from_millis(1500));
-        assert!(politeness.wait_for_slot(&reject, visit(&target(), "b"), DELAY).await.is_ok());
+        assert!(pacer.wait_for_slot(&reject, request(&target(), "b"), DELAY).await.is_ok());
         tokio::time::advance(Duration::from_millis(1500)).await;
-        assert!(politeness.wait_for_slot(&reject, visit(&target(), "a"), DELAY).await.is_ok());
+        assert!(pacer.wait_for_slot(&reject, request(&target(), "a"), DELAY).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn waiting_requests_keep_order_and_deadline() {
-        let politeness = Arc::new(Pacer::default());
+        let pacer = Arc::new(Pacer::default());
         let wait =
             PacingConfig { max_wait: Duration::from_secs(7), ..options(CrawlDelayMode::Wait) };
         let started = Instant::now();
-        let asking = (0..6).map(|_| {
-            let politeness = Arc::clone(&politeness);
+        let tasks = (0..6).map(|_| {
+            let pacer = Arc::clone(&pacer);
             tokio::spawn(async move {
-                let turn = politeness.wait_for_slot(&wait, visit(&target(), "a"), DELAY).await;
+                let slot = pacer.wait_for_slot(&wait, request(&target(), "a"), DELAY).await;
                 let at = started.elapsed().as_secs();
-                turn.map(|turn| turn.record_answer(&target(), 200, None)).map(|()| at)
+                slot.map(|slot| slot.record_answer(&target(), 200, None)).map(|()| at)
             })
         });
-        let mut turns = Vec::new();
-        for asked in asking.collect::<Vec<_>>() {
-            turns.push(asked.await.unwrap().map_err(|soon| soon.cause));
+        let mut outcomes = Vec::new();
+        for task in tasks.collect::<Vec<_>>() {
+            outcomes.push(task.await.unwrap().map_err(|soon| soon.cause));
         }
         let late = Err(TooSoonCause::CrawlDelay);
-        assert_eq!(turns, [Ok(0), Ok(2), Ok(4), Ok(6), late, late]);
+        assert_eq!(outcomes, [Ok(0), Ok(2), Ok(4), Ok(6), late, late]);
     }
 
-    /// Of a client of this number for a page of `shop.test`.
-    async fn rests_for(politeness: &Pacer, client: u8, path: &str) -> bool {
+    /// Returns whether a page of `shop.test` rests for the client of this number.
+    async fn rests_for(pacer: &Pacer, client: u8, path: &str) -> bool {
         let target = Target::parse(&format!("http://shop.test{path}")).unwrap();
-        let visit = PacedRequest { client: [192, 0, 2, client].into(), ..visit(&target, "a") };
+        let request = PacedRequest { client: [192, 0, 2, client].into(), ..request(&target, "a") };
         let reject = options(CrawlDelayMode::Reject);
-        let turn = politeness.wait_for_slot(&reject, visit, Duration::ZERO).await;
-        turn.is_err_and(|soon| soon.cause == TooSoonCause::OriginBacksOff)
+        let slot = pacer.wait_for_slot(&reject, request, Duration::ZERO).await;
+        slot.is_err_and(|soon| soon.cause == TooSoonCause::OriginBacksOff)
     }
 
-    async fn get_503(politeness: &Pacer, client: u8, path: &str) {
+    async fn get_503(pacer: &Pacer, client: u8, path: &str) {
         let target = Target::parse(&format!("http://shop.test{path}")).unwrap();
-        let visit = PacedRequest { client: [192, 0, 2, client].into(), ..visit(&target, "a") };
+        let request = PacedRequest { client: [192, 0, 2, client].into(), ..request(&target, "a") };
         let reject = options(CrawlDelayMode::Reject);
-        let turn = politeness.wait_for_slot(&reject, visit, Duration::ZERO).await;
+        let slot = pacer.wait_for_slot(&reject, request, Duration::ZERO).await;
         let retry_after = Some(Duration::from_secs(100));
-        turn.unwrap().record_answer(&target, 503, retry_after);
+        slot.unwrap().record_answer(&target, 503, retry_after);
     }
 
     #[tokio::test(start_paused = true)]
@@ -432,21 +436,21 @@ mod tests {
         let memory = MemoryEngine::new("");
         let joined = async |name| Pacer::in_fleet(&memory.join(name).await);
         let (one, other) = (joined("one").await, joined("other").await);
-        let told = || tokio::time::sleep(Duration::from_secs(3));
+        let notified = || tokio::time::sleep(Duration::from_secs(3));
         get_503(&one, 1, "/down").await;
-        told().await;
+        notified().await;
         for node in [&one, &other] {
             assert!(rests_for(node, 2, "/down").await);
             assert!(!rests_for(node, 1, "/a").await);
         }
         get_503(&other, 1, "/worse").await;
-        told().await;
+        notified().await;
         for node in [&one, &other] {
             assert!(rests_for(node, 1, "/a").await);
             assert!(!rests_for(node, 2, "/a").await);
         }
         get_503(&one, 2, "/b").await;
-        told().await;
+        notified().await;
         for node in [&one, &other] {
             assert!(rests_for(node, 3, "/c").await);
         }
@@ -459,21 +463,21 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_origin_rests_for_every_crawler() {
-        let politeness = Pacer::default();
+        let pacer = Pacer::default();
         let reject = options(CrawlDelayMode::Reject);
         let shop = target();
-        let turn = |token| politeness.wait_for_slot(&reject, visit(&shop, token), Duration::ZERO);
+        let slot = |token| pacer.wait_for_slot(&reject, request(&shop, token), Duration::ZERO);
         let hour = Some(Duration::from_secs(3600));
-        turn("a").await.unwrap().record_answer(&target(), 429, hour);
-        let soon = turn("b").await.err().unwrap();
+        slot("a").await.unwrap().record_answer(&target(), 429, hour);
+        let soon = slot("b").await.err().unwrap();
         assert_eq!(
             (soon.cause, soon.retry_after),
             (TooSoonCause::OriginBacksOff, reject.max_delay)
         );
         tokio::time::advance(reject.max_delay).await;
-        turn("b").await.unwrap().record_answer(&target(), 200, None);
-        turn("a").await.unwrap().record_answer(&target(), 429, None);
-        let robots_txt = politeness.wait_for_concurrency_slot(&reject, visit(&shop, "a")).await;
+        slot("b").await.unwrap().record_answer(&target(), 200, None);
+        slot("a").await.unwrap().record_answer(&target(), 429, None);
+        let robots_txt = pacer.wait_for_concurrency_slot(&reject, request(&shop, "a")).await;
         robots_txt.unwrap().record_answer(&target(), 200, None);
         for (status, rest) in [
             (429, Some(1)),
@@ -483,8 +487,8 @@ mod tests {
             (503, None),
             (503, Some(1)),
         ] {
-            turn("b").await.unwrap().record_answer(&target(), status, None);
-            let soon = turn("a").await.err();
+            slot("b").await.unwrap().record_answer(&target(), status, None);
+            let soon = slot("a").await.err();
             assert_eq!(soon.map(|soon| soon.retry_after.as_secs()), rest, "{status}");
             tokio::time::advance(Duration::from_secs(rest.unwrap_or_default())).await;
         }
@@ -492,18 +496,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn waiting_includes_rests_that_begin_meanwhile() {
-        let politeness = Arc::new(Pacer::default());
+        let pacer = Arc::new(Pacer::default());
         let one = PacingConfig { max_concurrent_per_origin: 1, ..options(CrawlDelayMode::Wait) };
         let shop = target();
         let started = Instant::now();
         let under_way =
-            politeness.wait_for_slot(&one, visit(&shop, "a"), Duration::ZERO).await.unwrap();
+            pacer.wait_for_slot(&one, request(&shop, "a"), Duration::ZERO).await.unwrap();
         let others = (0..2).map(|_| {
-            let politeness = Arc::clone(&politeness);
+            let pacer = Arc::clone(&pacer);
             tokio::spawn(async move {
-                let turn =
-                    politeness.wait_for_slot(&one, visit(&target(), "a"), Duration::ZERO).await;
-                turn.map(|_| started.elapsed().as_secs())
+                let slot = pacer.wait_for_slot(&one, request(&target(), "a"), Duration::ZERO).await;
+                slot.map(|_| started.elapsed().as_secs())
             })
         });
         let others: Vec<_> = others.collect();
@@ -512,7 +515,7 @@ mod tests {
         under_way.record_answer(&shop, 503, rest(4));
         drop(under_way);
         tokio::time::advance(Duration::from_secs(1)).await;
-        politeness.back_offs.record_answer(
+        pacer.back_offs.record_answer(
             (&shop, [192, 0, 2, 1].into()),
             (429, rest(8)),
             one.max_delay,
@@ -524,16 +527,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn concurrency_is_limited_per_pace() {
-        let politeness = Pacer::default();
+        let pacer = Pacer::default();
         let two = PacingConfig { max_concurrent_per_origin: 2, ..options(CrawlDelayMode::Ignore) };
         let shop = target();
-        let turn = |pace| politeness.wait_for_slot(&two, visit(&shop, pace), Duration::ZERO);
-        let (first, _second) = (turn("a").await.unwrap(), turn("A").await.unwrap());
-        let soon = turn("a").await.err().unwrap();
+        let slot = |pace| pacer.wait_for_slot(&two, request(&shop, pace), Duration::ZERO);
+        let (first, _second) = (slot("a").await.unwrap(), slot("A").await.unwrap());
+        let soon = slot("a").await.err().unwrap();
         assert_eq!(soon.cause, TooSoonCause::Concurrency);
-        assert!(turn("b").await.is_ok());
+        assert!(slot("b").await.is_ok());
         drop(first);
-        assert!(turn("a").await.is_ok());
+        assert!(slot("a").await.is_ok());
     }
 
     fn numbered(number: usize) -> Target {
@@ -542,42 +545,39 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn among_thousands_no_pending_delay_is_forgotten() {
-        let politeness = Pacer::default();
+        let pacer = Pacer::default();
         let options = options(CrawlDelayMode::Reject);
-        let turn = |number: usize| {
-            let (politeness, options) = (&politeness, &options);
+        let slot = |number: usize| {
+            let (pacer, options) = (&pacer, &options);
             async move {
                 let origin = numbered(number);
-                let turn =
-                    politeness.wait_for_slot(options, visit(&origin, "NewsBot"), 100 * DELAY);
-                turn.await.map(drop)
+                let slot = pacer.wait_for_slot(options, request(&origin, "NewsBot"), 100 * DELAY);
+                slot.await.map(drop)
             }
         };
         for number in 0..3000 {
-            turn(number).await.unwrap();
+            slot(number).await.unwrap();
         }
         for number in [0, 1, 1023, 1024, 2999] {
-            let too_soon = turn(number).await.unwrap_err();
+            let too_soon = slot(number).await.unwrap_err();
             assert_eq!(too_soon.retry_after, 100 * DELAY, "{number}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn among_thousands_no_rest_is_forgotten() {
-        let politeness = Pacer::default();
+        let pacer = Pacer::default();
         let options = options(CrawlDelayMode::Reject);
         let rest = Duration::from_secs(60);
         for number in 0..5000 {
             let origin = numbered(number);
-            let turn =
-                politeness.wait_for_slot(&options, visit(&origin, "NewsBot"), Duration::ZERO);
-            turn.await.unwrap().record_answer(&origin, 429, Some(rest));
+            let slot = pacer.wait_for_slot(&options, request(&origin, "NewsBot"), Duration::ZERO);
+            slot.await.unwrap().record_answer(&origin, 429, Some(rest));
         }
         for number in [0, 1, 4095, 4096, 4999] {
             let origin = numbered(number);
-            let turn =
-                politeness.wait_for_slot(&options, visit(&origin, "NewsBot"), Duration::ZERO);
-            let too_soon = turn.await.map(drop).unwrap_err();
+            let slot = pacer.wait_for_slot(&options, request(&origin, "NewsBot"), Duration::ZERO);
+            let too_soon = slot.await.map(drop).unwrap_err();
             assert_eq!(
                 (too_soon.cause, too_soon.retry_after),
                 (TooSoonCause::OriginBacksOff, rest),

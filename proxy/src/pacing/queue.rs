@@ -41,6 +41,7 @@ impl<K: Hash + Eq, V> SharedValues<K, V> {
         if let Some(value) = self.values.get(&key) {
             return Some(Arc::clone(value));
         }
+        // A sweep reads all values, so the map has to double before the next one.
         if self.values.len() >= self.sweep_at && self.may_sweep() {
             self.values.retain(|_, value| Arc::strong_count(value) > 1 || !is_idle(value));
             self.sweep_at = (2 * self.values.len()).clamp(SWEEP_THRESHOLD, MAX_ENTRIES);
@@ -51,9 +52,9 @@ impl<K: Hash + Eq, V> SharedValues<K, V> {
     }
 
     fn may_sweep(&self) -> bool {
-        let is_full = self.values.len() >= MAX_ENTRIES;
-        let is_due = |at: Instant| at.elapsed() >= SWEEP_INTERVAL;
-        !is_full || self.swept_at.is_none_or(is_due)
+        // A full map would otherwise be swept by every request, though all of its values are in use.
+        self.values.len() < MAX_ENTRIES
+            || self.swept_at.is_none_or(|at| at.elapsed() >= SWEEP_INTERVAL)
     }
 }
 
@@ -84,11 +85,11 @@ impl PaceQueue {
     /// Waits until this request is at the head of the queue and the delay since the one before is over.
     async fn wait_for_head(
         &self,
-        wanted: QueueRequest<'_>,
+        request: QueueRequest<'_>,
         delay: Duration,
     ) -> Result<QueueHead<'_>, TooSoon> {
-        let latest = wanted.latest;
-        let ahead = self.ahead_of(wanted.client);
+        let latest = request.latest;
+        let ahead = self.ahead_of(request.client);
         let now = Instant::now();
         let next_at = *lock(&self.next_at);
         let expected_at = next_at.map_or(now, |at| at.max(now)) + delay * ahead;
@@ -96,18 +97,17 @@ impl PaceQueue {
         if ahead > 0 && expected_at > latest {
             return Err(delayed(expected_at - now));
         }
-        let permit = match self.turnstile.try_acquire(wanted.client) {
+        let permit = match self.turnstile.try_acquire(request.client) {
             Some(permit) => permit,
             // A request that may not wait must not join the queue, not even for a moment.
             None if latest <= Instant::now() => return Err(delayed(delay)),
-            None => {
-                let acquiring = self.turnstile.acquire(wanted.client);
-                let acquired = timeout_at(latest, acquiring).await;
-                acquired.map_err(|_| delayed(delay))?
-            }
+            None => timeout_at(latest, self.turnstile.acquire(request.client))
+                .await
+                .map_err(|_| delayed(delay))?,
         };
         // Until the fleet grants a slot, this request still comes before those that wait here.
         let inside = InsideGuard::new(&self.inside);
+        // Read again: the request before this one has set it meanwhile.
         let next_at = *lock(&self.next_at);
         if let Some(next_at) = next_at {
             if next_at > latest {
@@ -176,27 +176,30 @@ impl PaceQueues {
     /// Waits for a place at the head of this origin's and pace's queue, on this node and then in `fleet`.
     pub(super) async fn wait_for_place(
         &self,
-        wanted: QueueRequest<'_>,
+        request: QueueRequest<'_>,
         delay: Duration,
         fleet: &Fleet,
     ) -> Result<QueuePlace, TooSoon> {
-        let key = (wanted.origin.clone(), wanted.pace.to_ascii_lowercase());
+        // Product tokens are compared regardless of case (RFC 9309, 2.2.1).
+        let key = (request.origin.clone(), request.pace.to_ascii_lowercase());
         // A queue with a pending delay is not idle: forgotten, it would let the next request go at once.
         let is_idle = |queue: &PaceQueue| *lock(&queue.next_at) <= Some(Instant::now());
-        let queue = lock(&self.0).get_or_insert(key, PaceQueue::new, is_idle);
-        let queue = queue.ok_or_else(|| delayed(delay))?;
+        let queue = lock(&self.0)
+            .get_or_insert(key, PaceQueue::new, is_idle)
+            .ok_or_else(|| delayed(delay))?;
         // The local queue comes first, so that one node has at most one request per queue waiting in the fleet.
-        let QueueHead { permit, inside } = queue.wait_for_head(wanted, delay).await?;
-        let over_the_fleet = || wanted.fleet_queue("pace");
-        let held = fleet.wait_for_slot(over_the_fleet, 1, delay, wanted.latest).await;
-        let held = held.map_err(|no_turn| match no_turn {
-            NoSlot::NotInTime(wait) => delayed(wait),
-            NoSlot::EngineAway => {
-                TooSoon { cause: TooSoonCause::FleetLost, retry_after: delay.max(ENGINE_RETRY) }
-            }
-        })?;
+        let QueueHead { permit, inside } = queue.wait_for_head(request, delay).await?;
+        let slot = fleet
+            .wait_for_slot(|| request.fleet_queue("pace"), 1, delay, request.latest)
+            .await
+            .map_err(|no_slot| match no_slot {
+                NoSlot::NotInTime(wait) => delayed(wait),
+                NoSlot::EngineAway => {
+                    TooSoon { cause: TooSoonCause::FleetLost, retry_after: delay.max(ENGINE_RETRY) }
+                }
+            })?;
         drop(inside);
-        Ok(QueuePlace { queue, delay, held: Mutex::new(Some(ConcurrencySlot::new(held, permit))) })
+        Ok(QueuePlace { queue, delay, slot: Mutex::new(Some(ConcurrencySlot::new(slot, permit))) })
     }
 }
 
@@ -204,22 +207,22 @@ impl PaceQueues {
 pub(super) struct QueuePlace {
     queue: Arc<PaceQueue>,
     delay: Duration,
-    held: Mutex<Option<ConcurrencySlot>>,
+    slot: Mutex<Option<ConcurrencySlot>>,
 }
 
 impl QueuePlace {
     /// Lets the next request's delay start now. Only the first call counts.
     pub(super) fn release(&self) {
-        if let Some(held) = lock(&self.held).take() {
+        if let Some(slot) = lock(&self.slot).take() {
             // Before the permit is passed on: its next holder reads this.
             *lock(&self.queue.next_at) = Some(Instant::now() + self.delay);
-            drop(held);
+            drop(slot);
         }
     }
 
     /// Returns whether another node may hold the slot by now.
     pub(super) fn may_have_expired(&self) -> bool {
-        lock(&self.held).as_ref().is_some_and(ConcurrencySlot::may_have_expired)
+        lock(&self.slot).as_ref().is_some_and(ConcurrencySlot::may_have_expired)
     }
 }
 
@@ -234,13 +237,14 @@ impl Drop for QueuePlace {
 pub(super) struct ConcurrencySlot(Option<Box<(Option<FleetSlot>, TurnstilePermit)>>);
 
 impl ConcurrencySlot {
-    fn new(held: Option<FleetSlot>, permit: TurnstilePermit) -> Self {
-        Self(Some(Box::new((held, permit))))
+    fn new(fleet_slot: Option<FleetSlot>, permit: TurnstilePermit) -> Self {
+        Self(Some(Box::new((fleet_slot, permit))))
     }
 
+    /// Returns whether another node may hold the slot by now.
     pub(super) fn may_have_expired(&self) -> bool {
-        let held = self.0.as_deref().and_then(|(held, _)| held.as_ref());
-        held.is_some_and(FleetSlot::may_have_expired)
+        let fleet_slot = self.0.as_deref().and_then(|(fleet_slot, _)| fleet_slot.as_ref());
+        fleet_slot.is_some_and(FleetSlot::may_have_expired)
     }
 }
 
@@ -249,9 +253,9 @@ impl Drop for ConcurrencySlot {
         if let Some(taken) = self.0.take() {
             // The local permit is released only after the fleet's slot, or the node would ask for a second one
             // meanwhile.
-            let (held, permit) = *taken;
-            if let Some(held) = held {
-                held.release_with(permit);
+            let (fleet_slot, permit) = *taken;
+            if let Some(fleet_slot) = fleet_slot {
+                fleet_slot.release_with(permit);
             }
         }
     }
@@ -266,26 +270,29 @@ impl ConcurrencySlots {
     /// no limit. Slots are per pace because a slow reader holds one for long and must not block others.
     pub(super) async fn acquire(
         &self,
-        wanted: QueueRequest<'_>,
+        request: QueueRequest<'_>,
         count: usize,
         fleet: &Fleet,
     ) -> Result<Option<ConcurrencySlot>, TooSoon> {
         if count == 0 {
             return Ok(None);
         }
+        // When a slot will be free is unknown: a response may take any time.
         let too_soon =
             TooSoon { cause: TooSoonCause::Concurrency, retry_after: Duration::from_secs(1) };
+        // Each permit in use holds a reference.
         let is_idle = |slots: &Arc<Turnstile>| Arc::strong_count(slots) == 1;
-        let pace = wanted.pace.to_ascii_lowercase();
-        let key = (wanted.origin.clone(), pace, count);
-        let slots = lock(&self.0).get_or_insert(key, || Turnstile::new(count), is_idle);
-        let slots = slots.ok_or(too_soon)?;
-        let acquiring = slots.acquire(wanted.client);
-        let acquired = timeout_at(wanted.latest, acquiring).await;
-        let permit = acquired.map_err(|_| too_soon)?;
-        let over_the_fleet = || wanted.fleet_queue("slots");
-        let turning = fleet.wait_for_slot(over_the_fleet, count, Duration::ZERO, wanted.latest);
-        let held = turning.await.map_err(|_| too_soon)?;
-        Ok(Some(ConcurrencySlot::new(held, permit)))
+        let key = (request.origin.clone(), request.pace.to_ascii_lowercase(), count);
+        let slots =
+            lock(&self.0).get_or_insert(key, || Turnstile::new(count), is_idle).ok_or(too_soon)?;
+        let permit = timeout_at(request.latest, slots.acquire(request.client))
+            .await
+            .map_err(|_| too_soon)?;
+        let queue = || request.fleet_queue("slots");
+        let slot = fleet
+            .wait_for_slot(queue, count, Duration::ZERO, request.latest)
+            .await
+            .map_err(|_| too_soon)?;
+        Ok(Some(ConcurrencySlot::new(slot, permit)))
     }
 }

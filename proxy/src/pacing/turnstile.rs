@@ -15,7 +15,7 @@ pub(super) struct Turnstile(Mutex<TurnstileState>);
 
 struct TurnstileState {
     free: usize,
-    /// The clients in the order of their turns; the one that got the last permit is passed over if others wait.
+    /// The clients in the order in which they get a permit; the one that got the last is passed over if others wait.
     waiting: VecDeque<ClientQueue>,
     /// The client that got the last permit.
     last_client: Option<IpAddr>,
@@ -50,28 +50,28 @@ impl Turnstile {
     /// Returns how many waiting requests come before the next one of `client`.
     pub(super) fn ahead_of(&self, client: IpAddr) -> usize {
         let state = lock(&self.0);
-        let mut waiting = state.waiting.iter();
-        let own = waiting.find(|waiting| waiting.client == client);
-        let own = own.map_or(0, |own| own.requests.len());
-        let others = state.waiting.iter().filter(|it| it.client != client);
-        let others = others.map(|other| {
-            // Clients alternate: before this client's n-th request, each other client gets at most n turns.
+        let own = state.waiting.iter().find(|it| it.client == client);
+        let own_requests = own.map_or(0, |own| own.requests.len());
+        let others = state.waiting.iter().filter(|it| it.client != client).map(|other| {
+            // Clients alternate: before this client's n-th request, each other client gets at most n permits, and the
+            // one that got the last permit one less.
             let had_the_last = state.last_client == Some(other.client);
-            let turns = if had_the_last { own } else { own + 1 };
-            other.requests.len().min(turns)
+            let most = if had_the_last { own_requests } else { own_requests + 1 };
+            other.requests.len().min(most)
         });
-        own + others.sum::<usize>()
+        own_requests + others.sum::<usize>()
     }
 
     /// Returns a permit if one is free.
     pub(super) fn try_acquire(self: &Arc<Self>, client: IpAddr) -> Option<TurnstilePermit> {
         let mut state = lock(&self.0);
+        // A permit is free only if nobody waits, so nobody is overtaken.
         state.free = state.free.checked_sub(1)?;
         state.last_client = Some(client);
         Some(TurnstilePermit(Arc::clone(self)))
     }
 
-    /// Waits for a permit until it is the turn of `client`.
+    /// Waits until `client` gets a permit.
     pub(super) async fn acquire(self: &Arc<Self>, client: IpAddr) -> TurnstilePermit {
         if let Some(permit) = self.try_acquire(client) {
             return permit;
@@ -87,7 +87,7 @@ impl Turnstile {
         TurnstilePermit(Arc::clone(self))
     }
 
-    /// Passes a permit to the request whose turn it is.
+    /// Passes a permit to the request that is next.
     fn pass_on(&self) {
         let mut state = lock(&self.0);
         match state.take_next() {
@@ -108,32 +108,30 @@ impl TurnstileState {
         }
         self.last_number += 1;
         let request = (self.last_number, sender);
-        let mut waiting = self.waiting.iter_mut();
-        match waiting.find(|waiting| waiting.client == client) {
-            Some(waiting) => waiting.requests.push_back(request),
+        match self.waiting.iter_mut().find(|it| it.client == client) {
+            Some(queue) => queue.requests.push_back(request),
             None => self.waiting.push_back(ClientQueue { client, requests: [request].into() }),
         }
         Some(self.last_number)
     }
 
-    /// Removes the request whose turn it is. The next request of the same client comes after those of all other
-    /// clients, including clients that arrive before this one is served.
+    /// Removes the request that is next. The next request of the same client comes after those of all other clients,
+    /// including clients that arrive before this one is served.
     fn take_next(&mut self) -> Option<oneshot::Sender<()>> {
         let is_another = |it: &ClientQueue| Some(it.client) != self.last_client;
         let at = self.waiting.iter().position(is_another).unwrap_or(0);
-        let mut first = self.waiting.remove(at)?;
-        let next = first.requests.pop_front();
-        self.last_client = Some(first.client);
-        if !first.requests.is_empty() {
-            self.waiting.push_back(first);
+        let mut queue = self.waiting.remove(at)?;
+        self.last_client = Some(queue.client);
+        let (_, sender) = queue.requests.pop_front()?;
+        if !queue.requests.is_empty() {
+            self.waiting.push_back(queue);
         }
-        next.map(|(_, sender)| sender)
+        Some(sender)
     }
 
     /// Removes a request that no longer waits. Returns whether it was still waiting.
     fn remove(&mut self, client: IpAddr, number: u64) -> bool {
-        let mut waiting = self.waiting.iter();
-        let Some(place) = waiting.position(|waiting| waiting.client == client) else {
+        let Some(place) = self.waiting.iter().position(|it| it.client == client) else {
             return false;
         };
         let requests = &mut self.waiting[place].requests;
@@ -230,7 +228,7 @@ mod tests {
         let mut second = Box::pin(turnstile.acquire(client(2)));
         assert!((&mut first).now_or_never().is_none());
         assert!((&mut second).now_or_never().is_none());
-        // The first has its turn, and leaves before it notices.
+        // The first gets the permit, and leaves before it notices.
         drop(held);
         drop(first);
         assert!((&mut second).now_or_never().is_some());
