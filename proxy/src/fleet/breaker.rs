@@ -54,8 +54,7 @@ impl EngineBreaker {
             (Some(failure), true) => failure.since,
             _ => Instant::now(),
         };
-        let failure = failure.clone();
-        *last = Some(LastFailure { since, failure });
+        *last = Some(LastFailure { since, failure: failure.clone() });
         if misses >= MAX_MISSES && !was_open {
             self.is_open.store(true, Ordering::Release);
             return true;
@@ -71,8 +70,7 @@ impl EngineBreaker {
 
     /// Returns the last failure, even if calls succeed again.
     pub(super) fn last_failure(&self) -> Option<LastFailure> {
-        let last = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner);
-        last.clone()
+        self.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -24,7 +24,7 @@ impl ClockReading {
         Self { monotonic: Instant::now(), calendar: system_time() }
     }
 
-    /// Returns whether an answer to a question asked at this time can still be relied on.
+    /// Returns whether an answer to a call that was made at this time can still be relied on.
     pub(super) fn is_recent(self) -> bool {
         self.was_recent_at(Self::now())
     }
@@ -51,14 +51,14 @@ mod tests {
 
     #[test]
     fn slot_is_not_trusted_longer_after_suspend_or_clock_change() {
-        let asked_at = ClockReading::now();
+        let requested_at = ClockReading::now();
         let is_recent_after = |counted: u64, shown: i64| {
-            let by = Duration::from_secs(shown.unsigned_abs());
-            asked_at.was_recent_at(ClockReading {
-                monotonic: asked_at.monotonic + Duration::from_secs(counted),
+            let change = Duration::from_secs(shown.unsigned_abs());
+            requested_at.was_recent_at(ClockReading {
+                monotonic: requested_at.monotonic + Duration::from_secs(counted),
                 calendar: match shown {
-                    0.. => asked_at.calendar + by,
-                    _ => asked_at.calendar - by,
+                    0.. => requested_at.calendar + change,
+                    _ => requested_at.calendar - change,
                 },
             })
         };

@@ -140,8 +140,8 @@ impl MemoryState {
     }
 
     fn note(&mut self, node: &str, origin: &str, kind: NoteKind) {
-        let origin = origin.to_owned();
-        self.notes.push_back((node.to_owned(), ChangeNote { origin, kind }));
+        let note = ChangeNote { origin: origin.to_owned(), kind };
+        self.notes.push_back((node.to_owned(), note));
         if self.notes.len() > MAX_NOTES {
             self.notes.pop_front();
             self.notes_dropped += 1;
@@ -161,7 +161,7 @@ impl MemoryQueue {
             self.next_at = self.next_at.max(*until + delay);
         }
         self.holders.retain(|_, until| *until > now);
-        self.waiting.retain(|(_, by)| *by > now);
+        self.waiting.retain(|(_, deadline)| *deadline > now);
     }
 
     fn take(&mut self, holder: SlotHolder, request: &SlotRequest, now: Instant) -> SlotAnswer {
@@ -194,10 +194,10 @@ impl MemoryQueue {
         } else {
             (request.delay / 10).clamp(POLL_RANGE[0], POLL_RANGE[1])
         };
-        let by = now + again + POLL_GRACE;
+        let deadline = now + again + POLL_GRACE;
         match place {
-            Some(place) => self.waiting[place].1 = by,
-            None => self.waiting.push_back((holder, by)),
+            Some(place) => self.waiting[place].1 = deadline,
+            None => self.waiting.push_back((holder, deadline)),
         }
         SlotAnswer::Queued(again)
     }
@@ -214,6 +214,7 @@ impl SharedEngine for MemoryEngine {
         let now = Instant::now();
         let (mut older, mut version) = (None, 0);
         let stored_version = state.entry(&claim.origin).map(|entry| entry.version);
+        // Removed only if it is still the one that failed verification: it may have been replaced meanwhile.
         if stored_version == Some(claim.rejected_version) {
             state.entries.remove(&claim.origin);
         }
@@ -233,6 +234,7 @@ impl SharedEngine for MemoryEngine {
         }
         let lease = (self.node.clone(), now + claim.lease);
         state.leases.insert(claim.origin.clone(), lease);
+        // Above the stored version, or the settlement would count as outdated.
         let token = state.last_token.max(version) + 1;
         state.last_token = token;
         Ok(ClaimAnswer::Fetch { token, older })
@@ -329,8 +331,8 @@ impl SharedEngine for MemoryEngine {
         let origin = &answer.origin;
         let known = state.rests.get(origin).copied();
         let before = known.map_or(0, |(_, refusals)| refusals);
-        let asked = (answer.status, answer.retry_after, before);
-        match (back_off::requested_rest(asked, answer.max_rest), known) {
+        let response = (answer.status, answer.retry_after, before);
+        match (back_off::requested_rest(response, answer.max_rest), known) {
             (Some(rest), known) => {
                 let now = Instant::now();
                 let until = known.map_or(now + rest, |(known, _)| known.max(now + rest));
@@ -361,8 +363,7 @@ impl SharedEngine for MemoryEngine {
     async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure> {
         let mut state = self.access()?;
         let now = Instant::now();
-        let own = (version.to_owned(), now);
-        state.members.insert(self.node.clone(), own);
+        state.members.insert(self.node.clone(), (version.to_owned(), now));
         state.members.retain(|_, (_, at)| now - *at < MEMBER_TIMEOUT);
         let members = state.members.iter();
         let member = |(node, (about, _)): (&String, &(String, Instant))| MemberNode {

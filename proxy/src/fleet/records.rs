@@ -42,14 +42,15 @@ impl Fleet {
         max_age: Option<Duration>,
         lease: Duration,
     ) -> ClaimOutcome {
-        let fetch_unasked = ClaimOutcome::Fetch { token: 0, older: None };
+        let fetch_without_lease = ClaimOutcome::Fetch { token: 0, older: None };
         let started = Instant::now();
         let mut pauses = CLAIM_PAUSES.into_iter().chain(std::iter::repeat(CLAIM_PAUSES[3]));
         let mut rejected_version = 0;
         loop {
             // A record that another node fetched while this one waited is new enough.
-            let max_age = max_age.map(|age| age + started.elapsed());
-            let claim = FetchClaim { origin: origin.to_owned(), max_age, lease, rejected_version };
+            let oldest = max_age.map(|age| age + started.elapsed());
+            let claim =
+                FetchClaim { origin: origin.to_owned(), max_age: oldest, lease, rejected_version };
             let inner = &self.inner;
             let claimed = inner.call_engine("claim", inner.engine.claim(&claim)).await;
             inner.count_claim(&claimed);
@@ -59,23 +60,26 @@ impl Fleet {
                     let version = record.version;
                     if let Some(record) = inner.verified(origin, record) {
                         // The sealed age counts: the engine may claim a younger one.
-                        if max_age.is_none_or(|age| record.age <= age) {
+                        if oldest.is_none_or(|age| record.age <= age) {
                             return ClaimOutcome::Known(record);
                         }
                         inner.count_corrupt(origin);
                     }
                     // With a wrong clock nothing can be verified, so this node must not have good records replaced.
                     if rejected_version != 0 || inner.is_clock_off() {
-                        return fetch_unasked;
+                        return fetch_without_lease;
                     }
                     // No node can verify it, so one of them has to replace it.
                     rejected_version = version;
                 }
                 Ok(ClaimAnswer::Fetch { token, older }) => {
-                    let older = older.and_then(|record| inner.verified(origin, record));
-                    return ClaimOutcome::Fetch { token, older };
+                    // Revalidating a record that is not verified would make it valid.
+                    return ClaimOutcome::Fetch {
+                        token,
+                        older: older.and_then(|record| inner.verified(origin, record)),
+                    };
                 }
-                Err(_) => return fetch_unasked,
+                Err(_) => return fetch_without_lease,
             }
         }
     }
@@ -130,6 +134,7 @@ impl FleetInner {
     /// Sends a settlement whose record was fetched at `fetched_at`, or keeps it until the engine is back.
     pub(super) async fn settle(&self, settlement: Settlement, fetched_at: Instant) {
         let mut settled = self.send_settlement(&settlement, fetched_at, 0).await;
+        // Sealed again: only this node can raise the version, because the seal covers it.
         if let Ok(SettleAnswer::VersionTooLow(version)) = settled {
             settled = self.send_settlement(&settlement, fetched_at, version).await;
         }

@@ -68,12 +68,12 @@ impl Fleet {
         loop {
             slot.request.timeout = latest.saturating_duration_since(Instant::now());
             slot.is_requested = true;
-            let asked_at = ClockReading::now();
+            let requested_at = ClockReading::now();
             match inner.request_slot(&slot.request).await {
                 // This node was suspended meanwhile: the slot may have expired and be another's.
-                Ok(SlotAnswer::Granted) if !asked_at.is_recent() => {}
+                Ok(SlotAnswer::Granted) if !requested_at.is_recent() => {}
                 Ok(SlotAnswer::Granted) => {
-                    slot.mark_held(asked_at);
+                    slot.mark_held(requested_at);
                     inner.count_slot("go", started.elapsed());
                     return Ok(Some(slot));
                 }
@@ -170,11 +170,11 @@ impl FleetInner {
             held_slots.values().map(|held| held.request.clone()).collect()
         };
         let renewals = requests.into_iter().map(|request| async move {
-            let asked_at = ClockReading::now();
+            let requested_at = ClockReading::now();
             let renewed = self.call_engine("take", self.engine.take(&request)).await;
             // A failure is counted, and the next beat tries again.
             if renewed.is_ok() {
-                self.note_renewal(request.number, asked_at);
+                self.note_renewal(request.number, requested_at);
             }
             let is_released = !lock(&self.held_slots).contains_key(&request.number);
             if is_released {
@@ -186,11 +186,11 @@ impl FleetInner {
     }
 
     /// Notes that the engine renewed a slot. A slot that may have expired before is not revived: another node may have used it.
-    fn note_renewal(&self, number: u64, asked_at: ClockReading) {
+    fn note_renewal(&self, number: u64, requested_at: ClockReading) {
         if let Some(held) = lock(&self.held_slots).get_mut(&number)
-            && held.confirmed_at.was_recent_at(asked_at)
+            && held.confirmed_at.was_recent_at(requested_at)
         {
-            held.confirmed_at = asked_at;
+            held.confirmed_at = requested_at;
         }
     }
 

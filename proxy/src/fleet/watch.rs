@@ -53,13 +53,13 @@ impl Fleet {
         metrics: Arc<Metrics>,
     ) -> Result<Self, EngineFailure> {
         let fleet = Self::new(engine, settings, Some(metrics));
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         match fleet.inner.engine.beat(&fleet.inner.settings.version).await {
             // A mistake in the configuration must be reported at the start; an outage must not stop a restart.
             Err(failure @ EngineFailure::Denied(_)) => return Err(failure),
             Err(failure) => fleet.inner.note_failure(&failure),
             Ok(beat) => {
-                fleet.inner.note_clock(beat.time, asked.elapsed());
+                fleet.inner.note_clock(beat.time, sent_at.elapsed());
                 fleet.inner.note_sharers(beat.members.len());
                 *lock(&fleet.inner.last_beat) = beat;
             }
@@ -84,8 +84,8 @@ fn spawn_watcher(inner: &Arc<FleetInner>) {
 
 impl FleetWatcher {
     /// Polls the engine once. Returns the pause until the next time; `None` when the fleet is no longer used.
-    async fn round(&mut self, inner: &Weak<FleetInner>) -> Option<Duration> {
-        let inner = inner.upgrade()?;
+    async fn round(&mut self, fleet: &Weak<FleetInner>) -> Option<Duration> {
+        let inner = fleet.upgrade()?;
         if inner.has_left.load(Ordering::Acquire) {
             return None;
         }
@@ -110,9 +110,9 @@ impl FleetWatcher {
     /// Sends a beat if one is due, then reads the notes, and closes the breaker if both succeed.
     async fn poll(&mut self, inner: &FleetInner) -> Result<(), EngineFailure> {
         if self.last_beat.is_none_or(|at| at.elapsed() >= BEAT_INTERVAL) {
-            let beaten = self.beat(inner).await;
-            inner.note_beat(&beaten);
-            match beaten {
+            let beat = self.beat(inner).await;
+            inner.note_beat(&beat);
+            match beat {
                 // The engine is reachable, so notes can still be read.
                 Ok(()) | Err(EngineFailure::Corrupt(_) | EngineFailure::Full) => {}
                 lost => {
@@ -151,20 +151,20 @@ impl FleetWatcher {
     }
 
     async fn beat(&mut self, inner: &FleetInner) -> Result<(), EngineFailure> {
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         let beat = counted(inner, inner.engine.beat(&inner.settings.version).await)?;
-        inner.note_clock(beat.time, asked.elapsed());
+        inner.note_clock(beat.time, sent_at.elapsed());
         inner.note_sharers(beat.members.len());
         let run_id = &beat.server.run_id;
         // Read with every beat, because a replica can be promoted without a closed connection.
-        let is_another = !self.run_id.is_empty() && self.run_id != *run_id;
+        let is_restarted = !self.run_id.is_empty() && self.run_id != *run_id;
         self.run_id.clone_from(run_id);
         if let Some(metrics) = &inner.metrics {
             let unsettled = lock(&inner.unsettled).len();
             metrics.fleet().heartbeat(beat.members.len(), unsettled);
             let offset = inner.clock_offset.load(Ordering::Relaxed);
             metrics.fleet().clock_offset(offset as f64 / 1000.0);
-            if is_another {
+            if is_restarted {
                 metrics.fleet().engine_restarted();
             }
         }
@@ -175,9 +175,8 @@ impl FleetWatcher {
 
 /// Returns this machine's time, in milliseconds since the epoch.
 fn calendar_millis() -> i64 {
-    let since_epoch = system_time().duration_since(SystemTime::UNIX_EPOCH);
-    let millis = since_epoch.unwrap_or_default().as_millis();
-    i64::try_from(millis).unwrap_or(i64::MAX)
+    let since_epoch = system_time().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Returns the milliseconds by which the engine's clock, which shows `time`, is ahead of this machine's.
@@ -203,8 +202,8 @@ fn jittered(pause: Duration, node: &str, round: u32) -> Duration {
 
 impl FleetInner {
     /// Notes whether beats fail although the engine is reachable.
-    fn note_beat(&self, beaten: &Result<(), EngineFailure>) {
-        let failure = match beaten {
+    fn note_beat(&self, beat: &Result<(), EngineFailure>) {
+        let failure = match beat {
             Err(failure @ (EngineFailure::Corrupt(_) | EngineFailure::Full)) => Some(failure),
             _ => None,
         };
@@ -212,8 +211,8 @@ impl FleetInner {
         match (failure, beat_failure.is_some()) {
             (Some(failure), false) => {
                 tracing::warn!(error = %failure, "the beats to the fleet's engine fail: other nodes may drop this one");
-                let (since, failure) = (Instant::now(), failure.clone());
-                *beat_failure = Some(LastFailure { since, failure });
+                *beat_failure =
+                    Some(LastFailure { since: Instant::now(), failure: failure.clone() });
             }
             (None, true) => {
                 tracing::info!("the beats to the fleet's engine succeed again");
@@ -226,9 +225,9 @@ impl FleetInner {
         self.observe_state();
     }
 
-    /// Notes the difference of the clocks, unless the beat `took` too long for that.
-    fn note_clock(&self, time: u64, took: Duration) {
-        if time == 0 || took > MAX_ROUND_TRIP {
+    /// Notes the difference of the clocks, unless the round trip of the beat was too long for that.
+    fn note_clock(&self, time: u64, round_trip: Duration) {
+        if time == 0 || round_trip > MAX_ROUND_TRIP {
             return;
         }
         let was_off = self.is_clock_off();
@@ -312,8 +311,8 @@ impl FleetInner {
                 NoteKind::RestStarted => None,
             }
         });
-        let rests = rests.into_iter().map(|(origin, rest)| FleetEvent::RestStarted(origin, rest));
-        self.notify_subscribers(gaps.chain(notes).chain(rests));
+        let started = rests.into_iter().map(|(origin, rest)| FleetEvent::RestStarted(origin, rest));
+        self.notify_subscribers(gaps.chain(notes).chain(started));
     }
 
     /// Sends some of the settlements that the engine missed.

@@ -91,6 +91,7 @@ impl RedisConnection {
         let opening = async {
             Ok(match &self.client {
                 RedisClient::Server(client) => {
+                    // The timeout of an answer is that of `attempt`.
                     let config = AsyncConnectionConfig::new()
                         .set_connection_timeout(Some(CONNECT_TIMEOUT))
                         .set_response_timeout(None);
@@ -129,10 +130,7 @@ impl RedisConnection {
 
     /// Sends a command and returns the answer.
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, EngineFailure> {
-        match self.attempt(command).await? {
-            Ok(value) => Ok(value),
-            Err(error) => Err(failure::command_failure(&error)),
-        }
+        self.attempt(command).await?.map_err(|error| failure::command_failure(&error))
     }
 
     /// Runs a script by its hash, and sends its text if the server does not know it.
@@ -150,16 +148,13 @@ impl RedisConnection {
             }
             command
         };
-        match self.attempt(&command("EVALSHA", &script.hash)).await? {
-            Ok(value) => Ok(value),
-            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                match self.attempt(&command("EVAL", script.code)).await? {
-                    Ok(value) => Ok(value),
-                    Err(error) => Err(failure::script_failure(&error, script)),
-                }
-            }
-            Err(error) => Err(failure::script_failure(&error, script)),
+        let mut answer = self.attempt(&command("EVALSHA", &script.hash)).await?;
+        // A server that was restarted has forgotten its scripts.
+        let no_script = ErrorKind::Server(ServerErrorKind::NoScript);
+        if answer.as_ref().is_err_and(|error| error.kind() == no_script) {
+            answer = self.attempt(&command("EVAL", script.code)).await?;
         }
+        answer.map_err(|error| failure::script_failure(&error, script))
     }
 
     /// Sends a command. The outer error is a timeout or a closed connection, the inner one the server's.
@@ -168,6 +163,7 @@ impl RedisConnection {
             .link
             .load_full()
             .ok_or_else(|| EngineFailure::Connection("not connected".to_owned()))?;
+        // Its clones share one connection, and a query needs a mutable one.
         let mut own = RedisLink::clone(&link);
         let query = async {
             match &mut own {

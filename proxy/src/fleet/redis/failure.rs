@@ -9,9 +9,8 @@ use crate::fleet::engine::EngineFailure;
 
 /// Returns the failure of a command.
 pub(super) fn command_failure(error: &RedisError) -> EngineFailure {
-    let text = error.to_string();
     // The number of the system error only repeats its text.
-    let text = text.split(" (os error").next().unwrap_or_default().to_owned();
+    let text = error.to_string().split(" (os error").next().unwrap_or_default().to_owned();
     match error.code() {
         Some("OOM") => return EngineFailure::Full,
         // One key is damaged; the engine works.
@@ -49,13 +48,16 @@ pub(super) fn command_failure(error: &RedisError) -> EngineFailure {
 
 /// Returns the failure of a script. The server names the line that the user has no right to run, but not the command.
 pub(super) fn script_failure(error: &RedisError, script: &LuaScript) -> EngineFailure {
-    let failure = command_failure(error);
-    match failure {
+    match command_failure(error) {
         EngineFailure::Denied(text) if text.contains("can't run this command") => {
-            let line = text.rsplit("user_script:").next().unwrap_or_default();
-            let line = line.trim_end_matches('.').parse().unwrap_or(usize::MAX);
-            let command = command_at(script.code, line);
-            EngineFailure::Denied(match command {
+            let line = text
+                .rsplit("user_script:")
+                .next()
+                .unwrap_or_default()
+                .trim_end_matches('.')
+                .parse()
+                .unwrap_or(usize::MAX);
+            EngineFailure::Denied(match command_at(script.code, line) {
                 Some(command) => format!("the user has no right to +{command} ({})", script.file),
                 None => text,
             })
@@ -66,10 +68,8 @@ pub(super) fn script_failure(error: &RedisError, script: &LuaScript) -> EngineFa
 
 /// Returns the command of the call on this line of a script, which may begin on a line before.
 fn command_at(code: &str, line: usize) -> Option<String> {
-    let upto: Vec<&str> = code.lines().take(line).collect();
-    let calls = upto.iter().rev();
-    let call = calls.filter_map(|line| line.rsplit_once("call('"));
-    let (_, call) = call.into_iter().next()?;
+    let calls = code.lines().take(line).filter_map(|line| line.rsplit_once("call('"));
+    let (_, call) = calls.last()?;
     Some(call.split('\'').next()?.to_lowercase())
 }
 
@@ -79,8 +79,7 @@ pub(super) fn connect_failure(
     is_tls: bool,
     timeout: Duration,
 ) -> EngineFailure {
-    let failure = command_failure(error);
-    match failure {
+    match command_failure(error) {
         EngineFailure::Connection(text) if text.contains("UnknownIssuer") => {
             EngineFailure::Connection(format!(
                 "{text}: neither store.ca_file nor the system has the CA of the engine's certificate"

@@ -334,12 +334,12 @@ impl SharedEngine for RedisEngine {
     }
 
     async fn leave(&self, request: &SlotRequest) -> Result<(), EngineFailure> {
-        let [turns, waiting, _] = self.queue_keys(request);
+        let [slots, waiting, _] = self.queue_keys(request);
         let [delay, lease] = [request.delay, request.lease].map(micros);
         let holder = self.slot_holder(request);
         let is_held = if request.is_held { "1" } else { "0" };
         let arguments = [holder.as_str(), &delay, &lease, is_held].map(str::as_bytes);
-        self.run::<u8>(&SCRIPTS.leave, &[turns, waiting], &arguments).await?;
+        self.run::<u8>(&SCRIPTS.leave, &[slots, waiting], &arguments).await?;
         Ok(())
     }
 
@@ -369,6 +369,7 @@ impl SharedEngine for RedisEngine {
             self.join().await?;
         }
         let beat = self.read_beat(version, is_joining).await;
+        // Only a joining node compares its settings with the fleet's, so the next beat has to join again.
         let is_refused = is_joining && matches!(beat, Err(EngineFailure::Denied(_)));
         // A connection may be dead without a reset. The next beat opens another one.
         let is_lost = matches!(beat, Err(EngineFailure::Timeout | EngineFailure::Connection(_)));

@@ -95,8 +95,8 @@ async fn home_node_waits_until_all_have_noticed_the_loss() {
     let memory = MemoryEngine::new("");
     let home = |options| super::super::handle::FleetSettings { on_loss: OnLoss::Home, ..options };
     let fleet = memory.join_with("a", home).await;
-    let slot = async |patience| {
-        let latest = Instant::now() + patience;
+    let slot = async |timeout| {
+        let latest = Instant::now() + timeout;
         fleet.wait_for_slot(queue, 1, SECOND, latest).await
     };
     let quiet = SECOND + LOSS_NOTICED_WITHIN;

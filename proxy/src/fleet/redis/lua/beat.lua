@@ -17,13 +17,13 @@ if process == '' then
     return { 'twins' }
   end
 else
-  local heard_at, holder = heard(redis.call('HGET', processes, node))
+  local beat_at, holder = recent(redis.call('HGET', processes, node))
   if holder and holder ~= process then
-    if ARGV[6] ~= '0' and ARGV[6] ~= text(heard_at) then
+    if ARGV[6] ~= '0' and ARGV[6] ~= text(beat_at) then
       redis.call('SET', twin, process, 'PX', 60000)
       return { 'twins' }
     end
-    return { 'taken', text(heard_at) }
+    return { 'taken', text(beat_at) }
   end
   redis.call('HSET', processes, node, text(now) .. ' ' .. process)
   redis.call('HSET', nodes, node, text(now) .. ' ' .. ARGV[3])
@@ -32,8 +32,8 @@ end
 local answer = { 'ok', math.floor(now / 1000) }
 local known = redis.call('HGETALL', nodes)
 for at = 1, #known, 2 do
-  local heard_at, about = heard(known[at + 1])
-  if heard_at then
+  local beat_at, about = recent(known[at + 1])
+  if beat_at then
     answer[#answer + 1] = known[at]
     answer[#answer + 1] = about
   else

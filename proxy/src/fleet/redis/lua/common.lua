@@ -80,7 +80,7 @@ local function body(entry)
 end
 
 -- Parses a node's last beat into its time and its content. Returns nothing if it is older than five seconds.
-local function heard(value)
+local function recent(value)
   local at, what = (value or ''):match('^(%d+) (.*)$')
   at = tonumber(at or '')
   if at and math.abs(now - at) < 5000000 then

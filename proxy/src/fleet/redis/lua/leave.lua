@@ -1,4 +1,4 @@
--- KEYS: turns, waiting. ARGV: the slot's holder, the delay, the lease, 1 if the slot was held.
+-- KEYS: slots, waiting. ARGV: the slot's holder, the delay, the lease, 1 if the slot was held.
 local who, delay = ARGV[1], tonumber(ARGV[2])
 
 redis.call('ZREM', KEYS[2], who)

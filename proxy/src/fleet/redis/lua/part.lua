@@ -1,5 +1,5 @@
 -- KEYS: nodes, processes, settings. ARGV: node, its process. Removes the node, so that another process can take its name.
-local _, holder = heard(redis.call('HGET', KEYS[2], ARGV[1]))
+local _, holder = recent(redis.call('HGET', KEYS[2], ARGV[1]))
 if holder == ARGV[2] then
   redis.call('HDEL', KEYS[1], ARGV[1])
   redis.call('HDEL', KEYS[2], ARGV[1])
