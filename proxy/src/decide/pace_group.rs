@@ -9,17 +9,18 @@ use wayleave_robots_txt::AccessResult;
 use crate::pacing::PacingConfig;
 use crate::telemetry::digest::Sha256Digest;
 
-/// The longest names of a group that are kept as they are: as long as a digest.
+/// The longest names of a group that are kept as they are: as long as a digest in hexadecimal.
 const MAX_NAME_BYTES: usize = 64;
 
-/// Returns the names of the group, if its pace matters: a client that calls itself something else gets no other pace by that.
-/// Empty if no group is for it. An origin can write as many names as it likes, so many are replaced by their digest.
+/// Returns the names of the group, if its pace matters: a client that changes its name within a group gets no other pace by that.
+/// Empty if no group is for it. An origin can write as many names as it likes, so long ones are replaced by their digest.
 pub(super) fn of(
     access: &AccessResult,
     pacing: &PacingConfig,
     identity: &Identity,
     delay: Option<Duration>,
 ) -> String {
+    // A configured crawler has the pace of its product token, whichever group it is in.
     if identity.crawler().is_some() || !pacing.needs_pace(delay) {
         return String::new();
     }
@@ -27,6 +28,7 @@ pub(super) fn of(
     if names.len() < MAX_NAME_BYTES {
         return names;
     }
+    // Group names are compared without case (RFC 9309 section 2.2.1), and so are paces.
     let mut digest = Context::new(&SHA256);
     digest.update(names.to_ascii_lowercase().as_bytes());
     digest.update(b"\n");
@@ -54,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_many_names_is_known_by_a_digest_of_them() {
+    fn a_group_of_many_names_has_a_digest_of_them() {
         assert_eq!(group("User-agent: ExampleBot\n"), "ExampleBot");
         let many = |last: &str| {
             let mut text = String::new();

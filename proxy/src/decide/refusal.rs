@@ -20,7 +20,7 @@ impl From<UpstreamError> for Refusal {
     }
 }
 
-/// Returns the reason for an error on the way to the origin. They have the same names.
+/// Returns the reason for an error on the path to the origin. They have the same names.
 fn reason_of(error: ProxyErrorType) -> Reason {
     match error {
         ProxyErrorType::DnsTimeout => Reason::DnsTimeout,
@@ -76,19 +76,19 @@ pub(crate) fn head_refusal(error: HeadError) -> Option<Refusal> {
     }
 }
 
-/// Returns the refusal of a request whose head does not come.
+/// Returns the refusal of a request whose head does not arrive.
 pub(crate) fn head_timeout() -> Refusal {
     let details = "the request head did not arrive in time";
     closing(Reason::HeadTimeout, details)
 }
 
-/// Returns the refusal of a load balancer's connection that does not say whose it is.
-pub(crate) fn invalid_proxy_header(what: &str) -> Refusal {
+/// Returns the refusal of a load balancer's connection that does not name its client.
+pub(crate) fn invalid_proxy_header(mistake: &str) -> Refusal {
     Refusal {
         closes: true,
         ..Refusal::new(
             Reason::ProxyProtocol,
-            format!("proxy.proxy_protocol wants a PROXY header from this address: {what}"),
+            format!("proxy.proxy_protocol wants a PROXY header from this address: {mistake}"),
         )
     }
 }
@@ -106,23 +106,29 @@ pub(crate) fn unexpected_tls() -> Refusal {
     )
 }
 
-/// Returns the refusal of a request whose body stops coming.
+/// Returns the refusal of a request whose body does not arrive in time.
 pub(crate) fn body_timeout() -> Refusal {
     let details = "the request body did not arrive in time";
     closing(Reason::BodyTimeout, details)
 }
 
 fn closing(reason: Reason, details: &'static str) -> Refusal {
+    // Nothing says where the next request would begin.
     Refusal { closes: true, ..Refusal::new(reason, details) }
 }
 
-/// Returns the refusal of a request that gets no slot. `delay`: the time that the origin's robots.txt asks for.
-pub(crate) fn too_soon(too_soon: &TooSoon, delay: Option<Duration>, origin: &Origin) -> Refusal {
+/// Returns the refusal of a request that gets no slot. `robots_delay`: the delay in the origin's robots.txt.
+pub(crate) fn too_soon(
+    too_soon: &TooSoon,
+    robots_delay: Option<Duration>,
+    origin: &Origin,
+) -> Refusal {
     let (reason, details) = match too_soon.cause {
         TooSoonCause::CrawlDelay => {
-            let delay = delay.map_or("a delay".to_owned(), |delay| {
-                humantime::format_duration(delay).to_string()
-            });
+            let delay = match robots_delay {
+                Some(delay) => humantime::format_duration(delay).to_string(),
+                None => "a delay".to_owned(),
+            };
             (
                 Reason::CrawlDelay,
                 format!("the origin asks for {delay} between this crawler's requests"),
@@ -146,9 +152,10 @@ pub(crate) fn too_soon(too_soon: &TooSoon, delay: Option<Duration>, origin: &Ori
             "politeness.max_concurrent_per_origin requests of this crawler to the origin are in progress".to_owned(),
         ),
     };
+    // A delay from the configuration is not the site's: its robots.txt is not named for it.
     let is_by_robots_txt =
         matches!(too_soon.cause, TooSoonCause::CrawlDelay | TooSoonCause::FleetLost)
-            && delay.is_some();
+            && robots_delay.is_some();
     Refusal {
         is_policy: true,
         robots_url: is_by_robots_txt.then(|| origin.robots_txt_uri().into()),

@@ -1,4 +1,4 @@
-//! A request as far as deciding needs it, and the connection that brought it.
+//! A request as far as a decision needs it, and the connection on which it came.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -13,15 +13,15 @@ use crate::http::http1::request_override::RequestOverride;
 use crate::http::received::ReceivedHead;
 use crate::identity::{ClientCertificate, PasswordProof};
 
-/// The connection that brought a request.
+/// The connection on which a request came.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientConnection {
     pub(crate) client: IpAddr,
-    /// The load balancer that said who the client is.
+    /// The load balancer that named the client.
     pub(crate) peer: Option<IpAddr>,
-    /// The certificate that the client showed when TLS to the proxy began.
+    /// The certificate that the client presented when TLS to the proxy began.
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
-    /// The password that was proved when the tunnel was asked for.
+    /// The password that the `CONNECT` of the tunnel proved.
     pub(crate) proof: Option<PasswordProof>,
     pub(crate) tunnel: Option<ConnectTunnel>,
 }
@@ -29,8 +29,7 @@ pub(crate) struct ClientConnection {
 impl ClientConnection {
     /// Returns the connection as one on which a password was proved.
     pub(crate) fn with_proof(&self, proof: Option<PasswordProof>) -> Self {
-        let proof = proof.or_else(|| self.proof.clone());
-        Self { proof, ..self.clone() }
+        Self { proof: proof.or_else(|| self.proof.clone()), ..self.clone() }
     }
 }
 
@@ -44,7 +43,7 @@ pub(crate) struct ConnectTunnel {
     pub(crate) via: Option<Arc<[u8]>>,
 }
 
-/// A request as far as deciding needs it, whichever HTTP version brought it.
+/// A request as far as a decision needs it, whatever its HTTP version.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestView<'a> {
     pub(crate) method: &'a str,
@@ -55,7 +54,7 @@ pub(crate) struct RequestView<'a> {
     /// `Host`, or HTTP/2's `:authority`.
     pub(crate) authority: Option<&'a str>,
     pub(crate) user_agent: &'a [u8],
-    /// `Proxy-Authorization`. Inside a tunnel it counts for nothing: the `CONNECT` has been answered.
+    /// `Proxy-Authorization`. Inside a tunnel it is ignored: the `CONNECT` has been answered.
     pub(crate) credentials: Option<&'a [u8]>,
     /// Whether it is a GET or HEAD without content that does not change the protocol: such requests for robots.txt are always
     /// allowed.
@@ -64,7 +63,7 @@ pub(crate) struct RequestView<'a> {
     pub(crate) other_paths: Vec<&'a [u8]>,
     /// The proxies that it has passed (`Via`), if any.
     pub(crate) via: Option<Arc<[u8]>>,
-    /// The refusal of a request that is malformed, or that has passed this proxy before.
+    /// The refusal of a request that is malformed, or has passed this proxy before.
     pub(crate) objection: Option<Box<Refusal>>,
 }
 
@@ -80,6 +79,7 @@ impl<'a> RequestView<'a> {
             credentials: received.field("proxy-authorization"),
             only_reads: received.is_plain_read(),
             other_paths: other_paths(received),
+            // Listing the fields allocates, and few requests have one.
             via: received
                 .field("via")
                 .and_then(|_| field_pairs::combined_via(&received.fields()))
@@ -106,17 +106,21 @@ impl<'a> RequestView<'a> {
 }
 
 fn other_paths(received: &ReceivedHead) -> Vec<&[u8]> {
-    let overrides = received.overrides().into_iter();
-    let paths = overrides.filter(|(what, _)| *what == RequestOverride::Path);
-    paths.map(|(_, path)| path).collect()
+    received
+        .overrides()
+        .into_iter()
+        .filter(|(kind, _)| *kind == RequestOverride::Path)
+        .map(|(_, path)| path)
+        .collect()
 }
 
 /// Returns whether a field asks servers to use another method than the request's.
 fn has_other_method(received: &ReceivedHead) -> bool {
     let method = received.method().as_bytes();
-    let mut overrides = received.overrides().into_iter();
-    overrides
-        .any(|(what, value)| what == RequestOverride::Method && !value.eq_ignore_ascii_case(method))
+    received
+        .overrides()
+        .into_iter()
+        .any(|(kind, value)| kind == RequestOverride::Method && !value.eq_ignore_ascii_case(method))
 }
 
 fn objection(received: &ReceivedHead, name: &str) -> Option<Refusal> {
@@ -125,6 +129,7 @@ fn objection(received: &ReceivedHead, name: &str) -> Option<Refusal> {
         let reason = Reason::MalformedRequest;
         return Some(Refusal { reason, ..refusal });
     }
+    // Otherwise a rule against POST would not stop a GET that servers take for a POST.
     if has_other_method(received) {
         let details = "a field asks for another method than the request's";
         return Some(Refusal::malformed(details));

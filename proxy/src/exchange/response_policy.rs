@@ -67,36 +67,37 @@ impl<'a> ResponseLabeller<'a> {
             return Ok(LabelStep::Relay(Vec::new()));
         }
         let fields = head.fields();
-        let said = self.with_headers(status, &fields).await;
-        let reading = &self.preferences().reading;
-        let limit = self.preferences().meta_scan_bytes;
-        let has_page = limit > 0 && self.has_page(status, &fields) && said.needs_page(reading);
+        let decision = self.with_headers(status, &fields).await;
+        let PreferencesConfig { reading, meta_scan_bytes: limit, .. } = self.config();
+        let has_page = *limit > 0 && self.has_page(status, &fields) && decision.needs_page(reading);
         // A page can only add statements: it cannot revoke a refusal that is final.
-        let is_final = said.is_final_refusal();
-        match self.conclude(said, status) {
+        let is_final = decision.is_final_refusal();
+        match self.conclude(decision, status) {
             Err(refusal) if is_final || !has_page => Err(refusal),
-            _ if has_page => Ok(LabelStep::ReadPage(PageBuffer::new(&fields, limit))),
+            _ if has_page => Ok(LabelStep::ReadPage(PageBuffer::new(&fields, *limit))),
             judged => judged.map(LabelStep::Relay),
         }
     }
 
     /// Adds the statements of the head, and of the licences that it names if it describes content.
     async fn with_headers(&self, status: u16, fields: &[FieldPair<'_>]) -> PreferenceDecision {
-        let said = {
+        let decision = {
             let texts: Vec<_> =
                 fields.iter().map(|(name, value)| (text(name), text(value))).collect();
-            let texts = texts.iter().map(|(name, value)| (&**name, &**value));
-            let reading = &self.preferences().reading;
-            self.preferences_before.with_headers(reading, status, &texts)
+            self.preferences_before.with_headers(
+                &self.config().reading,
+                status,
+                &texts.iter().map(|(name, value)| (&**name, &**value)),
+            )
         };
         if is_judged(status) || status == NOT_MODIFIED {
-            self.documents.with_licences(said).await
+            self.documents.with_licences(decision).await
         } else {
-            said
+            decision
         }
     }
 
-    fn preferences(&self) -> &'a PreferencesConfig {
+    fn config(&self) -> &'a PreferencesConfig {
         &self.documents.settings.preferences
     }
 
@@ -109,20 +110,25 @@ impl<'a> ResponseLabeller<'a> {
         &self,
         page: &PageBuffer,
     ) -> Result<Vec<ResponseField<'static>>, Box<Refusal>> {
-        let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let said = judged.unwrap_or_else(|| self.preferences_before.clone());
-        let reading = &self.preferences().reading;
-        let (text, parser) = (page.text().into_owned(), self.documents.robots.parser());
-        let (bytes, settings) = (text.len(), reading.clone());
-        let with_page = move || said.with_page(&settings, &text);
+        // Taken, not cloned: `conclude` puts the new decision in its place.
+        let by_head = self
+            .judged
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+            .unwrap_or_else(|| self.preferences_before.clone());
+        let (text, reading) = (page.text().into_owned(), self.config().reading.clone());
+        let bytes = text.len();
+        let with_page = move || by_head.with_page(&reading, &text);
+        let parser = self.documents.robots.parser();
         // In a box it takes no room in every exchange.
-        let said = Box::pin(parser.parse(bytes, with_page)).await;
-        let said = self.documents.with_licences(said).await;
-        self.conclude(said, 200)
+        let by_page = Box::pin(parser.parse(bytes, with_page)).await;
+        self.conclude(self.documents.with_licences(by_page).await, 200)
     }
 
     /// Returns whether the response has content that begins with the start of the resource.
     fn has_page(&self, status: u16, fields: &[FieldPair<'_>]) -> bool {
+        // A later part of a page has no head with statements.
         let begins = || {
             let range = first(fields, "content-range").unwrap_or_default();
             range.trim_ascii_start().starts_with(b"bytes 0-")
@@ -133,18 +139,18 @@ impl<'a> ResponseLabeller<'a> {
     /// Returns the labels, or the refusal.
     fn conclude(
         &self,
-        said: PreferenceDecision,
+        decision: PreferenceDecision,
         status: u16,
     ) -> Result<Vec<ResponseField<'static>>, Box<Refusal>> {
-        let refusal = said.refusal(&self.permit.resolved);
-        let is_withheld = self.preferences().withholds && !said.is_only_observed();
-        let refusal = refusal.filter(|_| is_withheld && is_judged(status));
-        let labels = labels(&said, self.permit);
-        *self.judged.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
-        match refusal {
-            Some(refusal) => Err(Box::new(refusal)),
-            None => Ok(labels),
-        }
+        let may_withhold =
+            self.config().withholds && !decision.is_only_observed() && is_judged(status);
+        let result = match decision.refusal(&self.permit.resolved) {
+            Some(refusal) if may_withhold => Err(Box::new(refusal)),
+            _ => Ok(labels(&decision, self.permit)),
+        };
+        // The record shows it even if the response is withheld.
+        *self.judged.lock().unwrap_or_else(PoisonError::into_inner) = Some(decision);
+        result
     }
 }
 
@@ -159,16 +165,15 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// Returns `Wayleave-Preferences` and, where there are any, `Wayleave-Duties`, as dictionaries (RFC 9651).
-fn labels(said: &PreferenceDecision, permit: &Permit) -> Vec<ResponseField<'static>> {
-    let by_rule = by_rule(permit);
-    let each = said.judgement.by_purpose.iter();
-    let each = each.map(|say| {
-        let source = say.statement.as_ref().map(|it| it.source);
-        let (preference, source) = by_rule.unwrap_or((say.preference, source));
-        member(say.purpose, preference, source)
+fn labels(decision: &PreferenceDecision, permit: &Permit) -> Vec<ResponseField<'static>> {
+    let by_rule = rule_preference(permit);
+    let members = decision.judgement.by_purpose.iter().map(|judged| {
+        let source = judged.statement.as_ref().map(|statement| statement.source);
+        let (preference, source) = by_rule.unwrap_or((judged.preference, source));
+        preference_member(judged.purpose, preference, source)
     });
-    let mut fields = vec![preferences(each)];
-    let duties: Vec<String> = said.duties.iter().map(duty).collect();
+    let mut fields = vec![preferences_field(members)];
+    let duties: Vec<String> = decision.duties.iter().map(duty_member).collect();
     if !duties.is_empty() {
         fields.push(response_field("Wayleave-Duties", duties.join(", ")));
     }
@@ -185,21 +190,20 @@ pub(super) fn label_without_statements(
     if !is_content || !received.is_plain_read() {
         return None;
     }
-    let (preference, source) = match (by_rule(permit), &permit.observed) {
-        (Some(settled), _) => settled,
+    let (preference, source) = match (rule_preference(permit), &permit.observed) {
+        (Some(by_rule), _) => by_rule,
         (None, Some(refusal)) => {
             let source = refusal.robots_url.is_some().then_some(PreferenceSource::Disallow);
             (Preference::Refuse, source)
         }
         (None, None) => return None,
     };
-    let each = permit.purposes.iter();
-    let each = each.map(|purpose| member(purpose, preference, source));
-    Some(preferences(each))
+    let members = permit.purposes.iter();
+    Some(preferences_field(members.map(|purpose| preference_member(purpose, preference, source))))
 }
 
 /// Returns the preference that a `[[rule]]` sets, whatever the site states; its refusal is only observed.
-fn by_rule(permit: &Permit) -> Option<(Preference, Option<PreferenceSource>)> {
+fn rule_preference(permit: &Permit) -> Option<(Preference, Option<PreferenceSource>)> {
     let observed = permit.observed.as_ref().map(|refusal| refusal.reason);
     let preference = match observed {
         _ if permit.reason == Reason::PolicyException => Preference::Allow,
@@ -210,13 +214,17 @@ fn by_rule(permit: &Permit) -> Option<(Preference, Option<PreferenceSource>)> {
 }
 
 /// Returns `Wayleave-Preferences` with these members.
-fn preferences(each: impl Iterator<Item = String>) -> ResponseField<'static> {
-    let each: Vec<_> = each.collect();
-    response_field("Wayleave-Preferences", each.join(", "))
+fn preferences_field(members: impl Iterator<Item = String>) -> ResponseField<'static> {
+    let members: Vec<_> = members.collect();
+    response_field("Wayleave-Preferences", members.join(", "))
 }
 
 /// Returns a member such as `search=allow;from="content-signal"`.
-fn member(purpose: Purpose, preference: Preference, source: Option<PreferenceSource>) -> String {
+fn preference_member(
+    purpose: Purpose,
+    preference: Preference,
+    source: Option<PreferenceSource>,
+) -> String {
     let mut text = format!("{purpose}={}", preference.as_str());
     if let Some(source) = source {
         // Writing to a string does not fail.
@@ -226,7 +234,7 @@ fn member(purpose: Purpose, preference: Preference, source: Option<PreferenceSou
 }
 
 /// Returns a member such as `nofollow` or `max-snippet=50`; a value that is not a number becomes a string.
-fn duty(duty: &UsageDuty) -> String {
+fn duty_member(duty: &UsageDuty) -> String {
     match &duty.value {
         None => duty.name.to_owned(),
         Some(value) => {
@@ -234,6 +242,7 @@ fn duty(duty: &UsageDuty) -> String {
             if let Some(number) = number.filter(|number| *number < 1_000_000_000) {
                 return format!("{}={number}", duty.name);
             }
+            // A string holds printable ASCII, and escapes quotes and backslashes (RFC 9651 section 3.3.3).
             let plain = |c: &char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
             let value: String = excerpt(value).chars().filter(plain).collect();
             format!("{}=\"{value}\"", duty.name)

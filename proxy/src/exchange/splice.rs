@@ -11,7 +11,7 @@ use crate::upstream::{UpstreamReader, UpstreamWriter};
 
 /// The longest time for which the origin of an upgraded connection may accept nothing, or send nothing once the client has ended
 /// its side.
-const UPGRADED_PATIENCE: Duration = Duration::from_secs(60);
+const UPGRADED_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Copies bytes in both directions until the origin ends the connection or either side breaks. After the client has ended its
 /// side the origin may go on sending, but not be silent for long.
@@ -22,13 +22,13 @@ pub(super) async fn splice(
 ) {
     client.reader.switch_to_raw();
     writer.switch_to_raw();
-    let (body, answer) = (&mut client.reader, &mut client.writer);
-    let parts = AtomicUsize::new(0);
-    let to_origin = async {
+    let (from_client, to_client) = (&mut client.reader, &mut client.writer);
+    let chunk_count = AtomicUsize::new(0);
+    let up = async {
         loop {
-            match body.next_chunk().await {
-                Ok(Some(part)) => {
-                    if writer.send_chunk(part, UPGRADED_PATIENCE).await.is_err() {
+            match from_client.next_chunk().await {
+                Ok(Some(chunk)) => {
+                    if writer.send_chunk(chunk, UPGRADED_TIMEOUT).await.is_err() {
                         return;
                     }
                 }
@@ -37,24 +37,27 @@ pub(super) async fn splice(
             }
         }
         // If that takes longer, the origin's silence is noticed below.
-        let _ = timeout(UPGRADED_PATIENCE, writer.close()).await;
-        let mut heard = None;
-        while heard != Some(parts.load(Ordering::Relaxed)) {
-            heard = Some(parts.load(Ordering::Relaxed));
-            tokio::time::sleep(UPGRADED_PATIENCE).await;
+        let _ = timeout(UPGRADED_TIMEOUT, writer.close()).await;
+        // A half-closed connection is watched in intervals: one timer for each chunk would cost more than the copying.
+        let mut chunks_before = None;
+        while chunks_before != Some(chunk_count.load(Ordering::Relaxed)) {
+            chunks_before = Some(chunk_count.load(Ordering::Relaxed));
+            tokio::time::sleep(UPGRADED_TIMEOUT).await;
         }
     };
-    let to_client = async {
-        while let Ok(Some(part)) = reader.next_chunk().await {
-            if answer.send_chunk(part, false).await.is_err() || answer.flush().await.is_err() {
+    let down = async {
+        while let Ok(Some(chunk)) = reader.next_chunk().await {
+            // The other protocol's peers wait for each message, so nothing is held back to be sent with the next chunk.
+            if to_client.send_chunk(chunk, false).await.is_err() || to_client.flush().await.is_err()
+            {
                 return;
             }
-            parts.fetch_add(1, Ordering::Relaxed);
+            chunk_count.fetch_add(1, Ordering::Relaxed);
         }
     };
     tokio::select! {
-        () = to_origin => {}
-        () = to_client => {}
+        () = up => {}
+        () = down => {}
     }
 }
 
@@ -77,13 +80,13 @@ mod tests {
 
     /// Returns how long an upgraded connection remains whose client ended its side, with an origin that sends at this interval.
     async fn copy_until_closed(words: u32) -> Duration {
-        let patience = UPGRADED_PATIENCE;
+        let timeout = UPGRADED_TIMEOUT;
         let (near, mut far) = duplex(1024);
         let framing = BodyFraming::Length(0);
-        let mut client = Downstream::http1(stream(near).into(), framing, true, patience);
+        let mut client = Downstream::http1(stream(near).into(), framing, true, timeout);
         far.shutdown().await.unwrap();
         let (near, mut origin) = duplex(1024);
-        let started = start_http1(stream(near), b"", framing, patience).await;
+        let started = start_http1(stream(near), b"", framing, timeout).await;
         let (mut writer, mut reader) = started.unwrap();
         origin.write_all(SWITCHING).await.unwrap();
         assert_eq!(reader.next_head("GET").await.unwrap().status(), 101);
@@ -94,24 +97,24 @@ mod tests {
             fields: Vec::new(),
         };
         client.writer.send_head(&switching).await.unwrap();
-        let talking = tokio::spawn(async move {
+        let sending = tokio::spawn(async move {
             for _ in 0..words {
-                tokio::time::sleep(UPGRADED_PATIENCE / 2).await;
+                tokio::time::sleep(UPGRADED_TIMEOUT / 2).await;
                 origin.write_all(b"word").await.unwrap();
             }
             std::future::pending::<()>().await;
         });
         let started = Instant::now();
         splice(&mut client, &mut writer, &mut reader).await;
-        talking.abort();
+        sending.abort();
         started.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_origin_does_not_keep_an_upgraded_connection_whose_client_left() {
-        assert!(copy_until_closed(0).await <= 2 * UPGRADED_PATIENCE);
-        let talked = copy_until_closed(20).await;
-        assert!(talked >= 10 * UPGRADED_PATIENCE, "{talked:?}");
-        assert!(talked <= 13 * UPGRADED_PATIENCE, "{talked:?}");
+        assert!(copy_until_closed(0).await <= 2 * UPGRADED_TIMEOUT);
+        let sent_at_intervals = copy_until_closed(20).await;
+        assert!(sent_at_intervals >= 10 * UPGRADED_TIMEOUT, "{sent_at_intervals:?}");
+        assert!(sent_at_intervals <= 13 * UPGRADED_TIMEOUT, "{sent_at_intervals:?}");
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct RelayContext<'a> {
 /// The buffered start of a body, and whether it is the whole body.
 #[derive(Default)]
 struct BufferedStart {
-    part: Bytes,
+    bytes: Bytes,
     has_ended: bool,
 }
 
@@ -60,7 +60,7 @@ fn too_slow() -> RelayError {
 }
 
 /// Awaits a judgement, which may take a while, as long as the client is connected.
-async fn while_there<T>(
+async fn unless_gone<T>(
     client: &mut DownstreamWriter,
     judging: impl Future<Output = Result<T, Box<Refusal>>>,
 ) -> Result<T, RelayError> {
@@ -83,14 +83,14 @@ impl ResponseRelay<'_> {
         let head = self.final_head(client).await?;
         let status = head.status();
         // Before the client gets anything: an error here withholds the response.
-        let named = (self.context.inspect_head)(&head)?;
-        let (added, beginning) = match self.context.labeller {
+        let own_fields = (self.context.inspect_head)(&head)?;
+        let (labels, start) = match self.context.labeller {
             // Few crawlers have purposes: in a box it takes no room in every exchange.
             Some(labeller) => Box::pin(self.label(labeller, &head, client)).await?,
             None => Default::default(),
         };
         let mut response = headers::response(&head, self.context.received, self.context.name);
-        response.fields.extend(added.into_iter().chain(named));
+        response.fields.extend(labels.into_iter().chain(own_fields));
         if headers::authenticates_connection(self.context.received, &head) {
             self.progress.is_connection_authenticated.store(true, Ordering::Relaxed);
         }
@@ -107,9 +107,9 @@ impl ResponseRelay<'_> {
             return Ok(status);
         }
         if has_body {
-            self.body(client, beginning).await?;
+            self.body(client, start).await?;
         } else {
-            // The client has all then, whatever the origin does with its stream.
+            // The client has everything then, whatever the origin does with its stream.
             client.flush().await?;
         }
         let trailers = self.trailers(client).await?;
@@ -121,12 +121,14 @@ impl ResponseRelay<'_> {
     async fn trailers(&mut self, client: &mut DownstreamWriter) -> Result<Trailers, RelayError> {
         tokio::select! {
             biased;
-            trailers = timeout(self.context.timeout, self.reader.trailers()) => {
-                let trailers = trailers.unwrap_or_else(|_| {
-                    let details = "the origin did not finish its response".to_owned();
-                    Err(UpstreamError::new(ProxyErrorType::HttpResponseTimeout, details))
-                });
-                let mut trailers = trailers.map_err(|fault| self.progress.upstream_error(fault))?;
+            read = timeout(self.context.timeout, self.reader.trailers()) => {
+                let mut trailers = read
+                    .unwrap_or_else(|_| {
+                        let details = "the origin did not finish its response".to_owned();
+                        Err(UpstreamError::new(ProxyErrorType::HttpResponseTimeout, details))
+                    })
+                    .map_err(|fault| self.progress.upstream_error(fault))?;
+                // Only this proxy may say in them what was decided.
                 trailers.retain(|(field, _)| !headers::is_own_field(field));
                 Ok(trailers)
             }
@@ -150,11 +152,13 @@ impl ResponseRelay<'_> {
                 },
             };
             if head.status() == 101 {
-                let checked = websocket::check(self.context.received, &head);
-                checked.map_err(|details| {
-                    UpstreamError::new(ProxyErrorType::HttpProtocolError, details.to_owned())
-                })?;
-                return Ok(head);
+                return match websocket::check(self.context.received, &head) {
+                    Ok(()) => Ok(head),
+                    Err(details) => {
+                        let error = ProxyErrorType::HttpProtocolError;
+                        Err(UpstreamError::new(error, details.to_owned()).into())
+                    }
+                };
             }
             if !is_interim(head.status()) {
                 return Ok(head);
@@ -175,35 +179,36 @@ impl ResponseRelay<'_> {
         client: &mut DownstreamWriter,
         interim: &mut InterimResponses,
     ) -> Result<Option<UpstreamHead>, RelayError> {
-        // What HTTP/2 has once, it sends whether somebody waits for that or not.
+        // HTTP/2 sends what it has accepted even if this does not wait for it.
         let may_be_left = matches!(client, DownstreamWriter::Http2 { .. });
-        let (mut held, mut last) = (VecDeque::new(), None);
-        self.hold(first, interim, &mut held);
-        while let Some(head) = held.pop_front() {
+        let (mut buffered, mut last) = (VecDeque::new(), None);
+        self.buffer_interim(first, interim, &mut buffered);
+        while let Some(head) = buffered.pop_front() {
             let response = headers::interim(&head);
-            let mut passing = pin!(client.send_interim(&response));
+            let mut sending = pin!(client.send_interim(&response));
             loop {
                 let head = tokio::select! {
                     biased;
-                    passed = &mut passing => {
-                        passed?;
+                    sent = &mut sending => {
+                        sent?;
                         break;
                     }
                     head = self.head(), if last.is_none() => head,
                     () = tokio::time::sleep(FINAL_RESPONSE_DELAY), if last.is_some() && may_be_left => {
-                        held.iter().for_each(|_| self.drop_interim());
+                        // The client does not read them, and its response must not wait for that.
+                        buffered.iter().for_each(|_| self.drop_interim());
                         return Ok(last);
                     }
                 };
                 match head {
                     Ok(head) if is_interim(head.status()) => {
                         interim.count()?;
-                        self.hold(head, interim, &mut held);
+                        self.buffer_interim(head, interim, &mut buffered);
                     }
                     Ok(head) => last = Some(head),
-                    // Half a head of HTTP/1 would become a part of what the client is told.
+                    // Half a head of HTTP/1 would become a part of the answer that follows.
                     Err(broken) if !may_be_left => {
-                        passing.await?;
+                        sending.await?;
                         return Err(broken);
                     }
                     Err(broken) => return Err(broken),
@@ -214,14 +219,14 @@ impl ResponseRelay<'_> {
     }
 
     /// Buffers an interim response until it can be sent, if it fits.
-    fn hold(
+    fn buffer_interim(
         &self,
         head: UpstreamHead,
         interim: &mut InterimResponses,
-        held: &mut VecDeque<UpstreamHead>,
+        buffered: &mut VecDeque<UpstreamHead>,
     ) {
         if interim.fits(&head) {
-            held.push_back(head);
+            buffered.push_back(head);
         } else {
             self.drop_interim();
         }
@@ -248,26 +253,25 @@ impl ResponseRelay<'_> {
         loop {
             let sent = self.progress.sent_chunks();
             match timeout(self.context.timeout, self.reader.next_chunk()).await {
-                Ok(part) => return part.map_err(|fault| self.progress.upstream_error(fault)),
+                Ok(chunk) => return chunk.map_err(|fault| self.progress.upstream_error(fault)),
                 Err(_) => self.progress.check_upload_progress(sent)?,
             }
         }
     }
 
-    /// Returns the fields that label the response, and the part of the body that had to be read for them.
+    /// Returns the fields that label the response, and the start of the body that had to be read for them.
     async fn label(
         &mut self,
-        label: &ResponseLabeller<'_>,
+        labeller: &ResponseLabeller<'_>,
         head: &UpstreamHead,
         client: &mut DownstreamWriter,
     ) -> Result<(Vec<ResponseField<'static>>, BufferedStart), RelayError> {
-        match while_there(client, label.judge(head)).await? {
-            LabelStep::Relay(added) => Ok((added, BufferedStart::default())),
+        match unless_gone(client, labeller.judge(head)).await? {
+            LabelStep::Relay(labels) => Ok((labels, BufferedStart::default())),
             LabelStep::ReadPage(page) => {
                 let (page, has_ended) = self.buffer_page(page, client).await?;
-                let added = while_there(client, label.judge_page(&page)).await?;
-                let part = page.into_buffered();
-                Ok((added, BufferedStart { part, has_ended }))
+                let labels = unless_gone(client, labeller.judge_page(&page)).await?;
+                Ok((labels, BufferedStart { bytes: page.into_buffered(), has_ended }))
             }
         }
     }
@@ -282,7 +286,7 @@ impl ResponseRelay<'_> {
         let reading = async {
             while page.wants_more() {
                 match self.next_chunk().await? {
-                    Some(part) => page.take(&part),
+                    Some(chunk) => page.take(&chunk),
                     None => return Ok(true),
                 }
             }
@@ -299,11 +303,11 @@ impl ResponseRelay<'_> {
     async fn send_chunk(
         &self,
         client: &mut DownstreamWriter,
-        part: Bytes,
+        chunk: Bytes,
         is_last: bool,
     ) -> Result<(), ClientGone> {
-        let bytes = part.len() as u64;
-        client.send_chunk(part, is_last).await?;
+        let bytes = chunk.len() as u64;
+        client.send_chunk(chunk, is_last).await?;
         self.context.relayed_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
@@ -311,44 +315,44 @@ impl ResponseRelay<'_> {
     async fn body(
         &mut self,
         client: &mut DownstreamWriter,
-        beginning: BufferedStart,
+        start: BufferedStart,
     ) -> Result<(), RelayError> {
-        if !beginning.part.is_empty() {
+        if !start.bytes.is_empty() {
             let is_last = self.reader.has_ended();
-            self.send_chunk(client, beginning.part, is_last).await?;
+            self.send_chunk(client, start.bytes, is_last).await?;
         }
-        if beginning.has_ended {
+        if start.has_ended {
             return Ok(());
         }
         loop {
-            // Flushing and watching the client must not delay the next chunk, so both run beside reading it.
+            // Flushing and watching the client must not delay the next chunk, so both run while it is read.
             let meanwhile = async {
                 if client.has_unflushed() {
-                    // Nothing more is at hand: what waits for company leaves.
+                    // No other chunk is ready, so what was buffered to be sent with it leaves now.
                     return client.flush().await;
                 }
                 client.wait_until_reset().await;
                 Err(ClientGone)
             };
-            let part = tokio::select! {
+            let chunk = tokio::select! {
                 biased;
-                part = self.next_chunk() => part,
+                chunk = self.next_chunk() => chunk,
                 flushed = meanwhile => {
                     flushed?;
                     continue;
                 }
             };
-            match part {
-                Ok(Some(part)) => {
+            match chunk {
+                Ok(Some(chunk)) => {
                     let is_last = self.reader.has_ended();
-                    self.send_chunk(client, part, is_last).await?;
+                    self.send_chunk(client, chunk, is_last).await?;
                     if is_last {
                         return Ok(());
                     }
                 }
                 Ok(None) => return Ok(()),
                 Err(broken) => {
-                    // What came so far is the client's, cut off as it is.
+                    // The client gets what came so far, cut off as it is.
                     client.flush().await?;
                     return Err(broken);
                 }
@@ -373,21 +377,21 @@ mod tests {
     }
 
     /// Buffers a page of this many bytes that arrive one by one, each within the timeout.
-    async fn held_back(bytes: usize) -> Result<(PageBuffer, bool), RelayError> {
-        let patience = Duration::from_secs(60);
+    async fn buffer_slow_page(bytes: usize) -> Result<(PageBuffer, bool), RelayError> {
+        let timeout = Duration::from_secs(60);
         let (near, _far) = duplex(1024);
         let framing = BodyFraming::Length(0);
-        let mut client = Downstream::http1(stream(near).into(), framing, true, patience);
+        let mut client = Downstream::http1(stream(near).into(), framing, true, timeout);
         let (near, mut origin) = duplex(1024);
-        let started = start_http1(stream(near), b"", framing, patience).await;
+        let started = start_http1(stream(near), b"", framing, timeout).await;
         let (_writer, mut reader) = started.unwrap();
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n");
         origin.write_all(head.as_bytes()).await.unwrap();
         let head = reader.next_head("GET").await.unwrap();
         let page = PageBuffer::new(&head.fields(), 64 * 1024);
-        let dripping = tokio::spawn(async move {
+        let sending = tokio::spawn(async move {
             for _ in 0..bytes {
-                tokio::time::sleep(patience / 8).await;
+                tokio::time::sleep(timeout / 8).await;
                 origin.write_all(b" ").await.unwrap();
             }
             std::future::pending::<()>().await;
@@ -398,7 +402,7 @@ mod tests {
             context: RelayContext {
                 received: &ReceivedHead::Http1(received.unwrap()),
                 name: "wayleave",
-                timeout: patience,
+                timeout,
                 inspect_head: &|_| Ok(Vec::new()),
                 labeller: None,
                 slot: None,
@@ -408,17 +412,17 @@ mod tests {
             reader: &mut reader,
             progress: &RelayProgress::default(),
         };
-        let held = download.buffer_page(page, &mut client.writer).await;
-        dripping.abort();
-        held
+        let buffered = download.buffer_page(page, &mut client.writer).await;
+        sending.abort();
+        buffered
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_beginning_that_comes_drop_by_drop_has_its_time() {
-        let (_, has_ended) = held_back(7).await.unwrap();
+    async fn a_slow_start_of_a_page_has_one_timeout_for_all_of_it() {
+        let (_, has_ended) = buffer_slow_page(7).await.unwrap();
         assert!(has_ended);
         assert!(matches!(
-            held_back(9).await,
+            buffer_slow_page(9).await,
             Err(RelayError::Upstream {
                 fault: UpstreamError { error_type: ProxyErrorType::HttpResponseTimeout, .. },
                 answered: false,

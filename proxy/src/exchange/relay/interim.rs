@@ -31,6 +31,7 @@ impl InterimResponses {
     ///
     /// Returns an error once there are too many.
     pub(super) fn count(&mut self) -> Result<(), RelayError> {
+        // Each one starts the timeout for the next head again, so without a limit an origin could go on forever.
         self.received += 1;
         if self.received >= upstream::MAX_INTERIM {
             return Err(upstream::endless_interim_responses().into());
@@ -40,9 +41,12 @@ impl InterimResponses {
 
     /// Returns whether an interim response fits, and takes its size off the remainder.
     pub(super) fn fits(&mut self, head: &UpstreamHead) -> bool {
-        let fields = head.fields().into_iter();
-        let bytes = fields.map(|(name, value)| name.len() + value.len() + FIELD_BYTES);
-        match self.left.checked_sub(bytes.sum()) {
+        let bytes = head
+            .fields()
+            .into_iter()
+            .map(|(name, value)| name.len() + value.len() + FIELD_BYTES)
+            .sum();
+        match self.left.checked_sub(bytes) {
             Some(left) => self.left = left,
             None => return false,
         }

@@ -22,6 +22,7 @@ pub(super) struct RelayProgress {
 
 impl RelayProgress {
     pub(super) fn sent_chunks(&self) -> usize {
+        // Relaxed, like all of these: one task polls both directions, and atomics only make its future `Send`.
         self.sent_chunk_count.load(Ordering::Relaxed)
     }
 

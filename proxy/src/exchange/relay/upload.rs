@@ -35,20 +35,21 @@ impl RequestRelay<'_> {
     /// Relays the client's body, then watches whether the client is still connected. Returns only when something broke.
     pub(super) async fn run(mut self) -> RelayError {
         if !self.progress.is_sent.load(Ordering::Relaxed) {
-            let passed = match self.slot {
-                Some(slot) => release_slot_after(slot, pin!(self.pass())).await,
-                None => self.pass().await,
+            let sent = match self.slot {
+                Some(slot) => release_slot_after(slot, pin!(self.send_body())).await,
+                None => self.send_body().await,
             };
-            if let Err(broken) = passed {
+            if let Err(broken) = sent {
                 return broken;
             }
             self.progress.is_sent.store(true, Ordering::Relaxed);
         }
+        // A client that only ended its side still reads the response.
         self.body.wait_until_broken().await;
         RelayError::ClientGone
     }
 
-    async fn pass(&mut self) -> Result<(), RelayError> {
+    async fn send_body(&mut self) -> Result<(), RelayError> {
         let (progress, timeout) = (self.progress, self.timeout);
         let broke = |error| body_broke(&error, progress);
         let failed = |fault| progress.upstream_error(fault);
@@ -103,12 +104,11 @@ impl UploadRate {
         body: &mut DownstreamReader,
     ) -> Result<Option<Bytes>, BodyError> {
         let (started, left) = (Instant::now(), self.remaining());
-        let part = timeout(left, body.next_chunk()).await;
-        let part = part.map_err(|_| BodyError::Timeout)??;
+        let chunk = timeout(left, body.next_chunk()).await.map_err(|_| BodyError::Timeout)??;
         // Only the time spent waiting for the client counts; the origin may be slow to accept.
         self.waited += started.elapsed();
-        self.bytes += part.as_ref().map_or(0, |part| part.len() as u64);
-        Ok(part)
+        self.bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+        Ok(chunk)
     }
 
     /// Returns the time that the next chunk may take.
