@@ -3,19 +3,20 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use wayleave_decision::{ClientFacts, Identified, Identity, Reason, Refusal};
+use wayleave_decision::{CertificateName, ClientFacts, Identified, Identity, Reason, Refusal};
 
 use super::request::{ClientConnection, RequestView};
 use super::settings::Settings;
-use crate::identity::{Authenticator, PasswordProof, TooManyChecks};
+use crate::identity::{Authenticator, ClientCertificate, PasswordProof, TooManyChecks};
 
-/// The client of a request, and the crawler that it is.
+/// The client of a request, and the crawler behind it.
 #[derive(Debug)]
 pub(crate) struct IdentifiedClient {
     pub(crate) address: IpAddr,
     /// The password that was proved.
     pub(crate) proof: Option<PasswordProof>,
-    /// The proxies that the request has passed. Fetches that it causes name them, too, so that a loop through a parent shows.
+    /// The proxies that the request has passed. Fetches that it causes name them, too, so that a loop through a parent proxy is
+    /// noticed.
     pub(crate) via: Option<Arc<[u8]>>,
     pub(crate) identified: Identified,
 }
@@ -30,7 +31,8 @@ pub(crate) async fn identify(
         Ok(proof) => (proof, None),
         Err(refusal) => (None, Some(refusal)),
     };
-    let mut client = recognised(settings, connection, proof, request);
+    let mut client = identify_with_proof(settings, connection, proof, request);
+    // A wrong password explains whatever else speaks against the name.
     if objection.is_some() {
         client.identified.objection = objection;
     }
@@ -38,7 +40,7 @@ pub(crate) async fn identify(
 }
 
 /// Identifies the crawler by what was proved, and objects to a name that is not its own.
-pub(crate) fn recognised(
+pub(crate) fn identify_with_proof(
     settings: &Settings,
     connection: &ClientConnection,
     proof: Option<PasswordProof>,
@@ -53,7 +55,7 @@ pub(crate) fn recognised(
     }
 }
 
-/// Returns the identity alone.
+/// Returns the identity without looking for objections.
 pub(crate) fn identity_of(
     settings: &Settings,
     connection: &ClientConnection,
@@ -69,26 +71,31 @@ fn client_facts<'a>(
     proof: Option<&'a PasswordProof>,
     request: &RequestView<'a>,
 ) -> ClientFacts<'a> {
-    let certificate = connection.certificate.as_deref();
     ClientFacts {
         client: connection.client,
         username: proof.map(|proof| &*proof.username),
-        certificate: certificate.map_or(&[], |certificate| certificate.names()),
+        certificate: certificate_names(connection),
         user_agent: request.user_agent,
     }
+}
+
+/// Returns the names in the client's certificate; none without one.
+fn certificate_names(connection: &ClientConnection) -> &[CertificateName] {
+    connection.certificate.as_deref().map_or(&[], ClientCertificate::names)
 }
 
 /// Returns the proxies that a request has passed, to its tunnel and inside it.
 fn passed_proxies(connection: &ClientConnection, request: &RequestView<'_>) -> Option<Arc<[u8]>> {
     let tunnel = connection.tunnel.as_ref();
     match (tunnel.and_then(|tunnel| tunnel.via.clone()), &request.via) {
+        // In the order in which the request passed them (RFC 9110 section 7.6.3).
         (Some(outside), Some(inside)) => Some([&outside, &b", "[..], inside].concat().into()),
         (outside, inside) => outside.or_else(|| inside.clone()),
     }
 }
 
-/// Decides whether a client may open a tunnel, as far as that can be known before the first request inside. Returns what it
-/// proved, which counts for all of them until it is revoked.
+/// Checks whether a client may open a tunnel, as far as that is certain before the first request inside. Returns what it proved,
+/// which is valid for all of them until it is revoked.
 ///
 /// # Errors
 ///
@@ -100,9 +107,9 @@ pub(crate) async fn admit_tunnel(
 ) -> Result<Option<PasswordProof>, Refusal> {
     let proof = prove(&settings.authenticator, connection, request).await?;
     let crawlers = &settings.crawlers;
-    let certificate = connection.certificate.as_deref();
-    let names = certificate.map_or(&[][..], |certificate| certificate.names());
-    let may_be_known = crawlers.may_match_without_password(connection.client, names);
+    // The requests inside may still name a crawler that needs no password.
+    let may_be_known =
+        crawlers.may_match_without_password(connection.client, certificate_names(connection));
     if crawlers.require_crawler && !may_be_known && proof.is_none() {
         let details = "every [[crawler]] at this address needs a user name";
         let refusal = Refusal { is_policy: true, ..Refusal::new(Reason::Unidentified, details) };
@@ -116,25 +123,28 @@ async fn prove(
     connection: &ClientConnection,
     request: &RequestView<'_>,
 ) -> Result<Option<PasswordProof>, Refusal> {
+    // Inside a tunnel only what its CONNECT proved counts: clients do not send credentials for the proxy there.
     if connection.tunnel.is_some() {
-        return proven_before(authenticator, connection);
+        return earlier_proof(authenticator, connection);
     }
     check_certificate(authenticator, connection)?;
     match request.credentials {
-        // Where nobody has a password there is nothing to prove.
+        // Where no crawler has a password there is nothing to prove.
         Some(credentials) if authenticator.uses_passwords() => {
-            let proven = authenticator.prove(connection.client, credentials).await;
-            let proof = proven.map_err(|TooManyChecks| too_many_checks())?;
-            proof.map(Some).ok_or_else(|| {
-                let details = "the user name or the password in Proxy-Authorization is wrong";
-                Refusal::new(Reason::WrongPassword, details)
-            })
+            match authenticator.prove(connection.client, credentials).await {
+                Ok(Some(proof)) => Ok(Some(proof)),
+                Ok(None) => {
+                    let details = "the user name or the password in Proxy-Authorization is wrong";
+                    Err(Refusal::new(Reason::WrongPassword, details))
+                }
+                Err(TooManyChecks) => Err(too_many_checks()),
+            }
         }
         _ => Ok(None),
     }
 }
 
-/// Checks that the client's certificate is as good as when the connection began.
+/// Checks that the client's certificate is still trusted.
 fn check_certificate(
     authenticator: &Authenticator,
     connection: &ClientConnection,
@@ -148,12 +158,13 @@ fn check_certificate(
     }
 }
 
-/// Returns what was proved when the connection's tunnel was asked for.
+/// Returns what the `CONNECT` of the connection's tunnel proved.
 ///
 /// # Errors
 ///
-/// Returns the refusal if the password has been changed since, or the user name removed, or if the certificate is no longer good.
-pub(crate) fn proven_before(
+/// Returns the refusal if the password has been changed since, or the user name removed, or if the certificate is no longer
+/// trusted.
+pub(crate) fn earlier_proof(
     authenticator: &Authenticator,
     connection: &ClientConnection,
 ) -> Result<Option<PasswordProof>, Refusal> {

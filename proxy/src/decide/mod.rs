@@ -1,4 +1,4 @@
-//! Decides about requests of clients, by `wayleave_decision`, which does no I/O: this supplies what a decision asks for.
+//! Decides requests of clients, by `wayleave_decision`, which does no I/O: this supplies what a decision asks for.
 //!
 //! ```text
 //!  request ── identify ── target      what goes in: the request, its client, its target
@@ -21,38 +21,22 @@ pub(crate) mod settings;
 pub(crate) mod target;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use wayleave_decision::{
-    Decision, DecisionFacts, DecisionRequest, Input, Permit, Refusal, ResolvedTarget, RobotsCopy,
-    Step, Verdict,
+    Decision, DecisionRequest, Input, ResolvedTarget, RobotsCopy, Step, Verdict,
 };
 
 use self::documents::DocumentSource;
 use self::identify::IdentifiedClient;
 use self::request::{ClientConnection, RequestView};
 use self::settings::{CurrentSettings, Settings};
-use self::target::IncomingRequest;
 use crate::robots_cache::{Requester, RobotsCache};
 use crate::telemetry::metrics::Metrics;
 
-/// Decides about requests, by the settings in effect and the cached robots.txt.
+/// Decides requests by the settings in effect and the cached robots.txt.
 pub(crate) struct Decider {
     settings: Arc<CurrentSettings>,
     pub(crate) robots: RobotsCache,
-}
-
-/// A request that was decided about.
-#[derive(Debug)]
-pub(crate) struct DecidedRequest {
-    /// The target if it was understood, else the request target as received.
-    pub(crate) url: String,
-    pub(crate) facts: DecisionFacts,
-    pub(crate) result: Result<Permit, Refusal>,
-    pub(crate) pace_group: String,
-    /// The moment at which the decision began; none if the target was not understood.
-    pub(crate) decided_at: Option<Instant>,
-    pub(crate) decided_in: Duration,
 }
 
 impl Decider {
@@ -89,47 +73,8 @@ impl Decider {
         metrics.exception_expiry(rules.next_expiry(now));
     }
 
-    /// Decides about a request. Waits for the origin's robots.txt if it is not cached.
-    pub(crate) async fn decide(
-        &self,
-        settings: &Settings,
-        client: &IdentifiedClient,
-        incoming: IncomingRequest<'_>,
-    ) -> DecidedRequest {
-        let resolved = match incoming.resolve() {
-            Ok(resolved) => resolved,
-            Err(refusal) => {
-                return DecidedRequest {
-                    url: incoming.display_target(None),
-                    facts: DecisionFacts::default(),
-                    result: Err(refusal),
-                    pace_group: String::new(),
-                    decided_at: None,
-                    decided_in: Duration::ZERO,
-                };
-            }
-        };
-        let url = incoming.display_target(Some(&resolved));
-        let decided_at = Instant::now();
-        let request = DecisionRequest {
-            identified: &client.identified,
-            method: incoming.request.method,
-            resolved,
-            is_by_tunnel: incoming.is_by_tunnel(),
-            now: self.robots.clock().now(),
-        };
-        let (verdict, pace_group) = self.complete(settings, client, request).await;
-        DecidedRequest {
-            url,
-            facts: verdict.facts,
-            result: verdict.result,
-            pace_group,
-            decided_at: Some(decided_at),
-            decided_in: decided_at.elapsed(),
-        }
-    }
-
-    /// Returns whether a request would be forwarded by these settings. What its client proved counts for as long as its password.
+    /// Returns whether a request would be forwarded by these settings. What its client proved is valid for as long as its
+    /// password.
     pub(crate) async fn is_still_allowed(
         &self,
         settings: &Settings,
@@ -137,10 +82,10 @@ impl Decider {
         request: &RequestView<'_>,
         resolved: &ResolvedTarget,
     ) -> bool {
-        let Ok(proof) = identify::proven_before(&settings.authenticator, connection) else {
+        let Ok(proof) = identify::earlier_proof(&settings.authenticator, connection) else {
             return false;
         };
-        let client = identify::recognised(settings, connection, proof, request);
+        let client = identify::identify_with_proof(settings, connection, proof, request);
         let request = DecisionRequest {
             identified: &client.identified,
             method: request.method,
@@ -152,22 +97,25 @@ impl Decider {
         verdict.result.is_ok()
     }
 
-    /// Supplies what a decision asks for, until it is made. Returns the pace group, too, which is no part of the decision.
-    async fn complete(
+    /// Decides a request. Supplies what the decision needs, and waits for the origin's robots.txt if it is not cached. Returns the
+    /// pace group, too, which is no part of the decision.
+    pub(crate) async fn complete(
         &self,
         settings: &Settings,
         client: &IdentifiedClient,
         request: DecisionRequest<'_>,
     ) -> (Verdict, String) {
         let identity = &client.identified.identity;
-        let pacing = &settings.politeness;
+        let pacing = &settings.pacing;
         let mut decision = Decision::new(settings.for_decisions(), request);
         let mut group = String::new();
         while let Step::Need(input) = decision.step() {
             match input {
                 Input::CachedRobotsTxt(origin) => {
+                    // A rule allows the request already, so it does not wait for a fetch: it keeps a pace only if the file is
+                    // cached.
                     let cached = self.robots.cached(&origin);
-                    let copy = cached.map(|cached| RobotsCopy::Cached(cached.into()));
+                    let copy = cached.map(|entry| RobotsCopy::Cached(entry.into()));
                     decision.add_cached_robots_txt(copy.as_ref());
                     if let Some(copy) = &copy {
                         let delay = decision.facts().delay;
@@ -175,15 +123,12 @@ impl Decider {
                     }
                 }
                 Input::RobotsTxt(origin) => {
-                    let signer = settings.signed_by(identity.crawler());
+                    let crawler = identity.crawler();
+                    let signer = settings.signed_by(crawler);
                     let requester = Requester {
+                        // A fetch that comes back to this proxy through a parent proxy is recognised by it.
                         via: client.via.as_ref(),
-                        ..Requester::of(
-                            identity.label(),
-                            identity.crawler(),
-                            client.address,
-                            signer.as_ref(),
-                        )
+                        ..Requester::of(identity.label(), crawler, client.address, signer.as_ref())
                     };
                     match self.robots.find_for(&origin, requester).await {
                         Ok(cached) => {

@@ -34,7 +34,7 @@ pub(crate) struct ConnectionSettings {
     pub(crate) shutdown_grace: Duration,
     /// Load balancers, which name the client by the PROXY protocol.
     pub(crate) proxy_protocol: Vec<IpNet>,
-    /// Whether responses carry the id of their decision.
+    /// Whether responses carry the id of their decision in a field.
     pub(crate) decision_id: bool,
 }
 
@@ -48,7 +48,7 @@ impl ConnectionSettings {
 /// `[preferences]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PreferencesConfig {
-    /// How statements are read.
+    /// The settings by which statements are read.
     pub(crate) reading: PreferenceSettings,
     /// Whether a response whose use is refused is withheld, instead of only labelled.
     pub(crate) withholds: bool,
@@ -65,7 +65,7 @@ pub(crate) enum LogFailureMode {
     Refuse,
 }
 
-/// The settings of one exchange from its beginning to its end.
+/// The settings of one exchange.
 pub(crate) struct Settings {
     /// The number of the configuration, counted from 1 at the start.
     pub(crate) configuration: u64,
@@ -75,7 +75,7 @@ pub(crate) struct Settings {
     pub(crate) authenticator: Authenticator,
     pub(crate) rules: PolicyRules,
     pub(crate) preferences: PreferencesConfig,
-    pub(crate) politeness: PacingConfig,
+    pub(crate) pacing: PacingConfig,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) signer: Arc<MessageSigner>,
     pub(crate) on_failure: LogFailureMode,
@@ -112,6 +112,7 @@ impl CurrentSettings {
     /// Puts other settings into effect.
     pub(crate) fn replace(&self, settings: Settings) {
         let configuration = settings.configuration;
+        // Stored first: those that the number wakes load these.
         self.settings.store(Arc::new(settings));
         self.configuration.send_replace(configuration);
     }
@@ -145,8 +146,8 @@ impl Settings {
         Some(KeySigner { signer: Arc::clone(&self.signer), key: Arc::clone(key) })
     }
 
-    /// Returns whether a connection may stay open. It may not if its client's certificate is no longer good. A tunnel may not if its
-    /// password was changed, or if it would now be refused or not be inspected.
+    /// Returns whether a connection may remain open. It may not if its client's certificate is no longer trusted. A tunnel may not
+    /// if its password was changed, or if it would now be refused or not be inspected.
     pub(crate) fn permits_connection(&self, connection: &ClientConnection) -> bool {
         let certificate = connection.certificate.as_ref();
         if certificate.is_some_and(|certificate| !self.authenticator.is_still_trusted(certificate))
@@ -158,12 +159,13 @@ impl Settings {
         };
         let origin = &tunnel.origin;
         let proof = connection.proof.as_ref();
-        let is_looked_into = match self.https.handling_of(origin.host()) {
+        let is_inspected = match self.https.handling_of(origin.host()) {
             HttpsHandling::Mode(HttpsMode::Intercept) => true,
+            // Plain HTTP in a tunnel is inspected even in mode "tunnel".
             HttpsHandling::Mode(HttpsMode::Tunnel) => origin.scheme() == Scheme::Http,
             HttpsHandling::Mode(HttpsMode::Refuse) | HttpsHandling::Bypass => false,
         };
-        is_looked_into && proof.is_none_or(|proof| self.authenticator.is_still_valid(proof))
+        is_inspected && proof.is_none_or(|proof| self.authenticator.is_still_valid(proof))
     }
 
     /// Returns whether a blind tunnel would be opened again by `https.mode` and `https.bypass`. Mode "refuse" counts as a blind tunnel,

@@ -6,58 +6,11 @@ use wayleave_robots_txt::{Origin, Scheme, Target};
 use super::request::{ClientConnection, RequestView};
 use crate::http::request_target::{self, RequestTarget, TargetError};
 
-/// A request with the connection that brought it.
-#[derive(Clone, Copy)]
-pub(crate) struct IncomingRequest<'a> {
-    pub(crate) connection: &'a ClientConnection,
-    pub(crate) request: &'a RequestView<'a>,
-    /// The origin of a `CONNECT`, and how much of it is decided about without seeing the requests inside.
-    pub(crate) blind: Option<(&'a Origin, TargetScope)>,
-}
-
-impl<'a> IncomingRequest<'a> {
-    /// Returns a request that is decided about by itself.
-    pub(crate) fn new(connection: &'a ClientConnection, request: &'a RequestView<'a>) -> Self {
-        Self { connection, request, blind: None }
-    }
-
-    /// Returns the target.
-    ///
-    /// # Errors
-    ///
-    /// Returns the refusal of a request that is malformed or contradicts itself.
-    pub(crate) fn resolve(self) -> Result<ResolvedTarget, Refusal> {
-        if let Some(objection) = &self.request.objection {
-            return Err(Refusal::clone(objection));
-        }
-        match self.blind {
-            Some((origin, scope)) => {
-                ResolvedTarget::blind(origin.clone(), scope).map_err(|error| refusal(error.into()))
-            }
-            None => resolve(self.connection, self.request),
-        }
-    }
-
-    /// Returns whether it comes through a tunnel, or asks for one.
-    pub(crate) fn is_by_tunnel(self) -> bool {
-        self.connection.tunnel.is_some() || self.blind.is_some()
-    }
-
-    /// Returns the target as it is recorded: as received if it was not understood.
-    pub(crate) fn display_target(self, resolved: Option<&ResolvedTarget>) -> String {
-        match (self.blind, resolved) {
-            (_, None) => request_target::without_credentials(&self.request.target),
-            (Some((origin, _)), _) => format!("{}:{}", origin.host(), origin.port()),
-            (None, Some(resolved)) => resolved.target.to_string(),
-        }
-    }
-}
-
 /// Returns the target of a request.
 ///
-/// Without a tunnel only the absolute form names an origin (RFC 9112 section 3.2.2), and a
-/// differing `Host` counts for nothing. Inside a tunnel the origin is the tunnel's; whatever else
-/// names another one is refused, so that nobody reaches one origin by another's name.
+/// Without a tunnel only the absolute form names an origin (RFC 9112 section 3.2.2), and a differing `Host` is ignored. Inside a
+/// tunnel the origin is the tunnel's; a request that names another one is refused, so that nobody reaches one origin by
+/// another's name.
 ///
 /// # Errors
 ///
@@ -66,26 +19,28 @@ pub(crate) fn resolve(
     connection: &ClientConnection,
     request: &RequestView<'_>,
 ) -> Result<ResolvedTarget, Refusal> {
-    let named = RequestTarget {
+    let request_target = RequestTarget {
         method: request.method,
         target: &request.target,
         scheme: request.scheme,
         authority: request.authority,
     };
     let target = match &connection.tunnel {
-        None => named.resolve(),
+        None => request_target.resolve(),
         Some(tunnel) => match &tunnel.foreign_server_name {
+            // Refused only now, because here the client gets an answer: in the TLS handshake it would only see an alert.
             Some(name) => return Err(foreign_server_name(name, &tunnel.origin)),
-            None => named.resolve_in_tunnel(&tunnel.origin),
+            None => request_target.resolve_in_tunnel(&tunnel.origin),
         },
-    };
-    let target = target.map_err(refusal)?;
+    }
+    .map_err(refusal)?;
+    // Some servers serve such a path instead of the target's, which alone would have been decided.
     if !request.other_paths.iter().all(|path| is_for(path, &target)) {
         let details =
             "a field by which servers serve its path names another than the request target";
         return Err(Refusal::malformed(details));
     }
-    let scope = if named.is_server_wide_options() {
+    let scope = if request_target.is_server_wide_options() {
         TargetScope::Server
     } else if request.only_reads && target.path().as_str() == "/robots.txt" {
         TargetScope::RobotsTxt
@@ -95,19 +50,29 @@ pub(crate) fn resolve(
     Ok(ResolvedTarget { target, scope })
 }
 
-/// Returns whether a path, or a URL, is the same as the target.
-fn is_for(path: &[u8], target: &Target) -> bool {
-    let named = str::from_utf8(path).map(|path| {
-        if path.starts_with('/') {
-            Target::new(target.origin().clone(), path)
-        } else {
-            Target::parse(path)
-        }
-    });
-    named.is_ok_and(|named| named.as_ref() == Ok(target))
+/// Returns the target of an uninspected tunnel.
+///
+/// # Errors
+///
+/// Returns the refusal if the origin cannot be part of a URI.
+pub(crate) fn resolve_blind(
+    origin: &Origin,
+    scope: TargetScope,
+) -> Result<ResolvedTarget, Refusal> {
+    ResolvedTarget::blind(origin.clone(), scope).map_err(|error| refusal(error.into()))
 }
 
-/// Returns the origin that a `CONNECT` asks a tunnel to. Its scheme shows with the first byte inside.
+/// Returns whether a path, or a URL, is the same as the target.
+fn is_for(path: &[u8], target: &Target) -> bool {
+    let named = match str::from_utf8(path) {
+        Ok(path) if path.starts_with('/') => Target::new(target.origin().clone(), path),
+        Ok(url) => Target::parse(url),
+        Err(_) => return false,
+    };
+    named.as_ref() == Ok(target)
+}
+
+/// Returns the origin of a `CONNECT`. Its scheme shows with the first byte inside.
 ///
 /// # Errors
 ///
@@ -127,7 +92,7 @@ pub(crate) fn foreign_server_name(name: &str, origin: &Origin) -> Refusal {
     misdirected(format!("the TLS handshake named {name}, but the tunnel is to {origin}"))
 }
 
-/// Returns the refusal of TLS in a tunnel that was asked for, and judged, as one for plain HTTP.
+/// Returns the refusal of TLS in a tunnel that was requested, and judged, as one for plain HTTP.
 pub(crate) fn unexpected_tls_in_tunnel(origin: &Origin) -> Refusal {
     misdirected(format!("TLS in a tunnel to {origin}"))
 }

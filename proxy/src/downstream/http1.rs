@@ -139,15 +139,11 @@ async fn connect<'a>(
 ) -> Http1Outcome<'a> {
     let idle_timeout = server.settings().options.idle_timeout;
     // Whatever follows the head belongs to the tunnel.
-    let mut client = Downstream::http1(incoming, BodyFraming::Length(0), false, idle_timeout)
+    let client = Downstream::http1(incoming, BodyFraming::Length(0), false, idle_timeout)
         .with_half_close_policy(received.half_close_policy());
-    let judging = server.exchanges.connect(connection, received, &mut client);
-    let permit = match judging.await {
-        Ok(permit) => permit,
-        Err(exchange) => {
-            server.exchanges.turn_away(client, *exchange).await;
-            return Http1Outcome::Closed;
-        }
+    let connected = server.exchanges.connect(connection, received, client).await;
+    let Some((permit, client)) = connected else {
+        return Http1Outcome::Closed;
     };
     let Some(mut incoming) = client.into_connection() else {
         return Http1Outcome::Closed;

@@ -40,19 +40,18 @@ async fn serve_tunnel(server: &Arc<DownstreamServer>, stream: Http2Request) {
     // DATA frames of a CONNECT are the tunnel's bytes, not a request body.
     let received = ReceivedHead::from_proxied_http2(head, false);
     let settings = server.settings();
-    let mut client = Downstream::http2(body, respond, flushes, settings.options.idle_timeout);
+    let client = Downstream::http2(body, respond, flushes, settings.options.idle_timeout);
     let exchanges = &server.exchanges;
     // On HTTP/1 a tunnel takes a whole connection, so it counts as one here, too.
     let connection_permit = match server.limits.acquire(connection.client) {
         Ok(permit) => permit,
         Err(limit) => {
-            let refused = exchanges.refused(&connection, Some(&received), limit.refusal());
-            return exchanges.turn_away(client, refused).await;
+            let refusal = limit.refusal();
+            return exchanges.refuse_tunnel(client, &connection, &received, refusal).await;
         }
     };
-    let permit = match exchanges.connect(&connection, &received, &mut client).await {
-        Ok(permit) => permit,
-        Err(refused) => return exchanges.turn_away(client, *refused).await,
+    let Some((permit, client)) = exchanges.connect(&connection, &received, client).await else {
+        return;
     };
     let Some((received, respond)) = client.into_http2_halves() else {
         return;

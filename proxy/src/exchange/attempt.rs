@@ -1,14 +1,13 @@
 //! One permitted request upstream: picks the connection, retries on another one, and applies the response to the crawler's pace.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use wayleave_decision::ResolvedTarget;
+use wayleave_decision::{Permit, ResolvedTarget};
 use wayleave_robots_txt::{Scheme, Target};
 
 use super::Exchange;
-use super::decide_in_turn::ClearedRequest;
 use super::headers::UpstreamRequest;
 use super::relay::{self, RelayContext, RelayError, RelayedResponse};
 use super::response_policy::ResponseLabeller;
@@ -16,9 +15,9 @@ use super::sign::RequestSigner;
 use super::websocket;
 use crate::clock::system_time;
 use crate::http::downstream::{Downstream, ResponseField};
+use crate::http::field_pairs::first;
 use crate::http::ftp_path;
 use crate::http::http1::BodyFraming;
-use crate::http::http1::oddities::Oddities;
 use crate::http::proxy_status::ProxyErrorType;
 use crate::http::received::{HttpVersion, ReceivedHead};
 use crate::pacing::PacingSlot;
@@ -34,8 +33,10 @@ pub(super) const SWITCHING_PROTOCOLS: u16 = 101;
 
 /// A permitted request and the handling of its response, on whichever connection it is sent.
 pub(super) struct UpstreamAttempt<'a> {
-    pub(super) exchange: &'a Exchange<'a>,
-    pub(super) cleared: &'a ClearedRequest<'a>,
+    pub(super) exchange: &'a Exchange<'a, 'a>,
+    pub(super) permit: &'a Permit,
+    /// The request's slot, if it needed one.
+    pub(super) slot: Option<&'a PacingSlot<'a>>,
     /// Signs the request for a crawler with a key.
     pub(super) signer: Option<RequestSigner<'a>>,
     /// Judges the response's usage preferences, for a crawler with purposes.
@@ -46,14 +47,8 @@ pub(super) struct UpstreamAttempt<'a> {
     pub(super) upgraded: Notify,
     /// Counts the bytes of the body that the client got, however the exchange ends.
     pub(super) relayed_bytes: AtomicU64,
-}
-
-/// A response that reached the client completely.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ForwardedResponse {
-    pub(super) status: u16,
-    pub(super) oddities: Oddities,
-    pub(super) is_signed: bool,
+    /// Whether the request that was sent last is signed.
+    pub(super) is_signed: AtomicBool,
 }
 
 impl UpstreamAttempt<'_> {
@@ -62,13 +57,10 @@ impl UpstreamAttempt<'_> {
     /// # Errors
     ///
     /// Returns the error, and whether the client had a response's head by then.
-    pub(super) async fn run(
-        &self,
-        client: &mut Downstream,
-    ) -> Result<ForwardedResponse, RelayError> {
+    pub(super) async fn run(&self, client: &mut Downstream) -> Result<RelayedResponse, RelayError> {
         let (exchange, resolved) = (self.exchange, self.resolved());
         let (settings, received) = (&exchange.settings, exchange.received);
-        let is_websocket = received.field("upgrade").is_some() && websocket::is_asked_for(received);
+        let is_websocket = received.field("upgrade").is_some() && websocket::is_handshake(received);
         let preference = version_preference(received, resolved, is_websocket);
         let destination = Destination {
             origin: resolved.target.origin(),
@@ -78,7 +70,7 @@ impl UpstreamAttempt<'_> {
         let name = &settings.options.name;
         let mut request = UpstreamRequest::new(received, resolved, name, is_websocket);
         if let Some(signer) = &self.signer {
-            request = signer.cleared(request);
+            request = signer.without_foreign_signatures(request);
         }
         let mut reusable = settings.upstream.reuse(destination, preference);
         loop {
@@ -102,7 +94,7 @@ impl UpstreamAttempt<'_> {
     }
 
     fn resolved(&self) -> &ResolvedTarget {
-        &self.cleared.permit.resolved
+        &self.permit.resolved
     }
 
     /// Sends the request on one connection, and relays both bodies.
@@ -111,11 +103,12 @@ impl UpstreamAttempt<'_> {
         request: &UpstreamRequest<'_>,
         session: UpstreamSession,
         client: &mut Downstream,
-    ) -> Result<ForwardedResponse, RelayError> {
+    ) -> Result<RelayedResponse, RelayError> {
         let UpstreamSession { connection, lease, target_form } = session;
         let exchange = self.exchange;
         let upstream = &exchange.settings.upstream;
         let signature = self.signer.as_ref().and_then(|it| it.sign(request));
+        self.is_signed.store(signature.is_some(), Ordering::Relaxed);
         let (mut writer, mut reader) =
             self.start(request, signature.as_ref(), connection, &target_form).await?;
         let dropped_interim = AtomicU64::new(0);
@@ -128,19 +121,19 @@ impl UpstreamAttempt<'_> {
                 self.inspect_head(head, request, signature.is_some())
             },
             labeller: self.labeller.as_ref(),
-            slot: self.cleared.slot.as_ref(),
+            slot: self.slot,
             relayed_bytes: &self.relayed_bytes,
             dropped_interim: &dropped_interim,
         };
         let relayed = relay::relay(context, client, &mut writer, &mut reader).await;
-        let oddities = reader.oddities();
-        upstream.count_oddities(oddities);
+        // Counted however the exchange ended: a repaired head may have been all that came.
+        upstream.count_oddities(reader.oddities());
         upstream.count_dropped_interim(dropped_interim.into_inner());
-        let RelayedResponse { status, connection_serves_again } = relayed?;
-        if connection_serves_again && !request.ends_connection() {
+        let response = relayed?;
+        if response.connection_serves_again && !request.ends_connection() {
             upstream.release(&lease, writer, reader);
         }
-        Ok(ForwardedResponse { status, oddities, is_signed: signature.is_some() })
+        Ok(response)
     }
 
     /// Writes the request's head.
@@ -156,8 +149,10 @@ impl UpstreamAttempt<'_> {
         if !exchange.services.decider.is_current(&exchange.settings) {
             return Err(RelayError::SettingsChanged);
         }
-        let lost_slot = self.cleared.slot.as_ref().and_then(PacingSlot::lost);
-        if let Some(too_soon) = lost_slot.filter(|_| !exchange.is_observe_mode()) {
+        // Another node of the fleet may have had a lost slot meanwhile.
+        if let Some(too_soon) = self.slot.and_then(PacingSlot::lost)
+            && !exchange.is_observe_mode()
+        {
             return Err(RelayError::TooSoon(too_soon));
         }
         let timeout = exchange.settings.upstream.response_timeout();
@@ -188,12 +183,12 @@ impl UpstreamAttempt<'_> {
         request: &UpstreamRequest<'_>,
         was_signed: bool,
     ) -> Result<Vec<ResponseField<'static>>, RelayError> {
-        let asks_for_signature =
-            |it: &RequestSigner<'_>| it.are_asked_for(head, request, was_signed);
-        if self.signer.as_ref().is_some_and(asks_for_signature) {
+        if let Some(signer) = &self.signer
+            && signer.is_requested(head, request, was_signed)
+        {
             return Err(RelayError::Withheld);
         }
-        if let Some(slot) = &self.cleared.slot {
+        if let Some(slot) = self.slot {
             apply_response_to_pacing(slot, &self.resolved().target, head);
         }
         if head.status() == SWITCHING_PROTOCOLS {
@@ -206,12 +201,13 @@ impl UpstreamAttempt<'_> {
 /// Ends the slot with the origin's response and applies Retry-After, 429 and 503 to the next ones.
 fn apply_response_to_pacing(slot: &PacingSlot<'_>, target: &Target, head: &UpstreamHead) {
     let status = head.status();
-    let retry_after = matches!(status, 429 | 503).then(|| {
-        let fields = head.fields();
-        let mut named = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"retry-after"));
-        named.next().and_then(|(_, value)| read_retry_after(value))
-    });
-    slot.record_answer(target, status, retry_after.flatten());
+    // Of a redirect it is the time until the other URL may be asked (RFC 9110 section 10.2.3).
+    let retry_after = if matches!(status, 429 | 503) {
+        first(&head.fields(), "retry-after").and_then(read_retry_after)
+    } else {
+        None
+    };
+    slot.record_answer(target, status, retry_after);
 }
 
 /// Parses `Retry-After`, in seconds or as a date (RFC 9110 section 10.2.3).
@@ -228,8 +224,10 @@ fn read_retry_after(value: &[u8]) -> Option<Duration> {
 
 /// Rejects heads that a parent proxy generated itself.
 fn check_parent_status(form: &TargetForm, head: &UpstreamHead) -> Result<(), UpstreamError> {
-    let own = form.parent().and_then(|_| upstream::own_response_error(head));
-    own.map_or(Ok(()), Err)
+    match form.parent().and_then(|_| upstream::own_response_error(head)) {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
 }
 
 /// Returns the part of a request that an FTP server understands.
@@ -265,6 +263,7 @@ fn version_preference(
         let parsed = path.parse::<http::uri::PathAndQuery>();
         path != "*" && parsed.is_ok_and(|parsed| parsed.as_str() == path)
     };
+    // Without TLS nothing negotiates HTTP/2: RFC 9113 section 3.1 deprecates the upgrade to it.
     if resolved.target.origin().scheme() != Scheme::Https || !keeps_its_spelling() {
         return VersionPreference::OnlyHttp1;
     }

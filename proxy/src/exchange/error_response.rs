@@ -23,17 +23,17 @@ use crate::telemetry::harmless::escape_json;
 
 /// The limits within which a client's body is read before a refusal, so that a reset does not discard the answer and the
 /// connection remains usable. Beyond them it closes.
-const DRAINED: Duration = Duration::from_secs(2);
-const DRAINED_BYTES: usize = 1024 * 1024;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+const MAX_DRAINED_BYTES: usize = 1024 * 1024;
 /// The time that a refused client has to read the answer.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The initial capacity of the problem details in bytes.
-const USUAL_PROBLEM: usize = 512;
+const USUAL_PROBLEM_BYTES: usize = 512;
 
-/// The proxy's name and the decision, as an answer states them.
+/// The source of an answer: the proxy's name and the decision, as the answer states them.
 #[derive(Clone, Copy)]
-pub(super) struct AnswerOrigin<'a> {
+pub(super) struct AnswerSource<'a> {
     /// The proxy's pseudonym.
     pub(super) name: &'a str,
     id: DecisionId,
@@ -41,7 +41,7 @@ pub(super) struct AnswerOrigin<'a> {
     in_head: bool,
 }
 
-impl<'a> AnswerOrigin<'a> {
+impl<'a> AnswerSource<'a> {
     pub(super) fn new(options: &'a ConnectionSettings, id: DecisionId) -> Self {
         Self { name: &options.name, id, in_head: options.decision_id }
     }
@@ -75,18 +75,19 @@ struct ProblemDetails<'a> {
 
 /// Answers a refused or failed request, whose body may still be arriving.
 pub(super) async fn answer(
-    by: AnswerOrigin<'_>,
+    source: AnswerSource<'_>,
     received: &ReceivedHead,
     client: &mut Downstream,
     refusal: &Refusal,
 ) -> ConnectionReuse {
-    // A body that waits to be asked for is not.
+    // A body that the client only sends after a 100 (RFC 9110 section 10.1.1) is not waited for: there will be none.
     let is_withheld = received.expects_continue() && !client.reader.is_done();
     if refusal.closes || is_withheld || !drain(&mut client.reader).await {
         client.writer.close_after_response();
     }
     let is_head = received.method() == "HEAD";
-    match refuse(client, by, refusal, is_head).await {
+    match refuse(client, source, refusal, is_head).await {
+        // Where its next request would begin is uncertain.
         Ok(()) if refusal.closes => ConnectionReuse::Closed,
         Ok(()) => ConnectionReuse::Whole,
         Err(ClientGone) => ConnectionReuse::CutOff,
@@ -96,16 +97,16 @@ pub(super) async fn answer(
 /// Sends the answer to a refused request.
 pub(super) async fn refuse(
     client: &mut Downstream,
-    by: AnswerOrigin<'_>,
+    source: AnswerSource<'_>,
     refusal: &Refusal,
     is_head: bool,
 ) -> Result<(), ClientGone> {
-    let body = Bytes::from(problem(by.id, refusal));
+    let body = Bytes::from(problem(source.id, refusal));
     let response = DownstreamResponse {
         status: refusal.status,
         reason: refusal.title.as_bytes(),
         framing: BodyFraming::Length(if is_head { 0 } else { body.len() as u64 }),
-        fields: fields(by, refusal, body.len()),
+        fields: fields(source, refusal, body.len()),
     };
     client.writer.send_head(&response).await?;
     if !is_head {
@@ -116,13 +117,13 @@ pub(super) async fn refuse(
 
 /// Reads the rest of a body if that is short and arrives soon. Returns whether it ended.
 pub(crate) async fn drain(body: &mut DownstreamReader) -> bool {
-    body.is_done() || timeout(DRAINED, read(body)).await == Ok(true)
+    body.is_done() || timeout(DRAIN_TIMEOUT, read_rest(body)).await == Ok(true)
 }
 
-async fn read(body: &mut DownstreamReader) -> bool {
-    let mut left = DRAINED_BYTES;
-    while let Ok(Some(part)) = body.next_chunk().await {
-        match left.checked_sub(part.len()) {
+async fn read_rest(body: &mut DownstreamReader) -> bool {
+    let mut left = MAX_DRAINED_BYTES;
+    while let Ok(Some(chunk)) = body.next_chunk().await {
+        match left.checked_sub(chunk.len()) {
             Some(less) => left = less,
             None => return false,
         }
@@ -130,8 +131,12 @@ async fn read(body: &mut DownstreamReader) -> bool {
     body.is_done()
 }
 
-fn fields<'a>(by: AnswerOrigin<'a>, refusal: &Refusal, length: usize) -> Vec<ResponseField<'a>> {
-    let name = by.name;
+fn fields<'a>(
+    source: AnswerSource<'a>,
+    refusal: &Refusal,
+    length: usize,
+) -> Vec<ResponseField<'a>> {
+    let name = source.name;
     let status = proxy_status::field_value(
         name,
         refusal.proxy_error,
@@ -143,6 +148,7 @@ fn fields<'a>(by: AnswerOrigin<'a>, refusal: &Refusal, length: usize) -> Vec<Res
         response_field("Server", name),
         response_field("Content-Type", "application/problem+json"),
         response_field("Content-Length", length.to_string()),
+        // It is for one crawler, and a reload may change it.
         response_field("Cache-Control", "no-store"),
         response_field("Proxy-Status", status),
     ];
@@ -155,7 +161,7 @@ fn fields<'a>(by: AnswerOrigin<'a>, refusal: &Refusal, length: usize) -> Vec<Res
         let challenge = format!("Basic realm=\"{name}\", charset=\"UTF-8\"");
         fields.push(response_field("Proxy-Authenticate", challenge));
     }
-    fields.extend(by.field());
+    fields.extend(source.field());
     if let Some(retry_after) = refusal.retry_after {
         fields.push(response_field("Retry-After", whole_seconds(retry_after).to_string()));
     }
@@ -165,7 +171,7 @@ fn fields<'a>(by: AnswerOrigin<'a>, refusal: &Refusal, length: usize) -> Vec<Res
 /// Closes a connection after the client has read the answer: closing it at once while received bytes are unread would reset it
 /// and discard the answer.
 pub(crate) async fn close_gracefully(mut stream: BoxedStream) {
-    let farewell = async {
+    let closing = async {
         stream.flush().await?;
         AsyncWriteExt::shutdown(&mut stream).await?;
         let mut rest = [0; 4096];
@@ -173,7 +179,7 @@ pub(crate) async fn close_gracefully(mut stream: BoxedStream) {
         std::io::Result::Ok(())
     };
     // However it ends, the connection closes now.
-    let _ = timeout(FAREWELL, farewell).await;
+    let _ = timeout(CLOSE_TIMEOUT, closing).await;
 }
 
 fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {
@@ -195,8 +201,9 @@ fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {
         preference,
         retry_after: refusal.retry_after.map(whole_seconds),
     };
-    let mut body = Vec::with_capacity(USUAL_PROBLEM);
+    let mut body = Vec::with_capacity(USUAL_PROBLEM_BYTES);
     serde_json::to_writer(&mut body, &problem).expect("strings and numbers serialise");
+    // URLs and rules are in it as strangers wrote them, and people read it in terminals.
     let mut body = escape_json(body);
     body.push(b'\n');
     body
@@ -218,8 +225,8 @@ mod tests {
     use crate::http::http1::RequestHead;
     use crate::http::transport::Transport;
 
-    fn by() -> AnswerOrigin<'static> {
-        AnswerOrigin { name: "wayleave", id: DecisionId::new(), in_head: false }
+    fn source() -> AnswerSource<'static> {
+        AnswerSource { name: "wayleave", id: DecisionId::new(), in_head: false }
     }
 
     #[tokio::test]
@@ -231,8 +238,8 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(4096);
         let stream: BoxedStream = Box::new(Transport::new(near));
         let framing = BodyFraming::Length(0);
-        let mut client = Downstream::http1(stream.into(), framing, false, DRAINED);
-        refuse(&mut client, by(), &refusal, false).await.unwrap();
+        let mut client = Downstream::http1(stream.into(), framing, false, DRAIN_TIMEOUT);
+        refuse(&mut client, source(), &refusal, false).await.unwrap();
         drop(client);
         let mut text = String::new();
         far.read_to_string(&mut text).await.unwrap();
@@ -259,11 +266,11 @@ mod tests {
         let head = RequestHead::read(&mut head.as_bytes(), &mut BytesMut::new()).await;
         let received = ReceivedHead::Http1(head.unwrap());
         let (near, mut far) = tokio::io::duplex(4096);
-        let patience = Duration::from_secs(60);
+        let timeout = Duration::from_secs(60);
         let stream: BoxedStream = Box::new(Transport::new(near));
-        let mut client = Downstream::http1(stream.into(), received.framing(), true, patience);
+        let mut client = Downstream::http1(stream.into(), received.framing(), true, timeout);
         let started = tokio::time::Instant::now();
-        answer(by(), &received, &mut client, refusal).await;
+        answer(source(), &received, &mut client, refusal).await;
         let took = started.elapsed();
         drop(client);
         let mut text = String::new();

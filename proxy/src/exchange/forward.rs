@@ -1,7 +1,7 @@
 //! The permitted request: sent upstream, its response relayed to the client, and the outcome.
 
 use std::pin::pin;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use tokio::sync::Notify;
 use wayleave_decision::{
@@ -9,60 +9,61 @@ use wayleave_decision::{
 };
 use wayleave_robots_txt::{Origin, Scheme};
 
-use super::attempt::{ForwardedResponse, SWITCHING_PROTOCOLS, UpstreamAttempt, may_repeat};
-use super::decide_in_turn::ClearedRequest;
-use super::error_response::AnswerOrigin;
+use super::attempt::{SWITCHING_PROTOCOLS, UpstreamAttempt, may_repeat};
+use super::error_response::AnswerSource;
 use super::outcome::{ExchangeOutcome, ReplyKind, client_closed, permitted_outcome, shut_down};
-use super::relay::RelayError;
+use super::relay::{RelayError, RelayedResponse};
 use super::response_policy::{self, ResponseLabeller};
 use super::revoke::LongLivedRequest;
 use super::sign::{RequestSigner, SigningIdentity};
 use super::{ConnectionReuse, Exchange};
 use crate::decide::documents::DocumentSource;
 use crate::decide::refusal;
-use crate::decide::request::RequestView;
 use crate::decide::settings::Settings;
 use crate::http::downstream::{Downstream, ResponseField};
+use crate::pacing::PacingSlot;
 
-impl<'a> Exchange<'a> {
+impl Exchange<'_, '_> {
     /// Sends a permitted request and relays the response. Returns `None` if it was not sent because other settings are in effect
     /// by now.
     pub(super) async fn forward(
         &mut self,
-        cleared: &ClearedRequest<'_>,
+        permit: &Permit,
+        slot: Option<&PacingSlot<'_>>,
         client: &mut Downstream,
     ) -> Option<(ExchangeOutcome, ReplyKind)> {
         let attempt = UpstreamAttempt {
             exchange: self,
-            cleared,
-            signer: self.signer(cleared),
-            labeller: self.labeller(cleared),
-            own_fields: self.own_fields(cleared),
+            permit,
+            slot,
+            signer: self.signer(permit),
+            labeller: self.labeller(permit),
+            own_fields: self.own_fields(permit),
             upgraded: Notify::new(),
             relayed_bytes: AtomicU64::new(0),
+            is_signed: AtomicBool::new(false),
         };
         let upgrade_revoked = async {
             attempt.upgraded.notified().await;
-            // Boxed because it is rare, like everything in this module that is.
-            Box::pin(self.until_upgrade_revoked(cleared)).await;
+            // Boxed because it is rare, like everything in this module that is: a busy connection's future remains small.
+            Box::pin(self.until_upgrade_revoked(permit)).await;
         };
-        let forwarded = {
+        let relayed = {
             // Pinned here because `select!` would move it, which copies kilobytes.
-            let forwarding = pin!(attempt.run(client));
+            let relaying = pin!(attempt.run(client));
             tokio::select! {
                 biased;
-                forwarded = forwarding => Some(forwarded),
+                relayed = relaying => Some(relayed),
                 () = upgrade_revoked => None,
                 () = self.services.shutdown.cancelled() => Some(Err(RelayError::ShutDown)),
             }
         };
-        let permit = &cleared.permit;
         let mut response = None;
-        let (outcome, reply) = match forwarded {
-            Some(Ok(forwarded)) => {
-                response = Some(forwarded);
+        let (outcome, reply) = match relayed {
+            Some(Ok(relayed)) => {
+                response = Some(relayed);
                 let reply = ReplyKind::Given(ConnectionReuse::Whole);
-                (permitted_outcome(permit, forwarded.status), reply)
+                (permitted_outcome(permit, relayed.status), reply)
             }
             Some(Err(RelayError::SettingsChanged)) => return None,
             Some(Err(error)) => outcome_of_error(error, permit.resolved.target.origin()),
@@ -72,32 +73,36 @@ impl<'a> Exchange<'a> {
             }
         };
         let relayed_bytes = attempt.relayed_bytes.into_inner();
+        let is_signed = attempt.is_signed.into_inner();
         let preferences = attempt.labeller.and_then(ResponseLabeller::into_preferences);
-        let has_body = outcome.status() != SWITCHING_PROTOCOLS;
-        self.known.body_bytes = has_body.then_some(relayed_bytes);
         let outcome = outcome_of_response(outcome, preferences.as_ref(), permit);
-        self.add_response(response, preferences);
+        // After an upgrade there is no body: what passed was the other protocol's.
+        let has_body = outcome.status() != SWITCHING_PROTOCOLS;
+        self.record.body_bytes = has_body.then_some(relayed_bytes);
+        self.record_response(response, is_signed, preferences);
         Some((outcome, reply))
     }
 
-    /// Adds what the record shows of the response.
-    fn add_response(
+    /// Records what the response shows.
+    fn record_response(
         &mut self,
-        response: Option<ForwardedResponse>,
+        response: Option<RelayedResponse>,
+        is_signed: bool,
         preferences: Option<PreferenceDecision>,
     ) {
         if let Some(response) = response {
-            self.known.oddities = response.oddities;
-            self.known.signature = response.is_signed.then_some("signed");
+            self.record.oddities = response.oddities;
+            self.record.signature = is_signed.then_some("signed");
         }
+        // Without a response, those from before the request are in the record already.
         if preferences.is_some() {
-            self.known.facts.preferences = preferences;
+            self.record.facts.preferences = preferences;
         }
     }
 
     /// Returns the crawler if the configuration has it.
     pub(super) fn crawler(&self) -> Option<&Crawler> {
-        self.known.identity.as_ref().and_then(Identity::crawler)
+        self.record.identity.as_ref().and_then(Identity::crawler)
     }
 
     /// Returns whether refusals are only observed.
@@ -106,9 +111,8 @@ impl<'a> Exchange<'a> {
     }
 
     /// Creates the labeller of the response, if the request has usage preferences.
-    fn labeller<'b>(&'b self, cleared: &'b ClearedRequest<'_>) -> Option<ResponseLabeller<'b>> {
-        let preferences = self.known.facts.preferences.as_ref()?;
-        let permit = &cleared.permit;
+    fn labeller<'b>(&'b self, permit: &'b Permit) -> Option<ResponseLabeller<'b>> {
+        let preferences = self.record.facts.preferences.as_ref()?;
         // Supplies the licences that the response names.
         let documents = DocumentSource {
             robots: &self.services.decider.robots,
@@ -120,10 +124,10 @@ impl<'a> Exchange<'a> {
     }
 
     /// Returns the signer if the crawler has a key and the protocol has fields to sign, unlike FTP.
-    fn signer<'b>(&'b self, cleared: &'b ClearedRequest<'_>) -> Option<RequestSigner<'b>> {
+    fn signer<'b>(&'b self, permit: &'b Permit) -> Option<RequestSigner<'b>> {
         let thumbprint = self.crawler()?.signing_key.as_deref()?;
         let signer = &self.settings.signer;
-        let origin = cleared.permit.resolved.target.origin();
+        let origin = permit.resolved.target.origin();
         if origin.scheme() == Scheme::Ftp {
             return None;
         }
@@ -136,10 +140,10 @@ impl<'a> Exchange<'a> {
     }
 
     /// Returns the proxy's own fields, which replace any of the same name in the response.
-    fn own_fields(&self, cleared: &ClearedRequest<'_>) -> Vec<ResponseField<'static>> {
-        let decision = AnswerOrigin::new(&self.settings.options, self.start.id).field();
-        let permit = &cleared.permit;
-        let has_statements = self.known.facts.preferences.is_some();
+    fn own_fields(&self, permit: &Permit) -> Vec<ResponseField<'static>> {
+        let decision = AnswerSource::new(&self.settings.options, self.record.id).field();
+        // If the site's statements are evaluated, the labeller adds the field, once it knows those of the response.
+        let has_statements = self.record.facts.preferences.is_some();
         let label = if permit.purposes.is_empty() || has_statements {
             None
         } else {
@@ -149,15 +153,13 @@ impl<'a> Exchange<'a> {
     }
 
     /// Waits until an upgraded connection would no longer be allowed as it is.
-    async fn until_upgrade_revoked(&self, cleared: &ClearedRequest<'_>) {
+    async fn until_upgrade_revoked(&self, permit: &Permit) {
         let connection = &self.connection.with_proof(self.proof.clone());
-        let request = LongLivedRequest {
-            connection,
-            request: &RequestView::from_received(self.received, &self.settings.options.name),
-            resolved: &cleared.permit.resolved,
-        };
-        let keeps = |now: &Settings| now.permits_connection(connection);
-        self.services.until_revoked(request, self.settings.configuration, keeps).await;
+        let upgraded =
+            LongLivedRequest { connection, request: &self.request(), resolved: &permit.resolved };
+        let permits_connection = |settings: &Settings| settings.permits_connection(connection);
+        let configuration = self.settings.configuration;
+        self.services.until_revoked(upgraded, configuration, permits_connection).await;
     }
 }
 
@@ -197,10 +199,12 @@ fn outcome_of_error(error: RelayError, origin: &Origin) -> (ExchangeOutcome, Rep
             (ExchangeOutcome::Fail(refusal::body_timeout()), answered)
         }
         RelayError::TooSoon(too_soon) => {
+            // Only a lost slot gets here, which says nothing about the delay in robots.txt.
             let refusal = refusal::too_soon(&too_soon, None, origin);
             (ExchangeOutcome::Refuse(refusal), false)
         }
         RelayError::Refused(refusal) => (ExchangeOutcome::Withhold(*refusal), false),
+        // As if answered: a client that is gone reads no answer, and the shutdown does not wait for one to be read.
         RelayError::ShutDown => (ExchangeOutcome::Fail(shut_down()), true),
         RelayError::ClientGone | RelayError::Withheld | RelayError::SettingsChanged => {
             (ExchangeOutcome::Fail(client_closed()), true)

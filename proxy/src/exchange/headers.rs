@@ -39,12 +39,9 @@ impl<'a> UpstreamRequest<'a> {
         is_websocket: bool,
     ) -> Self {
         let all = received.fields();
-        // Host is written anew from the target, which was judged; cookies are joined below.
-        let kept = end_to_end(&all)
-            .filter(|(field, _)| !is_named(field, "host") && !is_named(field, "cookie"));
         let framing = received.framing();
         let forwards_left = received.max_forwards().map(|left| left.saturating_sub(1));
-        let onward = |(field, value): FieldPair<'a>| {
+        let upstream_field = |(field, value): FieldPair<'a>| {
             let value = match forwards_left {
                 Some(left) if is_named(field, "max-forwards") => {
                     left.to_string().into_bytes().into()
@@ -53,7 +50,11 @@ impl<'a> UpstreamRequest<'a> {
             };
             (Cow::Borrowed(field), value)
         };
-        let mut fields: Vec<_> = kept.map(onward).collect();
+        // Host is written again from the target, which was judged; cookies are joined below.
+        let mut fields: Vec<_> = end_to_end(&all)
+            .filter(|(field, _)| !is_named(field, "host") && !is_named(field, "cookie"))
+            .map(upstream_field)
+            .collect();
         if let Some(cookies) = one_cookie_field(&all) {
             fields.push((Cow::Borrowed(b"Cookie"), cookies));
         }
@@ -77,7 +78,7 @@ impl<'a> UpstreamRequest<'a> {
     }
 
     /// Returns whether no other request may follow on an HTTP/1 connection. Content that the origin does not read would be the
-    /// next request there, which was never judged (RFC 9112 section 11.2), and its response somebody else's. This holds for
+    /// next request there, which was never judged (RFC 9112 section 11.2), and its response another client's. This applies to
     /// every method: handlers that ignore the content of a POST are as common as those of a GET.
     pub(crate) fn ends_connection(&self) -> bool {
         self.framing != BodyFraming::Length(0)
@@ -138,12 +139,15 @@ impl<'a> UpstreamRequest<'a> {
     ) -> impl Iterator<Item = FieldPair<'s>> {
         // Two signatures under the same label would invalidate each other (RFC 9421 section 4).
         let is_replaced = move |field: &[u8]| signed.is_some() && is_of_signature(field);
-        let fields = self.fields.iter();
-        let fields = fields.map(|(field, value)| (&**field, &**value));
-        let signed = signed.into_iter();
-        let signed = signed.flat_map(|values| SIGNATURE_FIELDS.iter().zip(values));
-        let signed = signed.map(|(field, value)| (field.as_bytes(), value.as_bytes()));
-        fields.filter(move |(field, _)| !is_replaced(field)).chain(signed)
+        let signature = signed
+            .into_iter()
+            .flat_map(|values| SIGNATURE_FIELDS.iter().zip(values))
+            .map(|(field, value)| (field.as_bytes(), value.as_bytes()));
+        self.fields
+            .iter()
+            .map(|(field, value)| (&**field, &**value))
+            .filter(move |(field, _)| !is_replaced(field))
+            .chain(signature)
     }
 
     /// Removes the signatures that the client made in another name than `own`, and counts them.
@@ -155,18 +159,18 @@ impl<'a> UpstreamRequest<'a> {
         };
         self.fields.retain(|(field, _)| !is_of_signature(field));
         for (field, value) in SIGNATURE_FIELDS.iter().zip(left) {
-            let value = value.map(|value| Cow::Owned(value.into_bytes()));
-            self.fields.extend(value.map(|value| (Cow::Borrowed(field.as_bytes()), value)));
+            let field = Cow::Borrowed(field.as_bytes());
+            self.fields.extend(value.map(|value| (field, Cow::Owned(value.into_bytes()))));
         }
         (self, removed)
     }
 
-    /// Signs the request with `key` and the components `asked` for, if that is possible.
+    /// Signs the request with `key` and the `requested` components, if that is possible.
     pub(super) fn signed(
         &self,
         signer: &MessageSigner,
         key: &SigningKey,
-        asked: Option<&SignatureRequest>,
+        requested: Option<&SignatureRequest>,
     ) -> Option<SignatureFields> {
         let origin = self.target.origin();
         let fields: Vec<_> =
@@ -178,7 +182,7 @@ impl<'a> UpstreamRequest<'a> {
             path: self.path,
             fields: &fields,
         };
-        signer.sign(key, asked, &message)
+        signer.sign(key, requested, &message)
     }
 }
 
@@ -192,7 +196,7 @@ pub(super) fn response<'a>(
     let all = head.fields();
     let length = head.content_length();
     let is_upgrade = head.status() == 101;
-    // Decided anew: the origin's framing is for another hop, and HTTP/1.0 knows no chunks.
+    // Decided again: the origin's framing is for another hop, and HTTP/1.0 knows no chunks.
     let framing = match length {
         _ if is_upgrade => BodyFraming::UntilClose,
         _ if !has_content(head.status(), received.method()) => BodyFraming::Length(0),
@@ -238,9 +242,8 @@ fn upstream_value<'a>(field: &[u8], value: &'a [u8], framing: BodyFraming) -> Co
 
 /// Returns the proxies that the message has passed, in order, with this one last.
 pub(super) fn passed_proxies(received: &ReceivedHead, name: &str) -> Vec<u8> {
-    let (all, ours) = (received.fields(), received.version().via_entry(name));
-    let theirs = values(&all, "via");
-    let passed: Vec<_> = theirs.chain([ours.as_bytes()]).collect();
+    let (fields, own_entry) = (received.fields(), received.version().via_entry(name));
+    let passed: Vec<_> = values(&fields, "via").chain([own_entry.as_bytes()]).collect();
     passed.join(&b", "[..])
 }
 
@@ -337,13 +340,13 @@ mod tests {
         ReceivedHead::Http1(head.unwrap())
     }
 
-    async fn onward(fields: &str) -> String {
+    async fn upstream_head(fields: &str) -> String {
         let resolved = ResolvedTarget {
             target: Target::parse("http://shop.test:8080/a?b").unwrap(),
             scope: TargetScope::Path,
         };
         let received = received(fields).await;
-        let is_websocket = websocket::is_asked_for(&received);
+        let is_websocket = websocket::is_handshake(&received);
         let request = UpstreamRequest::new(&received, &resolved, "wayleave", is_websocket);
         String::from_utf8(request.http1(&TargetForm::Origin, None).to_vec()).unwrap()
     }
@@ -351,14 +354,14 @@ mod tests {
     #[tokio::test]
     async fn the_target_names_path_and_host() {
         assert_eq!(
-            onward("X-Kept: 1\r\n").await,
+            upstream_head("X-Kept: 1\r\n").await,
             "GET /a?b HTTP/1.1\r\nHost: shop.test:8080\r\nX-Kept: 1\r\nVia: 1.1 wayleave\r\n\r\n"
         );
     }
 
     #[tokio::test]
-    async fn fields_of_the_hop_behind_us_end_here() {
-        let head = onward(
+    async fn hop_by_hop_fields_are_not_forwarded() {
+        let head = upstream_head(
             "Connection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nProxy-Authorization: Basic x\r\n\
              Proxy-Connection: keep-alive\r\nTE: gzip\r\nUpgrade: h2c\r\nHTTP2-Settings: AAAA\r\n",
         );
@@ -372,8 +375,8 @@ mod tests {
     async fn connection_cannot_take_away_what_a_response_needs() {
         let head = answer("Connection: content-length, X\r\nX: y\r\nContent-Length: 7\r\n").await;
         let received = received("").await;
-        let onward = response(&head, &received, "wayleave");
-        let names: Vec<_> = onward.fields.iter().map(|(name, _)| &**name).collect();
+        let relayed = response(&head, &received, "wayleave");
+        let names: Vec<_> = relayed.fields.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, [&b"Content-Length"[..], b"Date", b"Via"]);
     }
 
@@ -385,7 +388,7 @@ mod tests {
             ("Content-Length: 005\r\n", "Content-Length: 5\r\n", true),
             ("Transfer-Encoding: chunked\r\n", "Transfer-Encoding: chunked\r\n", true),
         ] {
-            let head = onward(fields).await;
+            let head = upstream_head(fields).await;
             assert!(head.contains(kept), "{head}");
             assert_eq!(head.contains("Connection: close\r\n"), ends, "{head}");
         }
@@ -396,16 +399,16 @@ mod tests {
         let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
         let handshake =
             "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-        let head = onward(&[upgrade, handshake].concat()).await;
+        let head = upstream_head(&[upgrade, handshake].concat()).await;
         assert!(head.contains(upgrade), "{head}");
-        let head = onward(upgrade).await;
+        let head = upstream_head(upgrade).await;
         assert!(!head.contains("Upgrade"), "{head}");
     }
 
     #[tokio::test]
-    async fn nothing_stands_beside_close_in_connection() {
+    async fn connection_names_close_and_nothing_else() {
         // Python's http.server reads the first Connection only, and closes only if that is `close`.
-        let head = onward("Connection: TE\r\nTE: trailers\r\nContent-Length: 1\r\n").await;
+        let head = upstream_head("Connection: TE\r\nTE: trailers\r\nContent-Length: 1\r\n").await;
         let connection = head.lines().filter(|line| line.starts_with("Connection"));
         assert_eq!(connection.collect::<Vec<_>>(), ["Connection: close"]);
     }
@@ -418,8 +421,8 @@ mod tests {
             let dates = fields.iter().filter(|(name, _)| is_named(name, "date"));
             dates.map(|(_, value)| value.to_vec()).collect()
         };
-        let told = answer("date: Sun, 06 Nov 1994 08:49:37 GMT\r\n").await;
-        assert_eq!(dates(&told), [b"Sun, 06 Nov 1994 08:49:37 GMT"]);
+        let dated = answer("date: Sun, 06 Nov 1994 08:49:37 GMT\r\n").await;
+        assert_eq!(dates(&dated), [b"Sun, 06 Nov 1994 08:49:37 GMT"]);
         let [date] = &dates(&answer("").await)[..] else { panic!("one date") };
         let date = httpdate::parse_http_date(str::from_utf8(date).unwrap()).unwrap();
         let ago = system_time().duration_since(date).unwrap();
@@ -428,7 +431,7 @@ mod tests {
 
     #[tokio::test]
     async fn split_cookies_are_joined() {
-        let head = onward("Cookie: a=b\r\nCookie: c=d\r\n").await;
+        let head = upstream_head("Cookie: a=b\r\nCookie: c=d\r\n").await;
         assert!(head.contains("Cookie: a=b; c=d\r\n"), "{head}");
         assert_eq!(head.matches("Cookie").count(), 1);
     }
@@ -450,9 +453,9 @@ mod tests {
     async fn a_body_of_unknown_length_comes_in_chunks() {
         let head = answer("Keep-Alive: timeout=5\r\nAlt-Svc: h3\r\nX: y\r\n").await;
         let received = received("").await;
-        let onward = response(&head, &received, "wayleave");
-        assert_eq!(onward.framing, BodyFraming::Chunked);
-        let names: Vec<_> = onward.fields.iter().map(|(name, _)| &**name).collect();
+        let relayed = response(&head, &received, "wayleave");
+        assert_eq!(relayed.framing, BodyFraming::Chunked);
+        let names: Vec<_> = relayed.fields.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, [&b"X"[..], b"Date", b"Via"]);
     }
 
@@ -460,7 +463,7 @@ mod tests {
     async fn a_body_of_known_length_keeps_it() {
         let head = answer("Content-Length: 7\r\n").await;
         let received = received("").await;
-        let onward = response(&head, &received, "wayleave");
-        assert_eq!(onward.framing, BodyFraming::Length(7));
+        let relayed = response(&head, &received, "wayleave");
+        assert_eq!(relayed.framing, BodyFraming::Length(7));
     }
 }

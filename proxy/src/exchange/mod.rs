@@ -1,7 +1,9 @@
 //! One request, from its head to its record: the steps, in their order.
 //!
 //! ```text
-//!  decide_in_turn                     may it be sent, and when
+//!  decide                             may it be sent
+//!     │
+//!  pace                               when: it waits for its slot, and is decided again
 //!     │
 //!  forward ── attempt ── relay        to the origin and back
 //!     │          └── sign, headers, websocket, splice
@@ -12,18 +14,19 @@
 //!  error_response, max_forwards       or answered here
 //!
 //!  tunnel                             CONNECT
-//!  reject_connection                  a connection without a readable request
+//!  reject_connection                  a client that is answered and loses its connection
 //!  redirect                           the policy for the proxy's own requests, such as where a robots.txt redirects to
 //!  services, outcome                  what all steps use, and what they result in
 //! ```
 
 mod attempt;
-mod decide_in_turn;
+mod decide;
 pub(crate) mod error_response;
 mod forward;
 mod headers;
 mod max_forwards;
 pub(crate) mod outcome;
+mod pace;
 pub(crate) mod record;
 pub(crate) mod redirect;
 mod reject_connection;
@@ -36,17 +39,18 @@ mod splice;
 pub(crate) mod tunnel;
 mod websocket;
 
-use std::mem;
 use std::pin::pin;
 use std::sync::Arc;
+
+use wayleave_decision::TargetScope;
+use wayleave_robots_txt::Origin;
 
 pub(crate) use self::outcome::ConnectionReuse;
 pub(crate) use self::services::{ExchangeServices, ExchangeShutdown};
 
-use self::decide_in_turn::{ClearedRequest, DecidedExchange, NextStep};
-use self::error_response::AnswerOrigin;
-use self::outcome::{ExchangeOutcome, ReplyKind, client_closed, shut_down};
-use self::record::{ExchangeFacts, ExchangeStart};
+use self::error_response::AnswerSource;
+use self::outcome::{ExchangeOutcome, NotSent, ReplyKind};
+use self::record::ExchangeRecord;
 use crate::decide::request::{ClientConnection, RequestView};
 use crate::decide::settings::Settings;
 use crate::http::downstream::Downstream;
@@ -54,15 +58,18 @@ use crate::http::received::ReceivedHead;
 use crate::identity::PasswordProof;
 
 /// One request, from its head to its record. Owns everything learned about it.
-struct Exchange<'a> {
-    services: &'a ExchangeServices,
-    connection: &'a ClientConnection,
-    received: &'a ReceivedHead,
-    start: ExchangeStart<'a>,
+struct Exchange<'s, 'r> {
+    services: &'s ExchangeServices,
+    connection: &'r ClientConnection,
+    received: &'r ReceivedHead,
+    /// The origin of an uninspected tunnel, and how much of it is decided without seeing the requests inside.
+    blind: Option<(Origin, TargetScope)>,
     /// The settings of the last decision.
     settings: Arc<Settings>,
     proof: Option<PasswordProof>,
-    known: ExchangeFacts,
+    /// The group of robots.txt that gives an unknown client its pace, where that matters.
+    pace_group: String,
+    record: ExchangeRecord,
 }
 
 impl ExchangeServices {
@@ -74,93 +81,82 @@ impl ExchangeServices {
         client: &mut Downstream,
     ) -> ConnectionReuse {
         let _in_progress = self.shutdown.track();
-        let exchange = Exchange {
-            services: self,
-            connection,
-            received,
-            start: self.begin(connection, Some(received)),
-            settings: self.decider.settings(),
-            proof: None,
-            known: ExchangeFacts::default(),
-        };
-        exchange.run(client).await
+        Exchange::begin(self, connection, received).run(client).await
     }
 }
 
-impl<'a> Exchange<'a> {
+impl<'s, 'r> Exchange<'s, 'r> {
+    fn begin(
+        services: &'s ExchangeServices,
+        connection: &'r ClientConnection,
+        received: &'r ReceivedHead,
+    ) -> Self {
+        let settings = services.decider.settings();
+        let now = services.decider.robots.clock().now();
+        Self {
+            services,
+            connection,
+            received,
+            blind: None,
+            record: ExchangeRecord::begin(connection, Some(received), now, settings.configuration),
+            settings,
+            proof: None,
+            pace_group: String::new(),
+        }
+    }
+
+    /// Returns the request, with an objection if it has already passed the proxy of the name in the settings.
+    fn request(&self) -> RequestView<'r> {
+        RequestView::from_received(self.received, &self.settings.options.name)
+    }
+
     async fn run(mut self, client: &mut Downstream) -> ConnectionReuse {
-        let mut held = None;
-        let (outcome, reply) = loop {
-            let Some(next) = self.decide(held.take(), client).await else {
-                return self.record_shutdown();
-            };
-            let cleared = match next {
-                NextStep::Send(_) if self.received.max_forwards() == Some(0) => {
-                    let outcome = ExchangeOutcome::Refuse(max_forwards::refusal());
-                    break (outcome, ReplyKind::LastHop);
-                }
-                NextStep::Send(cleared) => cleared,
-                NextStep::Refuse(refusal) => break (refusal.into(), ReplyKind::Refusal),
-                NextStep::Left => {
-                    let reply = ReplyKind::Given(ConnectionReuse::CutOff);
-                    break (ExchangeOutcome::Fail(client_closed()), reply);
-                }
-            };
-            match self.forward(&cleared, client).await {
-                Some(end) => break end,
-                None => held = Some(cleared),
-            }
-        };
+        let (outcome, reply) = self.decide_and_forward(client).await;
+        let source = AnswerSource::new(&self.settings.options, self.record.id);
         // Recorded before the client gets the answer: it may ask the API about it at once.
-        let outcome = self.services.record(self.start, self.known, outcome);
-        let by = AnswerOrigin::new(&self.settings.options, self.start.id);
+        self.services.record(self.record, &outcome);
         match (reply, outcome.refusal()) {
-            (ReplyKind::Given(after), _) => after,
-            (ReplyKind::LastHop, _) => max_forwards::answer(self.received, client, by.name).await,
+            (ReplyKind::Given(reuse), _) => reuse,
+            (ReplyKind::LastHop, _) => {
+                max_forwards::answer(self.received, client, source.name).await
+            }
             (ReplyKind::Refusal, Some(refusal)) => {
-                error_response::answer(by, self.received, client, refusal).await
+                error_response::answer(source, self.received, client, refusal).await
             }
             (ReplyKind::Refusal, None) => ConnectionReuse::CutOff,
         }
     }
 
-    /// Decides the request and waits for its slot, which `held` has already if the settings changed before it was sent. Returns
-    /// `None` if the proxy shuts down meanwhile.
-    async fn decide(
+    /// Decides the request and sends it. Returns the outcome, and the answer that the client is still to get.
+    async fn decide_and_forward(
         &mut self,
-        held: Option<ClearedRequest<'a>>,
         client: &mut Downstream,
-    ) -> Option<NextStep<'a>> {
-        let (services, connection, received) = (self.services, self.connection, self.received);
-        let decided = match held {
-            None => {
-                let deciding = pin!(services.decide_in_turn(connection, received, client));
-                services.shutdown.unless_cancelled(deciding).await?
+    ) -> (ExchangeOutcome, ReplyKind) {
+        let shutdown = &self.services.shutdown;
+        let mut slot = None;
+        loop {
+            let deciding = self.decide_and_wait(slot.take(), client);
+            let decided = shutdown.unless_cancelled(pin!(deciding)).await;
+            let permit = match decided {
+                Some(Ok((permit, its_slot))) => {
+                    slot = its_slot;
+                    permit
+                }
+                Some(Err(not_sent)) => return not_sent.into_outcome(),
+                None => {
+                    self.record_undecided();
+                    return NotSent::ShutDown.into_outcome();
+                }
+            };
+            // Checked after the decision: this proxy does not answer either what it would not forward.
+            if self.received.max_forwards() == Some(0) {
+                return (ExchangeOutcome::Refuse(max_forwards::refusal()), ReplyKind::LastHop);
             }
-            Some(cleared) => {
-                let before = DecidedExchange {
-                    settings: Arc::clone(&self.settings),
-                    proof: self.proof.take(),
-                    known: mem::take(&mut self.known),
-                    next: NextStep::Send(cleared),
-                };
-                let mut deciding =
-                    Box::pin(services.decide_outdated(before, connection, received, client));
-                services.shutdown.unless_cancelled(deciding.as_mut()).await?
+            if let Some(end) = self.forward(&permit, slot.as_ref(), client).await {
+                return end;
             }
-        };
-        self.settings = decided.settings;
-        self.proof = decided.proof;
-        self.known = decided.known;
-        Some(decided.next)
-    }
-
-    /// Records a request that the shutdown interrupted before it was decided.
-    fn record_shutdown(self) -> ConnectionReuse {
-        let settings = self.services.decider.settings();
-        let request = RequestView::from_received(self.received, &settings.options.name);
-        let known = tunnel::undecided_record(&settings, self.connection, Some(&request));
-        self.services.record(self.start, known, ExchangeOutcome::Fail(shut_down()));
-        ConnectionReuse::CutOff
+            // It was not sent because other settings are in effect by now. It keeps its slot, or it would wait twice.
+            self.settings = self.services.decider.settings();
+        }
     }
 }

@@ -103,6 +103,29 @@ pub(super) enum ReplyKind {
     LastHop,
 }
 
+/// The reason why a request is not sent.
+#[derive(Debug)]
+pub(super) enum NotSent {
+    Refused(Refusal),
+    /// The client left before the request could be sent.
+    ClientLeft,
+    /// The proxy shut down before the request could be sent.
+    ShutDown,
+}
+
+impl NotSent {
+    /// Returns the outcome, and the answer that the client is still to get.
+    pub(super) fn into_outcome(self) -> (ExchangeOutcome, ReplyKind) {
+        // No answer: a client that left reads none, and the shutdown does not wait for one to be read.
+        let nothing = ReplyKind::Given(ConnectionReuse::CutOff);
+        match self {
+            Self::Refused(refusal) => (refusal.into(), ReplyKind::Refusal),
+            Self::ClientLeft => (ExchangeOutcome::Fail(client_closed()), nothing),
+            Self::ShutDown => (ExchangeOutcome::Fail(shut_down()), nothing),
+        }
+    }
+}
+
 /// Returns the outcome of a request that reached its origin.
 pub(super) fn permitted_outcome(permit: &Permit, status: u16) -> ExchangeOutcome {
     let reason = permit.reason;

@@ -1,4 +1,4 @@
-//! The start of an exchange, and its record: one decision, one count, and a trace if traces are collected.
+//! The record of an exchange: one decision, one count, and a trace if traces are collected.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,83 +20,162 @@ use crate::http::received::ReceivedHead;
 use crate::identity::ClientCertificate;
 use crate::traces::ParentTrace;
 
-/// One request, from its head to the end of its response.
+/// The record of one request. It begins with the request's head, the steps fill it in, and the outcome finishes it.
 #[derive(Debug)]
-pub(crate) struct EndedExchange {
-    pub(crate) id: DecisionId,
-    pub(crate) started: Instant,
-    pub(crate) started_at: SystemTime,
-    pub(crate) client: IpAddr,
-    pub(crate) peer: Option<IpAddr>,
-    pub(crate) certificate: Option<Arc<ClientCertificate>>,
-    pub(crate) method: String,
-    pub(crate) user_agent: Option<String>,
-    pub(crate) user_agent_cut: bool,
-    /// The trace context that the request carries.
-    pub(crate) parent: ParentTrace,
-    pub(crate) known: ExchangeFacts,
-    pub(crate) outcome: ExchangeOutcome,
-}
-
-/// The facts that an exchange collects for its record.
-#[derive(Debug, Default)]
-pub(crate) struct ExchangeFacts {
-    /// The target if it was valid, else the request target as received.
-    pub(crate) url: String,
-    pub(crate) identity: Option<Identity>,
-    /// The user name that a password proved.
-    pub(crate) username: Option<Arc<str>>,
-    /// The number of the configuration in effect, from 1.
-    pub(crate) configuration: u64,
-    pub(crate) facts: DecisionFacts,
-    /// The group of robots.txt that gives an unknown client its pace, where that matters.
-    pub(crate) pace_group: String,
-    /// The moment at which the decision began, if there was one.
-    pub(crate) decided_at: Option<Instant>,
-    pub(crate) decided_in: Duration,
-    /// The time spent waiting for a slot.
-    pub(crate) waited: Duration,
-    /// The repairs of the origin's response.
-    pub(crate) oddities: Oddities,
-    /// `signed` if a crawler with a key had it signed, `tunnel` where that was impossible.
-    pub(crate) signature: Option<&'static str>,
-    /// The size of the origin's body as far as the client got it; `None` if no origin was contacted.
-    pub(crate) body_bytes: Option<u64>,
-}
-
-/// An exchange that has started.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ExchangeStart<'a> {
+pub(super) struct ExchangeRecord {
     pub(super) id: DecisionId,
     pub(super) started: Instant,
     pub(super) started_at: SystemTime,
-    pub(super) client: IpAddr,
-    pub(super) peer: Option<IpAddr>,
-    pub(super) certificate: Option<&'a Arc<ClientCertificate>>,
-    pub(super) method: &'a str,
-    pub(super) received: Option<&'a ReceivedHead>,
+    client: IpAddr,
+    peer: Option<IpAddr>,
+    certificate: Option<Arc<ClientCertificate>>,
+    method: String,
+    user_agent: Option<String>,
+    user_agent_cut: bool,
+    /// The trace context that the request carries.
+    parent: ParentTrace,
+    /// The target if it was valid, else the request target as received.
+    pub(super) url: String,
+    pub(super) identity: Option<Identity>,
+    /// The user name that a password proved.
+    pub(super) username: Option<Arc<str>>,
+    /// The number of the configuration that decided, from 1.
+    pub(super) configuration: u64,
+    pub(super) facts: DecisionFacts,
+    /// The moment at which the decision began, if there was one.
+    pub(super) decided_at: Option<Instant>,
+    pub(super) decided_in: Duration,
+    /// The time spent waiting for a slot.
+    pub(super) waited: Duration,
+    /// The repairs of the origin's response.
+    pub(super) oddities: Oddities,
+    /// `signed` if a crawler with a key had it signed, `tunnel` where that was impossible.
+    pub(super) signature: Option<&'static str>,
+    /// The size of the origin's body as far as the client got it; `None` if no origin was contacted.
+    pub(super) body_bytes: Option<u64>,
 }
 
-impl ExchangeStart<'_> {
-    pub(super) fn end(
-        self,
-        known: ExchangeFacts,
-        parent: ParentTrace,
-        outcome: ExchangeOutcome,
-    ) -> EndedExchange {
-        EndedExchange {
+impl ExchangeRecord {
+    /// Begins the record of a request that no client made.
+    pub(super) fn without_client(
+        client: IpAddr,
+        method: String,
+        started_at: SystemTime,
+        configuration: u64,
+    ) -> Self {
+        Self {
+            id: DecisionId::new(),
+            started: Instant::now(),
+            started_at,
+            client,
+            peer: None,
+            certificate: None,
+            method,
+            user_agent: None,
+            user_agent_cut: false,
+            parent: ParentTrace::default(),
+            url: String::new(),
+            identity: None,
+            username: None,
+            configuration,
+            facts: DecisionFacts::default(),
+            decided_at: None,
+            decided_in: Duration::ZERO,
+            waited: Duration::ZERO,
+            oddities: Oddities::default(),
+            signature: None,
+            body_bytes: None,
+        }
+    }
+
+    /// Begins the record of a request, or of a connection without a readable one.
+    pub(super) fn begin(
+        connection: &ClientConnection,
+        received: Option<&ReceivedHead>,
+        started_at: SystemTime,
+        configuration: u64,
+    ) -> Self {
+        let method = received.map_or("-", ReceivedHead::method).to_owned();
+        // Parsing the trace context is skipped for requests that have none.
+        let traced = received.filter(|received| received.field("traceparent").is_some());
+        Self {
+            peer: connection.peer,
+            certificate: connection.certificate.clone(),
+            user_agent: received.and_then(user_agent),
+            user_agent_cut: received.is_some_and(is_user_agent_cut),
+            parent: traced.map_or_else(ParentTrace::default, |received| {
+                ParentTrace::from_fields(&received.fields())
+            }),
+            ..Self::without_client(connection.client, method, started_at, configuration)
+        }
+    }
+
+    /// Sets what is known before the decision. Of an earlier decision only the wait for a slot remains.
+    pub(super) fn begin_decision(&mut self, url: String, identity: Identity, configuration: u64) {
+        self.url = url;
+        self.identity = Some(identity);
+        self.username = None;
+        self.configuration = configuration;
+        self.facts = DecisionFacts::default();
+        self.decided_at = None;
+        self.decided_in = Duration::ZERO;
+    }
+
+    /// Returns the decision as the log has it. `took` is the time from the request's head to the end of its response.
+    pub(super) fn finish(self, outcome: &ExchangeOutcome, took: Duration) -> DecisionRecord {
+        let (facts, identity) = (self.facts, self.identity.as_ref());
+        let crawler = identity.and_then(Identity::crawler);
+        let preferences = facts.preferences.as_ref();
+        DecisionRecord {
             id: self.id,
-            started: self.started,
-            started_at: self.started_at,
-            client: self.client,
+            at: self.started_at,
+            outcome: outcome.request_outcome().as_str().into(),
+            reason: outcome.reason().as_str().into(),
+            status: outcome.status(),
+            crawler: crawler.map_or(ASSERTED.into(), |it| LogWord::Owned(it.name.clone())),
+            identity: crawler.map_or(ASSERTED, |_| "known").into(),
+            proven_by: crawler.and_then(Crawler::proven_by).map(LogWord::Borrowed),
+            certificate: self.certificate.map(|certificate| certificate.name().to_string()),
+            tokens: identity
+                .map(Identity::tokens)
+                .unwrap_or_default()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            user_agent: self.user_agent,
+            user_agent_cut: self.user_agent_cut,
+            client: self.client.into(),
             peer: self.peer,
-            certificate: self.certificate.cloned(),
-            method: self.method.to_owned(),
-            user_agent: self.received.and_then(user_agent),
-            user_agent_cut: self.received.is_some_and(is_user_agent_cut),
-            parent,
-            known,
-            outcome,
+            method: self.method,
+            url: self.url,
+            origin: facts.origin.map(|origin| origin.to_string()),
+            scope: facts.scope.and_then(TargetScope::log_word).map(LogWord::Borrowed),
+            username: self.username.map(|name| name.as_ref().to_owned()),
+            robots_delay_us: facts.delay.map(micros),
+            trace_id: self.parent.trace_id(),
+            policy: facts.rule.as_ref().map(policy),
+            finding: facts.finding.map(Into::into),
+            preferences: preferences
+                .into_iter()
+                .flat_map(PreferenceDecision::stated_preferences)
+                .map(|stated| UsePreference::from(&stated))
+                .collect(),
+            documents: preferences
+                .into_iter()
+                .flat_map(PreferenceDecision::documents_seen)
+                .map(Into::into)
+                .collect(),
+            reached_origin: matches!(outcome, ExchangeOutcome::Withhold(_)).then_some(true),
+            would_be: outcome.would_be(),
+            body_bytes: self.body_bytes,
+            signature: self.signature.map(LogWord::Borrowed),
+            oddities: self.oddities.iter().map(word).collect(),
+            mode: identity.map(Identity::mode).unwrap_or_default().as_str().into(),
+            configuration: self.configuration,
+            details: outcome.refusal().map(|it| it.details.clone().into_owned()),
+            decided_us: micros(self.decided_in),
+            waited_us: micros(self.waited),
+            took_us: micros(took),
         }
     }
 }
@@ -104,6 +183,7 @@ impl ExchangeStart<'_> {
 /// Returns the User-Agent as text, cut to the length that is recorded.
 fn user_agent(received: &ReceivedHead) -> Option<String> {
     let value = received.field("user-agent")?;
+    // A client may send as much as a head may hold, with every request.
     let cut = &value[..value.len().min(MAX_USER_AGENT_BYTES)];
     Some(String::from_utf8_lossy(cut).into_owned())
 }
@@ -115,62 +195,22 @@ fn is_user_agent_cut(received: &ReceivedHead) -> bool {
 }
 
 impl ExchangeServices {
-    /// Starts an exchange, for the request `received` if there is one.
-    pub(super) fn begin<'a>(
-        &self,
-        connection: &'a ClientConnection,
-        received: Option<&'a ReceivedHead>,
-    ) -> ExchangeStart<'a> {
-        ExchangeStart {
-            id: DecisionId::new(),
-            started: Instant::now(),
-            started_at: self.decider.robots.clock().now(),
-            client: connection.client,
-            peer: connection.peer,
-            certificate: connection.certificate.as_ref(),
-            method: received.map_or("-", ReceivedHead::method),
-            received,
-        }
-    }
-
-    pub(super) fn end(
-        &self,
-        begun: ExchangeStart<'_>,
-        known: ExchangeFacts,
-        outcome: ExchangeOutcome,
-    ) -> EndedExchange {
-        // Parsing the trace context is skipped for requests that have none.
-        let traced = begun.received.filter(|received| received.field("traceparent").is_some());
-        let parent = traced.map_or_else(ParentTrace::default, |received| {
-            ParentTrace::from_fields(&received.fields())
-        });
-        begun.end(known, parent, outcome)
-    }
-
-    pub(super) fn record(
-        &self,
-        begun: ExchangeStart<'_>,
-        known: ExchangeFacts,
-        outcome: ExchangeOutcome,
-    ) -> ExchangeOutcome {
-        self.record_ended(self.end(begun, known, outcome))
-    }
-
-    /// Records an exchange and returns its outcome.
-    pub(crate) fn record_ended(&self, mut exchange: EndedExchange) -> ExchangeOutcome {
-        if self.is_unsigned_tunnel(&exchange) {
-            exchange.known.signature = Some("tunnel");
+    /// Records an exchange that has ended.
+    pub(super) fn record(&self, mut record: ExchangeRecord, outcome: &ExchangeOutcome) {
+        if self.is_unsigned_tunnel(&record, outcome) {
+            record.signature = Some("tunnel");
             self.metrics.signatures("tunnel", 1);
         }
-        if let Some(preferences) = &exchange.known.facts.preferences {
+        if let Some(preferences) = &record.facts.preferences {
             self.metrics.preferences(&preferences.judgement);
         }
-        let took = exchange.started.elapsed();
-        let parent = exchange.parent.clone();
-        let decided_at = exchange.known.decided_at;
-        let decided_after = decided_at.map(|at| at.saturating_duration_since(exchange.started));
-        // The pace of recording must not hold up the client: the log takes the decision and writes it on a thread of its own.
-        let (mut decision, outcome) = decision(exchange, took);
+        // One span of time for metric, log and trace, so that they agree.
+        let took = record.started.elapsed();
+        let parent = record.parent.clone();
+        let decided_after =
+            record.decided_at.map(|at| at.saturating_duration_since(record.started));
+        // Recording must not delay the client: the log takes the decision and writes it on a thread of its own.
+        let mut decision = record.finish(outcome, took);
         let (label, reason) = (outcome.request_outcome(), outcome.reason());
         self.metrics.request_finished(&decision.crawler, label, reason, took);
         // Masked before it leaves this function, so that neither log, traces nor API see the full address.
@@ -179,16 +219,17 @@ impl ExchangeServices {
             traces.record_exchange(&parent, &decision, decided_after);
         }
         self.decisions.record(decision);
-        outcome
     }
 
     /// Returns whether requests pass unsigned through an uninspected tunnel that would otherwise have been signed.
-    fn is_unsigned_tunnel(&self, exchange: &EndedExchange) -> bool {
-        let identity = exchange.known.identity.as_ref();
-        let crawler = identity.and_then(Identity::crawler);
-        let has_key = crawler.is_some_and(|crawler| crawler.signing_key.is_some());
-        let is_tunnel = matches!(exchange.outcome, ExchangeOutcome::Tunnel { .. });
-        is_tunnel && has_key && self.decider.settings().signer.is_enabled()
+    fn is_unsigned_tunnel(&self, record: &ExchangeRecord, outcome: &ExchangeOutcome) -> bool {
+        matches!(outcome, ExchangeOutcome::Tunnel { .. })
+            && record
+                .identity
+                .as_ref()
+                .and_then(Identity::crawler)
+                .is_some_and(|crawler| crawler.signing_key.is_some())
+            && self.decider.settings().signer.is_enabled()
     }
 }
 
@@ -202,88 +243,18 @@ pub(crate) fn preview(
         Ok(permit) => permitted_outcome(&permit, 200),
         Err(refusal) => refusal.into(),
     };
-    let begun = ExchangeStart {
-        id: DecisionId::new(),
-        started: Instant::now(),
-        started_at: at,
-        client: previewed.client,
-        peer: None,
-        certificate: None,
-        method: &previewed.method,
-        received: None,
-    };
-    let known = ExchangeFacts {
+    let record = ExchangeRecord {
         url: previewed.url,
         identity: Some(previewed.identity),
-        configuration: previewed.configuration,
         facts,
-        ..ExchangeFacts::default()
+        ..ExchangeRecord::without_client(
+            previewed.client,
+            previewed.method,
+            at,
+            previewed.configuration,
+        )
     };
-    let exchange = begun.end(known, ParentTrace::default(), outcome);
-    let (decision, _) = decision(exchange, Duration::ZERO);
-    (decision, previewed.dialects)
-}
-
-/// Returns the decision and the outcome of an exchange that has ended.
-pub(crate) fn decision(
-    exchange: EndedExchange,
-    took: Duration,
-) -> (DecisionRecord, ExchangeOutcome) {
-    let (known, outcome) = (exchange.known, exchange.outcome);
-    let (facts, identity) = (known.facts, known.identity.as_ref());
-    let crawler = identity.and_then(Identity::crawler);
-    let tokens = identity.map(Identity::tokens).unwrap_or_default();
-    let mode = identity.map(Identity::mode).unwrap_or_default();
-    let certificate = exchange.certificate.as_ref();
-    let said = facts.preferences.as_ref();
-    let details = outcome.refusal().map(|it| it.details.clone().into_owned());
-    let decision = DecisionRecord {
-        id: exchange.id,
-        at: exchange.started_at,
-        outcome: outcome.request_outcome().as_str().into(),
-        reason: outcome.reason().as_str().into(),
-        status: outcome.status(),
-        crawler: crawler.map_or(ASSERTED.into(), |it| LogWord::Owned(it.name.clone())),
-        identity: crawler.map_or(ASSERTED, |_| "known").into(),
-        proven_by: crawler.and_then(Crawler::proven_by).map(LogWord::Borrowed),
-        certificate: certificate.map(|certificate| certificate.name().to_string()),
-        tokens: tokens.iter().map(ToString::to_string).collect(),
-        user_agent: exchange.user_agent,
-        user_agent_cut: exchange.user_agent_cut,
-        client: exchange.client.into(),
-        peer: exchange.peer,
-        method: exchange.method,
-        url: known.url,
-        origin: facts.origin.map(|origin| origin.to_string()),
-        scope: facts.scope.and_then(TargetScope::log_word).map(LogWord::Borrowed),
-        username: known.username.map(|name| name.as_ref().to_owned()),
-        robots_delay_us: facts.delay.map(micros),
-        trace_id: exchange.parent.trace_id(),
-        policy: facts.rule.as_ref().map(policy),
-        finding: facts.finding.map(Into::into),
-        preferences: said
-            .into_iter()
-            .flat_map(PreferenceDecision::stated_preferences)
-            .map(|stated| UsePreference::from(&stated))
-            .collect(),
-        documents: said
-            .into_iter()
-            .flat_map(PreferenceDecision::documents_seen)
-            .map(Into::into)
-            .collect(),
-        reached_origin: matches!(outcome, ExchangeOutcome::Withhold(_)).then_some(true),
-        would_be: outcome.would_be(),
-        body_bytes: known.body_bytes,
-        signature: known.signature.map(LogWord::Borrowed),
-        oddities: known.oddities.iter().map(word).collect(),
-        mode: mode.as_str().into(),
-        configuration: known.configuration,
-        details,
-        decided_us: micros(known.decided_in),
-        waited_us: micros(known.waited),
-        took_us: micros(took),
-    };
-    (decision, outcome)
+    (record.finish(&outcome, Duration::ZERO), previewed.dialects)
 }
 
 fn word(oddity: Oddity) -> LogWord {

@@ -1,9 +1,9 @@
 //! The policy for where the robots.txt cache goes on behalf of an origin: a redirect leads where the origin pleases, and so
 //! does the URL of a licence. The organisation's rules apply as to requests, to redirects the pacing too, and each is logged.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use futures_util::future::BoxFuture;
 use wayleave_decision::{DecisionFacts, Identity, Reason, Refusal, crawl_delay, decide_redirect};
@@ -12,21 +12,22 @@ use wayleave_robots_txt::Target;
 use wayleave_usage_preferences::DocumentKind;
 
 use super::outcome::ExchangeOutcome;
-use super::record::{self, ExchangeFacts, ExchangeStart};
+use super::record::ExchangeRecord;
 use crate::clock::Clock;
 use crate::decide::refusal;
 use crate::decide::settings::{CurrentSettings, Settings};
-use crate::decision_log::{DecisionId, DecisionLog, LogWord};
+use crate::decision_log::{DecisionLog, LogWord};
 use crate::pacing::{PacedRequest, Pacer, PacingSlot};
 use crate::robots_cache::{
     Admission, AdmittedRedirect, CachedDocuments, RedirectAnswer, RedirectPolicy, RedirectRequest,
 };
-use crate::traces::ParentTrace;
 
-/// The name and product token of the crawler that makes it.
+/// The name and product token of the crawler that makes these requests.
 const WAYLEAVE: &str = "wayleave";
+/// The address in their records: no client made them.
+const NO_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// The policy, with what it needs. It is made before the cache, and knows only what lies below.
+/// The policy, with what it needs. It is made before the cache, and knows only the floors below.
 pub(crate) struct RedirectRules {
     pub(crate) settings: Arc<CurrentSettings>,
     pub(crate) pacer: Arc<Pacer>,
@@ -39,8 +40,7 @@ pub(crate) struct RedirectRules {
 struct AdmittedRequest<'a> {
     decisions: &'a DecisionLog,
     target: &'a Target,
-    start: ExchangeStart<'a>,
-    facts: ExchangeFacts,
+    record: ExchangeRecord,
     reason: Reason,
     slot: Option<PacingSlot<'a>>,
 }
@@ -53,16 +53,13 @@ impl RedirectPolicy for RedirectRules {
         Box::pin(async move {
             let settings = self.settings.load();
             let target = &redirect.target;
-            let start = ExchangeStart {
-                id: DecisionId::new(),
-                started: Instant::now(),
-                started_at: self.clock.now(),
-                client: Ipv4Addr::UNSPECIFIED.into(),
-                peer: None,
-                certificate: None,
-                method: "GET",
-                received: None,
-            };
+            let mut record = ExchangeRecord::without_client(
+                NO_CLIENT,
+                "GET".to_owned(),
+                self.clock.now(),
+                settings.configuration,
+            );
+            record.url = target.to_string();
             let reason = match redirect.kind {
                 DocumentKind::RobotsTxt if !redirect.is_first => Reason::RobotsRedirect,
                 DocumentKind::RobotsTxt
@@ -70,27 +67,18 @@ impl RedirectPolicy for RedirectRules {
                 | DocumentKind::AiTxt
                 | DocumentKind::Rsl => Reason::PreferenceDocument,
             };
-            let (facts, slot) = self.decide(&settings, redirect, start.started_at).await;
-            let facts = ExchangeFacts {
-                url: target.to_string(),
-                configuration: settings.configuration,
-                facts,
-                ..ExchangeFacts::default()
-            };
+            let (facts, slot) = self.decide(&settings, redirect, record.started_at).await;
+            record.facts = facts;
             match slot {
-                Ok(slot) => Ok(Box::new(AdmittedRequest {
-                    decisions: &self.decisions,
-                    target,
-                    start,
-                    facts,
-                    reason,
-                    slot,
-                }) as Admission<'a>),
+                Ok(slot) => {
+                    let decisions = &*self.decisions;
+                    let admitted = AdmittedRequest { decisions, target, record, reason, slot };
+                    Ok(Box::new(admitted) as Admission<'a>)
+                }
                 Err(refusal) => {
-                    let error = prohibited(format!("{target}: {}", refusal.details));
-                    let outcome = ExchangeOutcome::Refuse(refusal);
-                    record(&self.decisions, start, facts, outcome);
-                    Err(error)
+                    let detail = format!("{target}: {}", refusal.details);
+                    log(&self.decisions, record, &ExchangeOutcome::Refuse(refusal));
+                    Err(FetchError { kind: FetchErrorKind::RedirectProhibited, detail })
                 }
             }
         })
@@ -117,23 +105,22 @@ impl RedirectRules {
         if redirect.is_same_origin || target.path().as_str() == "/robots.txt" {
             return (facts, Ok(None));
         }
-        let (options, crawlers) = (&settings.politeness, &settings.crawlers);
+        let (pacing, crawlers) = (&settings.pacing, &settings.crawlers);
         let identity = Identity::Asserted {
             claim: crawlers.claim(WAYLEAVE.as_bytes()),
             dialect: crawlers.dialect,
             mode: crawlers.mode,
         };
-        let known = self.cached.cached(origin);
-        let robots_delay = known.and_then(|known| crawl_delay(known.access(), &identity));
-        let delay = options.delay(robots_delay);
-        let request = PacedRequest { target, client: Ipv4Addr::UNSPECIFIED.into(), pace: WAYLEAVE };
-        let slot = self.pacer.wait_for_slot(options, request, delay).await;
-        let slot = match slot {
-            Ok(slot) => Ok(Some(slot)),
-            Err(too_soon) => Err(refusal::too_soon(&too_soon, robots_delay, origin)),
-        };
+        // Only a cached one: fetching it could be redirected, too, in circles (docs/design.md).
+        let robots_txt = self.cached.cached(origin);
+        let robots_delay = robots_txt.and_then(|cached| crawl_delay(cached.access(), &identity));
         let facts = DecisionFacts { delay: robots_delay, ..facts };
-        (facts, slot)
+        let request = PacedRequest { target, client: NO_CLIENT, pace: WAYLEAVE };
+        match self.pacer.wait_for_slot(pacing, request, pacing.delay(robots_delay)).await {
+            Ok(slot) => (facts, Ok(Some(slot))),
+            // Enforced in mode "observe", too, which is about crawlers: this request is wayleave's own.
+            Err(too_soon) => (facts, Err(refusal::too_soon(&too_soon, robots_delay, origin))),
+        }
     }
 }
 
@@ -147,31 +134,18 @@ impl AdmittedRedirect for AdmittedRequest<'_> {
                 }
                 ExchangeOutcome::Forward { status, reason }
             }
-            Err(error) => ExchangeOutcome::Fail(failure(error, reason)),
+            Err(error) => ExchangeOutcome::Fail(Refusal::new(reason, error.detail.clone())),
         };
-        record(self.decisions, self.start, self.facts, outcome);
+        log(self.decisions, self.record, &outcome);
     }
 }
 
 /// Writes a line of the log. Nobody requested this, so it is not counted as a request.
-fn record(
-    decisions: &DecisionLog,
-    start: ExchangeStart<'_>,
-    facts: ExchangeFacts,
-    outcome: ExchangeOutcome,
-) {
-    let exchange = start.end(facts, ParentTrace::default(), outcome);
-    let took = exchange.started.elapsed();
-    let (mut decision, _) = record::decision(exchange, took);
+fn log(decisions: &DecisionLog, record: ExchangeRecord, outcome: &ExchangeOutcome) {
+    let took = record.started.elapsed();
+    let mut decision = record.finish(outcome, took);
+    // No configured crawler, but not a name that a client merely asserts either.
     decision.crawler = LogWord::Borrowed(WAYLEAVE);
     decision.identity = LogWord::Borrowed("known");
     decisions.record(decision);
-}
-
-fn prohibited(detail: String) -> FetchError {
-    FetchError { kind: FetchErrorKind::RedirectProhibited, detail }
-}
-
-fn failure(error: &FetchError, reason: Reason) -> Refusal {
-    Refusal::new(reason, error.detail.clone())
 }

@@ -2,12 +2,12 @@
 
 use wayleave_decision::Refusal;
 
-use super::error_response::AnswerOrigin;
+use super::error_response::AnswerSource;
 use super::outcome::ExchangeOutcome;
-use super::record::EndedExchange;
-use super::tunnel::undecided_record;
-use super::{ExchangeServices, error_response};
-use crate::decide::request::{ClientConnection, RequestView};
+use super::record::ExchangeRecord;
+use super::{Exchange, ExchangeServices, error_response};
+use crate::decide::request::ClientConnection;
+use crate::decision_log::DecisionId;
 use crate::http::downstream::Downstream;
 use crate::http::http1::BodyFraming;
 use crate::http::received::ReceivedHead;
@@ -21,38 +21,49 @@ impl ExchangeServices {
         connection: &ClientConnection,
         refusal: Refusal,
     ) {
-        let patience = self.decider.settings().options.idle_timeout;
-        let nothing = BodyFraming::Length(0);
-        let client = Downstream::http1(stream.into(), nothing, false, patience);
-        let refused = self.refused(connection, None, refusal);
-        self.turn_away(client, refused).await;
+        let settings = self.decider.settings();
+        let idle_timeout = settings.options.idle_timeout;
+        let client = Downstream::http1(stream.into(), BodyFraming::Length(0), false, idle_timeout);
+        let now = self.decider.robots.clock().now();
+        let mut record = ExchangeRecord::begin(connection, None, now, settings.configuration);
+        record.url = "-".to_owned();
+        self.refuse(client, record, refusal).await;
     }
 
-    /// Returns the refused exchange of a connection, whatever it asked for. It is not recorded yet.
-    pub(crate) fn refused(
+    /// Refuses a `CONNECT` whatever it asks for.
+    pub(crate) async fn refuse_tunnel(
         &self,
+        client: Downstream,
         connection: &ClientConnection,
-        received: Option<&ReceivedHead>,
+        received: &ReceivedHead,
         refusal: Refusal,
-    ) -> EndedExchange {
-        let settings = self.decider.settings();
-        let request =
-            received.map(|received| RequestView::from_received(received, &settings.options.name));
-        let known = undecided_record(&settings, connection, request.as_ref());
-        let begun = self.begin(connection, received);
-        self.end(begun, known, ExchangeOutcome::Refuse(refusal))
+    ) {
+        let mut exchange = Exchange::begin(self, connection, received);
+        exchange.record_undecided();
+        self.refuse(client, exchange.record, refusal).await;
     }
 
-    /// Answers and records `exchange`, which was refused or failed.
-    pub(crate) async fn turn_away(&self, mut client: Downstream, exchange: EndedExchange) {
-        let settings = self.decider.settings();
-        let id = exchange.id;
-        let outcome = self.record_ended(exchange);
+    async fn refuse(&self, client: Downstream, record: ExchangeRecord, refusal: Refusal) {
+        let outcome = ExchangeOutcome::Refuse(refusal);
+        let id = record.id;
+        self.record(record, &outcome);
+        self.turn_away(client, id, &outcome).await;
+    }
+
+    /// Answers a client whose exchange was refused or failed, and closes its connection.
+    pub(super) async fn turn_away(
+        &self,
+        mut client: Downstream,
+        id: DecisionId,
+        outcome: &ExchangeOutcome,
+    ) {
         let Some(refusal) = outcome.refusal() else {
             return;
         };
-        let by = AnswerOrigin::new(&settings.options, id);
-        let answered = error_response::refuse(&mut client, by, refusal, false).await;
+        let settings = self.decider.settings();
+        let source = AnswerSource::new(&settings.options, id);
+        let answered = error_response::refuse(&mut client, source, refusal, false).await;
+        // Closed at once, the connection would be reset by bytes that are still arriving, and the answer lost.
         if let (Ok(()), Some(stream)) = (answered, client.into_stream()) {
             error_response::close_gracefully(stream).await;
         }

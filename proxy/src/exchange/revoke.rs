@@ -14,19 +14,22 @@ pub(super) struct LongLivedRequest<'a> {
 }
 
 impl ExchangeServices {
-    /// Waits until the connection would no longer be allowed. `configuration` is the one that allowed it; `keeps` returns
-    /// whether other settings would open it in the same way, apart from what they say about the request.
+    /// Waits until the connection would no longer be allowed. `configuration` is the one that allowed it; `permits` returns
+    /// whether other settings would open it in the same way, apart from their decision about the request.
     pub(super) async fn until_revoked(
         &self,
-        lasting: LongLivedRequest<'_>,
+        long_lived: LongLivedRequest<'_>,
         configuration: u64,
-        keeps: impl Fn(&Settings) -> bool,
+        permits: impl Fn(&Settings) -> bool,
     ) {
-        let LongLivedRequest { connection, request, resolved } = lasting;
+        let LongLivedRequest { connection, request, resolved } = long_lived;
         let decider = &self.decider;
-        let mut now = decider.settings_after(configuration).await;
-        while keeps(&now) && decider.is_still_allowed(&now, connection, request, resolved).await {
-            now = decider.settings_after(now.configuration).await;
+        // Only reloads are waited for: a new robots.txt does not cut off what it allowed when it began (docs/design.md).
+        let mut settings = decider.settings_after(configuration).await;
+        while permits(&settings)
+            && decider.is_still_allowed(&settings, connection, request, resolved).await
+        {
+            settings = decider.settings_after(settings.configuration).await;
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::traces::Traces;
 /// The services that exchanges share.
 pub(crate) struct ExchangeServices {
     pub(crate) decider: Arc<Decider>,
-    pub(crate) politeness: Arc<Pacer>,
+    pub(crate) pacer: Arc<Pacer>,
     pub(crate) decisions: Arc<DecisionLog>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) traces: Option<Arc<Traces>>,
@@ -27,19 +27,19 @@ pub(crate) struct ExchangeServices {
 /// The shutdown of all exchanges in progress.
 #[derive(Default)]
 pub(crate) struct ExchangeShutdown {
-    cut: CancellationToken,
-    under_way: TaskTracker,
+    cancelled: CancellationToken,
+    in_progress: TaskTracker,
 }
 
 impl ExchangeShutdown {
     /// Delays the shutdown until the returned token is dropped.
     pub(super) fn track(&self) -> TaskTrackerToken {
-        self.under_way.token()
+        self.in_progress.token()
     }
 
     /// Waits until exchanges are cancelled.
     pub(crate) async fn cancelled(&self) {
-        self.cut.cancelled().await;
+        self.cancelled.cancelled().await;
     }
 
     /// Awaits `work` unless it is cancelled.
@@ -56,15 +56,15 @@ impl ExchangeShutdown {
 
     /// Cancels all exchanges, and waits until each is recorded.
     pub(crate) async fn cancel_all(&self) {
-        self.cut.cancel();
+        self.cancelled.cancel();
         // A closed tracker lets `wait` return once the last token is gone.
-        self.under_way.close();
-        self.under_way.wait().await;
+        self.in_progress.close();
+        self.in_progress.wait().await;
     }
 }
 
 impl fmt::Debug for ExchangeServices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exchanges").field("decider", &self.decider).finish_non_exhaustive()
+        f.debug_struct("ExchangeServices").field("decider", &self.decider).finish_non_exhaustive()
     }
 }

@@ -19,83 +19,83 @@ pub(super) struct SigningIdentity<'a> {
 
 /// The signatures of one request: a fresh one each time it is sent, if its origin is to have one.
 pub(super) struct RequestSigner<'a> {
-    by: SigningIdentity<'a>,
+    identity: SigningIdentity<'a>,
     origin: &'a Origin,
     may_repeat: bool,
-    /// The components that the origin's first response asked for.
-    asked: OnceLock<SignatureRequest>,
+    /// The components that the origin's first response requested.
+    requested: OnceLock<SignatureRequest>,
 }
 
 impl<'a> RequestSigner<'a> {
     /// Creates the signer. `may_repeat`: the request may be sent once more if its origin asks for a signature.
-    pub(super) fn new(by: SigningIdentity<'a>, origin: &'a Origin, may_repeat: bool) -> Self {
-        Self { by, origin, may_repeat, asked: OnceLock::new() }
+    pub(super) fn new(identity: SigningIdentity<'a>, origin: &'a Origin, may_repeat: bool) -> Self {
+        Self { identity, origin, may_repeat, requested: OnceLock::new() }
     }
 
     /// Removes signatures that the client made in another's name.
-    pub(super) fn cleared<'r>(&self, request: UpstreamRequest<'r>) -> UpstreamRequest<'r> {
-        let Some(agent) = &self.by.signer.settings.agent else {
+    pub(super) fn without_foreign_signatures<'r>(
+        &self,
+        request: UpstreamRequest<'r>,
+    ) -> UpstreamRequest<'r> {
+        let Some(agent) = &self.identity.signer.settings.agent else {
             return request;
         };
         let (request, removed) = request.without_foreign_signatures(agent);
-        self.by.metrics.signatures("foreign", removed);
+        self.identity.metrics.signatures("foreign", removed);
         request
     }
 
-    /// Signs the request for this attempt: with the components that the response to it asked for, or else with those asked for
+    /// Signs the request for this attempt: with the components that the response to it requested, or else with those requested
     /// earlier. Returns `None` if it is not signed.
     pub(super) fn sign(&self, request: &UpstreamRequest<'_>) -> Option<SignatureFields> {
-        let by = self.by;
-        // An origin that once asked for a signature gets it at once the next time.
-        let before = match self.asked.get() {
+        let SigningIdentity { signer, key, metrics } = self.identity;
+        // An origin that once requested a signature gets it at once the next time.
+        let remembered = match self.requested.get() {
             Some(_) => None,
-            None => by.signer.remembered_request(by.key, self.origin),
+            None => signer.remembered_request(key, self.origin),
         };
-        let asked = self.asked.get().or(before.as_ref());
-        let always = by.signer.settings.mode == SigningMode::Always;
-        if asked.is_none() && !always {
+        let requested = self.requested.get().or(remembered.as_ref());
+        let always = signer.settings.mode == SigningMode::Always;
+        if requested.is_none() && !always {
             return None;
         }
-        let signed = |asked| request.signed(by.signer, by.key, asked);
-        // What was asked for of an earlier request may not be there to be signed in this one.
-        let signed = signed(asked).or_else(|| always.then(|| signed(None)).flatten());
-        let result = match signed {
-            Some(_) => "signed",
-            None => "unanswerable",
-        };
-        by.metrics.signatures(result, 1);
-        signed
+        let sign = |requested| request.signed(signer, key, requested);
+        // A component that the origin requested of an earlier request may be missing in this one.
+        let signature = sign(requested).or_else(|| always.then(|| sign(None)).flatten());
+        let result = if signature.is_some() { "signed" } else { "unanswerable" };
+        metrics.signatures(result, 1);
+        signature
     }
 
-    /// Returns whether the response asks for a signature with which the request is to be sent again. `was_signed`: the request
+    /// Returns whether the response requests a signature with which the request is to be sent again. `was_signed`: the request
     /// had one.
-    pub(super) fn are_asked_for(
+    pub(super) fn is_requested(
         &self,
         head: &UpstreamHead,
         request: &UpstreamRequest<'_>,
         was_signed: bool,
     ) -> bool {
-        let may_ask = matches!(head.status(), 401 | 403 | 429) && self.asked.get().is_none();
-        if !may_ask {
+        let SigningIdentity { signer, key, metrics } = self.identity;
+        // Once only: an origin that requests another signature each time would be sent the request forever.
+        if !matches!(head.status(), 401 | 403 | 429) || self.requested.get().is_some() {
             return false;
         }
-        let by = self.by;
-        let Some(asked) = SignatureRequest::from_fields(&head.fields()) else {
+        let Some(requested) = SignatureRequest::from_fields(&head.fields()) else {
             return false;
         };
         // The same signature again would get the same response, unless the origin wants its nonce in it.
-        if was_signed && !asked.has_nonce() {
+        if was_signed && !requested.has_nonce() {
             return false;
         }
-        if request.signed(by.signer, by.key, Some(&asked)).is_none() {
-            by.metrics.signatures("unanswerable", 1);
+        if request.signed(signer, key, Some(&requested)).is_none() {
+            metrics.signatures("unanswerable", 1);
             return false;
         }
-        by.signer.remember(by.key, self.origin, &asked);
+        signer.remember(key, self.origin, &requested);
         if !self.may_repeat {
             return false;
         }
-        by.metrics.signatures("asked", 1);
-        self.asked.set(asked).is_ok()
+        metrics.signatures("asked", 1);
+        self.requested.set(requested).is_ok()
     }
 }

@@ -4,25 +4,21 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use wayleave_decision::{
-    HttpsHandling, HttpsMode, Identity, Permit, Refusal, ResolvedTarget, TargetScope,
-};
+use wayleave_decision::{HttpsHandling, HttpsMode, Permit, Refusal, ResolvedTarget, TargetScope};
 use wayleave_robots_txt::{Origin, Scheme};
 
-use super::ExchangeServices;
-use super::decide_in_turn::{ClearedRequest, DecidedExchange, NextStep};
 use super::headers;
-use super::outcome::{ExchangeOutcome, client_closed, permitted_outcome, shut_down};
-use super::record::{EndedExchange, ExchangeFacts, ExchangeStart};
+use super::outcome::{ExchangeOutcome, NotSent, permitted_outcome, shut_down};
+use super::record::ExchangeRecord;
 use super::revoke::LongLivedRequest;
+use super::{Exchange, ExchangeServices};
 use crate::decide::identify;
 use crate::decide::request::{ClientConnection, RequestView};
 use crate::decide::settings::Settings;
-use crate::decide::target::{self, IncomingRequest};
+use crate::decide::target;
 use crate::http::downstream::Downstream;
 use crate::http::http1::BodyFraming;
 use crate::http::received::ReceivedHead;
-use crate::http::request_target;
 use crate::identity::PasswordProof;
 use crate::pacing::PacingSlot;
 use crate::telemetry::metrics::OpenConnection;
@@ -42,13 +38,14 @@ pub(crate) struct TunnelPermit<'a> {
 
 /// An uninspected tunnel whose first bytes have not arrived, so that its outcome is not known.
 pub(crate) struct PendingBlindTunnel<'a> {
-    /// The exchange to record once the outcome is known.
-    exchange: EndedExchange,
+    record: ExchangeRecord,
+    /// The outcome if the tunnel is used.
+    outcome: ExchangeOutcome,
     /// The connection to the origin; `None` if the tunnel was requested for plain HTTP, which is inspected.
     to_origin: Option<(UpstreamLink, OpenConnection)>,
-    allowed: TunnelGrounds<'a>,
+    grounds: TunnelGrounds<'a>,
     /// Delays the shutdown until the exchange is recorded.
-    _under_way: TaskTrackerToken,
+    _in_progress: TaskTrackerToken,
 }
 
 /// An uninspected tunnel that is open.
@@ -56,24 +53,31 @@ pub(crate) struct OpenBlindTunnel<'a> {
     /// Counts the connection as open.
     _open: OpenConnection,
     configuration: u64,
-    allowed: TunnelGrounds<'a>,
+    grounds: TunnelGrounds<'a>,
 }
 
 /// The grounds on which a tunnel was allowed, from which it can be decided again.
 struct TunnelGrounds<'a> {
-    exchanges: &'a ExchangeServices,
+    services: &'a ExchangeServices,
     resolved: ResolvedTarget,
     /// The crawler's slot at the origin, held until the tunnel closes.
-    _turn: Option<PacingSlot<'a>>,
+    _slot: Option<PacingSlot<'a>>,
     /// The client's connection with what the `CONNECT` proved.
     connection: ClientConnection,
     user_agent: Vec<u8>,
 }
 
+/// An uninspected tunnel that is permitted and connected to its origin.
+struct DialledTunnel<'a> {
+    permit: Permit,
+    slot: Option<PacingSlot<'a>>,
+    to_origin: Option<(UpstreamLink, OpenConnection)>,
+}
+
 impl<'a> PendingBlindTunnel<'a> {
     /// Returns whether not even the first bytes are inspected.
     pub(crate) fn is_bypass(&self) -> bool {
-        self.allowed.resolved.scope == TargetScope::Bypass
+        self.grounds.resolved.scope == TargetScope::Bypass
     }
 
     /// Returns whether TLS may pass.
@@ -84,215 +88,175 @@ impl<'a> PendingBlindTunnel<'a> {
     /// Records the tunnel as used and returns the connection to the origin; `None` if TLS was not allowed.
     pub(crate) fn open(self) -> Option<(UpstreamLink, OpenBlindTunnel<'a>)> {
         let (to_origin, open) = self.to_origin?;
-        // Recorded at the first bytes, not at the end: a tunnel may stay open for days.
-        let configuration = self.exchange.known.configuration;
-        self.allowed.exchanges.record_ended(self.exchange);
-        let open = OpenBlindTunnel { _open: open, configuration, allowed: self.allowed };
-        Some((to_origin, open))
+        let configuration = self.record.configuration;
+        // Recorded at the first bytes, not at the end: a tunnel may remain open for days.
+        self.grounds.services.record(self.record, &self.outcome);
+        Some((to_origin, OpenBlindTunnel { _open: open, configuration, grounds: self.grounds }))
     }
 
     /// Records that the first bytes were refused.
     pub(crate) fn refuse(self, refusal: Refusal) {
-        self.end(ExchangeOutcome::Refuse(refusal));
+        self.grounds.services.record(self.record, &ExchangeOutcome::Refuse(refusal));
     }
 
     /// Records that the proxy shut down before any bytes came.
     pub(crate) fn cut_off(self) {
-        self.end(ExchangeOutcome::Fail(shut_down()));
-    }
-
-    fn end(self, outcome: ExchangeOutcome) {
-        self.allowed.exchanges.record_ended(EndedExchange { outcome, ..self.exchange });
+        self.grounds.services.record(self.record, &ExchangeOutcome::Fail(shut_down()));
     }
 }
 
 impl OpenBlindTunnel<'_> {
     /// Waits until a reload would no longer allow the tunnel as it is.
     pub(crate) async fn until_revoked(&self) {
-        let TunnelGrounds { exchanges, resolved, connection, user_agent, .. } = &self.allowed;
-        let lasting =
-            LongLivedRequest { connection, request: &RequestView::connect(user_agent), resolved };
-        let keeps = |now: &Settings| now.permits_blind_tunnel(resolved);
-        exchanges.until_revoked(lasting, self.configuration, keeps).await;
+        let TunnelGrounds { services, resolved, connection, user_agent, .. } = &self.grounds;
+        let request = &RequestView::connect(user_agent);
+        let tunnel = LongLivedRequest { connection, request, resolved };
+        let permits_tunnel = |settings: &Settings| settings.permits_blind_tunnel(resolved);
+        services.until_revoked(tunnel, self.configuration, permits_tunnel).await;
     }
 }
 
 impl ExchangeServices {
-    /// Handles a `CONNECT` whose head has been read.
-    ///
-    /// # Errors
-    ///
-    /// Returns the exchange if it was refused or failed. It is not recorded yet.
+    /// Handles a `CONNECT` whose head has been read. Returns the permission to open the tunnel, with the client to which it has to
+    /// be confirmed; `None` if it was refused or failed, and the client has its answer.
     pub(crate) async fn connect(
         &self,
         connection: &ClientConnection,
         received: &ReceivedHead,
+        mut client: Downstream,
+    ) -> Option<(TunnelPermit<'_>, Downstream)> {
+        let in_progress = self.shutdown.track();
+        let mut exchange = Exchange::begin(self, connection, received);
+        let deciding = exchange.decide_tunnel(&mut client);
+        let decided = self.shutdown.unless_cancelled(pin!(deciding)).await;
+        let not_sent = match decided {
+            Some(Ok((origin, dialled))) => {
+                return Some((exchange.into_tunnel(origin, dialled), client));
+            }
+            Some(Err(not_sent)) => not_sent,
+            None => {
+                exchange.record_undecided();
+                NotSent::ShutDown
+            }
+        };
+        let (outcome, _) = not_sent.into_outcome();
+        let id = exchange.record.id;
+        self.record(exchange.record, &outcome);
+        // The shutdown waits for records, not for a client that has to read its answer.
+        drop(in_progress);
+        self.turn_away(client, id, &outcome).await;
+        None
+    }
+}
+
+impl<'s> Exchange<'s, '_> {
+    /// Decides whether a tunnel to the returned origin may open, and connects to it if the tunnel will not be inspected.
+    async fn decide_tunnel(
+        &mut self,
         client: &mut Downstream,
-    ) -> Result<TunnelPermit<'_>, Box<EndedExchange>> {
-        let _under_way = self.shutdown.track();
-        let begun = self.begin(connection, Some(received));
-        let judging = pin!(self.decide_connect(begun, connection, received, client));
-        if let Some(judged) = self.shutdown.unless_cancelled(judging).await {
-            return judged;
-        }
-        let settings = self.decider.settings();
-        let request = RequestView::from_received(received, &settings.options.name);
-        let known = undecided_record(&settings, connection, Some(&request));
-        Err(Box::new(self.end(begun, known, ExchangeOutcome::Fail(shut_down()))))
+    ) -> Result<(Origin, Option<DialledTunnel<'s>>), NotSent> {
+        self.record_undecided();
+        let (origin, scope) = self.tunnel_scope().map_err(NotSent::Refused)?;
+        let Some(scope) = scope else {
+            // Each request inside is decided by itself, so only the client and the address are checked now.
+            let admitting = self.admit_inspected(&origin);
+            let admitted = client.run_unless_gone(pin!(admitting)).await;
+            self.proof = admitted.ok_or(NotSent::ClientLeft)?.map_err(NotSent::Refused)?;
+            return Ok((origin, None));
+        };
+        self.blind = Some((origin.clone(), scope));
+        let (permit, slot) = self.decide_and_wait(None, client).await?;
+        let to_origin = self.dial_tunnel(&permit).await?;
+        Ok((origin, Some(DialledTunnel { permit, slot, to_origin })))
     }
 
-    async fn decide_connect(
-        &self,
-        begun: ExchangeStart<'_>,
-        connection: &ClientConnection,
-        received: &ReceivedHead,
-        client: &mut Downstream,
-    ) -> Result<TunnelPermit<'_>, Box<EndedExchange>> {
-        let settings = self.decider.settings();
-        let request = RequestView::from_received(received, &settings.options.name);
-        let ended = |outcome| {
-            let known = undecided_record(&settings, connection, Some(&request));
-            Box::new(self.end(begun, known, outcome))
-        };
-        let refused = |refusal| ended(ExchangeOutcome::Refuse(refusal));
-        let understood = tunnel_scope(&settings, connection, received, &request);
-        let (origin, scope) = understood.map_err(refused)?;
-        // Inspected: each request inside is decided by itself, so only the client and the address are checked now.
-        let Some(scope) = scope else {
-            let admitting = admit(&settings, connection, &request, &origin);
-            let admitted = client.run_unless_gone(pin!(admitting)).await;
-            let admitted = admitted.ok_or_else(|| ended(ExchangeOutcome::Fail(client_closed())))?;
-            let proof = admitted.map_err(refused)?;
-            return Ok(TunnelPermit { origin, via: request.via.clone(), proof, blind: None });
-        };
-        let asking =
-            IncomingRequest { connection, request: &request, blind: Some((&origin, scope)) };
-        let in_turn = self.decide_and_wait(settings.clone(), asking, client);
-        let via = headers::passed_proxies(received, &settings.options.name);
-        let opened = self.open_blind(begun, asking, &via, in_turn.await).await;
-        opened.map(|(proof, blind)| TunnelPermit {
-            origin,
-            via: request.via.clone(),
-            proof,
-            blind: Some(blind),
-        })
+    /// Returns the origin that a tunnel leads to, and the scope in which it is decided without inspection; `None` if it is
+    /// inspected.
+    fn tunnel_scope(&self) -> Result<(Origin, Option<TargetScope>), Refusal> {
+        let request = self.request();
+        if self.connection.tunnel.is_some() {
+            return Err(Refusal::malformed("CONNECT inside a tunnel"));
+        }
+        if let Some(objection) = &request.objection {
+            return Err(Refusal::clone(objection));
+        }
+        // The body's bytes would be read as the first bytes inside the tunnel (RFC 9110 section 9.3.6).
+        if self.received.framing() != BodyFraming::Length(0) {
+            return Err(Refusal::malformed("CONNECT with a body"));
+        }
+        let origin = target::resolve_connect(&request.target, Scheme::Https)?;
+        match self.settings.https.handling_of(origin.host()) {
+            HttpsHandling::Mode(HttpsMode::Intercept) => Ok((origin, None)),
+            // Port 80 is where plain HTTP is spoken: it is that robots.txt which counts there.
+            HttpsHandling::Mode(HttpsMode::Tunnel)
+                if origin.port() == Scheme::Http.default_port() =>
+            {
+                let origin = target::resolve_connect(&request.target, Scheme::Http)?;
+                Ok((origin, Some(TargetScope::EveryPath)))
+            }
+            // Mode "refuse" is decided like a tunnel, because its refusal may only be observed.
+            HttpsHandling::Mode(HttpsMode::Tunnel | HttpsMode::Refuse) => {
+                Ok((origin, Some(TargetScope::EveryPath)))
+            }
+            HttpsHandling::Bypass => Ok((origin, Some(TargetScope::Bypass))),
+        }
+    }
+
+    /// Checks whether an inspected tunnel may open, whose requests are decided one by one, and returns what its client proved.
+    async fn admit_inspected(&self, origin: &Origin) -> Result<Option<PasswordProof>, Refusal> {
+        let (settings, connection) = (&self.settings, self.connection);
+        let proof = identify::admit_tunnel(settings, connection, &self.request()).await?;
+        let destination = Destination { origin, source: None, client: Some(connection.client) };
+        let deadline = settings.upstream.connect_deadline();
+        match settings.upstream.route(destination, deadline).await {
+            Err(error) if error.is_prohibited() => Err(UpstreamError::from(error).into()),
+            // Whatever else is wrong with the name is answered inside, where clients show the answer.
+            _ => Ok(proof),
+        }
     }
 
     /// Connects to the origin of an uninspected tunnel.
-    async fn open_blind<'a>(
-        &'a self,
-        begun: ExchangeStart<'_>,
-        asking: IncomingRequest<'_>,
-        via: &[u8],
-        in_turn: DecidedExchange<'a>,
-    ) -> Result<(Option<PasswordProof>, Box<PendingBlindTunnel<'a>>), Box<EndedExchange>> {
-        let DecidedExchange { settings, proof, known, next } = in_turn;
-        let ended = |known, outcome| Box::new(self.end(begun, known, outcome));
-        let ClearedRequest { permit, slot: turn } = match next {
-            NextStep::Send(cleared) => cleared,
-            NextStep::Refuse(refusal) => return Err(ended(known, refusal.into())),
-            NextStep::Left => return Err(ended(known, ExchangeOutcome::Fail(client_closed()))),
-        };
+    async fn dial_tunnel(
+        &self,
+        permit: &Permit,
+    ) -> Result<Option<(UpstreamLink, OpenConnection)>, NotSent> {
         let origin = permit.resolved.target.origin();
-        let crawler = known.identity.as_ref().and_then(Identity::crawler);
+        if origin.scheme() != Scheme::Https {
+            // Plain HTTP is inspected even here, request by request, so it needs no connection yet.
+            return Ok(None);
+        }
         let destination = Destination {
             origin,
-            source: crawler.and_then(|it| it.source_address),
-            client: Some(asking.connection.client),
+            source: self.crawler().and_then(|it| it.source_address),
+            client: Some(self.connection.client),
         };
-        // Plain HTTP is inspected even here, request by request, so it needs no connection yet.
-        let to_origin = match origin.scheme() {
-            Scheme::Http | Scheme::Ftp => None,
-            Scheme::Https => match settings.upstream.dial_tunnel(destination, via).await {
-                Ok(dialled) => Some(dialled),
-                Err(fault) => return Err(ended(known, ExchangeOutcome::Fail(fault.into()))),
-            },
-        };
-        let outcome = permitted_outcome(&permit, 200);
-        let Permit { resolved, .. } = permit;
-        let blind = PendingBlindTunnel {
-            exchange: self.end(begun, known, outcome),
-            to_origin,
-            _under_way: self.shutdown.track(),
-            allowed: TunnelGrounds {
-                exchanges: self,
-                resolved,
-                _turn: turn,
-                connection: asking.connection.with_proof(proof.clone()),
-                user_agent: asking.request.user_agent.to_owned(),
-            },
-        };
-        Ok((proof, Box::new(blind)))
-    }
-}
-
-/// Returns the facts about a request that was not decided, or about a connection without one.
-pub(super) fn undecided_record(
-    settings: &Settings,
-    connection: &ClientConnection,
-    request: Option<&RequestView<'_>>,
-) -> ExchangeFacts {
-    let proof = connection.proof.as_ref();
-    let identity =
-        request.map(|request| identify::identity_of(settings, connection, proof, request));
-    ExchangeFacts {
-        url: request.map_or_else(
-            || "-".to_owned(),
-            |request| request_target::without_credentials(&request.target),
-        ),
-        identity,
-        configuration: settings.configuration,
-        ..ExchangeFacts::default()
-    }
-}
-
-/// Returns the origin that a tunnel leads to, and the scope in which it is decided without inspection; `None` if it is
-/// inspected.
-fn tunnel_scope(
-    settings: &Settings,
-    connection: &ClientConnection,
-    received: &ReceivedHead,
-    request: &RequestView<'_>,
-) -> Result<(Origin, Option<TargetScope>), Refusal> {
-    if connection.tunnel.is_some() {
-        return Err(Refusal::malformed("CONNECT inside a tunnel"));
-    }
-    if let Some(objection) = &request.objection {
-        return Err(Refusal::clone(objection));
-    }
-    // The body's bytes would be read as the first bytes inside the tunnel (RFC 9110 section 9.3.6).
-    if received.framing() != BodyFraming::Length(0) {
-        return Err(Refusal::malformed("CONNECT with a body"));
-    }
-    let origin = target::resolve_connect(&request.target, Scheme::Https)?;
-    match settings.https.handling_of(origin.host()) {
-        HttpsHandling::Mode(HttpsMode::Intercept) => Ok((origin, None)),
-        // Port 80 is where plain HTTP is spoken: it is that robots.txt which counts there.
-        HttpsHandling::Mode(HttpsMode::Tunnel) if origin.port() == Scheme::Http.default_port() => {
-            let origin = target::resolve_connect(&request.target, Scheme::Http)?;
-            Ok((origin, Some(TargetScope::EveryPath)))
+        let via = headers::passed_proxies(self.received, &self.settings.options.name);
+        match self.settings.upstream.dial_tunnel(destination, &via).await {
+            Ok(dialled) => Ok(Some(dialled)),
+            Err(fault) => {
+                Err(NotSent::Refused(Refusal { is_failure: true, ..Refusal::from(fault) }))
+            }
         }
-        HttpsHandling::Mode(HttpsMode::Tunnel | HttpsMode::Refuse) => {
-            Ok((origin, Some(TargetScope::EveryPath)))
-        }
-        HttpsHandling::Bypass => Ok((origin, Some(TargetScope::Bypass))),
     }
-}
 
-/// Checks whether an inspected tunnel may open, whose requests are decided one by one, and returns what its client proved.
-async fn admit(
-    settings: &Settings,
-    connection: &ClientConnection,
-    request: &RequestView<'_>,
-    origin: &Origin,
-) -> Result<Option<PasswordProof>, Refusal> {
-    let proof = identify::admit_tunnel(settings, connection, request).await?;
-    // Whatever else is wrong with the name is told inside, where clients show the answer.
-    let upstream = &settings.upstream;
-    let deadline = upstream.connect_deadline();
-    let destination = Destination { origin, source: None, client: Some(connection.client) };
-    match upstream.route(destination, deadline).await {
-        Err(error) if error.is_prohibited() => Err(UpstreamError::from(error).into()),
-        _ => Ok(proof),
+    fn into_tunnel(self, origin: Origin, dialled: Option<DialledTunnel<'s>>) -> TunnelPermit<'s> {
+        let RequestView { via, user_agent, .. } = self.request();
+        let proof = self.proof;
+        let blind = dialled.map(|DialledTunnel { permit, slot, to_origin }| {
+            Box::new(PendingBlindTunnel {
+                record: self.record,
+                outcome: permitted_outcome(&permit, 200),
+                to_origin,
+                _in_progress: self.services.shutdown.track(),
+                grounds: TunnelGrounds {
+                    services: self.services,
+                    resolved: permit.resolved,
+                    _slot: slot,
+                    connection: self.connection.with_proof(proof.clone()),
+                    user_agent: user_agent.to_owned(),
+                },
+            })
+        });
+        TunnelPermit { origin, via, proof, blind }
     }
 }

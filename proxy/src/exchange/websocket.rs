@@ -14,8 +14,9 @@ use crate::upstream::UpstreamHead;
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Returns whether a request is the client's side of a handshake (RFC 6455 section 4.1).
-pub(crate) fn is_asked_for(received: &ReceivedHead) -> bool {
+pub(crate) fn is_handshake(received: &ReceivedHead) -> bool {
     let fields = received.fields();
+    // HTTP/2 upgrades by extended CONNECT (RFC 8441), which is not offered.
     received.version() == HttpVersion::Http11
         && received.method() == "GET"
         && received.framing() == BodyFraming::Length(0)
@@ -30,9 +31,9 @@ pub(crate) fn is_asked_for(received: &ReceivedHead) -> bool {
 ///
 /// Returns the violation.
 pub(crate) fn check(received: &ReceivedHead, head: &UpstreamHead) -> Result<(), &'static str> {
-    let asked = received.fields();
-    let key = key(&asked).filter(|_| is_asked_for(received));
-    let key = key.ok_or("the origin changed the protocol unasked")?;
+    let key = key(&received.fields())
+        .filter(|_| is_handshake(received))
+        .ok_or("the origin changed the protocol unasked")?;
     // All of the server's side must be right: a client that believes a wrong 101 would send bytes that nobody checks.
     let fields = head.fields();
     if !upgrades(&fields) {

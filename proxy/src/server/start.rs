@@ -236,7 +236,7 @@ pub(super) fn build(
         RobotsCache::start_in_fleet(Arc::clone(&fetch), store, &cache_config, cached, fleet);
     let exchanges = ExchangeServices {
         decider: Arc::new(Decider::new(settings, robots)),
-        politeness: pacer,
+        pacer,
         decisions: Arc::clone(decisions),
         metrics: Arc::clone(metrics),
         traces,

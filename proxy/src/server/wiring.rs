@@ -302,7 +302,7 @@ pub(crate) fn build_settings(
         crawlers: Crawlers::new(config.crawlers.clone()),
         rules,
         preferences: config.preferences.clone(),
-        politeness: config.politeness,
+        pacing: config.politeness,
         upstream,
         entrance: server_tls,
         signer: Arc::new(MessageSigner::new(

@@ -16,12 +16,15 @@ use self::upload::RequestRelay;
 use super::splice;
 use crate::http::downstream::Downstream;
 use crate::http::http1::BodyFraming;
+use crate::http::http1::oddities::Oddities;
 use crate::upstream::{UpstreamReader, UpstreamWriter};
 
 /// A response that reached the client completely.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RelayedResponse {
     pub(crate) status: u16,
+    /// The repairs that it needed.
+    pub(crate) oddities: Oddities,
     pub(crate) connection_serves_again: bool,
 }
 
@@ -34,19 +37,18 @@ pub(super) async fn relay(
 ) -> Result<RelayedResponse, RelayError> {
     let RelayContext { received, timeout, .. } = context;
     let progress = RelayProgress::default();
-    // Then the head said all, and the upload has only to watch the client.
-    let is_sent = received.framing() == BodyFraming::Length(0);
-    progress.is_sent.store(is_sent, Ordering::Relaxed);
-    let upload = RequestRelay {
+    // Without a body the head was all there is to send, and the upload only watches the client.
+    let has_no_body = received.framing() == BodyFraming::Length(0);
+    progress.is_sent.store(has_no_body, Ordering::Relaxed);
+    let request = RequestRelay {
         body: &mut client.reader,
         writer,
         progress: &progress,
         slot: context.slot,
         timeout,
     };
-    let upload = upload.run();
-    let download = ResponseRelay { context, reader, progress: &progress };
-    let download = download.run(&mut client.writer);
+    let response = ResponseRelay { context, reader, progress: &progress };
+    let (upload, download) = (request.run(), response.run(&mut client.writer));
     let status = both(pin!(upload), pin!(download)).await?;
     let is_authenticated = progress.is_connection_authenticated.load(Ordering::Relaxed);
     let is_upgraded = status == 101;
@@ -56,7 +58,7 @@ pub(super) async fn relay(
     }
     let is_sent = progress.is_sent.load(Ordering::Relaxed);
     let connection_serves_again = is_sent && !is_upgraded && !is_authenticated;
-    Ok(RelayedResponse { status, connection_serves_again })
+    Ok(RelayedResponse { status, oddities: reader.oddities(), connection_serves_again })
 }
 
 /// Drives both directions until the response is complete or one of them breaks the exchange. The caller pins them: taken by
@@ -71,7 +73,7 @@ async fn both(
             biased;
             done = &mut download => return done,
             broken = &mut upload, if is_uploading => match broken {
-                // The origin may have answered before it stopped to listen.
+                // The origin may have answered before it stopped reading.
                 RelayError::Upstream { .. } => is_uploading = false,
                 broken => return Err(broken),
             },

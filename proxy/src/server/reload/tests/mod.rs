@@ -113,7 +113,7 @@ fn shown(settings: &Settings) -> String {
         authenticator: _,
         rules,
         preferences,
-        politeness,
+        pacing,
         upstream,
         signer,
         on_failure,
@@ -126,7 +126,7 @@ fn shown(settings: &Settings) -> String {
     let rules: Vec<_> = rules.all().collect();
     let files = entrance.as_ref().map(|entrance| entrance.files());
     format!(
-        "{options:#?}\n{https:#?}\n{named:#?}\n{hashes:#?}\n{others:?}\n{rules:#?}\n{preferences:#?}\n{politeness:#?}\n\
+        "{options:#?}\n{https:#?}\n{named:#?}\n{hashes:#?}\n{others:?}\n{rules:#?}\n{preferences:#?}\n{pacing:#?}\n\
          {upstream:#?}\n{signer:#?}\n{on_failure:?}\n{entrance:#?}\n{files:?}"
     )
 }

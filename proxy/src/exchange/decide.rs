@@ -1,0 +1,121 @@
+//! The decision: who sent the request, what it is for, and whether the rules and robots.txt allow it.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use wayleave_decision::{DecisionRequest, Permit, Refusal, ResolvedTarget};
+
+use super::Exchange;
+use super::outcome::NotSent;
+use crate::decide::identify::{self, IdentifiedClient};
+use crate::decide::request::RequestView;
+use crate::decide::settings::LogFailureMode;
+use crate::decide::{refusal, target};
+use crate::http::downstream::Downstream;
+use crate::http::request_target;
+
+impl Exchange<'_, '_> {
+    /// Identifies the client and decides its request, by the settings that the exchange holds.
+    pub(super) async fn decide(&mut self, client: &mut Downstream) -> Result<Permit, NotSent> {
+        let services = self.services;
+        let request = self.request();
+        let identifying = identify::identify(&self.settings, self.connection, &request);
+        let Some(identified) = client.run_unless_gone(pin!(identifying)).await else {
+            self.record_undecided();
+            return Err(NotSent::ClientLeft);
+        };
+        let resolved = self.resolve(&request);
+        // Recorded before robots.txt is fetched, because the client may leave meanwhile.
+        self.record.begin_decision(
+            self.display_target(&request, resolved.as_ref().ok()),
+            identified.identified.identity.clone(),
+            self.settings.configuration,
+        );
+        let result = match resolved {
+            Err(refusal) => Err(refusal),
+            Ok(resolved) => {
+                let decided_at = Instant::now();
+                let decision = DecisionRequest {
+                    identified: &identified.identified,
+                    method: request.method,
+                    resolved,
+                    is_by_tunnel: self.connection.tunnel.is_some() || self.blind.is_some(),
+                    now: services.decider.robots.clock().now(),
+                };
+                let deciding = services.decider.complete(&self.settings, &identified, decision);
+                // A client that only ended its side still waits for robots.txt: unlike a slot, that takes nothing from others.
+                let decided = client.run_while_connected(pin!(deciding)).await;
+                let (verdict, pace_group) = decided.ok_or(NotSent::ClientLeft)?;
+                self.record.decided_at = Some(decided_at);
+                self.record.decided_in = decided_at.elapsed();
+                services.metrics.decision(self.record.decided_in);
+                self.record.facts = verdict.facts;
+                self.pace_group = pace_group;
+                verdict.result
+            }
+        };
+        self.count_user_agent_mismatch(&identified, &request);
+        self.record.username = identified.proof.as_ref().map(|proof| Arc::clone(&proof.username));
+        self.proof = identified.proof;
+        match result {
+            Ok(_) if self.cannot_be_recorded() => Err(NotSent::Refused(refusal::unrecorded())),
+            Ok(permit) => Ok(permit),
+            Err(refusal) => Err(NotSent::Refused(refusal)),
+        }
+    }
+
+    /// Records the request as one that was not decided.
+    pub(super) fn record_undecided(&mut self) {
+        let request = self.request();
+        // No password is checked for it, which may take long: only what the CONNECT of its tunnel proved counts.
+        let proof = self.connection.proof.as_ref();
+        self.record.begin_decision(
+            self.display_target(&request, None),
+            identify::identity_of(&self.settings, self.connection, proof, &request),
+            self.settings.configuration,
+        );
+    }
+
+    /// Returns the target.
+    ///
+    /// # Errors
+    ///
+    /// Returns the refusal of a request that is malformed or contradicts itself.
+    fn resolve(&self, request: &RequestView<'_>) -> Result<ResolvedTarget, Refusal> {
+        if let Some(objection) = &request.objection {
+            return Err(Refusal::clone(objection));
+        }
+        match &self.blind {
+            Some((origin, scope)) => target::resolve_blind(origin, *scope),
+            None => target::resolve(self.connection, request),
+        }
+    }
+
+    /// Returns the target as it is recorded: as received if it was not understood.
+    fn display_target(
+        &self,
+        request: &RequestView<'_>,
+        resolved: Option<&ResolvedTarget>,
+    ) -> String {
+        match (&self.blind, resolved) {
+            (_, None) => request_target::without_credentials(&request.target),
+            (Some((origin, _)), _) => format!("{}:{}", origin.host(), origin.port()),
+            (None, Some(resolved)) => resolved.target.to_string(),
+        }
+    }
+
+    /// Counts a crawler that proved its name otherwise, but does not send it in `User-Agent`.
+    fn count_user_agent_mismatch(&self, identified: &IdentifiedClient, request: &RequestView<'_>) {
+        if let Some(crawler) = identified.identified.identity.crawler()
+            && !crawler.is_named_in(request.user_agent)
+        {
+            self.services.metrics.user_agent_mismatch(&crawler.name);
+        }
+    }
+
+    /// Returns whether the request must be refused because its record would be lost.
+    fn cannot_be_recorded(&self) -> bool {
+        self.settings.on_failure == LogFailureMode::Refuse && self.services.decisions.is_failing()
+    }
+}
