@@ -117,6 +117,35 @@ fn settings_changed_during_a_robots_txt_fetch_apply() {
 }
 
 #[test]
+fn a_request_without_a_slot_needs_one_after_a_reload_to_enforce() {
+    let gate = Gate::closed();
+    let origin = Origin::start();
+    origin.site("shop.test").robots_reply(late(&gate));
+    let mut base = None;
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        let settings = settings
+            .set("politeness.default_delay", "\"1h\"")
+            .set("politeness.max_delay", "\"1h\"");
+        base = Some(settings.clone());
+        settings.set("proxy.mode", "\"observe\"")
+    });
+    let urls = ["http://shop.test/a", "http://shop.test/b"];
+    let clients = urls.map(|url| ask(&proxy, "NewsBot/1", url));
+    eventually("both wait for robots.txt", || {
+        proxy.metric("wayleave_robots_lookups_total", &[("result", "joined")]) == 1.0
+    });
+    let settings = base.expect("it was started with settings");
+    std::fs::write(proxy.dir.path().join("config.toml"), settings.to_toml()).expect("a file");
+    post(&proxy, "/v1/reload");
+    gate.open();
+    let mut statuses = clients.map(|mut client| client.response().status);
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 429]);
+    let sent = urls.map(|url| origin.seen().contains(&format!("GET {url}")));
+    assert_eq!(sent.iter().filter(|sent| **sent).count(), 1);
+}
+
+#[test]
 fn robots_txt_changed_during_a_wait_applies_when_the_slot_comes() {
     let gate = Gate::closed();
     let origin = site(&gate);
