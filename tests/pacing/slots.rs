@@ -187,6 +187,30 @@ fn a_tunnel_that_waits_is_asked_about_again_too() {
 }
 
 #[test]
+fn a_tunnel_that_waits_is_inspected_after_a_reload_to_intercept() {
+    let origin = site(&Gate::closed());
+    let mut base = None;
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        let settings = one_at_a_time(settings);
+        base = Some(settings.clone());
+        settings.set("https.mode", "\"tunnel\"")
+    });
+    let mut first = proxy.connect();
+    assert_eq!(first.connect_tunnel("shop.test:443").status, 200);
+    let mut second = proxy.connect();
+    second.send("CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\n\r\n");
+    open_connections(&proxy, 2.0);
+    eventually("robots.txt was fetched and a tunnel is open", || origin.connections() == 2);
+    let settings = base.expect("it was started with settings").set("https.mode", "\"intercept\"");
+    std::fs::write(proxy.dir.path().join("config.toml"), settings.to_toml()).expect("a file");
+    post(&proxy, "/v1/reload");
+    drop(first);
+    assert_eq!(second.response_head().status, 200);
+    let inspected = second.start_tls("shop.test", &proxy.ca_pem(), &["http/1.1"]);
+    inspected.expect("the certificate inside is the proxy's");
+}
+
+#[test]
 fn a_client_that_closes_while_it_waits_gives_its_turn_up() {
     let gate = Gate::closed();
     let origin = site(&gate);

@@ -155,19 +155,24 @@ impl<'s> Exchange<'s, '_> {
         &mut self,
         client: &mut Downstream,
     ) -> Result<(Origin, Option<DialledTunnel<'s>>), NotSent> {
-        self.record_undecided();
-        let (origin, scope) = self.tunnel_scope().map_err(NotSent::Refused)?;
-        let Some(scope) = scope else {
-            // Each request inside is decided by itself, so only the client and the address are checked now.
-            let admitting = self.admit_inspected(&origin);
-            let admitted = client.run_unless_gone(pin!(admitting)).await;
-            self.proof = admitted.ok_or(NotSent::ClientLeft)?.map_err(NotSent::Refused)?;
-            return Ok((origin, None));
-        };
-        self.blind = Some((origin.clone(), scope));
-        let (permit, slot) = self.decide_and_wait(None, client).await?;
-        let to_origin = self.dial_tunnel(&permit).await?;
-        Ok((origin, Some(DialledTunnel { permit, slot, to_origin })))
+        loop {
+            self.record_undecided();
+            let (origin, scope) = self.tunnel_scope().map_err(NotSent::Refused)?;
+            let Some(scope) = scope else {
+                // Each request inside is decided by itself, so only the client and the address are checked now.
+                let admitting = self.admit_inspected(&origin);
+                let admitted = client.run_unless_gone(pin!(admitting)).await;
+                self.proof = admitted.ok_or(NotSent::ClientLeft)?.map_err(NotSent::Refused)?;
+                return Ok((origin, None));
+            };
+            self.blind = Some((origin.clone(), scope));
+            let (permit, slot) = self.decide_and_wait(None, client).await?;
+            // It may have waited, and after a reload it may have to be inspected.
+            if self.settings.permits_blind_tunnel(&permit.resolved) {
+                let to_origin = self.dial_tunnel(&permit).await?;
+                return Ok((origin, Some(DialledTunnel { permit, slot, to_origin })));
+            }
+        }
     }
 
     /// Returns the origin that a tunnel leads to, and the scope in which it is decided without inspection; `None` if it is
