@@ -174,7 +174,7 @@ impl<'a> LogCheck<'a> {
                 });
             }
             Some(EventKind::Altered { file, lines, foreign_lines, .. }) => {
-                self.check_altered_event(number, (*file, *lines), *foreign_lines, findings)
+                self.check_altered_event(number, (*file, *lines), *foreign_lines, findings);
             }
             Some(EventKind::Recovered { unsigned_lines, .. }) => {
                 self.check_recovered_event(number, *unsigned_lines, findings);
