@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::harness::tools::{clean, project, python, run};
-use crate::harness::{Origin, Reply, Request, Wayleave};
+use crate::harness::{Origin, Reply, Wayleave};
 
 const LIMIT: Duration = Duration::from_secs(900);
 

@@ -9,7 +9,7 @@ use crate::fleet::engines::{Product, Server};
 use crate::harness::ports::free_address;
 use crate::harness::prometheus::Prometheus;
 use crate::harness::tools::{clean, output_of, program, project, python};
-use crate::harness::{DEADLINE, Origin, Reply, Request, Wayleave, eventually};
+use crate::harness::{DEADLINE, Origin, Reply, Wayleave, eventually};
 
 const TABLES: &str = r#"
 [[crawler]]

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::sha256_hex;
 use crate::harness::wayleave::command;
-use crate::harness::{Origin, Reply, Request, Wayleave};
+use crate::harness::{Origin, Reply, Wayleave};
 
 const TABLES: &str = r#"
 [[crawler]]

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::wayleave::command;
-use crate::harness::{Origin, Reply, Request, Wayleave};
-use crate::preferences::purposes::{self, CORPUS, INDEX, STATED, crawler};
+use crate::harness::{Origin, Reply, Wayleave};
+use crate::preferences::purposes::{CORPUS, INDEX, STATED, crawler};
 
 const TABLES: &str = r#"
 [[crawler]]

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use rustls::ClientConfig;
 
 use crate::clients::env::build_go;
-use crate::harness::tls::{Authority, Holder, client_pair, showing};
+use crate::harness::tls::{Authority, Holder, client_config_with, client_pair};
 use crate::harness::tools::{clean, node_modules, program, project, python, run};
 use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Request, Response, Wire, eventually};
@@ -63,7 +63,7 @@ fn guard(origin: &Origin, tables: &str, change: impl FnOnce(Settings) -> Setting
 impl Guard {
     /// Connects a client with this certificate, or with none.
     fn config(&self, pair: Option<&(String, String)>) -> Arc<ClientConfig> {
-        showing(Authority::trusted().pem.as_bytes(), &["http/1.1"], pair)
+        client_config_with(Authority::trusted().pem.as_bytes(), &["http/1.1"], pair)
     }
 
     fn connect(&self, config: &Arc<ClientConfig>) -> std::io::Result<Wire> {

@@ -1,7 +1,7 @@
 //! The organisation's own rules: the first that matches applies, before robots.txt.
 
 use crate::harness::{Origin, Request, Response, Wayleave, eventually};
-use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, crawler, get};
+use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, crawler};
 
 const TABLES: &str = r#"
 [[crawler]]

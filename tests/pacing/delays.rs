@@ -33,10 +33,6 @@ fn start_waiting(origin: &Origin, max_wait: &str) -> Wayleave {
     })
 }
 
-fn get(proxy: &Wayleave, agent: &str, url: &str) -> Response {
-    proxy.get_as(agent, url)
-}
-
 #[track_caller]
 fn expect_429(answer: &Response, reason: &str) -> u64 {
     let problem = answer.expect_refusal(429, Some("Crawl delay"), "http_request_denied");

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::harness::origin::reply::Reply;
 use crate::harness::{Origin, Response, Wayleave};
-use crate::preferences::purposes::get;
 
 const CASES: &str = include_str!("../../policy/usage-preferences/tests/cases/preferences.jsonl");
 

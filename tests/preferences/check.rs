@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Origin, Reply, Request, Wayleave};
 use crate::operations::check::{lines, run};
-use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, STATED, crawler, get};
+use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, STATED, crawler};
 
 /// One JSON object a line, as the README beside the file describes.
 const CASES: &str = include_str!("../../policy/usage-preferences/tests/cases/preferences.jsonl");

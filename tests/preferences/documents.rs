@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::command;
 use crate::harness::{Origin, Reply, Wayleave, eventually};
-use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, STATED, crawler, get};
+use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, STATED, crawler};
 
 const TDMREP: &str = "/.well-known/tdmrep.json";
 const RESERVED: &str = r#"[{"location": "/open/", "tdm-reservation": 0},
@@ -39,12 +39,6 @@ fn refusal(proxy: &Wayleave, agent: &str, url: &str) -> Value {
     assert_eq!(problem["type"], "urn:wayleave:problem:preference");
     assert_eq!(problem["stage"], "before", "{problem}");
     problem
-}
-
-/// Returns how often this was requested from an origin.
-fn asked(origin: &Origin, url: &str) -> usize {
-    let line = format!("GET {url}");
-    origin.seen().iter().filter(|seen| **seen == line).count()
 }
 
 fn licence(usage: &str) -> Reply {

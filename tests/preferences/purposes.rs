@@ -1,7 +1,5 @@
 //! Crawlers of one organisation, distinguished by their `User-Agent`, for the tests of usage preferences.
 
-use crate::harness::{Request, Response, Wayleave};
-
 pub const INDEX: &str = "ExampleBot-Index/1";
 pub const CORPUS: &str = "ExampleBot-Corpus/1";
 pub const STATED: &str = "ExampleBot-Stated/1";
@@ -15,8 +13,4 @@ pub fn crawler(name: &str, agent: &str, lines: &str) -> String {
     format!(
         "[[crawler]]\nname = \"{name}\"\ntokens = [\"ExampleBot\"]\nmatch = {{ user_agent = \"{agent}\" }}\n{lines}\n"
     )
-}
-
-pub fn get(proxy: &Wayleave, agent: &str, url: &str) -> Response {
-    proxy.get_as(agent, url)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clients::crawl::trust_in_nss;
 use crate::harness::h2_frames::{
     CONTINUATION, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, block, frame, get, open_proxied,
-    swollen,
+    request, swollen,
 };
 use crate::harness::origin::reply::{Framing, Step};
 use crate::harness::tls::{Authority, Holder, client_pair};

@@ -2,7 +2,7 @@
 
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::origin::reply::{Framing, Step};
-use crate::harness::{Certificate, Gate, Origin, Reply, Request, Wayleave, eventually};
+use crate::harness::{Certificate, Gate, Origin, Reply, Wayleave, eventually};
 
 const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
 

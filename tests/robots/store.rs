@@ -13,13 +13,6 @@ fn file(dir: &Path) -> PathBuf {
     dir.join("state/robots.redb")
 }
 
-fn fetches(origin: &Origin, host: &str) -> usize {
-    let requests = origin.requests();
-    let of_robots =
-        requests.iter().filter(|request| request.target == "/robots.txt" && request.host() == host);
-    of_robots.count()
-}
-
 fn learned(origin: &Origin) -> Wayleave {
     let proxy = Wayleave::start(origin);
     for n in 0..30 {

@@ -2,7 +2,7 @@
 
 use super::{reached, shop};
 use crate::harness::h2_frames::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, block, frame, get, open,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, block, frame, get, open, request,
 };
 use crate::harness::origin::reply::Framing;
 use crate::harness::{Reply, Request, Response, Wayleave};

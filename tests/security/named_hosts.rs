@@ -2,7 +2,7 @@
 //! anything is sent.
 
 use crate::harness::{Origin, Reply, Wayleave, eventually};
-use crate::preferences::purposes::{INDEX, crawler, get};
+use crate::preferences::purposes::{INDEX, crawler};
 
 const LICENCE: &str = "<rsl xmlns=\"https://rslstandard.org/rsl\"><content url=\"/\"><license>\
     <permits type=\"usage\">all</permits></license></content></rsl>";

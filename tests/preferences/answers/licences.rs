@@ -5,7 +5,6 @@ use serde_json::json;
 use super::{CORPUS, INDEX, OBSERVED, PLAIN, crawlers, expect_withheld};
 use crate::harness::origin::reply::{Reply, Step};
 use crate::harness::{Origin, Request, Response, Wayleave};
-use crate::preferences::purposes;
 
 const LICENCE: &str = "https://site.test/l.xml";
 

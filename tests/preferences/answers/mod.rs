@@ -8,7 +8,7 @@ mod passing;
 
 use crate::harness::origin::reply::Reply;
 use crate::harness::{Origin, Response, Wayleave};
-use crate::preferences::purposes::{self, CORPUS, INDEX, OBSERVED, PLAIN, STATED, crawler};
+use crate::preferences::purposes::{CORPUS, INDEX, OBSERVED, PLAIN, STATED, crawler};
 
 /// Crawlers that search, that also train, that need to be allowed, that are only observed, and that say nothing of themselves.
 fn crawlers() -> String {

@@ -6,7 +6,6 @@ use crate::harness::origin::reply::{Framing, Gate, Reply, Step};
 use serde_json::Value;
 
 use crate::harness::{Origin, Request, Wayleave, eventually};
-use crate::preferences::purposes;
 
 /// The last decision, once it is one for this reason: an answer is recorded when it is complete.
 #[track_caller]
