@@ -1,26 +1,23 @@
 //! `wayleave fleet check` against engines that are unsuitable, or deny this node what it needs.
 
 use std::path::Path;
-use std::time::Duration;
 
 use super::engines::{Product, Server};
 use super::servers::USER;
 use crate::harness::tls::Authority;
-use crate::harness::tools::{clean, run};
-use crate::harness::wayleave::BINARY;
+use crate::harness::tools::status_and_output;
+use crate::harness::wayleave::command;
 use crate::harness::{eventually, ports};
 
-/// Runs the command with `store` in its configuration: how it ended, and what it said on both streams.
+/// Runs the command with `store` in its configuration. Returns its exit status and output.
 fn check(store: &str) -> (Option<i32>, String) {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let file = dir.path().join("config.toml");
     let text = format!("[store]\nkind = \"redis\"\n{store}\n");
     std::fs::write(&file, text).expect("it can be written");
-    let mut command = clean(BINARY);
+    let mut command = command();
     command.args(["fleet", "check", "--config"]).arg(&file);
-    let output = run(&mut command, b"", Duration::from_secs(60));
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    status_and_output(&mut command)
 }
 
 #[track_caller]
@@ -30,13 +27,13 @@ fn expect_fit(store: &str) {
     assert_eq!(text.matches(" ok\n").count(), 11, "{text}");
 }
 
-/// The first operation that fails, and its message.
+/// Expects `verb` as the first operation that fails, with `message`.
 #[track_caller]
-fn expect_unfit(store: &str, verb: &str, said: &str) {
+fn expect_unfit(store: &str, verb: &str, message: &str) {
     let (status, text) = check(store);
     assert_eq!(status, Some(2), "{text}");
     let failed = text.lines().find(|line| !line.ends_with(" ok"));
-    assert_eq!(failed, Some(&*format!("{verb:<9} {said}")), "{text}");
+    assert_eq!(failed, Some(&*format!("{verb:<9} {message}")), "{text}");
     let end = "\nwayleave: this node cannot take part in the fleet\n";
     assert!(text.ends_with(end), "{text}");
 }
@@ -53,11 +50,11 @@ fn user(server: &Server, password: &str) -> String {
 #[test]
 fn a_wrong_and_a_missing_password_are_distinguished() {
     let server = Server::start(Product::Redis);
-    server.tell(USER);
+    server.command(USER);
     expect_fit(&user(&server, "secret"));
     let wrong = "denied: the engine does not know this user with this password";
     expect_unfit(&user(&server, "wrong"), "beat", wrong);
-    server.tell(&["config", "set", "requirepass", "secret"]);
+    server.command(&["config", "set", "requirepass", "secret"]);
     let none = "denied: the engine wants a password: set store.password_file";
     expect_unfit(&url(&server), "beat", none);
 }
@@ -66,9 +63,9 @@ fn a_wrong_and_a_missing_password_are_distinguished() {
 fn each_right_that_is_missing_is_named() {
     for product in [Product::Redis, Product::Valkey] {
         let server = Server::start(product);
-        server.tell(USER);
+        server.command(USER);
         let by_user = user(&server, "secret");
-        // Warms the scripts: later a server has forgotten them only when it was restarted.
+        // The scripts must be loaded: only a restarted server has none.
         expect_fit(&by_user);
         for (right, verb, script) in [
             ("eval", "beat", None),
@@ -80,20 +77,20 @@ fn each_right_that_is_missing_is_named() {
             ("pexpire", "take", Some("take")),
             ("zrange", "resting", Some("resting")),
         ] {
-            server.tell(&["acl", "setuser", "wayleave", &format!("-{right}")]);
+            server.command(&["acl", "setuser", "wayleave", &format!("-{right}")]);
             let (status, text) = check(&by_user);
-            server.tell(&["acl", "setuser", "wayleave", &format!("+{right}")]);
+            server.command(&["acl", "setuser", "wayleave", &format!("+{right}")]);
             assert_eq!(status, Some(2), "{right}: {text}");
-            let said = match script {
+            let message = match script {
                 Some(script) if product == Product::Redis => {
                     format!("the user has no right to +{right} (lua/{script}.lua)")
                 }
                 _ => format!("the '{right}' command"),
             };
             let failed = text.lines().find(|line| !line.ends_with(" ok"));
-            let failed = failed.expect("one line of it");
+            let failed = failed.expect("an operation fails");
             assert!(failed.starts_with(&format!("{verb:<9} denied: ")), "{text}");
-            assert!(failed.contains(&said), "{failed}: {said}");
+            assert!(failed.contains(&message), "{failed}: {message}");
         }
         expect_fit(&by_user);
     }
@@ -102,7 +99,7 @@ fn each_right_that_is_missing_is_named() {
 #[test]
 fn a_prefix_that_the_user_may_not_use_is_named() {
     let server = Server::start(Product::Redis);
-    server.tell(USER);
+    server.command(USER);
     let elsewhere = user(&server, "secret") + "\nprefix = \"other\"";
     let (status, text) = check(&elsewhere);
     assert_eq!(status, Some(2), "{text}");
@@ -119,7 +116,7 @@ fn another_fleet_is_detected_by_its_partitions_and_format() {
         "beat",
         "denied: the fleet of the prefix wl has format 1, 64 partitions; this node has format 1, 8 partitions",
     );
-    server.tell(&["set", "wl:meta", "format 2, 64 partitions"]);
+    server.command(&["set", "wl:meta", "format 2, 64 partitions"]);
     expect_unfit(
         &url(&server),
         "beat",
@@ -158,20 +155,20 @@ fn missing_and_unexpected_tls_are_reported() {
 #[test]
 fn a_full_engine_is_distinguished_from_one_that_drops_keys() {
     let server = Server::start(Product::Redis);
-    server.tell(&["config", "set", "maxmemory", "1"]);
+    server.command(&["config", "set", "maxmemory", "1"]);
     let full = "full: the engine's memory is full";
     expect_unfit(&url(&server), "beat", full);
-    server.tell(&["config", "set", "maxmemory", "0"]);
+    server.command(&["config", "set", "maxmemory", "0"]);
     expect_fit(&url(&server));
-    server.tell(&["config", "set", "maxmemory", "1"]);
+    server.command(&["config", "set", "maxmemory", "1"]);
     // A node that joins later continues with the pace of the others.
     expect_unfit(&url(&server), "settle", full);
-    server.tell(&["config", "set", "maxmemory-policy", "allkeys-lru"]);
+    server.command(&["config", "set", "maxmemory-policy", "allkeys-lru"]);
     let (status, text) = check(&url(&server));
     assert_eq!(status, Some(2), "{text}");
-    let said =
+    let message =
         "has the maxmemory-policy allkeys-lru, which may drop what keeps the pace; set noeviction";
-    assert!(text.starts_with("beat      denied: ") && text.contains(said), "{text}");
+    assert!(text.starts_with("beat      denied: ") && text.contains(message), "{text}");
 }
 
 #[test]
@@ -180,7 +177,7 @@ fn a_replica_and_a_server_without_cluster_are_reported() {
     let port = primary.port.to_string();
     let replica = Server::start_with(Product::Redis, &["--replicaof", "127.0.0.1", &port]);
     eventually("it follows its primary", || {
-        let replication = replica.tell(&["info", "replication"]);
+        let replication = replica.command(&["info", "replication"]);
         replication.contains("master_link_status:up")
     });
     expect_unfit(

@@ -1,14 +1,14 @@
-//! Engines that others write to, that are full or come back, and nodes that should not be there, as seen by origins and clients.
+//! Engines with foreign data, full or restored engines, and nodes that must not join, as seen by origins and clients.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::engines::{Product, Server};
-use super::proxies::{arrivals, expect_gaps, is_up, joined, node, refresh};
+use super::proxies::{arrivals, expect_gaps, is_up, joined, key_file, node, refresh};
 use crate::harness::origin::reply::Step;
-use crate::harness::tools::{clean, run};
-use crate::harness::wayleave::{BINARY, Settings};
+use crate::harness::tools::status_and_output;
+use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Gate, Origin, Reply, Wayleave, eventually};
 use crate::operations::over_time::{set_clock, with_clock};
 
@@ -35,16 +35,16 @@ fn state(node: &Wayleave) -> String {
     found["state"].as_str().expect("a state").to_owned()
 }
 
-/// The one key that a pattern matches.
+/// Returns the only key that a pattern matches.
 #[track_caller]
-fn key(server: &Server, pattern: &str) -> String {
-    let keys = server.tell(&["keys", pattern]);
+fn only_key(server: &Server, pattern: &str) -> String {
+    let keys = server.command(&["keys", pattern]);
     let key = keys.trim().to_owned();
     assert!(!key.is_empty() && !key.contains('\n'), "{pattern}: {keys}");
     key
 }
 
-/// Two nodes that go by the open rules of `shop.test`.
+/// Starts two nodes that apply the open rules of `shop.test`.
 fn two(origin: &Origin, server: &Server, change: impl Fn(Settings) -> Settings) -> [Wayleave; 2] {
     origin.site("shop.test").robots(OPEN);
     let nodes = [(); 2].map(|()| node(origin, server, &change));
@@ -54,12 +54,12 @@ fn two(origin: &Origin, server: &Server, change: impl Fn(Settings) -> Settings) 
     nodes
 }
 
-/// Closes `shop.test`, has the first node see it, and waits for the second.
+/// Closes `shop.test`, has the first node fetch the new rules, and waits for the second.
 fn close(origin: &Origin, nodes: &[Wayleave; 2]) {
     origin.site("shop.test").robots(CLOSED);
     refresh(&nodes[0], "shop.test");
     for node in nodes {
-        eventually("it goes by the new rules", || private(node) == 403);
+        eventually("it applies the new rules", || private(node) == 403);
     }
 }
 
@@ -69,12 +69,12 @@ fn a_malformed_member_stops_neither_beats_nor_changes() {
     let server = Server::start(Product::Redis);
     let nodes = two(&origin, &server, |settings| settings);
     for value in ["no time", "", "99999999999999999999 0.1.0"] {
-        server.tell(&["hset", "wl:{0}:nodes", "odd", value]);
+        server.command(&["hset", "wl:{0}:nodes", "odd", value]);
     }
-    server.tell(&["hset", "wl:{0}:nodes", "worse", "no time"]);
+    server.command(&["hset", "wl:{0}:nodes", "worse", "no time"]);
     eventually("they are taken off the list", || {
-        server.tell(&["hexists", "wl:{0}:nodes", "odd"]).trim() == "0"
-            && server.tell(&["hexists", "wl:{0}:nodes", "worse"]).trim() == "0"
+        server.command(&["hexists", "wl:{0}:nodes", "odd"]).trim() == "0"
+            && server.command(&["hexists", "wl:{0}:nodes", "worse"]).trim() == "0"
     });
     close(&origin, &nodes);
     assert_eq!(state(&nodes[1]), "up");
@@ -85,7 +85,7 @@ fn changes_are_read_while_beats_fail() {
     let origin = Origin::start();
     let server = Server::start(Product::Redis);
     let nodes = two(&origin, &server, |settings| settings);
-    server.tell(&[
+    server.command(&[
         "eval",
         "redis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[1], 'x')",
         "1",
@@ -101,14 +101,14 @@ fn changes_are_read_while_beats_fail() {
         assert!(node.log().contains("the beats to the fleet's engine fail"), "{}", node.log());
     }
     close(&origin, &nodes);
-    server.tell(&["del", "wl:{0}:nodes"]);
+    server.command(&["del", "wl:{0}:nodes"]);
     for node in &nodes {
         eventually("it beats again", || state(node) == "up" && is_up(node));
     }
 }
 
-/// Puts back what was kept of `shop.test`, its head changed, and tells the nodes to look.
-const PUT_BACK: &str = "
+/// Restores a saved record of `shop.test` with a changed head, and notifies the nodes.
+const RESTORE: &str = "
 local head, record = redis.call('GET', 'wl-saved'):sub(1, 24), redis.call('GET', 'wl-saved'):sub(25)
 local version, fresh_until, learned_at = struct.unpack('>I8I8I8', head)
 local time = redis.call('TIME')
@@ -121,37 +121,36 @@ return redis.call('XADD', KEYS[3], string.format('%.0f-1', seq), 'n', 'x', 'o', 
 
 #[test]
 fn an_old_record_that_is_restored_is_ignored_with_a_key() {
-    // As it was, beyond what a double counts, and the last that it does.
+    // The version as it was, one that a double cannot count to, and the last that it can.
     for version in ["0", "1152921504606846976", "9007199254740991"] {
         let origin = Origin::start();
         let server = Server::start(Product::Redis);
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
-        let file = dir.path().join("key");
-        std::fs::write(&file, "0123456789abcdef".repeat(4)).expect("it can be written");
-        let keyed = |settings: Settings| settings.set("store.key_file", &format!("{file:?}"));
+        let key = key_file(&dir);
+        let keyed = |settings: Settings| settings.set("store.key_file", &key);
         let nodes = two(&origin, &server, keyed);
         eventually("the engine has it", || {
-            !server.tell(&["keys", "*:e:http://shop.test"]).trim().is_empty()
+            !server.command(&["keys", "*:e:http://shop.test"]).trim().is_empty()
         });
-        let entry = key(&server, "*:e:http://shop.test");
-        server.tell(&["copy", &entry, "wl-saved"]);
+        let entry = only_key(&server, "*:e:http://shop.test");
+        server.command(&["copy", &entry, "wl-saved"]);
         close(&origin, &nodes);
         let (log, born) = (
             entry.replace(":e:http://shop.test", ":l"),
             entry.replace(":e:http://shop.test", ":born"),
         );
         let before = nodes.each_ref().map(corrupt);
-        server.tell(&["eval", PUT_BACK, "3", &entry, &born, &log, version]);
+        server.command(&["eval", RESTORE, "3", &entry, &born, &log, version]);
         for (node, before) in nodes.iter().zip(before) {
             eventually("it has looked at it", || corrupt(node) > before || private(node) == 200);
             assert_eq!(private(node), 403, "{version}");
         }
-        // The entries that the first one learns now are no older than that.
+        // What the first node fetches now has no lower version than that.
         refresh(&nodes[0], "shop.test");
         let settled = || nodes[0].metric("wayleave_fleet_settled_total", &[]);
-        let told = settled();
+        let settled_before = settled();
         refresh(&nodes[0], "shop.test");
-        eventually("the engine was told", || settled() > told);
+        eventually("the engine has the record", || settled() > settled_before);
         for node in &nodes {
             assert_eq!(private(node), 403, "{version}");
         }
@@ -161,11 +160,11 @@ fn an_old_record_that_is_restored_is_ignored_with_a_key() {
 }
 
 #[test]
-fn an_engine_that_is_full_holds_nobody_up() {
+fn a_full_engine_delays_no_request() {
     let origin = Origin::start();
     let server = Server::start(Product::Redis);
     let nodes = two(&origin, &server, |settings| settings);
-    server.tell(&["config", "set", "maxmemory", "1"]);
+    server.command(&["config", "set", "maxmemory", "1"]);
     for number in 0..3 {
         let host = format!("new{number}.test");
         origin.site(&host).robots(CLOSED);
@@ -175,14 +174,14 @@ fn an_engine_that_is_full_holds_nobody_up() {
         }
     }
     assert!(nodes.iter().all(is_up));
-    // An operator's word is heard all the same.
+    // What operators command takes effect all the same.
     let path = "/v1/robots/http%3A%2F%2Fshop.test";
     assert!(nodes[0].admin_request("DELETE", path).status < 300);
     eventually("the other one has forgotten it, too", || nodes[1].admin_get(path).status == 404);
 }
 
 #[test]
-fn a_node_restarted_within_its_turn_waits_for_the_turns_end() {
+fn a_node_restarted_while_it_holds_a_slot_waits_for_its_end() {
     let gate = Gate::closed();
     let origin = Origin::start();
     let hangs = Reply::raw("", Step::Wait(gate.clone()));
@@ -200,8 +199,8 @@ fn a_node_restarted_within_its_turn_waits_for_the_turns_end() {
     gate.open();
 }
 
-/// Runs a node that is not expected to start, or a command of it: how it ended and what it said.
-fn ends(store: &str, arguments: &[&str]) -> (Option<i32>, String) {
+/// Runs a node that is not expected to start, or a command of it. Returns its exit status and output.
+fn run_node(store: &str, arguments: &[&str]) -> (Option<i32>, String) {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let file = dir.path().join("config.toml");
     let text = format!(
@@ -209,11 +208,9 @@ fn ends(store: &str, arguments: &[&str]) -> (Option<i32>, String) {
         dir.path().join("state")
     );
     std::fs::write(&file, text).expect("it can be written");
-    let mut command = clean(BINARY);
+    let mut command = command();
     command.args(arguments).arg("--config").arg(&file);
-    let output = run(&mut command, b"", Duration::from_secs(60));
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    status_and_output(&mut command)
 }
 
 #[test]
@@ -226,18 +223,18 @@ fn a_second_node_of_the_same_name_is_refused_and_reported() {
         "[store]\nkind = \"redis\"\nurl = \"{}\"\nnode = \"first\"\ntimeout = \"2s\"\n",
         server.url()
     );
-    let (status, text) = ends(&store, &["fleet", "check"]);
-    assert_eq!(status, Some(0), "it is the first that it asks for: {text}");
-    let (status, text) = ends(&store, &["serve"]);
+    let (status, text) = run_node(&store, &["fleet", "check"]);
+    assert_eq!(status, Some(0), "it names the node that runs: {text}");
+    let (status, text) = run_node(&store, &["serve"]);
     assert!(status.is_some_and(|status| status != 0), "{text}");
     assert!(text.contains("another process is the node \"first\""), "{text}");
-    let (status, text) = ends(&store, &["fleet", "check"]);
+    let (status, text) = run_node(&store, &["fleet", "check"]);
     assert_eq!(status, Some(2), "{text}");
     assert!(text.contains("another process is the node \"first\""), "{text}");
     assert_eq!(state(&first), "up");
-    // One that was stopped as it should be makes room at once.
+    // A node that was stopped in good order leaves at once.
     let (dir, settings) = first.stop();
-    assert_eq!(server.tell(&["hlen", "wl:{0}:nodes"]).trim(), "0");
+    assert_eq!(server.command(&["hlen", "wl:{0}:nodes"]).trim(), "0");
     drop(Wayleave::start_in(dir, settings));
 }
 
@@ -264,19 +261,23 @@ fn a_delay_holds_while_home_nodes_find_the_engine_again() {
         }
         let more = |count: usize| {
             let before = arrivals(&origin, "slow.test").len();
-            eventually("they go on", || arrivals(&origin, "slow.test").len() >= before + count);
+            eventually("more requests arrive", || {
+                arrivals(&origin, "slow.test").len() >= before + count
+            });
         };
         more(2);
         for is_restarted in [true, false, true] {
-            match is_restarted {
-                true => server.kill(),
-                false => server.signal("STOP"),
+            if is_restarted {
+                server.kill();
+            } else {
+                server.signal("STOP");
             }
             eventually("all have noticed", || nodes.iter().all(|node| !is_up(node)));
             more(3);
-            match is_restarted {
-                true => server.revive(),
-                false => server.signal("CONT"),
+            if is_restarted {
+                server.revive();
+            } else {
+                server.signal("CONT");
             }
             eventually("all are back", || nodes.iter().all(is_up));
             more(6);
@@ -291,27 +292,23 @@ fn a_wrong_clock_is_reported_if_there_is_a_key() {
     let origin = Origin::start();
     let server = Server::start(Product::Redis);
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
-    let file = dir.path().join("key");
-    std::fs::write(&file, "0123456789abcdef".repeat(4)).expect("it can be written");
+    let key = key_file(&dir);
     let clock = dir.path().join("clock");
     set_clock(&clock, Duration::from_hours(24));
     let off = || with_clock(&clock);
-    let keyed =
-        |settings: Settings| joined(settings, &server).set("store.key_file", &format!("{file:?}"));
+    let keyed = |settings: Settings| joined(settings, &server).set("store.key_file", &key);
     let (wrong, settings) = Wayleave::start_inheriting(off(), &origin, &dir, keyed);
-    eventually("it says so", || state(&wrong) == "clock-off");
+    eventually("it is reported", || state(&wrong) == "clock-off");
     let metric = wrong.metric("wayleave_fleet_state", &[("state", "clock-off")]);
     assert_eq!(metric, 1.0);
     let ready = wrong.admin_get("/readyz").text();
     assert!(ready.contains("{\"fleet\":\"clock-off\"}"), "{ready}");
     assert!(wrong.log().contains("this machine's clock is off"), "{}", wrong.log());
-    let config = dir.path().join("asking.toml");
+    let config = dir.path().join("command.toml");
     std::fs::write(&config, settings.to_toml()).expect("it can be written");
     let check = |mut command: Command| {
         command.args(["fleet", "check", "--config"]).arg(&config);
-        let output = run(&mut command, b"", Duration::from_secs(60));
-        let text = [output.stdout, output.stderr].concat();
-        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+        status_and_output(&mut command)
     };
     let (status, text) = check(off());
     assert_eq!(status, Some(2), "{text}");
@@ -319,7 +316,7 @@ fn a_wrong_clock_is_reported_if_there_is_a_key() {
         text.contains("clock     denied: this machine's clock is 86400 s ahead of the engine's"),
         "{text}"
     );
-    let (status, text) = check(clean(BINARY));
+    let (status, text) = check(command());
     assert_eq!(status, Some(0), "{text}");
 }
 
@@ -334,10 +331,10 @@ fn a_key_of_a_wrong_type_concerns_its_origin_only() {
     for host in ["odd.test", "slow.test"] {
         assert_eq!(node.get(&format!("http://{host}/")).status, 200);
     }
-    let turns = key(&server, "*:t:http://odd.test*");
-    eventually("the turn has ended", || server.tell(&["hlen", &turns]).trim() == "1");
+    let slots = only_key(&server, "*:t:http://odd.test*");
+    eventually("the slot was released", || server.command(&["hlen", &slots]).trim() == "1");
     let before = node.metric("wayleave_fleet_errors_total", &[("kind", "connection")]);
-    server.tell(&["set", &turns, "odd"]);
+    server.command(&["set", &slots, "odd"]);
     for _ in 0..5 {
         assert_eq!(node.get("http://odd.test/").status, 429);
         assert_eq!(node.get("http://slow.test/").status, 200);
@@ -348,19 +345,19 @@ fn a_key_of_a_wrong_type_concerns_its_origin_only() {
 }
 
 #[test]
-fn what_is_wrong_in_one_partition_stops_no_other() {
+fn faults_in_one_partition_stop_no_other() {
     let origin = Origin::start();
     let server = Server::start(Product::Redis);
     let nodes = two(&origin, &server, |settings| settings);
-    let own = key(&server, "*:e:http://shop.test");
+    let own = only_key(&server, "*:e:http://shop.test");
     let own = own.replace(":e:http://shop.test", "");
     let other = if own == "wl:{1}" { "wl:{2}" } else { "wl:{1}" };
-    server.tell(&["del", &format!("{other}:l"), &format!("{other}:born")]);
+    server.command(&["del", &format!("{other}:l"), &format!("{other}:born")]);
     for kind in ["l", "born"] {
-        server.tell(&["set", &format!("{other}:{kind}"), "odd"]);
+        server.command(&["set", &format!("{other}:{kind}"), "odd"]);
     }
-    // A line that is not text, and a log whose numbers have come to their end.
-    server.tell(&[
+    // An entry that is not UTF-8, and a log at its highest number.
+    server.command(&[
         "eval",
         "return redis.call('XADD', KEYS[1], '*', '\\255', '\\254')",
         "1",
@@ -368,7 +365,7 @@ fn what_is_wrong_in_one_partition_stops_no_other() {
     ]);
     close(&origin, &nodes);
     let end = "18446744073709551615-1";
-    server.tell(&[
+    server.command(&[
         "xadd",
         &format!("{own}:l"),
         end,
@@ -381,7 +378,7 @@ fn what_is_wrong_in_one_partition_stops_no_other() {
     ]);
     origin.site("shop.test").robots(OPEN);
     refresh(&nodes[0], "shop.test");
-    eventually("it goes by the newest rules", || private(&nodes[1]) == 200);
+    eventually("it applies the newest rules", || private(&nodes[1]) == 200);
     let late = node(&origin, &server, |settings| settings);
     assert_eq!((private(&late), state(&late)), (200, "up".to_owned()));
 }
@@ -394,32 +391,32 @@ fn a_lease_without_an_end_is_ignored() {
     let node = node(&origin, &server, |settings| settings);
     assert_eq!(private(&node), 403);
     eventually("the engine has it", || {
-        !server.tell(&["keys", "*:e:http://shop.test"]).trim().is_empty()
+        !server.command(&["keys", "*:e:http://shop.test"]).trim().is_empty()
     });
-    let lease = key(&server, "*:e:http://shop.test").replace(":e:", ":f:");
+    let lease = only_key(&server, "*:e:http://shop.test").replace(":e:", ":f:");
     for ends_in in [None, Some("31536000")] {
         let path = "/v1/robots/http%3A%2F%2Fshop.test";
         assert!(node.admin_request("DELETE", path).status < 300);
-        server.tell(&["set", &lease, "nobody"]);
+        server.command(&["set", &lease, "nobody"]);
         if let Some(seconds) = ends_in {
-            server.tell(&["expire", &lease, seconds]);
+            server.command(&["expire", &lease, seconds]);
         }
         assert_eq!(private(&node), 403, "{ends_in:?}");
     }
 }
 
 #[test]
-fn nodes_that_would_judge_otherwise_are_refused() {
+fn nodes_whose_settings_decide_differently_are_refused() {
     let origin = Origin::start();
     let server = Server::start(Product::Redis);
     let first = node(&origin, &server, |settings| settings);
     let store =
         format!("[store]\nkind = \"redis\"\nurl = \"{}\"\ntimeout = \"2s\"\n", server.url());
-    let (status, text) = ends(&store, &["fleet", "check"]);
+    let (status, text) = run_node(&store, &["fleet", "check"]);
     assert_eq!(status, Some(0), "{text}");
     let other = store + "[robots]\nmax_size = \"700KiB\"\n";
     for command in [&["fleet", "check"][..], &["serve"]] {
-        let (status, text) = ends(&other, command);
+        let (status, text) = run_node(&other, command);
         assert!(status.is_some_and(|status| status != 0), "{text}");
         assert!(
             text.contains("max_size") && text.contains("716800") && text.contains("512000"),
@@ -427,6 +424,6 @@ fn nodes_that_would_judge_otherwise_are_refused() {
         );
     }
     first.stop();
-    let (status, text) = ends(&other, &["fleet", "check"]);
-    assert_eq!(status, Some(0), "nobody is there to disagree with: {text}");
+    let (status, text) = run_node(&other, &["fleet", "check"]);
+    assert_eq!(status, Some(0), "no other node is there: {text}");
 }

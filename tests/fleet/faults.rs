@@ -1,18 +1,18 @@
-//! A fleet in trouble: an engine that stops, is unreachable for one node, or fails over; a node that dies.
+//! Faults in a fleet: an engine that stops, is unreachable for one node, or fails over; a node that is killed.
 
 use std::time::Duration;
 
 use super::engines::{Cluster, Product, Server};
-use super::proxies::{arrivals, expect_gaps, is_up, node, robots_fetches};
+use super::proxies::{arrivals, expect_gaps, is_up, node};
 use super::relay::Relay;
 use crate::harness::origin::reply::Step;
-use crate::harness::tools::{clean, run};
-use crate::harness::wayleave::{BINARY, Settings};
+use crate::harness::tools::status_and_output;
+use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Gate, Origin, Reply, Wayleave, eventually};
 
 const DELAY: Duration = Duration::from_millis(500);
 
-/// An origin with a delay and one without.
+/// Starts a site with a delay and one without.
 fn sites() -> Origin {
     let origin = Origin::start();
     let slow = "User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n";
@@ -25,25 +25,25 @@ fn waiting(settings: Settings) -> Settings {
     settings.set("politeness.crawl_delay", "\"wait\"")
 }
 
-/// Requests that every node answers, with or without the engine.
+/// Sends requests that every node decides, with or without the engine.
 fn expect_free(node: &Wayleave) {
     assert_eq!(node.get("http://free.test/").status, 200);
     assert_eq!(node.get("http://free.test/private").status, 403);
 }
 
-fn goes_slowly(node: &Wayleave) -> bool {
+fn slow_is_served(node: &Wayleave) -> bool {
     node.get("http://slow.test/").status == 200
 }
 
 #[test]
-fn a_silent_engine_is_left_alone_until_it_answers() {
+fn a_silent_engine_is_not_used_until_it_responds() {
     let origin = sites();
     let server = Server::start(Product::Redis);
-    let quick = |settings| waiting(settings).set("store.timeout", "\"250ms\"");
+    let quick = |settings| waiting(settings).set("store.timeout", "\"1s\"");
     let nodes = [(); 2].map(|()| node(&origin, &server, quick));
     for node in &nodes {
         expect_free(node);
-        eventually("it goes", || goes_slowly(node));
+        eventually("slow.test is served", || slow_is_served(node));
     }
     server.signal("STOP");
     for node in &nodes {
@@ -54,7 +54,7 @@ fn a_silent_engine_is_left_alone_until_it_answers() {
     }
     server.signal("CONT");
     for node in &nodes {
-        eventually("it goes again", || goes_slowly(node));
+        eventually("slow.test is served again", || slow_is_served(node));
         assert!(is_up(node));
     }
     expect_gaps(&arrivals(&origin, "slow.test"), DELAY);
@@ -65,25 +65,25 @@ fn an_isolated_node_refuses_delayed_origins_and_others_do_not() {
     let origin = sites();
     let server = Server::start(Product::Valkey);
     let relay = Relay::to(server.port);
-    let whole = node(&origin, &server, waiting);
-    let cut = node(&origin, &server, |settings| {
+    let connected = node(&origin, &server, waiting);
+    let isolated = node(&origin, &server, |settings| {
         let url = format!("\"redis://127.0.0.1:{}\"", relay.port);
         waiting(settings).set("store.url", &url)
     });
-    for node in [&whole, &cut] {
-        eventually("it goes", || goes_slowly(node));
+    for node in [&connected, &isolated] {
+        eventually("slow.test is served", || slow_is_served(node));
         expect_free(node);
     }
     relay.cut();
-    eventually("the loss is noticed", || !is_up(&cut));
+    eventually("the loss is noticed", || !is_up(&isolated));
     for _ in 0..3 {
-        assert!(goes_slowly(&whole) && is_up(&whole));
-        assert_eq!(cut.get("http://slow.test/cut").status, 429);
-        expect_free(&cut);
+        assert!(slow_is_served(&connected) && is_up(&connected));
+        assert_eq!(isolated.get("http://slow.test/cut").status, 429);
+        expect_free(&isolated);
     }
-    relay.mend();
-    eventually("it goes again", || goes_slowly(&cut));
-    assert!(goes_slowly(&whole));
+    relay.restore();
+    eventually("slow.test is served again", || slow_is_served(&isolated));
+    assert!(slow_is_served(&connected));
     let arrivals = arrivals(&origin, "slow.test");
     expect_gaps(&arrivals, DELAY);
     assert!(!origin.seen().iter().any(|seen| seen.ends_with("/cut")));
@@ -100,11 +100,11 @@ fn a_delay_holds_through_the_failover_of_a_cluster() {
     };
     let nodes = [(); 2].map(|()| node(&origin, &cluster.servers[0], of_cluster));
     for node in &nodes {
-        eventually("it goes", || goes_slowly(node));
+        eventually("slow.test is served", || slow_is_served(node));
     }
     // The server that has the origin's keys.
-    let keys = |server: &Server| server.tell(&["keys", "*slow.test*"]);
-    let is_primary = |server: &Server| server.tell(&["role"]).starts_with("master");
+    let keys = |server: &Server| server.command(&["keys", "*slow.test*"]);
+    let is_primary = |server: &Server| server.command(&["role"]).starts_with("master");
     let owner = cluster
         .servers
         .iter()
@@ -112,29 +112,29 @@ fn a_delay_holds_through_the_failover_of_a_cluster() {
     cluster.servers[owner.expect("one has them")].kill();
     for node in &nodes {
         expect_free(node);
-        eventually("it goes again", || goes_slowly(node));
+        eventually("slow.test is served again", || slow_is_served(node));
         expect_free(node);
     }
     expect_gaps(&arrivals(&origin, "slow.test"), DELAY);
 }
 
 #[test]
-fn another_node_fetches_when_the_one_that_did_has_died() {
+fn another_node_fetches_after_the_fetching_one_was_killed() {
     let gate = Gate::closed();
     let origin = Origin::start();
     let hangs = Reply::raw("", Step::Wait(gate.clone()));
     origin.site("shop.test").robots_reply(hangs);
     let server = Server::start(Product::Redis);
     let short = |settings: Settings| settings.set("robots.fetch_timeout", "\"2s\"");
-    let dies = node(&origin, &server, short);
-    let lives = node(&origin, &server, short);
-    let mut wire = dies.connect();
+    let killed = node(&origin, &server, short);
+    let survivor = node(&origin, &server, short);
+    let mut wire = killed.connect();
     wire.send_get("http://shop.test/");
     origin.wait_for_target("/robots.txt");
-    dies.signal("KILL");
+    killed.signal("KILL");
     origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
-    eventually("its lease has ended", || lives.get("http://shop.test/").status == 200);
-    assert_eq!(lives.get("http://shop.test/private").status, 403);
+    eventually("its lease has ended", || survivor.get("http://shop.test/").status == 200);
+    assert_eq!(survivor.get("http://shop.test/private").status, 403);
     assert_eq!(origin.robots_fetches("shop.test"), 2);
 }
 
@@ -146,33 +146,26 @@ fn without_the_engine_each_origin_has_a_home_node_if_set() {
     let nodes = [(); 3].map(|()| node(&origin, &server, home));
     for node in &nodes {
         eventually("all see each other", || node.metric("wayleave_fleet_members", &[]) == 3.0);
-        eventually("it goes", || goes_slowly(node));
+        eventually("slow.test is served", || slow_is_served(node));
     }
     server.kill();
     for node in &nodes {
         eventually("the loss is noticed", || !is_up(node));
     }
-    let going = || nodes.iter().filter(|node| goes_slowly(node)).count();
     for _ in 0..3 {
-        assert_eq!(going(), 1);
+        assert_eq!(nodes.iter().filter(|node| slow_is_served(node)).count(), 1);
     }
     expect_gaps(&arrivals(&origin, "slow.test"), DELAY);
 }
 
 fn fleet_command(node: &Wayleave, arguments: &[&str]) -> (Option<i32>, String) {
-    let config = node.dir.path().join("config.toml");
-    let text = node.settings.clone().set("admin.listen", &format!("\"{}\"", node.admin));
-    let asking = config.with_file_name("asking.toml");
-    std::fs::write(&asking, text.to_toml()).expect("it can be written");
-    let mut command = clean(BINARY);
-    command.arg("fleet").args(arguments).arg("--config").arg(&asking);
-    let output = run(&mut command, b"", Duration::from_secs(60));
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    let mut command = command();
+    command.arg("fleet").args(arguments).arg("--config").arg(node.config_with_ports());
+    status_and_output(&mut command)
 }
 
 #[test]
-fn operators_see_the_fleet_and_what_it_lacks() {
+fn fleet_status_and_check_report_what_is_missing() {
     let origin = sites();
     let mut server = Server::start(Product::Redis);
     let named = |settings: Settings| settings.set("store.node", "\"first\"");
@@ -182,7 +175,7 @@ fn operators_see_the_fleet_and_what_it_lacks() {
     assert!(text.contains("state      up") && text.contains("first 0.1.0 (this one)"), "{text}");
     let (status, text) = fleet_command(&first, &["check"]);
     assert_eq!((status, text.matches(" ok\n").count()), (Some(0), 11), "{text}");
-    server.tell(&["acl", "setuser", "default", "-xadd"]);
+    server.command(&["acl", "setuser", "default", "-xadd"]);
     let (status, text) = fleet_command(&first, &["check"]);
     assert_eq!(status, Some(2), "{text}");
     assert!(text.contains("settle    denied"), "{text}");
@@ -197,8 +190,8 @@ fn operators_see_the_fleet_and_what_it_lacks() {
     let ready = first.admin_get("/readyz");
     assert_eq!(ready.status, 200);
     let text = ready.text();
-    for words in ["ready, but the fleet's engine", "\"fleet\":\"lost\""] {
-        assert!(text.contains(words), "{text}");
+    for part in ["ready, but the fleet's engine", "\"fleet\":\"lost\""] {
+        assert!(text.contains(part), "{text}");
     }
     let (status, text) = fleet_command(&first, &["check"]);
     assert_eq!(status, Some(2), "{text}");

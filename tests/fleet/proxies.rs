@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
+
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::Settings;
 use crate::harness::{Gate, Origin, Reply, Wayleave, eventually};
@@ -22,19 +24,20 @@ pub fn joined(settings: Settings, server: &Server) -> Settings {
     settings
         .set("store.kind", "\"redis\"")
         .set("store.url", &format!("{:?}", server.url()))
-        // A busy machine is no lost engine.
+        // An engine on a busy machine is not lost.
         .set("store.timeout", "\"2s\"")
+}
+
+/// Writes the key of a fleet to a file in `dir`, and returns its path as TOML.
+pub fn key_file(dir: &TempDir) -> String {
+    let file = dir.path().join("key");
+    std::fs::write(&file, "0123456789abcdef".repeat(4)).expect("it can be written");
+    format!("{file:?}")
 }
 
 fn fleet(origin: &Origin, server: &Server, count: usize) -> Vec<Wayleave> {
     let plain = |settings: Settings| settings.set("politeness.crawl_delay", "\"wait\"");
     (0..count).map(|_| node(origin, server, plain)).collect()
-}
-
-pub fn robots_fetches(origin: &Origin, host: &str) -> usize {
-    let seen = origin.requests();
-    let fetches = seen.iter().filter(|request| request.target == "/robots.txt");
-    fetches.filter(|request| request.host() == host).count()
 }
 
 /// Returns the arrival times of requests for pages.
@@ -55,12 +58,12 @@ pub fn expect_gaps(arrivals: &[Instant], least: Duration) {
     }
 }
 
-/// The path of what is known of the robots.txt of a host.
+/// Returns the path of the entry of a host in the admin API.
 fn robots_path(host: &str) -> String {
     format!("/v1/robots/http%3A%2F%2F{host}")
 }
 
-/// Has a node fetch the robots.txt of a host anew.
+/// Has a node fetch the robots.txt of a host again.
 pub fn refresh(proxy: &Wayleave, host: &str) {
     let path = robots_path(host) + "/refresh";
     assert_eq!(proxy.admin_request("POST", &path).status, 200, "{path}");
@@ -71,13 +74,13 @@ pub fn is_up(proxy: &Wayleave) -> bool {
 }
 
 #[test]
-fn a_crawl_delay_holds_over_all_nodes_if_the_engine_forgets() {
+fn a_crawl_delay_holds_over_all_nodes_if_the_engine_loses_data() {
     let origin = Origin::start();
     let rules = "User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n";
     origin.site("slow.test").robots(rules);
     let mut server = Server::start(Product::Redis);
     let nodes = fleet(&origin, &server, 4);
-    let ask = |count: usize| {
+    let send_all = |count: usize| {
         std::thread::scope(|scope| {
             for node in &nodes {
                 for client in 0..count {
@@ -89,19 +92,16 @@ fn a_crawl_delay_holds_over_all_nodes_if_the_engine_forgets() {
             }
         });
     };
-    ask(2);
+    send_all(2);
     assert_eq!(arrivals(&origin, "slow.test").len(), 8);
-    server.tell(&["flushall"]);
-    ask(1);
+    server.command(&["flushall"]);
+    send_all(1);
     server.kill();
     server.revive();
     eventually("every node is back", || {
-        nodes.iter().all(|node| {
-            let asked = node.get("http://slow.test/again").status;
-            asked == 200 && is_up(node)
-        })
+        nodes.iter().all(|node| node.get("http://slow.test/again").status == 200 && is_up(node))
     });
-    ask(1);
+    send_all(1);
     expect_gaps(&arrivals(&origin, "slow.test"), Duration::from_millis(500));
 }
 
@@ -117,7 +117,7 @@ fn a_change_that_one_node_sees_counts_for_all() {
     origin.site("shop.test").robots(RULES);
     refresh(&nodes[0], "shop.test");
     for node in &nodes {
-        eventually("it goes by the new rules", || {
+        eventually("it applies the new rules", || {
             node.get("http://shop.test/private").status == 403
         });
     }
@@ -132,7 +132,7 @@ fn a_change_that_one_node_sees_counts_for_all() {
 }
 
 #[test]
-fn an_origin_that_asks_one_node_for_rest_has_it_from_all() {
+fn a_retry_after_sent_to_one_node_holds_for_all() {
     let origin = Origin::start();
     let busy = "HTTP/1.1 429 Slow down\r\nRetry-After: 600\r\nContent-Length: 0\r\n\r\n";
     let busy = Reply::raw(busy, Step::Close);
@@ -145,13 +145,15 @@ fn an_origin_that_asks_one_node_for_rest_has_it_from_all() {
     }
     assert_eq!(nodes[0].get("http://busy.test/busy").status, 429);
     for node in &nodes {
-        eventually("it leaves the origin alone", || {
+        eventually("it sends the origin nothing", || {
             let refused = node.get("http://busy.test/");
             refused.status == 429 && refused.text().contains("origin-rests")
         });
     }
     let late = node(&origin, &server, reject);
-    eventually("who comes later hears of it", || late.get("http://busy.test/").status == 429);
+    eventually("a node that joins later is informed", || {
+        late.get("http://busy.test/").status == 429
+    });
 }
 
 #[test]
@@ -178,9 +180,8 @@ fn the_limit_on_concurrency_holds_over_all_nodes() {
         .collect();
     eventually("two have arrived", || arrivals(&origin, "shop.test").len() == 2);
     for node in &nodes {
-        eventually("they are known to be under way", || {
-            let waits = node.metric("wayleave_client_connections", &[]);
-            waits == 1.0
+        eventually("its request was accepted", || {
+            node.metric("wayleave_client_connections", &[]) == 1.0
         });
     }
     assert_eq!(arrivals(&origin, "shop.test").len(), 2);
@@ -217,14 +218,14 @@ fn without_the_engine_only_origins_with_a_delay_are_refused() {
     server.revive();
     for node in &nodes {
         eventually("the engine is back", || is_up(node));
-        eventually("and with it the turns", || node.get("http://slow.test/").status == 200);
+        eventually("it grants slots again", || node.get("http://slow.test/").status == 200);
     }
     let disallowed = |request: &String| request.ends_with("/private");
     assert!(!origin.seen().iter().any(disallowed));
 }
 
 #[test]
-fn what_a_node_holds_is_offered_instead_of_fetched() {
+fn what_a_node_stored_alone_is_shared_when_it_joins() {
     let origin = Origin::start();
     origin.site("shop.test").robots(RULES);
     let alone = Wayleave::start(&origin);
@@ -235,7 +236,7 @@ fn what_a_node_holds_is_offered_instead_of_fetched() {
         settings.set("store.kind", "\"redis\"").set("store.url", &format!("{:?}", server.url()));
     let first = Wayleave::start_in(dir, joined);
     assert_eq!(first.get("http://shop.test/").status, 200);
-    eventually("it was told", || {
+    eventually("the engine has the record", || {
         first.metric("wayleave_fleet_settled_total", &[("kind", "changed")])
             + first.metric("wayleave_fleet_settled_total", &[("kind", "same")])
             == 1.0
@@ -252,24 +253,23 @@ fn a_record_that_no_node_wrote_is_not_used() {
     origin.site("shop.test").robots(RULES);
     let server = Server::start(Product::Redis);
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
-    let key = dir.path().join("key");
-    std::fs::write(&key, "0123456789abcdef".repeat(4)).expect("it can be written");
-    let keyed = |settings: Settings| settings.set("store.key_file", &format!("{key:?}"));
+    let key = key_file(&dir);
+    let keyed = |settings: Settings| settings.set("store.key_file", &key);
     let first = node(&origin, &server, keyed);
     assert_eq!(first.get("http://shop.test/private").status, 403);
-    eventually("it was told", || {
+    eventually("the engine has the record", || {
         first.metric("wayleave_fleet_settled_total", &[("kind", "changed")]) == 1.0
     });
     let second = node(&origin, &server, keyed);
     assert_eq!(second.get("http://shop.test/private").status, 403);
     assert_eq!(origin.robots_fetches("shop.test"), 1);
-    // Somebody without the key writes that everything is allowed.
+    // A node without the key writes that everything is allowed.
     let stranger = node(&origin, &server, |settings| settings);
     origin.site("shop.test").robots("User-agent: *\nDisallow:\n");
     refresh(&stranger, "shop.test");
     assert_eq!(stranger.get("http://shop.test/private").status, 200);
     for keyed in [&first, &second] {
-        eventually("the record is found not to be the fleet's", || {
+        eventually("the record is found not to be signed by the fleet", || {
             keyed.metric("wayleave_fleet_errors_total", &[("kind", "corrupt")]) > 0.0
         });
         assert_eq!(keyed.get("http://shop.test/private").status, 403);

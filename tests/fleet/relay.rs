@@ -1,4 +1,4 @@
-//! A relay to an engine or an origin that can be cut, or can hold back responses.
+//! A relay to an engine or an origin: a test can cut its connections, or hold back responses.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -18,7 +18,7 @@ struct State {
 }
 
 impl Relay {
-    /// A way to a port of loopback.
+    /// Starts a relay to a port of loopback.
     pub fn to(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
         let relay = Self {
@@ -51,12 +51,12 @@ impl Relay {
         let mut state = lock(&self.state.0);
         state.is_cut = true;
         for stream in std::mem::take(&mut state.open) {
-            // Its other side may be gone already.
+            // Its other side may have closed already.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
-    pub fn mend(&self) {
+    pub fn restore(&self) {
         lock(&self.state.0).is_cut = false;
     }
 

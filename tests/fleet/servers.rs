@@ -21,12 +21,12 @@ pub async fn joined(options: RedisSettings) -> RedisEngine {
     engine
 }
 
-/// Asks for a turn, or not at all.
-pub fn turn(delay: Duration, most: usize) -> SlotRequest {
+/// Returns a request for a slot that does not wait for one.
+pub fn slot(delay: Duration, max_concurrent: usize) -> SlotRequest {
     SlotRequest {
         queue: QueueId { origin: ORIGIN.to_owned(), name: "news".to_owned() },
         number: 1,
-        max_concurrent: most,
+        max_concurrent,
         delay,
         lease: MINUTE,
         timeout: Duration::ZERO,
@@ -34,8 +34,9 @@ pub fn turn(delay: Duration, most: usize) -> SlotRequest {
     }
 }
 
-pub fn begun(turn: &SlotRequest) -> SlotRequest {
-    SlotRequest { is_held: true, ..turn.clone() }
+/// Returns the same request after a slot was granted.
+pub fn begun(slot: &SlotRequest) -> SlotRequest {
+    SlotRequest { is_held: true, ..slot.clone() }
 }
 
 pub fn settlement(bytes: usize) -> Settlement {
@@ -53,84 +54,84 @@ pub fn claim() -> FetchClaim {
     FetchClaim { origin: ORIGIN.to_owned(), max_age: None, lease: MINUTE, rejected_version: 0 }
 }
 
-/// A turn ends, the server forgets it, and nobody has another before the delay has passed.
+/// Releases a slot and has the server lose its data: no slot is granted before the delay has passed.
 #[track_caller]
-fn forgets(product: Product, forget: &impl AsyncFn(&mut Server, &RedisEngine)) {
+fn expect_delay_after(product: Product, lose_data: &impl AsyncFn(&mut Server, &RedisEngine)) {
     let mut server = Server::start(product);
     run(async {
         let node = joined(options(server.address(), "a")).await;
-        // Short at first: the server was just started.
-        while node.take(&turn(Duration::from_millis(1), 1)).await != Ok(SlotAnswer::Granted) {}
-        let minute = turn(MINUTE, 1);
-        node.leave(&begun(&minute)).await.expect("an answer");
-        forget(&mut server, &node).await;
-        let answer = node.take(&minute).await.expect("an answer");
+        // A server that was just started grants nothing before the first delay has passed.
+        while node.take(&slot(Duration::from_millis(1), 1)).await != Ok(SlotAnswer::Granted) {}
+        let minute = slot(MINUTE, 1);
+        node.leave(&begun(&minute)).await.expect("the engine responds");
+        lose_data(&mut server, &node).await;
+        let answer = node.take(&minute).await.expect("the engine responds");
         assert!(matches!(answer, SlotAnswer::NotInTime(wait) if wait > MINUTE / 2), "{answer:?}");
     });
 }
 
 async fn restart(server: &mut Server, node: &RedisEngine) {
     server.kill();
-    let gone = node.take(&turn(MINUTE, 1)).await;
+    let gone = node.take(&slot(MINUTE, 1)).await;
     assert!(matches!(gone, Err(EngineFailure::Connection(_))), "{gone:?}");
     server.revive();
-    let gone = node.take(&turn(MINUTE, 1)).await;
+    let gone = node.take(&slot(MINUTE, 1)).await;
     assert!(
         matches!(gone, Err(EngineFailure::Connection(_))),
-        "nobody connects behind our back: {gone:?}"
+        "only a beat connects again: {gone:?}"
     );
-    node.beat("0.1.0").await.expect("it connects again");
+    node.beat("0.1.0").await.expect("it connects");
 }
 
 #[test]
-fn an_empty_restarted_redis_grants_no_turn_before_the_delay() {
-    forgets(Product::Redis, &restart);
+fn an_empty_restarted_redis_grants_no_slot_before_the_delay() {
+    expect_delay_after(Product::Redis, &restart);
 }
 
 #[test]
-fn an_empty_restarted_valkey_grants_no_turn_before_the_delay() {
-    forgets(Product::Valkey, &restart);
+fn an_empty_restarted_valkey_grants_no_slot_before_the_delay() {
+    expect_delay_after(Product::Valkey, &restart);
 }
 
 #[test]
-fn an_engine_that_was_flushed_grants_no_turn_before_the_delay() {
-    forgets(Product::Redis, &async |server, _| {
-        server.tell(&["flushall"]);
+fn a_flushed_engine_grants_no_slot_before_the_delay() {
+    expect_delay_after(Product::Redis, &async |server, _| {
+        server.command(&["flushall"]);
     });
 }
 
 #[test]
-fn turns_in_progress_are_reported_to_an_engine_that_lost_them() {
+fn held_slots_are_reported_to_an_engine_that_lost_them() {
     let server = Server::start(Product::Redis);
     run(async {
         let a = joined(options(server.address(), "a")).await;
         let b = joined(options(server.address(), "b")).await;
-        let one = turn(Duration::ZERO, 1);
+        let one = slot(Duration::ZERO, 1);
         while a.take(&one).await != Ok(SlotAnswer::Granted) {}
-        server.tell(&["flushall"]);
-        let answer = b.take(&one).await.expect("an answer");
+        server.command(&["flushall"]);
+        let answer = b.take(&one).await.expect("the engine responds");
         assert!(matches!(answer, SlotAnswer::NotInTime(_)), "{answer:?}");
         assert_eq!(a.take(&begun(&one)).await, Ok(SlotAnswer::Granted));
-        let answer = b.take(&one).await.expect("an answer");
+        let answer = b.take(&one).await.expect("the engine responds");
         assert!(matches!(answer, SlotAnswer::NotInTime(_)), "{answer:?}");
     });
 }
 
 #[test]
-fn an_engine_that_lost_notes_says_so() {
+fn an_engine_that_lost_notes_reports_a_gap() {
     let server = Server::start(Product::Redis);
     run(async {
         let a = joined(options(server.address(), "a")).await;
         let b = joined(options(server.address(), "b")).await;
-        let begun = b.changes(&LogPositions::new()).await.expect("an answer");
-        a.settle(&settlement(1)).await.expect("an answer");
-        let heard = b.changes(&begun.positions).await.expect("an answer");
-        assert_eq!((heard.notes.len(), heard.gaps.len()), (1, 0));
-        server.tell(&["flushall"]);
-        a.settle(&settlement(2)).await.expect("an answer");
-        let heard = b.changes(&heard.positions).await.expect("an answer");
-        assert_eq!(heard.gaps, [b.partition(ORIGIN)]);
-        assert_eq!(heard.notes.len(), 1);
+        let begun = b.changes(&LogPositions::new()).await.expect("the engine responds");
+        a.settle(&settlement(1)).await.expect("the engine responds");
+        let changes = b.changes(&begun.positions).await.expect("the engine responds");
+        assert_eq!((changes.notes.len(), changes.gaps.len()), (1, 0));
+        server.command(&["flushall"]);
+        a.settle(&settlement(2)).await.expect("the engine responds");
+        let changes = b.changes(&changes.positions).await.expect("the engine responds");
+        assert_eq!(changes.gaps, [b.partition(ORIGIN)]);
+        assert_eq!(changes.notes.len(), 1);
     });
 }
 
@@ -142,19 +143,19 @@ fn a_full_engine_keeps_the_pace_and_stores_nothing_new() {
             let a = joined(options(server.address(), "a")).await;
             let b = joined(options(server.address(), "b")).await;
             assert_eq!(a.settle(&settlement(10)).await, Ok(SettleAnswer::Kept));
-            server.tell(&["config", "set", "maxmemory", "1"]);
+            server.command(&["config", "set", "maxmemory", "1"]);
             assert_eq!(a.settle(&settlement(11)).await, Err(EngineFailure::Full));
             let other = FetchClaim { origin: "https://other.test".to_owned(), ..claim() };
-            let claimed = a.claim(&other).await.expect("an answer");
+            let claimed = a.claim(&other).await.expect("the engine responds");
             assert!(matches!(claimed, ClaimAnswer::Fetch { .. }), "{claimed:?}");
-            let claimed = b.claim(&other).await.expect("an answer");
+            let claimed = b.claim(&other).await.expect("the engine responds");
             assert!(matches!(claimed, ClaimAnswer::Wait(_)), "{claimed:?}");
-            let short = turn(Duration::from_millis(1), 1);
+            let short = slot(Duration::from_millis(1), 1);
             while a.take(&short).await != Ok(SlotAnswer::Granted) {}
-            let answer = b.take(&short).await.expect("an answer");
+            let answer = b.take(&short).await.expect("the engine responds");
             assert!(matches!(answer, SlotAnswer::NotInTime(_)), "{answer:?}");
-            a.leave(&begun(&short)).await.expect("an answer");
-            a.beat("0.1.0").await.expect("an answer");
+            a.leave(&begun(&short)).await.expect("the engine responds");
+            a.beat("0.1.0").await.expect("the engine responds");
         });
     }
 }
@@ -187,7 +188,7 @@ fn a_node_with_other_partitions_is_refused() {
 }
 
 #[test]
-fn tenants_of_one_engine_see_nothing_of_each_other() {
+fn tenants_of_one_engine_are_separate() {
     let server = Server::start(Product::Valkey);
     let tenant = |prefix: &str| {
         let prefix = prefix.to_owned();
@@ -195,11 +196,11 @@ fn tenants_of_one_engine_see_nothing_of_each_other() {
     };
     run(async {
         let (one, other) = (tenant("one").await, tenant("other").await);
-        one.settle(&settlement(1)).await.expect("an answer");
+        one.settle(&settlement(1)).await.expect("the engine responds");
         assert_eq!(other.record(ORIGIN).await, Ok(None));
-        let members = other.beat("0.1.0").await.expect("an answer").members;
+        let members = other.beat("0.1.0").await.expect("the engine responds").members;
         assert_eq!(members.len(), 1);
-        let short = turn(Duration::from_millis(1), 1);
+        let short = slot(Duration::from_millis(1), 1);
         while one.take(&short).await != Ok(SlotAnswer::Granted) {}
         while other.take(&short).await != Ok(SlotAnswer::Granted) {}
     });
@@ -245,10 +246,10 @@ pub const USER: &[&str] = &[
 ];
 
 #[test]
-fn a_user_with_few_rights_suffices() {
+fn a_user_with_the_documented_rights_suffices() {
     for product in [Product::Redis, Product::Valkey] {
         let server = Server::start(product);
-        server.tell(USER);
+        server.command(USER);
         let user = |password: &str| RedisAddress {
             urls: vec![server.url().replace("//", "//wayleave@")],
             password: Some(password.to_owned()),
@@ -266,7 +267,7 @@ fn a_user_with_few_rights_suffices() {
 }
 
 #[test]
-fn an_engine_is_asked_by_tls_and_its_certificate_is_checked() {
+fn an_engine_is_reached_by_tls_with_a_checked_certificate() {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let (_server, port) = Server::start_with_tls(Product::Redis, dir.path());
     let address = |ca: Option<&str>| RedisAddress {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::engines::{Product, Server};
-use super::proxies::{arrivals, expect_gaps, is_up, joined, node, refresh, robots_fetches};
+use super::proxies::{arrivals, expect_gaps, is_up, joined, node, refresh};
 use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Wayleave, Wire, eventually};
 
@@ -17,7 +17,7 @@ fn nodes(origin: &Origin, server: &Server) -> Vec<Wayleave> {
     let waiting = |settings: Settings| {
         settings
             .set("politeness.crawl_delay", "\"wait\"")
-            // All nodes once, with the longest delay: who gives up before loses its place.
+            // Enough for a slot of every node at the longest delay: a request that times out loses its place.
             .set("politeness.max_wait", "\"50s\"")
     };
     let nodes = (0..NODES).map(|_| node(origin, server, waiting));
@@ -29,8 +29,8 @@ fn slow(origin: &Origin, host: &str, delay: Duration) {
     origin.site(host).robots(&rules);
 }
 
-/// GET over a connection that goes on.
-fn ask(wire: &mut Wire, url: &str) -> u16 {
+/// Sends a GET on a persistent connection.
+fn get(wire: &mut Wire, url: &str) -> u16 {
     wire.send_get(url);
     wire.response().status
 }
@@ -40,7 +40,7 @@ fn expect_nothing_disallowed(origin: &Origin) {
     assert_eq!(origin.seen().into_iter().find(disallowed), None);
 }
 
-/// All of `clients` a node ask for all `hosts` at once, `times` each.
+/// Has `clients` of each node request all hosts at once, `times` each.
 fn fetch_once(hosts: usize, clients: usize, times: usize) {
     let origin = Origin::start();
     let hosts: Vec<String> = (0..hosts).map(|n| format!("host{n}.test")).collect();
@@ -55,20 +55,20 @@ fn fetch_once(hosts: usize, clients: usize, times: usize) {
             let hosts = &hosts;
             scope.spawn(move || {
                 let mut wire = node.connect();
-                let mut turned = hosts.clone();
-                turned.rotate_left((at * 7) % hosts.len());
-                for host in &turned {
-                    assert_eq!(ask(&mut wire, &format!("http://{host}/{at}")), 200);
+                let mut rotated = hosts.clone();
+                rotated.rotate_left((at * 7) % hosts.len());
+                for host in &rotated {
+                    assert_eq!(get(&mut wire, &format!("http://{host}/{at}")), 200);
                 }
-                for host in turned.iter().cycle().take((times - 1) * hosts.len()) {
-                    assert_eq!(ask(&mut wire, &format!("http://{host}/private")), 403);
+                for host in rotated.iter().cycle().take((times - 1) * hosts.len()) {
+                    assert_eq!(get(&mut wire, &format!("http://{host}/private")), 403);
                 }
             });
         }
     });
     let requests = NODES * clients * times * hosts.len();
-    let fetches = hosts.iter().map(|host| origin.robots_fetches(host));
-    let (took, fetches): (_, Vec<usize>) = (started.elapsed(), fetches.collect());
+    let took = started.elapsed();
+    let fetches: Vec<_> = hosts.iter().map(|host| origin.robots_fetches(host)).collect();
     let all: usize = fetches.iter().sum();
     println!("{requests} requests for {} origins in {took:?}: {all} fetches", hosts.len());
     assert!(fetches.iter().all(|fetches| *fetches == 1));
@@ -76,39 +76,39 @@ fn fetch_once(hosts: usize, clients: usize, times: usize) {
 }
 
 #[test]
-fn a_robots_txt_is_fetched_once_however_many_ask() {
+fn a_robots_txt_is_fetched_once_for_many_requests() {
     fetch_once(50, 2, 4);
 }
 
 #[test]
-#[ignore = "takes as long as WAYLEAVE_FLEET_REQUESTS says: so many for each of 500 origins, 2000 without it"]
+#[ignore = "sends WAYLEAVE_FLEET_REQUESTS requests (2000 by default) to each of 500 origins"]
 fn full_size_a_robots_txt_is_fetched_once() {
     let requests = std::env::var("WAYLEAVE_FLEET_REQUESTS").ok();
     let requests = requests.map_or(2000, |text| text.parse().expect("a number"));
     fetch_once(500, 5, requests / NODES / 5);
 }
 
-/// Returns the nodes whose requests reached a host, in order; each path begins with the node's number.
-fn goers(origin: &Origin, host: &str) -> Vec<usize> {
+/// Returns the nodes whose requests reached a host, in order. Each path begins with the node's number.
+fn senders(origin: &Origin, host: &str) -> Vec<usize> {
     let seen = origin.requests();
     let pages = seen.iter().filter(|request| request.host() == host);
     let nodes = pages.filter_map(|request| request.target.split('/').nth(1)?.parse().ok());
     nodes.collect()
 }
 
-/// Jain's index: 1 if all have as much, 1/n if one has it all.
-fn fairness(goers: &[usize]) -> f64 {
+/// Returns Jain's index: 1 if all nodes have equal shares, 1/n if one node has everything.
+fn fairness(senders: &[usize]) -> f64 {
     let mut shares = [0.0; NODES];
-    for goer in goers {
-        shares[*goer] += 1.0_f64;
+    for sender in senders {
+        shares[*sender] += 1.0_f64;
     }
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     sum * sum / (NODES as f64 * squares)
 }
 
-/// Has `clients` of each node ask for `host` again and again, until so many have arrived or `is_over`.
-fn crowd(
+/// Has `clients` of each node send requests to `host` until `is_over`.
+fn send_until(
     (origin, host): (&Origin, &str),
     nodes: &[Wayleave],
     clients: usize,
@@ -122,7 +122,7 @@ fn crowd(
                         let status = node.get(&format!("http://{host}/{number}")).status;
                         assert!([200, 429].contains(&status), "{status}");
                         if status == 429 {
-                            // Too many wait already, or the engine is away.
+                            // Too many requests wait, or the engine is unreachable: pauses as clients should.
                             std::thread::park_timeout(Duration::from_millis(500));
                         }
                     }
@@ -130,79 +130,79 @@ fn crowd(
             }
         }
     });
-    assert!(!goers(origin, host).is_empty());
+    assert!(!senders(origin, host).is_empty());
 }
 
-/// So many turns at a delay; the rate that came of it, as a part of the ideal one, and how fairly nodes had them.
-fn turns(delay: Duration, clients: usize, count: usize) {
+/// Uses `count` slots at a delay. Prints the rate, relative to the ideal one, and how fairly nodes got slots.
+fn use_slots(delay: Duration, clients: usize, count: usize) {
     let origin = Origin::start();
     slow(&origin, "slow.test", delay);
     let server = Server::start(Product::Redis);
     let nodes = nodes(&origin, &server);
-    crowd((&origin, "slow.test"), &nodes, clients, &|| {
+    send_until((&origin, "slow.test"), &nodes, clients, &|| {
         arrivals(&origin, "slow.test").len() >= count
     });
     let arrived = arrivals(&origin, "slow.test");
     expect_gaps(&arrived, delay);
-    // After the last one the crowd is gone.
-    let crowded = &arrived[..count];
-    let took = crowded[count - 1] - crowded[0];
+    // After these, fewer clients compete.
+    let contended = &arrived[..count];
+    let took = contended[count - 1] - contended[0];
     let rate = delay.as_secs_f64() * (count - 1) as f64 / took.as_secs_f64();
-    let gap = crowded.windows(2).map(|pair| pair[1] - pair[0]).min();
-    let goers = &goers(&origin, "slow.test")[..count];
-    let fair = fairness(goers);
+    let gap = contended.windows(2).map(|pair| pair[1] - pair[0]).min();
+    let senders = &senders(&origin, "slow.test")[..count];
+    let fair = fairness(senders);
     println!(
-        "delay {delay:?}: {count} turns, least gap {gap:?}, rate {rate:.3}, fairness {fair:.3}"
+        "delay {delay:?}: {count} slots, least gap {gap:?}, rate {rate:.3}, fairness {fair:.3}"
     );
-    assert!(fair >= 0.95, "{goers:?}");
+    assert!(fair >= 0.95, "{senders:?}");
 }
 
 #[test]
-fn turns_go_round_all_nodes() {
-    turns(Duration::from_millis(200), 2, 24);
-}
-
-#[test]
-#[ignore = "minutes"]
-fn full_size_turns_go_round_all_nodes() {
-    turns(Duration::from_millis(200), 50, 300);
-    turns(Duration::from_secs(1), 50, 80);
+fn slots_go_to_all_nodes_evenly() {
+    use_slots(Duration::from_millis(200), 2, 24);
 }
 
 #[test]
 #[ignore = "minutes"]
-fn full_size_turns_far_apart_go_round_all_nodes() {
-    turns(Duration::from_secs(5), 50, 24);
+fn full_size_slots_go_to_all_nodes_evenly() {
+    use_slots(Duration::from_millis(200), 50, 300);
+    use_slots(Duration::from_secs(1), 50, 80);
 }
 
-/// The engine loses what it knew, or stands still, so long after a request arrived.
-fn trouble(server: &mut Server, origin: &Origin) {
-    let wait = |span: Duration| std::thread::park_timeout(span);
+#[test]
+#[ignore = "minutes"]
+fn full_size_rare_slots_go_to_all_nodes_evenly() {
+    use_slots(Duration::from_secs(5), 50, 24);
+}
+
+/// Has the engine lose its data, or suspends it, at several times after the arrival of a request.
+fn disturb(server: &mut Server, origin: &Origin) {
     for after in [0.05, 0.45, 3.0, 60.0] {
-        arrival(origin);
-        wait(Duration::from_secs_f64(after));
+        wait_for_arrival(origin);
+        std::thread::sleep(Duration::from_secs_f64(after));
         server.kill();
         server.revive();
         println!("killed {after} s after an arrival");
     }
-    arrival(origin);
-    server.tell(&["flushall"]);
-    arrival(origin);
+    wait_for_arrival(origin);
+    server.command(&["flushall"]);
+    wait_for_arrival(origin);
     server.signal("STOP");
-    wait(Duration::from_secs(2));
+    // Longer than slots of the delay of 1 s.
+    std::thread::sleep(Duration::from_secs(2));
     server.signal("CONT");
-    arrival(origin);
+    wait_for_arrival(origin);
 }
 
-/// Waits for the next one.
-fn arrival(origin: &Origin) {
+/// Waits for the next request.
+fn wait_for_arrival(origin: &Origin) {
     let before = arrivals(origin, "slow.test").len();
     eventually("another arrives", || arrivals(origin, "slow.test").len() > before);
 }
 
 #[test]
 #[ignore = "minutes"]
-fn full_size_a_delay_holds_through_an_engine_in_trouble() {
+fn full_size_a_delay_holds_while_the_engine_fails() {
     let origin = Origin::start();
     let delay = Duration::from_secs(1);
     slow(&origin, "slow.test", delay);
@@ -210,12 +210,12 @@ fn full_size_a_delay_holds_through_an_engine_in_trouble() {
     let nodes = nodes(&origin, &server);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let crowded = scope.spawn(|| {
-            crowd((&origin, "slow.test"), &nodes, 2, &|| is_over.load(Ordering::Relaxed));
+        let clients = scope.spawn(|| {
+            send_until((&origin, "slow.test"), &nodes, 2, &|| is_over.load(Ordering::Relaxed));
         });
-        trouble(&mut server, &origin);
+        disturb(&mut server, &origin);
         is_over.store(true, Ordering::Relaxed);
-        crowded.join().expect("200 or 429");
+        clients.join().expect("200 or 429");
     });
     let arrived = arrivals(&origin, "slow.test");
     let gap = arrived.windows(2).map(|pair| pair[1] - pair[0]).min();
@@ -223,10 +223,10 @@ fn full_size_a_delay_holds_through_an_engine_in_trouble() {
     expect_gaps(&arrived, delay);
 }
 
-/// Returns the time for each change from the node that learns it until all nodes apply it.
+/// Prints how long a change takes from the node that fetches it to all nodes.
 #[test]
 #[ignore = "a minute"]
-fn full_size_a_change_is_soon_seen_by_all() {
+fn full_size_a_change_reaches_all_nodes_soon() {
     let origin = Origin::start();
     let server = Server::start(Product::Redis);
     let nodes = nodes(&origin, &server);
@@ -245,7 +245,7 @@ fn full_size_a_change_is_soon_seen_by_all() {
             let seeing = nodes.iter().map(|node| {
                 let private = &private;
                 scope.spawn(move || {
-                    eventually("it goes by the new rules", || node.get(private).status == 403);
+                    eventually("it applies the new rules", || node.get(private).status == 403);
                     learned.elapsed()
                 })
             });
@@ -270,24 +270,25 @@ fn full_size_a_minute_without_the_engine_is_not_noticed() {
     }
     server.kill();
     let lost = Instant::now();
-    let asked = std::thread::scope(|scope| {
-        let asking = nodes.iter().map(|node| {
+    let sent = std::thread::scope(|scope| {
+        let clients = nodes.iter().map(|node| {
             scope.spawn(move || {
                 let mut wire = node.connect();
-                let mut asked = 0;
+                let mut sent = 0;
                 while lost.elapsed() < Duration::from_secs(60) {
-                    assert_eq!(ask(&mut wire, "http://free.test/"), 200);
-                    assert_eq!(ask(&mut wire, "http://free.test/private"), 403);
-                    asked += 2;
+                    assert_eq!(get(&mut wire, "http://free.test/"), 200);
+                    assert_eq!(get(&mut wire, "http://free.test/private"), 403);
+                    sent += 2;
                 }
-                asked
+                sent
             })
         });
-        let asking: Vec<_> = asking.collect();
-        let asked = asking.into_iter().map(|it| it.join().expect("it is answered"));
-        asked.sum::<usize>()
+        let clients: Vec<_> = clients.collect();
+        let sent =
+            clients.into_iter().map(|client| client.join().expect("every status is expected"));
+        sent.sum::<usize>()
     });
-    println!("{asked} requests without the engine");
+    println!("{sent} requests without the engine");
     assert!(nodes.iter().all(|node| !is_up(node)));
     server.revive();
     for node in &nodes {
@@ -296,10 +297,10 @@ fn full_size_a_minute_without_the_engine_is_not_noticed() {
     expect_nothing_disallowed(&origin);
 }
 
-/// With the program of another version in `WAYLEAVE_FLEET_BEFORE`.
+/// Runs the program of another version, in `WAYLEAVE_FLEET_BEFORE`, beside this one.
 #[test]
 #[ignore = "needs another version of the program"]
-fn full_size_two_versions_go_side_by_side() {
+fn full_size_two_versions_form_one_fleet() {
     let before = std::env::var_os("WAYLEAVE_FLEET_BEFORE").map(PathBuf::from);
     let before = before.expect("WAYLEAVE_FLEET_BEFORE names the program");
     let origin = Origin::start();
@@ -318,14 +319,14 @@ fn full_size_two_versions_go_side_by_side() {
     for node in &nodes {
         assert_eq!(node.get("http://free.test/private").status, 200);
     }
-    crowd((&origin, "slow.test"), &nodes, 2, &|| arrivals(&origin, "slow.test").len() >= 32);
+    send_until((&origin, "slow.test"), &nodes, 2, &|| arrivals(&origin, "slow.test").len() >= 32);
     expect_gaps(&arrivals(&origin, "slow.test"), delay);
-    let fair = fairness(&goers(&origin, "slow.test")[..32]);
+    let fair = fairness(&senders(&origin, "slow.test")[..32]);
     println!("two versions: fairness {fair:.3}");
     origin.site("free.test").robots(RULES);
     refresh(&nodes[1], "free.test");
     for node in &nodes {
-        eventually("it goes by the new rules", || {
+        eventually("it applies the new rules", || {
             node.get("http://free.test/private").status == 403
         });
     }

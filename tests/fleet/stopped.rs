@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::engines::{Product, Server};
-use super::proxies::{arrivals, expect_gaps, node, robots_fetches};
+use super::proxies::{arrivals, expect_gaps, node};
 use super::relay::Relay;
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::Settings;
@@ -14,21 +14,21 @@ const DELAY: Duration = Duration::from_millis(500);
 const SLOW: &str = "User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n";
 
 /// The traffic that the test delays.
-struct Held {
+struct HeldTraffic {
     origin: Origin,
-    /// The fetch of a robots.txt.
+    /// The gate of the robots.txt of `fetched.test`.
     robots: Gate,
-    /// The first node's way to `https://shaking.test`.
-    shaking: Relay,
+    /// The first node's connection to `https://handshake.test`.
+    handshake: Relay,
     server: Server,
-    /// The first node's way to the engine.
+    /// The first node's connection to the engine.
     engine: Relay,
 }
 
-impl Held {
-    fn new() -> Self {
+impl HeldTraffic {
+    fn start() -> Self {
         let origin = Origin::start();
-        for host in ["shaking.test", "asked.test"] {
+        for host in ["handshake.test", "waiting.test"] {
             origin.site(host).robots(SLOW);
         }
         let robots = Gate::closed();
@@ -39,22 +39,22 @@ impl Held {
         let server = Server::start(Product::Redis);
         Self {
             robots,
-            shaking: Relay::to(origin.https.port()),
+            handshake: Relay::to(origin.https.port()),
             engine: Relay::to(server.port),
             origin,
             server,
         }
     }
 
-    /// One by the ways that the test holds up, and one beside them.
+    /// Starts a node whose traffic the test delays, and one without delays.
     fn nodes(&self) -> [Wayleave; 2] {
         let waiting = |settings: Settings| {
             settings
                 .set("politeness.crawl_delay", "\"wait\"")
                 .set("politeness.max_wait", "\"60s\"")
-                // Its lease ends before the term of a turn does.
+                // The lease of a fetch ends before that of a slot.
                 .set("robots.fetch_timeout", "\"5s\"")
-                // Nothing but the turn itself tells the first node that it stood still.
+                // The first node notices only by its slot that it was suspended.
                 .set("store.timeout", "\"60s\"")
                 .set("upstream.connect_timeout", "\"60s\"")
         };
@@ -62,89 +62,89 @@ impl Held {
             let engine = format!("\"redis://127.0.0.1:{}\"", self.engine.port);
             waiting(settings)
                 .set("store.url", &engine)
-                .resolve("shaking.test:443", self.shaking.address())
+                .resolve("handshake.test:443", self.handshake.address())
         });
         [first, node(&self.origin, &self.server, waiting)]
     }
 
-    /// Has `node` begin everything that another may take over, and go on with nothing of it.
-    fn begin(&self, node: &Wayleave) {
+    /// Waits until `node` has begun what another may take over.
+    fn wait_until_begun(&self, node: &Wayleave) {
         eventually("the robots.txt is being fetched", || {
             self.origin.robots_fetches("fetched.test") == 1
         });
-        eventually("the connection is being made", || self.shaking.accepted() == 1);
+        eventually("the connection is being made", || self.handshake.accepted() == 1);
         assert_eq!(node.metric("wayleave_fleet_state", &[("state", "up")]), 1.0);
     }
 
-    /// Returns the turns of a host in the engine: fields and values, one a line.
-    fn turns(&self, host: &str) -> String {
-        let key = self.server.tell(&["keys", &format!("*:t:*{host}*")]);
-        self.server.tell(&["hgetall", key.trim()])
+    /// Returns the slots of a host in the engine: fields and values, one a line.
+    fn slots(&self, host: &str) -> String {
+        let key = self.server.command(&["keys", &format!("*:t:*{host}*")]);
+        self.server.command(&["hgetall", key.trim()])
     }
 
-    fn has_turn(&self, host: &str) -> bool {
-        self.turns(host).contains("h:")
+    fn has_slot(&self, host: &str) -> bool {
+        self.slots(host).contains("h:")
     }
 
-    /// Whether the next request may go at once.
+    /// Whether the next request may be sent at once.
     fn has_rested(&self, host: &str) -> bool {
-        let turns = self.turns(host);
-        let next_at = turns.lines().skip_while(|line| *line != "n").nth(1);
+        let slots = self.slots(host);
+        let next_at = slots.lines().skip_while(|line| *line != "n").nth(1);
         let next_at: u64 = next_at.and_then(|at| at.parse().ok()).expect("a time");
-        let time = self.server.tell(&["time"]);
+        let time = self.server.command(&["time"]);
         let time: Vec<u64> = time.lines().filter_map(|part| part.parse().ok()).collect();
         next_at < time[0] * 1_000_000 + time[1]
     }
 }
 
 #[test]
-fn a_node_that_stood_still_sends_nothing_that_another_took_over() {
-    let held = Held::new();
+fn a_suspended_node_sends_nothing_that_another_took_over() {
+    let held = HeldTraffic::start();
     let [first, second] = held.nodes();
-    // The first node knows the rules by the second's fetch, and has no connection to any of them.
-    let known = ["https://shaking.test", "http://asked.test"];
+    // The first node has the rules from the second's fetch, and no connection to either origin.
+    let known = ["https://handshake.test", "http://waiting.test"];
     for url in known {
         assert_eq!(second.get(&format!("{url}/known")).status, 200);
         assert_eq!(first.get(&format!("{url}/private")).status, 403);
     }
     std::thread::scope(|scope| {
         let first = &first;
-        let ask = |url: &'static str| scope.spawn(move || first.get(url));
-        held.shaking.hold_answers();
-        let shaking = ask("https://shaking.test/stopped");
-        let fetched = ask("http://fetched.test/private");
-        held.begin(first);
-        eventually("it may go at once", || held.has_rested("asked.test"));
+        let send = |url: &'static str| scope.spawn(move || first.get(url));
+        held.handshake.hold_answers();
+        let handshake = send("https://handshake.test/stopped");
+        let fetched = send("http://fetched.test/private");
+        held.wait_until_begun(first);
+        eventually("a request may be sent at once", || held.has_rested("waiting.test"));
         held.engine.hold_answers();
-        let asked = ask("http://asked.test/stopped");
-        eventually("the engine has given the turn", || held.has_turn("asked.test"));
+        let waiting = send("http://waiting.test/stopped");
+        eventually("the engine has granted the slot", || held.has_slot("waiting.test"));
         first.signal("STOP");
         held.origin.site("fetched.test").robots(SLOW);
         for (url, status) in [
             ("http://fetched.test/private", 403),
-            ("http://asked.test/taken-over", 200),
-            ("https://shaking.test/taken-over", 200),
+            ("http://waiting.test/taken-over", 200),
+            ("https://handshake.test/taken-over", 200),
         ] {
             eventually(url, || second.get(url).status == status);
         }
         held.robots.open();
-        held.shaking.release_answers();
+        held.handshake.release_answers();
         held.engine.release_answers();
         first.signal("CONT");
-        expect_ended(&shaking.join().expect("an answer"));
-        // It asks anew, and waits for its turn.
-        assert_eq!(asked.join().expect("an answer").status, 200);
+        expect_ended(&handshake.join().expect("a response"));
+        // It requests a slot again, and waits for it.
+        assert_eq!(waiting.join().expect("a response").status, 200);
         drop(fetched.join());
     });
-    eventually("it goes by what the other one fetched", || {
+    eventually("it applies what the other one fetched", || {
         first.get("http://fetched.test/private").status == 403
     });
     assert_eq!(held.origin.robots_fetches("fetched.test"), 2);
-    eventually("it has turns again", || first.get("https://shaking.test/again").status == 200);
+    eventually("it gets slots again", || first.get("https://handshake.test/again").status == 200);
     let seen = held.origin.seen();
-    let stopped = |line: &&String| line.ends_with("shaking.test/stopped");
+    let stopped = |line: &&String| line.ends_with("handshake.test/stopped");
     assert_eq!(seen.iter().find(stopped), None);
-    for host in ["shaking.test", "asked.test"] {
+    for host in ["handshake.test", "waiting.test"] {
         expect_gaps(&arrivals(&held.origin, host), DELAY);
     }
 }

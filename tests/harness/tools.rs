@@ -127,6 +127,13 @@ pub fn output_of(command: &mut Command, input: &[u8], limit: Duration) -> String
     String::from_utf8(output.stdout).expect("the output is text")
 }
 
+/// Runs a command to its end. Returns its exit status and what it printed, on both streams.
+#[track_caller]
+pub fn status_and_output(command: &mut Command) -> (Option<i32>, String) {
+    let output = run(command, b"", Duration::from_secs(120));
+    (output.status.code(), both_streams(&output))
+}
+
 /// Returns standard output and standard error, one after the other.
 pub fn both_streams(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat()
