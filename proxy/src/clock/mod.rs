@@ -74,24 +74,24 @@ impl Clock {
         let Some(calendar) = &self.0.calendar else {
             return counted;
         };
-        let shown = calendar();
-        let off = offset_nanos(counted, shown);
-        if off.unsigned_abs() <= MAX_DRIFT.as_nanos() as u64 {
+        let system_time = calendar();
+        let offset = offset_nanos(counted, system_time);
+        if offset.unsigned_abs() <= MAX_DRIFT.as_nanos() as u64 {
             return counted;
         }
-        let corrected = correction.saturating_add(off);
+        let corrected = correction.saturating_add(offset);
         // Of several callers that notice the jump at once, one corrects and logs it; all return the same time.
         let order = Ordering::Relaxed;
-        let ours = self.0.correction.compare_exchange(correction, corrected, order, order);
-        if ours.is_ok() {
-            let (by, is_back) = (Duration::from_nanos(off.unsigned_abs()), off < 0);
+        let exchanged = self.0.correction.compare_exchange(correction, corrected, order, order);
+        if exchanged.is_ok() {
+            let (by, is_back) = (Duration::from_nanos(offset.unsigned_abs()), offset < 0);
             tracing::warn!(
                 ?by,
                 is_back,
                 "the machine's clock was set, or the machine slept: adopting the new time"
             );
         }
-        shown
+        system_time
     }
 
     /// Returns the time left until `at`, or zero if that has passed.
@@ -111,10 +111,8 @@ fn offset_nanos(from: SystemTime, to: SystemTime) -> i64 {
 
 fn shifted(at: SystemTime, nanoseconds: i64) -> SystemTime {
     let by = Duration::from_nanos(nanoseconds.unsigned_abs());
-    let moved = match nanoseconds {
-        0.. => at.checked_add(by),
-        _ => at.checked_sub(by),
-    };
+    let moved = if nanoseconds >= 0 { at.checked_add(by) } else { at.checked_sub(by) };
+    // A calendar beyond what `SystemTime` can hold is no reason to panic.
     moved.unwrap_or(at)
 }
 

@@ -62,6 +62,7 @@ impl FromStr for ProxyUrl {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const EXPECTED: &str = "expected a URL such as http://proxy.example:3128";
         let url = Url::parse(text).map_err(|_| EXPECTED)?;
+        // Anything more would be missing from the variables.
         if !matches!(&url[Position::BeforePath..], "" | "/") {
             return Err(EXPECTED);
         }
@@ -131,6 +132,7 @@ fn shell_quoted(text: &str) -> String {
     if !text.is_empty() && text.bytes().all(is_plain) {
         text.to_owned()
     } else {
+        // Nothing can be escaped inside single quotes, so a quote is written outside of them.
         format!("'{}'", text.replace('\'', r"'\''"))
     }
 }

@@ -29,16 +29,16 @@ impl AsyncRead for ConnectStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
+        buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         while self.unread.is_empty() {
             match ready!(self.received.poll_data(cx)) {
-                Some(part) => self.unread = part.map_err(connection_reset)?,
+                Some(chunk) => self.unread = chunk.map_err(connection_reset)?,
                 None => return Poll::Ready(Ok(())),
             }
         }
-        let taken = self.unread.len().min(into.remaining());
-        into.put_slice(&self.unread[..taken]);
+        let taken = self.unread.len().min(buf.remaining());
+        buf.put_slice(&self.unread[..taken]);
         self.unread.advance(taken);
         // This fails for a stream that ended, which needs no window.
         let _ = self.received.flow_control().release_capacity(taken);
@@ -57,16 +57,16 @@ impl AsyncWrite for ConnectStream {
         }
         self.sent.reserve_capacity(bytes.len());
         // h2 does not announce capacity that is already available.
-        let mut room = self.sent.capacity();
-        while room == 0 {
-            room = match ready!(self.sent.poll_capacity(cx)) {
-                Some(room) => room.map_err(connection_reset)?,
+        let mut capacity = self.sent.capacity();
+        while capacity == 0 {
+            capacity = match ready!(self.sent.poll_capacity(cx)) {
+                Some(capacity) => capacity.map_err(connection_reset)?,
                 None => return Poll::Ready(Err(ErrorKind::BrokenPipe.into())),
             };
         }
-        let part = Bytes::copy_from_slice(&bytes[..room.min(bytes.len())]);
-        let written = part.len();
-        self.sent.send_data(part, false).map_err(connection_reset)?;
+        let written = capacity.min(bytes.len());
+        let chunk = Bytes::copy_from_slice(&bytes[..written]);
+        self.sent.send_data(chunk, false).map_err(connection_reset)?;
         Poll::Ready(Ok(written))
     }
 

@@ -43,7 +43,7 @@ impl From<BoxedStream> for BufferedStream {
 const MAX_GATHERED_BYTES: usize = 16 * 1024;
 
 /// The time after which a connection breaks whose peer acknowledges nothing. The timeouts of an exchange do not cover
-/// everything: HTTP/2 answers pings, for example, outside any request.
+/// everything: HTTP/2 acknowledges pings, for example, outside any request.
 pub(crate) const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Sets TCP_NODELAY, and TCP_USER_TIMEOUT (RFC 5482 section 3.3) to `unread`.
@@ -142,9 +142,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Transport<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let starts = std::mem::replace(&mut self.is_flushed, false);
+        let is_first_write = std::mem::replace(&mut self.is_flushed, false);
         // Most likely a head, followed by its body or by a flush.
-        if self.gathers && starts && bytes.len() < MAX_GATHERED_BYTES {
+        if self.gathers && is_first_write && bytes.len() < MAX_GATHERED_BYTES {
             self.gathered.extend_from_slice(bytes);
             return Poll::Ready(Ok(bytes.len()));
         }

@@ -10,19 +10,19 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use crate::telemetry::digest::Sha256Digest;
 use crate::tls::server::ServerTls;
 
-/// The certificate that a client showed when its connection began, and that was found good then.
+/// The certificate that a client presented when its connection began, and that was valid then.
 #[derive(Debug)]
 pub(crate) struct ClientCertificate {
     chain: Vec<CertificateDer<'static>>,
     /// The names, the most specific kind first: URIs, DNS names, common names, the fingerprint.
     names: Vec<CertificateName>,
     not_after: SystemTime,
-    /// The id of the TLS settings that found it good last.
+    /// The id of the TLS settings that verified it last.
     verified_by: AtomicU64,
 }
 
 impl ClientCertificate {
-    /// Reads a chain that `tls` has just found good, leaf first; none if it cannot be read.
+    /// Parses a chain that `tls` has just verified, leaf first; none if it cannot be parsed.
     pub(crate) fn from_chain(chain: &[CertificateDer<'_>], tls: &ServerTls) -> Option<Self> {
         let leaf = chain.first()?;
         let (_, parsed) = X509Certificate::from_der(leaf).ok()?;
@@ -30,7 +30,7 @@ impl ClientCertificate {
         Some(Self {
             names: names(&parsed, Sha256Digest::of(leaf).0),
             not_after: SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(not_after),
-            chain: chain.iter().map(|part| part.clone().into_owned()).collect(),
+            chain: chain.iter().map(|certificate| certificate.clone().into_owned()).collect(),
             verified_by: AtomicU64::new(tls.id()),
         })
     }
@@ -45,36 +45,40 @@ impl ClientCertificate {
         &self.names
     }
 
-    /// Returns whether it would be found good now. It is verified again only if the trusted authorities have changed.
+    /// Returns whether it is valid now. It is verified again only if the trusted authorities have changed.
     pub(crate) fn is_still_valid(&self, tls: Option<&ServerTls>, now: SystemTime) -> bool {
         let Some(tls) = tls.filter(|_| now <= self.not_after) else {
             return false;
         };
+        // A value that another thread has just replaced only costs another verification.
         if self.verified_by.load(Ordering::Relaxed) == tls.id() {
             return true;
         }
-        let is_taken = tls.accepts_client(&self.chain, now);
-        if is_taken {
+        let is_accepted = tls.accepts_client(&self.chain, now);
+        if is_accepted {
             self.verified_by.store(tls.id(), Ordering::Relaxed);
         }
-        is_taken
+        is_accepted
     }
 }
 
 fn names(parsed: &X509Certificate<'_>, fingerprint: [u8; 32]) -> Vec<CertificateName> {
-    let alternative = parsed.subject_alternative_name().ok().flatten();
-    let alternative = alternative.map_or(&[][..], |extension| &extension.value.general_names);
+    let extension = parsed.subject_alternative_name().ok().flatten();
+    let common = parsed
+        .subject()
+        .iter_common_name()
+        .filter_map(|name| name.as_str().ok())
+        .map(|name| CertificateName::CommonName(name.to_owned()));
+    let alternative = extension.map_or(&[][..], |extension| &extension.value.general_names);
+    let hosts = alternative.iter().filter_map(|name| match name {
+        // In lower case, as in the configuration: DNS ignores case.
+        GeneralName::DNSName(host) => Some(CertificateName::Dns(host.to_ascii_lowercase())),
+        _ => None,
+    });
     let uris = alternative.iter().filter_map(|name| match name {
         GeneralName::URI(uri) => Some(CertificateName::Uri((*uri).to_owned())),
         _ => None,
     });
-    let hosts = alternative.iter().filter_map(|name| match name {
-        GeneralName::DNSName(host) => Some(CertificateName::Dns(host.to_ascii_lowercase())),
-        _ => None,
-    });
-    let common = parsed.subject().iter_common_name();
-    let common = common.filter_map(|name| name.as_str().ok());
-    let common = common.map(|name| CertificateName::CommonName(name.to_owned()));
-    let named = uris.chain(hosts).chain(common);
-    named.chain([CertificateName::Fingerprint(fingerprint)]).collect()
+    let fingerprint = CertificateName::Fingerprint(fingerprint);
+    uris.chain(hosts).chain(common).chain([fingerprint]).collect()
 }

@@ -1,4 +1,4 @@
-//! Proof of who a client is: passwords and certificates.
+//! Proof of a client's identity: passwords and certificates.
 
 mod certificate;
 mod passwords;
@@ -21,20 +21,21 @@ use crate::tls::server::ServerTls;
 pub(crate) struct Authenticator {
     /// None if no crawler has a password.
     passwords: Option<Arc<PasswordChecker>>,
-    /// The settings of `https://` listeners, which say which certificates are good.
+    /// The settings of `https://` listeners, which determine the certificates that are accepted.
     tls: Option<Arc<ServerTls>>,
 }
 
 impl Authenticator {
-    /// Returns the authenticator for these crawlers. If no password has changed, what was verified `before` stays verified: a
+    /// Creates the authenticator for these crawlers. If no password has changed, it keeps the results of `before`, so that a
     /// reload costs no client another verification.
     pub(crate) fn replacing(
         before: Option<&Self>,
         crawlers: &[Crawler],
         tls: Option<Arc<ServerTls>>,
     ) -> Self {
-        let accounts = crawlers.iter().filter_map(|crawler| crawler.account.as_ref());
-        let hashes: HashMap<_, _> = accounts
+        let hashes: HashMap<_, _> = crawlers
+            .iter()
+            .filter_map(|crawler| crawler.account.as_ref())
             .map(|account| (account.username.clone(), account.password_hash.clone()))
             .collect();
         let kept = before
@@ -45,8 +46,9 @@ impl Authenticator {
         Self { passwords, tls }
     }
 
-    /// Returns whether a certificate that was found good is still good.
+    /// Returns whether a certificate that was verified is still valid.
     pub(crate) fn is_still_trusted(&self, certificate: &ClientCertificate) -> bool {
+        // Certificates state calendar time, which a `Clock` does not follow exactly.
         certificate.is_still_valid(self.tls.as_deref(), system_time())
     }
 
@@ -73,8 +75,7 @@ impl Authenticator {
 
     /// Returns whether the password that was proved is still the account's.
     pub(crate) fn is_still_valid(&self, proof: &PasswordProof) -> bool {
-        let passwords = self.passwords.as_ref();
-        passwords.is_some_and(|passwords| passwords.is_still_valid(proof))
+        self.passwords.as_ref().is_some_and(|passwords| passwords.is_still_valid(proof))
     }
 }
 

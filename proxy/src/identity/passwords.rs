@@ -18,11 +18,12 @@ use tokio::sync::Semaphore;
 
 use crate::identity::per_client::ClientCounts;
 
-/// Verified credentials that are remembered: right ones, and wrong ones apart from them, so that no guessing drives a right one out.
+/// The number of verified credentials that are remembered, and of rejected ones. Each have a cache of their own, so that guesses
+/// evict no verified ones.
 const CREDENTIAL_CAPACITY: usize = 4096;
-/// Verifications that wait at one time, of all clients, of one, and for one user name, all that nobody has being one. Each takes
-/// some 30 ms, so that who may wait does not wait much longer than a second; guessers of one name, wherever they come from, leave
-/// room for the others.
+/// The most verifications that wait at one time: of all clients, of one client, and for one user name, where all names without an
+/// account count as one. Each takes some 30 ms, so none waits much longer than a second; guesses at one name, wherever they come
+/// from, leave places for other names.
 const MAX_WAITING: usize = 32;
 const MAX_WAITING_OF_CLIENT: usize = 4;
 const MAX_WAITING_OF_NAME: usize = 8;
@@ -33,18 +34,19 @@ const MAX_WAITING_OF_NAME: usize = 8;
 /// threads, few at a time, and its result is remembered under a keyed hash of the credentials.
 pub(super) struct PasswordChecker {
     accounts: HashMap<String, CheckedAccount>,
-    /// With the costliest of their hashes, for names that nobody has: a guess takes as long as for one that somebody has.
+    /// An account with the costliest hash, for names without an account: a guess at them takes as long as at others.
     unknown_account: CheckedAccount,
-    right: Cache<CredentialTag, ()>,
-    /// Those that show the same credentials wait for one verification.
-    wrong: Cache<CredentialTag, ()>,
+    verified: Cache<CredentialTag, ()>,
+    /// The rejected credentials. Clients that present the same credentials wait for one verification.
+    rejected: Cache<CredentialTag, ()>,
     key: hmac::Key,
-    at_once: Arc<Semaphore>,
+    /// The places of verifications that run at one time.
+    running: Arc<Semaphore>,
     waiting: Semaphore,
     waiting_by_client: Arc<ClientCounts>,
 }
 
-/// What a user name stands for.
+/// The account of a user name.
 struct CheckedAccount {
     hash: Arc<str>,
     waiting: Semaphore,
@@ -59,7 +61,7 @@ impl CheckedAccount {
 /// A keyed hash of credentials.
 type CredentialTag = [u8; 32];
 
-/// A user name that was proved, and by which password.
+/// A user name that was proved, and the hash of the password that proved it.
 #[derive(Clone)]
 pub(crate) struct PasswordProof {
     pub(crate) username: Arc<str>,
@@ -72,49 +74,47 @@ impl fmt::Debug for PasswordProof {
     }
 }
 
-/// As many verifications wait as may, of all or of some kind.
+/// The error for a verification beyond those that may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManyChecks;
 
 impl PasswordChecker {
-    /// `hashes` are user names with argon2 hashes in PHC form, of which there is at least one.
+    /// Creates a checker of these user names, at least one, with their argon2 hashes in PHC form.
     pub(super) fn new(hashes: &HashMap<String, String>) -> Self {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
             .expect("the system has random bytes");
-        // Half of the processors go on serving.
-        let at_once = available_parallelism().map_or(1, |count| count.get().div_ceil(2));
+        // The other half of the processors continues to serve requests.
+        let running = available_parallelism().map_or(1, |count| count.get().div_ceil(2));
         let costliest = hashes.values().max_by_key(|hash| cost(hash));
-        let hashes = hashes.iter();
         Self {
             unknown_account: CheckedAccount::new(costliest.map_or("", String::as_str)),
             accounts: hashes
+                .iter()
                 .map(|(name, hash)| (name.clone(), CheckedAccount::new(hash)))
                 .collect(),
-            right: Cache::new(CREDENTIAL_CAPACITY),
-            wrong: Cache::new(CREDENTIAL_CAPACITY),
+            verified: Cache::new(CREDENTIAL_CAPACITY),
+            rejected: Cache::new(CREDENTIAL_CAPACITY),
             key,
-            at_once: Arc::new(Semaphore::new(at_once)),
+            running: Arc::new(Semaphore::new(running)),
             waiting: Semaphore::new(MAX_WAITING),
             waiting_by_client: Arc::default(),
         }
     }
 
-    /// Whether these are the accounts.
+    /// Returns whether these are the accounts.
     pub(super) fn has_accounts(&self, hashes: &HashMap<String, String>) -> bool {
         let has = |(name, hash): (&String, &String)| {
-            let own = self.accounts.get(name);
-            own.is_some_and(|own| *own.hash == **hash)
+            self.accounts.get(name).is_some_and(|account| *account.hash == **hash)
         };
         self.accounts.len() == hashes.len() && hashes.iter().all(has)
     }
 
-    /// Whether what was proved once would be by the same password now.
+    /// Returns whether the same password would still prove the name.
     pub(super) fn is_still_valid(&self, proof: &PasswordProof) -> bool {
-        let account = self.accounts.get(&*proof.username);
-        account.is_some_and(|account| account.hash == proof.hash)
+        self.accounts.get(&*proof.username).is_some_and(|account| account.hash == proof.hash)
     }
 
-    /// What the value of `Proxy-Authorization` proves, if it proves anything.
+    /// Returns the user name that the value of `Proxy-Authorization` proves, if it proves one.
     ///
     /// # Errors
     ///
@@ -127,71 +127,71 @@ impl PasswordChecker {
         let Some(credentials) = basic(field) else {
             return Ok(None);
         };
-        // A user name holds no colon, so no others are written the same.
+        // A user name contains no colon (RFC 7617 section 2), so no other pair has the same text.
         let Some((username, password)) = credentials.split_once(':') else {
             return Ok(None);
         };
-        let tag = hmac::sign(&self.key, credentials.as_bytes());
-        let tag: CredentialTag = tag.as_ref().try_into().expect("SHA-256 has 32 bytes");
-        let known = self.accounts.get(username);
-        let proof = known.map(|account| PasswordProof {
+        let signature = hmac::sign(&self.key, credentials.as_bytes());
+        let tag: CredentialTag = signature.as_ref().try_into().expect("SHA-256 has 32 bytes");
+        let account = self.accounts.get(username);
+        let is_verified = self.is_verified(client, tag, account, password).await?;
+        let proof = account.map(|account| PasswordProof {
             username: username.into(),
             hash: Arc::clone(&account.hash),
         });
-        let is_right = self.is_right(client, tag, known, password).await?;
-        Ok(proof.filter(|_| is_right))
+        Ok(proof.filter(|_| is_verified))
     }
 
-    async fn is_right(
+    async fn is_verified(
         &self,
         client: IpAddr,
         tag: CredentialTag,
         account: Option<&CheckedAccount>,
         password: &str,
     ) -> Result<bool, TooManyChecks> {
-        if self.right.get(&tag).is_some() {
+        // Requests after the first one end here.
+        if self.verified.get(&tag).is_some() {
             return Ok(true);
         }
-        let Err(verdict) = self.wrong.get_value_or_guard_async(&tag).await else {
+        let Err(verdict) = self.rejected.get_value_or_guard_async(&tag).await else {
             return Ok(false);
         };
-        // Who waited for this verdict finds it here.
-        if self.right.get(&tag).is_some() {
+        // The verification that this one waited for may have succeeded.
+        if self.verified.get(&tag).is_some() {
             return Ok(true);
         }
-        let is_right = self.verify(client, account, password.to_owned()).await?;
-        if is_right {
-            self.right.insert(tag, ());
+        let is_verified = self.verify(client, account, password.to_owned()).await?;
+        if is_verified {
+            self.verified.insert(tag, ());
         } else {
-            // A verdict that was forgotten meanwhile is reached again.
+            // If the entry was evicted meanwhile, the next attempt is verified again.
             let _ = verdict.insert(());
         }
-        Ok(is_right)
+        Ok(is_verified)
     }
 
-    /// Verifies a password, of nobody without an `account`. Giving it up gives the place up; a verification that has begun ends first.
+    /// Verifies a password; without an `account` it takes as long and fails. If the caller gives up, its place is free again, but a
+    /// verification that has begun runs to its end.
     async fn verify(
         &self,
         client: IpAddr,
         account: Option<&CheckedAccount>,
         password: String,
     ) -> Result<bool, TooManyChecks> {
-        let counted = self.waiting_by_client.count(client, MAX_WAITING_OF_CLIENT);
-        let _counted = counted.ok_or(TooManyChecks)?;
-        let is_known = account.is_some();
-        let account = account.unwrap_or(&self.unknown_account);
-        let _of_name = account.waiting.try_acquire().map_err(|_| TooManyChecks)?;
+        let _of_client =
+            self.waiting_by_client.count(client, MAX_WAITING_OF_CLIENT).ok_or(TooManyChecks)?;
+        let checked = account.unwrap_or(&self.unknown_account);
+        let hash = Arc::clone(&checked.hash);
+        let _of_name = checked.waiting.try_acquire().map_err(|_| TooManyChecks)?;
         let _waiting = self.waiting.try_acquire().map_err(|_| TooManyChecks)?;
-        let hash = Arc::clone(&account.hash);
-        let permit = Arc::clone(&self.at_once).acquire_owned().await;
+        let permit = Arc::clone(&self.running).acquire_owned().await;
         let verifying = tokio::task::spawn_blocking(move || {
             let _permit = permit.expect("it is never closed");
             let hash = PasswordHash::new(&hash).expect("it was checked when it was read");
-            let verified = Argon2::default().verify_password(password.as_bytes(), &hash);
-            verified.is_ok()
+            Argon2::default().verify_password(password.as_bytes(), &hash).is_ok()
         });
         // A verification that panicked proves nothing.
-        Ok(verifying.await.unwrap_or(false) && is_known)
+        Ok(verifying.await.unwrap_or(false) && account.is_some())
     }
 }
 
@@ -201,14 +201,15 @@ impl fmt::Debug for PasswordChecker {
     }
 }
 
-/// What it takes to verify a hash: memory times rounds.
+/// Returns the cost of verifying a hash: memory times rounds.
 fn cost(hash: &str) -> u64 {
-    let parsed = PasswordHash::new(hash).ok();
-    let params = parsed.and_then(|parsed| argon2::Params::try_from(&parsed).ok());
-    params.map_or(0, |params| u64::from(params.m_cost()) * u64::from(params.t_cost()))
+    PasswordHash::new(hash)
+        .ok()
+        .and_then(|parsed| argon2::Params::try_from(&parsed).ok())
+        .map_or(0, |params| u64::from(params.m_cost()) * u64::from(params.t_cost()))
 }
 
-/// The user name and password of Basic credentials, a colon between them.
+/// Returns the user name and password of Basic credentials with a colon between them.
 fn basic(field: &[u8]) -> Option<String> {
     let (scheme, encoded) = str::from_utf8(field).ok()?.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
@@ -218,21 +219,21 @@ fn basic(field: &[u8]) -> Option<String> {
     String::from_utf8(decoded).ok()
 }
 
-/// Whether `hash` is an argon2id hash in PHC form that can be verified.
+/// Checks that `hash` is an argon2id hash in PHC form that can be verified.
 ///
 /// # Errors
 ///
-/// Returns what is wrong with it.
+/// Describes what is wrong with it.
 pub(crate) fn check_hash(hash: &str) -> Result<(), String> {
-    let wrong = "is not an argon2id hash in PHC form ($argon2id$...)";
+    let unusable = "is not an argon2id hash in PHC form ($argon2id$...)";
     if !hash.starts_with("$argon2id$") {
-        return Err(wrong.to_owned());
+        return Err(unusable.to_owned());
     }
-    let parsed = PasswordHash::new(hash).map_err(|error| format!("{wrong}: {error}"))?;
+    let parsed = PasswordHash::new(hash).map_err(|error| format!("{unusable}: {error}"))?;
     if parsed.salt.is_none() || parsed.hash.is_none() {
-        return Err(format!("{wrong}: salt or hash is missing"));
+        return Err(format!("{unusable}: salt or hash is missing"));
     }
-    argon2::Params::try_from(&parsed).map_err(|error| format!("{wrong}: {error}"))?;
+    argon2::Params::try_from(&parsed).map_err(|error| format!("{unusable}: {error}"))?;
     Ok(())
 }
 
@@ -250,7 +251,7 @@ mod tests {
         format!("Basic {}", STANDARD.encode(credentials)).into_bytes()
     }
 
-    /// Cheap to verify.
+    /// Returns a hash that is cheap to verify.
     fn hash(password: &str) -> String {
         let params = argon2::Params::new(8, 1, 1, None).unwrap();
         let hash: PasswordHash =
@@ -287,12 +288,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_as_dear_as_the_dearest_and_proves_nothing() {
+    async fn unknown_name_costs_as_much_as_the_costliest() {
         let params = argon2::Params::new(64, 3, 1, None).unwrap();
-        let dear: PasswordHash =
+        let costly: PasswordHash =
             Argon2::from(params).hash_password_with_salt(b"other", b"saltsalt").unwrap();
-        let passwords = passwords([("a", hash("secret")), ("b", dear.to_string())]);
-        assert_eq!(*passwords.unknown_account.hash, dear.to_string());
+        let passwords = passwords([("a", hash("secret")), ("b", costly.to_string())]);
+        assert_eq!(*passwords.unknown_account.hash, costly.to_string());
         assert_eq!(proven(&passwords, "c:other").await, None);
         assert_eq!(proven(&passwords, "b:other").await.as_deref(), Some("b"));
         assert_eq!(proven(&passwords, "a:se\0cret").await, None);
@@ -308,7 +309,7 @@ mod tests {
         assert!(!passwords([("other", hash("secret"))]).is_still_valid(&proof));
     }
 
-    /// Credentials on their way to a verdict that does not come.
+    /// Credentials that wait for a verification that does not begin.
     struct Guess<'a>(
         Pin<Box<dyn Future<Output = Result<Option<PasswordProof>, TooManyChecks>> + 'a>>,
     );
@@ -319,10 +320,9 @@ mod tests {
             Self(Box::pin(async move { passwords.prove(client, &field).await }))
         }
 
-        /// Whether it waits after it was looked at once.
+        /// Polls it once, and returns whether it waits.
         fn waits(&mut self) -> bool {
-            let polled = self.0.as_mut().now_or_never();
-            match polled {
+            match self.0.as_mut().now_or_never() {
                 None => true,
                 Some(Err(TooManyChecks)) => false,
                 Some(Ok(_)) => panic!("nobody can be verified"),
@@ -331,14 +331,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn as_many_wait_as_may_in_all_of_each_client_and_for_each_name() {
+    async fn waiting_is_limited_in_all_by_client_and_by_name() {
         let names = ["news", "a", "b", "c", "d", "e"];
         let passwords = passwords(names.map(|name| (name, hash("secret"))));
         assert!(proven(&passwords, "news:secret").await.is_some());
-        let taken = passwords.at_once.available_permits();
-        let busy = Arc::clone(&passwords.at_once);
-        let busy = busy.try_acquire_many_owned(taken.try_into().unwrap());
-        let busy = busy.unwrap();
+        let permits = passwords.running.available_permits().try_into().unwrap();
+        let busy = Arc::clone(&passwords.running).try_acquire_many_owned(permits).unwrap();
         let guess = |client, number: usize| {
             let mut guess = Guess::new(&passwords, client, &format!("news:{number}"));
             guess.waits().then_some(guess)
@@ -346,12 +344,12 @@ mod tests {
         let mut own: Vec<_> = (0..10).filter_map(|n| guess(CLIENT, n)).collect();
         assert_eq!(own.len(), MAX_WAITING_OF_CLIENT);
         let mut same = Guess::new(&passwords, CLIENT, "news:0");
-        assert!(same.waits(), "one verification is for all who show the same");
-        assert!(guess(OTHER, 100).is_some(), "others have room");
+        assert!(same.waits(), "one verification is for all that present the same");
+        assert!(guess(OTHER, 100).is_some(), "other clients have places");
         assert!(proven(&passwords, "news:secret").await.is_some(), "it is known");
         own.pop();
         own.extend(guess(CLIENT, 20));
-        assert_eq!(own.len(), MAX_WAITING_OF_CLIENT, "who left made room");
+        assert_eq!(own.len(), MAX_WAITING_OF_CLIENT, "the place is free again");
         drop((own, same));
         let guesses_from_everywhere = |name: &str| -> Vec<_> {
             let guess = |last: u8| {
@@ -364,8 +362,8 @@ mod tests {
         for name in ["news", "nobody"] {
             let at_one = guesses_from_everywhere(name);
             assert_eq!(at_one.len(), MAX_WAITING_OF_NAME, "{name}");
-            let mut right = Guess::new(&passwords, CLIENT, "a:secret");
-            assert!(right.waits(), "another name has room beside {name}");
+            let mut other = Guess::new(&passwords, CLIENT, "a:secret");
+            assert!(other.waits(), "another name than {name} has places");
         }
         let at_all: Vec<_> = names.map(guesses_from_everywhere).into();
         assert_eq!(at_all.iter().flatten().count(), MAX_WAITING);
@@ -376,13 +374,13 @@ mod tests {
     #[test]
     fn a_hash_is_checked_before_it_is_used() {
         assert_eq!(check_hash(&hash("secret")), Ok(()));
-        for wrong in [
+        for unusable in [
             "secret",
             "$argon2id$",
             "$argon2id$v=19$m=8,t=1,p=1",
             "$argon2i$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$AAAA",
         ] {
-            assert!(check_hash(wrong).is_err(), "{wrong}");
+            assert!(check_hash(unusable).is_err(), "{unusable}");
         }
     }
 }

@@ -29,7 +29,7 @@ impl SignatureRequest {
     pub(crate) fn from_fields(fields: &[FieldPair<'_>]) -> Option<Self> {
         let text = joined_lines(fields, ACCEPT_SIGNATURE)?;
         let members = Parser::new(&text).parse::<Dictionary>().ok()?;
-        // The others may be for other tags or algorithms; one that is too long is passed over as well.
+        // The others may be for other tags or algorithms; one that is too long is skipped as well.
         members.iter().find_map(|(label, entry)| match entry {
             ListEntry::InnerList(list) => Self::parse(label.as_str(), list),
             ListEntry::Item(_) => None,
@@ -45,6 +45,7 @@ impl SignatureRequest {
             None => true,
             Some(value) => value.as_string().is_some_and(|value| value.as_str() == expected),
         };
+        // A request that names neither leaves the choice to the signer.
         if !is_or_absent("tag", TAG) || !is_or_absent("alg", ALGORITHM) {
             return None;
         }
@@ -57,7 +58,7 @@ impl SignatureRequest {
         (requested.stored_bytes() <= MAX_BYTES).then_some(requested)
     }
 
-    /// Returns the size of what is kept.
+    /// Returns the size of its texts in bytes.
     fn stored_bytes(&self) -> usize {
         let components = self.components.iter().map(|item| item.serialize().len());
         let parameters = [&self.nonce, &self.keyid].into_iter().flatten();
@@ -79,6 +80,7 @@ impl SignatureRequest {
 fn without_repetitions(items: &[Item]) -> Option<Vec<Item>> {
     let mut components: Vec<Item> = Vec::new();
     for item in items {
+        // A signature covers a component only once (RFC 9421 section 2).
         if components.contains(item) {
             continue;
         }

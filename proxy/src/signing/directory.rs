@@ -33,8 +33,8 @@ struct KeySet {
 
 /// Returns the directory's body.
 pub(crate) fn body(keys: &[Arc<SigningKey>]) -> String {
-    let keys = keys.iter().map(|key| key.jwk()).collect();
-    serde_json::to_string(&KeySet { keys }).expect("strings are JSON")
+    let set = KeySet { keys: keys.iter().map(|key| key.jwk()).collect() };
+    serde_json::to_string(&set).expect("strings are JSON")
 }
 
 /// Returns the fields that sign `agent`'s directory with each of `keys`, as names and values.
@@ -55,7 +55,7 @@ pub(crate) fn signature_fields(
             0 => "binding".to_owned(),
             _ => format!("binding{}", index + 1),
         };
-        let signature = sign(key, authority, &content_digest, now);
+        let signature = sign(key, authority, &content_digest, now, now + SIGNATURE_LIFETIME);
         inputs.push(format!("{label}={}", signature.input));
         signatures.push(format!("{label}={}", signature.value));
     }
@@ -85,7 +85,7 @@ struct CardDetails<'a> {
     rate_control: &'static str,
 }
 
-/// Returns the card of a crawler of `agent` with the product token `token`; `complies`: it obeys robots.txt.
+/// Returns the card of a crawler of `agent` with the product token `token`. `complies` says whether it obeys robots.txt.
 pub(crate) fn card(agent: &Url, name: &str, token: &str, complies: bool) -> String {
     let agent = agent_uri(agent);
     let base = agent.trim_end_matches('/');
@@ -108,19 +108,11 @@ fn sign(
     key: &SigningKey,
     authority: &str,
     digest: &str,
-    now: SystemTime,
-) -> signature_base::EncodedSignature {
-    signed_until(key, authority, digest, now, now + SIGNATURE_LIFETIME)
-}
-
-fn signed_until(
-    key: &SigningKey,
-    authority: &str,
-    digest: &str,
-    now: SystemTime,
-    until: SystemTime,
+    created_at: SystemTime,
+    expires_at: SystemTime,
 ) -> signature_base::EncodedSignature {
     let components = vec![
+        // `req`: the response is signed, and the authority is in its request (RFC 9421 section 2.4).
         SignedComponent {
             identifier: identifier_with("@authority", "req", true),
             value: authority.to_owned(),
@@ -128,8 +120,8 @@ fn signed_until(
         SignedComponent { identifier: identifier("content-digest"), value: digest.to_owned() },
     ];
     let mut parameters = Parameters::new();
-    add_parameter(&mut parameters, "created", sf_timestamp(now));
-    add_parameter(&mut parameters, "expires", sf_timestamp(until));
+    add_parameter(&mut parameters, "created", sf_timestamp(created_at));
+    add_parameter(&mut parameters, "expires", sf_timestamp(expires_at));
     add_parameter(&mut parameters, "keyid", sf_string(key.thumbprint()));
     add_parameter(&mut parameters, "tag", sf_string(TAG));
     signature_base::sign(key, components, parameters)
@@ -159,7 +151,7 @@ mod tests {
         assert!(input.starts_with(r#"binding=("@authority";req "content-digest");created=0;"#));
         assert!(signature.starts_with("binding=:"));
         let (created, expires) = (at(1_735_689_600), at(4_889_289_600));
-        let signed = signed_until(&keys[0], "signature-agent.test", &digest, created, expires);
+        let signed = sign(&keys[0], "signature-agent.test", &digest, created, expires);
         assert_eq!(
             signed.input,
             r#"("@authority";req "content-digest");created=1735689600;expires=4889289600;keyid="poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U";tag="http-message-signatures-directory""#

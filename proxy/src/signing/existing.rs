@@ -1,4 +1,4 @@
-//! The signatures that a client's request has already.
+//! The signatures that a client's request already has.
 
 use sfv::{Dictionary, FieldType as _, InnerList, Item, ListEntry, Parser};
 use url::Url;
@@ -28,7 +28,8 @@ pub(super) enum AgentField {
 /// Returns the client's three signature fields without signatures of agents other than `own`, and the number removed. `None` if
 /// nothing had to be removed.
 ///
-/// A client must not sign as another agent through this proxy. Fields that cannot be parsed could name any agent, so they go.
+/// A client must not sign as another agent through this proxy. Fields that cannot be parsed could name any agent, so they are
+/// removed.
 pub(crate) fn without_foreign_signatures(
     fields: &[FieldPair<'_>],
     own: &Url,
@@ -92,8 +93,11 @@ impl ExistingSignatures {
                     ListEntry::Item(item) => is_own(item),
                     ListEntry::InnerList(_) => false,
                 };
-                let foreign = members.iter().filter(|(_, entry)| !is_own(entry));
-                let foreign: Vec<_> = foreign.map(|(key, _)| key.as_str().to_owned()).collect();
+                let foreign: Vec<_> = members
+                    .iter()
+                    .filter(|(_, entry)| !is_own(entry))
+                    .map(|(key, _)| key.as_str().to_owned())
+                    .collect();
                 if foreign.is_empty() {
                     return 0;
                 }
@@ -134,9 +138,12 @@ fn claims(list: &InnerList, foreign: &[String]) -> bool {
         name == Some(SIGNATURE_AGENT)
             && key.is_none_or(|key| foreign.iter().any(|name| name == key.as_str()))
     };
-    let tag = list.params.get("tag").and_then(|tag| tag.as_string());
-    let is_profiles = tag.is_some_and(|tag| tag.as_str() == TAG);
-    list.items.iter().any(covers) || foreign.is_empty() && is_profiles
+    let is_of_profile = list
+        .params
+        .get("tag")
+        .and_then(|tag| tag.as_string())
+        .is_some_and(|tag| tag.as_str() == TAG);
+    list.items.iter().any(covers) || foreign.is_empty() && is_of_profile
 }
 
 /// Returns all lines of a field as one value (RFC 9110 section 5.3).

@@ -49,21 +49,22 @@ impl SigningKey {
     ///
     /// Returns an error if the file cannot be read, is not an Ed25519 key, or is readable by other users.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let shown = path.display();
-        let metadata = fs::metadata(path).with_context(|| format!("reading {shown}"))?;
+        let name = path.display();
+        let metadata = fs::metadata(path).with_context(|| format!("reading {name}"))?;
         let mode = metadata.permissions().mode() & 0o777;
         ensure!(
             mode & 0o077 == 0,
-            "other users can read {shown} (mode {mode:03o}): chmod 600 it, and make a new key if somebody may have read it"
+            "other users can read {name} (mode {mode:03o}): chmod 600 it, and make a new key if somebody may have read it"
         );
-        let pem = fs::read(path).with_context(|| format!("reading {shown}"))?;
+        let pem = fs::read(path).with_context(|| format!("reading {name}"))?;
         let der = PrivatePkcs8KeyDer::from_pem_slice(&pem)
-            .map_err(|_| anyhow!("{shown} holds no PKCS#8 key (BEGIN PRIVATE KEY)"))?;
+            .map_err(|_| anyhow!("{name} holds no PKCS#8 key (BEGIN PRIVATE KEY)"))?;
         Self::from_pkcs8(der.secret_pkcs8_der(), path)
-            .with_context(|| format!("{shown} cannot be used"))
+            .with_context(|| format!("{name} cannot be used"))
     }
 
     fn from_pkcs8(der: &[u8], path: &Path) -> anyhow::Result<Self> {
+        // OpenSSL writes keys without their public half, with which ring would compare the private one.
         let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der)
             .map_err(|error| anyhow!("not an Ed25519 key: {error}"))?;
         let thumbprint = thumbprint(pair.public_key().as_ref());
@@ -145,6 +146,7 @@ impl SigningKey {
 
 fn thumbprint(public: &[u8]) -> String {
     let x = BASE64_URL_SAFE_NO_PAD.encode(public);
+    // RFC 7638 section 3: the required members in lexicographic order, without whitespace.
     let json = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}"#);
     BASE64_URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, json.as_bytes()))
 }

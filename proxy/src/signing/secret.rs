@@ -18,8 +18,9 @@ pub(crate) const SECRET_BYTES: usize = 32;
 /// Returns an error if the system has no random numbers.
 pub(crate) fn new_secret() -> anyhow::Result<[u8; SECRET_BYTES]> {
     let mut secret = [0; SECRET_BYTES];
-    let random = SystemRandom::new().fill(&mut secret);
-    random.map_err(|_| anyhow!("the system has no random numbers"))?;
+    SystemRandom::new()
+        .fill(&mut secret)
+        .map_err(|_| anyhow!("the system has no random numbers"))?;
     Ok(secret)
 }
 

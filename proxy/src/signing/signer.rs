@@ -35,8 +35,7 @@ impl MessageSigner {
 
     /// Returns the key with this thumbprint, if any requests are signed.
     pub(crate) fn enabled_key(&self, thumbprint: &str) -> Option<&Arc<SigningKey>> {
-        let mut keys = self.keys.iter().filter(|_| self.is_enabled());
-        keys.find(|key| key.thumbprint() == thumbprint)
+        self.keys.iter().find(|key| self.is_enabled() && key.thumbprint() == thumbprint)
     }
 
     /// Returns the signature that `origin` requested of this key's crawlers earlier.
@@ -84,10 +83,10 @@ impl KeySigner {
         message: &MessageToSign<'_>,
     ) -> Option<SignatureFields> {
         let remembered = self.signer.remembered_request(&self.key, origin);
-        let requested = requested.or(remembered.as_ref());
         let is_always = self.signer.settings.mode == SigningMode::Always;
         // A signature that does not cover what was requested may still satisfy other verifiers.
         requested
+            .or(remembered.as_ref())
             .and_then(|requested| self.signer.sign(&self.key, Some(requested), message))
             .or_else(|| is_always.then(|| self.signer.sign(&self.key, None, message))?)
     }

@@ -32,15 +32,16 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
-/// Makes a connector from `config` that offers these protocols (ALPN, RFC 7301), the preferred one first.
+/// Creates a connector from `config` that offers these protocols (ALPN, RFC 7301), the preferred one first.
 pub(crate) fn connector_offering(config: &ClientConfig, protocols: &[&[u8]]) -> TlsConnector {
-    let mut config = config.clone();
-    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    TlsConnector::from(Arc::new(config))
+    let mut offering = config.clone();
+    offering.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    TlsConnector::from(Arc::new(offering))
 }
 
 /// Returns the TLS error inside `error`, if there is one.
 pub(crate) fn rustls_error(error: &io::Error) -> Option<&rustls::Error> {
+    // tokio-rustls wraps it, because its streams report I/O errors.
     error.get_ref()?.downcast_ref()
 }
 

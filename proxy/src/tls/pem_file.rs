@@ -24,9 +24,9 @@ impl PemFile {
         let certificates = read_certificates(&path)?;
         let mut roots = RootCertStore::empty();
         for certificate in &certificates {
+            // Found here, the mistake is one of the configuration, and not of the first connection.
             roots.add(certificate.clone()).map_err(|error| {
-                let path = path.display();
-                format!("{path}: contains a certificate that is not a root: {error}")
+                format!("{}: contains a certificate that is not a root: {error}", path.display())
             })?;
         }
         Ok(Self { path, certificates })
@@ -39,8 +39,9 @@ impl PemFile {
 ///
 /// Describes what is wrong with the file.
 pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-    let found: Vec<_> = found.map_err(|error| format!("{}: {error}", path.display()))?;
+    let found: Vec<_> = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .map_err(|error| format!("{}: {error}", path.display()))?;
     if found.is_empty() {
         return Err(format!("{} contains no certificate", path.display()));
     }

@@ -34,10 +34,9 @@ impl ServerCertificate {
     /// If one of them cannot be read or used, or if they do not belong together.
     pub(crate) fn read(certificate: &Path, key: &Path) -> anyhow::Result<Self> {
         let chain = pem_file::read_certificates(certificate).map_err(anyhow::Error::msg)?;
-        let private = PrivateKeyDer::from_pem_file(key);
-        let private = private.with_context(|| key.display().to_string())?;
-        let certified = CertifiedKey::from_der(chain, private, &tls::provider());
-        let certified = certified
+        let private =
+            PrivateKeyDer::from_pem_file(key).with_context(|| key.display().to_string())?;
+        let certified = CertifiedKey::from_der(chain, private, &tls::provider())
             .with_context(|| format!("{} and {}", certificate.display(), key.display()))?;
         Ok(Self {
             path: certificate.to_owned(),
@@ -81,30 +80,28 @@ pub(crate) struct ServerTls {
 }
 
 impl ServerTls {
-    /// Makes an instance with these settings.
+    /// Creates an instance with these settings.
     ///
     /// # Errors
     ///
     /// If they cannot be used.
-    pub(crate) fn new(options: ServerTlsSettings) -> anyhow::Result<Self> {
-        static MADE: AtomicU64 = AtomicU64::new(1);
+    pub(crate) fn new(settings: ServerTlsSettings) -> anyhow::Result<Self> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let builder = ServerConfig::builder_with_provider(tls::provider())
             .with_safe_default_protocol_versions()?;
-        let clients = options.client_authorities.as_ref().map(client_verifier).transpose()?;
-        let builder = match &clients {
-            Some(clients) => builder.with_client_cert_verifier(Arc::clone(clients)),
+        let client_verifier =
+            settings.client_authorities.as_ref().map(client_verifier).transpose()?;
+        let builder = match &client_verifier {
+            Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
             None => builder.with_no_client_auth(),
         };
-        let certified = SingleCertAndKey::from(Arc::clone(&options.certificate.certified));
+        let certified = SingleCertAndKey::from(Arc::clone(&settings.certificate.certified));
         let mut config = builder.with_cert_resolver(Arc::new(certified));
+        // Our order, which begins with AES-128 (`tls::provider`).
         config.ignore_client_order = true;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self {
-            settings: options,
-            id: MADE.fetch_add(1, Ordering::Relaxed),
-            config: Arc::new(config),
-            client_verifier: clients,
-        })
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { settings, id, config: Arc::new(config), client_verifier })
     }
 
     /// Returns whether clients are asked for certificates.
@@ -115,9 +112,8 @@ impl ServerTls {
     /// Returns the files that the settings were read from.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let ServerCertificate { path, key_path, .. } = &self.settings.certificate;
-        let clients = self.settings.client_authorities.iter();
         let mut files = vec![path.clone(), key_path.clone()];
-        files.extend(clients.map(|clients| clients.path.clone()));
+        files.extend(self.settings.client_authorities.iter().map(|file| file.path.clone()));
         files
     }
 
@@ -132,17 +128,18 @@ impl ServerTls {
 
     /// Returns whether a client could present this chain, leaf first, at this time.
     pub(crate) fn accepts_client(&self, chain: &[CertificateDer<'_>], now: SystemTime) -> bool {
-        let (Some(clients), Some((leaf, between))) = (&self.client_verifier, chain.split_first())
+        let (Some(verifier), Some((leaf, intermediates))) =
+            (&self.client_verifier, chain.split_first())
         else {
             return false;
         };
-        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let now = UnixTime::since_unix_epoch(since);
-        clients.verify_client_cert(leaf, between, now).is_ok()
+        let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = UnixTime::since_unix_epoch(since_epoch);
+        verifier.verify_client_cert(leaf, intermediates, now).is_ok()
     }
 }
 
-/// Makes the verifier of client certificates. A client may present none: then it is identified by other means, or not
+/// Creates the verifier of client certificates. A client may present none: then it is identified by other means, or not
 /// at all.
 fn client_verifier(roots: &PemFile) -> anyhow::Result<Arc<dyn ClientCertVerifier>> {
     let mut store = RootCertStore::empty();

@@ -35,17 +35,22 @@ impl Downstream {
         incoming: BufferedStream,
         framing: BodyFraming,
         keeps_alive: bool,
-        patience: Duration,
+        timeout: Duration,
     ) -> Self {
-        let BufferedStream { stream, buffered: ahead } = incoming;
-        let (read, stream) = tokio::io::split(stream);
-        let body = BodyReader::strict(framing);
+        let BufferedStream { stream, buffered } = incoming;
+        let (read_half, write_half) = tokio::io::split(stream);
         Self {
-            reader: DownstreamReader::Http1 { stream: read, ahead, body, patience },
+            reader: DownstreamReader::Http1 {
+                stream: read_half,
+                buffered,
+                body: BodyReader::strict(framing),
+                read_timeout: timeout,
+            },
             writer: DownstreamWriter::Http1(Http1Writer {
-                stream,
+                stream: write_half,
+                // Replaced when the head of the response is sent.
                 body: BodyWriter::new(BodyFraming::Length(0)),
-                timeout: patience,
+                timeout,
                 keeps_alive,
                 has_unflushed: false,
             }),
@@ -58,19 +63,23 @@ impl Downstream {
         stream: RecvStream,
         respond: SendResponse<Bytes>,
         flushes: Arc<FlushSignal>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Self {
-        let writer = DownstreamWriter::Http2 { respond, stream: None, patience, flushes };
         Self {
-            reader: DownstreamReader::Http2 { stream, patience },
-            writer,
+            reader: DownstreamReader::Http2 { stream, read_timeout: timeout },
+            writer: DownstreamWriter::Http2 {
+                respond,
+                stream: None,
+                write_timeout: timeout,
+                flushes,
+            },
             half_close_policy: HalfClosePolicy::Gone,
         }
     }
 
-    /// Sets what is assumed of the client once it closes its sending side.
-    pub(crate) fn with_half_close_policy(self, half_closed: HalfClosePolicy) -> Self {
-        Self { half_close_policy: half_closed, ..self }
+    /// Sets the assumption about a client that closes its sending side.
+    pub(crate) fn with_half_close_policy(self, half_close_policy: HalfClosePolicy) -> Self {
+        Self { half_close_policy, ..self }
     }
 
     /// Returns the result of `work`, or `None` if the client leaves first. The caller pins `work`: passed by value it
@@ -92,11 +101,11 @@ impl Downstream {
 
     async fn run_while<T>(
         &mut self,
-        half_closed: HalfClosePolicy,
+        half_close_policy: HalfClosePolicy,
         work: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
         let leaving = async {
-            match half_closed {
+            match half_close_policy {
                 HalfClosePolicy::StillWaiting => self.reader.wait_until_broken().await,
                 // Closed or broken, nobody waits for the response any more.
                 HalfClosePolicy::Gone => drop(self.reader.wait_until_closed().await),
@@ -113,22 +122,21 @@ impl Downstream {
 
     /// Returns whether another request may follow on the connection.
     pub(crate) fn is_reusable(&self) -> bool {
-        matches!(&self.writer, DownstreamWriter::Http1(answer) if answer.keeps_alive)
+        matches!(&self.writer, DownstreamWriter::Http1(writer) if writer.keeps_alive)
             && self.reader.is_done()
     }
 
     /// Returns the HTTP/1 connection for its next request.
     pub(crate) fn into_connection(self) -> Option<BufferedStream> {
         match (self.reader, self.writer) {
-            (DownstreamReader::Http1 { stream, ahead, .. }, DownstreamWriter::Http1(answer)) => {
-                let stream = stream.unsplit(answer.stream);
-                Some(BufferedStream { stream, buffered: ahead })
+            (DownstreamReader::Http1 { stream, buffered, .. }, DownstreamWriter::Http1(writer)) => {
+                Some(BufferedStream { stream: stream.unsplit(writer.stream), buffered })
             }
             _ => None,
         }
     }
 
-    /// Returns both halves of an HTTP/2 stream that was not answered yet.
+    /// Returns both halves of an HTTP/2 stream that has no response yet.
     pub(crate) fn into_http2_halves(self) -> Option<(RecvStream, SendResponse<Bytes>)> {
         match (self.reader, self.writer) {
             (DownstreamReader::Http2 { stream, .. }, DownstreamWriter::Http2 { respond, .. }) => {

@@ -20,8 +20,16 @@ const UPGRADED_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// The request's body, and anything that the client sends after it.
 pub(crate) enum DownstreamReader {
-    Http1 { stream: ReadHalf<BoxedStream>, ahead: BytesMut, body: BodyReader, patience: Duration },
-    Http2 { stream: RecvStream, patience: Duration },
+    Http1 {
+        stream: ReadHalf<BoxedStream>,
+        buffered: BytesMut,
+        body: BodyReader,
+        read_timeout: Duration,
+    },
+    Http2 {
+        stream: RecvStream,
+        read_timeout: Duration,
+    },
 }
 
 impl DownstreamReader {
@@ -35,22 +43,22 @@ impl DownstreamReader {
     /// Returns the next chunk of the body; `None` at its end. A read that is cancelled loses nothing.
     pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
         match self {
-            Self::Http1 { stream, ahead, body, patience } => {
-                match timeout(*patience, body.next_chunk(stream, ahead)).await {
-                    Ok(part) => part,
+            Self::Http1 { stream, buffered, body, read_timeout } => {
+                match timeout(*read_timeout, body.next_chunk(stream, buffered)).await {
+                    Ok(chunk) => chunk,
                     Err(_) => Err(BodyError::Timeout),
                 }
             }
-            Self::Http2 { stream, patience } => loop {
-                let part = timeout(*patience, stream.data()).await;
-                let Some(part) = part.map_err(|_| BodyError::Timeout)? else {
+            Self::Http2 { stream, read_timeout } => loop {
+                let received = timeout(*read_timeout, stream.data()).await;
+                let Some(data) = received.map_err(|_| BodyError::Timeout)? else {
                     return Ok(None);
                 };
-                let part = part.map_err(io::Error::other)?;
+                let chunk = data.map_err(io::Error::other)?;
                 // This fails for a stream that ended, which needs no window.
-                let _ = stream.flow_control().release_capacity(part.len());
-                if !part.is_empty() {
-                    return Ok(Some(part));
+                let _ = stream.flow_control().release_capacity(chunk.len());
+                if !chunk.is_empty() {
+                    return Ok(Some(chunk));
                 }
             },
         }
@@ -58,9 +66,9 @@ impl DownstreamReader {
 
     /// Passes all further bytes through unchanged, as after a 101.
     pub(crate) fn switch_to_raw(&mut self) {
-        if let Self::Http1 { body, patience, .. } = self {
+        if let Self::Http1 { body, read_timeout, .. } = self {
             *body = BodyReader::strict(BodyFraming::UntilClose);
-            *patience = UPGRADED_TIMEOUT;
+            *read_timeout = UPGRADED_TIMEOUT;
         }
     }
 
@@ -68,10 +76,11 @@ impl DownstreamReader {
     pub(crate) async fn trailers(&mut self) -> Result<Trailers, BodyError> {
         match self {
             Self::Http1 { body, .. } => Ok(body.take_trailers()),
-            Self::Http2 { stream, patience } => {
-                let trailers = timeout(*patience, stream.trailers()).await;
-                let trailers = trailers.map_err(|_| BodyError::Timeout)?;
-                match trailers.map_err(io::Error::other)? {
+            Self::Http2 { stream, read_timeout } => {
+                let received = timeout(*read_timeout, stream.trailers())
+                    .await
+                    .map_err(|_| BodyError::Timeout)?;
+                match received.map_err(io::Error::other)? {
                     Some(trailers) if trailers.len() > MAX_FIELDS => {
                         Err(BodyError::Malformed("more than 100 trailers"))
                     }
@@ -95,12 +104,12 @@ impl DownstreamReader {
     ///
     /// If the connection breaks.
     pub(super) async fn wait_until_closed(&mut self) -> io::Result<()> {
-        if let Self::Http1 { stream, ahead, .. } = self {
+        if let Self::Http1 { stream, buffered, .. } = self {
             // The read that notices the end also receives pipelined requests. Past the limit it stops, and
             // backpressure stops the client.
-            while ahead.len() < MAX_PIPELINED_BYTES {
-                ahead.reserve(1024);
-                if stream.read_buf(ahead).await? == 0 {
+            while buffered.len() < MAX_PIPELINED_BYTES {
+                buffered.reserve(1024);
+                if stream.read_buf(buffered).await? == 0 {
                     return Ok(());
                 }
             }

@@ -23,7 +23,7 @@ use crate::http::transport::BoxedStream;
 /// The name and value of a response field, borrowed from the origin or made by us.
 pub(crate) type ResponseField<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// Makes a field of our own.
+/// Creates a field of our own.
 pub(crate) fn response_field<'a>(
     name: &'a str,
     value: impl Into<Cow<'a, str>>,
@@ -44,7 +44,7 @@ pub(crate) struct DownstreamResponse<'a> {
     pub(crate) fields: Vec<ResponseField<'a>>,
 }
 
-/// The client left, or stopped reading.
+/// The error for a client that left, or stopped reading.
 #[derive(Debug)]
 pub(crate) struct ClientGone;
 
@@ -54,7 +54,7 @@ pub(crate) enum DownstreamWriter {
     Http2 {
         respond: SendResponse<Bytes>,
         stream: Option<SendStream<Bytes>>,
-        patience: Duration,
+        write_timeout: Duration,
         /// Shared by all streams of the connection.
         flushes: Arc<FlushSignal>,
     },
@@ -85,8 +85,8 @@ impl DownstreamWriter {
 
     /// Closes the connection after this response.
     pub(crate) fn close_after_response(&mut self) {
-        if let Self::Http1(answer) = self {
-            answer.keeps_alive = false;
+        if let Self::Http1(writer) = self {
+            writer.keeps_alive = false;
         }
     }
 
@@ -96,14 +96,13 @@ impl DownstreamWriter {
         response: &DownstreamResponse<'_>,
     ) -> Result<(), ClientGone> {
         match self {
-            Self::Http1(answer) => {
+            Self::Http1(writer) => {
                 let head = status_line(response);
-                answer.write(&finish_head(head, &response.fields, &[])).await?;
-                answer.flush().await
+                writer.write(&finish_head(head, &response.fields, &[])).await?;
+                writer.flush().await
             }
             Self::Http2 { respond, flushes, .. } => {
-                let sent = respond.send_informational(http2_head(response));
-                sent.map_err(|_| ClientGone)?;
+                respond.send_informational(http2_head(response)).map_err(|_| ClientGone)?;
                 tokio::select! {
                     () = flushes.wait_for_next() => Ok(()),
                     // A connection that breaks is never flushed again.
@@ -119,12 +118,13 @@ impl DownstreamWriter {
         response: &DownstreamResponse<'_>,
     ) -> Result<(), ClientGone> {
         match self {
-            Self::Http1(answer) => answer.send_head(response).await,
+            Self::Http1(writer) => writer.send_head(response).await,
             Self::Http2 { respond, stream, .. } => {
-                let ends = response.framing == BodyFraming::Length(0);
-                let sent =
-                    respond.send_response(http2_head(response), ends).map_err(|_| ClientGone)?;
-                *stream = (!ends).then_some(sent);
+                // END_STREAM in the head saves an empty DATA frame.
+                let is_last = response.framing == BodyFraming::Length(0);
+                let body =
+                    respond.send_response(http2_head(response), is_last).map_err(|_| ClientGone)?;
+                *stream = (!is_last).then_some(body);
                 Ok(())
             }
         }
@@ -133,19 +133,19 @@ impl DownstreamWriter {
     /// Sends a chunk of the body, which is not empty. With `is_last` neither chunks nor trailers follow.
     pub(crate) async fn send_chunk(
         &mut self,
-        part: Bytes,
+        chunk: Bytes,
         is_last: bool,
     ) -> Result<(), ClientGone> {
         match self {
-            Self::Http1(answer) => {
-                let sending = answer.body.write(&mut answer.stream, &part);
-                answer.has_unflushed = true;
-                within(answer.timeout, sending).await
+            Self::Http1(writer) => {
+                let sending = writer.body.write(&mut writer.stream, &chunk);
+                writer.has_unflushed = true;
+                within(writer.timeout, sending).await
             }
-            Self::Http2 { stream, patience, .. } => {
+            Self::Http2 { stream, write_timeout, .. } => {
                 let sending = stream.as_mut().ok_or(ClientGone)?;
                 // END_STREAM in the same frame saves both sides another frame.
-                let sent = write_body(sending, part, is_last, Some(*patience)).await;
+                let sent = write_body(sending, chunk, is_last, Some(*write_timeout)).await;
                 if is_last {
                     *stream = None;
                 }
@@ -156,12 +156,12 @@ impl DownstreamWriter {
 
     /// Returns whether bytes wait to leave together with the next ones.
     pub(crate) fn has_unflushed(&self) -> bool {
-        matches!(self, Self::Http1(answer) if answer.has_unflushed)
+        matches!(self, Self::Http1(writer) if writer.has_unflushed)
     }
 
     pub(crate) async fn flush(&mut self) -> Result<(), ClientGone> {
         match self {
-            Self::Http1(answer) => answer.flush().await,
+            Self::Http1(writer) => writer.flush().await,
             Self::Http2 { .. } => Ok(()),
         }
     }
@@ -169,9 +169,9 @@ impl DownstreamWriter {
     /// Ends the body.
     pub(crate) async fn finish(&mut self, trailers: &Trailers) -> Result<(), ClientGone> {
         match self {
-            Self::Http1(answer) => {
-                answer.has_unflushed = false;
-                within(answer.timeout, answer.body.finish(&mut answer.stream, trailers)).await
+            Self::Http1(writer) => {
+                writer.has_unflushed = false;
+                within(writer.timeout, writer.body.finish(&mut writer.stream, trailers)).await
             }
             Self::Http2 { stream: Some(stream), .. } if !trailers.is_empty() => {
                 stream.send_trailers(to_header_map(trailers)).map_err(|_| ClientGone)
@@ -215,10 +215,11 @@ impl Http1Writer {
 }
 
 async fn within(
-    patience: Duration,
+    write_timeout: Duration,
     sending: impl Future<Output = io::Result<()>>,
 ) -> Result<(), ClientGone> {
-    match timeout(patience, sending).await {
+    // Broken or stalled, the client gets no more of the response.
+    match timeout(write_timeout, sending).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) | Err(_) => Err(ClientGone),
     }

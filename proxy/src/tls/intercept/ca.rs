@@ -183,8 +183,8 @@ fn serial_number() -> SerialNumber {
 fn check_authority(certificate: &CertificateDer<'_>) -> anyhow::Result<SystemTime> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate)?;
     ensure!(certificate.is_ca(), "it is not a CA certificate (basic constraints)");
-    let usage = certificate.key_usage()?;
-    let may_sign = usage.is_none_or(|usage| usage.value.key_cert_sign());
+    // The key usage counts only if the certificate states one (RFC 5280 section 6.1.4).
+    let may_sign = certificate.key_usage()?.is_none_or(|usage| usage.value.key_cert_sign());
     ensure!(may_sign, "it may not sign certificates (key usage)");
     let validity = certificate.validity();
     let now = ASN1Time::from(OffsetDateTime::from(system_time()));
@@ -231,8 +231,8 @@ fn create(dir: &Path, certificate: &Path, key_path: &Path) -> anyhow::Result<()>
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     // Two CAs with the same name and different keys confuse clients that look issuers up by name.
-    let mark = ring::digest::digest(&ring::digest::SHA256, key.public_key_raw());
-    let mark: String = mark.as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = ring::digest::digest(&ring::digest::SHA256, key.public_key_raw());
+    let mark: String = digest.as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
     params.distinguished_name.push(DnType::CommonName, format!("wayleave CA {mark}"));
     params.distinguished_name.push(DnType::OrganizationName, "wayleave");
     params.serial_number = Some(serial_number());

@@ -42,7 +42,7 @@ impl LeafCacheResult {
     }
 }
 
-/// Makes and caches server configurations for intercepted hosts.
+/// A source of server configurations for intercepted hosts, with a cache.
 ///
 /// All leaves share one key, which lives as long as the process: a leaf states for which host we answer, and only
 /// holders of the CA's key could issue another.
@@ -64,7 +64,7 @@ struct CachedLeaf {
 }
 
 impl TlsInterceptor {
-    /// Makes an interceptor that issues certificates from `authority`.
+    /// Creates an interceptor that issues certificates from `authority`.
     ///
     /// # Errors
     ///
@@ -94,20 +94,20 @@ impl TlsInterceptor {
         host: &str,
         now: SystemTime,
     ) -> anyhow::Result<(Arc<ServerConfig>, LeafCacheResult)> {
-        if let Some(kept) = self.leaves.get(host) {
+        if let Some(cached) = self.leaves.get(host) {
             // A leaf issued after now predates a correction of the clock, and may not be valid yet.
-            if kept.minted_at <= now && now < kept.replace_at {
-                return Ok((kept.config, LeafCacheResult::Hit));
+            if cached.minted_at <= now && now < cached.replace_at {
+                return Ok((cached.config, LeafCacheResult::Hit));
             }
             self.leaves.remove(host);
         }
-        let mut leaf = LeafCacheResult::Hit;
+        let mut result = LeafCacheResult::Hit;
         // Concurrent connections to a new host wait for one certificate.
-        let kept = self.leaves.get_or_insert_with(host, || {
-            leaf = LeafCacheResult::Minted;
+        let leaf = self.leaves.get_or_insert_with(host, || {
+            result = LeafCacheResult::Minted;
             self.mint(host, now)
         })?;
-        Ok((kept.config, leaf))
+        Ok((leaf.config, result))
     }
 
     fn mint(&self, host: &str, now: SystemTime) -> anyhow::Result<CachedLeaf> {
@@ -141,6 +141,7 @@ impl fmt::Debug for TlsInterceptor {
 
 /// Returns whether a handshake failed because the client does not trust our CA.
 pub(crate) fn is_untrusted_ca(error: &std::io::Error) -> bool {
+    // TLS libraries differ in the alert that they send.
     matches!(
         tls::rustls_error(error),
         Some(rustls::Error::AlertReceived(
