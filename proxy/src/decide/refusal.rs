@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use wayleave_decision::{Reason, Refusal, RefusalBasis};
+use wayleave_http_wire::http1::HeadError;
+use wayleave_http_wire::proxy_status::ProxyErrorType;
 use wayleave_robots_txt::Origin;
 
-use crate::http::http1::HeadError;
-use crate::http::proxy_status::ProxyErrorType;
 use crate::pacing::{TooSoon, TooSoonCause};
 use crate::upstream::error::UpstreamError;
 

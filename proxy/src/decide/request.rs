@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use wayleave_decision::{Reason, Refusal};
+use wayleave_http_wire::field_pairs;
+use wayleave_http_wire::http1::request_override::RequestOverride;
+use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::Origin;
 
 use super::refusal::{head_refusal, looped};
-use crate::http::field_pairs;
-use crate::http::http1::request_override::RequestOverride;
-use crate::http::received::ReceivedHead;
 use crate::identity::{ClientCertificate, PasswordProof};
 
 /// The connection on which a request came.

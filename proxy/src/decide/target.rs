@@ -1,10 +1,10 @@
 //! Resolves the request target, `Host` and the tunnel to a target: the origin and the path that will be sent.
 
 use wayleave_decision::{Reason, Refusal, ResolvedTarget, TargetScope};
+use wayleave_http_wire::request_target::{self, RequestTarget, TargetError};
 use wayleave_robots_txt::{Origin, Scheme, Target};
 
 use super::request::{ClientConnection, RequestView};
-use crate::http::request_target::{self, RequestTarget, TargetError};
 
 /// Returns the target of a request.
 ///

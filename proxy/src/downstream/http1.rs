@@ -11,6 +11,8 @@ use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 use wayleave_decision::Refusal;
+use wayleave_http_wire::http1::{BodyFraming, RequestHead};
+use wayleave_http_wire::received::ReceivedHead;
 
 use super::server::DownstreamServer;
 use crate::decide::refusal;
@@ -18,8 +20,6 @@ use crate::decide::request::ClientConnection;
 use crate::exchange::tunnel::TunnelPermit;
 use crate::exchange::{ConnectionReuse, error_response};
 use crate::http::downstream::Downstream;
-use crate::http::http1::{BodyFraming, RequestHead};
-use crate::http::received::ReceivedHead;
 use crate::http::transport::{BoxedStream, BufferedStream};
 use crate::tls;
 

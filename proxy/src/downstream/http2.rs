@@ -8,12 +8,12 @@ use h2::server::SendResponse;
 use pingora_core::protocols::http::v2::server as http2;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+use wayleave_http_wire::received::ReceivedHead;
 
 use super::server::DownstreamServer;
 use crate::decide::request::ClientConnection;
 use crate::http::downstream::Downstream;
 use crate::http::flush_signal::FlushSignal;
-use crate::http::received::ReceivedHead;
 use crate::http::transport::{BoxedStream, Transport};
 
 /// The exchanges of one HTTP/2 connection that may run at once: twice the streams that it may have open. A stream that was

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use http::{Method, Response};
+use wayleave_http_wire::received::ReceivedHead;
 
 use super::http2::{self, Http2Request};
 use super::server::DownstreamServer;
@@ -12,7 +13,6 @@ use super::tunnel;
 use crate::decide::request::ClientConnection;
 use crate::http::connect_stream::ConnectStream;
 use crate::http::downstream::Downstream;
-use crate::http::received::ReceivedHead;
 use crate::http::transport::{BoxedStream, Transport};
 
 /// Serves a connection whose TLS ends at this proxy.

@@ -5,6 +5,11 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use wayleave_decision::{Permit, ResolvedTarget};
+use wayleave_http_wire::field_pairs::first;
+use wayleave_http_wire::ftp_path;
+use wayleave_http_wire::http1::BodyFraming;
+use wayleave_http_wire::proxy_status::ProxyErrorType;
+use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
 use wayleave_robots_txt::{Scheme, Target};
 
 use super::Exchange;
@@ -15,11 +20,6 @@ use super::sign::RequestSigner;
 use super::websocket;
 use crate::clock::system_time;
 use crate::http::downstream::{Downstream, ResponseField};
-use crate::http::field_pairs::first;
-use crate::http::ftp_path;
-use crate::http::http1::BodyFraming;
-use crate::http::proxy_status::ProxyErrorType;
-use crate::http::received::{HttpVersion, ReceivedHead};
 use crate::pacing::PacingSlot;
 use crate::signing::SignatureFields;
 use crate::upstream::error::UpstreamError;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use wayleave_decision::{DecisionRequest, Permit, Refusal, ResolvedTarget};
+use wayleave_http_wire::request_target;
 
 use super::Exchange;
 use super::outcome::NotSent;
@@ -13,7 +14,6 @@ use crate::decide::request::RequestView;
 use crate::decide::settings::LogFailureMode;
 use crate::decide::{refusal, target};
 use crate::http::downstream::Downstream;
-use crate::http::request_target;
 
 impl Exchange<'_, '_> {
     /// Identifies the client and decides its request, by the settings that the exchange holds.

@@ -7,6 +7,9 @@ use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use wayleave_decision::{Refusal, RefusalBasis};
+use wayleave_http_wire::http1::{BodyFraming, Trailers};
+use wayleave_http_wire::proxy_status;
+use wayleave_http_wire::received::ReceivedHead;
 
 use super::ConnectionReuse;
 use crate::clock::system_time;
@@ -15,9 +18,6 @@ use crate::decision_log::{DecisionId, UsePreference};
 use crate::http::downstream::{
     ClientGone, Downstream, DownstreamReader, DownstreamResponse, ResponseField, response_field,
 };
-use crate::http::http1::{BodyFraming, Trailers};
-use crate::http::proxy_status;
-use crate::http::received::ReceivedHead;
 use crate::http::transport::BoxedStream;
 use crate::telemetry::harmless::escape_json;
 
@@ -219,10 +219,10 @@ mod tests {
     use bytes::BytesMut;
 
     use wayleave_decision::Reason;
+    use wayleave_http_wire::http1::RequestHead;
 
     use super::*;
     use crate::decide::refusal::looped;
-    use crate::http::http1::RequestHead;
     use crate::http::transport::Transport;
 
     fn source() -> AnswerSource<'static> {

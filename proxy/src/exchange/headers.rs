@@ -6,13 +6,15 @@ use bytes::BytesMut;
 use http::{Request, Uri};
 use url::Url;
 use wayleave_decision::ResolvedTarget;
+use wayleave_http_wire::field_pairs::{
+    FieldPair, first, is_listed_in_connection, is_named, values,
+};
+use wayleave_http_wire::http1::{BodyFraming, has_content, write_fields};
+use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
 use wayleave_robots_txt::Target;
 
 use crate::clock::system_time;
 use crate::http::downstream::{DownstreamResponse, ResponseField, response_field};
-use crate::http::field_pairs::{FieldPair, first, is_listed_in_connection, is_named, values};
-use crate::http::http1::{BodyFraming, has_content, write_fields};
-use crate::http::received::{HttpVersion, ReceivedHead};
 use crate::signing::{
     self, MessageSigner, MessageToSign, SIGNATURE_FIELDS, SignatureFields, SignatureRequest,
     SigningKey,
@@ -328,11 +330,11 @@ fn one_cookie_field<'a>(fields: &[FieldPair<'a>]) -> Option<Cow<'a, [u8]>> {
 mod tests {
     use bytes::BytesMut;
     use wayleave_decision::TargetScope;
+    use wayleave_http_wire::field_pairs::passed_through;
+    use wayleave_http_wire::http1::{RequestHead, ResponseHead};
 
     use super::*;
     use crate::exchange::websocket;
-    use crate::http::field_pairs::passed_through;
-    use crate::http::http1::{RequestHead, ResponseHead};
 
     async fn received(fields: &str) -> ReceivedHead {
         let bytes = format!("GET http://other.test/ HTTP/1.1\r\nHost: other.test\r\n{fields}\r\n");

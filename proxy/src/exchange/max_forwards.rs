@@ -2,13 +2,13 @@
 
 use bytes::{Bytes, BytesMut};
 use wayleave_decision::{Reason, Refusal};
+use wayleave_http_wire::field_pairs::is_named;
+use wayleave_http_wire::http1::{BodyFraming, Trailers, write_fields};
+use wayleave_http_wire::received::ReceivedHead;
 
 use super::{ConnectionReuse, error_response};
 use crate::clock::system_time;
 use crate::http::downstream::{ClientGone, Downstream, DownstreamResponse, response_field};
-use crate::http::field_pairs::is_named;
-use crate::http::http1::{BodyFraming, Trailers, write_fields};
-use crate::http::received::ReceivedHead;
 
 /// Returns the refusal that the record shows: the request was not forwarded.
 pub(crate) fn refusal() -> Refusal {

@@ -43,6 +43,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use wayleave_decision::TargetScope;
+use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::Origin;
 
 pub(crate) use self::outcome::ConnectionReuse;
@@ -54,7 +55,6 @@ use self::record::ExchangeRecord;
 use crate::decide::request::{ClientConnection, RequestView};
 use crate::decide::settings::Settings;
 use crate::http::downstream::Downstream;
-use crate::http::received::ReceivedHead;
 use crate::identity::PasswordProof;
 
 /// One request, from its head to its record. Owns everything learned about it.

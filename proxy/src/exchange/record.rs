@@ -7,6 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 use wayleave_decision::{
     ASSERTED, Crawler, DecisionFacts, Identity, PreferenceDecision, RuleMatch, TargetScope, Verdict,
 };
+use wayleave_http_wire::http1::oddities::{Oddities, Oddity};
+use wayleave_http_wire::received::ReceivedHead;
 
 use super::ExchangeServices;
 use super::outcome::{ExchangeOutcome, permitted_outcome};
@@ -15,8 +17,6 @@ use crate::decide::request::ClientConnection;
 use crate::decision_log::{
     DecisionId, DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, RuleRecord, UsePreference,
 };
-use crate::http::http1::oddities::{Oddities, Oddity};
-use crate::http::received::ReceivedHead;
 use crate::identity::ClientCertificate;
 use crate::traces::ParentTrace;
 

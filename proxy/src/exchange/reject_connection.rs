@@ -1,6 +1,8 @@
 //! Answers a client whose connection ends here: a refused `CONNECT`, an unreadable head, one connection too many.
 
 use wayleave_decision::Refusal;
+use wayleave_http_wire::http1::BodyFraming;
+use wayleave_http_wire::received::ReceivedHead;
 
 use super::error_response::AnswerSource;
 use super::outcome::ExchangeOutcome;
@@ -9,8 +11,6 @@ use super::{Exchange, ExchangeServices, error_response};
 use crate::decide::request::ClientConnection;
 use crate::decision_log::DecisionId;
 use crate::http::downstream::Downstream;
-use crate::http::http1::BodyFraming;
-use crate::http::received::ReceivedHead;
 use crate::http::transport::BoxedStream;
 
 impl ExchangeServices {

@@ -5,17 +5,17 @@ use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
 use wayleave_decision::{Permit, PreferenceDecision, Reason, Refusal, TargetScope};
+use wayleave_http_wire::field_pairs::{FieldPair, first};
+use wayleave_http_wire::http1::has_content;
+use wayleave_http_wire::page::PageBuffer;
+use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::excerpt;
 use wayleave_usage_preferences::{Preference, PreferenceSource, Purpose, UsageDuty};
 
 use crate::decide::documents::DocumentSource;
 use crate::decide::settings::PreferencesConfig;
 use crate::http::downstream::{ResponseField, response_field};
-use crate::http::field_pairs::{FieldPair, first};
-use crate::http::http1::has_content;
-use crate::http::received::ReceivedHead;
 use crate::upstream::UpstreamHead;
-use wayleave_http_wire::page::PageBuffer;
 
 /// 304: the client's copy of the content is still good.
 const NOT_MODIFIED: u16 = 304;

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pingora_timeout::timeout;
+use wayleave_http_wire::http1::BodyError;
 
 use crate::http::downstream::Downstream;
-use crate::http::http1::BodyError;
 use crate::upstream::{UpstreamReader, UpstreamWriter};
 
 /// The longest time for which the origin of an upgraded connection may accept nothing, or send nothing once the client has ended
@@ -65,10 +65,10 @@ pub(super) async fn splice(
 mod tests {
     use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::Instant;
+    use wayleave_http_wire::http1::BodyFraming;
 
     use super::*;
     use crate::http::downstream::DownstreamResponse;
-    use crate::http::http1::BodyFraming;
     use crate::http::transport::{BoxedStream, Transport};
     use crate::upstream::start_http1;
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use wayleave_decision::{HttpsHandling, HttpsMode, Permit, Refusal, ResolvedTarget, TargetScope};
+use wayleave_http_wire::http1::BodyFraming;
+use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::{Origin, Scheme};
 
 use super::headers;
@@ -17,8 +19,6 @@ use crate::decide::request::{ClientConnection, RequestView};
 use crate::decide::settings::Settings;
 use crate::decide::target;
 use crate::http::downstream::Downstream;
-use crate::http::http1::BodyFraming;
-use crate::http::received::ReceivedHead;
 use crate::identity::PasswordProof;
 use crate::pacing::PacingSlot;
 use crate::telemetry::metrics::OpenConnection;

@@ -4,10 +4,10 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest;
+use wayleave_http_wire::field_pairs::{FieldPair, is_listed_in_connection, single};
+use wayleave_http_wire::http1::BodyFraming;
+use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
 
-use crate::http::field_pairs::{FieldPair, is_listed_in_connection, single};
-use crate::http::http1::BodyFraming;
-use crate::http::received::{HttpVersion, ReceivedHead};
 use crate::upstream::UpstreamHead;
 
 /// The suffix of a key before it is hashed (RFC 6455 section 1.3).

@@ -4,7 +4,3 @@ pub(crate) mod connect_stream;
 pub(crate) mod downstream;
 pub(crate) mod flush_signal;
 pub(crate) mod transport;
-
-pub(crate) use wayleave_http_wire::{
-    content_coding, field_pairs, ftp_path, http1, proxy_status, received, request_target,
-};

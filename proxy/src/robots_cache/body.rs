@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, header};
+use wayleave_http_wire::content_coding::{ContentCoding, ContentDecoder};
+use wayleave_http_wire::http1::oddities::Oddity;
 use wayleave_lifecycle::{FetchError, FetchErrorKind, FetchedBody};
 
 use super::fetch_memory::{FetchMemory, MemoryReservation, UNRESERVED_BYTES};
-use crate::http::content_coding::{ContentCoding, ContentDecoder};
-use crate::http::http1::oddities::Oddity;
 use crate::telemetry::digest::Sha256Digest;
 use crate::upstream::UpstreamReader;
 

@@ -4,16 +4,16 @@ use std::fmt::Display;
 
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use wayleave_http_wire::field_pairs::to_pairs;
+use wayleave_http_wire::http1::{BodyFraming, write_fields};
+use wayleave_http_wire::proxy_status::ProxyErrorType;
+use wayleave_http_wire::received::HttpVersion;
 use wayleave_lifecycle::{CacheValidators, FetchError, FetchErrorKind};
 use wayleave_robots_txt::Target;
 
 use super::fetch::{FetchIdentity, HttpFetcher};
 use super::fields;
 use super::redirect::{ChosenBy, RedirectAnswer, RedirectRequest};
-use crate::http::field_pairs::to_pairs;
-use crate::http::http1::{BodyFraming, write_fields};
-use crate::http::proxy_status::ProxyErrorType;
-use crate::http::received::HttpVersion;
 use crate::signing::{
     KeySigner, MessageToSign, SIGNATURE_FIELDS, SignatureFields, SignatureRequest,
 };

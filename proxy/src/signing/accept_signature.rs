@@ -1,10 +1,10 @@
 //! Parses `Accept-Signature`, by which an origin requests a signature (RFC 9421 section 5).
 
 use sfv::{Dictionary, FieldType as _, InnerList, Item, ListEntry, Parser};
+use wayleave_http_wire::field_pairs::FieldPair;
 
 use super::existing::joined_lines;
 use super::settings::{ALGORITHM, TAG};
-use crate::http::field_pairs::FieldPair;
 
 /// The field's name, in lower case.
 const ACCEPT_SIGNATURE: &str = "accept-signature";

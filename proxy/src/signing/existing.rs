@@ -2,9 +2,9 @@
 
 use sfv::{Dictionary, FieldType as _, InnerList, Item, ListEntry, Parser};
 use url::Url;
+use wayleave_http_wire::field_pairs::{FieldPair, is_named, values};
 
 use super::settings::{SIGNATURE, SIGNATURE_AGENT, SIGNATURE_INPUT, TAG};
-use crate::http::field_pairs::{FieldPair, is_named, values};
 
 /// The signatures in a request, and the agents that they name.
 #[derive(Debug, Default)]

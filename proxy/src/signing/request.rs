@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use ring::rand::{SecureRandom, SystemRandom};
 use sfv::{FieldType as _, Item, Parameters};
+use wayleave_http_wire::field_pairs::FieldPair;
 
 use super::accept_signature::SignatureRequest;
 use super::existing::{AgentField, ExistingSignatures, joined_lines};
@@ -17,7 +18,6 @@ use super::settings::{
 use super::signature_base::{
     self, SignedComponent, add_parameter, identifier, identifier_with, sf_string, sf_timestamp,
 };
-use crate::http::field_pairs::FieldPair;
 
 /// The label of our signature, before its number, unless the origin asks for another.
 const LABEL: &str = "sig";

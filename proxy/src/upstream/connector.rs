@@ -14,6 +14,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use wayleave_http_wire::proxy_status::ProxyErrorType;
+use wayleave_http_wire::received::HttpVersion;
 use wayleave_robots_txt::{Origin, Scheme};
 
 use super::describe;
@@ -27,8 +29,6 @@ use super::http2::{FlowWindow, Http2Connection};
 use super::link::{UpstreamLink, over_tcp, over_tls};
 use super::parent_tunnel;
 use super::request_form::{TargetForm, VersionPreference};
-use crate::http::proxy_status::ProxyErrorType;
-use crate::http::received::HttpVersion;
 use crate::http::transport::BoxedStream;
 use crate::tls;
 

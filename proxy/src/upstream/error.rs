@@ -1,9 +1,9 @@
 //! Failures on the way to an origin, each with its RFC 9209 error type.
 
 use pingora_error::{Error, ErrorType as PingoraError, RetryType};
+use wayleave_http_wire::http1::BodyError;
+use wayleave_http_wire::proxy_status::ProxyErrorType;
 
-use crate::http::http1::BodyError;
-use crate::http::proxy_status::ProxyErrorType;
 use crate::upstream::describe;
 use crate::upstream::egress::{EgressError, ParentProxy};
 

@@ -15,10 +15,10 @@ use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, Request};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use wayleave_http_wire::http1::oddities::{Oddities, Oddity};
+use wayleave_http_wire::http1::{MAX_FIELDS, MAX_HEAD_BYTES, agreed_content_length};
+use wayleave_http_wire::proxy_status::ProxyErrorType;
 
-use crate::http::http1::oddities::{Oddities, Oddity};
-use crate::http::http1::{MAX_FIELDS, MAX_HEAD_BYTES, agreed_content_length};
-use crate::http::proxy_status::ProxyErrorType;
 use crate::http::transport::BoxedStream;
 use crate::upstream::describe;
 use crate::upstream::error::UpstreamError;

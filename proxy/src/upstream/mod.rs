@@ -23,6 +23,8 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 use tokio::time::Instant;
+use wayleave_http_wire::http1::oddities::Oddities;
+use wayleave_http_wire::proxy_status::ProxyErrorType;
 use wayleave_robots_txt::{Origin, Scheme};
 
 use self::connector::{ConnectOptions, OpenedConnection, UpstreamConnector};
@@ -39,8 +41,6 @@ pub(crate) use self::session::{
     MAX_INTERIM, UpstreamHead, UpstreamReader, UpstreamWriter, endless_interim_responses,
     start_http1, start_http2,
 };
-use crate::http::http1::oddities::Oddities;
-use crate::http::proxy_status::ProxyErrorType;
 use crate::http::transport::BoxedStream;
 use crate::telemetry::metrics::{Metrics, OpenConnection};
 

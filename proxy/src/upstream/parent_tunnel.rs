@@ -6,15 +6,15 @@ use bytes::BytesMut;
 use tokio::io::AsyncWriteExt;
 use tokio_socks::tcp::Socks5Stream;
 use tokio_socks::{Error as SocksError, TargetAddr};
+use wayleave_http_wire::field_pairs::{FieldPair, first, values};
+use wayleave_http_wire::http1::{HeadError, ResponseHead, write_fields};
+use wayleave_http_wire::proxy_status::ProxyErrorType;
 use wayleave_robots_txt::Origin;
 
 use super::egress::{ParentProtocol, ParentProxy, parse_literal};
 use super::error::UpstreamError;
 use super::link::UpstreamLink;
 use super::session::{MAX_INTERIM, UpstreamHead, endless_interim_responses};
-use crate::http::field_pairs::{FieldPair, first, values};
-use crate::http::http1::{HeadError, ResponseHead, write_fields};
-use crate::http::proxy_status::ProxyErrorType;
 
 /// The most characters of a parent's message that are repeated.
 const MAX_QUOTED_CHARS: usize = 100;

@@ -9,12 +9,14 @@ use h2::SendStream;
 use http::Request;
 use pingora_core::protocols::http::v2::write_body;
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
+use wayleave_http_wire::field_pairs::{to_header_map, to_pairs, to_trailers};
+use wayleave_http_wire::http1::oddities::Oddities;
+use wayleave_http_wire::http1::{
+    BodyFraming, BodyReader, BodyWriter, HeadError, ResponseHead, Trailers,
+};
+use wayleave_http_wire::proxy_status::ProxyErrorType;
 
 use super::http2::{self, Http2Head, Http2Stream};
-use crate::http::field_pairs::{to_header_map, to_pairs, to_trailers};
-use crate::http::http1::oddities::Oddities;
-use crate::http::http1::{BodyFraming, BodyReader, BodyWriter, HeadError, ResponseHead, Trailers};
-use crate::http::proxy_status::ProxyErrorType;
 use crate::http::transport::BoxedStream;
 use crate::upstream::describe;
 use crate::upstream::error::{STOPPED_READING, UpstreamError};

@@ -8,6 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use pingora_timeout::timeout;
 use wayleave_decision::Refusal;
+use wayleave_http_wire::http1::{BodyFraming, Trailers};
+use wayleave_http_wire::page::PageBuffer;
+use wayleave_http_wire::proxy_status::ProxyErrorType;
+use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
 
 use super::interim::{FINAL_RESPONSE_DELAY, InterimResponses, is_interim};
 use super::progress::{RelayError, RelayProgress};
@@ -15,13 +19,9 @@ use crate::exchange::headers;
 use crate::exchange::response_policy::{LabelStep, ResponseLabeller};
 use crate::exchange::websocket;
 use crate::http::downstream::{ClientGone, DownstreamWriter, ResponseField};
-use crate::http::http1::{BodyFraming, Trailers};
-use crate::http::proxy_status::ProxyErrorType;
-use crate::http::received::{HttpVersion, ReceivedHead};
 use crate::pacing::PacingSlot;
 use crate::upstream::error::UpstreamError;
 use crate::upstream::{UpstreamHead, UpstreamReader};
-use wayleave_http_wire::page::PageBuffer;
 
 /// Inspects a response's head as soon as it arrives, and returns the fields to add or an error that withholds the response.
 pub(crate) type InspectHead<'a> =
@@ -365,10 +365,10 @@ impl ResponseRelay<'_> {
 mod tests {
     use bytes::BytesMut;
     use tokio::io::{AsyncWriteExt, duplex};
+    use wayleave_http_wire::http1::RequestHead;
 
     use super::*;
     use crate::http::downstream::Downstream;
-    use crate::http::http1::RequestHead;
     use crate::http::transport::{BoxedStream, Transport};
     use crate::upstream::start_http1;
 

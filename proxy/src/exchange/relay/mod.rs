@@ -5,6 +5,9 @@ mod interim;
 mod progress;
 mod upload;
 
+use wayleave_http_wire::http1::BodyFraming;
+use wayleave_http_wire::http1::oddities::Oddities;
+
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 
@@ -15,8 +18,6 @@ use self::progress::RelayProgress;
 use self::upload::RequestRelay;
 use super::splice;
 use crate::http::downstream::Downstream;
-use crate::http::http1::BodyFraming;
-use crate::http::http1::oddities::Oddities;
 use crate::upstream::{UpstreamReader, UpstreamWriter};
 
 /// A response that reached the client completely.

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use wayleave_decision::Refusal;
+use wayleave_http_wire::proxy_status::ProxyErrorType;
 
 use crate::http::downstream::ClientGone;
-use crate::http::proxy_status::ProxyErrorType;
 use crate::pacing::TooSoon;
 use crate::upstream::egress::ParentProxy;
 use crate::upstream::error::UpstreamError;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use pingora_timeout::timeout;
+use wayleave_http_wire::http1::BodyError;
 
 use super::progress::{RelayError, RelayProgress};
 use crate::http::downstream::DownstreamReader;
-use crate::http::http1::BodyError;
 use crate::pacing::PacingSlot;
 use crate::upstream::UpstreamWriter;
 

@@ -11,6 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::server::SendResponse;
+use wayleave_http_wire::http1::{BodyFraming, BodyReader, BodyWriter};
+use wayleave_http_wire::received::HalfClosePolicy;
 
 pub(crate) use self::reader::DownstreamReader;
 use self::writer::Http1Writer;
@@ -18,8 +20,6 @@ pub(crate) use self::writer::{
     ClientGone, DownstreamResponse, DownstreamWriter, ResponseField, response_field,
 };
 use super::flush_signal::FlushSignal;
-use super::http1::{BodyFraming, BodyReader, BodyWriter};
-use super::received::HalfClosePolicy;
 use super::transport::{BoxedStream, BufferedStream};
 
 /// A client that waits for the response to its request.

@@ -7,9 +7,9 @@ use bytes::{Bytes, BytesMut};
 use h2::RecvStream;
 use pingora_timeout::timeout;
 use tokio::io::{AsyncReadExt, ReadHalf};
+use wayleave_http_wire::field_pairs::to_trailers;
+use wayleave_http_wire::http1::{BodyError, BodyFraming, BodyReader, MAX_FIELDS, Trailers};
 
-use crate::http::field_pairs::to_trailers;
-use crate::http::http1::{BodyError, BodyFraming, BodyReader, MAX_FIELDS, Trailers};
 use crate::http::transport::BoxedStream;
 
 /// The most bytes of following requests that are read while one is served.

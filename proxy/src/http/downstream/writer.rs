@@ -14,10 +14,10 @@ use http::{HeaderName, HeaderValue, Response};
 use pingora_core::protocols::http::v2::write_body;
 use pingora_timeout::timeout;
 use tokio::io::{AsyncWriteExt, WriteHalf};
+use wayleave_http_wire::field_pairs::to_header_map;
+use wayleave_http_wire::http1::{BodyFraming, BodyWriter, Trailers, write_fields};
 
-use crate::http::field_pairs::to_header_map;
 use crate::http::flush_signal::FlushSignal;
-use crate::http::http1::{BodyFraming, BodyWriter, Trailers, write_fields};
 use crate::http::transport::BoxedStream;
 
 /// The name and value of a response field, borrowed from the origin or made by us.

@@ -1,9 +1,9 @@
 //! Metrics of client and upstream connections, and of repairs to what came over them.
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Registry};
+use wayleave_http_wire::http1::oddities::Oddity;
 
 use super::constructors::{counter, counters, counters_by_result, gauge, gauges};
-use crate::http::http1::oddities::Oddity;
 
 const CLIENT_CONNECTIONS: &str = "Open client connections.";
 const CLIENT_CONNECTIONS_LIMIT: &str =

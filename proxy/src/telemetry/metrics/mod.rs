@@ -20,6 +20,7 @@ use prometheus::{
     TextEncoder,
 };
 use wayleave_decision::{ASSERTED, Reason, RequestOutcome};
+use wayleave_http_wire::http1::oddities::Oddities;
 use wayleave_usage_preferences::{DocumentKind, PreferenceJudgement};
 
 use self::connections::ConnectionMetrics;
@@ -30,7 +31,6 @@ pub use self::fleet::FleetMetrics;
 use self::organisation::OrganisationMetrics;
 pub use self::robots::RobotsLookup;
 use self::robots::RobotsMetrics;
-use crate::http::http1::oddities::Oddities;
 
 /// Buckets from half a microsecond (robots.txt is cached) to ten seconds (robots.txt is fetched first).
 const DECISION_SECONDS: &[f64] =

@@ -11,10 +11,10 @@ use bytes::BytesMut;
 use ipnet::IpNet;
 use percent_encoding::percent_decode_str;
 use url::Url;
+use wayleave_http_wire::http1::write_fields;
 use wayleave_robots_txt::HostPattern;
 
 use super::address_literal::parse_literal;
-use crate::http::http1::write_fields;
 
 /// The protocol of a parent proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

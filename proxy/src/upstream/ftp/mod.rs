@@ -18,6 +18,9 @@ use suppaftp::{Encoding, FtpError, FtpResult, Mode, Status};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use wayleave_http_wire::ftp_path;
+use wayleave_http_wire::http1::BodyFraming;
+use wayleave_http_wire::proxy_status::ProxyErrorType;
 
 use self::listing::ListingFormat;
 pub(crate) use self::range::ByteRange;
@@ -25,9 +28,6 @@ use self::response::{FileFacts, FileTransfer, FtpResponse};
 use super::egress::DataRoute;
 use super::error::UpstreamError;
 use super::session::{UpstreamReader, UpstreamWriter, start_http1};
-use crate::http::ftp_path;
-use crate::http::http1::BodyFraming;
-use crate::http::proxy_status::ProxyErrorType;
 
 /// The longest directory listing, in bytes: about 10,000 names.
 const MAX_LISTING_BYTES: u64 = 1024 * 1024;
