@@ -96,8 +96,9 @@ impl UpstreamConnector {
         deadline: Instant,
     ) -> Result<Route, EgressError> {
         let Destination { origin, source, client } = destination;
-        let asker = RouteRequester { source, client };
-        let finding = self.egress.route(origin.host(), origin.port(), asker);
+        let requester = RouteRequester { source, client };
+        let finding = self.egress.route(origin.host(), origin.port(), requester);
+        // Nothing but DNS takes time here.
         timeout_at(deadline, finding).await.unwrap_or(Err(EgressError::DnsTimeout))
     }
 
@@ -123,9 +124,9 @@ impl UpstreamConnector {
         let Some(parent) = route.parent() else {
             return Ok(link);
         };
-        let tunnelling = parent_tunnel::open_tunnel(link, parent, origin, via);
-        let tunnel = timeout_at(deadline, tunnelling).await;
-        tunnel.unwrap_or_else(|_| Err(connect_timed_out(origin)))
+        timeout_at(deadline, parent_tunnel::open_tunnel(link, parent, origin, via))
+            .await
+            .unwrap_or_else(|_| Err(connect_timed_out(origin)))
     }
 
     /// Opens a connection to the next hop of `route`: `origin`, or the parent proxy.
@@ -141,9 +142,11 @@ impl UpstreamConnector {
             return Ok(over_tcp(tcp));
         };
         let name = server_name(&parent.host)?;
-        let agreed = timeout_at(deadline, self.offering_http1.connect(name, tcp)).await;
-        let agreed = agreed.map_err(|_| connect_timed_out(origin))?;
-        Ok(over_tls(agreed.map_err(|error| tls_error(&error))?))
+        let tls = timeout_at(deadline, self.offering_http1.connect(name, tcp))
+            .await
+            .map_err(|_| connect_timed_out(origin))?
+            .map_err(|error| tls_error(&error))?;
+        Ok(over_tls(tls))
     }
 
     /// Opens a connection to `origin` by `route` for HTTP, or for FTP.
@@ -154,32 +157,34 @@ impl UpstreamConnector {
     pub(super) async fn open(
         &self,
         origin: &Origin,
-        terms: ConnectOptions<'_>,
+        options: ConnectOptions<'_>,
         route: &Route,
         deadline: Instant,
     ) -> Result<OpenedConnection, UpstreamError> {
         if origin.scheme() != Scheme::Https {
-            return self.open_plain(origin, terms, route, deadline).await;
+            return self.open_plain(origin, options, route, deadline).await;
         }
         // Most origins choose HTTP/2 if it is offered, so HTTP/1.1 has to be offered alone.
-        let mut offer = match terms.preference {
+        let mut offer = match options.preference {
             VersionPreference::OnlyHttp1
             | VersionPreference::Upgrade
             | VersionPreference::Http1 => AlpnOffer::Http1,
             VersionPreference::Http2 => AlpnOffer::Http2,
         };
-        let mut agreed = self.handshake(origin, offer, route, deadline).await;
-        if terms.preference == VersionPreference::Http1 && !self.is_settled(origin, &agreed) {
+        let mut handshake = self.handshake(origin, offer, route, deadline).await;
+        if options.preference == VersionPreference::Http1 && !self.is_settled(origin, &handshake) {
             // Closed first: some servers accept one connection at a time.
-            drop(agreed);
+            drop(handshake);
             offer = AlpnOffer::Http2;
-            agreed = self.handshake(origin, offer, route, deadline).await;
+            handshake = self.handshake(origin, offer, route, deadline).await;
         }
-        let tls = agreed.map_err(HandshakeFailure::into_error)?;
-        let protocol = tls.get_ref().1.alpn_protocol();
+        let tls = handshake.map_err(HandshakeFailure::into_error)?;
+        // Nothing else was offered, whatever the origin agreed on.
         if offer == AlpnOffer::Http1 {
             return Ok(OpenedConnection::Http1(Box::new(tls)));
         }
+        let (_, session) = tls.get_ref();
+        let protocol = session.alpn_protocol();
         if protocol != Some(b"h2") {
             // Remembered, so that the next HTTP/1.1 connection needs no second handshake.
             if protocol.is_none() {
@@ -187,30 +192,31 @@ impl UpstreamConnector {
             }
             return Ok(OpenedConnection::Http1Fallback(Box::new(tls)));
         }
-        let opening = Http2Connection::open(Box::new(tls), terms.window);
-        let opened = timeout_at(deadline, opening).await;
-        let opened = opened.map_err(|_| connect_timed_out(origin))?.map_err(|error| {
-            UpstreamError::new(ProxyErrorType::HttpProtocolError, describe::http2(&error))
-        });
-        Ok(OpenedConnection::Http2(opened?))
+        let connection = timeout_at(deadline, Http2Connection::open(Box::new(tls), options.window))
+            .await
+            .map_err(|_| connect_timed_out(origin))?
+            .map_err(|error| {
+                UpstreamError::new(ProxyErrorType::HttpProtocolError, describe::http2(&error))
+            })?;
+        Ok(OpenedConnection::Http2(connection))
     }
 
-    /// Like [`Self::open`], without TLS.
+    /// Does the same as [`Self::open`] without TLS.
     async fn open_plain(
         &self,
         origin: &Origin,
-        terms: ConnectOptions<'_>,
+        options: ConnectOptions<'_>,
         route: &Route,
         deadline: Instant,
     ) -> Result<OpenedConnection, UpstreamError> {
-        let link = match TargetForm::choose(route.parent(), origin, terms.preference) {
+        let link = match TargetForm::choose(route.parent(), origin, options.preference) {
             // The parent gets the request itself, so no tunnel is opened.
             TargetForm::Absolute(_) => self.dial_next_hop(origin, route, deadline).await?,
             TargetForm::Origin if origin.scheme() == Scheme::Ftp => {
                 return self.open_ftp(route, origin, deadline).await;
             }
             TargetForm::Origin => {
-                let via = terms.via.unwrap_or(&self.via);
+                let via = options.via.unwrap_or(&self.via);
                 self.dial(origin, route, via, deadline).await?
             }
         };
@@ -241,13 +247,16 @@ impl UpstreamConnector {
         deadline: Instant,
     ) -> Result<TlsStream<UpstreamLink>, HandshakeFailure> {
         let name = server_name(origin.host())?;
+        // Several requests may share the connection, so a tunnel for it names no proxy but this one.
         let link = self.dial(origin, route, &self.via, deadline).await?;
         let connector = match offer {
             AlpnOffer::Http1 => &self.offering_http1,
             AlpnOffer::Http2 => &self.offering_http2,
         };
-        let agreed = timeout_at(deadline, connector.connect(name, link)).await;
-        agreed.map_err(|_| connect_timed_out(origin))?.map_err(HandshakeFailure::Tls)
+        timeout_at(deadline, connector.connect(name, link))
+            .await
+            .map_err(|_| connect_timed_out(origin))?
+            .map_err(HandshakeFailure::Tls)
     }
 
     /// Returns whether the result of offering HTTP/1.1 alone is final. A server that supports none of the offered
@@ -256,9 +265,9 @@ impl UpstreamConnector {
     fn is_settled(
         &self,
         origin: &Origin,
-        agreed: &Result<TlsStream<UpstreamLink>, HandshakeFailure>,
+        handshake: &Result<TlsStream<UpstreamLink>, HandshakeFailure>,
     ) -> bool {
-        match agreed {
+        match handshake {
             Ok(tls) => {
                 tls.get_ref().1.alpn_protocol().is_some() || self.without_alpn.get(origin).is_some()
             }
@@ -296,16 +305,17 @@ async fn dial_tcp(
     route: &Route,
     deadline: Instant,
 ) -> Result<TcpStream, UpstreamError> {
-    let dialled = timeout_at(deadline, route.dial()).await;
-    let dialled = dialled.map_err(|_| connect_timed_out(origin))?;
-    dialled.map_err(|failed| dial_error(&failed))
+    timeout_at(deadline, route.dial())
+        .await
+        .map_err(|_| connect_timed_out(origin))?
+        .map_err(|error| dial_error(&error))
 }
 
 fn server_name(host: &str) -> Result<ServerName<'static>, UpstreamError> {
     // rustls expects IPv6 addresses without brackets.
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    ServerName::try_from(host.to_owned()).map_err(|_| {
-        let details = format!("{host} cannot be a name in a certificate");
+    let name = host.trim_start_matches('[').trim_end_matches(']');
+    ServerName::try_from(name.to_owned()).map_err(|_| {
+        let details = format!("{name} cannot be a name in a certificate");
         UpstreamError::new(ProxyErrorType::TlsCertificateError, details)
     })
 }
@@ -334,6 +344,7 @@ fn tls_error(error: &io::Error) -> UpstreamError {
         }
         Some(rustls::Error::AlertReceived(_)) => ProxyErrorType::TlsAlertReceived,
         Some(_) => ProxyErrorType::TlsProtocolError,
+        // The connection below TLS broke.
         None => ProxyErrorType::ConnectionTerminated,
     };
     UpstreamError::new(kind, describe::failed_handshake(error))

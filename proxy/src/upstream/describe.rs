@@ -13,7 +13,7 @@ const MAX_NAMES: usize = 3;
 
 /// Describes an error on an established connection.
 pub(crate) fn broken_connection(error: &io::Error) -> String {
-    let words = match error.kind() {
+    let message = match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe => {
             "the origin closed the connection in the middle"
         }
@@ -26,7 +26,7 @@ pub(crate) fn broken_connection(error: &io::Error) -> String {
             None => return system_message(error),
         },
     };
-    words.to_owned()
+    message.to_owned()
 }
 
 /// Describes a connection to `address` that could not be opened.
@@ -81,13 +81,12 @@ fn tls_failure(error: &rustls::Error) -> String {
 }
 
 fn certificate(error: &CertificateError) -> String {
-    let words = match error {
+    let message = match error {
         CertificateError::ExpiredContext { not_after, .. } => {
             return format!("certificate expired on {}", format_day(not_after.as_secs()));
         }
         CertificateError::NotValidYetContext { not_before, .. } => {
-            let day = format_day(not_before.as_secs());
-            return format!("certificate is not valid before {day}");
+            return format!("certificate is not valid before {}", format_day(not_before.as_secs()));
         }
         CertificateError::NotValidForNameContext { expected, presented } => {
             return wrong_name(&expected.to_str(), presented);
@@ -106,7 +105,7 @@ fn certificate(error: &CertificateError) -> String {
         CertificateError::BadEncoding => "certificate cannot be read",
         _ => "certificate cannot be verified",
     };
-    words.to_owned()
+    message.to_owned()
 }
 
 /// Describes a certificate for other names. rustls writes each of `presented` as `DnsName("a.example")`.
@@ -115,8 +114,8 @@ fn wrong_name(expected: &str, presented: &[String]) -> String {
     let names: Vec<_> = presented.iter().filter_map(name).take(MAX_NAMES).collect();
     match names.len() {
         0 => format!("certificate is not for {expected}"),
-        told => {
-            let more = match presented.len() - told {
+        listed => {
+            let more = match presented.len() - listed {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
@@ -133,28 +132,30 @@ fn format_day(seconds: u64) -> String {
 
 /// Describes an error of an HTTP/2 stream or its connection.
 pub(super) fn http2(error: &h2::Error) -> String {
-    let reason = error.reason().map(|reason| format!("{reason:?}"));
-    let told = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let reason = error.reason().map(|reason| format!(": {reason:?}")).unwrap_or_default();
     if let Some(error) = error.get_io() {
         broken_connection(error)
     } else if error.is_remote() && error.is_reset() {
-        format!("the origin reset the HTTP/2 stream{told}")
+        format!("the origin reset the HTTP/2 stream{reason}")
     } else if error.is_remote() && error.is_go_away() {
-        format!("the origin closed the HTTP/2 connection{told}")
+        format!("the origin closed the HTTP/2 connection{reason}")
     } else if error.is_library() {
-        format!("the origin broke the HTTP/2 protocol{told}")
+        format!("the origin broke the HTTP/2 protocol{reason}")
     } else {
-        format!("the HTTP/2 stream failed{told}")
+        format!("the HTTP/2 stream failed{reason}")
     }
 }
 
 /// Returns the system's message without the error number and the capital letter.
 fn system_message(error: &io::Error) -> String {
-    let text = error.to_string();
-    let words = text.split(" (os error").next().unwrap_or(&text);
-    let mut letters = words.chars();
-    let first = letters.next().map(|first| first.to_ascii_lowercase());
-    first.into_iter().chain(letters).collect()
+    let mut message = error.to_string();
+    if let Some(number_at) = message.find(" (os error") {
+        message.truncate(number_at);
+    }
+    if let Some(first) = message.get_mut(..1) {
+        first.make_ascii_lowercase();
+    }
+    message
 }
 
 /// Splits camel case into words: `HandshakeFailure` becomes `handshake failure`.

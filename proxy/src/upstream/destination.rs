@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use wayleave_robots_txt::Origin;
 
-/// An origin, as seen from one of our addresses.
+/// An origin, as reached from one of our addresses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Destination<'a> {
     pub(crate) origin: &'a Origin,

@@ -66,6 +66,7 @@ impl From<EgressError> for UpstreamError {
 }
 
 fn parent_error(parent: &str, error: EgressError) -> UpstreamError {
+    // The only prohibited address of a parent is one that this proxy listens on.
     let is_loop = error.is_prohibited();
     let fault = UpstreamError::from(error).with_next_hop(parent);
     if is_loop {
@@ -109,6 +110,7 @@ impl From<Box<Error>> for UpstreamError {
             }
             _ => ProxyErrorType::HttpProtocolError,
         };
+        // pingora would repeat the first kind of request only after a reused connection failed.
         let stale =
             error.retry == RetryType::ReusedOnly || kind == ProxyErrorType::ConnectionTerminated;
         let http2 = error.cause.as_ref().and_then(|cause| cause.downcast_ref());

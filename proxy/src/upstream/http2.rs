@@ -63,7 +63,9 @@ impl Http2Connection {
     /// megabytes.
     pub(super) async fn open(stream: BoxedStream, window: FlowWindow) -> Result<Self, h2::Error> {
         let (requests, connection) = h2::client::Builder::new()
+            // A pushed response would belong to no request of a client.
             .enable_push(false)
+            // Until the origin's SETTINGS arrive.
             .initial_max_send_streams(MAX_STREAMS)
             // This limits streams that the origin opens, and push is off.
             .max_concurrent_streams(1)
@@ -73,17 +75,17 @@ impl Http2Connection {
             .initial_connection_window_size(window.connection)
             .handshake(stream)
             .await?;
-        let is_left = CancellationToken::new();
-        let open = Arc::new(is_left.clone().drop_guard());
+        let is_unused = CancellationToken::new();
+        let open = Arc::new(is_unused.clone().drop_guard());
         tokio::spawn(async move {
-            let left = async {
-                is_left.cancelled().await;
+            let close_timed_out = async {
+                is_unused.cancelled().await;
                 tokio::time::sleep(CLOSE_TIMEOUT).await;
             };
             tokio::select! {
                 // Errors of the connection are reported to its streams.
                 _ = connection => {}
-                () = left => {}
+                () = close_timed_out => {}
             }
         });
         Ok(Self { requests, stream_permits: Arc::new(Semaphore::new(MAX_STREAMS)), _open: open })
@@ -91,18 +93,17 @@ impl Http2Connection {
 
     /// Opens a stream, unless the connection is closed or has as many as it may.
     pub(super) fn open_stream(&self) -> Option<Http2Stream> {
-        let allowed = self.requests.current_max_send_streams();
         // h2 would hold the request back until another stream ends.
-        if self.active_streams() >= allowed || self.is_closed() {
+        if self.active_streams() >= self.requests.current_max_send_streams() || self.is_closed() {
             return None;
         }
-        let place = Arc::clone(&self.stream_permits).try_acquire_owned().ok()?;
+        let permit = Arc::clone(&self.stream_permits).try_acquire_owned().ok()?;
         Some(Http2Stream {
             response: None,
             body: None,
             oddities: Oddities::default(),
             connection: self.clone(),
-            _permit: place,
+            _permit: permit,
         })
     }
 
@@ -158,11 +159,11 @@ impl Http2Stream {
         head: Request<()>,
         ends: bool,
     ) -> Result<SendStream<Bytes>, UpstreamError> {
-        let requests = self.connection.requests.clone();
-        let mut requests = requests.ready().await.map_err(|error| stream_error(&error))?;
-        let sent = requests.send_request(head, ends);
-        let (answer, writer) = sent.map_err(|error| stream_error(&error))?;
-        self.response = Some(answer);
+        let ready = self.connection.requests.clone().ready().await;
+        let (response, writer) = ready
+            .and_then(|mut requests| requests.send_request(head, ends))
+            .map_err(|error| stream_error(&error))?;
+        self.response = Some(response);
         Ok(writer)
     }
 
@@ -181,6 +182,7 @@ impl Http2Stream {
             return Err(head_too_large());
         }
         let (length, mut oddities) = content_length(&head.headers)?;
+        // Treated as 5xx (RFC 9110 section 15), and counted.
         if head.status.as_u16() >= 600 {
             oddities.insert(Oddity::StatusOutOfRange);
         }
@@ -198,14 +200,15 @@ impl Http2Stream {
             return Ok(None);
         };
         loop {
-            let Some(part) = body.data().await else {
+            let Some(received) = body.data().await else {
                 return Ok(None);
             };
-            let part = part.map_err(|error| stream_error(&error))?;
+            let chunk = received.map_err(|error| stream_error(&error))?;
             // This fails for a stream that ended, which needs no window.
-            let _ = body.flow_control().release_capacity(part.len());
-            if !part.is_empty() {
-                return Ok(Some(part));
+            let _ = body.flow_control().release_capacity(chunk.len());
+            // DATA may be empty, and an empty chunk would look like the end.
+            if !chunk.is_empty() {
+                return Ok(Some(chunk));
             }
         }
     }
@@ -238,8 +241,8 @@ impl Http2Stream {
 /// Returns the trailers. h2 yields them only after all DATA was read, even without content: an empty frame may end it
 /// (RFC 9113 section 8.1). Content that the head excluded is dropped, with anything after it.
 async fn read_trailers(body: &mut RecvStream) -> Result<Option<HeaderMap>, h2::Error> {
-    while let Some(part) = body.data().await {
-        if !part?.is_empty() {
+    while let Some(chunk) = body.data().await {
+        if !chunk?.is_empty() {
             return Ok(None);
         }
     }

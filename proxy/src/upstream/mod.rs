@@ -47,9 +47,9 @@ use crate::telemetry::metrics::{Metrics, OpenConnection};
 /// The part of `[upstream]` in effect here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UpstreamSettings {
-    /// For DNS, TCP and TLS together.
+    /// The timeout of DNS, TCP and TLS together.
     pub(crate) connect_timeout: Duration,
-    /// For the response's first byte, and between bytes.
+    /// The timeout of the response's first byte, and of each byte after another.
     pub(crate) response_timeout: Duration,
     /// Our pseudonym in `Via`, which parent proxies get.
     pub(crate) pseudonym: String,
@@ -115,8 +115,8 @@ impl Upstream {
         preference: VersionPreference,
     ) -> Option<UpstreamSession> {
         let any_http1 = || {
-            let kept = self.take_http1(destination, PooledProtocol::Http1);
-            kept.or_else(|| self.take_http1(destination, PooledProtocol::Http1Fallback))
+            self.take_http1(destination, PooledProtocol::Http1)
+                .or_else(|| self.take_http1(destination, PooledProtocol::Http1Fallback))
         };
         match preference {
             VersionPreference::OnlyHttp1 => any_http1(),
@@ -126,22 +126,22 @@ impl Upstream {
             }
             VersionPreference::Upgrade => any_http1(),
             VersionPreference::Http1 => any_http1().or_else(|| self.share_http2(destination)),
-            VersionPreference::Http2 => {
-                // Ordinary HTTP/1 connections are not used: the origin may support HTTP/2.
-                let shared = self.share_http2(destination);
-                shared.or_else(|| self.take_http1(destination, PooledProtocol::Http1Fallback))
-            }
+            // Ordinary HTTP/1 connections are not used: the origin may support HTTP/2.
+            VersionPreference::Http2 => self
+                .share_http2(destination)
+                .or_else(|| self.take_http1(destination, PooledProtocol::Http1Fallback)),
         }
     }
 
     fn take_http1(
         &self,
         destination: Destination<'_>,
-        speaks: PooledProtocol,
+        protocol: PooledProtocol,
     ) -> Option<UpstreamSession> {
-        let key = self.pool.key(destination, speaks);
+        let key = self.pool.key(destination, protocol);
         let stream = self.pool.take(key)?;
-        let form = match speaks {
+        let form = match protocol {
+            // Inside the tunnel, the origin itself gets the request.
             PooledProtocol::Http1ThroughTunnel => TargetForm::Origin,
             _ => self.target_form(destination.origin, VersionPreference::OnlyHttp1),
         };
@@ -159,9 +159,8 @@ impl Upstream {
             return None;
         }
         let key = self.pool.key(destination, PooledProtocol::Http2);
-        let stream = Box::new(self.pool.share(key)?);
-        let held = (key, TargetForm::Origin);
-        Some(self.new_session(UpstreamConnection::Http2(stream), destination.origin, held, true))
+        let connection = UpstreamConnection::Http2(Box::new(self.pool.share(key)?));
+        Some(self.new_session(connection, destination.origin, (key, TargetForm::Origin), true))
     }
 
     /// Opens a connection to `destination`. If it uses HTTP/2, other requests may share it.
@@ -176,8 +175,8 @@ impl Upstream {
     ) -> Result<UpstreamSession, UpstreamError> {
         let deadline = self.connect_deadline();
         let route = self.route(destination, deadline).await?;
-        let terms = ConnectOptions { preference, window: FlowWindow::SHARED, via: None };
-        let session = self.open(destination, terms, &route, deadline).await?;
+        let options = ConnectOptions { preference, window: FlowWindow::SHARED, via: None };
+        let session = self.open(destination, options, &route, deadline).await?;
         if let UpstreamConnection::Http2(stream) = &session.connection {
             // In the pool from the start, so that concurrent requests share it.
             let connection = PooledConnection::Http2(stream.connection());
@@ -200,12 +199,12 @@ impl Upstream {
         via: &[u8],
         deadline: Instant,
     ) -> Result<UpstreamSession, UpstreamError> {
-        let terms = ConnectOptions {
+        let options = ConnectOptions {
             preference: VersionPreference::Http1,
             window: FlowWindow::SMALL,
             via: Some(via),
         };
-        self.open(destination, terms, route, deadline).await
+        self.open(destination, options, route, deadline).await
     }
 
     /// Opens a connection to `destination` for a tunnel that passed the proxies in `via`, and returns it with the
@@ -221,9 +220,11 @@ impl Upstream {
     ) -> Result<(UpstreamLink, OpenConnection), UpstreamError> {
         let deadline = self.connect_deadline();
         let route = self.route(destination, deadline).await?;
-        let dialling = self.connector.dial(destination.origin, &route, via, deadline);
-        let dialled = dialling.await;
-        let link = dialled.map_err(|fault| fault.through_parent(route.parent().map(|it| &**it)))?;
+        let link = self
+            .connector
+            .dial(destination.origin, &route, via, deadline)
+            .await
+            .map_err(|fault| fault.through_parent(route.parent().map(|it| &**it)))?;
         Ok((link, self.metrics.upstream_connection(false)))
     }
 
@@ -248,19 +249,20 @@ impl Upstream {
     async fn open(
         &self,
         destination: Destination<'_>,
-        terms: ConnectOptions<'_>,
+        options: ConnectOptions<'_>,
         route: &Route,
         deadline: Instant,
     ) -> Result<UpstreamSession, UpstreamError> {
         let origin = destination.origin;
-        let opened = self.connector.open(origin, terms, route, deadline);
-        let opened = opened.await;
-        let opened =
-            opened.map_err(|fault| fault.through_parent(route.parent().map(|it| &**it)))?;
-        let form = self.target_form(origin, terms.preference);
-        let (connection, speaks) = match opened {
+        let opened = self
+            .connector
+            .open(origin, options, route, deadline)
+            .await
+            .map_err(|fault| fault.through_parent(route.parent().map(|it| &**it)))?;
+        let form = self.target_form(origin, options.preference);
+        let (connection, protocol) = match opened {
             OpenedConnection::Http1(stream)
-                if terms.preference == VersionPreference::Upgrade
+                if options.preference == VersionPreference::Upgrade
                     && self.is_forwarded_by_parent(origin) =>
             {
                 (UpstreamConnection::Http1(stream), PooledProtocol::Http1ThroughTunnel)
@@ -268,6 +270,7 @@ impl Upstream {
             OpenedConnection::Http1(stream) => {
                 (UpstreamConnection::Http1(stream), PooledProtocol::Http1)
             }
+            // It serves one request and is never kept, so its key does not matter.
             OpenedConnection::Ftp(control) => {
                 (UpstreamConnection::Ftp(control), PooledProtocol::Http1)
             }
@@ -279,8 +282,8 @@ impl Upstream {
                 (UpstreamConnection::Http2(Box::new(stream)), PooledProtocol::Http2)
             }
         };
-        let held = (self.pool.key(destination, speaks), form);
-        Ok(self.new_session(connection, origin, held, false))
+        let key = self.pool.key(destination, protocol);
+        Ok(self.new_session(connection, origin, (key, form), false))
     }
 
     /// Counts what was repaired in a response.
@@ -316,11 +319,11 @@ impl Upstream {
         };
         // Another reader might end a repaired message elsewhere, and take the rest for the next response.
         let is_clear = reader.oddities().is_framing_certain();
-        let UpstreamReader::Http1 { stream, ahead, keeps_alive, .. } = reader else {
+        let UpstreamReader::Http1 { stream, buffered, keeps_alive, .. } = reader else {
             return;
         };
         // Bytes after a response belong to no request: response splitting (RFC 9112 section 11.1).
-        if keeps_alive && is_clear && ahead.is_empty() {
+        if keeps_alive && is_clear && buffered.is_empty() {
             self.pool.keep(lease.key, PooledConnection::Http1(stream.unsplit(write)));
         }
     }
@@ -357,6 +360,7 @@ impl Upstream {
 }
 
 fn no_stream_error(origin: &Origin) -> UpstreamError {
+    // SETTINGS_MAX_CONCURRENT_STREAMS may be zero (RFC 9113 section 6.5.2).
     let details = format!("HTTP/2 with {origin}: the origin accepts no streams");
     UpstreamError::new(ProxyErrorType::HttpProtocolError, details)
 }

@@ -47,6 +47,7 @@ async fn tunnel_by_connect(
     origin: &Origin,
     via: &[u8],
 ) -> Result<UpstreamLink, UpstreamError> {
+    // With the port, even if it is the default one (RFC 9110 section 9.3.6).
     let authority = format!("{}:{}", origin.host(), origin.port());
     let mut head = BytesMut::from(format!("CONNECT {authority} HTTP/1.1\r\n").as_bytes());
     write_fields(&mut head, [(&b"Host"[..], authority.as_bytes()), (b"Via", via)]);
@@ -57,14 +58,15 @@ async fn tunnel_by_connect(
         link.flush().await
     };
     sending.await.map_err(|error| connection_broke(&error))?;
-    let mut ahead = BytesMut::new();
+    let mut buffered = BytesMut::new();
     for _ in 0..MAX_INTERIM {
-        let head = ResponseHead::read(&mut link, &mut ahead).await;
-        let head = head.map_err(|error| head_error(&error))?;
+        let head = ResponseHead::read(&mut link, &mut buffered)
+            .await
+            .map_err(|error| head_error(&error))?;
         match head.status() {
             100..=199 => {}
             // Bytes after the head are the origin's.
-            200..=299 => return Ok(link.with_buffered(ahead.freeze())),
+            200..=299 => return Ok(link.with_buffered(buffered.freeze())),
             status if any_contains(head.fields().values("proxy-status"), LOOP_DETECTED) => {
                 return Err(loop_detected(status, head.reason()));
             }
@@ -85,14 +87,13 @@ async fn tunnel_by_socks5(
         // The parent looks the name up.
         None => TargetAddr::Domain(host.into(), port),
     };
-    let connecting = match &parent.credentials {
+    let connected = match &parent.credentials {
         None => Socks5Stream::connect_with_socket(link, target).await,
         Some((user, password)) => {
             Socks5Stream::connect_with_password_and_socket(link, target, user, password).await
         }
     };
-    let connected = connecting.map_err(|error| socks_error(&error))?;
-    Ok(connected.into_inner())
+    Ok(connected.map_err(|error| socks_error(&error))?.into_inner())
 }
 
 /// Returns an error if a response to a request in absolute-form was made by the parent itself. Such a response is not
@@ -145,8 +146,7 @@ fn loop_detected(status: u16, reason: &[u8]) -> UpstreamError {
 }
 
 fn quote_status(status: u16, reason: &[u8]) -> String {
-    let reason = String::from_utf8_lossy(reason);
-    let reason: String = reason.chars().take(MAX_QUOTED_CHARS).collect();
+    let reason: String = String::from_utf8_lossy(reason).chars().take(MAX_QUOTED_CHARS).collect();
     format!("it answered {status} {reason}")
 }
 

@@ -77,11 +77,12 @@ impl ConnectionPool {
     /// tokio runtime.
     pub(super) fn new(limit: usize) -> Arc<Self> {
         let pool = Arc::new(Self { hasher: RandomState::new(), limit, entries: Mutex::default() });
-        let swept = Arc::downgrade(&pool);
+        // Weak, so that the task ends with the pool.
+        let weak = Arc::downgrade(&pool);
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(SWEEP_INTERVAL).await;
-                match swept.upgrade() {
+                match weak.upgrade() {
                     Some(pool) => pool.sweep(),
                     None => return,
                 }
@@ -91,26 +92,26 @@ impl ConnectionPool {
     }
 
     /// Returns the key of connections to `destination`.
-    pub(super) fn key(&self, destination: Destination<'_>, speaks: PooledProtocol) -> PoolKey {
+    pub(super) fn key(&self, destination: Destination<'_>, protocol: PooledProtocol) -> PoolKey {
         let Destination { origin, source, .. } = destination;
-        PoolKey(self.hasher.hash_one((origin, source, speaks)))
+        PoolKey(self.hasher.hash_one((origin, source, protocol)))
     }
 
     /// Keeps a connection for the next request with this key. If the pool is full, the connection idle longest is
     /// closed.
-    pub(super) fn keep(&self, key: PoolKey, kept: PooledConnection) {
-        let mut places = self.lock();
-        places.keep(key, kept);
+    pub(super) fn keep(&self, key: PoolKey, connection: PooledConnection) {
+        let mut entries = self.lock();
+        entries.keep(key, connection);
         // Closing is a system call: the connection is dropped after the lock.
-        let _evicted = if places.by_age.len() > self.limit { places.take_oldest() } else { None };
-        drop(places);
+        let _evicted = if entries.by_age.len() > self.limit { entries.take_oldest() } else { None };
+        drop(entries);
     }
 
     /// Takes the HTTP/1 connection kept last for `key` that is still open and received nothing while idle.
     pub(super) fn take(&self, key: PoolKey) -> Option<BoxedStream> {
         loop {
-            let kept = self.lock().take_newest(key)?;
-            if let PooledConnection::Http1(mut stream) = kept
+            let connection = self.lock().take_newest(key)?;
+            if let PooledConnection::Http1(mut stream) = connection
                 && is_idle(&mut stream)
             {
                 return Some(stream);
@@ -125,14 +126,14 @@ impl ConnectionPool {
 
     /// Closes connections that their origin closed, and those idle for too long.
     fn sweep(&self) {
-        let mut places = self.lock();
-        let bad = |_: &u64, place: &mut PoolEntry| !place.is_usable();
-        let closed: BTreeMap<u64, PoolEntry> = places.by_age.extract_if(.., bad).collect();
-        for (age, place) in &closed {
-            places.unindex(place.key, *age);
+        let mut entries = self.lock();
+        let is_unusable = |_: &u64, entry: &mut PoolEntry| !entry.is_usable();
+        let closed: BTreeMap<u64, PoolEntry> = entries.by_age.extract_if(.., is_unusable).collect();
+        for (age, entry) in &closed {
+            entries.unindex(entry.key, *age);
         }
         // Closing takes system calls, so it happens without the lock.
-        drop(places);
+        drop(entries);
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolEntries> {
@@ -142,13 +143,11 @@ impl ConnectionPool {
 }
 
 impl PoolEntries {
-    fn keep(&mut self, key: PoolKey, kept: PooledConnection) {
+    fn keep(&mut self, key: PoolKey, connection: PooledConnection) {
         let age = self.next_age;
         self.next_age += 1;
         self.ages.entry(key).or_default().push(age);
-        let unused_since = Instant::now();
-        let place = PoolEntry { key, unused_since, connection: kept };
-        self.by_age.insert(age, place);
+        self.by_age.insert(age, PoolEntry { key, unused_since: Instant::now(), connection });
     }
 
     fn take_newest(&mut self, key: PoolKey) -> Option<PooledConnection> {
@@ -157,8 +156,8 @@ impl PoolEntries {
     }
 
     fn take_oldest(&mut self) -> Option<PooledConnection> {
-        let (&age, place) = self.by_age.first_key_value()?;
-        self.take(place.key, age)
+        let (&age, entry) = self.by_age.first_key_value()?;
+        self.take(entry.key, age)
     }
 
     fn share(&mut self, key: PoolKey) -> Option<Http2Stream> {
@@ -168,19 +167,20 @@ impl PoolEntries {
         };
         let (age, stream) = self.ages.get(&key)?.iter().find_map(shared)?;
         // Used last, so evicted last.
-        let kept = self.take(key, age)?;
-        self.keep(key, kept);
+        let connection = self.take(key, age)?;
+        self.keep(key, connection);
         Some(stream)
     }
 
     fn take(&mut self, key: PoolKey, age: u64) -> Option<PooledConnection> {
         self.unindex(key, age);
-        self.by_age.remove(&age).map(|place| place.connection)
+        self.by_age.remove(&age).map(|entry| entry.connection)
     }
 
     fn unindex(&mut self, key: PoolKey, age: u64) {
         if let Entry::Occupied(mut ages) = self.ages.entry(key) {
             ages.get_mut().retain(|other| *other != age);
+            // An empty list would remain for each origin that was ever visited.
             if ages.get().is_empty() {
                 ages.remove();
             }
@@ -283,7 +283,7 @@ mod tests {
         keep(&pool, KEYS[0], closed);
         keep(&pool, KEYS[0], chatty);
         drop(far_closed);
-        far_chatty.write_all(b"unasked").await.unwrap();
+        far_chatty.write_all(b"unrequested").await.unwrap();
         assert!(pool.take(KEYS[0]).is_none());
     }
 
@@ -323,7 +323,7 @@ mod tests {
         drop(first);
         tokio::time::sleep(IDLE_TIMEOUT + 2 * SWEEP_INTERVAL).await;
         assert!(pool.share(KEYS[0]).is_none());
-        assert!(served.await.unwrap(), "it is told and closed");
+        assert!(served.await.unwrap(), "it is closed with a GOAWAY");
     }
 
     #[tokio::test(start_paused = true)]

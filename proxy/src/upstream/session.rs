@@ -34,19 +34,19 @@ impl UpstreamWriter {
     /// Sends a chunk of the body, which is not empty.
     pub(crate) async fn send_chunk(
         &mut self,
-        part: Bytes,
-        patience: Duration,
+        chunk: Bytes,
+        timeout: Duration,
     ) -> Result<(), UpstreamError> {
         match self {
             Self::Http1 { stream, body } => {
                 let sending = async {
                     // Flushed at once: the client may wait for the origin to react to this chunk.
-                    body.write(stream, &part).await?;
+                    body.write(stream, &chunk).await?;
                     stream.flush().await
                 };
-                within(patience, sending).await
+                within(timeout, sending).await
             }
-            Self::Http2(stream) => Ok(write_body(stream, part, false, Some(patience)).await?),
+            Self::Http2(stream) => Ok(write_body(stream, chunk, false, Some(timeout)).await?),
         }
     }
 
@@ -54,17 +54,16 @@ impl UpstreamWriter {
     pub(crate) async fn finish(
         &mut self,
         trailers: &Trailers,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(), UpstreamError> {
         match self {
-            Self::Http1 { stream, body } => within(patience, body.finish(stream, trailers)).await,
+            Self::Http1 { stream, body } => within(timeout, body.finish(stream, trailers)).await,
             Self::Http2(stream) if trailers.is_empty() => {
-                Ok(write_body(stream, Bytes::new(), true, Some(patience)).await?)
+                Ok(write_body(stream, Bytes::new(), true, Some(timeout)).await?)
             }
-            Self::Http2(stream) => {
-                let sent = stream.send_trailers(to_header_map(trailers));
-                sent.map_err(|error| http2::stream_error(&error))
-            }
+            Self::Http2(stream) => stream
+                .send_trailers(to_header_map(trailers))
+                .map_err(|error| http2::stream_error(&error)),
         }
     }
 
@@ -88,7 +87,7 @@ impl UpstreamWriter {
 pub(crate) enum UpstreamReader {
     Http1 {
         stream: ReadHalf<BoxedStream>,
-        ahead: BytesMut,
+        buffered: BytesMut,
         body: BodyReader,
         keeps_alive: bool,
         /// Repairs of heads.
@@ -140,12 +139,13 @@ impl UpstreamReader {
     /// Returns the next head: an interim one, or the final one. A read that is cancelled loses nothing.
     pub(crate) async fn next_head(&mut self, method: &str) -> Result<UpstreamHead, UpstreamError> {
         match self {
-            Self::Http1 { stream, ahead, body, keeps_alive, oddities } => {
-                let head = ResponseHead::read(stream, ahead).await.map_err(head_error)?;
+            Self::Http1 { stream, buffered, body, keeps_alive, oddities } => {
+                let head = ResponseHead::read(stream, buffered).await.map_err(head_error)?;
                 let is_upgrade = head.status() == 101;
                 let framing =
                     if is_upgrade { BodyFraming::UntilClose } else { head.framing(method) };
                 *oddities = oddities.union(head.oddities());
+                // A body that ends with the connection leaves none to keep (RFC 9112 section 6.3).
                 *keeps_alive = head.keeps_alive(method) && framing != BodyFraming::UntilClose;
                 *body = if is_upgrade {
                     // No longer HTTP, so nothing in it is repaired.
@@ -179,7 +179,9 @@ impl UpstreamReader {
     /// Returns the next chunk of the body; `None` at its end.
     pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         match self {
-            Self::Http1 { stream, ahead, body, .. } => Ok(body.next_chunk(stream, ahead).await?),
+            Self::Http1 { stream, buffered, body, .. } => {
+                Ok(body.next_chunk(stream, buffered).await?)
+            }
             Self::Http2(stream) => stream.next_chunk().await,
         }
     }
@@ -217,20 +219,20 @@ pub(crate) async fn start_http1(
     mut stream: BoxedStream,
     head: &[u8],
     framing: BodyFraming,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(UpstreamWriter, UpstreamReader), UpstreamError> {
     let sending = async {
         stream.write_all(head).await?;
         stream.flush().await
     };
-    within(patience, sending).await?;
-    let (stream, writer) = tokio::io::split(stream);
-    let writer = UpstreamWriter::Http1 { stream: writer, body: BodyWriter::new(framing) };
-    let body = BodyReader::strict(BodyFraming::Length(0));
+    within(timeout, sending).await?;
+    let (read_half, write_half) = tokio::io::split(stream);
+    let writer = UpstreamWriter::Http1 { stream: write_half, body: BodyWriter::new(framing) };
     let reader = UpstreamReader::Http1 {
-        stream,
-        ahead: BytesMut::new(),
-        body,
+        stream: read_half,
+        buffered: BytesMut::new(),
+        // There is no body before a head has been read.
+        body: BodyReader::strict(BodyFraming::Length(0)),
         keeps_alive: false,
         oddities: Oddities::default(),
     };
@@ -242,20 +244,22 @@ pub(crate) async fn start_http2(
     mut stream: Box<Http2Stream>,
     head: Request<()>,
     framing: BodyFraming,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(UpstreamWriter, UpstreamReader), UpstreamError> {
-    let starting = stream.send_head(head, framing == BodyFraming::Length(0));
-    let started = pingora_timeout::timeout(patience, starting).await;
-    let writer = started.unwrap_or_else(|_| Err(write_timed_out()))?;
+    let sending = stream.send_head(head, framing == BodyFraming::Length(0));
+    let writer = pingora_timeout::timeout(timeout, sending)
+        .await
+        .unwrap_or_else(|_| Err(write_timed_out()))?;
     Ok((UpstreamWriter::Http2(writer), UpstreamReader::Http2(stream)))
 }
 
 async fn within(
-    patience: Duration,
+    timeout: Duration,
     sending: impl Future<Output = io::Result<()>>,
 ) -> Result<(), UpstreamError> {
-    match pingora_timeout::timeout(patience, sending).await {
+    match pingora_timeout::timeout(timeout, sending).await {
         Ok(Ok(())) => Ok(()),
+        // A kept connection may have been closed by its origin meanwhile.
         Ok(Err(error)) => Err(UpstreamError::stale(
             ProxyErrorType::ConnectionTerminated,
             format!("sending the request: {}", describe::broken_connection(&error)),

@@ -5,11 +5,11 @@ mod interim;
 mod progress;
 mod upload;
 
-use wayleave_http_wire::http1::BodyFraming;
-use wayleave_http_wire::http1::oddities::Oddities;
-
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
+
+use wayleave_http_wire::http1::BodyFraming;
+use wayleave_http_wire::http1::oddities::Oddities;
 
 pub(super) use self::download::RelayContext;
 use self::download::ResponseRelay;

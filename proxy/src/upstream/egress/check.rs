@@ -34,14 +34,13 @@ impl AddressCheck {
     /// Permits `address`, unless it is internal or our own. An IPv4-mapped address is treated as the IPv4 address
     /// that it is on the wire.
     pub(super) fn check(&self, address: SocketAddr) -> Result<CheckedAddress, EgressError> {
-        let ip = address.ip().to_canonical();
-        let prohibited = |why| Err(EgressError::Prohibited { address: ip, why });
-        if self.is_own_listener(ip, address.port()) {
-            return prohibited("this proxy itself");
-        }
+        let checked = self.check_configured(address)?;
+        let ip = checked.0.ip();
         match why_internal(ip) {
-            Some(why) if !self.allow_private.iter().any(|net| net.contains(&ip)) => prohibited(why),
-            _ => Ok(CheckedAddress(SocketAddr::new(ip, address.port()))),
+            Some(why) if !self.allow_private.iter().any(|net| net.contains(&ip)) => {
+                Err(EgressError::Prohibited { address: ip, why })
+            }
+            _ => Ok(checked),
         }
     }
 
@@ -52,8 +51,7 @@ impl AddressCheck {
     ) -> Result<CheckedAddress, EgressError> {
         let ip = address.ip().to_canonical();
         if self.is_own_listener(ip, address.port()) {
-            let why = "this proxy itself";
-            return Err(EgressError::Prohibited { address: ip, why });
+            return Err(EgressError::Prohibited { address: ip, why: "this proxy itself" });
         }
         Ok(CheckedAddress(SocketAddr::new(ip, address.port())))
     }

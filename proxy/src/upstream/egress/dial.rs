@@ -26,10 +26,11 @@ impl Route {
     /// The error of the address that failed last, if all did.
     pub async fn dial(&self) -> Result<TcpStream, DialError> {
         let addresses = self.addresses.iter().copied();
-        let connect = |address: CheckedAddress| async move {
-            let address = address.socket_address();
-            let connected = connect(address, self.sources.matching_family(address)).await;
-            connected.map_err(|error| DialError { address: Some(address), error })
+        let connect = |checked: CheckedAddress| async move {
+            let address = checked.socket_address();
+            connect(address, self.sources.matching_family(address))
+                .await
+                .map_err(|error| DialError { address: Some(address), error })
         };
         let stream = race(addresses, connect).await?;
         transport::set_tcp_options(&stream, UNREAD_TIMEOUT)?;
@@ -44,8 +45,7 @@ impl DataRoute {
     ///
     /// If it may not, or does not accept one.
     pub(crate) async fn dial(&self, address: SocketAddr) -> io::Result<TcpStream> {
-        let checked = self.check.check(address).map_err(io::Error::other)?;
-        let address = checked.socket_address();
+        let address = self.check.check(address).map_err(io::Error::other)?.socket_address();
         let stream = connect(address, self.sources.matching_family(address)).await?;
         transport::set_tcp_options(&stream, UNREAD_TIMEOUT)?;
         Ok(stream)
@@ -62,8 +62,10 @@ async fn connect(address: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpS
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    let bound = socket.bind(SocketAddr::new(source, 0));
-    bound.map_err(|error| io::Error::new(error.kind(), format!("from {source}: {error}")))?;
+    // The message names the source address: it may not be this machine's any more.
+    socket
+        .bind(SocketAddr::new(source, 0))
+        .map_err(|error| io::Error::new(error.kind(), format!("from {source}: {error}")))?;
     socket.connect(address).await
 }
 
@@ -75,7 +77,7 @@ where
     E: From<io::Error>,
     F: Future<Output = Result<S, E>>,
 {
-    // Attempts that were overtaken stay in the race: a slow address may still win.
+    // Attempts that were overtaken continue: a slow address may still win.
     let mut attempts = FuturesUnordered::new();
     let mut last_error = E::from(io::ErrorKind::AddrNotAvailable.into());
     loop {

@@ -46,7 +46,8 @@ pub(super) struct CachedAddresses {
 }
 
 impl DnsResolver {
-    /// Asks `servers`, or the system's if there are none. Must be called within a tokio runtime.
+    /// Creates a resolver that queries `servers`, or the system's if there are none. Must be called within a tokio
+    /// runtime.
     ///
     /// # Errors
     ///
@@ -59,6 +60,7 @@ impl DnsResolver {
         // The first of two errors is the one reported; that of IPv4 says more.
         dns.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         dns.use_hosts_file = ResolveHosts::Always;
+        // `cache` replaces it.
         dns.cache_size = 0;
         dns.max_active_requests = DNS_ACTIVE_QUERIES;
         Ok(Self {
@@ -68,8 +70,7 @@ impl DnsResolver {
         })
     }
 
-    /// The addresses of `host`, of which there is one at least. If DNS has to be asked for a `client`, that waits until it is the
-    /// client's turn.
+    /// Returns the addresses of `host`, at least one. A lookup for a `client` waits until the client may start one.
     ///
     /// # Errors
     ///
@@ -86,8 +87,7 @@ impl DnsResolver {
         let Some(client) = client else {
             return self.query(name).await;
         };
-        let turn = self.limiter.acquire(client).await;
-        let _turn = turn.map_err(|_| EgressError::DnsTimeout)?;
+        let _permit = self.limiter.acquire(client).await.map_err(|_| EgressError::DnsTimeout)?;
         // The wait may have been for a lookup of the same name.
         match self.fresh(&name) {
             Some(known) => Ok(known),
@@ -116,8 +116,7 @@ impl DnsResolver {
             expires_at: lookup.valid_until(),
         });
         if known.addresses.is_empty() {
-            let rcode = NO_ADDRESSES.to_owned();
-            return Err(EgressError::Dns { rcode });
+            return Err(EgressError::Dns { rcode: NO_ADDRESSES.to_owned() });
         }
         self.cache.insert(name, Arc::clone(&known));
         Ok(known)
@@ -149,8 +148,8 @@ fn resolver_builder(
 }
 
 fn builder_for(servers: &[SocketAddr]) -> ResolverBuilder<TokioRuntimeProvider> {
-    let servers = servers.iter().map(name_server).collect();
-    let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+    let config =
+        ResolverConfig::from_parts(None, Vec::new(), servers.iter().map(name_server).collect());
     TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
 }
 
@@ -159,6 +158,7 @@ fn name_server(address: &SocketAddr) -> NameServerConfig {
     for connection in &mut connections {
         connection.port = address.port();
     }
+    // `true`: if it answers that a name does not exist, no other server is queried.
     NameServerConfig::new(address.ip(), true, connections)
 }
 
@@ -168,17 +168,12 @@ fn dns_failure(error: &NetError) -> EgressError {
         NetError::Dns(DnsError::NoRecordsFound(none)) => rcode_name(none.response_code),
         NetError::Dns(DnsError::ResponseCode(code)) => rcode_name(*code),
         NetError::NoConnections | NetError::Io(_) => {
-            let why = "no DNS server can be reached";
-            return EgressError::DnsFailed { why };
+            return EgressError::DnsFailed { why: "no DNS server can be reached" };
         }
         NetError::Busy => {
-            let why = "too many questions are under way";
-            return EgressError::DnsFailed { why };
+            return EgressError::DnsFailed { why: "too many questions are under way" };
         }
-        _ => {
-            let why = "the answer cannot be used";
-            return EgressError::DnsFailed { why };
-        }
+        _ => return EgressError::DnsFailed { why: "the answer cannot be used" },
     };
     EgressError::Dns { rcode }
 }

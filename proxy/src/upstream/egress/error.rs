@@ -24,7 +24,7 @@ pub enum EgressError {
         /// The response code as DNS names it (`NXDOMAIN`, `SERVFAIL`, …; `NOERROR` if the name has no addresses).
         rcode: String,
     },
-    /// DNS could not be asked, or its answer is unusable.
+    /// DNS could not be queried, or its answer is unusable.
     DnsFailed {
         /// The obstacle.
         why: &'static str,
@@ -99,7 +99,6 @@ pub struct DialError {
 
 impl From<io::Error> for DialError {
     fn from(error: io::Error) -> Self {
-        let address = None;
-        Self { address, error }
+        Self { address: None, error }
     }
 }

@@ -22,7 +22,9 @@ const INTERNAL_V4: &[(Ipv4Net, &str)] = &[
     (v4(10, 0, 0, 0, 8), "private"),
     (v4(100, 64, 0, 0, 10), "shared (carrier-grade NAT)"),
     (v4(127, 0, 0, 0, 8), "loopback"),
+    // Azure's, which is in no registry.
     (v4(168, 63, 129, 16, 32), "cloud metadata"),
+    // Before the block that contains it: the first match gives the message.
     (v4(169, 254, 169, 254, 32), "cloud metadata"),
     (v4(169, 254, 0, 0, 16), "link-local"),
     (v4(172, 16, 0, 0, 12), "private"),
@@ -76,8 +78,7 @@ pub(super) fn delivery_addresses(address: IpAddr) -> Vec<IpAddr> {
         IpAddr::V4(_) => None,
         IpAddr::V6(address) => embedded_v4(address),
     };
-    let embedded = embedded.into_iter().flatten().map(IpAddr::V4);
-    embedded.chain([address]).collect()
+    embedded.into_iter().flatten().map(IpAddr::V4).chain([address]).collect()
 }
 
 fn why_internal_v4(address: Ipv4Addr) -> Option<&'static str> {
@@ -106,12 +107,15 @@ fn why_internal_v6(address: Ipv6Addr) -> Option<&'static str> {
 fn embedded_v4(address: Ipv6Addr) -> Option<[Ipv4Addr; 2]> {
     let octets = address.octets();
     let v4_at = |i: usize| Ipv4Addr::new(octets[i], octets[i + 1], octets[i + 2], octets[i + 3]);
+    // IPv4-compatible or IPv4-mapped (RFC 4291 section 2.5.5).
     if let Some(mapped) = address.to_ipv4() {
         return Some([mapped; 2]);
     }
+    // RFC 6052 section 2.2: after a prefix of 96 bits.
     if NAT64.contains(&address) {
         return Some([v4_at(12); 2]);
     }
+    // RFC 3056 section 2: after the prefix of 16 bits.
     if SIX_TO_FOUR.contains(&address) {
         return Some([v4_at(2); 2]);
     }

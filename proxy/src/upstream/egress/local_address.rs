@@ -1,6 +1,6 @@
 //! Whether an address belongs to this machine.
 //!
-//! The system is asked each time, with sockets that send nothing: addresses come and go. A list of the addresses of
+//! The system is queried each time, with sockets that send nothing: addresses come and go. A list of the addresses of
 //! all interfaces would lack those that a route makes local, and needs a kind of socket that the systemd unit
 //! forbids.
 
@@ -16,12 +16,12 @@ const PROBE_PORT: u16 = 9;
 
 /// Returns whether `ip` belongs to this machine. If that cannot be determined, it counts as local.
 pub(crate) fn is_local_address(ip: IpAddr) -> bool {
-    let nobodys = match ip {
+    let unassigned = match ip {
         IpAddr::V4(_) => UNASSIGNED_V4.into(),
         IpAddr::V6(_) => UNASSIGNED_V6.into(),
     };
     // With `ip_nonlocal_bind`, which keepalived uses, sockets can be bound to any address.
-    can_be_bound(ip) && (!can_be_bound(nobodys) || can_reach_itself(ip))
+    can_be_bound(ip) && (!can_be_bound(unassigned) || can_reach_itself(ip))
 }
 
 fn can_be_bound(ip: IpAddr) -> bool {

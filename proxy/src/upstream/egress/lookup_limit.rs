@@ -29,22 +29,17 @@ impl LookupLimiter {
     pub(super) async fn acquire(&self, client: IpAddr) -> Result<LookupPermit<'_>, AcquireError> {
         // By /64 for IPv6, where one host has as many addresses as it likes.
         let client = client_network(client);
-        let places = self.semaphore_of(client);
+        let new = || Arc::new(Semaphore::new(MAX_LOOKUPS_PER_CLIENT));
+        let semaphore = Arc::clone(self.lock().entry(client).or_insert_with(new));
         // Made before the wait, so that a cancelled wait removes its entry, too.
-        let mut turn = LookupPermit {
+        let mut lookup = LookupPermit {
             limiter: self,
             client,
-            semaphore: Some(Arc::clone(&places)),
+            semaphore: Some(Arc::clone(&semaphore)),
             permit: None,
         };
-        turn.permit = Some(places.acquire_owned().await?);
-        Ok(turn)
-    }
-
-    fn semaphore_of(&self, client: IpAddr) -> Arc<Semaphore> {
-        let mut all = self.lock();
-        let places = all.entry(client);
-        Arc::clone(places.or_insert_with(|| Arc::new(Semaphore::new(MAX_LOOKUPS_PER_CLIENT))))
+        lookup.permit = Some(semaphore.acquire_owned().await?);
+        Ok(lookup)
     }
 
     #[cfg(test)]
@@ -60,9 +55,10 @@ impl LookupLimiter {
 
 impl Drop for LookupPermit<'_> {
     fn drop(&mut self) {
+        // Locked first, so that nobody takes the semaphore while its references are counted.
         let mut all = self.limiter.lock();
         drop((self.permit.take(), self.semaphore.take()));
-        if all.get(&self.client).is_some_and(|places| Arc::strong_count(places) == 1) {
+        if all.get(&self.client).is_some_and(|semaphore| Arc::strong_count(semaphore) == 1) {
             all.remove(&self.client);
         }
     }

@@ -40,9 +40,9 @@ use source_addresses::SourceAddresses;
 pub struct EgressSettings {
     /// Internal addresses that may be dialled despite the check.
     pub allow_private: Vec<IpNet>,
-    /// DNS servers to ask, in order. If empty, the system's.
+    /// The DNS servers to query, in order. If empty, the system's.
     pub dns_servers: Vec<SocketAddr>,
-    /// Names that DNS is not asked about. The addresses given for them pass the same check as all others.
+    /// Names that are not looked up. The addresses given for them pass the same check as all others.
     pub dns_overrides: Vec<DnsOverride>,
     /// Addresses on which this proxy listens. They are never dialled, whatever `allow_private` says. A wildcard
     /// address stands for every local address with that port.
@@ -78,7 +78,7 @@ pub struct Egress {
 /// A route to a host: the addresses that are dialled. Only [`Egress::route`] makes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// In the order to try them (RFC 8305 section 4); never empty.
+    /// The addresses in the order to try them (RFC 8305 section 4); never empty.
     addresses: Vec<CheckedAddress>,
     /// The addresses to dial from.
     sources: SourceAddresses,
@@ -126,12 +126,12 @@ impl Egress {
         &self,
         host: &str,
         port: u16,
-        asker: RouteRequester,
+        requester: RouteRequester,
     ) -> Result<Route, EgressError> {
         if let Some(parent) = self.parent_for(host) {
-            return self.route_through_parent(parent, host, port, asker).await;
+            return self.route_through_parent(parent, host, port, requester).await;
         }
-        let found = self.resolve(host, port, asker.client).await?;
+        let found = self.resolve(host, port, requester.client).await?;
         let mut permitted = Vec::with_capacity(found.len());
         let mut prohibited = None;
         for address in found {
@@ -145,7 +145,7 @@ impl Egress {
         match prohibited {
             Some(error) if permitted.is_empty() => Err(error),
             _ => {
-                let sources = self.sources.for_host(host, asker.source);
+                let sources = self.sources.for_host(host, requester.source);
                 let addresses = interleave(sources.reachable(permitted)?);
                 Ok(Route { addresses, sources, through: None })
             }
@@ -176,26 +176,25 @@ impl Egress {
         parent: &Arc<ParentProxy>,
         host: &str,
         port: u16,
-        asker: RouteRequester,
+        requester: RouteRequester,
     ) -> Result<Route, EgressError> {
         let is_public = self.check_unresolved(host, port)?;
         let of_parent = |error| EgressError::ParentUnreachable {
             parent: parent.authority(),
             error: Box::new(error),
         };
-        let found = self.resolve(&parent.host, parent.port, None).await;
-        let found = found.map_err(of_parent)?;
+        // No client's limit counts the lookup: all of them need the parent.
+        let found = self.resolve(&parent.host, parent.port, None).await.map_err(of_parent)?;
         // One address of our own is enough to refuse the parent: otherwise some requests would loop.
-        let named = found.into_iter().map(|it| self.check.check_configured(it));
-        let addresses = named.collect::<Result<Vec<_>, _>>().map_err(of_parent)?;
-        let sources = self.sources.for_host(&parent.host, asker.source);
-        let addresses = sources.reachable(addresses).map_err(of_parent)?;
+        let permitted = found
+            .into_iter()
+            .map(|address| self.check.check_configured(address))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(of_parent)?;
+        let sources = self.sources.for_host(&parent.host, requester.source);
+        let addresses = interleave(sources.reachable(permitted).map_err(of_parent)?);
         let parent = Arc::clone(parent);
-        Ok(Route {
-            addresses: interleave(addresses),
-            sources,
-            through: Some(ParentHop { parent, is_public }),
-        })
+        Ok(Route { addresses, sources, through: Some(ParentHop { parent, is_public }) })
     }
 
     /// Checks what is known about a host that is not looked up here: an address that it spells or that an override
@@ -238,21 +237,22 @@ pub(crate) struct DataRoute {
 impl Route {
     /// Returns whether the route may lead to a globally reachable address.
     pub(crate) fn is_public(&self) -> bool {
-        if let Some(by) = &self.through {
-            return by.is_public;
+        if let Some(hop) = &self.through {
+            return hop.is_public;
         }
         self.addresses.iter().any(|address| address.is_public())
     }
 
     /// Returns the proxy that the route goes through.
     pub(crate) fn parent(&self) -> Option<&Arc<ParentProxy>> {
-        self.through.as_ref().map(|by| &by.parent)
+        self.through.as_ref().map(|hop| &hop.parent)
     }
 
     /// Returns the route with only its globally reachable addresses, if there are any.
     pub(crate) fn public_only(mut self) -> Option<Self> {
-        if let Some(by) = &self.through {
-            return by.is_public.then_some(self);
+        // The addresses are the parent's, which may be internal.
+        if let Some(hop) = &self.through {
+            return hop.is_public.then_some(self);
         }
         self.addresses.retain(|address| address.is_public());
         (!self.addresses.is_empty()).then_some(self)

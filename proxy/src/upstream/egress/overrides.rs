@@ -134,6 +134,7 @@ impl DnsOverrides {
         if self.by_key.is_empty() {
             return None;
         }
+        // In the form in which keys are compared.
         let Ok(HostPattern::Exact(host)) = host.parse() else {
             return None;
         };

@@ -78,9 +78,10 @@ impl FromStr for ParentProxy {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let url = Url::parse(text).map_err(|_| EXPECTED)?;
-        let (speaks, default_port) = match url.scheme() {
+        let (protocol, default_port) = match url.scheme() {
             "http" => (ParentProtocol::Http, 80),
             "https" => (ParentProtocol::Https, 443),
+            // curl looks names up itself for `socks5`; here both leave that to the proxy.
             "socks5" | "socks5h" => (ParentProtocol::Socks5, 1080),
             _ => return Err("has a scheme other than http, https and socks5"),
         };
@@ -95,8 +96,8 @@ impl FromStr for ParentProxy {
         }
         Ok(Self {
             url: text.to_owned(),
-            credentials: credentials(&url, speaks)?,
-            protocol: speaks,
+            credentials: credentials(&url, protocol)?,
+            protocol,
             port: url.port().unwrap_or(default_port),
             host,
         })
@@ -105,23 +106,23 @@ impl FromStr for ParentProxy {
 
 fn credentials(
     url: &Url,
-    speaks: ParentProtocol,
+    protocol: ParentProtocol,
 ) -> Result<Option<(String, String)>, &'static str> {
-    let decoded = |text: &str| {
-        let text = percent_decode_str(text).decode_utf8();
-        let text = text.map_err(|_| EXPECTED)?.into_owned();
-        if text.chars().any(char::is_control) {
+    let decode = |text: &str| {
+        let decoded = percent_decode_str(text).decode_utf8().map_err(|_| EXPECTED)?.into_owned();
+        // RFC 7617 section 2 excludes them.
+        if decoded.chars().any(char::is_control) {
             return Err("has a control character in its credentials");
         }
-        Ok(text)
+        Ok(decoded)
     };
-    let user = decoded(url.username())?;
-    let password = decoded(url.password().unwrap_or_default())?;
+    let user = decode(url.username())?;
+    let password = decode(url.password().unwrap_or_default())?;
     if user.is_empty() && password.is_empty() {
         return Ok(None);
     }
     let is_short = |text: &str| (1..=255).contains(&text.len());
-    match speaks {
+    match protocol {
         ParentProtocol::Socks5 if !is_short(&user) || !is_short(&password) => {
             Err("has a user name or password that is not 1 to 255 bytes (RFC 1929)")
         }
@@ -152,6 +153,7 @@ impl ProxyBypass {
     pub(super) fn matches(&self, host: &str) -> bool {
         match self {
             Self::Hosts(pattern) => pattern.matches(host),
+            // An IPv4-mapped address is the IPv4 address on the wire.
             Self::Addresses(net) => {
                 parse_literal(host).is_some_and(|address| net.contains(&address.to_canonical()))
             }
@@ -163,14 +165,14 @@ impl FromStr for ProxyBypass {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // First, because an IPv4 address is a host pattern as well.
         if let Ok(address) = text.parse::<IpAddr>() {
             return Ok(Self::Addresses(address.into()));
         }
         if let Ok(net) = text.parse::<IpNet>() {
             return Ok(Self::Addresses(net.trunc()));
         }
-        let pattern = text.parse().map(Self::Hosts);
-        pattern.map_err(|_| {
+        text.parse().map(Self::Hosts).map_err(|_| {
             format!("{text:?} is not a host, such as \"*.corp.example\", or a network, such as \"10.0.0.0/8\"")
         })
     }
@@ -202,12 +204,11 @@ const INTERNAL_SUFFIXES: &[&str] = &[
 /// Returns whether a name cannot be that of a public host. It is refused where its addresses cannot be checked. Names
 /// of one label are internal, too.
 pub(super) fn is_internal_name(host: &str) -> bool {
-    let host = host.trim_end_matches('.');
+    let name = host.trim_end_matches('.');
     let is_below = |suffix: &&str| {
-        let rest = host.strip_suffix(*suffix);
-        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        name.strip_suffix(*suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
-    !host.contains('.') || INTERNAL_SUFFIXES.iter().any(is_below)
+    !name.contains('.') || INTERNAL_SUFFIXES.iter().any(is_below)
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ impl SourceAddresses {
             return Self(vec![own]);
         }
         let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = self.0.iter().partition(|ip| ip.is_ipv4());
+        // This hasher has fixed keys, so a host keeps its address after a restart.
         let mut hasher = DefaultHasher::new();
         host.hash(&mut hasher);
         let number = hasher.finish();
@@ -54,8 +55,7 @@ impl SourceAddresses {
 
     /// Returns the address from which to dial `address`.
     pub(super) fn matching_family(&self, address: SocketAddr) -> Option<IpAddr> {
-        let mut own = self.0.iter();
-        own.find(|ip| ip.is_ipv4() == address.is_ipv4()).copied()
+        self.0.iter().copied().find(|ip| ip.is_ipv4() == address.is_ipv4())
     }
 }
 
@@ -71,15 +71,15 @@ mod tests {
     fn hosts_are_spread_and_each_keeps_its_source_address() {
         let all = ["192.0.2.1", "192.0.2.2", "2001:db8::1"].map(ip);
         let sources = SourceAddresses::new(all.to_vec());
-        let mut seen = Vec::new();
+        let mut used = Vec::new();
         for number in 0..100 {
             let host = format!("host{number}.test");
             let chosen = sources.for_host(&host, None);
             assert_eq!(chosen, sources.for_host(&host, None), "{host}");
             assert_eq!(chosen.0.len(), 2, "one of each family");
-            seen.extend(chosen.0);
+            used.extend(chosen.0);
         }
-        assert!(all.iter().all(|one| seen.contains(one)));
+        assert!(all.iter().all(|one| used.contains(one)));
     }
 
     #[test]

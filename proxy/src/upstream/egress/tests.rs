@@ -174,11 +174,11 @@ fn neighbours_of_internal_blocks_are_global() {
 
 #[tokio::test]
 async fn literals_are_checked_like_names() {
-    let door = egress(EgressSettings::default());
-    assert_eq!(door.addresses("8.8.8.8", 80).await, Ok(vec![at("8.8.8.8:80")]));
-    assert_eq!(door.addresses("[2600::1]", 443).await, Ok(vec![at("[2600::1]:443")]));
+    let egress = egress(EgressSettings::default());
+    assert_eq!(egress.addresses("8.8.8.8", 80).await, Ok(vec![at("8.8.8.8:80")]));
+    assert_eq!(egress.addresses("[2600::1]", 443).await, Ok(vec![at("[2600::1]:443")]));
     for host in ["127.0.0.1", "[::1]", "169.254.169.254", "[::ffff:10.0.0.1]", "[fe80::1]"] {
-        let error = door.addresses(host, 80).await.unwrap_err();
+        let error = egress.addresses(host, 80).await.unwrap_err();
         assert_eq!(
             UpstreamError::from(error).error_type.as_str(),
             "destination_ip_prohibited",
@@ -198,22 +198,22 @@ async fn localhost_is_looked_up_and_refused() {
 #[tokio::test]
 async fn allow_private_permits_only_its_networks() {
     let allow_private = vec!["127.0.0.2/32".parse().unwrap(), "10.1.0.0/16".parse().unwrap()];
-    let door = egress(EgressSettings { allow_private, ..EgressSettings::default() });
-    assert!(door.addresses("127.0.0.2", 80).await.is_ok());
-    assert!(door.addresses("10.1.255.255", 80).await.is_ok());
-    assert!(door.addresses("127.0.0.1", 80).await.is_err());
-    assert!(door.addresses("10.2.0.0", 80).await.is_err());
+    let egress = egress(EgressSettings { allow_private, ..EgressSettings::default() });
+    assert!(egress.addresses("127.0.0.2", 80).await.is_ok());
+    assert!(egress.addresses("10.1.255.255", 80).await.is_ok());
+    assert!(egress.addresses("127.0.0.1", 80).await.is_err());
+    assert!(egress.addresses("10.2.0.0", 80).await.is_err());
     // On the wire a mapped address is the IPv4 address, so it is opened, and dialled, as that.
-    assert_eq!(door.addresses("[::ffff:10.1.0.1]", 80).await, Ok(vec![at("10.1.0.1:80")]));
-    assert!(door.addresses("[64:ff9b::10.1.0.1]", 80).await.is_err());
+    assert_eq!(egress.addresses("[::ffff:10.1.0.1]", 80).await, Ok(vec![at("10.1.0.1:80")]));
+    assert!(egress.addresses("[64:ff9b::10.1.0.1]", 80).await.is_err());
 }
 
 #[tokio::test]
 async fn overridden_addresses_are_checked() {
     let lines = overrides(&[("site.test", "127.0.0.1"), ("8.8.4.4", "10.0.0.1")]);
-    let door = egress(EgressSettings { dns_overrides: lines, ..EgressSettings::default() });
+    let egress = egress(EgressSettings { dns_overrides: lines, ..EgressSettings::default() });
     for host in ["site.test", "8.8.4.4"] {
-        let error = door.addresses(host, 80).await.unwrap_err();
+        let error = egress.addresses(host, 80).await.unwrap_err();
         assert_eq!(
             UpstreamError::from(error).error_type.as_str(),
             "destination_ip_prohibited",
@@ -225,21 +225,21 @@ async fn overridden_addresses_are_checked() {
 #[tokio::test]
 async fn own_listeners_are_never_dialled() {
     let allow_private = vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
-    let door = |listener: &str| {
+    let egress = |listener: &str| {
         egress(EgressSettings {
             allow_private: allow_private.clone(),
             own_listeners: vec![at(listener)],
             ..EgressSettings::default()
         })
     };
-    let own = door("127.0.0.1:3128");
+    let own = egress("127.0.0.1:3128");
     assert!(own.addresses("127.0.0.1", 3128).await.is_err());
     assert!(own.addresses("[::ffff:127.0.0.1]", 3128).await.is_err());
     assert!(own.addresses("0.0.0.0", 3128).await.is_err());
     assert!(own.addresses("127.0.0.1", 3129).await.is_ok());
     assert!(own.addresses("127.0.0.2", 3128).await.is_ok());
     for wildcard in ["0.0.0.0:3128", "[::]:3128"] {
-        let own = door(wildcard);
+        let own = egress(wildcard);
         assert!(own.addresses("127.0.0.9", 3128).await.is_err(), "{wildcard}");
         assert!(own.addresses("[::1]", 3128).await.is_err(), "{wildcard}");
         assert!(own.addresses("10.77.77.77", 3128).await.is_ok(), "{wildcard}");
@@ -259,7 +259,7 @@ async fn most_specific_override_wins() {
         ("*.bücher.example.", "9.0.0.7"),
         ("192.0.2.1", "9.0.0.8"),
     ]);
-    let door = egress(EgressSettings { dns_overrides: lines, ..EgressSettings::default() });
+    let egress = egress(EgressSettings { dns_overrides: lines, ..EgressSettings::default() });
     let cases = [
         ("a.site.test", 8080, "9.0.0.1:1001"),
         ("a.site.test", 443, "9.0.0.2:443"),
@@ -272,10 +272,10 @@ async fn most_specific_override_wins() {
         ("[::ffff:c000:201]", 80, "9.0.0.8:80"),
     ];
     for (host, port, address) in cases {
-        assert_eq!(door.addresses(host, port).await, Ok(vec![at(address)]), "{host}:{port}");
+        assert_eq!(egress.addresses(host, port).await, Ok(vec![at(address)]), "{host}:{port}");
     }
-    assert!(door.overrides.find("test", 80).is_none());
-    assert!(door.overrides.find("notsite.example", 80).is_none());
+    assert!(egress.overrides.find("test", 80).is_none());
+    assert!(egress.overrides.find("notsite.example", 80).is_none());
 }
 
 #[test]
@@ -322,8 +322,8 @@ fn address_families_alternate_ipv6_first() {
     assert_eq!(interleave(checked(&given)), checked(&ordered));
 }
 
-/// A DNS server on loopback that answers by the first label: `mixed` and `internal` have addresses, `many` has 40, `brief`
-/// one that does not stay, `fails` is SERVFAIL, `empty` has no addresses, everything else does not exist.
+/// Starts a DNS server on loopback that answers by the first label: `mixed` and `internal` have addresses, `many` has
+/// 40, `brief` one that expires at once, `fails` is SERVFAIL, `empty` has no addresses, everything else does not exist.
 async fn dns_server() -> SocketAddr {
     use hickory_resolver::proto::op::{Message, ResponseCode};
     use hickory_resolver::proto::rr::{RData, Record};
@@ -332,9 +332,9 @@ async fn dns_server() -> SocketAddr {
     let address = socket.local_addr().unwrap();
     let answer = |query: &[u8]| {
         let query = Message::from_vec(query).unwrap();
-        let asked = query.queries[0].clone();
+        let question = query.queries[0].clone();
         let mut response = query.into_response();
-        let name = asked.name().to_ascii();
+        let name = question.name().to_ascii();
         let label = name.split('.').next().unwrap();
         let many: Vec<_> = (0..40).map(|n| format!("8.8.4.{n}")).collect();
         let many: Vec<_> = many.iter().map(String::as_str).collect();
@@ -354,9 +354,9 @@ async fn dns_server() -> SocketAddr {
             }
         };
         let records = addresses.iter().map(|address| RData::from(ip(address)));
-        for data in records.filter(|data| data.record_type() == asked.query_type()) {
+        for data in records.filter(|data| data.record_type() == question.query_type()) {
             let ttl = if label == "brief" { 0 } else { 60 };
-            response.add_answer(Record::from_rdata(asked.name().clone(), ttl, data));
+            response.add_answer(Record::from_rdata(question.name().clone(), ttl, data));
         }
         response.to_vec().unwrap()
     };
@@ -373,56 +373,57 @@ async fn dns_server() -> SocketAddr {
 #[tokio::test]
 async fn dns_answers_are_filtered_and_failures_named() {
     let dns_servers = vec![dns_server().await];
-    let door = Egress::new(EgressSettings { dns_servers, ..EgressSettings::default() });
-    let door = door.unwrap();
+    let egress = Egress::new(EgressSettings { dns_servers, ..EgressSettings::default() });
+    let egress = egress.unwrap();
     assert_eq!(
-        door.addresses("mixed.example", 443).await,
+        egress.addresses("mixed.example", 443).await,
         Ok(vec![at("[2600::1]:443"), at("8.8.8.8:443")])
     );
     let prohibited = EgressError::Prohibited { address: ip("10.0.0.1"), why: "private" };
-    assert_eq!(door.addresses("internal.example", 443).await, Err(prohibited));
+    assert_eq!(egress.addresses("internal.example", 443).await, Err(prohibited));
     for (name, rcode) in [
         ("fails.example", "SERVFAIL"),
         ("empty.example", "NOERROR"),
         ("absent.example", "NXDOMAIN"),
     ] {
         let rcode = rcode.to_owned();
-        assert_eq!(door.addresses(name, 80).await, Err(EgressError::Dns { rcode }), "{name}");
+        assert_eq!(egress.addresses(name, 80).await, Err(EgressError::Dns { rcode }), "{name}");
     }
 }
 
 #[tokio::test]
 async fn addresses_are_cached_for_their_ttl_up_to_a_limit() {
-    let door = Egress::new(EgressSettings {
+    let egress = Egress::new(EgressSettings {
         dns_servers: vec![dns_server().await],
         ..EgressSettings::default()
     });
-    let door = door.unwrap();
-    let known = |host: &str| door.dns.cached(host);
+    let egress = egress.unwrap();
+    let known = |host: &str| egress.dns.cached(host);
     for (host, count, is_kept) in
         [("many.example", MAX_ADDRESSES, true), ("brief.example", 1, false)]
     {
-        assert_eq!(door.addresses(host, 80).await.unwrap().len(), count);
+        assert_eq!(egress.addresses(host, 80).await.unwrap().len(), count);
         let before = known(host).unwrap();
-        assert_eq!(door.addresses(host, 80).await.unwrap().len(), count);
+        assert_eq!(egress.addresses(host, 80).await.unwrap().len(), count);
         assert_eq!(Arc::ptr_eq(&before, &known(host).unwrap()), is_kept, "{host}");
     }
-    door.addresses("absent.example", 80).await.unwrap_err();
+    egress.addresses("absent.example", 80).await.unwrap_err();
     assert!(known("absent.example").is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn silent_dns_server_causes_a_timeout() {
     let silent = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let door = Egress::new(EgressSettings {
+    let egress = Egress::new(EgressSettings {
         dns_servers: vec![silent.local_addr().unwrap()],
         ..EgressSettings::default()
     });
-    let failure = door.unwrap().addresses("site.example", 80).await;
+    let failure = egress.unwrap().addresses("site.example", 80).await;
     assert_eq!(failure, Err(EgressError::DnsTimeout));
 }
 
-/// A DNS server on loopback that keeps the names that were asked for, and answers only those that are not `slow`.
+/// Starts a DNS server on loopback that records the names it is queried for, and answers only those that are not
+/// `slow`.
 async fn recording_dns_server()
 -> (SocketAddr, Arc<std::sync::Mutex<std::collections::HashSet<String>>>) {
     use hickory_resolver::proto::op::Message;
@@ -430,15 +431,15 @@ async fn recording_dns_server()
 
     let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
-    let asked = Arc::new(std::sync::Mutex::new(std::collections::HashSet::new()));
-    let told = Arc::clone(&asked);
+    let queried = Arc::new(std::sync::Mutex::new(std::collections::HashSet::new()));
+    let recorded = Arc::clone(&queried);
     tokio::spawn(async move {
         let mut buffer = [0; 1024];
         while let Ok((length, client)) = socket.recv_from(&mut buffer).await {
             let query = Message::from_vec(&buffer[..length]).unwrap();
             let question = query.queries[0].clone();
             let name = question.name().to_ascii();
-            told.lock().unwrap().insert(name.clone());
+            recorded.lock().unwrap().insert(name.clone());
             if name.contains("slow") {
                 continue;
             }
@@ -451,20 +452,20 @@ async fn recording_dns_server()
             socket.send_to(&bytes, client).await.unwrap();
         }
     });
-    (address, asked)
+    (address, queried)
 }
 
 #[tokio::test]
 async fn concurrent_lookups_of_a_client_are_limited() {
-    let (server, asked) = recording_dns_server().await;
-    let door =
+    let (server, queried) = recording_dns_server().await;
+    let egress =
         Egress::new(EgressSettings { dns_servers: vec![server], ..EgressSettings::default() });
-    let door = Arc::new(door.unwrap());
+    let egress = Arc::new(egress.unwrap());
     let route = |host: String, client: &str| {
-        let (door, client) = (Arc::clone(&door), Some(ip(client)));
+        let (egress, client) = (Arc::clone(&egress), Some(ip(client)));
         async move {
             let source = None;
-            door.route(&host, 80, RouteRequester { source, client }).await
+            egress.route(&host, 80, RouteRequester { source, client }).await
         }
     };
     // All addresses of a network of IPv6 are one client's.
@@ -473,19 +474,16 @@ async fn concurrent_lookups_of_a_client_are_limited() {
         .collect();
     let others = route("quick.example".to_owned(), "2001:db8:0:1::1");
     assert!(others.await.is_ok());
-    let slow = || {
-        let asked = asked.lock().unwrap();
-        asked.iter().filter(|name| name.contains("slow")).count()
-    };
+    let slow = || queried.lock().unwrap().iter().filter(|name| name.contains("slow")).count();
     assert_eq!(slow(), MAX_LOOKUPS_PER_CLIENT);
-    // Who gives up leaves its place to others, and nothing behind.
+    // A lookup that is cancelled makes room for others, and leaves nothing behind.
     for task in &greedy {
         task.abort();
     }
     for task in greedy {
         assert!(task.await.unwrap_err().is_cancelled());
     }
-    assert!(door.dns.limiter.is_empty());
+    assert!(egress.dns.limiter.is_empty());
     let own = route("mine.example".to_owned(), "2001:db8::1");
     assert!(own.await.is_ok());
 }

@@ -18,9 +18,9 @@ pub(super) enum ListingFormat {
 }
 
 /// Returns the names in a listing, those of directories with a slash. Lines that cannot be parsed are skipped.
-pub(super) fn parse_names(listing: &[u8], form: ListingFormat) -> Vec<String> {
+pub(super) fn parse_names(listing: &[u8], format: ListingFormat) -> Vec<String> {
     let text = String::from_utf8_lossy(listing);
-    let files = text.lines().filter_map(|line| match form {
+    let files = text.lines().filter_map(|line| match format {
         ListingFormat::Mlsd => ListParser::parse_mlsd(line).ok(),
         ListingFormat::List => {
             ListParser::parse_posix(line).or_else(|_| ListParser::parse_dos(line)).ok()
@@ -74,8 +74,8 @@ pub(super) fn to_html(path: &str, names: &[String]) -> String {
 }
 
 fn escape_html(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    text.replace('>', "&gt;").replace('"', "&quot;")
+    // The ampersand comes first, or those of the other entities would be escaped again.
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

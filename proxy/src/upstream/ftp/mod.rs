@@ -17,7 +17,6 @@ use suppaftp::types::FileType;
 use suppaftp::{Encoding, FtpError, FtpResult, Mode, Status};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 use wayleave_http_wire::ftp_path;
 use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::proxy_status::ProxyErrorType;
@@ -63,19 +62,18 @@ struct FtpRefusal(u32);
 ///
 /// # Errors
 ///
-/// If the connection fails, or the server sends no usable reply within `patience`.
+/// If the connection fails, or the server sends no usable reply within `timeout`.
 pub(crate) async fn start(
     connection: FtpConnection,
     request: &FtpRequest<'_>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(UpstreamWriter, UpstreamReader), UpstreamError> {
-    let asking = timeout(patience, fetch(connection, request));
-    let answer = asking.await.unwrap_or_else(|_| {
+    let fetched = tokio::time::timeout(timeout, fetch(connection, request)).await;
+    let response = fetched.unwrap_or_else(|_| {
         let details = "the FTP server did not answer in time".to_owned();
         Err(UpstreamError::new(ProxyErrorType::HttpResponseTimeout, details))
     })?;
-    let stream = answer.into_stream(patience);
-    start_http1(stream, b"", BodyFraming::Length(0), patience).await
+    start_http1(response.into_stream(timeout), b"", BodyFraming::Length(0), timeout).await
 }
 
 async fn fetch(
@@ -95,8 +93,8 @@ async fn fetch(
     if let Err(FtpRefusal(_)) = split_refusal(control.login(user, password).await)? {
         return Ok(FtpResponse::short("403 Login refused", ""));
     }
-    let binary = control.transfer_type(FileType::Binary).await;
-    binary.map_err(|error| ftp_error(&error))?;
+    // The default, ASCII, changes line ends (RFC 959 section 3.1.1.1).
+    control.transfer_type(FileType::Binary).await.map_err(|error| ftp_error(&error))?;
     if name.ends_with('/') {
         fetch_directory(&mut control, &name, request).await
     } else {
@@ -105,7 +103,7 @@ async fn fetch(
 }
 
 async fn connect(connection: FtpConnection) -> FtpResult<AsyncFtpStream> {
-    let FtpConnection { tcp, data_route: data } = connection;
+    let FtpConnection { tcp, data_route } = connection;
     let peer = tcp.peer_addr().map_err(FtpError::ConnectionError)?;
     let mut control = AsyncFtpStream::connect_with_stream(tcp).await?;
     control.set_encoding(Latin1).await;
@@ -114,8 +112,8 @@ async fn connect(connection: FtpConnection) -> FtpResult<AsyncFtpStream> {
     // The address in the server's reply is ignored: it could be any host (FTP bounce).
     control.set_passive_nat_workaround(true);
     Ok(control.passive_stream_builder(move |address| {
-        let data = data.clone();
-        Box::pin(async move { data.dial(address).await.map_err(FtpError::ConnectionError) })
+        let route = data_route.clone();
+        Box::pin(async move { route.dial(address).await.map_err(FtpError::ConnectionError) })
     }))
 }
 
@@ -130,36 +128,36 @@ async fn fetch_file(
         let location = format!("Location: {}/\r\n", request.path);
         return Ok(FtpResponse::short("301 Moved Permanently", &location));
     }
-    let mut about = FileFacts {
+    let mut facts = FileFacts {
         size: size.ok().map(|size| size as u64),
         modified_at: modified_at(&mut control, name).await?,
         span: None,
     };
-    if request.is_head && about.size.is_some() {
-        let content = None;
-        return Ok(FtpResponse::File { about, content });
+    // Without a size, only a transfer shows whether the file exists.
+    if request.is_head && facts.size.is_some() {
+        return Ok(FtpResponse::File { facts, content: None });
     }
-    if let Some((range, size)) = request.range.zip(about.size) {
-        let Some(part) = range.resolve(size) else {
+    if let Some((range, size)) = request.range.zip(facts.size) {
+        let Some(span) = range.resolve(size) else {
+            // RFC 9110 section 14.4: the field has the length, so that the client can choose another range.
             let field = format!("Content-Range: bytes */{size}\r\n");
             return Ok(FtpResponse::short("416 Range Not Satisfiable", &field));
         };
-        about.span = Some(part);
-        let first = usize::try_from(part.first).unwrap_or(usize::MAX);
-        let resuming = control.resume_transfer(first).await;
-        resuming.map_err(|error| ftp_error(&error))?;
+        facts.span = Some(span);
+        let first = usize::try_from(span.first).unwrap_or(usize::MAX);
+        control.resume_transfer(first).await.map_err(|error| ftp_error(&error))?;
     }
     let mut opened = split_refusal(control.retr_as_stream(name).await)?;
-    if matches!(opened, Err(FtpRefusal(500..=504))) && about.span.take().is_some() {
+    if matches!(opened, Err(FtpRefusal(500..=504))) && facts.span.take().is_some() {
         // The server does not support REST: the whole file is sent instead.
         opened = split_refusal(control.retr_as_stream(name).await)?;
     }
     match opened {
-        Ok(transfer) => {
-            let content = (!request.is_head).then_some(FileTransfer { data: transfer, control });
-            Ok(FtpResponse::File { about, content })
+        Ok(data) => {
+            let content = (!request.is_head).then_some(FileTransfer { data, control });
+            Ok(FtpResponse::File { facts, content })
         }
-        Err(no) => no.into_response(),
+        Err(refusal) => refusal.into_response(),
     }
 }
 
@@ -168,12 +166,13 @@ async fn modified_at(
     control: &mut AsyncFtpStream,
     name: &str,
 ) -> Result<Option<SystemTime>, UpstreamError> {
-    let told = match control.mdtm(name).await {
-        // Old servers write the year 2000 as 19100. A time that cannot be parsed is treated as missing.
-        Err(FtpError::BadResponse) => None,
-        told => split_refusal(told)?.ok(),
-    };
-    let seconds = told.and_then(|at| u64::try_from(at.and_utc().timestamp()).ok());
+    let reply = control.mdtm(name).await;
+    // Old servers write the year 2000 as 19100. A time that cannot be parsed is treated as missing.
+    if matches!(reply, Err(FtpError::BadResponse)) {
+        return Ok(None);
+    }
+    let modified_at = split_refusal(reply)?.ok();
+    let seconds = modified_at.and_then(|at| u64::try_from(at.and_utc().timestamp()).ok());
     Ok(seconds.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)))
 }
 
@@ -183,29 +182,26 @@ async fn fetch_directory(
     request: &FtpRequest<'_>,
 ) -> Result<FtpResponse, UpstreamError> {
     // The argument of LIST may be a pattern, that of CWD is a name.
-    if let Err(no) = split_refusal(control.cwd(name).await)? {
-        return no.into_response();
+    if let Err(refusal) = split_refusal(control.cwd(name).await)? {
+        return refusal.into_response();
     }
-    let kind = if request.prefers_text { "text/plain" } else { "text/html" };
-    let (listing, form) = match read_listing(control, "MLSD").await? {
+    let (listing, format) = match read_listing(control, "MLSD").await? {
         Ok(listing) => (listing, ListingFormat::Mlsd),
         // 500 to 504: MLSD is not implemented (RFC 959 section 4.2).
         Err(FtpRefusal(500..=504)) => match read_listing(control, "LIST").await? {
             Ok(listing) => (listing, ListingFormat::List),
-            Err(no) => return no.into_response(),
+            Err(refusal) => return refusal.into_response(),
         },
-        Err(no) => return no.into_response(),
+        Err(refusal) => return refusal.into_response(),
     };
-    let names = listing::parse_names(&listing, form);
-    Ok(FtpResponse::Text {
-        status: "200 OK",
-        fields: format!("Content-Type: {kind}; charset=utf-8\r\n"),
-        body: if request.prefers_text {
-            listing::to_text(&names)
-        } else {
-            listing::to_html(request.path, &names)
-        },
-    })
+    let names = listing::parse_names(&listing, format);
+    let (media_type, body) = if request.prefers_text {
+        ("text/plain", listing::to_text(&names))
+    } else {
+        ("text/html", listing::to_html(request.path, &names))
+    };
+    let fields = format!("Content-Type: {media_type}; charset=utf-8\r\n");
+    Ok(FtpResponse::Text { status: "200 OK", fields, body })
 }
 
 async fn read_listing(
@@ -216,13 +212,15 @@ async fn read_listing(
     let opened = control.custom_data_command(command, &expected).await;
     let mut transfer = match split_refusal(opened)? {
         Ok((_, transfer)) => transfer,
-        Err(no) => return Ok(Err(no)),
+        Err(refusal) => return Ok(Err(refusal)),
     };
     let mut listing = Vec::new();
     // One byte past the limit shows that the listing is too long.
-    let mut bounded = (&mut transfer).take(MAX_LISTING_BYTES + 1);
-    let read = bounded.read_to_end(&mut listing).await;
-    read.map_err(|error| ftp_error(&FtpError::ConnectionError(error)))?;
+    (&mut transfer)
+        .take(MAX_LISTING_BYTES + 1)
+        .read_to_end(&mut listing)
+        .await
+        .map_err(|error| ftp_error(&FtpError::ConnectionError(error)))?;
     if listing.len() as u64 > MAX_LISTING_BYTES {
         let details = "the directory's listing is longer than 1 MiB".to_owned();
         return Err(UpstreamError::new(ProxyErrorType::HttpProtocolError, details));
@@ -234,6 +232,7 @@ async fn read_listing(
 impl FtpRefusal {
     fn into_response(self) -> Result<FtpResponse, UpstreamError> {
         match self.0 {
+            // RFC 959 section 4.2: not logged in, or an account is needed.
             530 | 532 => Ok(FtpResponse::short("403 Login refused", "")),
             550 | 551 | 553 => Ok(FtpResponse::short("404 Not Found", "")),
             code => {
@@ -258,10 +257,10 @@ fn split_refusal<T>(result: FtpResult<T>) -> Result<Result<T, FtpRefusal>, Upstr
 fn ftp_error(error: &FtpError) -> UpstreamError {
     let (kind, details) = match error {
         FtpError::UnexpectedResponse(reply) => {
-            let words = String::from_utf8_lossy(&reply.body);
-            let words: String =
-                words.chars().filter(|c| !c.is_control()).take(MAX_QUOTED_CHARS).collect();
-            let details = format!("the FTP server answered {words}");
+            let text = String::from_utf8_lossy(&reply.body);
+            let quoted: String =
+                text.chars().filter(|c| !c.is_control()).take(MAX_QUOTED_CHARS).collect();
+            let details = format!("the FTP server answered {quoted}");
             (ProxyErrorType::ConnectionTerminated, details)
         }
         FtpError::ConnectionError(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -293,14 +292,15 @@ impl Encoding for Latin1 {
     }
 
     fn encode(&self, text: &str) -> io::Result<Vec<u8>> {
-        let bytes = text.chars().map(|c| u8::try_from(u32::from(c)));
-        let bytes: Result<Vec<u8>, _> = bytes.collect();
-        bytes.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+        text.chars()
+            .map(|c| u8::try_from(u32::from(c)))
+            .collect::<Result<Vec<u8>, _>>()
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
     }
 }
 
 impl fmt::Debug for Latin1 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Bytes")
+        f.write_str("Latin1")
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use suppaftp::tokio::{AsyncFtpStream, AsyncNoTlsStream, TransferStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-use tokio::time::timeout;
+use tokio::time;
 
 use super::range::ByteSpan;
 use crate::http::transport::BoxedStream;
@@ -24,7 +24,7 @@ pub(super) enum FtpResponse {
         body: String,
     },
     /// A file, or a range of it; without content for HEAD.
-    File { about: FileFacts, content: Option<FileTransfer> },
+    File { facts: FileFacts, content: Option<FileTransfer> },
 }
 
 /// The known properties of a file.
@@ -51,17 +51,17 @@ impl FtpResponse {
         Self::Text { status, fields, body }
     }
 
-    /// Returns the response as a stream that ends after it. It is cut off if the server sends nothing for `patience`.
-    pub(super) fn into_stream(self, patience: Duration) -> BoxedStream {
+    /// Returns the response as a stream that ends after it. It is cut off if the server sends nothing for `timeout`.
+    pub(super) fn into_stream(self, timeout: Duration) -> BoxedStream {
         let (near, far) = tokio::io::duplex(BUFFERED_BYTES);
         tokio::spawn(async move {
             // The reader may be gone. If not, it notices a cut by the length or the missing last chunk.
-            let _ = self.write(far, patience).await;
+            let _ = self.write(far, timeout).await;
         });
         Box::new(near)
     }
 
-    async fn write(self, mut to: DuplexStream, patience: Duration) -> io::Result<()> {
+    async fn write(self, mut to: DuplexStream, timeout: Duration) -> io::Result<()> {
         match self {
             Self::Text { status, fields, body } => {
                 let length = body.len();
@@ -71,14 +71,14 @@ impl FtpResponse {
                 to.write_all(head.as_bytes()).await?;
                 to.write_all(body.as_bytes()).await
             }
-            Self::File { about, content } => {
-                to.write_all(about.head().as_bytes()).await?;
-                match (content, about.length()) {
+            Self::File { facts, content } => {
+                to.write_all(facts.head().as_bytes()).await?;
+                match (content, facts.length()) {
                     (None, _) => Ok(()),
                     (Some(content), Some(length)) => {
-                        content.copy_exactly(&mut to, length, patience).await
+                        content.copy_exactly(&mut to, length, timeout).await
                     }
-                    (Some(content), None) => content.copy_chunked(&mut to, patience).await,
+                    (Some(content), None) => content.copy_chunked(&mut to, timeout).await,
                 }
             }
         }
@@ -87,7 +87,7 @@ impl FtpResponse {
 
 impl FileFacts {
     fn length(&self) -> Option<u64> {
-        self.span.map(|part| part.length).or(self.size)
+        self.span.map(|span| span.length).or(self.size)
     }
 
     fn head(&self) -> String {
@@ -110,6 +110,7 @@ impl FileFacts {
             Some(length) => head += &format!("Content-Length: {length}\r\n"),
             None => head += "Transfer-Encoding: chunked\r\n",
         }
+        // The stream has no other end that could take a further request.
         head + "Connection: close\r\n\r\n"
     }
 }
@@ -120,34 +121,35 @@ impl FileTransfer {
         mut self,
         to: &mut DuplexStream,
         mut left: u64,
-        patience: Duration,
+        timeout: Duration,
     ) -> io::Result<()> {
-        let mut part = [0; CHUNK_BYTES];
+        let mut chunk = [0; CHUNK_BYTES];
         while left > 0 {
             let most = usize::try_from(left).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
-            let count = timeout(patience, self.data.read(&mut part[..most])).await??;
+            let count = time::timeout(timeout, self.data.read(&mut chunk[..most])).await??;
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            to.write_all(&part[..count]).await?;
+            to.write_all(&chunk[..count]).await?;
             left -= count as u64;
         }
         Ok(())
     }
 
     /// Copies all bytes. The last chunk is written only after the server confirmed that the transfer is complete.
-    async fn copy_chunked(mut self, to: &mut DuplexStream, patience: Duration) -> io::Result<()> {
-        let mut part = [0; CHUNK_BYTES];
+    async fn copy_chunked(mut self, to: &mut DuplexStream, timeout: Duration) -> io::Result<()> {
+        let mut chunk = [0; CHUNK_BYTES];
         loop {
-            let count = timeout(patience, self.data.read(&mut part)).await??;
+            let count = time::timeout(timeout, self.data.read(&mut chunk)).await??;
             if count == 0 {
                 break;
             }
             to.write_all(format!("{count:x}\r\n").as_bytes()).await?;
-            to.write_all(&part[..count]).await?;
+            to.write_all(&chunk[..count]).await?;
             to.write_all(b"\r\n").await?;
         }
-        let finished = timeout(patience, self.data.finish()).await?;
+        let finished = time::timeout(timeout, self.data.finish()).await?;
+        // Not before: the server confirms the transfer on the control connection.
         drop(self.control);
         finished.map_err(io::Error::other)?;
         to.write_all(b"0\r\n\r\n").await
