@@ -68,7 +68,7 @@ impl ConnectionAcceptor {
     async fn run(self: &Arc<Self>, listener: &TcpListener, is_tls: bool) {
         loop {
             tokio::select! {
-                // First: after the stop not one more connection is accepted, whoever waits in the queue.
+                // First: after the stop not one more connection is accepted, even if some wait in the queue.
                 biased;
                 () = self.server.stopping.cancelled() => return,
                 (tcp, peer) = listeners::accept(listener) => {
@@ -88,7 +88,7 @@ impl ConnectionAcceptor {
         };
         // An error means that the client is gone already; the first read will notice.
         let _ = transport::set_tcp_options(&tcp, settings.options.idle_timeout.max(UNREAD_TIMEOUT));
-        let arrival = AcceptedConnection::new(tcp, peer);
+        let accepted = AcceptedConnection::new(tcp, peer);
         let permit = if preamble.has_proxy_header {
             // All clients of a load balancer would share its address: they are counted once the PROXY header names them.
             server.limits.acquire_for_unknown_client()
@@ -98,7 +98,7 @@ impl ConnectionAcceptor {
         match permit {
             Ok(permit) if preamble.has_proxy_header || is_tls => self.server.spawn(async move {
                 // This runs once per connection. Boxed, it does not enlarge the future of every idle connection.
-                let negotiating = Box::pin(acceptor.negotiate(arrival, permit, preamble));
+                let negotiating = Box::pin(acceptor.negotiate(accepted, permit, preamble));
                 if let Some((negotiated, permit)) = negotiating.await {
                     serve(&server, negotiated).await;
                     drop(permit);
@@ -106,11 +106,11 @@ impl ConnectionAcceptor {
                 drop(open);
             }),
             Ok(permit) => self.server.spawn(async move {
-                serve(&server, arrival.into_plain_http()).await;
+                serve(&server, accepted.into_plain_http()).await;
                 drop((permit, open));
             }),
             Err(limit) => self.server.spawn(async move {
-                acceptor.reject(arrival, limit).await;
+                acceptor.reject(accepted, limit).await;
                 drop(open);
             }),
         };
@@ -119,27 +119,27 @@ impl ConnectionAcceptor {
     /// Reads the PROXY header and terminates TLS, as `preamble` requires. Returns `None` if the connection ended before HTTP.
     async fn negotiate(
         &self,
-        arrival: AcceptedConnection,
+        accepted: AcceptedConnection,
         permit: ConnectionPermit,
         preamble: ConnectionPreamble,
     ) -> Option<(NegotiatedConnection, ConnectionPermit)> {
         // A load balancer sends its header in front of everything, TLS included.
-        let (arrival, permit) = if preamble.has_proxy_header {
-            self.read_proxy_header(arrival, permit).await?
+        let (accepted, permit) = if preamble.has_proxy_header {
+            self.read_proxy_header(accepted, permit).await?
         } else {
-            (arrival, permit)
+            (accepted, permit)
         };
         let negotiated = if preamble.is_tls {
-            self.terminate_tls(arrival).await?
+            self.terminate_tls(accepted).await?
         } else {
-            arrival.into_plain_http()
+            accepted.into_plain_http()
         };
         Some((negotiated, permit))
     }
 
     /// Terminates TLS to the proxy itself. A client that sends plain text is answered with a refusal.
-    async fn terminate_tls(&self, arrival: AcceptedConnection) -> Option<NegotiatedConnection> {
-        let AcceptedConnection { tcp, buffered, connection } = arrival;
+    async fn terminate_tls(&self, accepted: AcceptedConnection) -> Option<NegotiatedConnection> {
+        let AcceptedConnection { tcp, buffered, connection } = accepted;
         match tls_termination::terminate_tls(&self.server, tcp, buffered, connection.client).await {
             Ok(tls) => Some(NegotiatedConnection {
                 incoming: tls.stream.into(),
@@ -148,8 +148,8 @@ impl ConnectionAcceptor {
             }),
             Err(TlsRefusal::Closed) => None,
             Err(TlsRefusal::PlainText(tcp)) => {
-                let arrival = AcceptedConnection { tcp, buffered: BytesMut::new(), connection };
-                self.refuse(arrival, refusal::tls_required()).await;
+                let accepted = AcceptedConnection { tcp, buffered: BytesMut::new(), connection };
+                self.refuse(accepted, refusal::tls_required()).await;
                 None
             }
         }
@@ -158,58 +158,55 @@ impl ConnectionAcceptor {
     /// Reads the client's address from the load balancer's PROXY header. Returns `None` if the connection is not to be served.
     async fn read_proxy_header(
         &self,
-        mut arrival: AcceptedConnection,
+        mut accepted: AcceptedConnection,
         permit: ConnectionPermit,
     ) -> Option<(AcceptedConnection, ConnectionPermit)> {
         let settings = self.server.settings();
-        let peer = arrival.connection.client;
-        let reading = proxy_protocol::read_client(&mut arrival.tcp, &mut arrival.buffered);
+        let peer = accepted.connection.client;
+        let reading = proxy_protocol::read_client(&mut accepted.tcp, &mut accepted.buffered);
         let mistake = match timeout(settings.options.header_timeout, reading).await {
             // The load balancer's own connection, such as a health check.
-            Ok(Ok(None)) => return self.count_for_client(arrival, permit, peer).await,
+            Ok(Ok(None)) => return self.count_for_client(accepted, permit, peer).await,
             Ok(Ok(Some(client))) => {
-                arrival.connection.client = client;
-                arrival.connection.peer = Some(peer);
-                return self.count_for_client(arrival, permit, client).await;
+                accepted.connection.client = client;
+                accepted.connection.peer = Some(peer);
+                return self.count_for_client(accepted, permit, client).await;
             }
             Ok(Err(ProxyHeaderError::Closed)) => return None,
             Ok(Err(ProxyHeaderError::Malformed(mistake))) => mistake,
             Err(_) => "it did not arrive in time".to_owned(),
         };
-        let refusal = refusal::invalid_proxy_header(&mistake);
-        self.refuse(arrival, refusal).await;
+        self.refuse(accepted, refusal::invalid_proxy_header(&mistake)).await;
         None
     }
 
     /// Counts the connection for `client`, or refuses it if the client has all it may have.
     async fn count_for_client(
         &self,
-        arrival: AcceptedConnection,
+        accepted: AcceptedConnection,
         permit: ConnectionPermit,
         client: IpAddr,
     ) -> Option<(AcceptedConnection, ConnectionPermit)> {
         match self.server.limits.assign_client(permit, client) {
-            Ok(permit) => Some((arrival, permit)),
+            Ok(permit) => Some((accepted, permit)),
             Err(limit) => {
-                self.reject(arrival, limit).await;
+                self.reject(accepted, limit).await;
                 None
             }
         }
     }
 
     /// Answers a connection beyond the limits, unless too many are being answered already.
-    async fn reject(&self, arrival: AcceptedConnection, limit: LimitReached) {
+    async fn reject(&self, accepted: AcceptedConnection, limit: LimitReached) {
         if let Some(permit) = self.server.limits.acquire_rejection() {
-            self.refuse(arrival, limit.refusal()).await;
+            self.refuse(accepted, limit.refusal()).await;
             drop(permit);
         }
     }
 
-    async fn refuse(&self, arrival: AcceptedConnection, refusal: Refusal) {
-        let exchanges = &self.server.exchanges;
-        let stream = Box::new(arrival.tcp);
-        let refusing = exchanges.refuse_connection(stream, &arrival.connection, refusal);
-        refusing.await;
+    async fn refuse(&self, accepted: AcceptedConnection, refusal: Refusal) {
+        let AcceptedConnection { tcp, connection, .. } = accepted;
+        self.server.exchanges.refuse_connection(Box::new(tcp), &connection, refusal).await;
     }
 }
 

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::http::transport::Transport;
 
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
     /// Starts a tunnel and returns its task and both ends.
     async fn tunnel()
@@ -184,36 +184,35 @@ mod tests {
         let to_origin = TcpStream::connect(address).await.unwrap();
         let (origin, _) = listener.accept().await.unwrap();
         let (near, client) = tokio::io::duplex(1024);
-        let ahead = BytesMut::from(&b"ahead,"[..]);
-        let stream = Box::new(Transport::new(near));
-        let client_side = BufferedStream { stream, buffered: ahead };
-        let passing = tokio::spawn(relay_both_ways(client_side, to_origin, PATIENCE));
-        (passing, client, origin)
+        let buffered = BytesMut::from(&b"ahead,"[..]);
+        let client_side = BufferedStream { stream: Box::new(Transport::new(near)), buffered };
+        let relaying = tokio::spawn(relay_both_ways(client_side, to_origin, IDLE_TIMEOUT));
+        (relaying, client, origin)
     }
 
     #[tokio::test]
     async fn each_direction_closes_on_its_own() {
-        let (passing, mut client, mut origin) = tunnel().await;
+        let (relaying, mut client, mut origin) = tunnel().await;
         client.write_all(b"hello").await.unwrap();
         client.shutdown().await.unwrap();
-        let mut heard = Vec::new();
-        origin.read_to_end(&mut heard).await.unwrap();
-        assert_eq!(heard, b"ahead,hello");
+        let mut received = Vec::new();
+        origin.read_to_end(&mut received).await.unwrap();
+        assert_eq!(received, b"ahead,hello");
         origin.write_all(b"later").await.unwrap();
         drop(origin);
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).await.unwrap();
         assert_eq!(answer, b"later");
-        passing.await.unwrap().unwrap();
+        relaying.await.unwrap().unwrap();
     }
 
     #[tokio::test]
     async fn silence_in_both_directions_ends_the_tunnel() {
-        let (passing, _client, mut origin) = tunnel().await;
-        let mut ahead = [0; 6];
-        origin.read_exact(&mut ahead).await.unwrap();
+        let (relaying, _client, mut origin) = tunnel().await;
+        let mut received = [0; 6];
+        origin.read_exact(&mut received).await.unwrap();
         tokio::time::pause();
-        let ended = passing.await.unwrap();
+        let ended = relaying.await.unwrap();
         assert_eq!(ended.unwrap_err().kind(), ErrorKind::TimedOut);
     }
 }

@@ -23,8 +23,8 @@ use crate::http::downstream::Downstream;
 use crate::http::transport::{BoxedStream, BufferedStream};
 use crate::tls;
 
-/// The time that an idle connection stays open after the stop. Closing it at once would reset it under a request that is
-/// already in flight, which clients do not retry on a new connection.
+/// The time that an idle connection remains open after the stop. Closing it at once would reset it under a request that
+/// is already in flight, which clients do not retry on a new connection.
 const LATE_REQUEST_WINDOW: Duration = Duration::from_millis(250);
 /// The size of the first read of a request; most heads are shorter.
 const FIRST_READ_BYTES: usize = 4096;
@@ -59,7 +59,7 @@ pub(super) async fn serve<'a>(
             Err(Some(refusal)) => {
                 let exchanges = &server.exchanges;
                 let refusing = exchanges.refuse_connection(incoming.stream, connection, refusal);
-                // Boxed, like all that happens at most once in a connection: an idle connection's future stays small.
+                // Boxed, like all that happens at most once in a connection, to keep an idle connection's future small.
                 Box::pin(refusing).await;
                 return Http1Outcome::Closed;
             }
@@ -101,6 +101,7 @@ async fn read_head(
             _ => return Err(None),
         }
     }
+    // The client uses TLS, and this listener has none.
     if buffered.first() == Some(&tls::HANDSHAKE_RECORD) {
         return Err(Some(refusal::unexpected_tls()));
     }

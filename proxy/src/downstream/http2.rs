@@ -49,6 +49,7 @@ pub(super) async fn serve(
         return;
     };
     loop {
+        // Read each time, because a reload may change it.
         let idle_timeout = server.settings().options.idle_timeout;
         let accepted = tokio::select! {
             accepted = timeout(idle_timeout, streams.http2.accept()) => accepted,

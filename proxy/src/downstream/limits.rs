@@ -100,15 +100,14 @@ impl ConnectionLimits {
     /// Returns an error if that client's limit is reached; the permit is returned then.
     pub(crate) fn assign_client(
         &self,
-        slot: ConnectionPermit,
+        permit: ConnectionPermit,
         client: IpAddr,
     ) -> Result<ConnectionPermit, LimitReached> {
-        Ok(ConnectionPermit { _counted: self.count_for_client(client)?, ..slot })
+        Ok(ConnectionPermit { _counted: self.count_for_client(client)?, ..permit })
     }
 
     fn acquire_total(&self) -> Result<OwnedSemaphorePermit, LimitReached> {
-        let place = Arc::clone(&self.total).try_acquire_owned();
-        place.map_err(|_| LimitReached::Total)
+        Arc::clone(&self.total).try_acquire_owned().map_err(|_| LimitReached::Total)
     }
 
     fn count_for_client(&self, client: IpAddr) -> Result<Option<ClientCountGuard>, LimitReached> {

@@ -114,6 +114,7 @@ impl InheritedSockets {
                 .take_tcp_listener(index)
                 .with_context(|| format!("inherited socket {index} is not a TCP listener"))?;
             if let Some(socket) = taken {
+                // tokio requires it, and a service manager may pass blocking sockets.
                 socket.set_nonblocking(true)?;
                 sockets.push((socket.local_addr()?, socket));
             }

@@ -28,31 +28,31 @@ pub(super) enum ProxyHeaderError {
 }
 
 /// Reads the header that `stream` begins with, and returns the client's address: `None` if the connection is the load
-/// balancer's own, or if its client has no IP address. Bytes read beyond the header remain in `ahead`.
+/// balancer's own, or if its client has no IP address. Bytes read beyond the header remain in `buffered`.
 ///
 /// # Errors
 ///
 /// Returns an error if the stream does not begin with a valid header.
 pub(super) async fn read_client(
     stream: &mut (impl AsyncRead + Unpin),
-    ahead: &mut BytesMut,
+    buffered: &mut BytesMut,
 ) -> Result<Option<IpAddr>, ProxyHeaderError> {
-    ahead.reserve(FIRST_READ_BYTES);
+    buffered.reserve(FIRST_READ_BYTES);
     let length = loop {
-        if let Some(length) = header_length(ahead)? {
-            if ahead.len() >= length {
+        if let Some(length) = header_length(buffered)? {
+            if buffered.len() >= length {
                 break length;
             }
-            ahead.reserve(length - ahead.len());
+            buffered.reserve(length - buffered.len());
         }
-        match stream.read_buf(ahead).await {
+        match stream.read_buf(buffered).await {
             Ok(read) if read > 0 => {}
-            _ if ahead.is_empty() => return Err(ProxyHeaderError::Closed),
+            _ if buffered.is_empty() => return Err(ProxyHeaderError::Closed),
             _ => return Err(malformed("the connection ended within it")),
         }
     };
-    let client = parse_client(&ahead[..length])?;
-    ahead.advance(length);
+    let client = parse_client(&buffered[..length])?;
+    buffered.advance(length);
     Ok(client.map(|client| client.to_canonical()))
 }
 
@@ -81,7 +81,7 @@ fn header_length(bytes: &[u8]) -> Result<Option<usize>, ProxyHeaderError> {
 
 /// Returns whether `bytes` begin with `prefix`, or could once more of them arrive.
 fn may_begin_with(bytes: &[u8], prefix: &[u8]) -> bool {
-    bytes.iter().zip(prefix).all(|(byte, wanted)| byte == wanted)
+    bytes.iter().zip(prefix).all(|(byte, expected)| byte == expected)
 }
 
 /// Parses a complete header, and returns the client's address as `read_client` does.
@@ -101,8 +101,8 @@ fn parse_client(header: &[u8]) -> Result<Option<IpAddr>, ProxyHeaderError> {
     }
     match (header.command, header.protocol, header.addresses) {
         (Command::Local, ..) | (_, _, v2::Addresses::Unspecified) => Ok(None),
-        (_, Protocol::Stream, v2::Addresses::IPv4(said)) => Ok(Some(said.source_address.into())),
-        (_, Protocol::Stream, v2::Addresses::IPv6(said)) => Ok(Some(said.source_address.into())),
+        (_, Protocol::Stream, v2::Addresses::IPv4(tcp)) => Ok(Some(tcp.source_address.into())),
+        (_, Protocol::Stream, v2::Addresses::IPv6(tcp)) => Ok(Some(tcp.source_address.into())),
         (_, Protocol::Stream, v2::Addresses::Unix(_)) => Ok(None),
         _ => Err(malformed("it is about a client that did not come by TCP")),
     }
@@ -123,9 +123,9 @@ mod tests {
     }
 
     async fn read(bytes: &[u8]) -> (Result<Option<IpAddr>, ProxyHeaderError>, Vec<u8>) {
-        let mut ahead = BytesMut::new();
-        let client = read_client(&mut &*bytes, &mut ahead).await;
-        (client, ahead.to_vec())
+        let mut buffered = BytesMut::new();
+        let client = read_client(&mut &*bytes, &mut buffered).await;
+        (client, buffered.to_vec())
     }
 
     fn address(text: &str) -> Option<IpAddr> {

@@ -57,6 +57,7 @@ pub(super) async fn terminate_tls(
         if buffered.is_empty() && tcp.read_buf(&mut buffered).await.unwrap_or(0) == 0 {
             return Err(TlsRefusal::Closed);
         }
+        // A ClientHello is in a handshake record (RFC 8446 section 5.1).
         if buffered[0] != tls::HANDSHAKE_RECORD {
             return Err(TlsRefusal::PlainText(tcp));
         }
@@ -99,8 +100,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     // Small writes are gathered above TLS; gathering its records once more would only delay them.
-    let stream = stream.ungathered().with_buffered(buffered.freeze());
-    let tls = acceptor.accept(stream).await?;
+    let tls = acceptor.accept(stream.ungathered().with_buffered(buffered.freeze())).await?;
     Ok(Transport::new(tls))
 }
 

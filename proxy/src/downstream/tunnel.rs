@@ -105,8 +105,7 @@ async fn terminate_tls(
 ) -> Option<TunneledHttp> {
     let config = server_config(server, &origin)?;
     let header_timeout = server.settings().options.header_timeout;
-    let accepting = timeout(header_timeout, accept_tls(config, incoming));
-    let accepted = match accepting.await.ok()? {
+    let accepted = match timeout(header_timeout, accept_tls(config, incoming)).await.ok()? {
         Ok(accepted) => accepted,
         Err(error) => {
             log_failed_handshake(server, outside.client, &origin, &error);
