@@ -83,7 +83,8 @@ impl PreferenceDecision {
             return None;
         }
         let documents = documents_to_fetch(query, &self.origin, &self.state);
-        Some(self.batch(documents)).filter(|batch| !batch.documents.is_empty())
+        // An empty batch would not come back, and its budget with it.
+        if documents.is_empty() { None } else { Some(self.batch(documents)) }
     }
 
     /// Returns the licences that a response named, unless they could only repeat a refusal.
@@ -324,5 +325,62 @@ pub fn query<'a>(
         dialect: crawler.dialect,
         all_spellings: true,
         now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wayleave_robots_txt::{Dialect, ProductToken};
+    use wayleave_usage_preferences::{CrawlerDeclaration, Purpose, PurposeSet, SourceSet};
+
+    use super::*;
+
+    #[test]
+    fn a_spent_budget_stays_spent_without_documents() {
+        let crawler = Crawler {
+            name: "example".to_owned(),
+            tokens: vec![ProductToken::new("ExampleBot").unwrap()],
+            user_agent: None,
+            addresses: Vec::new(),
+            certificate: None,
+            account: None,
+            dialect: Dialect::Rfc9309,
+            mode: EnforcementMode::Enforce,
+            default_delay: None,
+            robots_user_agent: None,
+            user_agent_must_contain_token: false,
+            source_address: None,
+            signing_key: None,
+            declaration: CrawlerDeclaration {
+                purposes: PurposeSet::of(&[Purpose::TrainAi]),
+                ..CrawlerDeclaration::default()
+            },
+        };
+        // Only statements in responses, so that nothing is fetched before the request.
+        let settings = PreferenceSettings {
+            sources: SourceSet::from_iter([PreferenceSource::RobotsMeta]),
+            ..PreferenceSettings::default()
+        };
+        let resolved = ResolvedTarget {
+            target: Target::parse("https://shop.test/page").unwrap(),
+            scope: TargetScope::Path,
+        };
+        let robots_txt = RobotsCopy::Archived {
+            access: Arc::new(AccessResult::Unavailable { status: 404 }),
+            at: SystemTime::UNIX_EPOCH,
+        };
+        let mut context = MatchContext::default();
+        context.budget.spend(usize::MAX);
+        let mut decision = PreferenceDecision::from_robots_txt(
+            robots_txt,
+            &settings,
+            &Arc::new(crawler),
+            "GET",
+            &resolved,
+            context,
+        )
+        .unwrap();
+        assert!(decision.documents_to_fetch(&settings).is_none());
+        assert!(decision.state.match_context().is_spent());
     }
 }
