@@ -16,7 +16,7 @@ use crate::harness::{DEADLINE, Origin, Reply};
 const ROBOTS: &str = "User-agent: ExampleBot\nDisallow: /private\nCrawl-delay: 2\n\
                       Sitemap: https://www.example.com/s.xml\n";
 
-/// Runs the program in an empty directory with something on its standard input.
+/// Runs the program in an empty directory with `input` on its standard input.
 pub(crate) fn run(arguments: &[&str], input: &[u8]) -> Output {
     let dir = TempDir::new().unwrap();
     let mut child = command()
@@ -59,13 +59,13 @@ fn each_url_gets_a_line_and_the_worst_decides_the_status() {
 }
 
 #[test]
-fn strict_judges_every_equivalent_spelling() {
+fn strict_decides_for_every_equivalent_spelling() {
     let arguments =
         ["check", "--robots-only", "--robots", "-", "--token", "ExampleBot", "/open/../%70rivate"];
-    let as_the_dialect_says = run(&arguments, ROBOTS.as_bytes());
-    assert_eq!(as_the_dialect_says.status.code(), Some(0));
-    let as_the_proxy_does = run(&[&arguments[..], &["--strict"]].concat(), ROBOTS.as_bytes());
-    assert_eq!(as_the_proxy_does.status.code(), Some(1));
+    let by_dialect = run(&arguments, ROBOTS.as_bytes());
+    assert_eq!(by_dialect.status.code(), Some(0));
+    let strict = run(&[&arguments[..], &["--strict"]].concat(), ROBOTS.as_bytes());
+    assert_eq!(strict.status.code(), Some(1));
 }
 
 #[test]
@@ -73,11 +73,11 @@ fn a_path_may_start_with_two_slashes() {
     let robots = b"User-agent: *\nDisallow: /private\n";
     let arguments =
         ["check", "--robots-only", "--robots", "-", "--token", "ExampleBot", "//private"];
-    let as_it_stands = run(&arguments, robots);
-    assert_eq!(stdout(&as_it_stands), "allow //private: no-matching-rule\n");
-    let as_the_proxy_does = run(&[&arguments[..], &["--strict"]].concat(), robots);
+    let by_dialect = run(&arguments, robots);
+    assert_eq!(stdout(&by_dialect), "allow //private: no-matching-rule\n");
+    let strict = run(&[&arguments[..], &["--strict"]].concat(), robots);
     let refused = "disallow //private: rule, line 2: Disallow: /private\n";
-    assert_eq!(stdout(&as_the_proxy_does), refused);
+    assert_eq!(stdout(&strict), refused);
     let robots = b"User-agent: *\nDisallow: //a\n";
     let disallowed =
         run(&["check", "--robots-only", "--robots", "-", "--token", "ExampleBot", "//a/b"], robots);
@@ -203,8 +203,7 @@ fn a_batch_answers_each_line_in_order_and_survives_bad_ones() {
     assert_eq!(answers[7]["rule"], "Disallow: /private");
 }
 
-/// A batch's question and answer with every member that there is are what docs/check.md describes.
-/// The members in the first cells of the tables in a text.
+/// Returns the members in the first cells of the tables in a text of docs/check.md.
 fn members(text: &str) -> BTreeSet<String> {
     let cells = text.lines().filter(|line| line.starts_with("| `"));
     let cells = cells.filter_map(|line| line.split('|').nth(1));
@@ -252,16 +251,16 @@ fn the_members_of_a_batch_are_documented() {
     });
     let document = include_str!("../../docs/check.md");
     let (_, document) = document.split_once("### Questions").expect("a heading");
-    let (asked, rest) = document.split_once("### Answers").expect("a heading");
-    let (told, _) = rest.split_once("### The proxy's verdict").expect("a heading");
+    let (of_question, rest) = document.split_once("### Answers").expect("a heading");
+    let (of_answer, _) = rest.split_once("### The proxy's verdict").expect("a heading");
     let others = ["robots_base64", "user_agent", "tokens"].map(str::to_owned);
     let mut all = keys(&question);
     all.extend(keys(&question["config"]));
     all.extend(others);
-    assert_eq!(members(asked), all);
+    assert_eq!(members(of_question), all);
     let output = run(&["check", "--batch"], question.to_string().as_bytes());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert_eq!(members(told), keys(&lines(&output)[0]));
+    assert_eq!(members(of_answer), keys(&lines(&output)[0]));
     let help = run(&["check", "--help"], b"");
     let words: BTreeSet<&str> =
         stdout(&help).split(|c: char| !c.is_alphanumeric() && c != '_').collect();
@@ -271,7 +270,7 @@ fn the_members_of_a_batch_are_documented() {
 }
 
 #[test]
-fn a_batch_says_what_the_proxy_would_do_with_an_answer() {
+fn a_batch_decides_about_responses_as_the_proxy_does() {
     let question = |members: Value| {
         let mut question = json!({"robots": "", "token": "a", "url": "/x", "purpose": "search"});
         let all = question.as_object_mut().unwrap();
@@ -288,10 +287,11 @@ fn a_batch_says_what_the_proxy_would_do_with_an_answer() {
         (json!({"purpose": "train-ai", "tdmrep": reserved, "html": page("0")}), "refuse"),
         (json!({"purpose": "train-ai", "html": page("0")}), "allow"),
     ];
-    let lines_of: Vec<String> = questions.iter().map(|(it, _)| question(it.clone())).collect();
-    let output = run(&["check", "--batch"], lines_of.join("\n").as_bytes());
-    for (answer, (asked, expected)) in lines(&output).iter().zip(&questions) {
-        assert_eq!(answer["preference"], *expected, "{asked}: {answer}");
+    let input: Vec<String> =
+        questions.iter().map(|(members, _)| question(members.clone())).collect();
+    let output = run(&["check", "--batch"], input.join("\n").as_bytes());
+    for (answer, (members, expected)) in lines(&output).iter().zip(&questions) {
+        assert_eq!(answer["preference"], *expected, "{members}: {answer}");
     }
     let unknown = question(json!({"headres": noindex, "id": 1}));
     let output = run(&["check", "--batch"], unknown.as_bytes());
@@ -330,7 +330,7 @@ fn a_batch_answers_before_the_next_question_is_whole() {
 }
 
 #[test]
-fn what_a_terminal_would_obey_is_escaped() {
+fn control_sequences_of_terminals_are_escaped() {
     let body = "User-agent: *\nDisallow: /\u{1b}[31mred\n";
     let output = run(
         &["check", "--robots-only", "--robots", "-", "--token", "a", "/%1B[31mred"],
@@ -361,7 +361,7 @@ fn a_batch_reaches_the_verdicts_of_googles_own_tests() {
     }
 }
 
-/// A configuration by which every `*.test` name at port 80 is the origin.
+/// Writes a configuration that maps port 80 of every `*.test` name to the origin.
 fn config(dir: &TempDir, origin: &Origin) -> PathBuf {
     let file = dir.path().join("wayleave.toml");
     let text = format!(
@@ -456,7 +456,7 @@ fn lint_fails_only_for_errors_and_prints_notes_on_request() {
 }
 
 #[test]
-fn lint_says_once_that_a_file_is_no_text_for_robots() {
+fn lint_reports_once_that_a_file_is_not_a_robots_txt() {
     let page = "<!DOCTYPE html>\n<style>\nz-index: 3\n</style>\n".repeat(20);
     let output = run(&["lint", "--notes", "-"], page.as_bytes());
     assert_eq!(stdout(&output).lines().count(), 1, "{}", stdout(&output));
@@ -483,18 +483,18 @@ fn lint_reports_a_mistake_once() {
 
 #[test]
 fn lint_sums_up_on_standard_error() {
-    let told = |arguments: &[&str], text: &[u8]| {
+    let stderr = |arguments: &[&str], text: &[u8]| {
         String::from_utf8(run(&[&["lint"], arguments].concat(), text).stderr).unwrap()
     };
     let text = b"User-agent: *\nDisallow: a\nDisallow: /c\nDisallow: /c\n";
-    assert_eq!(told(&["-"], text), "1 file: 1 error, 0 warnings, 1 note (--notes shows them)\n");
-    assert_eq!(told(&["--notes", "-"], text), "1 file: 1 error, 0 warnings, 1 note\n");
-    assert_eq!(told(&["--json", "-"], text), "");
-    assert_eq!(told(&["-"], b"User-agent: *\nDisallow: /a\n"), "");
+    assert_eq!(stderr(&["-"], text), "1 file: 1 error, 0 warnings, 1 note (--notes shows them)\n");
+    assert_eq!(stderr(&["--notes", "-"], text), "1 file: 1 error, 0 warnings, 1 note\n");
+    assert_eq!(stderr(&["--json", "-"], text), "");
+    assert_eq!(stderr(&["-"], b"User-agent: *\nDisallow: /a\n"), "");
 }
 
 #[test]
-fn lint_compares_with_the_dialect_asked_for() {
+fn lint_compares_with_the_requested_dialect() {
     let text = b"User-agent: *\nDisallow: /*.pdf\n";
     let of = |arguments: &[&str]| stdout(&run(arguments, text)).to_owned();
     assert_eq!(of(&["lint", "-"]), "");

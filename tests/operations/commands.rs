@@ -41,7 +41,7 @@ fn usage_errors_end_with_2() {
         assert_eq!(run(dir.path(), arguments).status.code(), Some(0), "{arguments:?}");
     }
     let left: Vec<_> = std::fs::read_dir(dir.path()).expect("a directory").collect();
-    assert!(left.is_empty(), "nothing is written by asking: {left:?}");
+    assert!(left.is_empty(), "help writes no file: {left:?}");
 }
 
 #[test]
@@ -64,7 +64,11 @@ fn the_printed_default_is_the_shipped_file_and_is_accepted() {
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
-    assert_eq!(settings(&of_file), settings(&built_in), "the shipped file says what is built in");
+    assert_eq!(
+        settings(&of_file),
+        settings(&built_in),
+        "the shipped file has the built-in defaults"
+    );
 }
 
 #[test]
@@ -75,10 +79,9 @@ fn the_ca_is_made_once_and_shown() {
     assert_eq!(run(dir.path(), &["ca", "init"]).status.code(), Some(0));
     let key = dir.path().join("wayleave-state/ca/ca.key");
     assert_eq!(std::fs::metadata(&key).expect("made").permissions().mode() & 0o777, 0o600);
-    let (first, again) = (run(dir.path(), &["ca", "show"]), {
-        run(dir.path(), &["ca", "init"]);
-        run(dir.path(), &["ca", "show"])
-    });
+    let first = run(dir.path(), &["ca", "show"]);
+    run(dir.path(), &["ca", "init"]);
+    let again = run(dir.path(), &["ca", "show"]);
     assert_eq!(first.stdout, again.stdout, "`ca init` replaces nothing");
     std::fs::remove_file(key).expect("it is there");
     let without_key = run(dir.path(), &["ca", "show"]);
@@ -91,11 +94,11 @@ fn the_ca_is_made_once_and_shown() {
     );
     let fingerprint =
         fingerprint.trim().rsplit('=').next().expect("openssl prints it after an equals sign");
-    assert!(pem.contains(fingerprint), "{pem}\nopenssl says {fingerprint}");
+    assert!(pem.contains(fingerprint), "{pem}\nopenssl prints {fingerprint}");
 }
 
 #[test]
-fn the_ca_is_one_that_openssl_believes() {
+fn openssl_verifies_the_ca_and_its_certificates() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let text = output_of(
@@ -105,8 +108,8 @@ fn the_ca_is_one_that_openssl_believes() {
         b"",
         LIMIT,
     );
-    for words in ["CA:TRUE", "X509v3 Basic Constraints: critical", "Certificate Sign"] {
-        assert!(text.contains(words), "{words} is missing: {text}");
+    for part in ["CA:TRUE", "X509v3 Basic Constraints: critical", "Certificate Sign"] {
+        assert!(text.contains(part), "{part} is missing: {text}");
     }
     let mut wire = proxy.connect();
     wire.connect_tunnel("shop.test:443");
@@ -133,20 +136,20 @@ fn the_ca_is_one_that_openssl_believes() {
 }
 
 #[test]
-fn metrics_say_when_the_ca_expires() {
+fn a_metric_has_the_expiry_of_the_ca() {
     let proxy = Wayleave::start(&Origin::start());
-    let asked = ["x509", "-noout", "-enddate", "-dateopt", "iso_8601", "-in"];
+    let arguments = ["x509", "-noout", "-enddate", "-dateopt", "iso_8601", "-in"];
     let mut openssl = tools::clean(program("openssl"));
-    let told = output_of(openssl.args(asked).arg(proxy.ca_file()), b"", LIMIT);
-    let end = told.trim().trim_start_matches("notAfter=").replace(' ', "T");
+    let printed = output_of(openssl.args(arguments).arg(proxy.ca_file()), b"", LIMIT);
+    let end = printed.trim().trim_start_matches("notAfter=").replace(' ', "T");
     let end = humantime::parse_rfc3339(&end).expect("a time");
     let end = end.duration_since(std::time::UNIX_EPOCH).expect("later");
-    let shown = proxy.metric("wayleave_ca_expiry_timestamp_seconds", &[]);
-    assert_eq!(shown, end.as_secs() as f64, "{told}");
+    let expiry = proxy.metric("wayleave_ca_expiry_timestamp_seconds", &[]);
+    assert_eq!(expiry, end.as_secs() as f64, "{printed}");
 }
 
 #[test]
-fn a_port_in_use_ends_serve_with_1_and_its_name() {
+fn serve_ends_with_1_and_names_a_port_in_use() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();
     let dir = tempfile::tempdir().expect("a directory");
@@ -161,24 +164,24 @@ fn a_port_in_use_ends_serve_with_1_and_its_name() {
 }
 
 #[test]
-fn start_says_where_everything_is_and_what_to_paste() {
+fn the_start_prints_addresses_files_and_commands() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let log = proxy.log();
     let url = format!("http://{}", proxy.proxy);
-    for words in [
+    for part in [
         url,
         proxy.ca_file().display().to_string(),
         format!("http://{}", proxy.admin),
         "export ".to_owned(),
         "curl ".to_owned(),
     ] {
-        assert!(log.contains(&words), "{words} is missing: {log}");
+        assert!(log.contains(&part), "{part} is missing: {log}");
     }
 }
 
 #[test]
-fn what_is_printed_at_the_start_is_what_env_prints() {
+fn the_start_prints_the_same_exports_as_env() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let file = proxy.dir.path().join("ports.toml");
@@ -188,10 +191,8 @@ fn what_is_printed_at_the_start_is_what_env_prints() {
     let file = file.to_str().expect("text");
     let printed = text(&run(proxy.dir.path(), &["env", "--config", file]).stdout);
     let exports = |text: &str| {
-        let lines = text.lines().map(str::trim);
-        let exports: Vec<_> =
-            lines.filter(|line| line.starts_with("export ")).map(str::to_owned).collect();
-        exports
+        let lines = text.lines().map(str::trim).filter(|line| line.starts_with("export "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
     };
     let started = exports(&proxy.log());
     assert_eq!(started, exports(&printed));
@@ -202,12 +203,11 @@ fn what_is_printed_at_the_start_is_what_env_prints() {
 }
 
 #[test]
-fn a_wrong_argument_is_answered_in_words() {
+fn a_wrong_argument_is_explained() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     proxy.get("http://shop.test/");
-    let file = proxy.dir.path().join("ports.toml");
-    std::fs::write(&file, format!("admin.listen = \"{}\"\n", proxy.admin)).expect("writable");
+    let file = proxy.config_with_ports();
     let file = file.to_str().expect("text");
     for (arguments, expected) in [
         (
@@ -222,8 +222,8 @@ fn a_wrong_argument_is_answered_in_words() {
     ] {
         let output = run(proxy.dir.path(), &[arguments, &["--config", file]].concat());
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        let said = text(&output.stderr);
-        assert!(said.contains(expected), "{expected} in {said}");
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains(expected), "{expected} in {stderr}");
     }
     for at in ["2999-01-01", "0s"] {
         let output = run(
@@ -243,17 +243,17 @@ fn a_wrong_argument_is_answered_in_words() {
         ),
     ] {
         let answer = proxy.admin_get(path).json();
-        let said = answer["error"].as_str().expect("a string");
-        assert!(said.starts_with(expected), "{said}");
+        let error = answer["error"].as_str().expect("a string");
+        assert!(error.starts_with(expected), "{error}");
     }
 }
 
-/// A directory with a configuration in `etc` and another to call from.
-fn apart(text: &str) -> (tempfile::TempDir, std::path::PathBuf, std::path::PathBuf) {
+/// Writes a configuration to `etc` in a new directory. Returns that directory, `etc`, and another to run commands in.
+fn config_elsewhere(text: &str) -> (tempfile::TempDir, std::path::PathBuf, std::path::PathBuf) {
     let dir = tempfile::tempdir().expect("a directory");
     let [etc, elsewhere] = ["etc", "elsewhere"].map(|name| dir.path().join(name));
-    for made in [&etc, &elsewhere] {
-        std::fs::create_dir(made).expect("writable");
+    for dir in [&etc, &elsewhere] {
+        std::fs::create_dir(dir).expect("writable");
     }
     std::fs::write(etc.join("config.toml"), text).expect("writable");
     (dir, etc, elsewhere)
@@ -271,7 +271,7 @@ fn names(dir: &Path) -> Vec<String> {
 #[test]
 fn paths_are_relative_to_the_file_not_the_working_directory() {
     let roots = crate::harness::tls::Authority::trusted().pem.clone();
-    let (_dir, etc, elsewhere) = apart("upstream.extra_roots = [\"roots.pem\"]\n");
+    let (_dir, etc, elsewhere) = config_elsewhere("upstream.extra_roots = [\"roots.pem\"]\n");
     std::fs::write(etc.join("roots.pem"), roots).expect("writable");
     let certificate = etc.join("wayleave-state/ca/ca.crt");
     let shown = certificate.display().to_string();
@@ -295,7 +295,7 @@ fn paths_are_relative_to_the_file_not_the_working_directory() {
         let report = with_config(&["report"]);
         assert!(report.contains("wayleave-state/decisions.jsonl"), "{report}");
     }
-    assert_eq!(names(&elsewhere), [""; 0], "nothing is made where it is called from");
+    assert_eq!(names(&elsewhere), [""; 0], "nothing is written to the working directory");
     assert_eq!(names(&etc), ["config.toml", "roots.pem", "wayleave-state"]);
 }
 
@@ -314,8 +314,8 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn others_reach_the_certificate_and_nothing_else() {
-    let (_dir, etc, elsewhere) = apart("");
+fn other_users_can_read_only_the_certificate() {
+    let (_dir, etc, elsewhere) = config_elsewhere("");
     let config = etc.join("config.toml").display().to_string();
     run(&elsewhere, &["ca", "init", "--config", &config]);
     let state = etc.join("wayleave-state");
@@ -326,8 +326,8 @@ fn others_reach_the_certificate_and_nothing_else() {
 
     std::fs::set_permissions(ca.join("ca.key"), PermissionsExt::from_mode(0o644)).expect("ours");
     let checked = run(&elsewhere, &["config", "check", "--config", &config]);
-    let said = text(&checked.stderr);
-    assert!(said.contains("other users can read") && said.contains("mode 644"), "{said}");
+    let stderr = text(&checked.stderr);
+    assert!(stderr.contains("other users can read") && stderr.contains("mode 644"), "{stderr}");
     assert_eq!(mode(&ca.join("ca.key")), 0o644, "a check changes nothing");
     run(&elsewhere, &["ca", "init", "--config", &config]);
     assert_eq!(mode(&ca.join("ca.key")), 0o600);
@@ -337,7 +337,7 @@ fn others_reach_the_certificate_and_nothing_else() {
 
 #[test]
 fn env_distinguishes_unreadable_and_missing_certificates() {
-    let (dir, etc, elsewhere) = apart("");
+    let (dir, etc, elsewhere) = config_elsewhere("");
     let config = etc.join("config.toml").display().to_string();
     let missing = run(&elsewhere, &["env", "--config", &config]);
     assert!(text(&missing.stderr).contains("does not exist yet"), "{missing:?}");
@@ -347,11 +347,11 @@ fn env_distinguishes_unreadable_and_missing_certificates() {
     let ca = etc.join("wayleave-state/ca");
     std::fs::set_permissions(&ca, PermissionsExt::from_mode(0o700)).expect("ours");
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).expect("ours");
-    // Root may read everything, so somebody else asks.
+    // Root may read everything, so another user runs the command.
     let binary = dir.path().join("wayleave");
     std::fs::copy(crate::harness::wayleave::BINARY, &binary).expect("there is room");
-    let mut asking = tools::clean(program("setpriv"));
-    asking
+    let mut other_user = tools::clean(program("setpriv"));
+    other_user
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(&binary)
         .args(["env", "--config", &config])
@@ -359,13 +359,13 @@ fn env_distinguishes_unreadable_and_missing_certificates() {
     let user = output_of(tools::clean(program("id")).arg("-u"), b"", LIMIT);
     if user.trim() == "0" {
         // A process that another test starts meanwhile holds the copy open for writing until it runs its own program.
-        let refused = std::iter::repeat_with(|| tools::run(&mut asking, b"", LIMIT))
+        let refused = std::iter::repeat_with(|| tools::run(&mut other_user, b"", LIMIT))
             .find(|output| !text(&output.stderr).contains("Text file busy"))
-            .expect("one that was tried");
-        let said = text(&refused.stderr);
-        assert!(said.contains("permission denied") && said.contains("/ca.pem"), "{refused:?}");
+            .expect("the iterator is endless");
+        let stderr = text(&refused.stderr);
+        assert!(stderr.contains("permission denied") && stderr.contains("/ca.pem"), "{refused:?}");
         std::fs::set_permissions(&ca, PermissionsExt::from_mode(0o711)).expect("ours");
-        let read = tools::run(&mut asking, b"", LIMIT);
+        let read = tools::run(&mut other_user, b"", LIMIT);
         assert_eq!(text(&read.stderr), "");
     }
 }
@@ -373,18 +373,18 @@ fn env_distinguishes_unreadable_and_missing_certificates() {
 #[test]
 fn the_environment_of_another_machine_needs_no_configuration() {
     let dir = tempfile::tempdir().expect("a directory");
-    let there = |proxy| ["env", "--proxy", proxy, "--ca", "/etc/ssl/wayleave.crt"];
-    let output = run(dir.path(), &there("http://proxy.test:3128"));
+    let arguments = |proxy| ["env", "--proxy", proxy, "--ca", "/etc/ssl/wayleave.crt"];
+    let output = run(dir.path(), &arguments("http://proxy.test:3128"));
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(output.stderr.is_empty(), "{output:?}");
     let lines = text(&output.stdout);
     assert!(lines.contains("https_proxy=http://proxy.test:3128 "), "{lines}");
     assert!(lines.contains("CURL_CA_BUNDLE=/etc/ssl/wayleave.crt\n"), "{lines}");
-    let java = [&there("https://[2001:db8::1]:3130")[..], &["--client", "java"]].concat();
+    let java = [&arguments("https://[2001:db8::1]:3130")[..], &["--client", "java"]].concat();
     let lines = text(&run(dir.path(), &java).stdout);
     assert!(lines.contains("-Dhttps.proxyHost=2001:db8::1 "), "{lines}");
     assert!(lines.contains("-Dhttps.proxyPort=3130 "), "{lines}");
-    let broken = run(dir.path(), &there("http://a\nrm -rf x/"));
+    let broken = run(dir.path(), &arguments("http://a\nrm -rf x/"));
     assert!(!text(&broken.stdout).contains("\nrm "), "{broken:?}");
 }
 
@@ -400,8 +400,8 @@ fn completions_are_scripts_that_their_shells_read() {
         }
     }
     let script = run(dir.path(), &["completions", "bash"]).stdout;
-    let asked = "source /dev/stdin; COMP_WORDS=(wayleave li); COMP_CWORD=1; _wayleave wayleave li wayleave; echo ${COMPREPLY[@]}";
-    let output = output_of(tools::clean("bash").args(["-c", asked]), &script, LIMIT);
+    let complete = "source /dev/stdin; COMP_WORDS=(wayleave li); COMP_CWORD=1; _wayleave wayleave li wayleave; echo ${COMPREPLY[@]}";
+    let output = output_of(tools::clean("bash").args(["-c", complete]), &script, LIMIT);
     assert_eq!(output.trim(), "lint");
 }
 
@@ -425,16 +425,14 @@ fn every_command_has_a_man_page() {
 #[test]
 fn health_is_that_of_the_running_proxy() {
     let proxy = Wayleave::start(&Origin::start());
-    let config = proxy.dir.path().join("admin.toml");
-    std::fs::write(&config, format!("admin.listen = \"{}\"\n", proxy.admin)).expect("writable");
-    let ask = |config: &Path| {
+    let health = |config: &Path| {
         run(proxy.dir.path(), &["health", "--config", config.to_str().expect("text")])
     };
-    let output = ask(&config);
+    let output = health(&proxy.config_with_ports());
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("ready\n", Some(0)));
-    let nobody = proxy.dir.path().join("nobody.toml");
-    std::fs::write(&nobody, "[admin]\nlisten = \"127.0.0.1:1\"\n").expect("writable");
-    let output = ask(&nobody);
+    let no_listener = proxy.dir.path().join("no-listener.toml");
+    std::fs::write(&no_listener, "[admin]\nlisten = \"127.0.0.1:1\"\n").expect("writable");
+    let output = health(&no_listener);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stderr).contains("is `wayleave serve` running?"), "{output:?}");
 }

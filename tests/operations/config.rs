@@ -1,4 +1,4 @@
-//! The configuration file: mistakes and their messages, which are the same for `serve`.
+//! Mistakes in the configuration file and their messages, which are the same for `serve`.
 
 use std::path::Path;
 use std::process::Output;
@@ -25,7 +25,7 @@ fn complaints(output: &Output) -> Vec<String> {
     String::from_utf8_lossy(&output.stderr).lines().map(str::to_owned).collect()
 }
 
-/// The warnings of `config check` about these crawlers, each given as its `match` and further keys; it succeeds all the same.
+/// Returns the warnings of a successful `config check` about crawlers, each a name with its `match` and further keys.
 fn warnings(crawlers: &[(&str, &str)]) -> Vec<String> {
     let table = |(name, keys): &(&str, &str)| format!("[[crawler]]\nname = \"{name}\"\n{keys}\n");
     let output = check(&crawlers.iter().map(table).collect::<String>(), &["config", "check"]);
@@ -47,12 +47,12 @@ fn a_crawler_that_an_earlier_one_hides_is_named() {
     };
     for case in hidden {
         let [first, second] = tables(case);
-        let said = warnings(&[("news", &first), ("images", &second)]);
+        let printed = warnings(&[("news", &first), ("images", &second)]);
         let expected = "wayleave: warning: [[crawler]] 2 \"images\" can never match: \"news\" before it matches every request that it \
                         would; put \"images\" first";
-        assert_eq!(said, [expected], "{case:?}");
+        assert_eq!(printed, [expected], "{case:?}");
     }
-    let seen = [
+    let not_hidden = [
         [r#"user_agent = "AcmeNewsImages""#, r#"user_agent = "AcmeNews""#],
         [r#"user_agent = "AcmeNews""#, r#"addresses = ["10.0.0.0/8"]"#],
         [r#"addresses = ["10.0.0.0/8"]"#, r#"addresses = ["10.0.0.0/7"]"#],
@@ -62,7 +62,7 @@ fn a_crawler_that_an_earlier_one_hides_is_named() {
         ],
         [r#"addresses = ["0.0.0.0/0"]"#, r#"addresses = ["::/0"]"#],
     ];
-    for case in seen {
+    for case in not_hidden {
         let [first, second] = tables(case);
         assert!(warnings(&[("news", &first), ("images", &second)]).is_empty(), "{case:?}");
     }
@@ -75,10 +75,10 @@ fn a_name_that_googles_dialect_does_not_find_is_named() {
             "match = {{ user_agent = \"Majestic\" }}\ntokens = [{tokens}]\ndialect = \"{dialect}\""
         )
     };
-    let said = warnings(&[("majestic", &keys("\"MJ12bot\", \"Majestic\"", "google"))]);
+    let printed = warnings(&[("majestic", &keys("\"MJ12bot\", \"Majestic\"", "google"))]);
     let expected = "wayleave: warning: [[crawler]] 1 \"majestic\" ignores groups for \"MJ12bot\": dialect \"google\" reads names only up \
                     to the first character that is no letter, \"-\" or \"_\"";
-    assert_eq!(said, [expected]);
+    assert_eq!(printed, [expected]);
     for dialect in ["rfc9309", "koster1996", "selfhtml", "strictest"] {
         assert!(warnings(&[("majestic", &keys("\"MJ12bot\"", dialect))]).is_empty(), "{dialect}");
     }
@@ -119,17 +119,17 @@ allow_private = ["10.0.0.0/40"]
         assert_eq!(output.status.code(), Some(2), "{command:?}: {output:?}");
         let complaints = complaints(&output);
         assert_eq!(complaints.len(), expected.len(), "one line per mistake: {complaints:#?}");
-        for ((start, words), complaint) in expected.iter().zip(&complaints) {
+        for ((start, part), complaint) in expected.iter().zip(&complaints) {
             assert!(
-                complaint.starts_with(start) && complaint.contains(words),
-                "{complaint} should start with {start} and say {words}"
+                complaint.starts_with(start) && complaint.contains(part),
+                "{complaint} should start with {start} and contain {part}"
             );
         }
     }
 }
 
 #[test]
-fn what_contradicts_itself_is_refused() {
+fn contradictory_and_invalid_values_are_refused() {
     let texts = [
         "[proxy]\nlisten = []\n",
         "[robots]\nmax_age = \"24h\"\nmax_stale = \"1h\"\n",
@@ -160,18 +160,18 @@ fn an_unreadable_file_and_invalid_toml_are_reported() {
 }
 
 #[test]
-fn tables_are_counted_as_refusals_and_logs_count_them() {
+fn tables_are_numbered_as_in_refusals_and_logs() {
     let rule = "[[rule]]\naction = \"refuse\"\nhosts = [\"shop.test\"]\n";
     let crawler = "[[crawler]]\nname = \"a\"\ntokens = [\"A\"]\nmatch = { user_agent = \"A\" }\n";
     let text = format!("{rule}{rule}nonsense = 1\n{crawler}mode = \"obey\"\n");
     let output = check(&text, &["config", "check"]);
-    let said = complaints(&output);
-    assert!(said[0].starts_with("my.toml:7: [[rule]] 2.nonsense: "), "{said:?}");
-    assert!(said[1].starts_with("my.toml:12: [[crawler]] 1.mode: "), "{said:?}");
+    let complaints = complaints(&output);
+    assert!(complaints[0].starts_with("my.toml:7: [[rule]] 2.nonsense: "), "{complaints:?}");
+    assert!(complaints[1].starts_with("my.toml:12: [[crawler]] 1.mode: "), "{complaints:?}");
 }
 
 #[test]
-fn an_expired_exception_is_warned_of() {
+fn an_expired_exception_causes_a_warning() {
     let exception = |expires: &str| {
         format!(
             "[[rule]]\naction = \"allow\"\nhosts = [\"shop.test\"]\nowner = \"data@example.com\"\n\

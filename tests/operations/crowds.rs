@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::harness::{Origin, Reply, Request, Wayleave, Wire, eventually, runtime};
+use crate::harness::{Origin, Reply, Request, Wayleave, Wire, eventually, passwords, runtime};
 
 /// The waiting times of other clients, in chronological order.
 #[derive(Default)]
@@ -27,12 +27,12 @@ impl Waits {
         done
     }
 
-    /// Prints the figures, and returns the 99th percentile.
-    fn tell(mut self, what: &str) -> Duration {
+    /// Prints the statistics, and returns the 99th percentile.
+    fn print(mut self, what: &str) -> Duration {
         self.0.sort_unstable();
         let at = |percent: usize| self.0[(self.0.len() - 1) * percent / 100];
         let (median, p99, most) = (at(50), at(99), at(100));
-        let load = std::fs::read_to_string("/proc/loadavg").expect("Linux tells");
+        let load = std::fs::read_to_string("/proc/loadavg").expect("Linux has it");
         println!(
             "{what}: {} requests, median {median:.1?}, p99 {p99:.1?}, most {most:.1?}; load {}",
             self.0.len(),
@@ -42,25 +42,22 @@ impl Waits {
     }
 }
 
-const TWO_CRAWLERS: &str =
-    "[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = { user_agent = \"NewsBot\" }\n";
-
-/// Tarpits named at first, and each second.
+/// The number of tarpits requested at first, and in each second after.
 const TARPITS: usize = 3000;
 const NEW_TARPITS: u32 = 31;
 const SECONDS: u64 = 60;
 
-/// Asks for a tarpit; the answer comes late, if ever.
-fn name_tarpit(proxy: &Wayleave, number: usize) -> std::net::TcpStream {
+/// Requests a page of a tarpit, without waiting for the response.
+fn request_tarpit(proxy: &Wayleave, number: usize) -> std::net::TcpStream {
     use std::io::Write as _;
     let url = format!("http://h{number}.tarpit.test/a");
     let mut wire = std::net::TcpStream::connect(proxy.proxy).expect("it listens");
-    let ask = Request::get(&url).agent("Other/1").absolute_form();
-    wire.write_all(&ask).expect("it can be sent");
+    let request = Request::get(&url).agent("Other/1").absolute_form();
+    wire.write_all(&request).expect("it can be sent");
     wire
 }
 
-/// An origin for `*.tarpit.test` that takes all connections and says nothing.
+/// Starts an origin that accepts all connections and sends nothing.
 fn tarpit() -> SocketAddr {
     let listener = runtime().block_on(TcpListener::bind("127.0.0.1:0"));
     let listener = listener.expect("loopback can be listened at");
@@ -69,7 +66,7 @@ fn tarpit() -> SocketAddr {
         let mut held = VecDeque::new();
         while let Ok(connection) = listener.accept().await {
             held.push_back(connection);
-            // More than may be under way at one time: the others were given up.
+            // More than the proxy opens at one time: it has given up the others.
             if held.len() > 2000 {
                 held.pop_front();
             }
@@ -84,7 +81,7 @@ fn tarpits_of_one_crawler_leave_others_served_within_a_second() {
     let origin = Origin::start();
     let tarpit = tarpit();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.resolve("*.tarpit.test:80", tarpit).table(TWO_CRAWLERS)
+        settings.resolve("*.tarpit.test:80", tarpit).crawler("news", "NewsBot")
     });
     let known = |number: u64| format!("http://known{}.test/{number}", number % 10);
     for number in 0..10 {
@@ -98,14 +95,15 @@ fn tarpits_of_one_crawler_leave_others_served_within_a_second() {
     let (mut new_waits, mut known_waits) = (Waits::default(), Waits::default());
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut named: VecDeque<_> = (0..TARPITS).map(|n| name_tarpit(&proxy, n)).collect();
+            let mut open: VecDeque<_> = (0..TARPITS).map(|n| request_tarpit(&proxy, n)).collect();
             for number in TARPITS.. {
                 if is_over.load(Ordering::Relaxed) {
                     return;
                 }
-                std::thread::park_timeout(Duration::from_secs(1) / NEW_TARPITS);
-                named.push_back(name_tarpit(&proxy, number));
-                named.pop_front();
+                // A steady rate of new tarpits.
+                std::thread::sleep(Duration::from_secs(1) / NEW_TARPITS);
+                open.push_back(request_tarpit(&proxy, number));
+                open.pop_front();
             }
         });
         let started = Instant::now();
@@ -116,12 +114,13 @@ fn tarpits_of_one_crawler_leave_others_served_within_a_second() {
             let new = format!("http://new{number}.test/a");
             assert_eq!(new_waits.measure(|| get(&new)), 200, "{new}");
             assert_eq!(known_waits.measure(|| get(&known(number))), 200);
-            std::thread::park_timeout(Duration::from_millis(20));
+            // The measured client must not be a load itself.
+            std::thread::sleep(Duration::from_millis(20));
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    known_waits.tell("known origins beside tarpits");
-    let p99 = new_waits.tell("first requests to new origins beside tarpits");
+    known_waits.print("known origins beside tarpits");
+    let p99 = new_waits.print("first requests to new origins beside tarpits");
     assert!(p99 < Duration::from_secs(1), "{p99:?}");
 }
 
@@ -130,49 +129,47 @@ const GUESSERS: u32 = 300;
 const HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHRzYWx0c2FsdA$6G4RVhNf4sYzxbGJQzsImNwnF3BnniV+nogjylwdjiA";
 const OWNERS: usize = 20;
 
-/// A crawler for each right password: one that was checked is not checked again.
+/// Returns a crawler for each right password, because a verified one is not verified again.
 fn owners() -> String {
-    let one = |number| {
-        format!(
-            "[[crawler]]\nname = \"owner{number}\"\ntokens = [\"OwnerBot\"]\n\
-             match = {{ username = \"owner{number}\" }}\npassword_hash = \"{HASH}\"\n"
-        )
+    let owner = |number| {
+        let name = format!("owner{number}");
+        passwords::crawler(&name, &name, HASH)
     };
-    (0..OWNERS).map(one).collect::<String>() + TWO_CRAWLERS
+    (0..OWNERS).map(owner).collect()
 }
 
 fn credentials(number: usize, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("owner{number}:{password}")))
 }
 
-/// Sends wrong passwords, one after the other, from an address of its own.
+/// Sends wrong passwords, one after the other, from its own address.
 async fn guess(from: Ipv4Addr, to: SocketAddr) {
     for number in 0_u64.. {
         let url = "http://open.test/";
         let wrong = credentials(0, &number.to_string());
-        let ask = Request::get(url).header("Proxy-Authorization", &wrong);
-        let ask = ask.header("Connection", "close").absolute_form();
+        let request = Request::get(url).header("Proxy-Authorization", &wrong);
+        let request = request.header("Connection", "close").absolute_form();
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind((from, 0).into()).expect("all of 127/8 is ours");
         let mut stream = socket.connect(to).await.expect("it listens");
         let mut answer = Vec::new();
-        let _maybe_closed = stream.write_all(&ask).await;
+        let _maybe_closed = stream.write_all(&request).await;
         let _maybe_reset = stream.read_to_end(&mut answer).await;
     }
 }
 
 #[test]
 #[ignore = "takes a minute and a quiet machine"]
-fn right_passwords_are_answered_in_two_seconds_beside_guessers() {
+fn right_passwords_are_verified_in_two_seconds_beside_guessers() {
     let origin = Origin::start();
     origin.site("open.test");
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("proxy.listen", "[\"0.0.0.0:0\"]").table(&owners())
+        settings.set("proxy.listen", "[\"0.0.0.0:0\"]").table(&owners()).crawler("news", "NewsBot")
     });
     let proxy_address = SocketAddr::from(([127, 0, 0, 1], proxy.proxy.port()));
     let others = |waits: &mut Waits| {
-        let ask = Request::get("http://open.test/").agent("NewsBot/1");
-        assert_eq!(waits.measure(|| exchange(proxy_address, &ask)), 200);
+        let request = Request::get("http://open.test/").agent("NewsBot/1");
+        assert_eq!(waits.measure(|| exchange(proxy_address, &request)), 200);
     };
     let (mut usual, mut others_waits, mut right) = Default::default();
     (0..1000).for_each(|_| others(&mut usual));
@@ -182,28 +179,28 @@ fn right_passwords_are_answered_in_two_seconds_beside_guessers() {
         guessing.spawn_on(guess(from, proxy_address), runtime().handle());
     }
     let checks = || proxy.metric("wayleave_requests_total", &[("reason", "wrong-password")]);
-    eventually("guesses are checked", || checks() > 50.0);
-    // The guessed name's own owner may have to come again.
+    eventually("guesses are verified", || checks() > 50.0);
+    // The owner of the guessed name may be refused, too.
     for number in 1..OWNERS {
         let password = credentials(number, "secret");
-        let ask = Request::get("http://open.test/").agent("OwnerBot/1");
-        let ask = ask.header("Proxy-Authorization", &password);
-        let status = Waits::measure(&mut right, || exchange(proxy_address, &ask));
+        let request = Request::get("http://open.test/").agent("OwnerBot/1");
+        let request = request.header("Proxy-Authorization", &password);
+        let status = Waits::measure(&mut right, || exchange(proxy_address, &request));
         assert_eq!(status, 200);
         (0..100).for_each(|_| others(&mut others_waits));
     }
-    let turned_away = proxy.metric("wayleave_requests_total", &[("reason", "password-checks")]);
-    println!("{} guesses checked, {turned_away} turned away", checks());
+    let refused = proxy.metric("wayleave_requests_total", &[("reason", "password-checks")]);
+    println!("{} guesses verified, {refused} refused unverified", checks());
     drop(guessing);
-    usual.tell("requests without a password");
-    others_waits.tell("the same beside guessers");
-    let p99 = right.tell("right passwords, each for the first time, beside guessers");
+    usual.print("requests without a password");
+    others_waits.print("the same beside guessers");
+    let p99 = right.print("right passwords, each for the first time, beside guessers");
     assert!(p99 < Duration::from_secs(2), "{p99:?}");
 }
 
-fn exchange(proxy: SocketAddr, ask: &Request) -> u16 {
+fn exchange(proxy: SocketAddr, request: &Request) -> u16 {
     let mut wire = Wire::connect(proxy);
-    wire.send(ask.absolute_form());
+    wire.send(request.absolute_form());
     wire.response().status
 }
 
@@ -211,7 +208,7 @@ const LONG_FILES: usize = 4000;
 const AT_ONCE: usize = 400;
 const MIB: u64 = 1 << 20;
 
-/// An origin whose every host has a robots.txt of 500 kB that shares no line with others.
+/// Starts an origin where each host has a robots.txt of 500 kB that shares no line with others.
 fn origin_of_long_files() -> SocketAddr {
     let listener = runtime().block_on(TcpListener::bind("127.0.0.1:0"));
     let listener = listener.expect("loopback can be listened at");
@@ -233,7 +230,7 @@ fn origin_of_long_files() -> SocketAddr {
     address
 }
 
-/// Rules that do not compress.
+/// Returns rules that do not compress.
 fn unique(number: u64) -> Vec<u8> {
     let mut state = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut body = b"User-agent: *\n".to_vec();
@@ -251,17 +248,18 @@ fn unique(number: u64) -> Vec<u8> {
     body
 }
 
-async fn ask_for(number: usize, proxy: SocketAddr) -> u16 {
+async fn send_get(number: usize, proxy: SocketAddr) -> u16 {
     let url = format!("http://h{number}.long.test/robots.txt.html");
-    let ask = Request::get(&url).header("Connection", "close").absolute_form();
+    let request = Request::get(&url).header("Connection", "close").absolute_form();
     let mut stream = TcpStream::connect(proxy).await.expect("it listens");
-    stream.write_all(&ask).await.expect("it can be sent");
+    stream.write_all(&request).await.expect("it can be sent");
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.expect("it is answered");
+    stream.read_to_end(&mut answer).await.expect("the response is complete");
     let status = String::from_utf8_lossy(&answer[..answer.len().min(12)]).into_owned();
     status.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0)
 }
 
+/// Requests long files, prints memory statistics, and returns the most memory used.
 fn flood_with_long_files(memory: u64) -> u64 {
     let origin = origin_of_long_files();
     let other = Origin::start();
@@ -273,8 +271,8 @@ fn flood_with_long_files(memory: u64) -> u64 {
     });
     let address = proxy.proxy;
     let answers = runtime().block_on(async move {
-        let asking = stream::iter(0..LONG_FILES).map(move |number| ask_for(number, address));
-        asking.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await
+        let responses = stream::iter(0..LONG_FILES).map(move |number| send_get(number, address));
+        responses.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await
     });
     let known = answers.iter().filter(|&&status| status == 200).count();
     let late = answers.iter().filter(|&&status| status == 503).count();
@@ -292,7 +290,7 @@ fn flood_with_long_files(memory: u64) -> u64 {
 
 #[test]
 #[ignore = "takes minutes"]
-fn hundreds_of_long_files_at_once_take_what_config_toml_says() {
+fn hundreds_of_long_files_take_the_memory_of_config_toml() {
     let memory = 256 * MIB;
     let most = flood_with_long_files(memory);
     assert!(most < memory + 140 * MIB, "{} MiB", most / MIB);

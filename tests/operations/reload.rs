@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 
 use crate::harness::wayleave::Settings;
-use crate::harness::{Origin, Request, Response, Wayleave, Wire, decisions, eventually};
+use crate::harness::{Origin, Request, Response, Wayleave, decisions, eventually};
 
-/// Three origins without a robots.txt.
+/// Starts three sites without a robots.txt.
 fn sites() -> Origin {
     let origin = Origin::start();
     for host in ["one.test", "two.test", "three.test"] {
@@ -17,7 +17,7 @@ fn sites() -> Origin {
     origin
 }
 
-/// Two crawlers and a rule, all of which carry `word`.
+/// Returns two crawlers and a rule that contain `word`.
 fn tables(word: &str) -> String {
     format!(
         "[[crawler]]\nname = \"news-{word}\"\ntokens = [\"NewsBot\"]\nmatch = {{ user_agent = \"NewsBot\" }}\n\
@@ -27,36 +27,17 @@ fn tables(word: &str) -> String {
 }
 
 fn start(origin: &Origin) -> (Wayleave, Settings) {
-    let mut base = None;
-    let proxy = Wayleave::start_with(origin, |settings| {
-        base = Some(settings.clone());
-        settings.table(&tables("a"))
-    });
-    (proxy, base.expect("it was started with settings"))
+    let proxy = Wayleave::start_with(origin, |settings| settings.table(&tables("a")));
+    let base = proxy.settings.clone().without_tables();
+    (proxy, base)
 }
 
-/// Puts a new file in the old one's place at once, as editors do.
-fn write(proxy: &Wayleave, text: &str) {
-    let new = proxy.dir.path().join("config.toml.new");
-    std::fs::write(&new, text).expect("the temporary directory can be written");
-    std::fs::rename(new, proxy.dir.path().join("config.toml")).expect("a file can be renamed");
-}
-
-fn post_reload(proxy: &Wayleave) -> Response {
-    post(proxy, "/v1/reload")
-}
-
-fn post(proxy: &Wayleave, path: &str) -> Response {
-    let mut wire = Wire::connect(proxy.admin);
-    wire.send(format!(
-        "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-        proxy.admin
-    ));
-    wire.response()
+fn reload(proxy: &Wayleave) -> Response {
+    proxy.admin_request("POST", "/v1/reload")
 }
 
 /// Returns how often a text occurs in the log.
-fn times_said(proxy: &Wayleave, text: &str) -> usize {
+fn count_in_log(proxy: &Wayleave, text: &str) -> usize {
     proxy.log().matches(text).count()
 }
 
@@ -72,13 +53,13 @@ fn a_changed_file_a_signal_and_an_operator_reload() {
     let (proxy, base) = start(&origin);
     let with = |word: &str| base.clone().table(&tables(word)).to_toml();
     assert_eq!(refused_by(&proxy), "[[rule]] 1: a");
-    write(&proxy, &with("b"));
+    proxy.write_config(&with("b"));
     eventually("the change is noticed", || refused_by(&proxy) == "[[rule]] 1: b");
-    write(&proxy, &with("c"));
+    proxy.write_config(&with("c"));
     proxy.signal("HUP");
-    eventually("the signal is heard", || refused_by(&proxy) == "[[rule]] 1: c");
-    write(&proxy, &with("d"));
-    let answer = post_reload(&proxy);
+    eventually("the signal takes effect", || refused_by(&proxy) == "[[rule]] 1: c");
+    proxy.write_config(&with("d"));
+    let answer = reload(&proxy);
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(answer.json()["needs_restart"], serde_json::json!([]));
     assert_eq!(refused_by(&proxy), "[[rule]] 1: d");
@@ -89,56 +70,54 @@ fn a_file_is_not_read_while_it_is_being_written() {
     let origin = sites();
     let (proxy, base) = start(&origin);
     let file = proxy.dir.path().join("config.toml");
-    let successes = || times_said(&proxy, "the configuration was reloaded");
+    let successes = || count_in_log(&proxy, "the configuration was reloaded");
     let before = successes();
     let whole = base.clone().table(&tables("b")).to_toml();
     let (begin, end) = whole.split_at(whole.find("[[rule]]").expect("it has one"));
     let mut writing = std::fs::File::create(&file).expect("it can be written");
     writing.write_all(begin.as_bytes()).expect("it can be written");
-    // Another file is written beside it, which is not what we wait for.
+    // A change of another file in the directory must not end the wait.
     let beside = proxy.dir.path().join("beside.toml");
     std::fs::write(&beside, "x").expect("the directory can be written");
     std::fs::rename(&beside, proxy.dir.path().join("moved.toml")).expect("it can be renamed");
-    // Together longer than a change takes to settle.
+    // Together longer than a file must be unchanged before it is read.
     for _ in 0..300 {
         assert_eq!(refused_by(&proxy), "[[rule]] 1: a");
     }
     writing.write_all(end.as_bytes()).expect("it can be written");
     drop(writing);
     eventually("the whole file is read", || refused_by(&proxy) == "[[rule]] 1: b");
-    eventually("and read once", || successes() == before + 1);
+    eventually("it is read once", || successes() == before + 1);
 }
 
 #[test]
-fn a_file_that_lost_its_rules_or_crawlers_must_be_meant() {
+fn a_file_without_rules_or_crawlers_needs_an_operator() {
     let origin = sites();
     let (proxy, base) = start(&origin);
-    let refusals = || times_said(&proxy, "the configuration is unchanged");
+    let refusals = || count_in_log(&proxy, "the configuration is unchanged");
     let all = tables("b");
     let (crawlers, rules) = all.split_at(all.find("[[rule]]").expect("it has one"));
-    for (text, said) in [
+    for (text, message) in [
         (String::new(), "the file is empty"),
         ("# nothing yet\n\n".to_owned(), "the file is empty"),
         (base.clone().table(crawlers).to_toml(), "no longer has any [[rule]]"),
         (base.clone().table(rules).to_toml(), "no longer has any [[crawler]]"),
     ] {
         let before = refusals();
-        write(&proxy, &text);
+        proxy.write_config(&text);
         eventually("it is refused", || refusals() == before + 1);
-        assert!(proxy.log().contains(said), "{said}");
+        assert!(proxy.log().contains(message), "{message}");
         assert_eq!(refused_by(&proxy), "[[rule]] 1: a");
     }
-    write(&proxy, &base.clone().table(crawlers).to_toml());
-    assert_eq!(post_reload(&proxy).status, 200);
+    proxy.reload(&base.clone().table(crawlers));
     let answer = proxy.get_as("NewsBot/1", "http://one.test/rule");
-    assert_eq!(answer.status, 200, "an operator says that it is meant");
-    write(&proxy, &base.to_toml());
+    assert_eq!(answer.status, 200, "an operator confirmed it");
+    proxy.write_config(&base.to_toml());
     eventually("it is refused", || refusals() == 5);
     proxy.signal("HUP");
     let asserted = [("crawler", "asserted"), ("outcome", "forwarded")];
-    eventually("so does a signal", || {
-        let ask = Request::get("http://one.test/").agent("NewsBot/1");
-        assert_eq!(proxy.exchange(&ask).status, 200);
+    eventually("a signal confirms it, too", || {
+        assert_eq!(proxy.get_as("NewsBot/1", "http://one.test/").status, 200);
         proxy.metric("wayleave_requests_total", &asserted) > 0.0
     });
 }
@@ -146,20 +125,11 @@ fn a_file_that_lost_its_rules_or_crawlers_must_be_meant() {
 #[test]
 fn a_file_behind_links_is_read_when_a_link_is_swapped() {
     let origin = sites();
-    let mut base = None;
+    let (old_dir, base) = Wayleave::start(&origin).stop();
     let dir = tempfile::tempdir().expect("a directory");
     let mount = dir.path().join("mount");
     std::fs::create_dir(&mount).expect("a directory");
     // As Kubernetes mounts a ConfigMap: config.toml -> ..data/config.toml, ..data -> a directory, swapped by a rename.
-    let (proxy, _) = {
-        let started = Wayleave::start_with(&origin, |settings| {
-            base = Some(settings.clone());
-            settings
-        });
-        (started, ())
-    };
-    let base = base.expect("it was started with settings");
-    let (old_dir, _) = proxy.stop();
     let publish = |version: &str, word: &str| {
         let data = mount.join(version);
         std::fs::create_dir(&data).expect("a directory");
@@ -176,7 +146,7 @@ fn a_file_behind_links_is_read_when_a_link_is_swapped() {
     assert_eq!(refused_by(&proxy), "[[rule]] 1: a");
     publish("..2", "b");
     eventually("the swap is noticed", || refused_by(&proxy) == "[[rule]] 1: b");
-    // A link of its own in the file's place.
+    // Another link replaces the first.
     std::fs::write(dir.path().join("own.toml"), base.table(&tables("c")).to_toml())
         .expect("a file");
     std::fs::remove_file(&file).expect("it can be removed");
@@ -199,7 +169,7 @@ fn replaced_links_and_files_next_to_links_are_read() {
         std::fs::remove_file(dir.join(from)).expect("it can be removed");
         std::os::unix::fs::symlink(to, dir.join(from)).expect("a link");
     };
-    let holds = |word: &str| {
+    let expect_reload = |word: &str| {
         eventually(&format!("{word} is noticed"), || {
             refused_by(&proxy) == format!("[[rule]] 1: {word}")
         });
@@ -208,38 +178,36 @@ fn replaced_links_and_files_next_to_links_are_read() {
     publish("two/config.toml", "c");
     std::os::unix::fs::symlink("one", dir.join("current")).expect("a link");
     link("current/config.toml", "config.toml");
-    holds("b");
+    expect_reload("b");
     link("two", "current");
-    holds("c");
+    expect_reload("c");
     publish("beside.toml", "d");
     link("beside.toml", "config.toml");
-    holds("d");
+    expect_reload("d");
     publish("beside.toml", "e");
-    holds("e");
+    expect_reload("e");
     // The target of the link is in a directory that was not watched before.
     std::fs::create_dir(dir.join("far")).expect("a directory");
     publish("far/real.toml", "f");
     link("far/real.toml", "config.toml");
-    holds("f");
+    expect_reload("f");
     publish("far/real.toml", "g");
-    holds("g");
+    expect_reload("g");
     publish("far/new.toml", "h");
     std::fs::rename(dir.join("far/new.toml"), dir.join("far/real.toml")).expect("it is renamed");
-    holds("h");
+    expect_reload("h");
     assert!(file.is_symlink());
 }
 
 #[test]
 fn the_connect_timeout_of_robots_txt_follows_a_reload() {
-    // Connections to it are made, but TLS is never agreed on.
-    let mute = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-    let mute = mute.local_addr().expect("a bound socket has an address");
+    // Connections to it are made, but no handshake is answered.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+    let address = silent.local_addr().expect("a bound socket has an address");
     let origin = sites();
-    let mut base = None;
     let proxy = Wayleave::start_with(&origin, |settings| {
-        let settings = settings.resolve("mute.test", mute).resolve("quiet.test", mute);
+        let settings = settings.resolve("silent.test", address).resolve("quiet.test", address);
         let settings = settings.set("robots.fetch_timeout", "\"3s\"");
-        base = Some(settings.clone());
         settings.set("upstream.connect_timeout", "\"1h\"")
     });
     let detail = |url: &str| {
@@ -248,35 +216,32 @@ fn the_connect_timeout_of_robots_txt_follows_a_reload() {
             answer.expect_refusal(503, Some("Robots.txt unreachable"), "destination_unavailable");
         problem["detail"].as_str().expect("a string").to_owned()
     };
-    let expected = "https://mute.test/robots.txt: not complete within 3s";
-    assert_eq!(detail("https://mute.test/a"), expected);
-    let base = base.expect("it was started with settings");
-    let hasty = base.set("upstream.connect_timeout", "\"100ms\"");
-    write(&proxy, &hasty.to_toml());
-    assert_eq!(post_reload(&proxy).status, 200);
+    let expected = "https://silent.test/robots.txt: not complete within 3s";
+    assert_eq!(detail("https://silent.test/a"), expected);
+    proxy.reload(&proxy.settings.clone().set("upstream.connect_timeout", "\"100ms\""));
     let expected = "https://quiet.test/robots.txt: \
                     no connection to https://quiet.test within upstream.connect_timeout";
     assert_eq!(detail("https://quiet.test/a"), expected);
 }
 
 #[test]
-fn a_bad_file_changes_nothing_and_is_loud() {
+fn a_bad_file_changes_nothing_and_is_reported() {
     let origin = sites();
     let (proxy, base) = start(&origin);
     let successful = || proxy.metric("wayleave_config_last_reload_successful", &[]);
     assert_eq!(successful(), 1.0);
     let since = proxy.metric("wayleave_config_last_reload_success_timestamp_seconds", &[]);
     assert!(since > 1_700_000_000.0);
-    write(&proxy, "[proxy]\nname = \"two words\"\nfrobnicate = 1\n");
-    let answer = post_reload(&proxy);
+    proxy.write_config("[proxy]\nname = \"two words\"\nfrobnicate = 1\n");
+    let answer = reload(&proxy);
     assert_eq!(answer.status, 422);
     let mistakes = answer.json()["mistakes"].as_array().map_or(0, Vec::len);
     assert_eq!(mistakes, 2, "{}", answer.text());
     assert_eq!(refused_by(&proxy), "[[rule]] 1: a");
     assert_eq!(successful(), 0.0);
     eventually("it is logged", || proxy.log().contains("proxy.frobnicate"));
-    write(&proxy, &base.table(&tables("b")).to_toml());
-    eventually("a sound file counts again", || successful() == 1.0);
+    proxy.write_config(&base.table(&tables("b")).to_toml());
+    eventually("a valid file takes effect again", || successful() == 1.0);
     assert_eq!(refused_by(&proxy), "[[rule]] 1: b");
 }
 
@@ -288,19 +253,19 @@ fn keys_that_need_a_restart_are_reported_and_the_rest_applies() {
         .set("proxy.max_connections", "7")
         .set("state.dir", "\"elsewhere\"")
         .table(&tables("b"));
-    write(&proxy, &moved.to_toml());
-    let answer = post_reload(&proxy).json();
+    proxy.write_config(&moved.to_toml());
+    let answer = reload(&proxy).json();
     let expected = serde_json::json!(["proxy.max_connections", "state.dir"]);
     assert_eq!(answer["needs_restart"], expected);
-    let said =
+    let message =
         "these changes take effect only after a restart keys=\"proxy.max_connections, state.dir\"";
-    eventually("it is loud", || proxy.log().contains(said));
+    eventually("it is logged", || proxy.log().contains(message));
     assert_eq!(refused_by(&proxy), "[[rule]] 1: b");
     assert!(!proxy.dir.path().join("elsewhere").exists());
 }
 
 #[test]
-fn connections_names_and_robots_txt_files_follow_the_file() {
+fn a_reload_applies_to_connections_names_and_robots_txt() {
     let origin = sites();
     let (proxy, base) = start(&origin);
     assert_eq!(proxy.get("http://one.test/").status, 200);
@@ -311,29 +276,28 @@ fn connections_names_and_robots_txt_files_follow_the_file() {
         .set("robots.max_age", "\"1s\"");
     origin.site("new.example");
     assert_eq!(proxy.get("http://new.example/").status, 502, "no such name");
-    write(&proxy, &changed.to_toml());
-    assert_eq!(post_reload(&proxy).status, 200);
+    proxy.reload(&changed);
     let fetches = || {
         let requests = origin.requests();
-        let fetched = requests.iter().filter(|it| it.target == "/robots.txt");
-        let agents = fetched.map(|it| (it.host(), it.header("user-agent").map(str::to_owned)));
+        let fetched = requests.iter().filter(|request| request.target == "/robots.txt");
+        let agents =
+            fetched.map(|fetch| (fetch.host(), fetch.header("user-agent").map(str::to_owned)));
         agents.collect::<Vec<_>>()
     };
     let refetched = ("one.test".to_owned(), Some("other/2".to_owned()));
-    eventually("what was fresh for a day is so for a second", || {
+    eventually("what was fresh for a day is fresh for a second", || {
         proxy.get("http://one.test/").status == 200 && fetches().contains(&refetched)
     });
-    let refreshed = post(&proxy, "/v1/robots/http%3A%2F%2Fnew.example/refresh");
+    let refreshed = proxy.admin_request("POST", "/v1/robots/http%3A%2F%2Fnew.example/refresh");
     assert_eq!(refreshed.status, 200, "{refreshed:?}");
     assert_eq!(proxy.get("http://new.example/").status, 200);
-    write(&proxy, &base.set("upstream.allow_private", "[]").to_toml());
-    assert_eq!(post_reload(&proxy).status, 200);
+    proxy.reload(&base.set("upstream.allow_private", "[]"));
     let prohibited = proxy.get("http://two.test/");
     assert_eq!(prohibited.status, 502, "{prohibited:?}");
 }
 
 #[test]
-fn the_log_follows_the_file() {
+fn a_reload_applies_to_the_decision_log() {
     let origin = sites();
     let (proxy, base) = start(&origin);
     let lines = |file: &str| {
@@ -344,8 +308,7 @@ fn the_log_follows_the_file() {
     eventually("a line", || lines("decisions.jsonl") == 1);
     let json =
         base.clone().set("log.decisions", "\"log/other.jsonl\"").set("log.format", "\"json\"");
-    write(&proxy, &json.to_toml());
-    assert_eq!(post_reload(&proxy).status, 200);
+    proxy.reload(&json);
     let problem = proxy.exchange(&Request::new("FOO", "gopher://one.test/")).json();
     eventually("a line", || lines("log/other.jsonl") == 1);
     assert_eq!(lines("decisions.jsonl"), 1);
@@ -360,13 +323,12 @@ fn the_log_follows_the_file() {
         });
     }
     let off = base.clone().set("log.decisions", "\"\"");
-    write(&proxy, &off.to_toml());
-    assert_eq!(post_reload(&proxy).status, 200);
+    proxy.reload(&off);
     proxy.get("http://two.test/");
     // A file in the place of a directory: the log cannot be opened, so nothing else changes either.
     let impossible = base.set("log.decisions", "\"decisions.jsonl/no\"");
-    write(&proxy, &impossible.table(&tables("b")).to_toml());
-    let answer = post_reload(&proxy);
+    proxy.write_config(&impossible.table(&tables("b")).to_toml());
+    let answer = reload(&proxy);
     assert_eq!(answer.status, 422);
     assert!(answer.text().contains("decisions.jsonl/no"), "{}", answer.text());
     assert_eq!(proxy.get("http://one.test/rule").status, 200, "there is no rule b");
@@ -384,7 +346,7 @@ fn a_thousand_reloads_lose_no_request_and_mix_no_configurations() {
         base.table(&tables(word)).to_toml()
     });
     let is_over = AtomicBool::new(false);
-    let asked: usize = std::thread::scope(|scope| {
+    let sent: usize = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..4)
             .map(|client| {
                 scope.spawn({
@@ -393,9 +355,9 @@ fn a_thousand_reloads_lose_no_request_and_mix_no_configurations() {
                 })
             })
             .collect();
-        for reload in 0..1000 {
-            write(&proxy, &texts[reload % 2]);
-            assert_eq!(post_reload(&proxy).status, 200);
+        for number in 0..1000 {
+            proxy.write_config(&texts[number % 2]);
+            assert_eq!(reload(&proxy).status, 200);
         }
         is_over.store(true, Ordering::Relaxed);
         clients.into_iter().map(|client| client.join().expect("no request is lost")).sum()
@@ -404,7 +366,7 @@ fn a_thousand_reloads_lose_no_request_and_mix_no_configurations() {
         let file = proxy.dir.path().join("state/decisions.jsonl");
         std::fs::read_to_string(file).unwrap_or_default()
     };
-    eventually("every exchange is logged", || decisions(&lines()).count() == asked);
+    eventually("every exchange is logged", || decisions(&lines()).count() == sent);
     let mut configurations = std::collections::HashMap::new();
     for line in decisions(&lines()) {
         let decision: Value = serde_json::from_str(line).expect("JSON");
@@ -424,60 +386,54 @@ fn a_thousand_reloads_lose_no_request_and_mix_no_configurations() {
     assert!(configurations.len() > 10, "{}", configurations.len());
 }
 
-/// Asks on one connection after the other until it is over; how often it asked.
+/// Sends requests on one connection until `is_over`. Returns their number.
 fn crawl(proxy: &Wayleave, client: usize, is_over: &AtomicBool) -> usize {
     let agent = ["NewsBot/1", "ImageBot/1"][client % 2];
     let hosts = ["one.test", "two.test", "three.test"];
-    let mut asked = 0;
+    let mut sent = 0;
     let mut wire = proxy.connect();
     while !is_over.load(Ordering::Relaxed) {
-        let (page, expected) = [("page", 200), ("rule", 403)][asked % 2];
-        let url = format!("http://{}/{page}", hosts[asked % 3]);
+        let (page, expected) = [("page", 200), ("rule", 403)][sent % 2];
+        let url = format!("http://{}/{page}", hosts[sent % 3]);
         wire.send(Request::get(&url).agent(agent).absolute_form());
         assert_eq!(wire.response().status, expected, "{url}");
-        asked += 1;
+        sent += 1;
     }
-    asked
+    sent
 }
 
-/// The other keys are unchanged: no other key creates new fetchers.
+/// Only this key changes: no other creates new fetchers.
 #[test]
-fn another_user_agent_of_robots_txt_is_used_from_the_reload_on() {
+fn another_user_agent_of_fetches_is_used_after_a_reload() {
     let origin = sites();
     let (proxy, base) = start(&origin);
     let agents = || -> Vec<String> {
         let requests = origin.requests();
-        let robots = requests.iter().filter(|it| it.target == "/robots.txt");
-        robots.map(|it| it.header("user-agent").unwrap_or_default().to_owned()).collect()
+        let robots = requests.iter().filter(|request| request.target == "/robots.txt");
+        robots.map(|fetch| fetch.header("user-agent").unwrap_or_default().to_owned()).collect()
     };
     assert_eq!(proxy.get("http://one.test/").status, 200);
     assert_eq!(agents(), ["wayleave/0.1"]);
     let settings = base.set("robots.user_agent", "\"ExampleBot/2.0\"");
-    write(&proxy, &settings.table(&tables("a")).to_toml());
-    assert_eq!(post_reload(&proxy).status, 200);
+    proxy.reload(&settings.table(&tables("a")));
     assert_eq!(proxy.get("http://two.test/").status, 200);
-    let refresh = post(&proxy, "/v1/robots/http%3A%2F%2Fone.test/refresh");
+    let refresh = proxy.admin_request("POST", "/v1/robots/http%3A%2F%2Fone.test/refresh");
     assert_eq!(refresh.status, 200);
     assert_eq!(agents()[1..], ["ExampleBot/2.0", "ExampleBot/2.0"]);
 }
 
 #[test]
-fn another_name_shows_at_the_next_parent_at_once() {
+fn another_name_is_sent_to_parents_after_a_reload() {
     let origin = sites();
     let parent = Wayleave::start(&origin);
-    let mut base = None;
     let proxy = Wayleave::start_with(&origin, |settings| {
         let settings = settings.set("proxy.name", "\"first\"");
-        let settings = settings.set("upstream.proxy", &format!("\"http://{}\"", parent.proxy));
-        base = Some(settings.clone());
-        settings
+        settings.set("upstream.proxy", &format!("\"http://{}\"", parent.proxy))
     });
     assert_eq!(proxy.get("http://one.test/").status, 200);
-    // A parent of this name is a loop: only the name that it has now tells.
-    let settings = base.expect("it was started with settings");
-    let settings = settings.set("proxy.name", "\"wayleave\"");
-    write(&proxy, &settings.to_toml());
-    assert_eq!(post_reload(&proxy).status, 200);
+    // The parent has this name, and takes the request for a loop.
+    let settings = proxy.settings.clone().set("proxy.name", "\"wayleave\"");
+    proxy.reload(&settings);
     assert_eq!(proxy.get("http://two.test/").status, 503);
     let looped = [("reason", "proxy_loop_detected")];
     assert!(parent.metric("wayleave_requests_total", &looped) >= 1.0);

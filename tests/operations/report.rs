@@ -31,8 +31,8 @@ reason = "an old exception"
 expires = "2020-01-01"
 "#;
 
-/// The directory of a run in which two crawlers asked three origins, its proxy stopped since.
-fn run() -> TempDir {
+/// Returns the directory of a stopped proxy that served two crawlers.
+fn run_and_stop() -> TempDir {
     let origin = Origin::start();
     let robots = "User-agent: *\nDisallow: /private\n";
     origin.site("shop.test").robots(robots);
@@ -66,7 +66,7 @@ fn as_json(dir: &TempDir, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// Outcome, crawler, host, rule or reason, status and count of each row.
+/// Returns outcome, crawler, host, rule or reason, status and count of each row.
 fn rows(report: &Value) -> Vec<Value> {
     let rows = report["rows"].as_array().expect("an array").iter();
     let summary = rows.map(|row| {
@@ -78,7 +78,7 @@ fn rows(report: &Value) -> Vec<Value> {
 
 #[test]
 fn future_refusals_are_reported_by_crawler_host_and_rule() {
-    let dir = run();
+    let dir = run_and_stop();
     let report = as_json(&dir, &["--since", "1h"]);
     let disallowed = "Disallow: /private (http://shop.test/robots.txt:2)";
     let closed = "[[rule]] 1: closed, by \"contract\"";
@@ -100,8 +100,8 @@ fn future_refusals_are_reported_by_crawler_host_and_rule() {
 }
 
 #[test]
-fn people_and_spreadsheets_can_read_it() {
-    let dir = run();
+fn the_report_is_also_a_table_and_csv() {
+    let dir = run_and_stop();
     let table = report(&dir, &[]);
     let table = String::from_utf8(table.stdout).expect("text");
     let lines: Vec<_> = table.lines().map(str::trim).collect();
@@ -123,7 +123,7 @@ fn people_and_spreadsheets_can_read_it() {
     assert!(read.contains("decisions.jsonl: 11 lines"), "{read}");
 }
 
-/// The directory of a run in which three crawlers were refused the use of pages, or would have been.
+/// Returns the directory of a stopped proxy that refused three crawlers the use of pages, or observed that it would.
 fn run_with_purposes() -> TempDir {
     let origin = Origin::start();
     let robots = "User-agent: *\nContent-Signal: /news search=yes, ai-train=no\n";
@@ -164,29 +164,29 @@ fn refused_uses_are_reported_by_purpose_and_source() {
 }
 
 #[test]
-fn rotated_files_count_and_what_cannot_be_read_is_named() {
-    let dir = run();
+fn rotated_files_are_read_and_unreadable_lines_named() {
+    let dir = run_and_stop();
     let state = dir.path().join("state");
-    let whole = std::fs::read_to_string(state.join("decisions.jsonl")).expect("a log");
-    // The last line tells that the process stopped.
-    let decided = whole.rfind("{\"event\":\"stop\"").expect("it was told to");
-    let whole = &whole.as_bytes()[..decided];
+    let log = std::fs::read_to_string(state.join("decisions.jsonl")).expect("a log");
+    // The last line is the event of the stop.
+    let decided = log.rfind("{\"event\":\"stop\"").expect("the stop is logged");
+    let decided = &log.as_bytes()[..decided];
     let rotated = state.join("decisions.20261121T083000.123Z.jsonl");
     std::fs::rename(state.join("decisions.jsonl"), &rotated).expect("it can be renamed");
-    let cut = [b"\xFF garbage\n", &whole[..whole.len() - 10]].concat();
+    let cut = [b"\xFF garbage\n", &decided[..decided.len() - 10]].concat();
     std::fs::write(state.join("decisions.jsonl"), cut).expect("it can be written");
     let output = report(&dir, &["--json"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    let whole = "the report is not complete: 1 line cannot be read";
-    assert!(complaint.contains(whole), "{complaint}");
-    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let outcomes = told["outcomes"].as_object().expect("an object");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let message = "the report is not complete: 1 line cannot be read";
+    assert!(stderr.contains(message), "{stderr}");
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let outcomes = json["outcomes"].as_object().expect("an object");
     let counted: u64 = outcomes.values().filter_map(Value::as_u64).sum();
-    assert_eq!(counted, 21, "the last line was cut off, whichever it is");
-    assert_eq!(rows(&told)[0][5], 6);
-    let lines = told["unreadable_lines"].as_array().expect("an array").iter();
-    let places: Vec<_> = lines.map(|it| it["line"].clone()).collect();
+    assert_eq!(counted, 21, "the last line was cut off");
+    assert_eq!(rows(&json)[0][5], 6);
+    let lines = json["unreadable_lines"].as_array().expect("an array").iter();
+    let places: Vec<_> = lines.map(|line| line["line"].clone()).collect();
     assert_eq!(places, [1, 14]);
     let table = report(&dir, &[]);
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
@@ -197,33 +197,33 @@ fn rotated_files_count_and_what_cannot_be_read_is_named() {
     assert!(String::from_utf8_lossy(&none.stderr).contains("there is no decision log"));
     let elsewhere = tempfile::tempdir().expect("a directory");
     let none = command().arg("report").current_dir(&elsewhere).output().expect("it runs");
-    let said = String::from_utf8_lossy(&none.stderr).into_owned();
-    assert!(said.contains("--config /etc/wayleave/config.toml"), "{said}");
+    let stderr = String::from_utf8_lossy(&none.stderr);
+    assert!(stderr.contains("--config /etc/wayleave/config.toml"), "{stderr}");
 }
 
 #[test]
 fn a_log_that_cannot_be_read_is_an_error_not_an_empty_report() {
-    let dir = run();
+    let dir = run_and_stop();
     let state = dir.path().join("state");
     let log = state.join("decisions.jsonl");
     let rotated = state.join("decisions.20261121T083000.123Z.jsonl");
     std::fs::rename(&log, &rotated).expect("it can be renamed");
-    // As unreadable as a file of somebody else, and to root too.
+    // As unreadable as the file of another user, also to root.
     std::fs::create_dir(&log).expect("it can be made");
     for form in [&[][..], &["--json"], &["--csv"]] {
         let incomplete = report(&dir, form);
         assert_eq!(incomplete.status.code(), Some(2), "{incomplete:?}");
-        let said = String::from_utf8_lossy(&incomplete.stderr).into_owned();
-        assert!(said.contains("the report is not complete: "), "{said}");
-        assert!(said.contains("decisions.jsonl: "), "{said}");
-        assert!(!incomplete.stdout.is_empty(), "what could be read is told");
+        let stderr = String::from_utf8_lossy(&incomplete.stderr);
+        assert!(stderr.contains("the report is not complete: "), "{stderr}");
+        assert!(stderr.contains("decisions.jsonl: "), "{stderr}");
+        assert!(!incomplete.stdout.is_empty(), "what could be read is reported");
     }
     std::fs::remove_file(rotated).expect("it can be removed");
     let none = report(&dir, &[]);
     assert_eq!(none.status.code(), Some(2), "{none:?}");
-    let said = String::from_utf8_lossy(&none.stderr).into_owned();
-    assert!(said.contains("the decision log cannot be read: "), "{said}");
-    assert!(none.stdout.is_empty(), "nothing was refused, as far as is known: {none:?}");
+    let stderr = String::from_utf8_lossy(&none.stderr);
+    assert!(stderr.contains("the decision log cannot be read: "), "{stderr}");
+    assert!(none.stdout.is_empty(), "no report without a log: {none:?}");
     std::fs::remove_dir_all(&state).expect("it can be removed");
     std::fs::write(&state, "a file in the directory's place").expect("it can be written");
     let none = report(&dir, &[]);
@@ -232,17 +232,18 @@ fn a_log_that_cannot_be_read_is_an_error_not_an_empty_report() {
 
 #[test]
 fn the_span_is_also_a_day_or_a_time() {
-    let dir = run();
+    let dir = run_and_stop();
     for since in ["2026-01-01", "2026-01-01T00:00:00Z", "9000d"] {
-        let told = as_json(&dir, &["--since", since]);
-        assert_eq!(told["rows"].as_array().map(Vec::len), Some(4), "{since}");
+        let report = as_json(&dir, &["--since", since]);
+        assert_eq!(report["rows"].as_array().map(Vec::len), Some(4), "{since}");
     }
     assert_eq!(as_json(&dir, &["--since", "2999-01-01"])["rows"], json!([]));
     let wrong = report(&dir, &["--since", "yesterday"]);
     assert_eq!(wrong.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&wrong.stderr);
     assert!(
-        said.contains("\"yesterday\" is not a time; write 2026-11-22T08:00:00Z, 2026-11-22 or 3d"),
-        "{said}"
+        stderr
+            .contains("\"yesterday\" is not a time; write 2026-11-22T08:00:00Z, 2026-11-22 or 3d"),
+        "{stderr}"
     );
 }

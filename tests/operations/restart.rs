@@ -1,4 +1,4 @@
-//! State that outlives the process: every robots.txt, through restarts and crashes.
+//! State that outlives the process: robots.txt files after restarts and crashes.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,6 +9,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
+
+use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
 
 const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
@@ -24,7 +27,7 @@ fn robots_fetches(origin: &Origin) -> HashMap<String, usize> {
 }
 
 #[test]
-fn a_restart_asks_for_nothing_that_is_fresh() {
+fn a_restart_fetches_nothing_that_is_fresh() {
     let origin = Origin::start();
     origin.site("rules.test").robots(KEEP_OUT);
     origin.site("none.test").robots_reply(Reply::new(404));
@@ -49,19 +52,18 @@ fn a_second_process_on_one_state_directory_is_refused() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let second = crate::harness::wayleave::command()
-        .arg("serve")
-        .arg("--config")
+        .args(["serve", "--config"])
         .arg(proxy.dir.path().join("config.toml"))
         .current_dir(proxy.dir.path())
         .output()
         .expect("the binary can be started");
     assert!(!second.status.success());
-    let told = String::from_utf8_lossy(&second.stderr);
-    assert!(told.contains("in use by another process"), "{told}");
+    let stderr = String::from_utf8_lossy(&second.stderr);
+    assert!(stderr.contains("in use by another process"), "{stderr}");
 }
 
 #[test]
-fn on_a_full_disk_the_proxy_goes_on_from_memory_and_says_so() {
+fn on_a_full_disk_the_proxy_works_from_memory_and_reports_it() {
     let origin = Origin::start();
     let proxy = Wayleave::start_on_full_disk(&origin, 2048);
     let mut hosts = 0;
@@ -87,8 +89,8 @@ fn on_a_full_disk_the_proxy_goes_on_from_memory_and_says_so() {
     assert!(fetches.values().all(|count| *count == 1), "{fetches:?}");
 }
 
-/// Whether 200 comes from a proxy that may go away at any moment.
-fn is_answered(proxy: SocketAddr, url: &str) -> bool {
+/// Whether a proxy that may be killed at any moment responds with 200.
+fn is_served(proxy: SocketAddr, url: &str) -> bool {
     let Ok(mut stream) = TcpStream::connect(proxy) else {
         return false;
     };
@@ -98,25 +100,24 @@ fn is_answered(proxy: SocketAddr, url: &str) -> bool {
     is_whole && answer.starts_with(b"HTTP/1.1 200 ")
 }
 
-/// Asks for new hosts until the proxy is gone; notes when each answer had come.
-fn ask_until_gone(
+/// Sends requests to new hosts until `is_over`, and notes when each response had arrived.
+fn send_until(
     proxy: &Wayleave,
     round: usize,
     next: &AtomicUsize,
     is_over: &AtomicBool,
-    learned: &Mutex<Vec<(String, Instant)>>,
+    served: &Mutex<Vec<(String, Instant)>>,
 ) {
     while !is_over.load(Ordering::SeqCst) {
         let number = next.fetch_add(1, Ordering::SeqCst);
         let host = format!("r{round}-{number}.test");
-        if is_answered(proxy.proxy, &format!("http://{host}/a")) {
-            let came_at = Instant::now();
-            learned.lock().expect("no holder panics").push((host, came_at));
+        if is_served(proxy.proxy, &format!("http://{host}/a")) {
+            served.lock().expect("no holder panics").push((host, Instant::now()));
         }
     }
 }
 
-/// The longest that the disk took to keep a few bytes. What nobody can have kept sooner is not the proxy's to lose.
+/// Returns the longest time that the disk took to store a few bytes. The proxy cannot have stored anything sooner.
 fn longest_sync(dir: &Path, is_over: &AtomicBool) -> Duration {
     let path = dir.join("sync");
     let mut longest = Duration::ZERO;
@@ -128,35 +129,40 @@ fn longest_sync(dir: &Path, is_over: &AtomicBool) -> Duration {
         });
         file.expect("the directory can be written to");
         longest = longest.max(started.elapsed());
-        std::thread::park_timeout(Duration::from_millis(10));
+        // Pauses between samples, so that they do not load the disk.
+        std::thread::sleep(Duration::from_millis(10));
     }
     longest
 }
 
-/// Kills the proxy under load, not before `least` have passed. Returns what was learned more than a second before, and longer
-/// than the disk's slowest answer meanwhile.
-fn learn_and_kill(proxy: &mut Wayleave, round: usize, least: Duration) -> Vec<String> {
+/// Kills the proxy under load, after `least`. Returns its directory and settings, and the hosts that were served more than a
+/// second, and the slowest sync of the disk, before.
+fn kill_under_load(
+    proxy: Wayleave,
+    round: usize,
+    least: Duration,
+) -> ((TempDir, Settings), Vec<String>) {
     let next = AtomicUsize::new(0);
     let is_over = AtomicBool::new(false);
-    let learned = Mutex::new(Vec::new());
+    let served = Mutex::new(Vec::new());
     let started = Instant::now();
     let mut killed_at = started;
-    let mut patience = Duration::from_secs(1);
+    let mut may_be_lost = Duration::from_secs(1);
     std::thread::scope(|scope| {
         let syncing = scope.spawn(|| longest_sync(proxy.dir.path(), &is_over));
         for _ in 0..3 {
-            scope.spawn(|| ask_until_gone(proxy, round, &next, &is_over, &learned));
+            scope.spawn(|| send_until(&proxy, round, &next, &is_over, &served));
         }
         eventually("there was load for long enough", || started.elapsed() > least);
         killed_at = Instant::now();
         proxy.signal("KILL");
         is_over.store(true, Ordering::SeqCst);
-        patience += syncing.join().expect("the disk can be written to");
+        may_be_lost += syncing.join().expect("the disk can be written to");
     });
-    proxy.wait();
-    let learned = learned.into_inner().expect("no holder panicked");
-    let is_old = |came_at: &Instant| killed_at.duration_since(*came_at) > patience;
-    learned.into_iter().filter(|(_, came_at)| is_old(came_at)).map(|(host, _)| host).collect()
+    let served = served.into_inner().expect("no holder panicked");
+    let is_old = |at: &Instant| killed_at.duration_since(*at) > may_be_lost;
+    let old = served.into_iter().filter(|(_, at)| is_old(at)).map(|(host, _)| host).collect();
+    (proxy.kill(), old)
 }
 
 #[test]
@@ -167,11 +173,8 @@ fn twenty_kills_under_load_lose_nothing_older_than_a_second() {
     let mut known = Vec::new();
     for round in 0..20 {
         let least = Duration::from_millis(1300 + 37 * round as u64);
-        let learned = learn_and_kill(&mut proxy, round, least);
-        known.extend(learned);
-        let empty = tempfile::tempdir().expect("a temporary directory can be made");
-        let dir = std::mem::replace(&mut proxy.dir, empty);
-        let settings = proxy.settings.clone();
+        let ((dir, settings), old) = kill_under_load(proxy, round, least);
+        known.extend(old);
         proxy = Wayleave::start_in(dir, settings);
         assert!(!proxy.log().contains("damaged"), "{}", proxy.log());
     }

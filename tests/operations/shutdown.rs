@@ -13,16 +13,16 @@ fn slow_origin(gate: &Gate) -> Origin {
 }
 
 #[test]
-fn sigterm_finishes_what_is_under_way() {
+fn sigterm_finishes_exchanges_in_progress() {
     let gate = Gate::closed();
     let origin = slow_origin(&gate);
     let mut proxy = Wayleave::start(&origin);
     let mut plain = proxy.connect();
     plain.send_get("http://shop.test/slow");
     plain.response_head();
-    let mut secret = proxy.tunnel("shop.test:443");
-    secret.send(Request::get("https://shop.test/slow").origin_form());
-    secret.response_head();
+    let mut encrypted = proxy.tunnel("shop.test:443");
+    encrypted.send(Request::get("https://shop.test/slow").origin_form());
+    encrypted.response_head();
     let mut idle = proxy.connect();
     idle.send_get("http://shop.test/a");
     assert_eq!(idle.response().status, 200);
@@ -33,7 +33,7 @@ fn sigterm_finishes_what_is_under_way() {
     assert!(proxy.is_running(), "it ended while downloads ran");
     gate.open();
     assert_eq!(plain.bytes(22), b"first half,second half");
-    assert_eq!(secret.bytes(22), b"first half,second half");
+    assert_eq!(encrypted.bytes(22), b"first half,second half");
     assert_eq!(proxy.wait().code(), Some(0));
 }
 
@@ -67,7 +67,7 @@ fn a_request_in_progress_is_served_after_the_stop_begins() {
     origin.wait_for_target("/slow");
     let mut fresh: Vec<_> = (0..20).map(|_| proxy.connect()).collect();
     eventually("they are accepted", || proxy.metric("wayleave_client_connections", &[]) >= 21.0);
-    // The signal and the requests cross on the way.
+    // The requests are sent before their clients can notice the stop.
     proxy.signal("TERM");
     for wire in &mut fresh {
         wire.send_get("http://shop.test/a");
@@ -101,11 +101,11 @@ fn the_grace_is_bounded() {
     let mut head = wire.response_head();
     proxy.signal("TERM");
     assert_eq!(proxy.wait().code(), Some(0));
-    assert!(wire.counted_body(&mut head).is_err(), "the answer was cut, and shows it");
+    assert!(wire.counted_body(&mut head).is_err(), "the cut response is detectable");
 }
 
 #[test]
-fn waiting_requests_are_answered_before_the_end() {
+fn waiting_requests_are_decided_before_the_end() {
     let origin = Origin::start();
     let gate = Gate::closed();
     let robots =
@@ -138,7 +138,7 @@ fn the_ca_outlives_the_process_and_its_key_is_private() {
 }
 
 #[test]
-fn only_connections_of_clients_are_under_way() {
+fn only_client_connections_are_counted_at_shutdown() {
     let origin = Origin::start();
     let mut idle = Wayleave::start(&origin);
     idle.signal("TERM");
@@ -156,7 +156,7 @@ fn only_connections_of_clients_are_under_way() {
     assert_eq!(busy.wait().code(), Some(0));
 }
 
-/// Returns the log lines of exchanges that were cut off, and whether `stop` is the last line.
+/// Expects a log line for each exchange that was cut off, and the event of the stop as the last line.
 #[track_caller]
 fn expect_cut(proxy: &Wayleave, paths: &[&str]) {
     let log = proxy.dir.path().join("state/decisions.jsonl");
@@ -172,8 +172,7 @@ fn expect_cut(proxy: &Wayleave, paths: &[&str]) {
     assert!(last.starts_with("{\"event\":\"stop\""), "{last}");
 }
 
-/// Exchanges in every state: partly delivered, not answered yet, held back for robots.txt, and tunnels of which nobody knows yet
-/// what they are for.
+/// Begins exchanges in every state: partly delivered, without a response, held back for robots.txt, and inside a tunnel.
 fn begin_all(proxy: &Wayleave, origin: &Origin) -> Vec<Wire> {
     let get = |url: &str| {
         let mut wire = proxy.connect();
@@ -184,19 +183,19 @@ fn begin_all(proxy: &Wayleave, origin: &Origin) -> Vec<Wire> {
     partly.response_head();
     let unanswered = get("http://shop.test/silent");
     origin.wait_for_target("/silent");
-    let held_back = get("http://asked.test/held-back");
-    origin.wait_for("robots.txt is asked for", |arrived| {
+    let held_back = get("http://hangs.test/held-back");
+    origin.wait_for("robots.txt is requested", |arrived| {
         let mut requests = arrived.requests.iter();
-        requests.any(|request| request.host() == "asked.test")
+        requests.any(|request| request.host() == "hangs.test")
     });
-    let mut secret = proxy.tunnel("shop.test:443");
-    secret.send(Request::get("https://shop.test/slow?secret").origin_form());
-    secret.response_head();
-    vec![partly, unanswered, held_back, secret]
+    let mut encrypted = proxy.tunnel("shop.test:443");
+    encrypted.send(Request::get("https://shop.test/slow?secret").origin_form());
+    encrypted.response_head();
+    vec![partly, unanswered, held_back, encrypted]
 }
 
 #[test]
-fn exchanges_that_are_cut_have_their_lines() {
+fn exchanges_cut_at_shutdown_are_logged() {
     let gate = Gate::closed();
     for signals in [&["TERM"][..], &["TERM", "TERM"]] {
         let origin = Origin::start();
@@ -204,7 +203,7 @@ fn exchanges_that_are_cut_have_their_lines() {
         site.page("/slow?partly", Reply::in_halves(&gate))
             .page("/slow?secret", Reply::in_halves(&gate))
             .page("/silent", Reply::nothing(Step::Hang));
-        let silent = origin.site("asked.test");
+        let silent = origin.site("hangs.test");
         silent.robots_reply(Reply::nothing(Step::Hang));
         let mut proxy = Wayleave::start_with(&origin, |settings| {
             let grace = ["\"100ms\"", "\"1h\""][signals.len() - 1];

@@ -4,13 +4,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::harness::h2_frames::{
-    END_HEADERS, END_STREAM, HEADERS, RST_STREAM, block, frame, get, open,
-};
+use crate::harness::h2_frames::{CANCEL, RST_STREAM, frame, open, request};
 use crate::harness::origin::reply::{Framing, Step};
 use crate::harness::{Origin, Reply, Request, Wayleave, Wire};
 
-/// Hosts asked for in turn: each has a robots.txt, a leaf certificate, and connections of its own.
+/// The number of hosts. Each has its own robots.txt, leaf certificate, and connections.
 const HOSTS: u64 = 200;
 const WORKERS: u64 = 6;
 const DEFAULT_SECONDS: u64 = 300;
@@ -23,7 +21,7 @@ struct Sample {
 }
 
 fn sample(proxy: &Wayleave) -> Sample {
-    let open = std::fs::read_dir(format!("/proc/{}/fd", proxy.pid())).expect("Linux tells");
+    let open = std::fs::read_dir(format!("/proc/{}/fd", proxy.pid())).expect("Linux has it");
     Sample { memory_kib: proxy.memory_kib("VmRSS"), descriptors: open.count() as u64 }
 }
 
@@ -46,24 +44,24 @@ fn origin_with_faults() -> Origin {
     origin
 }
 
-/// One of the things that clients do, by number. What becomes of it is the other tests' affair.
+/// Does what clients do, a different thing for each number. Other tests check the results.
 fn act(proxy: &Wayleave, number: u64) {
     let host = format!("host{}.test", number / 7 % HOSTS);
     let url = |path: &str| format!("http://{host}{path}");
     match number % 16 {
-        0 => one(proxy, &Request::get(&url("/a"))),
-        1 => one(proxy, &Request::get(&url("/private"))),
-        2 => one(proxy, &Request::get(&url("/big"))),
-        3 => one(proxy, &Request::new("POST", &url("/up")).body(vec![b'x'; 100_000])),
-        4 => one(proxy, &Request::get(&url("/chunks"))),
-        5 => one(
+        0 => exchange(proxy, &Request::get(&url("/a"))),
+        1 => exchange(proxy, &Request::get(&url("/private"))),
+        2 => exchange(proxy, &Request::get(&url("/big"))),
+        3 => exchange(proxy, &Request::new("POST", &url("/up")).body(vec![b'x'; 100_000])),
+        4 => exchange(proxy, &Request::get(&url("/chunks"))),
+        5 => exchange(
             proxy,
             &Request::get(&url(
                 ["/short", "/reset", "/garbage", "/close"][(number / 16 % 4) as usize]
             )),
         ),
-        6 => one(proxy, &Request::new("POST", &url("/early")).body(vec![b'x'; 50_000])),
-        7 => one(
+        6 => exchange(proxy, &Request::new("POST", &url("/early")).body(vec![b'x'; 50_000])),
+        7 => exchange(
             proxy,
             &Request::get(
                 ["http://down.test/", "http://gone.test/", "http://no.invalid/"]
@@ -77,16 +75,16 @@ fn act(proxy: &Wayleave, number: u64) {
         12 => inside_http_2(proxy, &host),
         13 => streams_that_reset(proxy, &host),
         14 => bypassed(proxy),
-        _ => idle_and_gone(proxy),
+        _ => connect_idle(proxy),
     }
 }
 
-fn one(proxy: &Wayleave, ask: &Request) {
+fn exchange(proxy: &Wayleave, request: &Request) {
     let mut wire = proxy.connect();
-    let sent = wire.try_send(ask.absolute_form());
-    // A second one on the same connection, if it lives.
+    let sent = wire.try_send(request.absolute_form());
+    // A second request on the same connection, if it is open.
     if sent.is_ok() && matches!(wire.try_response(false), Ok(Some(_))) {
-        let _maybe_closed = wire.try_send(ask.absolute_form());
+        let _maybe_closed = wire.try_send(request.absolute_form());
         let _maybe_broken = wire.try_response(false);
     }
 }
@@ -116,18 +114,17 @@ fn inside_tls(proxy: &Wayleave, host: &str) {
 fn inside_http_2(proxy: &Wayleave, host: &str) {
     let client = proxy.http2(&format!("{host}:443"));
     let paths = ["/a", "/private", "/chunks", "/b"];
-    let asks = paths.map(|path| Request::get(&format!("https://{host}{path}")));
-    client.exchange_all(&asks);
+    let requests = paths.map(|path| Request::get(&format!("https://{host}{path}")));
+    client.exchange_all(&requests);
 }
 
 fn streams_that_reset(proxy: &Wayleave, host: &str) {
     let mut wire = open(proxy, &format!("{host}:443"));
     for number in 0..20 {
         let stream = 2 * number + 1;
-        let head = block(&get(host, "/hangs"));
-        let mut both = frame(HEADERS, END_HEADERS | END_STREAM, stream, &head);
-        both.extend(frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
-        let _maybe_closed = wire.try_send(both);
+        let mut frames = request(stream, host, "/hangs");
+        frames.extend(frame(RST_STREAM, 0, stream, &CANCEL));
+        let _maybe_closed = wire.try_send(frames);
     }
 }
 
@@ -139,12 +136,12 @@ fn bypassed(proxy: &Wayleave) {
     wire.response();
 }
 
-fn idle_and_gone(proxy: &Wayleave) {
+fn connect_idle(proxy: &Wayleave) {
     let idle: Vec<Wire> = (0..20).map(|_| proxy.connect()).collect();
     drop(idle);
 }
 
-/// The median of each in a part of the samples: what is held for a moment does not count.
+/// Returns the medians, which ignore what is held only for a moment.
 fn median(samples: &[Sample]) -> Sample {
     let middle = |of: fn(&Sample) -> u64| {
         let mut values: Vec<_> = samples.iter().map(of).collect();
@@ -158,7 +155,7 @@ fn median(samples: &[Sample]) -> Sample {
 }
 
 #[test]
-#[ignore = "takes as long as WAYLEAVE_SOAK_SECONDS says, five minutes without it"]
+#[ignore = "takes WAYLEAVE_SOAK_SECONDS, by default five minutes"]
 fn memory_and_descriptors_stay_flat_under_mixed_traffic() {
     let seconds = std::env::var("WAYLEAVE_SOAK_SECONDS").ok();
     let seconds =
@@ -185,7 +182,8 @@ fn memory_and_descriptors_stay_flat_under_mixed_traffic() {
         }
         let started = Instant::now();
         while started.elapsed() < Duration::from_secs(seconds) {
-            std::thread::park_timeout(Duration::from_millis(500));
+            // Samples at a steady rate.
+            std::thread::sleep(Duration::from_millis(500));
             samples.push(sample(&proxy));
         }
         done.store(true, Ordering::Relaxed);

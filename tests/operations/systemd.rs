@@ -1,4 +1,4 @@
-//! The service: systemd's verdict on the units, and the notifications and sockets that it works with.
+//! The systemd units, and the notifications and sockets of services.
 
 use std::io::Read;
 use std::os::unix::net::UnixDatagram;
@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::harness::ports::free_address;
 use crate::harness::tools::{clean, program, project, run};
 use crate::harness::wayleave::{BINARY, command};
 use crate::harness::{DEADLINE, Wire, eventually};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Copies of the units that name the binary under test, which is all that differs before installation.
+/// Copies the units, with the binary under test in place of the installed one.
 fn units(dir: &TempDir) -> (PathBuf, PathBuf) {
     let copy = |name: &str| {
         let text = std::fs::read_to_string(project().join("systemd").join(name))
@@ -35,8 +36,8 @@ fn the_units_are_valid() {
         b"",
         LIMIT,
     );
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !said.contains("wayleave."), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !stderr.contains("wayleave."), "{stderr}");
 }
 
 #[test]
@@ -50,9 +51,9 @@ fn the_services_exposure_is_under_two() {
         b"",
         LIMIT,
     );
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}");
-    let exposure = said
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}");
+    let exposure = stdout
         .lines()
         .find_map(|line| line.split_once("Overall exposure level for wayleave.service: "))
         .expect("a level")
@@ -62,7 +63,7 @@ fn the_services_exposure_is_under_two() {
     assert!(level < 2.0, "{level}");
 }
 
-/// Kills what it holds.
+/// A process that is killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -107,17 +108,14 @@ fn readiness_and_stopping_are_notified() {
     let pid = child.0.id().to_string();
     run(clean("/bin/sh").args(["-c", "kill -TERM \"$0\"", &pid]), b"", LIMIT);
     wait_for("STOPPING=1");
-    eventually("it ends", || child.0.try_wait().expect("can be asked").is_some());
+    eventually("it ends", || child.0.try_wait().expect("its status can be read").is_some());
     assert_eq!(child.0.wait().expect("ended").code(), Some(0));
 }
 
 #[test]
 fn a_socket_of_the_service_manager_is_taken_over() {
     let dir = tempfile::tempdir().expect("a directory");
-    let address = {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        free.local_addr().expect("bound")
-    };
+    let address = free_address();
     write_config(&dir, &address.to_string());
     let mut start = clean(program("systemd-socket-activate"));
     start
@@ -130,7 +128,7 @@ fn a_socket_of_the_service_manager_is_taken_over() {
     wire.send_get("gopher://shop.test/");
     assert_eq!(wire.response().status, 501);
     child.0.kill().expect("it runs");
-    let mut said = String::new();
-    child.0.stderr.take().expect("piped").read_to_string(&mut said).expect("readable");
-    assert!(!said.contains("panicked"), "{said}");
+    let mut stderr = String::new();
+    child.0.stderr.take().expect("piped").read_to_string(&mut stderr).expect("readable");
+    assert!(!stderr.contains("panicked"), "{stderr}");
 }

@@ -5,13 +5,14 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::harness::client::Secured;
-use crate::harness::h2_frames::{DATA, END_HEADERS, HEADERS, block, frame, open_proxied};
+use crate::harness::h2_frames::{DATA, connect, frame, open_proxied};
+use crate::harness::ports::free_address;
 use crate::harness::tls::Authority;
 use crate::harness::wayleave::{BINARY, Settings};
-use crate::harness::{Gate, Origin, Reply, Request, Wayleave, Wire};
+use crate::harness::{Gate, Origin, Reply, Request, Wayleave, Wire, eventually};
 use crate::requests::tls_listener::renew;
 
-/// A shell that becomes the binary with `listener` as its inherited socket (sd_listen_fds(3)).
+/// Returns a shell that becomes the binary with `listener` as its inherited socket (sd_listen_fds(3)).
 fn inheriting(listener: &TcpListener) -> Command {
     let socket = listener.try_clone().expect("a socket can be duplicated");
     let mut shell = Command::new("sh");
@@ -23,13 +24,13 @@ fn inheriting(listener: &TcpListener) -> Command {
     shell
 }
 
-/// Asks again and again, each time on a connection of its own; tells how many answers were whole.
-fn ask_until(done: &AtomicBool, proxy: SocketAddr, answered: &AtomicUsize) {
+/// Sends requests, each on a new connection, until `done`, and counts the responses.
+fn send_until(done: &AtomicBool, proxy: SocketAddr, served: &AtomicUsize) {
     while !done.load(Ordering::SeqCst) {
         let mut wire = Wire::connect(proxy);
         wire.send_get("http://shop.test/a");
         assert_eq!(wire.response().status, 200);
-        answered.fetch_add(1, Ordering::SeqCst);
+        served.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -48,22 +49,20 @@ fn a_new_process_takes_over_the_socket_without_refusals() {
     download.send_get("http://shop.test/slow");
     download.response_head();
 
-    let (done, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (done, served) = (AtomicBool::new(false), AtomicUsize::new(0));
     let wait_for_more = || {
-        let before = answered.load(Ordering::SeqCst);
-        crate::harness::eventually("clients are served", || {
-            answered.load(Ordering::SeqCst) > before + 20
-        });
+        let before = served.load(Ordering::SeqCst);
+        eventually("clients are served", || served.load(Ordering::SeqCst) > before + 20);
     };
     std::thread::scope(|scope| {
         let clients: Vec<_> =
-            (0..4).map(|_| scope.spawn(|| ask_until(&done, address, &answered))).collect();
+            (0..4).map(|_| scope.spawn(|| send_until(&done, address, &served))).collect();
         wait_for_more();
-        // The new one waits for the store, which the old one has; clients wait in the queue of the socket.
+        // The new process waits until the old one closes the store; clients wait in the queue of the socket.
         let new = scope.spawn(|| Wayleave::replace(inheriting(&socket), &dir, &settings));
         old.signal("TERM");
-        crate::harness::eventually("the old one stops", || old.log().contains("stopping"));
-        assert!(old.is_running(), "a download is under way");
+        eventually("the old one stops", || old.log().contains("stopping"));
+        assert!(old.is_running(), "a download is in progress");
         gate.open();
         assert_eq!(download.bytes(22), b"first half,second half");
         assert_eq!(old.wait().code(), Some(0));
@@ -82,16 +81,13 @@ fn a_new_process_takes_over_the_socket_without_refusals() {
 }
 
 #[test]
-fn the_operators_address_is_taken_over_with_the_socket() {
+fn the_admin_address_is_taken_over_with_the_socket() {
     let origin = Origin::start();
     let gate = Gate::closed();
     origin.site("shop.test").page("/slow", Reply::in_halves(&gate));
     let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = socket.local_addr().expect("a bound socket has an address");
-    let admin = {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        free.local_addr().expect("a bound socket has an address")
-    };
+    let admin = free_address();
     let dir = tempfile::tempdir().expect("a directory");
     let (mut old, settings) =
         Wayleave::start_inheriting(inheriting(&socket), &origin, &dir, |settings| {
@@ -105,9 +101,7 @@ fn the_operators_address_is_taken_over_with_the_socket() {
     std::thread::scope(|scope| {
         let new = scope.spawn(|| Wayleave::replace(inheriting(&socket), &dir, &settings));
         old.signal("TERM");
-        crate::harness::eventually("the old one tells operators that it stops", || {
-            old.admin_get("/readyz").status == 503
-        });
+        eventually("the old one reports that it stops", || old.admin_get("/readyz").status == 503);
         gate.open();
         assert_eq!(download.bytes(22), b"first half,second half");
         assert_eq!(old.wait().code(), Some(0));
@@ -128,21 +122,20 @@ fn an_ordinary_start_does_not_wait_for_a_taken_address() {
     let output =
         crate::harness::wayleave::command().current_dir(dir.path()).output().expect("it runs");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains(&format!("listening on {admin}")), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains(&format!("listening on {admin}")), "{stderr}");
 }
 
-fn secured(address: SocketAddr, protocol: &str) -> Secured {
+fn connect_tls(address: SocketAddr, protocol: &str) -> Secured {
     let roots = Authority::trusted().pem.as_bytes();
     let secured = Wire::connect(address).start_tls("localhost", roots, &[protocol]);
     secured.expect("the proxy is trusted")
 }
 
-/// A tunnel to `shop.test:80` as the first stream of a new connection.
+/// Opens a tunnel to `shop.test:80` as the first stream of a new connection.
 fn tunnel(address: SocketAddr) -> Wire {
     let mut wire = open_proxied(address);
-    let connect = block(&[(":method", "CONNECT"), (":authority", "shop.test:80")]);
-    wire.send(frame(HEADERS, END_HEADERS, 1, &connect));
+    wire.send(connect(1, "shop.test:80"));
     assert!(wire.stream_is_200(1));
     wire
 }
@@ -164,7 +157,7 @@ fn a_tls_listener_is_taken_over_with_a_new_certificate() {
     };
     let (mut old, settings) =
         Wayleave::start_inheriting(inheriting(&socket), &origin, &dir, settings);
-    let connect = |protocol: &str| secured(address, protocol);
+    let connect = |protocol: &str| connect_tls(address, protocol);
     let slow = "http://shop.test/slow";
     let mut download = connect("http/1.1");
     let first = download.chain[0].clone();
@@ -176,21 +169,19 @@ fn a_tls_listener_is_taken_over_with_a_new_certificate() {
     assert!(streams.data(1).starts_with(b"HTTP/1.1 200 "));
 
     renew(dir.path(), "localhost");
-    crate::harness::eventually("the old one shows the new certificate", || {
-        connect("http/1.1").chain[0] != first
-    });
+    eventually("the old one uses the new certificate", || connect("http/1.1").chain[0] != first);
     let second = connect("h2").chain[0].clone();
     std::thread::scope(|scope| {
         let new = scope.spawn(|| Wayleave::replace(inheriting(&socket), &dir, &settings));
         old.signal("TERM");
-        crate::harness::eventually("the old one stops", || old.log().contains("stopping"));
+        eventually("the old one stops", || old.log().contains("stopping"));
         // New connections now wait in the queue of the socket for the new process.
         let late = scope.spawn(|| {
             let mut late = connect("http/1.1");
             late.wire.send_get("http://shop.test/a");
             (late.wire.response().status, late.chain[0].clone())
         });
-        assert!(old.is_running(), "downloads are under way");
+        assert!(old.is_running(), "downloads are in progress");
         gate.open();
         assert_eq!(download.wire.bytes(22), b"first half,second half");
         let mut through = Vec::new();
