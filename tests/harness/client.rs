@@ -269,14 +269,6 @@ impl Wire {
         }
     }
 
-    /// Does the same within `limit`, for connections that would otherwise end later.
-    #[track_caller]
-    pub fn expect_close_within(&mut self, limit: Duration) {
-        let limited = self.tcp.set_read_timeout(Some(limit));
-        limited.expect("the limit is not zero");
-        self.expect_close();
-    }
-
     /// Opens a tunnel through a proxy. Returns the head of a 2xx response, or any other response whole.
     #[track_caller]
     pub fn connect_tunnel(&mut self, authority: &str) -> Response {

@@ -10,7 +10,7 @@ use crate::harness::ports::free_address;
 use crate::harness::tls::Authority;
 use crate::harness::wayleave::{BINARY, Settings};
 use crate::harness::{Gate, Origin, Reply, Request, Wayleave, Wire, eventually};
-use crate::requests::tls_listener::renew;
+use crate::requests::tls_listener::write_certificate;
 
 /// Returns a shell that becomes the binary with `listener` as its inherited socket (sd_listen_fds(3)).
 fn inheriting(listener: &TcpListener) -> Command {
@@ -148,7 +148,7 @@ fn a_tls_listener_is_taken_over_with_a_new_certificate() {
     let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = socket.local_addr().expect("a bound socket has an address");
     let dir = tempfile::tempdir().expect("a directory");
-    renew(dir.path(), "localhost");
+    write_certificate(dir.path(), "localhost");
     let listen = format!("[\"127.0.0.1:0\", \"https://{address}\"]");
     let settings = |settings: Settings| {
         let settings = settings.set("proxy.listen", &listen);
@@ -168,7 +168,7 @@ fn a_tls_listener_is_taken_over_with_a_new_certificate() {
     streams.send(frame(DATA, 0, 1, &Request::get(slow).origin_form()));
     assert!(streams.data(1).starts_with(b"HTTP/1.1 200 "));
 
-    renew(dir.path(), "localhost");
+    write_certificate(dir.path(), "localhost");
     eventually("the old one uses the new certificate", || connect("http/1.1").chain[0] != first);
     let second = connect("h2").chain[0].clone();
     std::thread::scope(|scope| {

@@ -3,14 +3,11 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::harness::passwords::{self, HASH, RIGHT, WRONG};
 use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Reply, Request, Response, Wayleave, eventually};
 
-/// "secret", cheap to verify.
-const HASH: &str =
-    "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$vk+JgWgZGbXHtEqPQPhzXbD+QxxkJR5Fq2AXLhDyYaY";
-
-/// Three origins: one disallows both crawlers other paths, one has no robots.txt, one is out of order.
+/// Starts three sites: one disallows a different path for each crawler, one has no robots.txt, one fails.
 fn sites() -> Origin {
     let origin = Origin::start();
     origin.site("shop.test").robots(
@@ -21,28 +18,14 @@ fn sites() -> Origin {
     origin
 }
 
-fn crawlers() -> String {
-    format!(
-        "[[crawler]]
-name = \"news\"
-tokens = [\"NewsBot\"]
-match = {{ username = \"news\" }}
-password_hash = \"{HASH}\"
-[[crawler]]
-name = \"images\"
-tokens = [\"ImageBot\"]
-match = {{ user_agent = \"ImageBot\" }}
-"
-    )
-}
-
 fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> Wayleave {
-    Wayleave::start_with(origin, |settings| change(settings.table(&crawlers())))
+    Wayleave::start_with(origin, |settings| {
+        let settings = settings.table(&passwords::crawler("news", "news", HASH));
+        change(settings.crawler("images", "ImageBot"))
+    })
 }
 
-/// `news:secret`, `news:wrong` and `other:secret` in base 64.
-const RIGHT: &str = "Basic bmV3czpzZWNyZXQ=";
-const WRONG: &str = "Basic bmV3czp3cm9uZw==";
+/// `other:secret`.
 const UNKNOWN: &str = "Basic b3RoZXI6c2VjcmV0";
 
 fn with_credentials(url: &str, credentials: &str) -> Request {
@@ -61,22 +44,22 @@ fn expect_407(answer: &Response, reason: &str) {
 }
 
 #[test]
-fn a_password_proves_who_asks() {
+fn a_password_identifies_its_crawler() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings);
     for _ in 0..2 {
-        let ask = with_credentials("http://shop.test/news", RIGHT);
-        assert_eq!(proxy.exchange(&ask).status, 403);
-        let ask = with_credentials("http://shop.test/images", RIGHT);
-        assert_eq!(proxy.exchange(&ask).status, 200);
+        let disallowed = with_credentials("http://shop.test/news", RIGHT);
+        assert_eq!(proxy.exchange(&disallowed).status, 403);
+        let allowed = with_credentials("http://shop.test/images", RIGHT);
+        assert_eq!(proxy.exchange(&allowed).status, 200);
         for wrong in [WRONG, UNKNOWN, "Bearer x", "Basic !"] {
-            let ask = with_credentials("http://open.test/", wrong);
-            expect_407(&proxy.exchange(&ask), "wrong-password");
+            let request = with_credentials("http://open.test/", wrong);
+            expect_407(&proxy.exchange(&request), "wrong-password");
         }
     }
     assert!(
         origin.requests().iter().all(|request| request.header("proxy-authorization").is_none()),
-        "the password stays here"
+        "the password is not forwarded"
     );
     eventually("all are counted", || {
         proxy.metric("wayleave_requests_total", &[("crawler", "news")]) == 4.0
@@ -84,13 +67,11 @@ fn a_password_proves_who_asks() {
 }
 
 #[test]
-fn credentials_of_a_connect_count_inside() {
+fn credentials_of_a_connect_apply_inside_its_tunnel() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings.set("proxy.require_crawler", "true"));
     let mut wire = proxy.connect();
-    wire.send(format!(
-        "CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\nProxy-Authorization: {RIGHT}\r\n\r\n"
-    ));
+    wire.send_connect("shop.test:443", &format!("Proxy-Authorization: {RIGHT}\r\n"));
     assert_eq!(wire.response_head().status, 200);
     let mut wire = wire
         .start_tls("shop.test", &proxy.ca_pem(), &["http/1.1"])
@@ -102,58 +83,52 @@ fn credentials_of_a_connect_count_inside() {
     assert_eq!(wire.response().status, 200);
 
     let mut wire = proxy.connect();
-    wire.send(format!(
-        "CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\nProxy-Authorization: {WRONG}\r\n\r\n"
-    ));
+    wire.send_connect("shop.test:443", &format!("Proxy-Authorization: {WRONG}\r\n"));
     expect_407(&wire.response(), "wrong-password");
 }
 
-/// "secret", at many times the usual cost.
-const DEAR_HASH: &str =
+/// A hash at many times the usual cost.
+const COSTLY_HASH: &str =
     "$argon2id$v=19$m=65536,t=20,p=1$c2FsdHNhbHQ$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 #[test]
-fn guessers_are_turned_away_and_others_do_not_wait() {
+fn guesses_beyond_the_limit_are_refused_and_delay_no_other() {
     let origin = sites();
-    let dear =
-        "[[crawler]]\nname = \"dear\"\ntokens = [\"DearBot\"]\nmatch = { username = \"dear\" }\n";
-    let dear = format!("{dear}password_hash = \"{DEAR_HASH}\"\n");
-    let proxy = start(&origin, |settings| settings.table(&dear));
+    let costly = passwords::crawler("costly", "costly", COSTLY_HASH);
+    let proxy = start(&origin, |settings| settings.table(&costly));
     let right = with_credentials("http://open.test/", RIGHT);
     assert_eq!(proxy.exchange(&right).status, 200);
     let guess = |number: u32| {
         let mut wire = proxy.connect();
-        let credentials = STANDARD.encode(format!("dear:{number}"));
-        let ask = with_credentials("http://open.test/", &format!("Basic {credentials}"));
-        wire.send(ask.absolute_form());
+        let credentials = STANDARD.encode(format!("costly:{number}"));
+        let request = with_credentials("http://open.test/", &format!("Basic {credentials}"));
+        wire.send(request.absolute_form());
         wire
     };
     let mut guesses: Vec<_> = (0..100).map(guess).collect();
-    let turned_away = || proxy.metric("wayleave_requests_total", &[("reason", "password-checks")]);
-    eventually("there is no room for all", || turned_away() > 50.0);
-    assert_eq!(proxy.exchange(&right).status, 200, "it was checked before");
+    let refused = || proxy.metric("wayleave_requests_total", &[("reason", "password-checks")]);
+    eventually("most guesses are refused", || refused() > 50.0);
+    assert_eq!(proxy.exchange(&right).status, 200, "it was verified before");
     let other = Request::get("http://open.test/").agent("ImageBot/1");
     assert_eq!(proxy.exchange(&other).status, 200);
     let mut answers = guesses.iter_mut().map(crate::harness::Wire::response);
     let first = answers.find(|answer| answer.status != 407);
-    let first = first.expect("they are not all checked");
+    let first = first.expect("not all guesses are verified");
     let problem =
         first.expect_refusal(429, Some("Too many password checks"), "http_request_denied");
     assert_eq!(problem["reason"], "password-checks");
     assert_eq!(first.header("retry-after"), Some("1"));
     drop(guesses);
-    eventually("who left is waited for no longer", || {
+    eventually("guesses of closed connections are dropped", || {
         proxy.metric("wayleave_client_connections", &[]) == 0.0
     });
     let mut tunnel = proxy.connect();
-    tunnel.send(format!(
-        "CONNECT open.test:443 HTTP/1.1\r\nHost: open.test:443\r\nProxy-Authorization: {RIGHT}\r\n\r\n"
-    ));
+    tunnel.send_connect("open.test:443", &format!("Proxy-Authorization: {RIGHT}\r\n"));
     assert_eq!(tunnel.response_head().status, 200);
 }
 
 #[test]
-fn who_is_no_known_crawler_may_be_refused() {
+fn unidentified_clients_may_be_refused() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings.set("proxy.require_crawler", "true"));
     for url in ["http://open.test/", "https://open.test/"] {
@@ -161,8 +136,8 @@ fn who_is_no_known_crawler_may_be_refused() {
         let known = proxy.get_as("ImageBot/1", url);
         assert_eq!(known.status, 200);
     }
-    let all_have_passwords = crawlers().replace("user_agent = \"ImageBot\"", "username = \"news\"")
-        + &format!("password_hash = \"{HASH}\"\n");
+    let all_have_passwords =
+        ["news", "images"].map(|name| passwords::crawler(name, "news", HASH)).concat();
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("proxy.require_crawler", "true").table(&all_have_passwords)
     });
@@ -171,7 +146,7 @@ fn who_is_no_known_crawler_may_be_refused() {
 }
 
 #[test]
-fn a_well_known_name_is_its_owners() {
+fn well_known_tokens_are_reserved_for_their_owners() {
     let origin = sites();
     let own = "[[crawler]]\nname = \"search\"\ntokens = [\"Googlebot-News\", \"Googlebot\"]\n\
                match = { user_agent = \"Googlebot-News\" }\n";
@@ -195,23 +170,22 @@ fn a_well_known_name_is_its_owners() {
 }
 
 #[test]
-fn a_crawler_has_robots_txt_fetched_by_its_own_name() {
+fn robots_txt_is_fetched_by_the_name_of_the_crawler() {
     let origin = sites();
-    let gone = Reply::new(301).header("Location", "http://shop.test/rules");
-    origin.site("moved.test").robots_reply(gone);
+    origin.site("moved.test").robots_reply(Reply::redirect(301, "http://shop.test/rules"));
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("robots.user_agent", "\"fetcher/1\"").table(
-            "[[crawler]]\nname = \"own\"\ntokens = [\"OwnBot\"]\nmatch = { user_agent = \"OwnBot\" }\n\
-             user_agent = \"OwnBot/2 (+https://own.example)\"\n\
-             [[crawler]]\nname = \"rest\"\ntokens = [\"RestBot\"]\nmatch = { user_agent = \"RestBot\" }\n",
-        )
+        settings
+            .set("robots.user_agent", "\"fetcher/1\"")
+            .crawler("own", "OwnBot")
+            .table("user_agent = \"OwnBot/2 (+https://own.example)\"\n")
+            .crawler("rest", "RestBot")
     });
     for (agent, url) in [
         ("OwnBot/1", "http://moved.test/a"),
         ("RestBot/1", "https://open.test/a"),
         ("SomeBot/1", "http://open.test/a"),
         ("OwnBot/1", "https://shop.test/a"),
-        // They find what the others fetched.
+        // These use what the others fetched.
         ("RestBot/1", "http://moved.test/b"),
         ("OwnBot/1", "http://open.test/b"),
         ("OwnBot/1", "https://open.test/b"),
@@ -239,15 +213,15 @@ fn a_crawler_has_robots_txt_fetched_by_its_own_name() {
 }
 
 #[test]
-fn a_crawler_may_have_to_name_itself() {
+fn a_crawler_may_have_to_contain_its_token() {
     let origin = sites();
-    let at_home = |name: &str, must: bool| {
+    let table = |must: bool| {
         format!(
-            "[[crawler]]\nname = \"{name}\"\ntokens = [\"OwnBot\"]\nmatch = {{ addresses = [\"127.0.0.1\"] }}\n\
+            "[[crawler]]\nname = \"own\"\ntokens = [\"OwnBot\"]\nmatch = {{ addresses = [\"127.0.0.1\"] }}\n\
              user_agent_must_contain_token = {must}\n"
         )
     };
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&at_home("own", true)));
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table(true)));
     let get = |agent: &str| proxy.get_as(agent, "http://open.test/");
     assert_eq!(get("Mozilla/5.0 (ownbot)").status, 200);
     let problem = get("curl/8").expect_refusal(
@@ -256,7 +230,7 @@ fn a_crawler_may_have_to_name_itself() {
         "http_request_denied",
     );
     assert_eq!(problem["reason"], "token-missing");
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&at_home("own", false)));
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table(false)));
     let answer = proxy.get_as("curl/8", "http://open.test/");
     assert_eq!(answer.status, 200);
     let mismatches = "wayleave_user_agent_mismatches_total";
@@ -264,7 +238,7 @@ fn a_crawler_may_have_to_name_itself() {
 }
 
 #[test]
-fn what_is_only_observed_is_forwarded_counted_and_logged() {
+fn observed_requests_are_forwarded_counted_and_logged() {
     let origin = sites();
     let proxy = start(&origin, |settings| {
         settings
@@ -277,17 +251,17 @@ fn what_is_only_observed_is_forwarded_counted_and_logged() {
     assert_eq!(get("Other/1", "http://open.test/"), 200);
     assert_eq!(get("Googlebot/2.1", "http://open.test/"), 200);
     assert_eq!(get("NewsBot/1", "http://down.test/a"), 200);
-    let ask = with_credentials("http://shop.test/news", RIGHT);
-    assert_eq!(proxy.exchange(&ask).status, 200);
-    let ask = with_credentials("http://open.test/", WRONG);
-    expect_407(&proxy.exchange(&ask), "wrong-password");
+    let disallowed = with_credentials("http://shop.test/news", RIGHT);
+    assert_eq!(proxy.exchange(&disallowed).status, 200);
+    let wrong = with_credentials("http://open.test/", WRONG);
+    expect_407(&proxy.exchange(&wrong), "wrong-password");
     assert!(origin.seen().contains(&"GET http://shop.test/news".to_owned()), "it was forwarded");
     let listed = || proxy.admin_get("/v1/decisions?outcome=observed").json();
     let count = || listed()["decisions"].as_array().map_or(0, Vec::len);
     eventually("all are recorded", || count() == 4);
     let listed = listed();
     let observed = listed["decisions"].as_array().expect("an array");
-    let mut told: Vec<_> = observed
+    let mut found: Vec<_> = observed
         .iter()
         .map(|decision| {
             let text = |member: &str| decision[member].as_str().unwrap_or_default().to_owned();
@@ -295,7 +269,7 @@ fn what_is_only_observed_is_forwarded_counted_and_logged() {
         })
         .collect();
     // Requests on several connections are recorded in any order.
-    told.sort_by(|one, other| other.0.cmp(&one.0));
+    found.sort_by(|one, other| other.0.cmp(&one.0));
     let expected = [
         ("news", "rule", 403),
         ("asserted", "unidentified", 407),
@@ -304,13 +278,13 @@ fn what_is_only_observed_is_forwarded_counted_and_logged() {
     ];
     let expected = expected
         .map(|(crawler, reason, status)| (crawler.to_owned(), reason.to_owned(), status.into()));
-    assert_eq!(told, expected);
+    assert_eq!(found, expected);
     let observed = [("outcome", "observed"), ("crawler", "news")];
     assert_eq!(proxy.metric("wayleave_requests_total", &observed), 1.0);
 }
 
 #[test]
-fn nothing_that_cannot_be_done_is_only_observed() {
+fn what_is_impossible_is_refused_in_observe_mode_too() {
     let origin = sites();
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings

@@ -1,64 +1,39 @@
 //! Tunnels, HTTP/2 connections inside them and upgraded connections whose permission is revoked while they are open.
 
-use crate::harness::origin::reply::Step;
+use crate::harness::passwords::{self, HASH, RIGHT};
 use crate::harness::tls::Authority;
 use crate::harness::wayleave::Settings;
 use crate::harness::{H2Client, Origin, Reply, Request, Wayleave, Wire, eventually};
 
-/// "secret", cheap to verify; and another hash of the same.
-const HASH: &str =
-    "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$vk+JgWgZGbXHtEqPQPhzXbD+QxxkJR5Fq2AXLhDyYaY";
+/// Another hash of the same password.
 const OTHER_HASH: &str =
     "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
-/// `news:secret` in base 64.
-const RIGHT: &str = "Basic bmV3czpzZWNyZXQ=";
 
 fn crawler(hash: &str) -> String {
-    format!(
-        "[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = {{ username = \"news\" }}\npassword_hash = \"{hash}\"\n"
-    )
+    passwords::crawler("news", "news", hash)
 }
 
-/// A page, and one that becomes an echo.
+/// Starts a site with a WebSocket that echoes.
 fn site() -> Origin {
     let origin = Origin::start();
-    let echo = Reply::new(101)
-        .header("Connection", "Upgrade")
-        .header("Upgrade", "websocket")
-        .header("Sec-WebSocket-Accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")
-        .step(Step::Echo);
-    origin.site("shop.test").page("/echo", echo);
+    origin.site("shop.test").page("/echo", Reply::websocket());
     origin
 }
 
-/// A proxy, and the settings it was started with but for the crawler.
+/// Starts a proxy. Returns its settings without the crawler, too.
 fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> (Wayleave, Settings) {
-    let mut base = None;
     let proxy = Wayleave::start_with(origin, |settings| {
-        let settings = change(settings.set("proxy.idle_timeout", "\"1h\""));
-        base = Some(settings.clone());
-        settings.table(&crawler(HASH))
+        change(settings.set("proxy.idle_timeout", "\"1h\"")).table(&crawler(HASH))
     });
-    (proxy, base.expect("it was started with settings"))
+    let base = proxy.settings.clone().without_tables();
+    (proxy, base)
 }
 
-fn reload(proxy: &Wayleave, settings: &Settings) {
-    let file = proxy.dir.path().join("config.toml");
-    std::fs::write(file, settings.to_toml()).expect("the temporary directory can be written");
-    let mut wire = Wire::connect(proxy.admin);
-    wire.send(format!(
-        "POST /v1/reload HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-        proxy.admin
-    ));
-    assert_eq!(wire.response().status, 200);
-}
-
-/// A tunnel whose `CONNECT` proved who asks.
-fn proven(proxy: &Wayleave) -> Wire {
+/// Opens a tunnel with a password.
+fn authenticated(proxy: &Wayleave) -> Wire {
     let mut wire = proxy.connect();
-    wire.send(format!(
-        "CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\nUser-Agent: NewsBot/1\r\nProxy-Authorization: {RIGHT}\r\n\r\n"
-    ));
+    let fields = format!("User-Agent: NewsBot/1\r\nProxy-Authorization: {RIGHT}\r\n");
+    wire.send_connect("shop.test:443", &fields);
     assert_eq!(wire.response_head().status, 200);
     wire
 }
@@ -68,10 +43,10 @@ fn inside(wire: Wire, roots: &[u8]) -> Wire {
     secured.expect("the certificate is trusted").wire
 }
 
-/// Tunnels that were opened with a password and serve by HTTP/1 and HTTP/2.
+/// Opens tunnels with a password, by HTTP/1.1 and HTTP/2, and is served inside them.
 fn served_inside(proxy: &Wayleave, ca: &[u8]) -> (Wire, H2Client) {
-    let mut http1 = inside(proven(proxy), ca);
-    let http2 = H2Client::inside(proven(proxy), "shop.test:443", ca);
+    let mut http1 = inside(authenticated(proxy), ca);
+    let http2 = H2Client::inside(authenticated(proxy), "shop.test:443", ca);
     assert_eq!([get_inside(&mut http1, "/a"), http2.get("/a").status], [200, 200]);
     (http1, http2)
 }
@@ -81,18 +56,16 @@ fn get_inside(wire: &mut Wire, path: &str) -> u16 {
     wire.response().status
 }
 
-/// Inside a tunnel, past a WebSocket handshake whose origin sends back what it hears.
+/// Opens a WebSocket to an origin that echoes.
 fn upgraded(mut wire: Wire) -> Wire {
-    wire.send(
-        "GET /echo HTTP/1.1\r\nHost: shop.test\r\nUser-Agent: NewsBot/1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
-    );
+    let request = Request::get("https://shop.test/echo").agent("NewsBot/1").websocket();
+    wire.send(request.origin_form());
     assert_eq!(wire.response_head().status, 101);
-    echoes(&mut wire);
+    expect_echo(&mut wire);
     wire
 }
 
-fn echoes(wire: &mut Wire) {
+fn expect_echo(wire: &mut Wire) {
     wire.send("hello");
     assert_eq!(wire.bytes(5), b"hello");
 }
@@ -108,15 +81,12 @@ fn a_changed_or_removed_password_ends_what_it_opened() {
         let origin = site();
         let (proxy, base) = start(&origin, |settings| settings);
         let ca = proxy.ca_pem();
-        let mut http1 = inside(proven(&proxy), &ca);
-        assert_eq!(get_inside(&mut http1, "/a"), 200);
-        let http2 = H2Client::inside(proven(&proxy), "shop.test:443", &ca);
-        assert_eq!(http2.get("/a").status, 200);
-        let mut upgraded = upgraded(inside(proven(&proxy), &ca));
-        reload(&proxy, &base.clone().set("proxy.name", "\"other\"").table(&crawler(HASH)));
-        assert_eq!(get_inside(&mut http1, "/a"), 200, "that changed nothing for it");
-        echoes(&mut upgraded);
-        reload(&proxy, &base.table(&change));
+        let (mut http1, http2) = served_inside(&proxy, &ca);
+        let mut upgraded = upgraded(inside(authenticated(&proxy), &ca));
+        proxy.reload(&base.clone().set("proxy.name", "\"other\"").table(&crawler(HASH)));
+        assert_eq!(get_inside(&mut http1, "/a"), 200, "that change does not concern it");
+        expect_echo(&mut upgraded);
+        proxy.reload(&base.table(&change));
         assert_eq!(get_inside(&mut http1, "/a"), 407);
         http1.expect_close();
         assert_eq!(http2.get("/a").status, 407);
@@ -126,14 +96,14 @@ fn a_changed_or_removed_password_ends_what_it_opened() {
 }
 
 #[test]
-fn https_that_is_refused_is_refused_inside_open_tunnels_too() {
+fn a_reload_to_refuse_https_applies_inside_open_tunnels() {
     let origin = site();
     let (proxy, base) = start(&origin, |settings| settings);
     let ca = proxy.ca_pem();
     let (mut http1, http2) = served_inside(&proxy, &ca);
-    let mut upgraded = upgraded(inside(proven(&proxy), &ca));
+    let mut upgraded = upgraded(inside(authenticated(&proxy), &ca));
     let refusing = base.set("https.mode", "\"refuse\"").table(&crawler(HASH));
-    reload(&proxy, &refusing);
+    proxy.reload(&refusing);
     http1.send(Request::get("https://shop.test/a").origin_form());
     let refused = http1.response();
     let problem = refused.expect_refusal(403, Some("HTTPS refused"), "http_request_denied");
@@ -149,10 +119,10 @@ fn a_tunnel_switched_to_blind_serves_at_most_one_more_request() {
     let (proxy, base) = start(&origin, |settings| settings);
     let ca = proxy.ca_pem();
     let (mut http1, http2) = served_inside(&proxy, &ca);
-    reload(&proxy, &base.set("https.mode", "\"tunnel\"").table(&crawler(HASH)));
+    proxy.reload(&base.set("https.mode", "\"tunnel\"").table(&crawler(HASH)));
     assert_eq!(get_inside(&mut http1, "/a"), 200);
     http1.expect_close();
-    // A request on its way is answered; none follows.
+    // A request in progress is served; none follows.
     let _last = http2.try_exchange(&Request::get("https://shop.test/a"));
     eventually("the connection ends", || {
         http2.try_exchange(&Request::get("https://shop.test/a")).is_err()
@@ -160,23 +130,23 @@ fn a_tunnel_switched_to_blind_serves_at_most_one_more_request() {
 }
 
 #[test]
-fn a_blind_tunnel_ends_when_it_would_not_open_any_more() {
+fn a_blind_tunnel_ends_when_it_may_no_longer_be_opened() {
     let rule = "[[rule]]\naction = \"refuse\"\nhosts = [\"shop.test\"]\npaths = [\"/b\"]\n";
     let changes: [(&str, &dyn Fn(Settings) -> Settings); 4] = [
         ("another password", &|base| base.table(&crawler(OTHER_HASH))),
         ("no https", &|base| base.set("https.mode", "\"refuse\"").table(&crawler(HASH))),
-        ("looked into", &|base| base.set("https.mode", "\"intercept\"").table(&crawler(HASH))),
+        ("intercepted", &|base| base.set("https.mode", "\"intercept\"").table(&crawler(HASH))),
         ("a rule", &|base| base.table(&crawler(HASH)).table(rule)),
     ];
     let origin = site();
     for (name, change) in changes {
         let (proxy, base) = start(&origin, |settings| settings.set("https.mode", "\"tunnel\""));
-        let mut wire = inside(proven(&proxy), Authority::trusted().pem.as_bytes());
+        let mut wire = inside(authenticated(&proxy), Authority::trusted().pem.as_bytes());
         assert_eq!(get_inside(&mut wire, "/a"), 200, "{name}");
         let unrelated = base.clone().set("proxy.name", "\"other\"").table(&crawler(HASH));
-        reload(&proxy, &unrelated);
-        assert_eq!(get_inside(&mut wire, "/a"), 200, "{name}: that changed nothing for it");
-        reload(&proxy, &change(base));
+        proxy.reload(&unrelated);
+        assert_eq!(get_inside(&mut wire, "/a"), 200, "{name}: that change does not concern it");
+        proxy.reload(&change(base));
         wire.expect_close();
     }
 }

@@ -40,7 +40,7 @@ reason = "an old exception"
 expires = "2020-01-01"
 "#;
 
-/// Three origins: a shop, a partner that disallows everything, and one that may not be fetched at all.
+/// Starts three sites: a shop, a partner that disallows everything, and one that no crawler may request.
 fn sites() -> Origin {
     let origin = Origin::start();
     origin.site("www.shop.test");
@@ -50,7 +50,7 @@ fn sites() -> Origin {
     origin
 }
 
-fn ask(proxy: &Wayleave, agent: &str, method: &str, url: &str) -> Response {
+fn send(proxy: &Wayleave, agent: &str, method: &str, url: &str) -> Response {
     proxy.exchange(&Request::new(method, url).agent(agent))
 }
 
@@ -59,18 +59,18 @@ fn a_rule_refuses_what_robots_txt_allows() {
     let origin = sites();
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
     for agent in ["NewsBot/1", "Other/1"] {
-        let answer = ask(&proxy, agent, "POST", "https://www.shop.test/x/../%63arts/1");
+        let answer = send(&proxy, agent, "POST", "https://www.shop.test/x/../%63arts/1");
         let problem = answer.expect_refusal(403, Some("Refused by policy"), "http_request_denied");
         assert_eq!(problem["reason"], "policy-rule");
         let detail = "[[rule]] 1: no orders (owner shop@example.com)";
         assert_eq!(problem["detail"], detail);
-        assert_eq!(ask(&proxy, agent, "GET", "http://www.shop.test/carts/1").status, 200);
+        assert_eq!(send(&proxy, agent, "GET", "http://www.shop.test/carts/1").status, 200);
     }
     assert!(!origin.seen().iter().any(|seen| seen.starts_with("POST")));
 }
 
 #[test]
-fn a_rule_holds_for_a_host_however_either_is_spelt() {
+fn a_rule_applies_to_every_spelling_of_its_hosts() {
     let origin = Origin::start();
     for name in ["www.xn--bcher-kva.test", "a.dotted.test", "127.0.0.1", "[::ffff:7f00:1]"] {
         origin.site(name);
@@ -86,7 +86,7 @@ fn a_rule_holds_for_a_host_however_either_is_spelt() {
         format!("[::ffff:127.0.0.1]:{port}"),
         format!("[::FFFF:7f00:1]:{port}"),
     ] {
-        let answer = ask(&proxy, "NewsBot/1", "GET", &format!("http://{host}/a"));
+        let answer = send(&proxy, "NewsBot/1", "GET", &format!("http://{host}/a"));
         assert_eq!(answer.status, 403, "{host}");
         assert_eq!(answer.json()["reason"], "policy-rule", "{host}");
     }
@@ -97,33 +97,32 @@ fn a_rule_holds_for_a_host_however_either_is_spelt() {
 fn an_exception_allows_what_robots_txt_disallows() {
     let origin = sites();
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
-    let get = |agent, url| ask(&proxy, agent, "GET", url).status;
+    let get = |agent, url| send(&proxy, agent, "GET", url).status;
     assert_eq!(get("NewsBot/1", "http://api.partner.test/feeds/1"), 200);
     assert_eq!(get("NewsBot/1", "http://api.partner.test/feeds/../1"), 403);
     assert_eq!(get("ImageBot/1", "http://api.partner.test/feeds/1"), 403);
-    let told = proxy.admin_get("/v1/decision?crawler=news&url=http://api.partner.test/feeds/2");
-    let told = told.json();
-    assert_eq!(told["reason"], "policy-exception", "{told}");
-    assert_eq!(told["policy"]["number"], 2);
-    assert_eq!(told["policy"]["reason"], "contract 2026-17");
+    let query = "/v1/decision?crawler=news&url=http://api.partner.test/feeds/2";
+    let decision = proxy.admin_get(query).json();
+    assert_eq!(decision["reason"], "policy-exception", "{decision}");
+    assert_eq!(decision["policy"]["number"], 2);
+    assert_eq!(decision["policy"]["reason"], "contract 2026-17");
 }
 
 #[test]
-fn the_law_refuses_with_451_and_says_who_blocks() {
+fn legal_refusals_are_451_and_name_who_blocks() {
     let origin = sites();
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
-    let answer = ask(&proxy, "ImageBot/1", "GET", "http://gone-7.test/");
+    let answer = send(&proxy, "ImageBot/1", "GET", "http://gone-7.test/");
     answer.expect_refusal(451, None, "http_request_denied");
     let link = "<mailto:legal@example.com>; rel=\"blocked-by\"";
     assert_eq!(answer.header("link"), Some(link));
-    assert_eq!(origin.seen(), Vec::<String>::new(), "robots.txt is not asked for");
-    let robots = ask(&proxy, "ImageBot/1", "GET", "http://gone-7.test/robots.txt");
+    assert_eq!(origin.seen(), Vec::<String>::new(), "robots.txt is not fetched");
+    let robots = send(&proxy, "ImageBot/1", "GET", "http://gone-7.test/robots.txt");
     assert_ne!(robots.status, 451, "robots.txt may always be fetched");
 }
 
-/// Only reading robots.txt is exempt from rules: other methods are judged as for any other path.
 #[test]
-fn only_reading_robots_txt_is_free_of_rules() {
+fn rules_exempt_only_get_and_head_of_robots_txt() {
     let origin = sites();
     let tables = format!(
         "{TABLES}[[rule]]\naction = \"refuse\"\nhosts = [\"paths.test\"]\npaths = [\"/robots.txt\"]\n"
@@ -149,9 +148,8 @@ fn only_reading_robots_txt_is_free_of_rules() {
         for method in ["GET", "HEAD"] {
             assert_eq!(proxy.exchange(&Request::new(method, &url)).status, 404);
         }
-        let question = format!("/v1/decision?method=POST&url={url}");
-        let told = proxy.admin_get(&question).json();
-        assert_eq!(told["reason"], "policy-rule", "{told}");
+        let decision = proxy.admin_get(&format!("/v1/decision?method=POST&url={url}")).json();
+        assert_eq!(decision["reason"], "policy-rule", "{decision}");
     }
     for request in origin.requests() {
         let is_read = ["GET", "HEAD"].contains(&request.method.as_str());
@@ -160,7 +158,7 @@ fn only_reading_robots_txt_is_free_of_rules() {
 }
 
 #[test]
-fn a_rule_for_a_method_is_not_passed_by_another_spelling_of_it() {
+fn another_spelling_of_a_method_does_not_evade_its_rule() {
     let origin = sites();
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
     for (method, status) in [("POST", 403), ("post", 400), ("Post", 400), ("pOST", 400)] {
@@ -172,7 +170,7 @@ fn a_rule_for_a_method_is_not_passed_by_another_spelling_of_it() {
     assert!(!arrived.iter().any(|line| line.contains("/carts/")), "{arrived:?}");
 }
 
-/// A site that lets nobody in, with an agreement about training, and one that is not to be mined.
+/// An exception about training for one site, and a rule against it for another.
 const BY_PURPOSE: &str = r#"
 [[rule]]
 action = "allow"
@@ -188,7 +186,7 @@ purposes = ["train-ai"]
 "#;
 
 #[test]
-fn a_rule_may_be_for_purposes() {
+fn a_rule_can_be_limited_to_purposes() {
     let origin = Origin::start();
     let site = origin.site("agreed.test");
     site.robots("User-agent: *\nDisallow: /closed/\nContent-Signal: ai-train=no\n");
@@ -203,7 +201,7 @@ fn a_rule_may_be_for_purposes() {
         let settings = settings.set("https.bypass", "[\"kept.test\"]");
         settings.table(&tables)
     });
-    // The agreement is about training only: who searches as well goes by what the site says.
+    // The exception is about training only: for search, too, the site's preference applies.
     for (agent, url, reason) in [
         (CORPUS, "https://agreed.test/a", None),
         (CORPUS, "https://agreed.test/closed/a", None),
@@ -225,46 +223,44 @@ fn a_rule_may_be_for_purposes() {
     }
     for (agent, status) in [(CORPUS, 403), (PLAIN, 200)] {
         let mut wire = proxy.connect();
-        wire.send(format!(
-            "CONNECT kept.test:443 HTTP/1.1\r\nHost: kept.test:443\r\nUser-Agent: {agent}\r\n\r\n"
-        ));
+        wire.send_connect("kept.test:443", &format!("User-Agent: {agent}\r\n"));
         assert_eq!(wire.response_head().status, status, "{agent}");
     }
-    for (question, reason) in [
+    for (query, reason) in [
         ("crawler=plain&purpose=tdm", "policy-exception"),
         ("user_agent=Other/1&purpose=train-ai,tdm", "policy-exception"),
         ("crawler=corpus&purpose=search", "no-matching-rule"),
         ("crawler=corpus&purpose=search,train-ai", "preference"),
     ] {
-        let question = format!("/v1/decision?url=https://agreed.test/a&{question}");
-        let told = proxy.admin_get(&question).json();
-        assert_eq!(told["reason"], reason, "{question}: {told}");
+        let path = format!("/v1/decision?url=https://agreed.test/a&{query}");
+        let decision = proxy.admin_get(&path).json();
+        assert_eq!(decision["reason"], reason, "{query}: {decision}");
     }
     let rules = proxy.admin_get("/v1/rules").json();
     assert_eq!(rules["rules"][0]["purposes"], serde_json::json!(["train-ai", "tdm"]), "{rules}");
 }
 
 #[test]
-fn an_expired_exception_stops_counting_and_is_reported() {
+fn an_expired_exception_has_no_effect_and_is_reported() {
     let origin = sites();
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
-    let answer = ask(&proxy, "Other/1", "GET", "http://api.partner.test/");
+    let answer = send(&proxy, "Other/1", "GET", "http://api.partner.test/");
     assert_eq!(answer.status, 403);
     let rules = |state| proxy.metric("wayleave_rules", &[("state", state)]);
     assert_eq!((rules("active"), rules("expired")), (3.0, 1.0));
     let next = proxy.metric("wayleave_exception_expiry_timestamp_seconds", &[]);
     assert_eq!(next, 32472144000.0, "2999-01-01");
-    eventually("it is said", || proxy.log().contains("this rule has expired"));
+    eventually("it is logged", || proxy.log().contains("this rule has expired"));
 }
 
 #[test]
-fn rules_are_observed_too() {
+fn rules_are_only_observed_in_observe_mode() {
     let origin = sites();
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("proxy.mode", "\"observe\"").table(TABLES)
     });
     let url = "http://www.shop.test/carts/1";
-    assert_eq!(ask(&proxy, "Other/1", "POST", url).status, 200);
+    assert_eq!(send(&proxy, "Other/1", "POST", url).status, 200);
     eventually("it is counted", || {
         let observed = [("outcome", "observed"), ("reason", "policy-rule")];
         proxy.metric("wayleave_requests_total", &observed) == 1.0
@@ -272,7 +268,7 @@ fn rules_are_observed_too() {
 }
 
 #[test]
-fn the_law_holds_where_others_are_only_observed() {
+fn legal_rules_are_enforced_in_observe_mode() {
     let origin = sites();
     origin.site("both.test").robots("User-agent: *\nDisallow: /\n");
     let both = r#"
@@ -302,24 +298,21 @@ crawlers = ["images"]
     for (agent, url, status) in [
         ("Other/1", "http://gone-7.test/", 451),
         ("NewsBot/1", "https://gone-7.test/a", 451),
-        // The reserved name would refuse it as well, but only that is observed.
+        // The reserved token would refuse it as well, but is only observed.
         ("Googlebot/2.1", "http://gone-7.test/", 451),
-        // The first rule that matches would refuse it anyway; that it is only observed lifts no other.
+        // The first rule that matches is only observed, which does not lift the second.
         ("Other/1", "http://both.test/gone", 451),
         ("Other/1", "http://both.test/a", 200),
         ("ImageBot/1", "http://both.test/a", 451),
     ] {
-        assert_eq!(ask(&proxy, agent, "GET", url).status, status, "{agent} {url}");
+        assert_eq!(send(&proxy, agent, "GET", url).status, status, "{agent} {url}");
     }
     let tunnel = proxy.connect().connect_tunnel("gone-8.test:443");
     assert_eq!(tunnel.status, 451);
     let pages = origin.seen();
     let pages: Vec<_> = pages.iter().filter(|seen| !seen.ends_with("/robots.txt")).collect();
     assert_eq!(pages, ["GET http://both.test/a"]);
-    let told = proxy.admin_get("/v1/decision?url=http://gone-7.test/").json();
-    assert_eq!(
-        [&told["outcome"], &told["status"]],
-        [&"refused".into(), &serde_json::json!(451)],
-        "{told}"
-    );
+    let decision = proxy.admin_get("/v1/decision?url=http://gone-7.test/").json();
+    assert_eq!(decision["outcome"], "refused", "{decision}");
+    assert_eq!(decision["status"], 451, "{decision}");
 }

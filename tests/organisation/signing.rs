@@ -1,4 +1,4 @@
-//! Signed requests, verified at the origin by an independent library; and the keys that are published.
+//! Signed requests, verified by independent libraries as origins would, and published keys.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::origin::ReceivedRequest;
+use crate::harness::tls::Authority;
 use crate::harness::tools::{self, clean, node_modules, output_of, program, project, python};
 use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
@@ -19,13 +20,14 @@ const LIMIT: Duration = Duration::from_secs(60);
 const TAG: &str = "web-bot-auth";
 const DIRECTORY: &str = "/.well-known/http-message-signatures-directory";
 
-/// A proxy whose crawler `news` has a key that `wayleave keys new` made.
+/// A proxy whose crawler `news` has a key made by `wayleave keys new`.
 struct Signing {
     origin: Origin,
     proxy: Wayleave,
     _keys: TempDir,
 }
 
+/// Runs `wayleave keys`, which must succeed.
 fn keys(dir: &Path, arguments: &[&str]) -> String {
     let mut keys = command();
     keys.arg("keys").args(arguments).current_dir(dir);
@@ -35,21 +37,13 @@ fn keys(dir: &Path, arguments: &[&str]) -> String {
 fn start(mode: &str, change: impl FnOnce(Settings) -> Settings) -> Signing {
     let dir = tempfile::tempdir().expect("a directory");
     keys(dir.path(), &["new", "news"]);
-    let crawler = format!(
-        "[[crawler]]
-name = \"news\"
-tokens = [\"NewsBot\"]
-match = {{ user_agent = \"NewsBot\" }}
-signing_key = {:?}
-",
-        dir.path().join("keys/news.pem")
-    );
+    let key = format!("signing_key = {:?}\n", dir.path().join("keys/news.pem"));
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
         let settings = settings
             .set("signing.mode", &format!("{mode:?}"))
             .set("signing.agent", "\"https://bot.test\"");
-        change(settings).table(&crawler)
+        change(settings).crawler("news", "NewsBot").table(&key)
     });
     Signing { origin, proxy, _keys: dir }
 }
@@ -62,8 +56,7 @@ impl Signing {
     }
 
     fn counted(&self, result: &str) -> u64 {
-        let value = self.proxy.metric("wayleave_signatures_total", &[("result", result)]);
-        value as u64
+        self.proxy.metric("wayleave_signatures_total", &[("result", result)]) as u64
     }
 
     /// Verifies a request with the library and the keys that the proxy publishes.
@@ -78,22 +71,22 @@ impl Signing {
     }
 }
 
-fn run_verifier(ask: &Value) -> String {
+fn run_verifier(input: &Value) -> String {
     let mut verifier = clean(python());
     verifier.arg(project().join("tests/clients/verify_signatures.py"));
-    output_of(&mut verifier, ask.to_string().as_bytes(), LIMIT)
+    output_of(&mut verifier, input.to_string().as_bytes(), LIMIT)
 }
 
-/// Verifies each request with Cloudflare's library: the thumbprint of its key, or an error.
+/// Verifies each request with Cloudflare's library. Returns the thumbprints of their keys, or errors.
 fn web_bot_auth(requests: &[(&ReceivedRequest, &str)], keys: &Value) -> Vec<String> {
-    let one = |(request, url): &(&ReceivedRequest, &str)| json!({ "method": request.method, "url": url, "headers": request.headers });
-    let requests: Vec<_> = requests.iter().map(one).collect();
+    let as_json = |(request, url): &(&ReceivedRequest, &str)| json!({ "method": request.method, "url": url, "headers": request.headers });
+    let requests: Vec<_> = requests.iter().map(as_json).collect();
     let mut verifier = clean(program("node"));
     verifier.arg(project().join("tests/clients/verify_web_bot_auth.cjs"));
     verifier.env("NODE_PATH", node_modules());
-    let ask = json!({ "requests": requests, "keys": keys });
-    let said = output_of(&mut verifier, ask.to_string().as_bytes(), LIMIT);
-    said.lines().map(str::to_owned).collect()
+    let input = json!({ "requests": requests, "keys": keys });
+    let printed = output_of(&mut verifier, input.to_string().as_bytes(), LIMIT);
+    printed.lines().map(str::to_owned).collect()
 }
 
 fn get(url: &str) -> Request {
@@ -109,7 +102,7 @@ fn expect_verified(verified: &str, label: &str) {
 }
 
 #[test]
-fn an_origin_can_verify_who_asks() {
+fn an_origin_can_verify_a_signed_request() {
     let signing = start("always", |settings| settings);
     let url = "http://shop.test/a?b=c";
     assert_eq!(signing.proxy.exchange(&get(url)).status, 200);
@@ -119,8 +112,7 @@ fn an_origin_can_verify_who_asks() {
     expect_verified(&signing.verify(request, url), "sig1");
     let elsewhere = signing.verify(request, "http://other.test/a?b=c");
     assert!(elsewhere.starts_with("invalid:"), "{elsewhere}");
-    let id = signing.proxy.exchange(&get(url));
-    assert_eq!(id.status, 200);
+    assert_eq!(signing.proxy.exchange(&get(url)).status, 200);
     let again = signing.pages();
     assert_ne!(
         request.header("signature"),
@@ -143,7 +135,7 @@ fn robots_txt_for_a_signed_request_is_fetched_signed() {
         assert_eq!(signing.proxy.exchange(&get(&page)).status, 200);
         let robots = signing.origin.requests();
         let mut robots = robots.iter().filter(|request| request.target == "/robots.txt");
-        let robots = robots.next_back().expect("robots.txt was asked for");
+        let robots = robots.next_back().expect("robots.txt was fetched");
         let url = format!("{scheme}://{scheme}.test/robots.txt");
         expect_verified(&signing.verify(robots, &url), "sig1");
     }
@@ -173,50 +165,51 @@ fn content_and_http2_are_signed_alike() {
 }
 
 #[test]
-fn who_asks_for_a_signature_gets_one() {
+fn an_origin_that_requests_a_signature_gets_one() {
     let signing = start("on-request", |settings| settings);
-    let wish = "wanted=(\"@authority\" \"user-agent\");created;nonce=\"once\";tag=\"web-bot-auth\"";
-    let asks = Reply::new(403).header("Accept-Signature", wish);
-    signing.origin.site("shop.test").unsigned(asks.body("who are you?"));
+    let form =
+        "requested=(\"@authority\" \"user-agent\");created;nonce=\"once\";tag=\"web-bot-auth\"";
+    let reply = Reply::new(403).header("Accept-Signature", form);
+    signing.origin.site("shop.test").unsigned(reply.body("who are you?"));
     let url = "http://shop.test/a";
     assert_eq!(signing.proxy.exchange(&get(url)).status, 200);
     let requests = signing.pages();
     assert_eq!(requests.len(), 2);
     assert_eq!(requests[0].header("signature"), None);
     let verified = signing.verify(&requests[1], url);
-    expect_verified(&verified, "wanted");
+    expect_verified(&verified, "requested");
     assert!(verified.contains("user-agent"), "{verified}");
     let input = requests[1].header("signature-input").unwrap_or_default();
     assert!(input.contains("nonce=\"once\""), "{input}");
-    // From now on it need not ask.
+    // Later requests are signed at once.
     assert_eq!(signing.proxy.exchange(&get(url)).status, 200);
     let requests = signing.pages();
     assert_eq!(requests.len(), 3);
-    expect_verified(&signing.verify(&requests[2], url), "wanted");
+    expect_verified(&signing.verify(&requests[2], url), "requested");
     let input = requests[2].header("signature-input").unwrap_or_default();
     assert!(!input.contains("nonce=\"once\""), "{input}");
     assert_eq!((signing.counted("asked"), signing.counted("signed")), (1, 2));
 }
 
 #[test]
-fn a_robots_txt_that_asks_for_a_signature_is_fetched_with_one() {
+fn a_robots_txt_that_needs_a_signature_is_fetched_with_one() {
     let signing = start("on-request", |settings| settings);
-    let wish = "wanted=(\"@authority\");created;nonce=\"once\";tag=\"web-bot-auth\"";
-    let asks = Reply::new(403).header("Accept-Signature", wish);
+    let form = "requested=(\"@authority\");created;nonce=\"once\";tag=\"web-bot-auth\"";
+    let reply = Reply::new(403).header("Accept-Signature", form);
     let site = signing.origin.site("shop.test");
-    site.robots("User-agent: *\nDisallow: /private\n").unsigned_robots(asks.body("who are you?"));
+    site.robots("User-agent: *\nDisallow: /private\n").unsigned_robots(reply.body("who are you?"));
     let refused = signing.proxy.exchange(&get("http://shop.test/private"));
-    assert_eq!(refused.json()["reason"], "rule", "what was signed counts");
+    assert_eq!(refused.json()["reason"], "rule", "the signed fetch decides");
     let requests = signing.origin.requests();
     assert_eq!(requests.len(), 2, "{:?}", signing.origin.seen());
     assert_eq!(requests[0].header("signature"), None);
     let url = "http://shop.test/robots.txt";
-    expect_verified(&signing.verify(&requests[1], url), "wanted");
+    expect_verified(&signing.verify(&requests[1], url), "requested");
     let input = requests[1].header("signature-input").unwrap_or_default();
     assert!(input.contains("nonce=\"once\""), "{input}");
-    // Crawlers without a key are not sent again, and 403 means that there is no robots.txt (RFC 9309 section 2.3.1.3).
-    let asks = Reply::new(403).header("Accept-Signature", wish);
-    signing.origin.site("other.test").unsigned_robots(asks);
+    // Without a key there is no second fetch, and 403 means that there is no robots.txt (RFC 9309 section 2.3.1.3).
+    let reply = Reply::new(403).header("Accept-Signature", form);
+    signing.origin.site("other.test").unsigned_robots(reply);
     let other = Request::get("http://other.test/a").agent("OtherBot/1.0");
     assert_eq!(signing.proxy.exchange(&other).status, 200);
     let seen = signing.origin.seen();
@@ -225,18 +218,18 @@ fn a_robots_txt_that_asks_for_a_signature_is_fetched_with_one() {
 }
 
 #[test]
-fn what_may_not_be_sent_twice_or_cannot_be_signed_is_not() {
+fn no_request_is_sent_twice_if_unsafe_or_not_signable() {
     let signing = start("on-request", |settings| settings);
-    let asks = |wish: &str| Reply::new(401).header("Accept-Signature", wish);
-    signing.origin.site("shop.test").unsigned(asks("sig1=()"));
+    let reply = |form: &str| Reply::new(401).header("Accept-Signature", form);
+    signing.origin.site("shop.test").unsigned(reply("sig1=()"));
     let post = Request::new("POST", "http://shop.test/a").agent("NewsBot/1.0").body("content");
     assert_eq!(signing.proxy.exchange(&post).status, 401);
-    for (host, wish) in [
+    for (host, form) in [
         ("digest.test", "sig1=(\"content-digest\")"),
         ("key.test", "sig1=();keyid=\"another\""),
         ("rsa.test", "sig1=();alg=\"rsa-pss-sha512\""),
     ] {
-        signing.origin.site(host).unsigned(asks(wish));
+        signing.origin.site(host).unsigned(reply(form));
         let answer = signing.proxy.exchange(&get(&format!("http://{host}/a")));
         assert_eq!(answer.status, 401, "{host}");
     }
@@ -246,7 +239,7 @@ fn what_may_not_be_sent_twice_or_cannot_be_signed_is_not() {
 }
 
 #[test]
-fn clients_sign_for_themselves_but_for_nobody_else() {
+fn clients_may_sign_for_their_own_agent_only() {
     let signing = start("always", |settings| settings);
     let with = |agent: &str| {
         get("http://shop.test/a")
@@ -269,23 +262,21 @@ fn clients_sign_for_themselves_but_for_nobody_else() {
 }
 
 #[test]
-fn a_tunnel_cannot_be_signed_and_the_log_says_so() {
+fn a_tunnel_is_logged_as_not_signed() {
     let signing = start("always", |settings| settings.set("https.bypass", "[\"shop.test\"]"));
     let mut wire = signing.proxy.connect();
-    wire.send(
-        "CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\nUser-Agent: NewsBot/1\r\n\r\n",
-    );
+    wire.send_connect("shop.test:443", "User-Agent: NewsBot/1\r\n");
     assert_eq!(wire.response_head().status, 200);
-    let wire =
-        wire.start_tls("shop.test", crate::harness::tls::Authority::trusted().pem.as_ref(), &[]);
-    let _secured = wire.expect("TLS with the origin");
+    let _secured = wire
+        .start_tls("shop.test", Authority::trusted().pem.as_ref(), &[])
+        .expect("TLS with the origin");
     let decisions = signing.proxy.admin_get("/v1/decisions").text();
     assert!(decisions.contains("\"signature\":\"tunnel\""), "{decisions}");
     assert_eq!(signing.counted("tunnel"), 1);
 }
 
 #[test]
-fn the_keys_are_published_and_prove_themselves() {
+fn keys_are_published_with_a_proof_of_possession() {
     let signing = start("off", |settings| settings);
     let directory = signing.proxy.admin_get(DIRECTORY);
     assert_eq!(directory.status, 200);
@@ -305,8 +296,8 @@ fn the_keys_are_published_and_prove_themselves() {
     assert_eq!(card["web_bot_auth"]["rfc9309-product-token"], "NewsBot");
     assert_eq!(card["web_bot_auth"]["rfc9309-compliance"], true);
     assert_eq!(card["jwks_uri"], format!("https://bot.test{DIRECTORY}"));
-    let nobody = "/.well-known/signature-agent-card/nobody";
-    assert_eq!(signing.proxy.admin_get(nobody).status, 404);
+    let unknown = "/.well-known/signature-agent-card/unknown";
+    assert_eq!(signing.proxy.admin_get(unknown).status, 404);
     // Nothing is signed while that is off.
     signing.proxy.exchange(&get("http://shop.test/a"));
     assert_eq!(signing.pages()[0].header("signature"), None);
@@ -349,7 +340,7 @@ fn keys_are_made_listed_and_written() {
     assert!(exposed.contains(place), "{exposed}");
 }
 
-/// Standard error of a command that ends with 2.
+/// Runs a command that ends with 2. Returns its standard error.
 fn run(dir: &Path, arguments: &[&str]) -> String {
     let output = tools::run(command().args(arguments).current_dir(dir), b"", LIMIT);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -357,19 +348,19 @@ fn run(dir: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn background_fetches_are_signed_as_the_last_one_waited_for() {
+fn background_fetches_are_signed_as_the_last_awaited_one() {
     let signing = start("on-request", |settings| settings.set("robots.max_age", "\"2s\""));
-    let wish = "wanted=(\"@authority\");created;tag=\"web-bot-auth\"";
+    let form = "requested=(\"@authority\");created;tag=\"web-bot-auth\"";
     let site = signing.origin.site("shop.test");
     site.robots("User-agent: *\nDisallow: /private\n")
-        .unsigned_robots(Reply::new(403).header("Accept-Signature", wish));
+        .unsigned_robots(Reply::new(403).header("Accept-Signature", form));
     let url = "http://shop.test/private";
     let expect_refused = || {
         let refused = signing.proxy.exchange(&get(url));
         assert_eq!(refused.json()["reason"], "rule", "{refused:?}");
     };
     expect_refused();
-    // One without a signature and one with: those who ask; then only such with.
+    // The first unsigned; all others, also those in the background, signed.
     let fetches = || signing.origin.requests();
     eventually("it is fetched again and again", || {
         expect_refused();
@@ -377,62 +368,59 @@ fn background_fetches_are_signed_as_the_last_one_waited_for() {
     });
     let again = fetches();
     assert!(again.iter().all(|request| request.target == "/robots.txt"));
-    let unsigned = again.iter().filter(|it| it.header("signature").is_none());
+    let unsigned = again.iter().filter(|request| request.header("signature").is_none());
     assert_eq!(unsigned.count(), 1);
-    // An operator's fetch is as those before it.
+    // A fetch that an operator requests is signed as those before it.
     let forced = signing.proxy.admin_request("POST", "/v1/robots/http%3A%2F%2Fshop.test/refresh");
     assert_eq!(forced.status, 200, "{forced:?}");
     expect_refused();
-    assert!(fetches().iter().skip(1).all(|it| it.header("signature").is_some()));
+    assert!(fetches().iter().skip(1).all(|fetch| fetch.header("signature").is_some()));
 }
 
 #[test]
-fn an_unsigned_fetch_that_nobody_waits_for_allows_nothing_new() {
+fn an_unsigned_fetch_in_the_background_allows_nothing_new() {
     let signing = start("on-request", |settings| settings);
-    let wish = "wanted=(\"@authority\");created;tag=\"web-bot-auth\"";
+    let form = "requested=(\"@authority\");created;tag=\"web-bot-auth\"";
     let site = || signing.origin.site("shop.test");
     site().robots("User-agent: *\nDisallow: /private\n");
     let url = "http://shop.test/private";
     let by = |agent: &str| signing.proxy.get_as(agent, url);
-    // One without a key causes the fetch.
+    // A crawler without a key causes the fetch.
     assert_eq!(by("OtherBot/1.0").json()["reason"], "rule");
-    site().unsigned_robots(Reply::new(403).header("Accept-Signature", wish));
+    site().unsigned_robots(Reply::new(403).header("Accept-Signature", form));
     let refresh = "/v1/robots/http%3A%2F%2Fshop.test/refresh";
     assert_eq!(signing.proxy.admin_request("POST", refresh).status, 200);
     assert_eq!(signing.origin.seen().len(), 2, "it was fetched");
     assert_eq!(signing.origin.requests()[1].header("signature"), None);
     for agent in ["OtherBot/1.0", "NewsBot/1.0"] {
-        assert_eq!(by(agent).json()["reason"], "rule", "what is known goes on");
+        assert_eq!(by(agent).json()["reason"], "rule", "the known rules still apply");
     }
     assert_eq!(signing.pages().len(), 0);
 }
 
-/// A site whose robots.txt is for those who sign, and disallows `/private`.
-fn asks_to_sign(origin: &Origin) {
-    let wish = "wanted=(\"@authority\");created;tag=\"web-bot-auth\"";
+/// Adds a site that serves its robots.txt, which disallows `/private`, only for signatures.
+fn add_signed_site(origin: &Origin) {
+    let form = "requested=(\"@authority\");created;tag=\"web-bot-auth\"";
     let site = origin.site("shop.test");
     site.robots("User-agent: *\nDisallow: /private\n")
-        .unsigned_robots(Reply::new(401).header("Accept-Signature", wish));
+        .unsigned_robots(Reply::new(401).header("Accept-Signature", form));
 }
 
 #[test]
 fn signing_crawlers_ignore_copies_fetched_for_others() {
     let signing = start("on-request", |settings| settings);
-    asks_to_sign(&signing.origin);
-    let by = |agent: &str| {
-        let ask = Request::get("http://shop.test/private").agent(agent);
-        signing.proxy.exchange(&ask)
-    };
+    add_signed_site(&signing.origin);
+    let by = |agent: &str| signing.proxy.get_as(agent, "http://shop.test/private");
     // For crawlers without a key there is no robots.txt (RFC 9309 section 2.3.1.3).
     assert_eq!(by("OtherBot/1.0").status, 200);
     assert_eq!(by("OtherBot/1.0").status, 200);
     assert_eq!(by("NewsBot/1.0").json()["reason"], "rule");
     assert_eq!(signing.pages().len(), 2);
-    assert_eq!(by("OtherBot/1.0").json()["reason"], "rule", "it is known now");
+    assert_eq!(by("OtherBot/1.0").json()["reason"], "rule", "the rules are known now");
     let fetches = signing.origin.requests().len() - 2;
-    assert_eq!(fetches, 3, "without a signature, the same again, and with one");
+    assert_eq!(fetches, 3, "unsigned, unsigned again, and signed");
 
-    // While the signed fetch fails, they are refused, and it is not sent at each request.
+    // While the signed fetch fails, signing crawlers are refused, and no request repeats the fetch.
     let forget = "/v1/robots/http%3A%2F%2Fshop.test";
     assert!(signing.proxy.admin_request("DELETE", forget).status < 300);
     assert_eq!(by("OtherBot/1.0").status, 200);
@@ -443,40 +431,27 @@ fn signing_crawlers_ignore_copies_fetched_for_others() {
     }
     assert_eq!(by("OtherBot/1.0").status, 200);
     let fetches = signing.origin.requests().len() - before - 1;
-    assert_eq!(fetches, 1, "with a signature, as is known by now: once");
+    assert_eq!(fetches, 1, "once, and signed at once");
 }
 
 #[test]
 fn a_reload_that_turns_signing_on_applies_to_robots_txt() {
-    let mut base = None;
-    let signing = start("off", |settings| {
-        base = Some(settings.clone());
-        settings
-    });
-    let crawler = fs::read_to_string(signing.proxy.dir.path().join("config.toml"));
-    let crawler = crawler.expect("it was written");
-    let (_, crawler) = crawler.split_once("[[crawler]]").expect("there is one");
-    let crawler = format!("[[crawler]]{crawler}");
-    let base = base.expect("it was started with settings");
-    let reload = |mode: &str, lifetime: &str| {
-        let settings = base.clone().set("signing.mode", &format!("{mode:?}"));
-        let settings = settings.set("signing.lifetime", &format!("{lifetime:?}"));
-        let file = signing.proxy.dir.path().join("config.toml");
-        fs::write(file, settings.table(&crawler).to_toml()).expect("it can be written");
-        let answer = signing.proxy.admin_request("POST", "/v1/reload");
-        assert_eq!(answer.status, 200, "{answer:?}");
+    let signing = start("off", |settings| settings);
+    let reload = |lifetime: &str| {
+        let settings = signing.proxy.settings.clone().set("signing.mode", "\"on-request\"");
+        signing.proxy.reload(&settings.set("signing.lifetime", &format!("{lifetime:?}")));
     };
-    asks_to_sign(&signing.origin);
+    add_signed_site(&signing.origin);
     let private = || signing.proxy.exchange(&get("http://shop.test/private"));
-    reload("on-request", "60s");
+    reload("60s");
     assert_eq!(private().json()["reason"], "rule");
-    // From here on nobody knows for whom it was fetched.
-    reload("on-request", "61s");
+    // This reload replaces the fetchers, which forget who needed the signature.
+    reload("61s");
     let refresh = "/v1/robots/http%3A%2F%2Fshop.test/refresh";
     assert_eq!(signing.proxy.admin_request("POST", refresh).status, 200);
-    let by_nobody = signing.origin.requests();
-    assert_eq!(by_nobody.last().and_then(|it| it.header("signature")), None);
-    assert_eq!(private().json()["reason"], "rule", "what is known goes on");
+    let requests = signing.origin.requests();
+    assert_eq!(requests.last().and_then(|request| request.header("signature")), None);
+    assert_eq!(private().json()["reason"], "rule", "the known rules still apply");
     let other = Request::get("http://shop.test/private").agent("OtherBot/1.0");
     assert_eq!(signing.proxy.exchange(&other).json()["reason"], "rule");
     assert_eq!(signing.pages().len(), 0);
@@ -485,15 +460,15 @@ fn a_reload_that_turns_signing_on_applies_to_robots_txt() {
 #[test]
 fn a_second_library_verifies_the_string_form() {
     let signing = start("on-request", |settings| settings.set("signing.form", "\"string\""));
-    let wish = "sig1=(\"@authority\");created;tag=\"web-bot-auth\"";
+    let form = "sig1=(\"@authority\");created;tag=\"web-bot-auth\"";
     for host in ["old.test", "new.test"] {
-        let asks = Reply::new(401).header("Accept-Signature", wish);
-        signing.origin.site(host).unsigned(asks);
+        let reply = Reply::new(401).header("Accept-Signature", form);
+        signing.origin.site(host).unsigned(reply);
     }
     signing.origin.site("old.test").http1_only();
     signing.origin.site("new.test").http2_only();
     for host in ["old.test", "new.test"] {
-        // Asked for once, and sent again with it; then at once, with content, too.
+        // The first request is repeated with a signature; the second, with content, is signed at once.
         let url = format!("https://{host}/a?b=c");
         assert_eq!(signing.proxy.exchange(&get(&url)).status, 200);
         let post = Request::new("POST", &url).agent("NewsBot/1.0").body("content");
@@ -501,39 +476,35 @@ fn a_second_library_verifies_the_string_form() {
     }
     let mut pages = signing.pages();
     pages.retain(|request| request.header("signature").is_some());
-    let said: Vec<_> = pages.iter().map(|it| (it.version, &*it.method)).collect();
+    let signed: Vec<_> = pages.iter().map(|page| (page.version, &*page.method)).collect();
     let expected =
         [("HTTP/1.1", "GET"), ("HTTP/1.1", "POST"), ("HTTP/2", "GET"), ("HTTP/2", "POST")];
-    assert_eq!(said, expected);
+    assert_eq!(signed, expected);
     let urls = [["https://old.test/a?b=c"; 2], ["https://new.test/a?b=c"; 2]].concat();
-    let asked: Vec<_> = pages.iter().map(|it| &**it).zip(urls).collect();
+    let requests: Vec<_> = pages.iter().map(|page| &**page).zip(urls).collect();
     let keys = signing.proxy.admin_get(DIRECTORY).json();
     let kid = keys["keys"][0]["kid"].as_str().expect("a thumbprint");
-    assert_eq!(web_bot_auth(&asked, &keys), [kid; 4]);
-    // Another place, another method, another key.
+    assert_eq!(web_bot_auth(&requests, &keys), [kid; 4]);
+    // Another host, another path, another key.
     let elsewhere = [(&*pages[0], "https://other.test/a?b=c"), (&*pages[0], "https://old.test/b")];
-    let said = web_bot_auth(&elsewhere, &keys);
-    assert!(said.iter().all(|line| line.starts_with("not verified: ")), "{said:?}");
-    let said = web_bot_auth(&asked[..1], &json!({ "keys": [] }));
-    assert_eq!(said, ["not verified: unknown key"]);
+    let errors = web_bot_auth(&elsewhere, &keys);
+    assert!(errors.iter().all(|line| line.starts_with("not verified: ")), "{errors:?}");
+    let errors = web_bot_auth(&requests[..1], &json!({ "keys": [] }));
+    assert_eq!(errors, ["not verified: unknown key"]);
 }
 
 #[test]
-fn keys_change_hands_while_both_are_published() {
+fn a_key_is_replaced_while_both_are_published() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        // The folder of keys is beside the configuration.
-        let file = settings.to_toml();
-        let state = file.lines().find_map(|line| line.strip_prefix("state.dir = \""));
-        let state = Path::new(state.expect("it is set").trim_end_matches('"'));
-        let beside = state.parent().expect("it is in a directory");
-        keys(beside, &["new", "old"]);
+        keys(&settings.dir, &["new", "old"]);
         settings
             .set("signing.mode", "\"always\"")
             .set("signing.agent", "\"https://bot.test\"")
-            .table("[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = { user_agent = \"NewsBot\" }\nsigning_key = \"keys/old.pem\"\n")
+            .crawler("news", "NewsBot")
+            .table("signing_key = \"keys/old.pem\"\n")
     });
-    let here = proxy.dir.path();
+    let dir = proxy.dir.path();
     let published = || -> BTreeSet<String> {
         let keys = proxy.admin_get(DIRECTORY).json();
         let keys = keys["keys"].as_array().expect("a list").clone();
@@ -545,19 +516,20 @@ fn keys_change_hands_while_both_are_published() {
         assert_eq!(proxy.exchange(&get(&url)).status, 200);
         let requests = origin.requests();
         let request = requests.iter().find(|request| request.target == path);
-        let input = request.and_then(|it| it.header("signature-input")).unwrap_or_default();
+        let input =
+            request.and_then(|request| request.header("signature-input")).unwrap_or_default();
         let (_, id) = input.split_once("keyid=\"").expect("it is signed");
-        id.split_once('"').expect("it ends").0.to_owned()
+        id.split_once('"').expect("a closing quote").0.to_owned()
     };
     let old = signer("/1");
     assert_eq!(published(), BTreeSet::from([old.clone()]));
-    // Known before it signs.
-    keys(here, &["new", "young"]);
+    // A key is published before it signs.
+    keys(dir, &["new", "young"]);
     reload();
     let both = published();
     assert!(both.len() == 2 && both.contains(&old), "{both:?}");
     assert_eq!(signer("/2"), old);
-    let file = here.join("config.toml");
+    let file = dir.join("config.toml");
     let text = fs::read_to_string(&file).expect("readable");
     fs::write(&file, text.replace("keys/old.pem", "keys/young.pem")).expect("writable");
     reload();
@@ -565,7 +537,7 @@ fn keys_change_hands_while_both_are_published() {
     assert_eq!(published(), both);
     let young = signer("/3");
     assert!(young != old && both.contains(&young));
-    fs::remove_file(here.join("keys/old.pem")).expect("it is there");
+    fs::remove_file(dir.join("keys/old.pem")).expect("it is there");
     reload();
     assert_eq!((published(), signer("/4")), (BTreeSet::from([young.clone()]), young));
 }

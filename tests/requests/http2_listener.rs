@@ -6,57 +6,57 @@ use std::time::Duration;
 
 use crate::clients::crawl::trust_in_nss;
 use crate::harness::h2_frames::{
-    CONTINUATION, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, block, frame, get, open_proxied,
-    request, swollen,
+    CANCEL, CONTINUATION, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, block, connect, frame, get,
+    open_proxied, request, swollen,
 };
 use crate::harness::origin::reply::{Framing, Step};
+use crate::harness::passwords::{self, HASH};
 use crate::harness::tls::{Authority, Holder, client_pair};
 use crate::harness::tools::{
     clean, headless_chromium, node_modules, output_of, program, project, python,
 };
 use crate::harness::{Gate, Origin, Reply, eventually};
-use crate::requests::tls_listener::{Guarded, start};
+use crate::requests::tls_listener::{TlsProxy, start};
 
 const LIMIT: Duration = Duration::from_secs(360);
 /// Longer than all windows.
 const LONG: usize = 3_000_000;
 
-/// The proxy's CA beside the origins', in one file.
-fn roots(guarded: &Guarded) -> PathBuf {
-    let all = [Authority::trusted().pem.as_bytes(), &guarded.proxy.ca_pem()].concat();
-    let file = guarded.dir().join("all-roots.pem");
+/// Writes the proxy's CA and the origins' to one file.
+fn roots(tls_proxy: &TlsProxy) -> PathBuf {
+    let all = [Authority::trusted().pem.as_bytes(), &tls_proxy.proxy.ca_pem()].concat();
+    let file = tls_proxy.dir().join("all-roots.pem");
     std::fs::write(&file, all).expect("writable");
     file
 }
 
-fn url(guarded: &Guarded) -> String {
-    format!("https://localhost:{}", guarded.tls.port())
+fn url(tls_proxy: &TlsProxy) -> String {
+    format!("https://localhost:{}", tls_proxy.tls.port())
 }
 
-/// Node's result for each request.
-fn node(guarded: &Guarded, pair: [&str; 2], wishes: &[&str]) -> Vec<String> {
+/// Returns Node's result for each task.
+fn node(tls_proxy: &TlsProxy, pair: [&str; 2], tasks: &[&str]) -> Vec<String> {
     let mut node = clean(program("node"));
     node.arg(project().join("tests/clients/http2_proxy.cjs"));
     node.env("NODE_PATH", node_modules());
-    node.arg(url(guarded)).arg(roots(guarded)).args(pair).args(wishes);
+    node.arg(url(tls_proxy)).arg(roots(tls_proxy)).args(pair).args(tasks);
     lines(&mut node)
 }
 
 fn lines(command: &mut Command) -> Vec<String> {
-    let said = output_of(command, b"", LIMIT);
-    said.lines().map(str::to_owned).collect()
+    output_of(command, b"", LIMIT).lines().map(str::to_owned).collect()
 }
 
-fn libcurl(guarded: &Guarded, credentials: &str, urls: &[&str]) -> Vec<String> {
+fn libcurl(tls_proxy: &TlsProxy, credentials: &str, urls: &[&str]) -> Vec<String> {
     let mut python = clean(python());
     python.arg(project().join("tests/clients/http2_proxy.py"));
-    python.arg(url(guarded)).arg(guarded.dir().join("origins.pem"));
-    python.arg(guarded.proxy.ca_file()).arg(credentials).args(urls);
+    python.arg(url(tls_proxy)).arg(tls_proxy.dir().join("origins.pem"));
+    python.arg(tls_proxy.proxy.ca_file()).arg(credentials).args(urls);
     lines(&mut python)
 }
 
-/// A request and its expected answer.
-const WISHES: [(&str, &str); 10] = [
+/// Tasks for Node, and their expected results.
+const TASKS: [(&str, &str); 10] = [
     ("GET http://shop.test/long", "200 3000000"),
     ("GET http://shop.test/private", "403 rule"),
     ("GET https://other.test/long", "200 3000000"),
@@ -70,9 +70,9 @@ const WISHES: [(&str, &str); 10] = [
 ];
 
 #[test]
-fn node_asks_and_tunnels_side_by_side_on_one_connection() {
+fn node_sends_requests_and_tunnels_on_one_connection() {
     let origin = Origin::start();
-    let guarded = start(&origin, |settings| settings);
+    let tls_proxy = start(&origin, |settings| settings);
     let long = Reply::new(200).body(vec![b'x'; LONG]);
     let summed = Reply::new(200).framing(Framing::Chunked).body("ab").trailer("x-sum", "42");
     for host in ["shop.test", "other.test"] {
@@ -82,15 +82,13 @@ fn node_asks_and_tunnels_side_by_side_on_one_connection() {
             .page("/sum", summed.clone())
             .page("/up", Reply::text("ok"));
     }
-    let wishes = WISHES.map(|(wish, _)| wish);
-    let said = node(&guarded, ["", ""], &wishes);
-    let expected = WISHES.map(|(_, expected)| expected);
-    assert_eq!(said, expected);
-    assert_eq!(guarded.handshakes("completed"), 1.0, "one connection for all");
+    let results = node(&tls_proxy, ["", ""], &TASKS.map(|(task, _)| task));
+    assert_eq!(results, TASKS.map(|(_, expected)| expected));
+    assert_eq!(tls_proxy.handshakes("completed"), 1.0, "one connection for all");
     let requests = origin.requests();
-    let posted = requests.iter().find(|it| it.method == "POST").expect("it arrived");
-    assert_eq!(posted.body().length, 1_000_000);
-    for request in requests.iter().filter(|it| it.target != "/robots.txt") {
+    let post = requests.iter().find(|request| request.method == "POST").expect("it arrived");
+    assert_eq!(post.body().length, 1_000_000);
+    for request in requests.iter().filter(|request| request.target != "/robots.txt") {
         assert_ne!(request.target, "/private");
         let via = request.header("via").unwrap_or_default();
         assert!(
@@ -102,23 +100,21 @@ fn node_asks_and_tunnels_side_by_side_on_one_connection() {
 
 #[test]
 fn libcurl_tunnels_with_a_password_and_without() {
-    const HASH: &str =
-        "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$vk+JgWgZGbXHtEqPQPhzXbD+QxxkJR5Fq2AXLhDyYaY";
     let origin = Origin::start();
-    let guarded = start(&origin, |settings| {
-        settings.set("proxy.require_crawler", "true").table(&format!(
-            "[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = {{ username = \"news\" }}\npassword_hash = {HASH:?}\n"
-        ))
+    let tls_proxy = start(&origin, |settings| {
+        settings
+            .set("proxy.require_crawler", "true")
+            .table(&passwords::crawler("news", "news", HASH))
     });
     for host in ["shop.test", "other.test"] {
         origin.site(host).page("/a", Reply::text("ok"));
     }
     let urls = ["https://shop.test/a", "https://shop.test/private", "https://other.test/a"];
-    let said = libcurl(&guarded, "news:secret", &urls);
-    assert_eq!(said, ["h2 200 2", "h2 403 rule", "h2 200 2"]);
-    let refused = libcurl(&guarded, "news:wrong", &urls[..1]);
+    let results = libcurl(&tls_proxy, "news:secret", &urls);
+    assert_eq!(results, ["h2 200 2", "h2 403 rule", "h2 200 2"]);
+    let refused = libcurl(&tls_proxy, "news:wrong", &urls[..1]);
     assert!(refused.last().is_some_and(|line| line == "h2 refused 407"), "{refused:?}");
-    let refused = libcurl(&guarded, "", &urls[..1]);
+    let refused = libcurl(&tls_proxy, "", &urls[..1]);
     assert!(refused.last().is_some_and(|line| line == "h2 refused 407"), "{refused:?}");
     let pages = origin.seen().iter().filter(|line| line.ends_with("/a")).count();
     assert_eq!(pages, 2);
@@ -128,11 +124,8 @@ fn libcurl_tunnels_with_a_password_and_without() {
 fn a_certificate_identifies_all_streams() {
     let authority = Authority::new("clients");
     let origin = Origin::start();
-    let guarded = start(&origin, |settings| {
-        let toml = settings.to_toml();
-        let dir = toml.lines().find_map(|line| line.strip_prefix("state.dir = \""));
-        let dir = PathBuf::from(dir.expect("it is set").trim_end_matches('"'));
-        std::fs::write(dir.with_file_name("clients-ca.crt"), &authority.pem).expect("writable");
+    let tls_proxy = start(&origin, |settings| {
+        std::fs::write(settings.dir.join("clients-ca.crt"), &authority.pem).expect("writable");
         settings.set("proxy.client_ca", "\"clients-ca.crt\"").table(
             "[[crawler]]\nname = \"news\"\ntokens = [\"news\"]\nmatch = { certificate = \"CN=news\" }\n",
         )
@@ -146,30 +139,30 @@ fn a_certificate_identifies_all_streams() {
     let (certificate, key) = client_pair(&authority, &holder);
     let [certificate, key] =
         [("client.crt", certificate), ("client.key", key)].map(|(name, text)| {
-            let file = guarded.dir().join(name);
+            let file = tls_proxy.dir().join(name);
             std::fs::write(&file, text).expect("writable");
             file.display().to_string()
         });
-    let wishes = [
+    let tasks = [
         "GET http://shop.test/news",
         "h2 https://shop.test/news",
         "GET http://shop.test/others",
         "h1 https://shop.test/others",
     ];
-    let shown = node(&guarded, [&certificate, &key], &wishes);
-    assert_eq!(shown, ["403 rule", "403 rule", "200 2", "200 2"]);
-    let without = node(&guarded, ["", ""], &wishes);
+    let with = node(&tls_proxy, [&certificate, &key], &tasks);
+    assert_eq!(with, ["403 rule", "403 rule", "200 2", "200 2"]);
+    let without = node(&tls_proxy, ["", ""], &tasks);
     assert_eq!(without, ["200 2", "200 2", "403 rule", "403 rule"]);
 }
 
 #[test]
 fn chromium_reaches_many_origins_by_one_connection() {
     let origin = Origin::start();
-    let guarded = start(&origin, |settings| settings);
+    let tls_proxy = start(&origin, |settings| settings);
     let hosts = ["a.test", "b.test", "c.test", "d.test", "e.test", "f.test"];
     let scripts = hosts.map(|host| format!("<script src=\"https://{host}/s.js\"></script>"));
     for host in hosts {
-        let script = format!("document.body.append({host:?} + ' came;')");
+        let script = format!("document.body.append({host:?} + ' loaded;')");
         origin
             .site(host)
             .page("/s.js", Reply::new(200).header("Content-Type", "text/javascript").body(script));
@@ -178,75 +171,73 @@ fn chromium_reaches_many_origins_by_one_connection() {
     origin
         .site("shop.test")
         .page("/page", Reply::new(200).header("Content-Type", "text/html").body(page));
-    trust_in_nss(&guarded.proxy);
-    let database = format!("sql:{}", guarded.dir().join(".pki/nssdb").display());
+    trust_in_nss(&tls_proxy.proxy);
+    let database = format!("sql:{}", tls_proxy.dir().join(".pki/nssdb").display());
     let mut certutil = clean(program("certutil"));
     certutil.args(["-d", &database, "-A", "-t", "C,,", "-n", "origins", "-i"]);
-    output_of(certutil.arg(guarded.dir().join("origins.pem")), b"", LIMIT);
+    output_of(certutil.arg(tls_proxy.dir().join("origins.pem")), b"", LIMIT);
     let mut browser = headless_chromium();
-    browser.arg(format!("--user-data-dir={}", guarded.dir().join("profile").display()));
-    browser.arg(format!("--proxy-server={}", url(&guarded)));
-    browser.arg("https://shop.test/page").env("HOME", guarded.dir());
-    let shown = output_of(&mut browser, b"", LIMIT);
+    browser.arg(format!("--user-data-dir={}", tls_proxy.dir().join("profile").display()));
+    browser.arg(format!("--proxy-server={}", url(&tls_proxy)));
+    browser.arg("https://shop.test/page").env("HOME", tls_proxy.dir());
+    let document = output_of(&mut browser, b"", LIMIT);
     for host in hosts {
-        assert!(shown.contains(&format!("{host} came;")), "{host}: {shown}");
+        assert!(document.contains(&format!("{host} loaded;")), "{host}: {document}");
     }
-    // By HTTP/1.1 each origin would need a connection of its own.
-    let connections = guarded.handshakes("completed");
+    // By HTTP/1.1 each origin would need its own connection.
+    let connections = tls_proxy.handshakes("completed");
     assert!(connections < hosts.len() as f64, "{connections}");
 }
 
 #[test]
 fn h2load_is_served_by_few_connections() {
     let origin = Origin::start();
-    let guarded = start(&origin, |settings| settings);
+    let tls_proxy = start(&origin, |settings| settings);
     let mut load = clean(program("h2load"));
     load.args(["-n", "2000", "-c", "4", "-m", "50"]);
-    load.arg(format!("--connect-to=localhost:{}", guarded.tls.port()));
+    load.arg(format!("--connect-to=localhost:{}", tls_proxy.tls.port()));
     load.args(["-H", "user-agent: ExampleBot/1.0", "https://shop.test/a"]);
-    let said = output_of(&mut load, b"", LIMIT);
-    assert!(said.contains("2000 succeeded, 0 failed"), "{said}");
-    assert!(said.contains("2000 2xx"), "{said}");
-    assert_eq!(guarded.handshakes("completed"), 4.0);
+    let printed = output_of(&mut load, b"", LIMIT);
+    assert!(printed.contains("2000 succeeded, 0 failed"), "{printed}");
+    assert!(printed.contains("2000 2xx"), "{printed}");
+    assert_eq!(tls_proxy.handshakes("completed"), 4.0);
 }
 
 #[test]
 fn heads_and_resets_without_bound_cost_little() {
     let origin = Origin::start();
-    let guarded = start(&origin, |settings| settings);
+    let tls_proxy = start(&origin, |settings| settings);
     let gate = Gate::closed();
     let slow = Reply::new(200).step(Step::Wait(gate.clone())).body("late");
     origin.site("shop.test").http1_only().page("/slow", slow);
-    let proxy = &guarded.proxy;
+    let proxy = &tls_proxy.proxy;
     assert_eq!(proxy.get("https://shop.test/a").status, 200);
     let before = proxy.memory_kib("VmRSS");
-    // One byte says 4,000 again.
-    let mut wire = open_proxied(guarded.tls);
+    // One byte stands for 4,000.
+    let mut wire = open_proxied(tls_proxy.tls);
     let bomb = [block(&get("shop.test", "/bomb")), swollen(&[], 4100)].concat();
     wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, &bomb));
     assert!(!wire.stream_is_200(1));
     // A head that never ends.
-    let mut wire = open_proxied(guarded.tls);
+    let mut wire = open_proxied(tls_proxy.tls);
     wire.send(frame(HEADERS, END_STREAM, 1, &block(&get("shop.test", "/bomb"))));
     let piece = frame(CONTINUATION, 0, 1, &block(&[("x", &"v".repeat(16_000))]));
     assert!((0..10_000).any(|_| wire.try_send(&piece).is_err()));
     // Requests and tunnels that are begun and reset.
-    let connect = [(":method", "CONNECT"), (":authority", "shop.test:443")];
-    for begun in [
-        (END_HEADERS | END_STREAM, block(&get("shop.test", "/slow"))),
-        (END_HEADERS, block(&connect)),
-    ] {
-        let mut wire = open_proxied(guarded.tls);
+    let begin: [fn(u32) -> Vec<u8>; 2] =
+        [|stream| request(stream, "shop.test", "/slow"), |stream| connect(stream, "shop.test:443")];
+    for begin in begin {
+        let mut wire = open_proxied(tls_proxy.tls);
         for number in 0..20_000_u32 {
             let stream = 2 * number + 1;
-            let mut both = frame(HEADERS, begun.0, stream, &begun.1);
-            both.extend(frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
-            if wire.try_send(both).is_err() {
+            let mut frames = begin(stream);
+            frames.extend(frame(RST_STREAM, 0, stream, &CANCEL));
+            if wire.try_send(frames).is_err() {
                 break;
             }
         }
     }
-    eventually("nothing of it stays open", || {
+    eventually("all connections are closed", || {
         proxy.metric("wayleave_upstream_connections", &[]) == 0.0
     });
     let grown = proxy.memory_kib("VmRSS").saturating_sub(before);
@@ -257,15 +248,14 @@ fn heads_and_resets_without_bound_cost_little() {
 }
 
 #[test]
-fn a_silent_tunnel_ends_and_others_on_its_connection_go_on() {
+fn a_silent_tunnel_ends_and_its_connection_continues() {
     let origin = Origin::start();
-    let guarded = start(&origin, |settings| settings.set("proxy.header_timeout", "\"1s\""));
-    let mut wire = open_proxied(guarded.tls);
-    let connect = block(&[(":method", "CONNECT"), (":authority", "shop.test:443")]);
-    wire.send(frame(HEADERS, END_HEADERS, 1, &connect));
+    let tls_proxy = start(&origin, |settings| settings.set("proxy.header_timeout", "\"3s\""));
+    let mut wire = open_proxied(tls_proxy.tls);
+    wire.send(connect(1, "shop.test:443"));
     assert!(wire.stream_is_200(1));
-    // Nobody speaks inside.
-    let ended = wire.outcome(1).expect("the connection goes on");
+    // Nothing is sent inside.
+    let ended = wire.outcome(1).expect("the connection is open");
     assert_eq!(ended.kind, RST_STREAM, "{ended:?}");
     wire.send(request(3, "shop.test", "/a"));
     assert!(wire.stream_is_200(3));

@@ -1,7 +1,8 @@
 //! Contradictory and incomplete HTTP/2 heads to the proxy itself, which can name any origin.
 
 use crate::harness::h2_frames::{
-    DATA, END_HEADERS, END_STREAM, Frame, HEADERS, RST_STREAM, block, frame, open_proxied,
+    CANCEL, DATA, END_HEADERS, END_STREAM, Frame, HEADERS, RST_STREAM, block, connect, frame,
+    open_proxied,
 };
 use crate::harness::{Origin, eventually};
 use crate::requests::tls_listener::start;
@@ -12,7 +13,7 @@ use crate::security::shop;
 enum Expect {
     Refused,
     Reaches(&'static str),
-    /// A tunnel opens, by which nothing has been asked for yet.
+    /// A tunnel opens, and no request was sent by it yet.
     Opens,
 }
 use Expect::{Opens, Reaches, Refused};
@@ -96,13 +97,13 @@ fn reached(origin: &Origin, before: usize) -> Vec<String> {
 }
 
 #[test]
-fn no_head_to_the_proxy_says_two_things() {
+fn no_head_to_the_proxy_has_two_meanings() {
     let origin = shop();
-    let guarded = start(&origin, |settings| settings);
+    let tls_proxy = start(&origin, |settings| settings);
     origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     for (name, fields, expected) in HEADS {
         let before = origin.requests().len();
-        let mut wire = open_proxied(guarded.tls);
+        let mut wire = open_proxied(tls_proxy.tls);
         let mut fields = fields.to_vec();
         fields.push(("user-agent", "ExampleBot/1.0"));
         // A tunnel is not ended with its head.
@@ -126,18 +127,18 @@ fn no_head_to_the_proxy_says_two_things() {
 #[test]
 fn a_tunnel_inside_a_tunnel_is_refused_and_trailers_end_one() {
     let origin = shop();
-    let guarded = start(&origin, |settings| settings);
+    let tls_proxy = start(&origin, |settings| settings);
     // Plain HTTP/1 inside.
-    let mut wire = open_proxied(guarded.tls);
-    wire.send(frame(HEADERS, END_HEADERS, 1, &block(&[C, (":authority", "other.test:80")])));
+    let mut wire = open_proxied(tls_proxy.tls);
+    wire.send(connect(1, "other.test:80"));
     assert!(wire.stream_is_200(1));
     let inner = b"CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\n\r\n";
     wire.send(frame(DATA, 0, 1, inner));
     let answer = wire.data(1);
     assert!(answer.starts_with(b"HTTP/1.1 400 "), "{}", String::from_utf8_lossy(&answer));
-    // Content behind a CONNECT's head is the tunnel's, and fields behind it are nothing.
-    let mut wire = open_proxied(guarded.tls);
-    wire.send(frame(HEADERS, END_HEADERS, 1, &block(&[C, (":authority", "other.test:80")])));
+    // Content after the head of a CONNECT is the tunnel's, and trailers have no effect.
+    let mut wire = open_proxied(tls_proxy.tls);
+    wire.send(connect(1, "other.test:80"));
     wire.send(frame(DATA, 0, 1, b"GET /a HTTP/1.1\r\nHost: other.test\r\n\r\n"));
     assert!(wire.stream_is_200(1));
     assert!(wire.data(1).starts_with(b"HTTP/1.1 200 "));
@@ -151,21 +152,21 @@ fn a_tunnel_inside_a_tunnel_is_refused_and_trailers_end_one() {
 }
 
 #[test]
-fn a_reset_ends_a_tunnel_and_frees_its_place() {
+fn a_reset_ends_a_tunnel_and_frees_its_connection() {
     let origin = shop();
-    let guarded = start(&origin, |settings| settings.set("proxy.max_connections_per_client", "2"));
-    let mut wire = open_proxied(guarded.tls);
-    let connect = block(&[C, T]);
-    wire.send(frame(HEADERS, END_HEADERS, 1, &connect));
+    let tls_proxy =
+        start(&origin, |settings| settings.set("proxy.max_connections_per_client", "2"));
+    let mut wire = open_proxied(tls_proxy.tls);
+    wire.send(connect(1, T.1));
     assert!(wire.stream_is_200(1));
-    // The connection is one, the tunnel another.
-    wire.send(frame(HEADERS, END_HEADERS, 3, &connect));
+    // The connection and the tunnel are counted as two.
+    wire.send(connect(3, T.1));
     assert!(!wire.stream_is_200(3));
-    wire.send(frame(RST_STREAM, 0, 1, &8u32.to_be_bytes()));
+    wire.send(frame(RST_STREAM, 0, 1, &CANCEL));
     let mut stream = 3;
-    eventually("the place is free", || {
+    eventually("the connection is free", || {
         stream += 2;
-        wire.send(frame(HEADERS, END_HEADERS, stream, &connect));
+        wire.send(connect(stream, T.1));
         wire.stream_is_200(stream)
     });
 }
