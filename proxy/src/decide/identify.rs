@@ -113,6 +113,7 @@ pub(crate) async fn admit_tunnel(
     if crawlers.require_crawler && !may_be_known && proof.is_none() {
         let details = "every [[crawler]] at this address needs a user name";
         let refusal = Refusal { is_policy: true, ..Refusal::new(Reason::Unidentified, details) };
+        // If it is only observed, the tunnel opens; each request inside notes the same.
         return refusal.enforce(crawlers.mode).map(|_| None);
     }
     Ok(proof)

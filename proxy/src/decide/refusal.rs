@@ -65,6 +65,7 @@ pub(crate) fn unrecorded() -> Refusal {
 /// Returns the refusal of a request whose head cannot be read; none if the client has closed.
 pub(crate) fn head_refusal(error: HeadError) -> Option<Refusal> {
     match error {
+        // Between requests a client may close at any time.
         HeadError::Closed => None,
         HeadError::Broken(_) => Some(Refusal::malformed("the request head is cut short")),
         HeadError::Malformed(details) => Some(Refusal::malformed(details)),

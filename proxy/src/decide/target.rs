@@ -42,6 +42,7 @@ pub(crate) fn resolve(
     }
     let scope = if request_target.is_server_wide_options() {
         TargetScope::Server
+    // Always allowed is only to read it (RFC 9309 section 2.2.2).
     } else if request.only_reads && target.path().as_str() == "/robots.txt" {
         TargetScope::RobotsTxt
     } else {
