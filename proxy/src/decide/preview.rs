@@ -317,7 +317,8 @@ fn in_dialect(identity: Identity, dialect: Dialect) -> Identity {
 /// Returns how much of an origin would be decided about without being seen, if HTTPS to it would not be inspected.
 fn blind_scope(interception: &InterceptionSettings, target: &Target) -> Option<TargetScope> {
     let origin = target.origin();
-    if origin.scheme() == Scheme::Http {
+    // Only HTTPS comes through tunnels: `ftp:` is requested in the open.
+    if origin.scheme() != Scheme::Https {
         return None;
     }
     match interception.handling_of(origin.host()) {
