@@ -7,7 +7,7 @@ use crate::rules::{PolicyRules, RuleAction, RuleMatch, RuleQuery, blocked_by};
 use crate::target::TargetScope;
 
 /// Returns the rule that decides about a target.
-pub fn find(
+pub(crate) fn find(
     rules: &PolicyRules,
     query: RuleQuery<'_>,
     scope: TargetScope,

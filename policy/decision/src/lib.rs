@@ -32,7 +32,6 @@ mod target;
 mod verdict;
 mod well_known;
 
-pub use applied_rule::find as find_rule;
 pub use certificate_name::CertificateName;
 pub use claimed_names::ClaimedNames;
 pub use crawler::{ClientFacts, Crawler, EnforcementMode, ProxyAccount};
@@ -43,12 +42,11 @@ pub use documents::{
 };
 pub use https::{HttpsHandling, HttpsMode, InterceptionSettings};
 pub use identity::{ASSERTED, Identified, Identity};
-pub use preference::{PreferenceDecision, query, robots_txt_state};
+pub use preference::PreferenceDecision;
 pub use reason::{DefaultAnswer, Reason, ReasonMeaning, RequestOutcome};
 pub use refusal::{DecidingRule, Refusal, RefusalBasis};
 pub use robots::{
-    AccessFinding, CheckedSnapshot, RobotsCopy, crawl_delay, decide_in_dialect, decide_within,
-    group_names,
+    AccessFinding, CheckedSnapshot, RobotsCopy, crawl_delay, decide_in_dialect, group_names,
 };
 pub use rules::{PolicyRule, PolicyRules, RuleAction, RuleMatch, RuleQuery, blocked_by};
 pub use stated_preference::{DocumentSeen, StatedPreference};

@@ -290,8 +290,7 @@ pub(crate) fn document_pending(retry_after: Duration) -> Refusal {
 }
 
 /// Returns the statements of robots.txt about the use of a target; none where no preference is judged.
-#[must_use]
-pub fn robots_txt_state(
+fn robots_txt_state(
     query: PreferenceQuery<'_>,
     access: &AccessResult,
     target: &Target,
@@ -312,8 +311,7 @@ pub fn robots_txt_state(
 }
 
 /// Returns a crawler's query about use at `now`.
-#[must_use]
-pub fn query<'a>(
+fn query<'a>(
     crawler: &'a Crawler,
     settings: &'a PreferenceSettings,
     now: SystemTime,

@@ -282,6 +282,11 @@ reasons! {
 }
 
 impl Reason {
+    /// Returns the reason with this name, as [`Self::as_str`] gives it.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|reason| reason.as_str() == name)
+    }
+
     /// Returns whether requests can end in this way for this reason.
     pub fn has_outcome(self, outcome: RequestOutcome) -> bool {
         let mut meanings = self.meanings().iter();

@@ -65,6 +65,8 @@ pub enum RobotsCopy {
     Archived {
         /// The result of fetching it.
         access: Arc<AccessResult>,
+        /// The kind of error of the last fetch, as far as the decision shows it.
+        error_kind: Option<FetchErrorKind>,
         /// The moment of the decision.
         at: SystemTime,
     },
@@ -93,6 +95,13 @@ impl RobotsCopy {
         match self {
             Self::Cached(cached) => Some(&cached.snapshot),
             Self::Archived { .. } => None,
+        }
+    }
+
+    fn error_kind(&self) -> Option<FetchErrorKind> {
+        match self {
+            Self::Cached(cached) => cached.snapshot.error_kind(),
+            Self::Archived { error_kind, .. } => *error_kind,
         }
     }
 }
@@ -133,9 +142,8 @@ pub(crate) struct RobotsOutcome {
 
 impl From<AccessReason> for Reason {
     fn from(basis: AccessReason) -> Self {
-        let same = Self::ALL.iter().find(|reason| reason.as_str() == basis.as_str());
         // Every basis has a reason, as a test checks.
-        same.copied().unwrap_or(Self::Unreachable)
+        Self::named(basis.as_str()).unwrap_or(Self::Unreachable)
     }
 }
 
@@ -186,7 +194,7 @@ pub fn decide_in_dialect<'a>(
 }
 
 /// Judges a target as [`decide_in_dialect`] does, within the work left for the request.
-pub fn decide_within<'a>(
+fn decide_within<'a>(
     scope: TargetScope,
     access: &'a AccessResult,
     dialect: Dialect,
@@ -294,7 +302,7 @@ fn refusal(
 /// connected to, and one whose name does not resolve.
 fn unreachable_refusal(target: &Target, copy: &RobotsCopy, mode: EnforcementMode) -> Refusal {
     let snapshot = copy.snapshot();
-    let kind = snapshot.and_then(Snapshot::error_kind);
+    let kind = copy.error_kind();
     let cause = match kind {
         Some(FetchErrorKind::Prohibited) => {
             let details = format!("{} is at an internal address", target.origin());

@@ -18,8 +18,8 @@ use super::response::{ErrorBody, SafeJson, error_response};
 use super::robots::{deciding_file, kept_file};
 use super::robots_view::DecidingFile;
 use super::state::AdminState;
-use crate::decide::rederive;
-use crate::decision_log::{DecisionRecord, UsePreference};
+use crate::decide::preview::Reading;
+use crate::decision_log::{DecisionRecord, FindingRecord, UsePreference};
 
 /// The files that a decision rests on.
 #[derive(Debug, Serialize, ToSchema)]
@@ -94,15 +94,24 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Gro
     if let Some(bytes) = body.flatten() {
         let body = FetchedBody { bytes, is_cut, digest: None };
         let access = AccessResult::Successful(body.parse());
-        if let Ok(tokens) = rederive::tokens(decision)
-            && let Ok(judged) = rederive::by_robots_txt(decision, finding, &access, &tokens)
-        {
-            grounds.group = judged.group();
-            grounds.group_lines = judged.group_lines();
-            grounds.is_same = rederive::compare(&judged, finding).is_ok();
+        if let Some(reading) = read_robots_txt(decision, finding, &access) {
+            grounds.is_same = reading.agrees_with(finding);
+            grounds.group = reading.group;
+            grounds.group_lines = reading.group_lines;
         }
     }
     Some(grounds)
+}
+
+/// Returns the finding of a copy of robots.txt about the request of a decision; none if its line is not understood.
+fn read_robots_txt(
+    decision: &DecisionRecord,
+    finding: &FindingRecord,
+    access: &AccessResult,
+) -> Option<Reading> {
+    let dialect = finding.dialect.parse().ok()?;
+    let (tokens, resolved) = (decision.product_tokens().ok()?, decision.resolved().ok()?);
+    Some(Reading::new(access, dialect, &tokens, &resolved))
 }
 
 /// Returns the document whose statement decided, read again for the purpose it decided about.

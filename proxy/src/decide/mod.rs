@@ -3,7 +3,7 @@
 //! ```text
 //!  request ── identify ── target      what goes in: the request, its client, its target
 //!  documents, pace_group              what is fetched, and what pacing needs to know
-//!  offline                            the same from files or an export
+//!  offline                            the same from files
 //!  preview                            the same for a request that nobody made
 //!  refusal                            refusals that need no decision
 //!  settings                           the settings in effect
@@ -14,7 +14,6 @@ pub(crate) mod identify;
 pub(crate) mod offline;
 mod pace_group;
 pub(crate) mod preview;
-pub(crate) mod rederive;
 pub(crate) mod refusal;
 pub(crate) mod request;
 pub(crate) mod settings;

@@ -1,4 +1,4 @@
-//! Decides by inputs that need no waiting: files, fetches made one after the other, an export.
+//! Decides by inputs that need no waiting: files, and fetches made one after the other.
 
 use std::mem;
 

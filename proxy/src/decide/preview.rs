@@ -9,13 +9,16 @@ use wayleave_decision::{
     ClientFacts, Crawler, Crawlers, DecisionRequest, HttpsHandling, HttpsMode, Identified,
     Identity, InterceptionSettings, ResolvedTarget, TargetScope, Verdict, decide_in_dialect,
 };
-use wayleave_robots_txt::{AccessDecision, AccessResult, Dialect, Scheme, Target};
+use wayleave_robots_txt::{
+    AccessDecision, AccessResult, Dialect, ProductToken, Scheme, Target, excerpt,
+};
 use wayleave_usage_preferences::{CrawlerDeclaration, PurposeSet, UnknownPurpose};
 
 use super::Decider;
 use super::identify::IdentifiedClient;
 use super::request::{ClientConnection, RequestView};
 use super::target;
+use crate::decision_log::FindingRecord;
 
 /// A request to think about.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
@@ -225,9 +228,37 @@ pub(crate) struct Reading {
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<String>,
     /// The names on the user-agent lines of the group used.
-    group: Vec<String>,
+    pub(crate) group: Vec<String>,
     /// The lines of that group: its user-agent lines and rules.
-    group_lines: Vec<u32>,
+    pub(crate) group_lines: Vec<u32>,
+}
+
+impl Reading {
+    /// Returns the finding of robots.txt about a target in a dialect, for a crawler with these tokens.
+    pub(crate) fn new(
+        access: &AccessResult,
+        dialect: Dialect,
+        tokens: &[ProductToken],
+        ResolvedTarget { target, scope }: &ResolvedTarget,
+    ) -> Self {
+        let decision = decide_in_dialect(*scope, access, dialect, tokens, target.path());
+        Self {
+            // In dialect "strictest" the decision names the dialect that decided.
+            dialect: dialect.as_str(),
+            ..decision.into()
+        }
+    }
+
+    /// Returns whether a decision had the same verdict by the same line.
+    pub(crate) fn agrees_with(&self, finding: &FindingRecord) -> bool {
+        // Of a long rule earlier versions recorded all.
+        let rule = finding.rule.as_deref().map(excerpt);
+        self.verdict == finding.verdict
+            && self.basis == finding.basis
+            && self.dialect == finding.dialect
+            && self.line == finding.line
+            && self.rule.as_deref() == rule.as_deref()
+    }
 }
 
 impl From<AccessDecision<'_>> for Reading {
@@ -248,16 +279,9 @@ impl From<AccessDecision<'_>> for Reading {
 pub(crate) fn readings(
     access: &AccessResult,
     identity: &Identity,
-    ResolvedTarget { target, scope }: &ResolvedTarget,
+    resolved: &ResolvedTarget,
 ) -> Vec<Reading> {
-    let reading = |dialect: Dialect| {
-        let decision = decide_in_dialect(*scope, access, dialect, identity.tokens(), target.path());
-        Reading {
-            // In dialect "strictest" the decision names the dialect that decided.
-            dialect: dialect.as_str(),
-            ..decision.into()
-        }
-    };
+    let reading = |dialect| Reading::new(access, dialect, identity.tokens(), resolved);
     Dialect::ALL.map(reading).into()
 }
 

@@ -12,6 +12,7 @@
 //!       ├─ report          statistics over a time range, from the files
 //!       ├─ files           finds the log's files and reads their lines
 //!       └─ record          the record of one decision
+//!            ├─ recorded_request  the request behind it
 //!            └─ client_address  the client's address: whole, its network, or a keyed digest
 //! ```
 //!
@@ -26,6 +27,7 @@ mod past;
 mod query;
 mod recent;
 mod record;
+mod recorded_request;
 mod report;
 mod top;
 mod use_preference;
@@ -50,6 +52,7 @@ use self::record::EncodedDecision;
 pub(crate) use self::record::{
     DecisionId, DecisionRecord, FindingRecord, LogWord, MAX_USER_AGENT_BYTES, RuleRecord,
 };
+pub(crate) use self::recorded_request::WAYLEAVE;
 pub(crate) use self::report::{LogReport, ReportRow};
 pub(crate) use self::top::{RankBy, RankedName};
 pub(crate) use self::use_preference::{DocumentRecord, UsePreference};

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use wayleave_decision::{DocumentSeen, StatedPreference};
 use wayleave_evidence::{Sha256Digest, rfc3339};
 use wayleave_robots_txt::excerpt;
-use wayleave_usage_preferences::PurposePreference;
+use wayleave_usage_preferences::{PreferenceSource, PurposePreference};
 
 /// The site's preference about one of the crawler's purposes.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -71,13 +71,27 @@ pub(crate) struct DocumentRecord {
 }
 
 impl UsePreference {
-    /// Returns whether both state the same preference for the same purpose by the same statement.
-    pub(crate) fn agrees_with(&self, other: &Self) -> bool {
-        self.purpose == other.purpose
-            && self.preference == other.preference
-            && self.source == other.source
-            && self.statement == other.statement
-            && self.carrier == other.carrier
+    /// Returns whether this preference, derived from archived documents, is the recorded one: for the same purpose, by the same
+    /// statement.
+    pub(crate) fn agrees_with(&self, recorded: &Self) -> bool {
+        self.purpose == recorded.purpose
+            && self.preference == recorded.preference
+            && self.source == recorded.source
+            && self.carrier == recorded.carrier
+            && self.states_the_same_as(recorded)
+    }
+
+    /// Returns whether the statements are the same. Why a licence could not be had is recorded, but not archived.
+    fn states_the_same_as(&self, recorded: &Self) -> bool {
+        let (Some(derived), Some(statement)) = (&self.statement, &recorded.statement) else {
+            return self.statement == recorded.statement;
+        };
+        let is_missing = recorded.document.as_ref().is_none_or(|it| it.sha256.is_none());
+        let is_licence = self.source.as_deref() == Some(PreferenceSource::Rsl.as_str());
+        match statement.strip_prefix(derived.as_str()) {
+            Some(cause) if is_licence && is_missing => cause.is_empty() || cause.starts_with(" ("),
+            rest => rest == Some(""),
+        }
     }
 }
 

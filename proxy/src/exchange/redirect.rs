@@ -16,14 +16,12 @@ use super::record::ExchangeRecord;
 use crate::clock::Clock;
 use crate::decide::refusal;
 use crate::decide::settings::{CurrentSettings, Settings};
-use crate::decision_log::{DecisionLog, LogWord};
+use crate::decision_log::{DecisionLog, LogWord, WAYLEAVE};
 use crate::pacing::{PacedRequest, Pacer, PacingSlot};
 use crate::robots_cache::{
     Admission, AdmittedRedirect, CachedDocuments, RedirectAnswer, RedirectPolicy, RedirectRequest,
 };
 
-/// The name and product token of the crawler that makes these requests.
-const WAYLEAVE: &str = "wayleave";
 /// The address in their records: no client made them.
 const NO_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 

@@ -12,8 +12,8 @@ use super::untrusted_folder;
 use crate::digest::Sha256Digest;
 use crate::manifest::{ListedFile, MANIFEST_PATH, MAX_FILE_BYTES, Manifest};
 
-/// The files of an export, read on demand.
-#[derive(Debug)]
+/// The files of an export, read on demand; by default none.
+#[derive(Debug, Default)]
 pub struct CheckedMaterials {
     dir: PathBuf,
     /// The paths and digests of intact files.

@@ -146,7 +146,7 @@ struct RowFiles<'a> {
 
 impl InputSource for RowFiles<'_> {
     fn robots_txt(&mut self, _: &Origin) -> RobotsCopy {
-        RobotsCopy::Archived { access: Arc::clone(&self.access), at: self.at }
+        RobotsCopy::Archived { access: Arc::clone(&self.access), error_kind: None, at: self.at }
     }
 
     fn document(&mut self, resource: &Resource) -> DocumentResult {

@@ -1,13 +1,21 @@
-//! Derives a decision again from the documents and the configuration that its line names.
+//! Makes a decision again, by the configuration and the documents that its line names.
+
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
+use wayleave_decision::{
+    Decision, DecisionRequest, Input, RobotsCopy, Step, Verdict, decide_redirect,
+};
 use wayleave_evidence::chain::link;
 use wayleave_evidence::verify::CheckedMaterials;
+use wayleave_lifecycle::FetchErrorKind;
+use wayleave_robots_txt::Scheme;
 
+use super::compare;
 use super::documents::ParsedDocuments;
 use super::robots::ParsedRobots;
-use super::settings::PastSettingsCache;
-use crate::decide::rederive::asked_for;
+use super::settings::{PastSettings, PastSettingsCache};
 use crate::decision_log::DecisionRecord;
 
 /// The number of derived decisions by what they rest on. A decision may rest on several.
@@ -50,81 +58,222 @@ impl DecisionDeriver {
         line: &[u8],
         derived: &mut DerivedCounts,
     ) -> Result<(), String> {
-        let mut is_derived = false;
-        let digest = link::config_digest(line).ok_or("the line names no configuration")?;
-        let settings = self.settings.get(digest, &self.materials)?;
-        if settings.identity(decision)? {
-            derived.identities += 1;
-            is_derived = true;
+        let settings = self.settings_of(line)?;
+        let is_by_identity = settings.derive_identity(decision)?;
+        derived.identities += u64::from(is_by_identity);
+        if decision.is_decided() {
+            self.decide_and_compare(&settings, decision)?;
+        } else {
+            compare::check_undecided(decision)?;
         }
-        let was_heard = decision.finding.is_some() || decision.policy.is_some();
-        if was_heard || decision.reason == "bypass" {
-            let (target, scope) = asked_for(decision)?;
-            if settings.rules(decision, (&target, scope))? {
-                derived.rules += 1;
-                is_derived = true;
-            }
-            if let Some(finding) = &decision.finding {
-                self.robots.derive(decision, finding, &self.materials)?;
-                derived.robots += 1;
-                is_derived = true;
-                let access = self.robots.access(finding, &self.materials)?;
-                let read = |seen: &_| self.documents.read(seen, &self.materials);
-                if settings.preferences(decision, &access, read)? {
-                    derived.preferences += 1;
+        let (has_rule, has_finding) = (decision.policy.is_some(), decision.finding.is_some());
+        derived.rules += u64::from(has_rule);
+        derived.robots += u64::from(has_finding);
+        derived.preferences += u64::from(compare::has_derivable_preferences(decision));
+        derived.others += u64::from(!is_by_identity && !has_rule && !has_finding);
+        Ok(())
+    }
+
+    /// Decides again, and compares the verdict with the line.
+    ///
+    /// # Errors
+    ///
+    /// Returns a description of what comes out differently, or is missing.
+    pub(super) fn decide_and_compare(
+        &self,
+        settings: &PastSettings,
+        decision: &DecisionRecord,
+    ) -> Result<(), String> {
+        let derive = |now| compare::compare(&self.decide(settings, decision, now)?, decision);
+        derive(decision.at).or_else(|difference| {
+            // A rule may have expired while the request was waiting.
+            let took = Duration::from_micros(decision.took_us);
+            derive(decision.at + took).map_err(|_| difference)
+        })
+    }
+
+    fn settings_of(&mut self, line: &[u8]) -> Result<Rc<PastSettings>, String> {
+        let digest = link::config_digest(line).ok_or("the line names no configuration")?;
+        self.settings.get(digest, &self.materials)
+    }
+
+    /// Decides about the request of a line, with the inputs that the line names.
+    fn decide(
+        &self,
+        settings: &PastSettings,
+        decision: &DecisionRecord,
+        now: SystemTime,
+    ) -> Result<Verdict, String> {
+        let resolved = decision.resolved()?;
+        let settings_then = settings.for_decisions();
+        if decision.is_own_request() {
+            return Ok(decide_redirect(settings_then.rules, &resolved.target, now));
+        }
+        let identified = settings.identified(decision)?;
+        // That a request came through a tunnel is not recorded. It matters where HTTPS is refused: then so is plain HTTP inside.
+        let is_https = resolved.target.origin().scheme() == Scheme::Https;
+        let is_refused_inside = !is_https && decision.reason == "https-refused";
+        let request = DecisionRequest {
+            identified: &identified,
+            method: &decision.method,
+            is_by_tunnel: resolved.is_blind() || is_refused_inside,
+            resolved,
+            now,
+        };
+        let mut made = Decision::new(settings_then, request);
+        while let Step::Need(input) = made.step() {
+            match input {
+                // It gives an exception its pace, which is no part of the verdict.
+                Input::CachedRobotsTxt(_) => made.add_cached_robots_txt(None),
+                Input::RobotsTxt(_) => match self.robots_txt(decision)? {
+                    Some(copy) => made.add_robots_txt(&copy),
+                    None => made.robots_txt_pending("it was not fetched in time", Duration::ZERO),
+                },
+                Input::Documents(mut batch) => {
+                    let materials = &self.materials;
+                    let results = self.documents.results(decision, &mut batch, materials)?;
+                    made.add_documents(*batch, &results);
                 }
             }
         }
-        derived.others += u64::from(!is_derived);
-        check_outcome(decision)
+        Ok(made.into_verdict())
+    }
+
+    /// Returns the robots.txt that decided; none if it had not come in time.
+    fn robots_txt(&self, decision: &DecisionRecord) -> Result<Option<RobotsCopy>, String> {
+        let Some(finding) = &decision.finding else {
+            return Ok(None);
+        };
+        Ok(Some(RobotsCopy::Archived {
+            access: self.robots.access(finding, &self.materials)?,
+            error_kind: fetch_error_kind(decision),
+            at: decision.at,
+        }))
     }
 }
 
-/// Checks that the recorded outcome follows from the recorded decision.
-fn check_outcome(decision: &DecisionRecord) -> Result<(), String> {
-    let finding = decision.finding.as_ref();
-    let verdict = finding.map(|finding| &*finding.verdict);
-    let basis = finding.map(|finding| &*finding.basis);
-    let (outcome, reason) = (&*decision.outcome, &*decision.reason);
-    let is_exception = decision.policy.as_ref().is_some_and(|rule| rule.action == "allow");
-    let is_by_robots_txt = matches!(
-        reason,
-        "rule"
-            | "no-matching-rule"
-            | "no-matching-group"
-            | "unavailable"
-            | "redirect-lost"
-            | "unreachable"
-            | "robots-txt-itself"
-            | "too-costly"
-    );
-    let follows = match outcome {
-        _ if decision.crawler == "wayleave" => true,
-        "forwarded" | "tunnelled" => match reason {
-            "policy-exception" => is_exception,
-            "bypass" => decision.scope.as_deref() == Some("bypass"),
-            _ => verdict == Some("allow") && basis == Some(reason),
-        },
-        "observed" => decision.mode == "observe",
-        // A usage preference, rather than a rule, took too long to match.
-        "refused" if reason == "too-costly" && verdict == Some("allow") => {
-            let mut said = decision.preferences.iter();
-            said.any(|it| it.preference == "refuse")
+/// Returns the kind of error of fetching robots.txt, if that was the reason of the decision.
+fn fetch_error_kind(decision: &DecisionRecord) -> Option<FetchErrorKind> {
+    match (&*decision.reason, &*decision.outcome, decision.status) {
+        ("destination_ip_prohibited", "refused", _) => Some(FetchErrorKind::Prohibited),
+        // That the name may exist is answered with 503: it is worth asking again.
+        ("dns_error", _, 503) => Some(FetchErrorKind::Dns),
+        ("dns_error", _, _) => Some(FetchErrorKind::NoSuchName),
+        ("dns_timeout", _, _) => Some(FetchErrorKind::DnsTimeout),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value as Json, json};
+
+    use super::super::settings::tests::{CONFIGURATION, decision};
+    use super::*;
+
+    /// A robots.txt that allows everything, as a line records it.
+    fn allowed_by_robots_txt(mut others: Json) -> Json {
+        let finding = json!({
+            "reason": "unavailable", "verdict": "allow", "basis": "unavailable", "dialect": "rfc9309",
+            "robots_access": "unavailable", "robots_status": 404,
+        });
+        let Json::Object(finding) = finding else { panic!("{finding}") };
+        others.as_object_mut().expect("an object").extend(finding);
+        others
+    }
+
+    fn compared(others: Json) -> Result<(), String> {
+        let settings = PastSettings::read(CONFIGURATION.as_bytes()).unwrap();
+        let deriver = DecisionDeriver::new(CheckedMaterials::default());
+        deriver.decide_and_compare(&settings, &decision(others))
+    }
+
+    #[test]
+    fn rule_expired_during_wait_may_or_may_not_apply() {
+        let by_rule = |at: &str, took_us: u64| {
+            let policy = json!({"number": 1, "action": "allow"});
+            compared(json!({
+                "at": at, "took_us": took_us, "reason": "policy-exception", "policy": policy,
+            }))
+        };
+        let by_robots_txt = |at: &str, took_us: u64| {
+            compared(allowed_by_robots_txt(json!({"at": at, "took_us": took_us})))
+        };
+        let (before, after) = ("2026-01-01T23:59:55.000Z", "2026-01-02T00:00:01.000Z");
+        assert_eq!(by_rule(before, 10), Ok(()));
+        assert_eq!(by_robots_txt(before, 10), Err("the rule is [[rule]] 1, not none".to_owned()));
+        assert_eq!(by_rule(before, 6_000_000), Ok(()));
+        assert_eq!(by_robots_txt(before, 6_000_000), Ok(()));
+        assert_eq!(by_robots_txt(after, 10), Ok(()));
+        assert_eq!(by_rule(after, 10), Err("the rule is none, not [[rule]] 1".to_owned()));
+    }
+
+    #[test]
+    fn outcomes_that_do_not_follow_are_found() {
+        let at = "2026-01-03T00:00:00.000Z";
+        let with = |reason: &str, outcome: &str| {
+            let mut line = allowed_by_robots_txt(json!({"at": at}));
+            line["reason"] = reason.into();
+            line["outcome"] = outcome.into();
+            compared(line)
+        };
+        for (reason, outcome) in [
+            ("unavailable", "forwarded"),
+            ("payment", "forwarded"),
+            ("crawl-delay", "observed"),
+            ("unrecorded", "refused"),
+            ("connection_refused", "failed"),
+        ] {
+            assert_eq!(with(reason, outcome), Ok(()), "{outcome} for {reason}");
         }
-        "refused" if is_by_robots_txt => match verdict {
-            Some(verdict) => verdict == "disallow" && basis == Some(reason),
-            // robots.txt was not fetched in time.
-            None => reason == "unreachable",
-        },
-        "failed" if decision.failed_before_sending() => {
-            basis == Some("unreachable") && matches!(reason, "dns_error" | "dns_timeout")
+        for (reason, outcome) in [
+            ("unavailable", "tunnelled"),
+            ("no-matching-rule", "forwarded"),
+            ("unavailable", "refused"),
+            ("policy-rule", "refused"),
+            ("preference", "refused"),
+            ("foreign-token", "refused"),
+            ("https-refused", "refused"),
+        ] {
+            let error = with(reason, outcome).unwrap_err();
+            let words = format!("{outcome} for {reason} does not follow");
+            assert!(error.starts_with(&words), "{error}");
         }
-        "refused" if reason == "policy-rule" => decision.policy.is_some() && !is_exception,
-        _ => true,
-    };
-    if follows {
-        Ok(())
-    } else {
-        Err(format!("{outcome} for {reason} does not follow from what was decided"))
+        let error = with("wrong-password", "refused").unwrap_err();
+        assert_eq!(error, "the decision does not rest on robots.txt");
+    }
+
+    #[test]
+    fn robots_txt_that_could_not_be_fetched_decides_again() {
+        let line = |reason: &str, status: u16, outcome: &str| {
+            json!({
+                "at": "2026-01-03T00:00:00.000Z", "url": "https://other.test/", "mode": "enforce",
+                "crawler": "enforced", "tokens": ["Enforced"], "user_agent": "Enforced/1",
+                "outcome": outcome, "reason": reason, "status": status,
+                "verdict": "disallow", "basis": "unreachable", "dialect": "rfc9309", "robots_access": "unreachable",
+            })
+        };
+        for (reason, status, outcome) in [
+            ("unreachable", 503, "refused"),
+            ("dns_error", 502, "failed"),
+            ("dns_error", 503, "failed"),
+            // As earlier versions recorded it.
+            ("dns_error", 502, "refused"),
+            ("dns_timeout", 503, "failed"),
+            ("destination_ip_prohibited", 502, "refused"),
+        ] {
+            assert_eq!(compared(line(reason, status, outcome)), Ok(()), "{reason} {status}");
+        }
+        for (reason, outcome) in
+            [("unreachable", "forwarded"), ("rule", "refused"), ("connection_refused", "failed")]
+        {
+            assert!(compared(line(reason, 503, outcome)).is_err(), "{outcome} for {reason}");
+        }
+        let mut pending = line("unreachable", 503, "refused");
+        for member in ["verdict", "basis", "dialect", "robots_access"] {
+            pending.as_object_mut().expect("an object").remove(member);
+        }
+        pending["origin"] = "https://other.test".into();
+        assert_eq!(compared(pending), Ok(()), "it had not come in time");
     }
 }

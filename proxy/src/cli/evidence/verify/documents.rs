@@ -1,11 +1,15 @@
 //! Parsed documents of an export other than robots.txt.
 
+use std::mem;
+use std::time::Duration;
+
 use quick_cache::sync::Cache;
+use wayleave_decision::{DocumentBatch, DocumentResult};
 use wayleave_evidence::verify::CheckedMaterials;
 use wayleave_lifecycle::Resource;
 use wayleave_usage_preferences::PreferenceDocument;
 
-use crate::decision_log::DocumentRecord;
+use crate::decision_log::{DecisionRecord, DocumentRecord};
 
 /// The number of parsed documents that are cached. Each is at most `robots.max_size` long.
 const MAX_PARSED: usize = 64;
@@ -20,12 +24,46 @@ impl ParsedDocuments {
         Self { parsed: Cache::new(MAX_PARSED) }
     }
 
-    /// Returns a document that a decision names; `None` if it could not be fetched then.
+    /// Returns the documents of a batch, as a decision names them.
     ///
     /// # Errors
     ///
-    /// Returns an error if it is missing in the export, or cannot be parsed.
-    pub(super) fn read(
+    /// Returns an error if one is missing in the export, or cannot be parsed.
+    pub(super) fn results(
+        &self,
+        decision: &DecisionRecord,
+        batch: &mut DocumentBatch,
+        materials: &CheckedMaterials,
+    ) -> Result<Vec<DocumentResult>, String> {
+        let mut context = mem::take(&mut batch.context);
+        let documents = batch.documents.iter();
+        let results = documents.map(|document| {
+            // Until all that could refuse have come there are no preferences.
+            if decision.preferences.is_empty() {
+                return Ok(DocumentResult::Pending { retry_after: Duration::ZERO });
+            }
+            let resource = match document.resource() {
+                Ok(resource) => resource,
+                Err(cause) => return Ok(DocumentResult::NotAsked(cause)),
+            };
+            // The robots.txt of other origins is not archived: what was not asked for there is not named either.
+            let is_at_home = *resource.origin() == batch.origin;
+            let robots_txt = batch.robots_txt.access();
+            if is_at_home && !batch.allows(robots_txt, resource, &mut context) {
+                return Ok(DocumentResult::NotAsked(DocumentBatch::NOT_ALLOWED.to_owned()));
+            }
+            let url = resource.uri();
+            let seen = decision.documents.iter().find(|seen| seen.url == url);
+            let document = seen.map_or(Ok(None), |seen| self.read(seen, materials))?;
+            Ok(DocumentResult::Archived(document))
+        });
+        let results = results.collect();
+        batch.context = context;
+        results
+    }
+
+    /// Returns a document that a decision names; `None` if it could not be fetched then.
+    fn read(
         &self,
         seen: &DocumentRecord,
         materials: &CheckedMaterials,

@@ -1,13 +1,15 @@
 //! `wayleave evidence verify`: checks an export, and derives each of its decisions again.
 //!
 //! ```text
-//!  mod ─┬─ derive      derives a decision again
-//!       │   ├─ robots    from a robots.txt
-//!       │   ├─ documents from other documents
-//!       │   └─ settings  from a configuration
+//!  mod ─┬─ derive      makes a decision again
+//!       │   ├─ settings  by the configuration, for the crawler that was identified
+//!       │   ├─ robots    by the robots.txt
+//!       │   ├─ documents by other documents
+//!       │   └─ compare   and compares it with the line
 //!       └─ report      the result
 //! ```
 
+mod compare;
 mod derive;
 mod documents;
 mod report;

@@ -1,4 +1,4 @@
-//! Derives the verdict of robots.txt again, from the copy that decided.
+//! The robots.txt files that decisions rest on.
 
 use std::sync::Arc;
 
@@ -7,10 +7,9 @@ use quick_cache::sync::Cache;
 use wayleave_evidence::Sha256Digest;
 use wayleave_evidence::verify::CheckedMaterials;
 use wayleave_lifecycle::FetchedBody;
-use wayleave_robots_txt::AccessResult;
+use wayleave_robots_txt::{AccessResult, Dialect, RobotsTxt};
 
-use crate::decide::rederive;
-use crate::decision_log::{DecisionRecord, FindingRecord};
+use crate::decision_log::FindingRecord;
 
 /// The memory for parsed files, in bytes.
 const PARSED_BYTES: u64 = 64 << 20;
@@ -37,24 +36,11 @@ impl ParsedRobots {
         Self { parsed: Cache::with_weighter(1024, PARSED_BYTES, ParsedSize) }
     }
 
-    /// Derives the verdict again.
+    /// Returns the result of fetching the file, as the decision records it.
     ///
     /// # Errors
     ///
-    /// Returns a description of what comes out differently, or is missing.
-    pub(super) fn derive(
-        &self,
-        decision: &DecisionRecord,
-        finding: &FindingRecord,
-        materials: &CheckedMaterials,
-    ) -> Result<(), String> {
-        let access = self.access(finding, materials)?;
-        let tokens = rederive::tokens(decision)?;
-        let judged = rederive::by_robots_txt(decision, finding, &access, &tokens)?;
-        rederive::compare(&judged, finding)
-    }
-
-    /// Returns the result of fetching the file, as the decision records it.
+    /// Returns an error if the file is missing in the export, or the line cannot be read.
     pub(super) fn access(
         &self,
         finding: &FindingRecord,
@@ -66,7 +52,7 @@ impl ParsedRobots {
             Some(digest) => self.parse_copy(digest, finding.robots_cut, materials),
             None => Err("the line does not name the robots.txt".to_owned()),
         };
-        let robots = |wrap: fn(wayleave_robots_txt::RobotsTxt) -> AccessResult| {
+        let robots = |wrap: fn(RobotsTxt) -> AccessResult| {
             let access = copy()?;
             let AccessResult::Successful(robots) = &*access else {
                 unreachable!("copies are parsed as such");
@@ -83,10 +69,14 @@ impl ParsedRobots {
             ("long-lapsed", _) if finding.robots_sha256.is_some() => {
                 robots(AccessResult::LongLapsed)
             }
+            // For "strictest" it allowed the request in the other dialects, as an empty one does.
+            ("long-lapsed", _) if finding.dialect == Dialect::Koster1996.as_str() => {
+                Ok(Arc::new(AccessResult::LongLapsed(RobotsTxt::parse(b""))))
+            }
             ("unreachable" | "lapsed" | "long-lapsed", _) => {
                 Ok(Arc::new(AccessResult::Unreachable))
             }
-            (other, _) => Err(unknown("robots_access", other)),
+            (other, _) => Err(format!("robots_access {other:?} is not known to this version")),
         }
     }
 
@@ -106,8 +96,4 @@ impl ParsedRobots {
         self.parsed.insert((digest, is_cut), Arc::clone(&parsed));
         Ok(parsed)
     }
-}
-
-fn unknown(member: &str, word: &str) -> String {
-    format!("{member} {word:?} is not known to this version")
 }

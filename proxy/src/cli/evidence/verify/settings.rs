@@ -1,4 +1,4 @@
-//! Derives the identity, rules and usage preferences of a request again, from the configuration that decided.
+//! The settings of a decision: those of the configuration that its line names, and the crawler that it names.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -6,22 +6,29 @@ use std::rc::Rc;
 
 use toml::{Table, Value};
 use wayleave_decision::{
-    ClientFacts, Crawler, Crawlers, EnforcementMode, PolicyRules, RuleMatch, RuleQuery,
-    TargetScope, find_rule, query,
+    ASSERTED, ClaimedNames, ClientFacts, Crawler, Crawlers, DecisionSettings, Identified, Identity,
+    PolicyRules, Reason, Refusal,
 };
 use wayleave_evidence::Sha256Digest;
 use wayleave_evidence::verify::CheckedMaterials;
-use wayleave_robots_txt::{AccessResult, Target};
-use wayleave_usage_preferences::{PreferenceDocument, PurposeSet};
 
 use crate::config::Config;
-use crate::decide::rederive;
-use crate::decision_log::{DecisionRecord, DocumentRecord, MAX_USER_AGENT_BYTES, UsePreference};
+use crate::decision_log::{DecisionRecord, MAX_USER_AGENT_BYTES};
 
 /// The tables that affect decisions. The others say where files and other machines are, which may not exist here.
-const DECIDING: [&str; 6] = ["crawler", "rule", "proxy", "preferences", "politeness", "robots"];
+const DECIDING: [&str; 7] =
+    ["crawler", "rule", "proxy", "https", "preferences", "politeness", "robots"];
+/// The keys that affect decisions of tables that also name files.
+const DECIDING_KEYS: [(&str, &[&str]); 2] =
+    [("proxy", &["require_crawler", "mode", "name"]), ("https", &["mode", "bypass"])];
 /// A placeholder for password hashes, which are not stored with the configuration, so that it can be parsed.
 const ANY_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+/// Objections to the name that a crawler gives itself.
+const NAME_OBJECTIONS: [Reason; 3] =
+    [Reason::Unidentified, Reason::ForeignToken, Reason::TokenMissing];
+/// Objections to what it proves, which nobody can prove again.
+const PROOF_OBJECTIONS: [Reason; 3] =
+    [Reason::WrongPassword, Reason::WrongCertificate, Reason::PasswordChecks];
 
 /// A cache of parsed configurations.
 #[derive(Default)]
@@ -62,13 +69,15 @@ impl PastSettingsCache {
 }
 
 impl PastSettings {
-    fn read(text: &[u8]) -> Result<Self, String> {
+    pub(super) fn read(text: &[u8]) -> Result<Self, String> {
         let text = str::from_utf8(text).map_err(|error| error.to_string())?;
         let all: Table = text.parse().map_err(|error| format!("{error}"))?;
         let mut deciding: Table =
             all.into_iter().filter(|(name, _)| DECIDING.contains(&name.as_str())).collect();
-        if let Some(Value::Table(proxy)) = deciding.get_mut("proxy") {
-            proxy.retain(|key, _| matches!(key, "require_crawler" | "mode" | "name"));
+        for (name, keys) in DECIDING_KEYS {
+            if let Some(Value::Table(table)) = deciding.get_mut(name) {
+                table.retain(|key, _| keys.contains(&key));
+            }
         }
         let mut by_certificate = false;
         let crawlers = deciding.get_mut("crawler").and_then(Value::as_array_mut);
@@ -99,14 +108,24 @@ impl PastSettings {
         })
     }
 
+    /// Returns the settings that decide.
+    pub(super) fn for_decisions(&self) -> DecisionSettings<'_> {
+        DecisionSettings {
+            crawlers: &self.crawlers,
+            rules: &self.rules,
+            interception: &self.config.https.interception,
+            preferences: &self.config.preferences.reading,
+        }
+    }
+
     /// Derives the crawler's identity again. Returns whether the identity was the reason of the decision.
     ///
     /// # Errors
     ///
     /// Returns what comes out differently.
-    pub(super) fn identity(&self, decision: &DecisionRecord) -> Result<bool, String> {
+    pub(super) fn derive_identity(&self, decision: &DecisionRecord) -> Result<bool, String> {
         // Clients' certificates are not logged.
-        let may_be = !self.by_certificate && decision.crawler != "wayleave";
+        let may_be = !self.by_certificate && !decision.is_own_request();
         let Some(user_agent) = decision.user_agent.as_ref().filter(|_| may_be) else {
             return Ok(false);
         };
@@ -130,130 +149,67 @@ impl PastSettings {
             let (derived, said) = (identity.label(), &decision.crawler);
             return Err(format!("the crawler is {derived:?}, not {said:?}"));
         }
-        if identity.mode().as_str() != decision.mode {
-            return Err(format!("the mode is {:?}", identity.mode().as_str()));
-        }
+        check_mode(&identity, decision)?;
         let derived = identified.objection.map(|refusal| refusal.reason.as_str());
-        let said = Some(&*decision.reason);
-        let by_identity = ["unidentified", "foreign-token", "token-missing"];
-        let is_by_identity = by_identity.contains(&&*decision.reason);
-        if is_by_identity && derived != said && identity.label() == decision.crawler {
+        let is_by_identity = NAME_OBJECTIONS.iter().any(|it| it.as_str() == decision.reason);
+        if is_by_identity && derived != Some(&*decision.reason) {
             let derived = derived.unwrap_or("none");
             return Err(format!("the objection to who asks is {derived:?}"));
         }
         Ok(is_by_identity)
     }
 
-    /// Derives again which rule matches. Returns whether one does.
+    /// Returns the crawler that the line names, with the objection that was the reason of the decision, if one was. Neither
+    /// passwords nor certificates are logged, so that not everything about a client can be derived from its request.
     ///
     /// # Errors
     ///
-    /// Returns what comes out differently.
-    pub(super) fn rules(
-        &self,
-        decision: &DecisionRecord,
-        (target, scope): (&Target, TargetScope),
-    ) -> Result<bool, String> {
-        let found = |now| self.rule(decision, (target, scope), now);
-        let said = decision.policy.as_ref();
-        let is_said = |found: &Option<RuleMatch>| match (found, said) {
-            (Some(found), Some(said)) => {
-                found.number == said.number && found.rule.action.as_str() == said.action
+    /// Returns an error if the configuration has another such crawler, or none.
+    pub(super) fn identified(&self, decision: &DecisionRecord) -> Result<Identified, String> {
+        let tokens = decision.product_tokens()?;
+        let identity = if decision.crawler == ASSERTED {
+            Identity::Asserted {
+                claim: ClaimedNames::with_tokens(tokens).into(),
+                dialect: self.crawlers.dialect,
+                mode: self.crawlers.mode,
             }
-            (None, None) => true,
-            _ => false,
-        };
-        // A rule may have expired while the request was waiting.
-        let took = std::time::Duration::from_micros(decision.took_us);
-        let derived = found(decision.at);
-        if is_said(&derived) || is_said(&found(decision.at + took)) {
-            return Ok(said.is_some());
-        }
-        let name = |number: Option<usize>| {
-            number.map_or("none".to_owned(), |number| format!("[[rule]] {number}"))
-        };
-        Err(format!(
-            "the rule is {}, not {}",
-            name(derived.map(|found| found.number)),
-            name(said.map(|said| said.number))
-        ))
-    }
-
-    fn rule(
-        &self,
-        decision: &DecisionRecord,
-        (target, scope): (&Target, TargetScope),
-        now: std::time::SystemTime,
-    ) -> Option<RuleMatch> {
-        let is_redirect = decision.crawler == "wayleave";
-        let declaring = self.crawlers.named(&decision.crawler);
-        let asked = RuleQuery {
-            target,
-            method: &decision.method,
-            crawler: if is_redirect { "" } else { &decision.crawler },
-            purposes: declaring.map_or(PurposeSet::NONE, |it| it.declaration.purposes),
-            now,
-        };
-        let mode = match &*decision.mode {
-            "observe" => EnforcementMode::Observe,
-            _ => EnforcementMode::Enforce,
-        };
-        if is_redirect {
-            self.rules.find_for_redirect(asked)
         } else {
-            find_rule(&self.rules, asked, scope, mode)
-        }
-    }
-
-    /// Derives the usage preferences again from robots.txt and other documents, unless the response stated any. Returns whether
-    /// there are any to derive.
-    ///
-    /// # Errors
-    ///
-    /// Returns a description of what comes out differently, or is missing.
-    pub(super) fn preferences(
-        &self,
-        decision: &DecisionRecord,
-        access: &AccessResult,
-        read: impl Fn(&DocumentRecord) -> Result<Option<PreferenceDocument>, String>,
-    ) -> Result<bool, String> {
-        let is_by_answer =
-            |said: &UsePreference| matches!(said.stage.as_deref(), Some("head" | "body"));
-        let Some(crawler) = self.crawlers.named(&decision.crawler) else {
-            return Ok(false);
-        };
-        if decision.preferences.is_empty() || decision.preferences.iter().any(is_by_answer) {
-            return Ok(false);
-        }
-        let asker = query(&crawler, &self.config.preferences.reading, decision.at);
-        let judgement = rederive::by_preferences(asker, decision, access, read)?;
-        let derived = judgement.map_or_else(Vec::new, |judgement| judgement.by_purpose);
-        if derived.len() != decision.preferences.len() {
-            return Err("the preferences about use are of other purposes".to_owned());
-        }
-        for (derived, said) in derived.iter().map(UsePreference::from).zip(&decision.preferences) {
-            if !derived.agrees_with(said) {
-                return Err(format!(
-                    "the preference about {} is {} by {:?}, not {} by {:?}",
-                    said.purpose,
-                    derived.preference,
-                    derived.statement,
-                    said.preference,
-                    said.statement
-                ));
+            let name = &decision.crawler;
+            let crawler = self.crawlers.named(name);
+            let crawler = crawler.ok_or_else(|| {
+                format!("the configuration has no crawler that is named {name:?}")
+            })?;
+            if crawler.tokens != tokens {
+                return Err(format!("the crawler's tokens are others than {:?}", decision.tokens));
             }
-        }
-        Ok(true)
+            Identity::Known(crawler)
+        };
+        check_mode(&identity, decision)?;
+        let objection = recorded_objection(decision);
+        Ok(Identified { objection, ..Identified::without_objection(identity) })
     }
 }
 
+fn check_mode(identity: &Identity, decision: &DecisionRecord) -> Result<(), String> {
+    let mode = identity.mode().as_str();
+    if mode == decision.mode { Ok(()) } else { Err(format!("the mode is {mode:?}")) }
+}
+
+/// Returns the objection to the crawler that was the reason of a decision, if one was.
+fn recorded_objection(decision: &DecisionRecord) -> Option<Refusal> {
+    let reason = Reason::named(&decision.reason)?;
+    let is_policy = NAME_OBJECTIONS.contains(&reason);
+    let is_objection = is_policy || PROOF_OBJECTIONS.contains(&reason);
+    is_objection.then(|| Refusal { is_policy, ..Refusal::new(reason, "") })
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::{Value as Json, json};
 
     use super::*;
 
-    const CONFIGURATION: &str = r#"
+    pub(in super::super) const CONFIGURATION: &str = r#"
         [proxy]
         require_crawler = true
         [[crawler]]
@@ -261,6 +217,10 @@ mod tests {
         tokens = ["NewsBot"]
         match = { user_agent = "NewsBot" }
         mode = "observe"
+        [[crawler]]
+        name = "enforced"
+        tokens = ["Enforced"]
+        match = { user_agent = "Enforced" }
         [[rule]]
         action = "allow"
         hosts = ["shop.test"]
@@ -269,13 +229,13 @@ mod tests {
         expires = "2026-01-02"
     "#;
 
-    /// Parses a line of the log, with other members added.
-    fn decision(others: Json) -> DecisionRecord {
+    /// Parses a line of the log, with other members in it.
+    pub(in super::super) fn decision(others: Json) -> DecisionRecord {
         let mut line = json!({
             "id": "019a00000000700080000000000000a1", "at": "2026-01-01T00:00:05.000Z",
             "outcome": "forwarded", "reason": "rule", "status": 200,
-            "crawler": "news", "identity": "known", "user_agent": "NewsBot/1", "client": "10.0.0.1",
-            "method": "GET", "url": "https://shop.test/", "mode": "observe",
+            "crawler": "news", "identity": "known", "tokens": ["NewsBot"], "user_agent": "NewsBot/1",
+            "client": "10.0.0.1", "method": "GET", "url": "https://shop.test/", "mode": "observe",
             "configuration": 1, "decided_us": 1, "took_us": 10,
         });
         let Json::Object(others) = others else { panic!("{others}") };
@@ -286,7 +246,7 @@ mod tests {
     #[test]
     fn identity_mode_and_objection_are_derived() {
         let settings = PastSettings::read(CONFIGURATION.as_bytes()).unwrap();
-        let identity = |others| settings.identity(&decision(others));
+        let identity = |others| settings.derive_identity(&decision(others));
         assert_eq!(identity(json!({})), Ok(false));
         let unknown = json!({"user_agent": "Other/1", "crawler": "asserted", "mode": "enforce",
             "identity": "asserted", "reason": "unidentified"});
@@ -306,23 +266,5 @@ mod tests {
             let error = identity(others).unwrap_err();
             assert!(error.contains(objection), "{error}");
         }
-    }
-
-    #[test]
-    fn rule_expired_during_wait_may_or_may_not_apply() {
-        let settings = PastSettings::read(CONFIGURATION.as_bytes()).unwrap();
-        let target = Target::parse("https://shop.test/").unwrap();
-        let rules = |at: &str, took_us: u64, policy: Json| {
-            let others = json!({"at": at, "took_us": took_us, "policy": policy});
-            settings.rules(&decision(others), (&target, TargetScope::Path))
-        };
-        let (before, behind) = ("2026-01-01T23:59:55.000Z", "2026-01-02T00:00:01.000Z");
-        let policy = json!({"number": 1, "action": "allow"});
-        assert_eq!(rules(before, 10, policy.clone()), Ok(true));
-        assert!(rules(before, 10, Json::Null).is_err());
-        assert_eq!(rules(before, 6_000_000, policy.clone()), Ok(true));
-        assert_eq!(rules(before, 6_000_000, Json::Null), Ok(false));
-        assert_eq!(rules(behind, 10, Json::Null), Ok(false));
-        assert!(rules(behind, 10, policy).is_err());
     }
 }

@@ -1,0 +1,206 @@
+//! Compares a verdict with what a line of the log says of the decision.
+
+use wayleave_decision::{AccessFinding, PreferenceDecision, Reason, RuleMatch, Verdict};
+use wayleave_robots_txt::excerpt;
+
+use crate::decision_log::{DecisionRecord, FindingRecord, RuleRecord, UsePreference};
+
+/// Compares everything that the verdict rests on, and the outcome.
+///
+/// # Errors
+///
+/// Returns a description of what comes out differently.
+pub(super) fn compare(verdict: &Verdict, decision: &DecisionRecord) -> Result<(), String> {
+    let facts = &verdict.facts;
+    compare_rules(facts.rule.as_ref(), decision.policy.as_ref())?;
+    compare_findings(facts.finding.as_ref(), decision.finding.as_ref())?;
+    compare_preferences(facts.preferences.as_ref(), decision)?;
+    check_outcome(verdict, decision)
+}
+
+fn compare_rules(derived: Option<&RuleMatch>, said: Option<&RuleRecord>) -> Result<(), String> {
+    let is_said = match (derived, said) {
+        (Some(derived), Some(said)) => {
+            derived.number == said.number && derived.rule.action.as_str() == said.action
+        }
+        (None, None) => true,
+        _ => false,
+    };
+    if is_said {
+        return Ok(());
+    }
+    let name = |number: Option<usize>| {
+        number.map_or("none".to_owned(), |number| format!("[[rule]] {number}"))
+    };
+    let (derived, said) = (derived.map(|it| it.number), said.map(|it| it.number));
+    Err(format!("the rule is {}, not {}", name(derived), name(said)))
+}
+
+fn compare_findings(
+    derived: Option<&AccessFinding>,
+    said: Option<&FindingRecord>,
+) -> Result<(), String> {
+    let (derived, said) = match (derived, said) {
+        (Some(derived), Some(said)) => (derived, said),
+        (None, Some(_)) => return Err("the decision does not rest on robots.txt".to_owned()),
+        // A robots.txt that the line does not name had not come in time, and then there is no finding.
+        (_, None) => return Ok(()),
+    };
+    let same = |member: &str, derived: &str, said: &str| {
+        if derived == said { Ok(()) } else { Err(format!("{member} is {derived:?}, not {said:?}")) }
+    };
+    let line = |line: Option<u32>| line.map_or("none".to_owned(), |line| line.to_string());
+    same("verdict", derived.verdict.as_str(), &said.verdict)?;
+    same("basis", derived.basis.as_str(), &said.basis)?;
+    same("dialect", derived.dialect.as_str(), &said.dialect)?;
+    same("line", &line(derived.line), &line(said.line))?;
+    same(
+        "rule",
+        derived.rule.as_deref().unwrap_or_default(),
+        // Of a long rule earlier versions recorded all.
+        &excerpt(said.rule.as_deref().unwrap_or_default()),
+    )
+}
+
+/// Returns whether a line has preferences about use, and none of them from the response, which is not archived.
+pub(super) fn has_derivable_preferences(decision: &DecisionRecord) -> bool {
+    let is_by_response =
+        |said: &UsePreference| matches!(said.stage.as_deref(), Some("head" | "body"));
+    !decision.preferences.is_empty() && !decision.preferences.iter().any(is_by_response)
+}
+
+fn compare_preferences(
+    derived: Option<&PreferenceDecision>,
+    decision: &DecisionRecord,
+) -> Result<(), String> {
+    let said = &decision.preferences;
+    if !said.is_empty() && !has_derivable_preferences(decision) {
+        return Ok(());
+    }
+    let derived = derived.map_or(&[][..], |derived| derived.judgement.by_purpose.as_slice());
+    if derived.len() != said.len() {
+        return Err("the preferences about use are of other purposes".to_owned());
+    }
+    for (derived, said) in derived.iter().map(UsePreference::from).zip(said) {
+        if !derived.agrees_with(said) {
+            return Err(format!(
+                "the preference about {} is {} by {:?}, not {} by {:?}",
+                said.purpose,
+                derived.preference,
+                derived.statement,
+                said.preference,
+                said.statement
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the recorded outcome follows from the verdict. After a permission a request may still come too soon, fail, or be
+/// refused because of its response.
+fn check_outcome(verdict: &Verdict, decision: &DecisionRecord) -> Result<(), String> {
+    let (outcome, reason) = (&*decision.outcome, &*decision.reason);
+    let follows = match &verdict.result {
+        // Its reason says what it was for, and its pace may refuse it.
+        _ if decision.is_own_request() => verdict.result.is_err() == (reason == "policy-rule"),
+        Err(refusal) => {
+            let is_so_called = match outcome {
+                // Earlier versions called a name that leads nowhere refused, too.
+                "refused" => decision.reached_origin.is_none(),
+                "failed" => refusal.is_failure,
+                _ => false,
+            };
+            is_so_called && refusal.reason.as_str() == reason
+        }
+        Ok(permit) => match outcome {
+            "forwarded" | "tunnelled" => {
+                let is_known = reason == permit.reason.as_str() || reason == "payment";
+                let is_blind = permit.resolved.is_blind();
+                permit.observed.is_none() && is_known && is_blind == (outcome == "tunnelled")
+            }
+            // If the request was decided before under other settings, what was observed then counts, too.
+            "observed" => {
+                let observed = permit.observed.as_ref();
+                let is_observed = observed.is_none_or(|it| it.reason.as_str() == reason);
+                decision.mode == "observe" && is_observed
+            }
+            "refused" => may_refuse_after_permission(decision),
+            "failed" => true,
+            _ => false,
+        },
+    };
+    if follows { Ok(()) } else { Err(does_not_follow(decision)) }
+}
+
+/// Checks the outcome of a request that was not decided about.
+///
+/// # Errors
+///
+/// Returns an error if only a decision leads to that outcome.
+pub(super) fn check_undecided(decision: &DecisionRecord) -> Result<(), String> {
+    let follows = match &*decision.outcome {
+        "refused" => {
+            let reason = Reason::named(&decision.reason);
+            !reason.is_some_and(|reason| is_by_documents(reason) || is_by_configuration(reason))
+        }
+        outcome => outcome == "failed",
+    };
+    if follows { Ok(()) } else { Err(does_not_follow(decision)) }
+}
+
+fn does_not_follow(DecisionRecord { outcome, reason, .. }: &DecisionRecord) -> String {
+    format!("{outcome} for {reason} does not follow from what was decided")
+}
+
+/// Returns whether a request that was permitted may have been refused for the recorded reason.
+fn may_refuse_after_permission(decision: &DecisionRecord) -> bool {
+    let Some(reason) = Reason::named(&decision.reason) else {
+        return true;
+    };
+    match reason {
+        // The response stated it.
+        Reason::Preference => decision.reached_origin == Some(true),
+        Reason::TooCostly => {
+            let mut said = decision.preferences.iter();
+            decision.reached_origin == Some(true) && said.any(|it| it.preference == "refuse")
+        }
+        reason => !is_by_documents(reason) && !is_by_configuration(reason) && !is_objection(reason),
+    }
+}
+
+/// Returns whether a decision has this reason by robots.txt, or by other documents.
+fn is_by_documents(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Rule
+            | Reason::NoMatchingRule
+            | Reason::NoMatchingGroup
+            | Reason::RobotsTxtItself
+            | Reason::Unavailable
+            | Reason::RedirectLost
+            | Reason::Unreachable
+            | Reason::TooCostly
+            | Reason::Preference
+    )
+}
+
+/// Returns whether a decision has this reason by `[[rule]]` or by `[https]`.
+fn is_by_configuration(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::PolicyRule | Reason::PolicyException | Reason::Bypass | Reason::HttpsRefused
+    )
+}
+
+/// Returns whether it is an objection to the crawler.
+fn is_objection(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Unidentified
+            | Reason::ForeignToken
+            | Reason::TokenMissing
+            | Reason::WrongPassword
+            | Reason::WrongCertificate
+            | Reason::PasswordChecks
+    )
+}

@@ -1,0 +1,63 @@
+//! The request behind a decision, as far as its line in the log says.
+
+use wayleave_decision::{ResolvedTarget, TargetScope};
+use wayleave_robots_txt::{Origin, ProductToken, Target};
+
+use super::record::DecisionRecord;
+
+/// The crawler's name in the line of a request that the proxy itself makes.
+pub(crate) const WAYLEAVE: &str = "wayleave";
+
+impl DecisionRecord {
+    /// Returns whether the request was understood, so that it was decided about.
+    pub(crate) fn is_decided(&self) -> bool {
+        self.origin.is_some() || self.policy.is_some() || self.finding.is_some()
+    }
+
+    /// Returns whether the proxy itself made the request: for a robots.txt that was redirected, or for another document.
+    pub(crate) fn is_own_request(&self) -> bool {
+        // A crawler may be configured under the same name, but not without tokens.
+        self.crawler == WAYLEAVE && self.tokens.is_empty()
+    }
+
+    /// Returns the target that was decided about.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the line does not name one.
+    pub(crate) fn resolved(&self) -> Result<ResolvedTarget, String> {
+        let scope = self.scope()?;
+        let target = match (scope, &self.origin) {
+            // The URL of a tunnel is a host and a port.
+            (TargetScope::EveryPath | TargetScope::Bypass, Some(origin)) => {
+                let origin = Origin::parse(origin).map_err(|error| format!("origin: {error}"))?;
+                Target::new(origin, "/")
+            }
+            _ => Target::parse(&self.url),
+        };
+        let target = target.map_err(|error| format!("url: {error}"))?;
+        Ok(ResolvedTarget { target, scope })
+    }
+
+    fn scope(&self) -> Result<TargetScope, String> {
+        let Some(word) = self.scope.as_deref() else {
+            return Ok(TargetScope::Path);
+        };
+        let mut all = TargetScope::ALL.iter();
+        let known = all.find(|(known, _)| *known == word);
+        known
+            .map(|(_, scope)| *scope)
+            .ok_or_else(|| format!("scope {word:?} is not known to this version"))
+    }
+
+    /// Returns the product tokens that were looked for in robots.txt.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if one of them cannot be one.
+    pub(crate) fn product_tokens(&self) -> Result<Vec<ProductToken>, String> {
+        let tokens = self.tokens.iter().map(|token| ProductToken::new(token));
+        let tokens = tokens.collect::<Result<_, _>>();
+        tokens.map_err(|error| format!("tokens: {error}"))
+    }
+}
