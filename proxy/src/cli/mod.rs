@@ -24,6 +24,8 @@ mod robots;
 mod robots_fetcher;
 mod serve;
 mod terminal;
+#[cfg(test)]
+mod tests;
 mod time_argument;
 
 use std::path::PathBuf;

@@ -127,7 +127,7 @@ impl NotSent {
 }
 
 /// Returns the outcome of a request that reached its origin.
-pub(super) fn permitted_outcome(permit: &Permit, status: u16) -> ExchangeOutcome {
+pub(crate) fn permitted_outcome(permit: &Permit, status: u16) -> ExchangeOutcome {
     let reason = permit.reason;
     match permit.observed.clone() {
         Some(refusal) => ExchangeOutcome::Observe { status, refusal },

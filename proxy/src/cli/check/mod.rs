@@ -7,7 +7,7 @@ mod batch_verdict;
 mod live;
 mod preference;
 mod robots_cache;
-mod verdict;
+pub(super) mod verdict;
 
 use std::collections::HashSet;
 use std::fs;

@@ -28,7 +28,7 @@ use crate::decide::preview::{PreviewedDecision, PurposeWords, Question, readings
 use crate::telemetry::harmless::escape_controls;
 
 /// The settings of the proxy that decide.
-pub(super) struct ProxySettings {
+pub(in crate::cli) struct ProxySettings {
     crawlers: Crawlers,
     rules: PolicyRules,
     interception: InterceptionSettings,
@@ -36,7 +36,7 @@ pub(super) struct ProxySettings {
 }
 
 impl ProxySettings {
-    pub(super) fn new(config: &Config) -> Self {
+    pub(in crate::cli) fn new(config: &Config) -> Self {
         Self {
             crawlers: Crawlers::new(config.crawlers.clone()),
             rules: PolicyRules::new(config.rules.clone()),
@@ -50,7 +50,7 @@ impl ProxySettings {
     /// # Errors
     ///
     /// Returns a message if the question is wrong.
-    pub(super) fn decide(
+    pub(in crate::cli) fn decide(
         &self,
         question: &Question,
         tokens: &[ProductToken],

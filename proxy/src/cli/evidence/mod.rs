@@ -12,7 +12,7 @@ mod ask;
 mod export;
 mod key;
 mod sources;
-mod verify;
+pub(super) mod verify;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -20,7 +20,7 @@ use crate::decision_log::DecisionRecord;
 
 /// The number of derived decisions by what they rest on. A decision may rest on several.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct DerivedCounts {
+pub(in crate::cli) struct DerivedCounts {
     pub(super) robots: u64,
     pub(super) rules: u64,
     pub(super) identities: u64,
@@ -30,7 +30,7 @@ pub(super) struct DerivedCounts {
 }
 
 /// Derives decisions again.
-pub(super) struct DecisionDeriver {
+pub(in crate::cli) struct DecisionDeriver {
     materials: CheckedMaterials,
     robots: ParsedRobots,
     documents: ParsedDocuments,
@@ -38,7 +38,7 @@ pub(super) struct DecisionDeriver {
 }
 
 impl DecisionDeriver {
-    pub(super) fn new(materials: CheckedMaterials) -> Self {
+    pub(in crate::cli) fn new(materials: CheckedMaterials) -> Self {
         Self {
             materials,
             robots: ParsedRobots::new(),
@@ -52,7 +52,7 @@ impl DecisionDeriver {
     /// # Errors
     ///
     /// Returns a description of what comes out differently, or is missing.
-    pub(super) fn derive(
+    pub(in crate::cli) fn derive(
         &mut self,
         decision: &DecisionRecord,
         line: &[u8],
@@ -90,6 +90,21 @@ impl DecisionDeriver {
             let took = Duration::from_micros(decision.took_us);
             derive(decision.at + took).map_err(|_| difference)
         })
+    }
+
+    /// Returns the verdict on the request of a line.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if something is missing, or the line cannot be read.
+    #[cfg(test)]
+    pub(in crate::cli) fn verdict(
+        &mut self,
+        decision: &DecisionRecord,
+        line: &[u8],
+    ) -> Result<Verdict, String> {
+        let settings = self.settings_of(line)?;
+        self.decide(&settings, decision, decision.at)
     }
 
     fn settings_of(&mut self, line: &[u8]) -> Result<Rc<PastSettings>, String> {

@@ -10,7 +10,7 @@
 //! ```
 
 mod compare;
-mod derive;
+pub(in crate::cli) mod derive;
 mod documents;
 mod report;
 mod robots;

@@ -1,0 +1,237 @@
+//! One decision: the proxy, the preview, `wayleave check`, `wayleave evidence verify` and redirects of robots.txt come to the
+//! same verdict on the same request.
+//!
+//! ```text
+//!  mod ─┬─ rows       requests of other tests' tables
+//!       ├─ generator  generated requests
+//!       ├─ world      a configuration, and the callers that decide by it
+//!       ├─ sites      the files of origins
+//!       └─ log        what the proxy recorded, exported and verified
+//! ```
+
+mod generator;
+mod log;
+mod rows;
+mod sites;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use wayleave_robots_txt::Target;
+
+use self::generator::Random;
+use self::log::TestLog;
+use self::rows::RowWorld;
+use self::world::{CrawlRequest, Parts, World, verdict_members};
+use crate::decision_log::DecisionRecord;
+
+/// The number of generated requests, and of the configurations that they are decided by.
+const GENERATED: usize = 10_000;
+const WORLDS: usize = 20;
+
+/// The verdicts so far, counted by outcome and reason.
+#[derive(Default)]
+struct Tally(BTreeMap<String, usize>);
+
+impl Tally {
+    fn count(&mut self, decision: &DecisionRecord) {
+        let name = format!("{} {}", decision.outcome, decision.reason);
+        *self.0.entry(name).or_default() += 1;
+    }
+}
+
+/// Decides about a request by every caller that needs no log, and records the proxy's decision.
+async fn decide_everywhere(
+    world: &World,
+    request: &CrawlRequest,
+    log: &mut TestLog,
+) -> DecisionRecord {
+    let decision = decide_and_preview(world, request, log).await;
+    if request.objection.is_none() {
+        match world.check(request) {
+            // It waits until a fetch has ended, however long that takes.
+            Ok(check) if decision.finding.is_none() && check.get("basis").is_some() => {}
+            Ok(check) => assert_eq!(check, verdict_members(&decision), "check: {request:?}"),
+            Err(mistake) => assert!(!decision.is_decided(), "{mistake}: {request:?}"),
+        }
+    }
+    compare_redirect(world, request, &decision, log);
+    decision
+}
+
+/// Decides about a request from the cache alone, and records the proxy's decision.
+async fn decide_and_preview(
+    world: &World,
+    request: &CrawlRequest,
+    log: &mut TestLog,
+) -> DecisionRecord {
+    let decision = world.decide(request).await;
+    log.record(world, &decision);
+    if request.objection.is_none() {
+        match world.preview(request).await {
+            Ok(preview) => {
+                assert_eq!(preview, verdict_members(&decision), "preview: {request:?}");
+            }
+            Err(mistake) => assert!(!decision.is_decided(), "{mistake}: {request:?}"),
+        }
+    }
+    decision
+}
+
+/// Decides about a redirect to the same URL, where rules that are for everybody decide both.
+fn compare_redirect(
+    world: &World,
+    request: &CrawlRequest,
+    decision: &DecisionRecord,
+    log: &mut TestLog,
+) {
+    if !world.is_decided_by_rules_for_all(decision) {
+        return;
+    }
+    let redirect = world.redirect(&Target::parse(&decision.url).unwrap());
+    log.record(world, &redirect);
+    let (redirected, decided) = (verdict_members(&redirect), verdict_members(decision));
+    assert_eq!(redirected["policy"], decided["policy"], "{request:?}");
+    if decision.reason == "policy-rule" {
+        for member in ["outcome", "reason", "status"] {
+            assert_eq!(redirected[member], decided[member], "{request:?}");
+        }
+    } else {
+        assert_eq!(redirect.reason, "robots-redirect", "{request:?}");
+    }
+}
+
+async fn decide_rows(worlds: Vec<RowWorld>) -> Tally {
+    let (parts, mut log, mut tally) = (Parts::new(), TestLog::new(), Tally::default());
+    let mut recorded = 0;
+    for RowWorld { configuration, sites, requests } in worlds {
+        let world = World::start(&parts, &configuration, sites);
+        log.archive(&world);
+        world.prime().await;
+        for (request, status) in requests {
+            let decision = decide_everywhere(&world, &request, &mut log).await;
+            if let Some(status) = status {
+                assert_eq!(decision.status, status, "{request:?}");
+            }
+            tally.count(&decision);
+            recorded += 1;
+        }
+    }
+    assert!(log.verify() >= recorded);
+    tally
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_callers_agree_about_usage_preferences() {
+    let tally = decide_rows(rows::preferences()).await;
+    for name in ["refused preference", "forwarded rule", "forwarded unavailable"] {
+        assert!(tally.0[name] > 50, "{name}: {:?}", tally.0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_callers_agree_about_attempts_to_get_past_the_proxy() {
+    let worlds = rows::spellings().into_iter().chain([rows::targets()]);
+    let tally = decide_rows(worlds.collect()).await;
+    for name in ["refused rule", "refused policy-rule", "forwarded no-matching-rule"] {
+        assert!(tally.0[name] > 50, "{name}: {:?}", tally.0);
+    }
+    assert_eq!(tally.0["refused too-costly"], 1);
+}
+
+/// Everything that can come of a decision.
+const OUTCOMES: [&str; 34] = [
+    "forwarded rule",
+    "forwarded no-matching-rule",
+    "forwarded no-matching-group",
+    "forwarded robots-txt-itself",
+    "forwarded unavailable",
+    "forwarded redirect-lost",
+    "forwarded policy-exception",
+    "tunnelled no-matching-rule",
+    "tunnelled no-matching-group",
+    "tunnelled unavailable",
+    "tunnelled policy-exception",
+    "tunnelled bypass",
+    "observed rule",
+    "observed policy-rule",
+    "observed preference",
+    "observed unavailable",
+    "observed unreachable",
+    "observed foreign-token",
+    "observed https-refused",
+    "refused rule",
+    "refused policy-rule",
+    "refused preference",
+    "refused unavailable",
+    "refused redirect-lost",
+    "refused unreachable",
+    "refused unidentified",
+    "refused foreign-token",
+    "refused token-missing",
+    "refused https-refused",
+    "refused wrong-password",
+    "refused malformed-request",
+    "refused destination_ip_prohibited",
+    "failed dns_error",
+    "failed dns_timeout",
+];
+
+#[tokio::test(start_paused = true)]
+async fn all_callers_agree_about_generated_requests() {
+    let (parts, mut log, mut tally) = (Parts::new(), TestLog::new(), Tally::default());
+    let mut random = Random(20_261_125);
+    for number in 0..WORLDS {
+        let configuration = generator::configuration(number, &mut random);
+        let world = World::start(&parts, &configuration, generator::sites(&mut random));
+        log.archive(&world);
+        world.prime().await;
+        for _ in 0..GENERATED / WORLDS {
+            let request = generator::request(&mut random);
+            tally.count(&decide_everywhere(&world, &request, &mut log).await);
+        }
+    }
+    for outcome in OUTCOMES {
+        assert!(tally.0.contains_key(outcome), "{outcome} is not among {:#?}", tally.0);
+    }
+    assert!(log.verify() >= GENERATED);
+}
+
+/// `wayleave check` knows only what origins serve now, so that old copies are decided by without it.
+#[tokio::test(start_paused = true)]
+async fn cache_and_archive_agree_about_copies_that_have_lapsed() {
+    let (parts, mut log) = (Parts::new(), TestLog::new());
+    let RowWorld { configuration, sites, requests } = rows::one_crawler_for_each_dialect();
+    let world = World::start(&parts, &configuration, sites);
+    log.archive(&world);
+    world.prime().await;
+    world.sites.break_all();
+    let mut found = BTreeSet::new();
+    for _ in 0..7 {
+        tokio::time::advance(Duration::from_hours(24 * 10)).await;
+        for (request, _) in &requests {
+            let decision = decide_and_preview(&world, request, &mut log).await;
+            let finding = decision.finding.unwrap();
+            let copy = if finding.robots_sha256.is_some() { "its copy" } else { "no copy" };
+            found.insert(format!(
+                "{} {} in {} by {copy}",
+                finding.robots_access.unwrap(),
+                finding.verdict,
+                finding.dialect
+            ));
+        }
+    }
+    for expected in [
+        "successful disallow in rfc9309 by its copy",
+        "lapsed disallow in rfc9309 by no copy",
+        "lapsed allow in google by its copy",
+        "long-lapsed allow in rfc9309 by its copy",
+        "long-lapsed disallow in koster1996 by no copy",
+        "unreachable disallow in rfc9309 by no copy",
+        "long-unreachable allow in rfc9309 by no copy",
+    ] {
+        assert!(found.contains(expected), "{expected} is not among {found:#?}");
+    }
+    log.verify();
+}
