@@ -366,6 +366,7 @@ mod tests {
         let robots_txt = RobotsCopy::Archived {
             access: Arc::new(AccessResult::Unavailable { status: 404 }),
             at: SystemTime::UNIX_EPOCH,
+            error_kind: None,
         };
         let mut context = MatchContext::default();
         context.budget.spend(usize::MAX);

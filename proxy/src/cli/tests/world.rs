@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 use wayleave_decision::{
-    HttpsHandling, HttpsMode, InterceptionSettings, Permit, PolicyRule, Reason, Refusal,
-    TargetScope, Verdict, decide_redirect,
+    ClientFacts, Crawlers, CrawlersConfig, DecisionFacts, DecisionRequest, HttpsHandling,
+    HttpsMode, InterceptionSettings, PolicyRule, Reason, Refusal, TargetScope, Verdict,
+    decide_redirect,
 };
 use wayleave_lifecycle::Resource;
 use wayleave_robots_txt::{Scheme, Target};
@@ -20,18 +21,16 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::Decider;
 use crate::decide::identify;
-use crate::decide::preview::Question;
+use crate::decide::preview::{PreviewedDecision, Question};
 use crate::decide::request::{ClientConnection, ConnectTunnel, RequestView};
 use crate::decide::settings::{CurrentSettings, Settings};
-use crate::decide::target::IncomingRequest;
-use crate::decision_log::{DecisionId, DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, WAYLEAVE};
-use crate::exchange::outcome::permitted_outcome;
-use crate::exchange::record::{self, EndedExchange, ExchangeFacts};
+use crate::decide::target;
+use crate::decision_log::{DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, WAYLEAVE};
+use crate::exchange::record;
 use crate::robots_cache::{RobotsCache, RobotsCacheConfig, RobotsStore};
 use crate::server::wiring::{self, OutboundConfig};
 use crate::telemetry::digest::Sha256Digest;
 use crate::telemetry::metrics::Metrics;
-use crate::traces::ParentTrace;
 use crate::upstream::Upstream;
 
 /// The day on which everything happens: 2026-11-25.
@@ -183,27 +182,47 @@ impl World {
             via: None,
             objection: None,
         };
-        let incoming = IncomingRequest { connection: &connection, request: &view, blind };
-        let mut client = identify::recognised(settings, &connection, None, &view);
+        let mut client = identify::identify_with_proof(settings, &connection, None, &view);
         if let Some(reason) = request.objection {
             client.identified.objection = Some(Refusal::new(reason, "it proved nothing"));
         }
-        let decided = self.decider.decide(settings, &client, incoming).await;
-        let known = ExchangeFacts {
-            url: decided.url,
-            identity: Some(client.identified.identity),
-            configuration: settings.configuration,
-            facts: decided.facts,
-            ..ExchangeFacts::default()
+        let resolved = match blind {
+            Some((origin, scope)) => target::resolve_blind(origin, scope),
+            None => target::resolve(&connection, &view),
+        };
+        let url = match (&resolved, blind) {
+            (Err(_), _) => request.url.clone(),
+            (Ok(_), Some((origin, _))) => format!("{}:{}", origin.host(), origin.port()),
+            (Ok(resolved), None) => resolved.target.to_string(),
+        };
+        let verdict = match resolved {
+            Err(refusal) => Verdict { facts: DecisionFacts::default(), result: Err(refusal) },
+            Ok(resolved) => {
+                let decision = DecisionRequest {
+                    identified: &client.identified,
+                    method,
+                    resolved,
+                    is_by_tunnel: connection.tunnel.is_some() || blind.is_some(),
+                    now: self.parts.clock.now(),
+                };
+                self.decider.complete(settings, &client, decision).await.0
+            }
         };
         let (user_agent, user_agent_cut) = request.recorded_user_agent();
-        recorded(EndedExchange {
-            client: request.client,
+        let decided = PreviewedDecision {
+            url,
             method: method.to_owned(),
+            client: request.client,
+            identity: client.identified.identity,
+            configuration: settings.configuration,
+            verdict,
+            dialects: Vec::new(),
+        };
+        DecisionRecord {
             user_agent: Some(user_agent),
             user_agent_cut,
-            ..exchange(self.parts.clock.now(), known, decided.result)
-        })
+            ..record::preview(decided, self.parts.clock.now()).0
+        }
     }
 
     /// Decides as the API's preview does.
@@ -222,16 +241,12 @@ impl World {
     /// Decides as for a redirect of a robots.txt to this URL, and returns what is recorded.
     pub(super) fn redirect(&self, target: &Target) -> DecisionRecord {
         let verdict = decide_redirect(&self.settings.rules, target, self.parts.clock.now());
-        let known = ExchangeFacts {
-            url: target.to_string(),
-            configuration: self.settings.configuration,
-            facts: verdict.facts,
-            ..ExchangeFacts::default()
-        };
         DecisionRecord {
             crawler: LogWord::Borrowed(WAYLEAVE),
             identity: LogWord::Borrowed("known"),
-            ..recorded(exchange(self.parts.clock.now(), known, verdict.result))
+            tokens: Vec::new(),
+            configuration: self.settings.configuration,
+            ..recorded(target.to_string(), verdict, self.parts.clock.now())
         }
     }
 
@@ -274,37 +289,23 @@ fn stated_preference(preference: &Value) -> Value {
 
 /// Returns the verdict as the proxy would record it.
 pub(super) fn members_of(verdict: Verdict) -> Value {
-    let known = ExchangeFacts { facts: verdict.facts, ..ExchangeFacts::default() };
-    verdict_members(&recorded(exchange(SystemTime::UNIX_EPOCH, known, verdict.result)))
+    verdict_members(&recorded(String::new(), verdict, SystemTime::UNIX_EPOCH))
 }
 
-fn recorded(exchange: EndedExchange) -> DecisionRecord {
-    record::decision(exchange, Duration::ZERO).0
-}
-
-/// Returns an exchange with this decision, which the origin answers with 200 if it may.
-fn exchange(
-    started_at: SystemTime,
-    known: ExchangeFacts,
-    result: Result<Permit, Refusal>,
-) -> EndedExchange {
-    EndedExchange {
-        id: DecisionId::new(),
-        started: Instant::now(),
-        started_at,
-        client: [0, 0, 0, 0].into(),
-        peer: None,
-        certificate: None,
+/// Returns the record of a GET without a client, which the origin answers with 200 if it may be sent.
+fn recorded(url: String, verdict: Verdict, at: SystemTime) -> DecisionRecord {
+    let nobody = [0, 0, 0, 0].into();
+    let facts = ClientFacts { client: nobody, username: None, certificate: &[], user_agent: b"" };
+    let decided = PreviewedDecision {
+        client: nobody,
         method: "GET".to_owned(),
-        user_agent: None,
-        user_agent_cut: false,
-        parent: ParentTrace::default(),
-        known,
-        outcome: match result {
-            Ok(permit) => permitted_outcome(&permit, 200),
-            Err(refusal) => refusal.into(),
-        },
-    }
+        url,
+        identity: Crawlers::new(CrawlersConfig::default()).identity_of(&facts),
+        configuration: 0,
+        verdict,
+        dialects: Vec::new(),
+    };
+    record::preview(decided, at).0
 }
 
 /// Returns how much of an HTTPS origin is decided about without being seen.
