@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wayleave_lifecycle::{FetchErrorKind, Resource, Snapshot};
 use wayleave_robots_txt::{
-    AccessResult, AccessVerdict, Dialect, MatchContext, Origin, ProductToken, Scheme, Target,
+    AccessResult, AccessVerdict, Dialect, MatchContext, Origin, ProductToken, Target, UrlScheme,
     decide_all_spellings_within,
 };
 use wayleave_usage_preferences::{
@@ -111,7 +111,7 @@ pub fn documents_to_fetch(
     state: &PreferenceState,
 ) -> Vec<DocumentToFetch> {
     // Both are of HTTP alone (RFC 8615 section 1; Spawning).
-    let has_files = origin.scheme() != Scheme::Ftp;
+    let has_files = origin.scheme() != UrlScheme::Ftp;
     let files = [(PreferenceSource::Tdmrep, TDMREP_PATH), (PreferenceSource::AiTxt, AI_TXT_PATH)];
     files
         .into_iter()
@@ -143,7 +143,7 @@ fn licence_resource(url: &str) -> Result<Resource, String> {
         return Err(format!("its URL is longer than {MAX_URL_BYTES} bytes"));
     }
     let target = Target::parse(url).map_err(|error| error.to_string())?;
-    if target.origin().scheme() == Scheme::Ftp {
+    if target.origin().scheme() == UrlScheme::Ftp {
         return Err("licences are fetched over HTTP only".to_owned());
     }
     Ok(target.into())

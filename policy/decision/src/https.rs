@@ -1,6 +1,6 @@
 //! The treatment of HTTPS: interception, blind tunnels, or refusal.
 
-use wayleave_robots_txt::{HostPattern, Scheme};
+use wayleave_robots_txt::{HostPattern, UrlScheme};
 
 use crate::reason::Reason;
 use crate::refusal::Refusal;
@@ -66,7 +66,7 @@ impl InterceptionSettings {
             self.handling_of(origin.host()) == HttpsHandling::Mode(HttpsMode::Refuse)
         } else {
             // `https.bypass` is about tunnels, so it excepts no `https:` target without one.
-            self.mode == HttpsMode::Refuse && origin.scheme() == Scheme::Https
+            self.mode == HttpsMode::Refuse && origin.scheme() == UrlScheme::Https
         };
         is_refused.then(|| Refusal {
             closes: is_by_tunnel,

@@ -1,6 +1,6 @@
 //! The target of a request, and how much of its origin it covers.
 
-use wayleave_robots_txt::{InvalidUri, Origin, Target};
+use wayleave_robots_txt::{InvalidUrl, Origin, Target};
 
 /// The target that is decided about.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl ResolvedTarget {
     /// # Errors
     ///
     /// Returns an error if the origin cannot be part of a URI.
-    pub fn blind(origin: Origin, scope: TargetScope) -> Result<Self, InvalidUri> {
+    pub fn blind(origin: Origin, scope: TargetScope) -> Result<Self, InvalidUrl> {
         let target = Target::new(origin, "/")?;
         Ok(Self { target, scope })
     }

@@ -3,12 +3,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wayleave_robots_txt::{Origin, Scheme, Target, UrlPath};
+use wayleave_robots_txt::{Origin, UrlScheme, Target, UrlPath};
 
 fuzz_target!(|text: &str| {
     assert!(UrlPath::of_url(text).as_str().starts_with('/'));
     assert_eq!(UrlPath::parse(text).is_ok(), text == "*" || text.starts_with('/'));
-    if let Ok(origin) = Origin::from_authority(Scheme::Https, text) {
+    if let Ok(origin) = Origin::from_authority(UrlScheme::Https, text) {
         assert_eq!(Origin::parse(&origin.to_string()).as_ref(), Ok(&origin));
         assert!(origin.host().is_ascii());
         assert_eq!(origin.host(), origin.host().to_ascii_lowercase());

@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use wayleave_robots_txt::{InvalidUri, Origin, Target, UrlPath};
+use wayleave_robots_txt::{InvalidUrl, Origin, Target, UrlPath};
 use wayleave_usage_preferences::DocumentKind;
 
 /// A resource to cache: an origin's robots.txt, or another document in which a site states preferences.
@@ -24,7 +24,7 @@ impl Resource {
     /// # Errors
     ///
     /// Those of [`Target::parse`].
-    pub fn parse(text: &str) -> Result<Self, InvalidUri> {
+    pub fn parse(text: &str) -> Result<Self, InvalidUrl> {
         match Origin::parse(text) {
             // `https://host/` with a slash is the document at the root.
             Ok(origin) if !text.ends_with('/') => Ok(origin.into()),

@@ -43,7 +43,7 @@ pub use excerpt::excerpt;
 #[doc(hidden)]
 pub use host_pattern::{HostPattern, InvalidHostPattern};
 pub use lint::lint;
-pub use origin::{InvalidUri, Origin, Scheme};
+pub use origin::{InvalidUrl, Origin, UrlScheme};
 pub use path::{InvalidPath, UrlPath};
 pub use product_token::{InvalidProductToken, ProductToken};
 pub use robots_txt::{

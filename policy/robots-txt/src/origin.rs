@@ -9,7 +9,7 @@ use crate::host;
 
 /// A scheme over which robots.txt is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Scheme {
+pub enum UrlScheme {
     /// `http`, port 80 unless given.
     Http,
     /// `https`, port 443 unless given.
@@ -18,7 +18,7 @@ pub enum Scheme {
     Ftp,
 }
 
-impl Scheme {
+impl UrlScheme {
     /// Returns `http`, `https` or `ftp`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -40,20 +40,20 @@ impl Scheme {
     }
 }
 
-impl fmt::Display for Scheme {
+impl fmt::Display for UrlScheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
 }
 
-impl FromStr for Scheme {
-    type Err = InvalidUri;
+impl FromStr for UrlScheme {
+    type Err = InvalidUrl;
 
-    fn from_str(name: &str) -> Result<Self, InvalidUri> {
+    fn from_str(name: &str) -> Result<Self, InvalidUrl> {
         [Self::Http, Self::Https, Self::Ftp]
             .into_iter()
             .find(|scheme| name.eq_ignore_ascii_case(scheme.as_str()))
-            .ok_or_else(|| InvalidUri::UnsupportedScheme(name.to_ascii_lowercase()))
+            .ok_or_else(|| InvalidUrl::UnsupportedScheme(name.to_ascii_lowercase()))
     }
 }
 
@@ -66,7 +66,7 @@ pub struct Origin {
     // Seven hosts in eight are short enough to be stored inline, so comparing two origins rarely follows a pointer.
     host: SmolStr,
     port: u16,
-    scheme: Scheme,
+    scheme: UrlScheme,
 }
 
 impl Origin {
@@ -75,7 +75,7 @@ impl Origin {
     /// # Errors
     ///
     /// For other schemes, a missing or impossible host or port, userinfo, a path, a query.
-    pub fn parse(uri: &str) -> Result<Self, InvalidUri> {
+    pub fn parse(uri: &str) -> Result<Self, InvalidUrl> {
         let (scheme, rest) = split_scheme(uri)?;
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         Self::from_authority(scheme, authority)
@@ -87,18 +87,18 @@ impl Origin {
     ///
     /// If host or port is missing or impossible, or if there is userinfo: neither field may have a name before an `@`,
     /// and implementations disagree about which side is the host.
-    pub fn from_authority(scheme: Scheme, authority: &str) -> Result<Self, InvalidUri> {
+    pub fn from_authority(scheme: UrlScheme, authority: &str) -> Result<Self, InvalidUrl> {
         if authority.contains('@') {
-            return Err(InvalidUri::UserInfo);
+            return Err(InvalidUrl::UserInfo);
         }
         let (host, port) = split_port(authority)?;
         // Reported apart from an invalid host, which has a spelling to quote.
         if host.is_empty() {
-            return Err(InvalidUri::MissingHost);
+            return Err(InvalidUrl::MissingHost);
         }
         Ok(Self {
             host: host::canonical_host(host)
-                .ok_or_else(|| InvalidUri::Host(host.to_owned()))?
+                .ok_or_else(|| InvalidUrl::Host(host.to_owned()))?
                 .into(),
             port: port.unwrap_or(scheme.default_port()),
             scheme,
@@ -107,7 +107,7 @@ impl Origin {
 
     /// Returns the scheme.
     #[must_use]
-    pub fn scheme(&self) -> Scheme {
+    pub fn scheme(&self) -> UrlScheme {
         self.scheme
     }
 
@@ -163,28 +163,28 @@ impl fmt::Debug for Origin {
 }
 
 impl FromStr for Origin {
-    type Err = InvalidUri;
+    type Err = InvalidUrl;
 
-    fn from_str(uri: &str) -> Result<Self, InvalidUri> {
+    fn from_str(uri: &str) -> Result<Self, InvalidUrl> {
         Self::parse(uri)
     }
 }
 
 /// Splits `scheme://rest`, whose scheme must be supported.
-pub(crate) fn split_scheme(uri: &str) -> Result<(Scheme, &str), InvalidUri> {
-    let (scheme, rest) = uri.split_once(':').ok_or(InvalidUri::NotAbsolute)?;
+pub(crate) fn split_scheme(uri: &str) -> Result<(UrlScheme, &str), InvalidUrl> {
+    let (scheme, rest) = uri.split_once(':').ok_or(InvalidUrl::NotAbsolute)?;
     // RFC 3986 §3.1. Text that is not even spelt like a scheme is reported as having none.
     let spelt_as_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
     if !spelt_as_scheme {
-        return Err(InvalidUri::NotAbsolute);
+        return Err(InvalidUrl::NotAbsolute);
     }
     let scheme = scheme.parse()?;
-    let rest = rest.strip_prefix("//").ok_or(InvalidUri::MissingHost)?;
+    let rest = rest.strip_prefix("//").ok_or(InvalidUrl::MissingHost)?;
     Ok((scheme, rest))
 }
 
-fn split_port(authority: &str) -> Result<(&str, Option<u16>), InvalidUri> {
+fn split_port(authority: &str) -> Result<(&str, Option<u16>), InvalidUrl> {
     // A colon inside an IPv6 literal does not begin a port.
     let after_literal = authority.find(']').map_or(0, |end| end + 1);
     let Some(colon) = authority[after_literal..].find(':') else {
@@ -203,14 +203,14 @@ fn split_port(authority: &str) -> Result<(&str, Option<u16>), InvalidUri> {
     };
     match number {
         Some(port) => Ok((host, Some(port))),
-        None => Err(InvalidUri::Port(digits.to_owned())),
+        None => Err(InvalidUrl::Port(digits.to_owned())),
     }
 }
 
 /// The reason why a URI or authority cannot be fetched from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum InvalidUri {
+pub enum InvalidUrl {
     /// There is no scheme.
     NotAbsolute,
     /// An unsupported scheme, in lower case.
@@ -229,7 +229,7 @@ pub enum InvalidUri {
     Path(String),
 }
 
-impl fmt::Display for InvalidUri {
+impl fmt::Display for InvalidUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAbsolute => f.write_str("no scheme: expected http:// or https://"),
@@ -244,7 +244,7 @@ impl fmt::Display for InvalidUri {
     }
 }
 
-impl std::error::Error for InvalidUri {}
+impl std::error::Error for InvalidUrl {}
 
 #[cfg(test)]
 mod tests {
@@ -276,9 +276,9 @@ mod tests {
             ("[1:2:3:4:5:6:0:8]", "[1:2:3:4:5:6:0:8]"),
             ("[::]", "[::]"),
         ] {
-            let origin = Origin::from_authority(Scheme::Http, authority).unwrap();
+            let origin = Origin::from_authority(UrlScheme::Http, authority).unwrap();
             assert_eq!(origin.host(), host, "{authority}");
-            let again = Origin::from_authority(Scheme::Http, origin.host()).unwrap();
+            let again = Origin::from_authority(UrlScheme::Http, origin.host()).unwrap();
             assert_eq!(again, origin, "{authority}");
         }
     }
@@ -319,11 +319,11 @@ mod tests {
             "xn--",
             "\u{ad}",
         ] {
-            let origin = Origin::from_authority(Scheme::Https, authority);
+            let origin = Origin::from_authority(UrlScheme::Https, authority);
             assert!(origin.is_err(), "{authority:?} became {origin:?}");
         }
         let long = format!("{}.example", "a".repeat(64));
-        assert!(Origin::from_authority(Scheme::Http, &long).is_err());
+        assert!(Origin::from_authority(UrlScheme::Http, &long).is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::origin::split_scheme;
 use crate::spelling::{normalised, other_spellings};
-use crate::{InvalidUri, Origin, UrlPath};
+use crate::{InvalidUrl, Origin, UrlPath};
 
 /// The origin and path-and-query of one request (RFC 9110 §7.1).
 ///
@@ -24,17 +24,17 @@ impl Target {
     ///
     /// For other schemes than `http`, `https` and `ftp`, an impossible host or port, more than one
     /// `@` before the path, and characters that no request line may hold.
-    pub fn parse(uri: &str) -> Result<Self, InvalidUri> {
+    pub fn parse(uri: &str) -> Result<Self, InvalidUrl> {
         let (scheme, rest) = split_scheme(uri)?;
         let (authority, path) = split_authority(rest);
         let host = match authority.split_once('@') {
             // Implementations disagree about which `@` ends the userinfo, which has been used to reach other hosts.
-            Some((_, host)) if host.contains('@') => return Err(InvalidUri::UserInfo),
+            Some((_, host)) if host.contains('@') => return Err(InvalidUrl::UserInfo),
             Some((_, host)) => host,
             None => authority,
         };
         if let Some(c) = authority.chars().find(|&c| c == '\\' || is_unsendable(c)) {
-            return Err(InvalidUri::Character(c));
+            return Err(InvalidUrl::Character(c));
         }
         Self::new(Origin::from_authority(scheme, host)?, path)
     }
@@ -44,16 +44,16 @@ impl Target {
     /// # Errors
     ///
     /// If the path starts with neither `/` nor `?`, or holds characters that no request line may.
-    pub fn new(origin: Origin, path_and_query: &str) -> Result<Self, InvalidUri> {
+    pub fn new(origin: Origin, path_and_query: &str) -> Result<Self, InvalidUrl> {
         let path = path_and_query.split('#').next().unwrap_or_default();
         // Such a character would end the request line early and smuggle a second one.
         if let Some(c) = path.chars().find(|&c| is_unsendable(c)) {
-            return Err(InvalidUri::Character(c));
+            return Err(InvalidUrl::Character(c));
         }
         let path = match path.as_bytes().first() {
             Some(b'/') => UrlPath::from_checked(path.to_owned()),
             None | Some(b'?') => UrlPath::from_checked(format!("/{path}")),
-            Some(_) => return Err(InvalidUri::Path(path.to_owned())),
+            Some(_) => return Err(InvalidUrl::Path(path.to_owned())),
         };
         Ok(Self { origin, path })
     }
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn uris_without_a_place_to_fetch_from_are_refused() {
-        use InvalidUri::*;
+        use InvalidUrl::*;
         for (uri, error) in [
             ("/a", NotAbsolute),
             ("", NotAbsolute),

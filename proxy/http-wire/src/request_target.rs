@@ -1,6 +1,6 @@
 //! The destination of a request, from everything in it that names one (RFC 9112 section 3.2).
 
-use wayleave_robots_txt::{InvalidUri, Origin, Scheme, Target};
+use wayleave_robots_txt::{InvalidUrl, Origin, Target, UrlScheme};
 
 use super::ftp_path;
 
@@ -26,10 +26,10 @@ pub enum TargetError {
     Scheme(String),
 }
 
-impl From<InvalidUri> for TargetError {
-    fn from(error: InvalidUri) -> Self {
+impl From<InvalidUrl> for TargetError {
+    fn from(error: InvalidUrl) -> Self {
         match error {
-            InvalidUri::UnsupportedScheme(_) => Self::Scheme(error.to_string()),
+            InvalidUrl::UnsupportedScheme(_) => Self::Scheme(error.to_string()),
             _ => Self::Malformed(format!("request target: {error}")),
         }
     }
@@ -45,7 +45,7 @@ impl RequestTarget<'_> {
     pub fn resolve(&self) -> Result<Target, TargetError> {
         self.refuse_connect()?;
         let target = self.parse_absolute()?;
-        if target.origin().scheme() == Scheme::Ftp {
+        if target.origin().scheme() == UrlScheme::Ftp {
             self.check_ftp(&target)?;
         }
         Ok(target)
@@ -137,12 +137,12 @@ pub fn without_credentials(target: &str) -> String {
 }
 
 /// Describes why a target is invalid, without repeating any part that may be a password.
-fn target_error(error: InvalidUri, target: &str) -> TargetError {
+fn target_error(error: InvalidUrl, target: &str) -> TargetError {
     match error {
-        InvalidUri::UnsupportedScheme(_) if target.contains('@') => {
+        InvalidUrl::UnsupportedScheme(_) if target.contains('@') => {
             TargetError::Scheme("unsupported scheme".to_owned())
         }
-        InvalidUri::Host(_) | InvalidUri::Port(_) if target.contains('@') => {
+        InvalidUrl::Host(_) | InvalidUrl::Port(_) if target.contains('@') => {
             TargetError::Malformed("request target: invalid host or port".to_owned())
         }
         error => error.into(),
@@ -154,7 +154,7 @@ fn target_error(error: InvalidUri, target: &str) -> TargetError {
 /// # Errors
 ///
 /// If the authority is malformed or has no port (RFC 9110 section 9.3.6).
-pub fn connect_origin(authority: &str, scheme: Scheme) -> Result<Origin, TargetError> {
+pub fn connect_origin(authority: &str, scheme: UrlScheme) -> Result<Origin, TargetError> {
     let port = authority.rsplit_once(':').map(|(_, port)| port);
     if !port.is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
     {
@@ -193,14 +193,14 @@ mod tests {
             let unresolved = named.resolve().unwrap_err();
             assert!(!format!("{unresolved:?}").contains("pw"), "{unresolved:?}");
         }
-        let unresolved = connect_origin("user:pw@shop.test", Scheme::Https).unwrap_err();
+        let unresolved = connect_origin("user:pw@shop.test", UrlScheme::Https).unwrap_err();
         assert!(!format!("{unresolved:?}").contains("pw"), "{unresolved:?}");
     }
 
     #[test]
     fn connect_needs_a_port() {
         for authority in ["shop.test", "shop.test:", "shop.test:x", "[::1]", ":443", ""] {
-            let unresolved = connect_origin(authority, Scheme::Https).unwrap_err();
+            let unresolved = connect_origin(authority, UrlScheme::Https).unwrap_err();
             assert!(matches!(unresolved, TargetError::Malformed(_)), "{authority}: {unresolved:?}");
         }
     }

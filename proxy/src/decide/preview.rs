@@ -10,7 +10,7 @@ use wayleave_decision::{
     Identity, InterceptionSettings, ResolvedTarget, TargetScope, Verdict, decide_in_dialect,
 };
 use wayleave_robots_txt::{
-    AccessDecision, AccessResult, Dialect, ProductToken, Scheme, Target, excerpt,
+    AccessDecision, AccessResult, Dialect, ProductToken, Target, UrlScheme, excerpt,
 };
 use wayleave_usage_preferences::{CrawlerDeclaration, PurposeSet, UnknownPurpose};
 
@@ -342,7 +342,7 @@ fn in_dialect(identity: Identity, dialect: Dialect) -> Identity {
 fn blind_scope(interception: &InterceptionSettings, target: &Target) -> Option<TargetScope> {
     let origin = target.origin();
     // Only HTTPS comes through tunnels: `ftp:` is requested in the open.
-    if origin.scheme() != Scheme::Https {
+    if origin.scheme() != UrlScheme::Https {
         return None;
     }
     match interception.handling_of(origin.host()) {

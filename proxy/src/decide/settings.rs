@@ -11,7 +11,7 @@ use wayleave_decision::{
     Crawler, Crawlers, DecisionSettings, HttpsHandling, HttpsMode, InterceptionSettings,
     PolicyRules, ResolvedTarget, TargetScope,
 };
-use wayleave_robots_txt::Scheme;
+use wayleave_robots_txt::UrlScheme;
 use wayleave_usage_preferences::PreferenceSettings;
 
 use super::request::ClientConnection;
@@ -163,7 +163,7 @@ impl Settings {
         let is_inspected = match self.https.handling_of(origin.host()) {
             HttpsHandling::Mode(HttpsMode::Intercept) => true,
             // Plain HTTP in a tunnel is inspected even in mode "tunnel".
-            HttpsHandling::Mode(HttpsMode::Tunnel) => origin.scheme() == Scheme::Http,
+            HttpsHandling::Mode(HttpsMode::Tunnel) => origin.scheme() == UrlScheme::Http,
             HttpsHandling::Mode(HttpsMode::Refuse) | HttpsHandling::Bypass => false,
         };
         is_inspected && proof.is_none_or(|proof| self.authenticator.is_still_valid(proof))

@@ -2,7 +2,7 @@
 
 use wayleave_decision::{Reason, Refusal, ResolvedTarget, TargetScope};
 use wayleave_http_wire::request_target::{self, RequestTarget, TargetError};
-use wayleave_robots_txt::{Origin, Scheme, Target};
+use wayleave_robots_txt::{Origin, Target, UrlScheme};
 
 use super::request::{ClientConnection, RequestView};
 
@@ -78,7 +78,7 @@ fn is_for(path: &[u8], target: &Target) -> bool {
 /// # Errors
 ///
 /// Returns the refusal if the authority is malformed or has no port (RFC 9110 section 9.3.6).
-pub(crate) fn resolve_connect(authority: &str, scheme: Scheme) -> Result<Origin, Refusal> {
+pub(crate) fn resolve_connect(authority: &str, scheme: UrlScheme) -> Result<Origin, Refusal> {
     request_target::connect_origin(authority, scheme).map_err(refusal)
 }
 
@@ -141,7 +141,7 @@ mod tests {
     }
 
     fn tunnelled(foreign_server_name: Option<&str>) -> ClientConnection {
-        let origin = resolve_connect("shop.test:443", Scheme::Https).unwrap();
+        let origin = resolve_connect("shop.test:443", UrlScheme::Https).unwrap();
         let foreign_server_name = foreign_server_name.map(str::to_owned);
         ClientConnection {
             tunnel: Some(ConnectTunnel { origin, foreign_server_name, via: None }),

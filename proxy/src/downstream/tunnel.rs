@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
-use wayleave_robots_txt::{Origin, Scheme};
+use wayleave_robots_txt::{Origin, UrlScheme};
 
 use super::server::DownstreamServer;
 use super::tls_termination::TlsTransport;
@@ -90,7 +90,7 @@ async fn negotiate(
     }
     // Whatever the port: without TLS the requests are for an http origin.
     let origin =
-        Origin::from_authority(Scheme::Http, &format!("{}:{}", origin.host(), origin.port()));
+        Origin::from_authority(UrlScheme::Http, &format!("{}:{}", origin.host(), origin.port()));
     let tunnel = ConnectTunnel { origin: origin.ok()?, foreign_server_name: None, via };
     let connection = ClientConnection { tunnel: Some(tunnel), ..outside.clone() };
     Some(TunneledHttp { incoming, connection, is_http2: false })

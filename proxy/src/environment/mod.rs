@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::{Position, Url};
-use wayleave_robots_txt::{Origin, Scheme};
+use wayleave_robots_txt::{Origin, UrlScheme};
 
 use crate::downstream::listeners::ListenAddress;
 
@@ -67,8 +67,8 @@ impl FromStr for ProxyUrl {
             return Err(EXPECTED);
         }
         let authority = &url[Position::BeforeHost..Position::AfterPort];
-        let scheme: Scheme = url.scheme().parse().map_err(|_| EXPECTED)?;
-        if !matches!(scheme, Scheme::Http | Scheme::Https) {
+        let scheme: UrlScheme = url.scheme().parse().map_err(|_| EXPECTED)?;
+        if !matches!(scheme, UrlScheme::Http | UrlScheme::Https) {
             return Err(EXPECTED);
         }
         let origin = Origin::from_authority(scheme, authority).map_err(|_| EXPECTED)?;

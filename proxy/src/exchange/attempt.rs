@@ -10,7 +10,7 @@ use wayleave_http_wire::ftp_path;
 use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::proxy_status::ProxyErrorType;
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
-use wayleave_robots_txt::{Scheme, Target};
+use wayleave_robots_txt::{Target, UrlScheme};
 
 use super::Exchange;
 use super::headers::UpstreamRequest;
@@ -264,7 +264,7 @@ fn version_preference(
         path != "*" && parsed.is_ok_and(|parsed| parsed.as_str() == path)
     };
     // Without TLS nothing negotiates HTTP/2: RFC 9113 section 3.1 deprecates the upgrade to it.
-    if resolved.target.origin().scheme() != Scheme::Https || !keeps_its_spelling() {
+    if resolved.target.origin().scheme() != UrlScheme::Https || !keeps_its_spelling() {
         return VersionPreference::OnlyHttp1;
     }
     match received.version() {

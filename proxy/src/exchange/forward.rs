@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use wayleave_decision::{
     Crawler, EnforcementMode, Identity, Permit, PreferenceDecision, Reason, Refusal,
 };
-use wayleave_robots_txt::{Origin, Scheme};
+use wayleave_robots_txt::{Origin, UrlScheme};
 
 use super::attempt::{SWITCHING_PROTOCOLS, UpstreamAttempt, may_repeat};
 use super::error_response::AnswerSource;
@@ -128,7 +128,7 @@ impl Exchange<'_, '_> {
         let thumbprint = self.crawler()?.signing_key.as_deref()?;
         let signer = &self.settings.signer;
         let origin = permit.resolved.target.origin();
-        if origin.scheme() == Scheme::Ftp {
+        if origin.scheme() == UrlScheme::Ftp {
             return None;
         }
         let identity = SigningIdentity {

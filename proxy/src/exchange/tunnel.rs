@@ -7,7 +7,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use wayleave_decision::{HttpsHandling, HttpsMode, Permit, Refusal, ResolvedTarget, TargetScope};
 use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::received::ReceivedHead;
-use wayleave_robots_txt::{Origin, Scheme};
+use wayleave_robots_txt::{Origin, UrlScheme};
 
 use super::headers;
 use super::outcome::{ExchangeOutcome, NotSent, permitted_outcome, shut_down};
@@ -189,14 +189,14 @@ impl<'s> Exchange<'s, '_> {
         if self.received.framing() != BodyFraming::Length(0) {
             return Err(Refusal::malformed("CONNECT with a body"));
         }
-        let origin = target::resolve_connect(&request.target, Scheme::Https)?;
+        let origin = target::resolve_connect(&request.target, UrlScheme::Https)?;
         match self.settings.https.handling_of(origin.host()) {
             HttpsHandling::Mode(HttpsMode::Intercept) => Ok((origin, None)),
             // Port 80 is where plain HTTP is spoken: it is that robots.txt which counts there.
             HttpsHandling::Mode(HttpsMode::Tunnel)
-                if origin.port() == Scheme::Http.default_port() =>
+                if origin.port() == UrlScheme::Http.default_port() =>
             {
-                let origin = target::resolve_connect(&request.target, Scheme::Http)?;
+                let origin = target::resolve_connect(&request.target, UrlScheme::Http)?;
                 Ok((origin, Some(TargetScope::EveryPath)))
             }
             // Mode "refuse" is decided like a tunnel, because its refusal may only be observed.
@@ -226,7 +226,7 @@ impl<'s> Exchange<'s, '_> {
         permit: &Permit,
     ) -> Result<Option<(UpstreamLink, OpenConnection)>, NotSent> {
         let origin = permit.resolved.target.origin();
-        if origin.scheme() != Scheme::Https {
+        if origin.scheme() != UrlScheme::Https {
             // Plain HTTP is inspected even here, request by request, so it needs no connection yet.
             return Ok(None);
         }

@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use wayleave_http_wire::proxy_status::ProxyErrorType;
 use wayleave_http_wire::received::HttpVersion;
-use wayleave_robots_txt::{Origin, Scheme};
+use wayleave_robots_txt::{Origin, UrlScheme};
 
 use super::describe;
 use super::destination::Destination;
@@ -161,7 +161,7 @@ impl UpstreamConnector {
         route: &Route,
         deadline: Instant,
     ) -> Result<OpenedConnection, UpstreamError> {
-        if origin.scheme() != Scheme::Https {
+        if origin.scheme() != UrlScheme::Https {
             return self.open_plain(origin, options, route, deadline).await;
         }
         // Most origins choose HTTP/2 if it is offered, so HTTP/1.1 has to be offered alone.
@@ -212,7 +212,7 @@ impl UpstreamConnector {
         let link = match TargetForm::choose(route.parent(), origin, options.preference) {
             // The parent gets the request itself, so no tunnel is opened.
             TargetForm::Absolute(_) => self.dial_next_hop(origin, route, deadline).await?,
-            TargetForm::Origin if origin.scheme() == Scheme::Ftp => {
+            TargetForm::Origin if origin.scheme() == UrlScheme::Ftp => {
                 return self.open_ftp(route, origin, deadline).await;
             }
             TargetForm::Origin => {

@@ -25,7 +25,7 @@ use rustls::ClientConfig;
 use tokio::time::Instant;
 use wayleave_http_wire::http1::oddities::Oddities;
 use wayleave_http_wire::proxy_status::ProxyErrorType;
-use wayleave_robots_txt::{Origin, Scheme};
+use wayleave_robots_txt::{Origin, UrlScheme};
 
 use self::connector::{ConnectOptions, OpenedConnection, UpstreamConnector};
 pub(crate) use self::destination::Destination;
@@ -155,7 +155,7 @@ impl Upstream {
 
     fn share_http2(&self, destination: Destination<'_>) -> Option<UpstreamSession> {
         // HTTP/2 is only negotiated inside TLS, so there is no need to look.
-        if destination.origin.scheme() != Scheme::Https {
+        if destination.origin.scheme() != UrlScheme::Https {
             return None;
         }
         let key = self.pool.key(destination, PooledProtocol::Http2);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wayleave_robots_txt::{Origin, Scheme};
+use wayleave_robots_txt::{Origin, UrlScheme};
 
 use super::egress::ParentProxy;
 
@@ -39,7 +39,8 @@ impl TargetForm {
     ) -> Self {
         match parent.filter(|parent| parent.forwards_http()) {
             Some(parent)
-                if origin.scheme() != Scheme::Https && preference != VersionPreference::Upgrade =>
+                if origin.scheme() != UrlScheme::Https
+                    && preference != VersionPreference::Upgrade =>
             {
                 Self::Absolute(Arc::clone(parent))
             }

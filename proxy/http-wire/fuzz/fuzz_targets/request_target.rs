@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use wayleave_http_wire::request_target::{self, RequestTarget};
-use wayleave_robots_txt::{Origin, Scheme, Target};
+use wayleave_robots_txt::{Origin, UrlScheme, Target};
 
 // Five lines: method, target, the tunnel's authority, Host, and HTTP/2's scheme, which is optional.
 fuzz_target!(|text: &str| {
@@ -20,11 +20,11 @@ fuzz_target!(|text: &str| {
         assert_eq!(without_host.resolve().as_ref(), Ok(&resolved), "Host is ignored");
         check(&resolved);
     }
-    let Ok(origin) = request_target::connect_origin(tunnel, Scheme::Https) else { return };
+    let Ok(origin) = request_target::connect_origin(tunnel, UrlScheme::Https) else { return };
     check_connect(tunnel, &origin);
     if let Ok(resolved) = named.resolve_in_tunnel(&origin) {
         assert_eq!(resolved.origin(), &origin, "a tunnel is to one origin");
-        let named_by_host = Origin::from_authority(Scheme::Https, host);
+        let named_by_host = Origin::from_authority(UrlScheme::Https, host);
         assert_eq!(named_by_host.as_ref(), Ok(&origin), "Host agrees");
         check(&resolved);
     }
@@ -47,7 +47,7 @@ fn check(target: &Target) {
 fn check_connect(authority: &str, origin: &Origin) {
     assert!(!authority.contains(['@', '/', '?', '#', '\\', ' ']), "{authority:?}");
     let again = format!("{}:{}", origin.host(), origin.port());
-    assert_eq!(request_target::connect_origin(&again, Scheme::Https).as_ref(), Ok(origin));
+    assert_eq!(request_target::connect_origin(&again, UrlScheme::Https).as_ref(), Ok(origin));
     let port = authority.rsplit_once(':').expect("there is a port").1;
     assert_eq!(port.parse(), Ok(origin.port()));
 }

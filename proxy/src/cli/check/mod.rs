@@ -19,7 +19,7 @@ use std::time::SystemTime;
 use wayleave_lifecycle::{
     FetchEnding, FetchOutcome, FetchedAnswer, FetchedBody, FetchedResponse, ResponseFields,
 };
-use wayleave_robots_txt::{InvalidUri, ProductToken, Target, UrlPath};
+use wayleave_robots_txt::{InvalidUrl, ProductToken, Target, UrlPath};
 use wayleave_usage_preferences::PreferenceSettings;
 
 use super::config_file::load_config;
@@ -85,13 +85,13 @@ fn find_wrong_url(arguments: &CheckArguments) -> Option<String> {
     let accepts_paths = arguments.robots.is_some() || arguments.status.is_some();
     let mistake = |url: &String| {
         let error = if accepts_paths && url.starts_with('/') {
-            InvalidUri::Character(url.chars().find(char::is_ascii_control)?)
+            InvalidUrl::Character(url.chars().find(char::is_ascii_control)?)
         } else {
             Target::parse(&url.replace(' ', "%20")).err()?
         };
         let hint = match (&error, accepts_paths) {
-            (InvalidUri::NotAbsolute, true) => ", or a path that starts with /",
-            (InvalidUri::NotAbsolute, false) => " (paths need --robots)",
+            (InvalidUrl::NotAbsolute, true) => ", or a path that starts with /",
+            (InvalidUrl::NotAbsolute, false) => " (paths need --robots)",
             _ => "",
         };
         Some(format!("{url:?}: {error}{hint}"))
