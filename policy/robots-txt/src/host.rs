@@ -20,10 +20,12 @@ pub(crate) fn canonical_host(host: &str) -> Option<String> {
     let ascii = idna::domain_to_ascii_cow(&decoded, AsciiDenyList::URL).ok()?;
     // `example.com.` and `example.com` must share one robots.txt, one connection pool and one pace.
     let name = ascii.strip_suffix('.').unwrap_or(&ascii);
-    let labels_fit = name.split('.').all(|label| (1..=63).contains(&label.len()));
+    // RFC 1035 §2.3.4 allows a name 255 octets: one before each label, the text, and the root's.
+    let fits_dns =
+        name.len() <= 253 && name.split('.').all(|label| (1..=63).contains(&label.len()));
     // The URL standard accepts `a;b` and the like, but implementations disagree about where such a host ends.
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-    if !labels_fit || name.len() > 253 || !name.bytes().all(is_name) {
+    if !fits_dns || !name.bytes().all(is_name) {
         return None;
     }
     // `0x7f.1` and `127.0.0.1` must not differ for egress checks.
@@ -37,9 +39,10 @@ fn percent_decoded(host: &str) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(host.len());
     let mut rest = host.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {
-        let escape = if byte == b'%' { crate::percent_encoding::hex_pair(tail) } else { None };
-        decoded.push(escape.unwrap_or(byte));
-        rest = if escape.is_some() { &tail[2..] } else { tail };
+        let escaped = if byte == b'%' { crate::percent_encoding::hex_pair(tail) } else { None };
+        // A lone `%` is kept, which makes the host invalid.
+        decoded.push(escaped.unwrap_or(byte));
+        rest = if escaped.is_some() { &tail[2..] } else { tail };
     }
     decoded
 }
@@ -47,6 +50,7 @@ fn percent_decoded(host: &str) -> Vec<u8> {
 /// Writes an IPv6 address with its first longest run of zeros compressed; an embedded IPv4 address is
 /// written in hexadecimal too.
 fn ipv6(address: Ipv6Addr) -> String {
+    // Not `Display`, which writes `::ffff:127.0.0.1` where the URL standard has `::ffff:7f00:1`.
     let segments = address.segments();
     // A single zero is not compressed (RFC 5952 §4.2.2), hence the initial run of one.
     let (mut at, mut run) = (0, 1);
@@ -85,11 +89,11 @@ fn ipv4(name: &str) -> Option<Ipv4Addr> {
     if bytes.len() > 3 || bytes.iter().any(|&byte| byte > 255) {
         return None;
     }
-    let room = 8 * (4 - bytes.len() as u32);
-    if last >> room != 0 {
+    let bits_left = 8 * (4 - bytes.len() as u32);
+    if last >> bits_left != 0 {
         return None;
     }
-    let high = (0u32..).zip(bytes).map(|(place, &byte)| byte << (24 - 8 * place)).sum::<u64>();
+    let high = (0u32..).zip(bytes).map(|(index, &byte)| byte << (24 - 8 * index)).sum::<u64>();
     u32::try_from(high + last).ok().map(Ipv4Addr::from)
 }
 
@@ -103,10 +107,8 @@ fn ipv4_number(text: &str) -> Option<u64> {
         // The URL standard reads `0x` as zero.
         return (radix == 16).then_some(0);
     }
-    if digits.starts_with('+') {
-        return None;
-    }
-    // Saturating is safe: a number this long is out of range in any case.
+    // Checked here because Rust's parser also accepts a sign.
     let all_digits = digits.chars().all(|c| c.is_digit(radix));
+    // Saturating is safe: a number this long is out of range in any case.
     all_digits.then(|| u64::from_str_radix(digits, radix).unwrap_or(u64::MAX))
 }

@@ -57,6 +57,7 @@ impl HostPattern {
             Self::Any => None,
             Self::Exact(host) | Self::Suffix(host) => Some(host),
             Self::Glob(glob) => {
+                // The label that the last `*` is in may begin with anything.
                 let literal = &glob[glob.rfind('*').map_or(0, |at| at + 1)..];
                 let labels = literal.split_once('.').map(|(_, labels)| labels)?;
                 Some(labels).filter(|labels| !labels.is_empty())
@@ -89,10 +90,10 @@ impl HostPattern {
 /// Returns whether a text matches a glob, in which `*` stands for any characters.
 fn glob_matches(glob: &str, text: &str) -> bool {
     let mut parts = glob.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = text.strip_prefix(first) else {
+    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else {
         return false;
     };
+    // Matched at the end and after the others: `a*a` must not match `a`.
     let Some(last) = parts.next_back() else {
         return rest.is_empty();
     };
@@ -116,9 +117,8 @@ fn canonical_glob(text: &str) -> Option<String> {
         word.insert(1, '0');
     }
     let host = host::canonical_host(&text.replace('*', &word))?;
-    let mut labels = host.split('.');
-    let is_encoded = labels.any(|label| label.starts_with("xn--") && label.contains(&word));
-    (!is_encoded).then(|| host.replace(&word, "*"))
+    let is_encoded = |label: &str| label.starts_with("xn--") && label.contains(&word);
+    (!host.split('.').any(is_encoded)).then(|| host.replace(&word, "*"))
 }
 
 impl FromStr for HostPattern {

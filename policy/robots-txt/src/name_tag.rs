@@ -35,8 +35,8 @@ mod tests {
             let of_name = tag(&name.as_bytes()[..letters]);
             assert_ne!(of_name, WILDCARD);
             assert_eq!(of_name, tag(name.to_ascii_uppercase().as_bytes()), "{name}");
-            for behind in ["/1.0", " ", "\0", "é", "1x", "*", "@", "[", "{", "`"] {
-                let value = [&name[..letters], behind, "and more that does not count"].concat();
+            for after in ["/1.0", " ", "\0", "é", "1x", "*", "@", "[", "{", "`"] {
+                let value = [&name[..letters], after, "and more that does not count"].concat();
                 assert_eq!(of_name, tag(value.as_bytes()), "{value}");
             }
         }

@@ -41,8 +41,8 @@ impl<'a> UrlPath<'a> {
 
     /// Returns the path of a URL, or of a bare path.
     ///
-    /// Unlike [`parse`](Self::parse) and [`Target::parse`](crate::Target::parse) this never fails, since an odd URL
-    /// deserves an answer too. It splits URLs as Google's parser does: the path starts at the first `/`, `?` or `;`
+    /// Unlike [`parse`](Self::parse) and [`Target::parse`](crate::Target::parse) this never fails: an odd URL can be
+    /// judged as well. It splits URLs as Google's parser does: the path starts at the first `/`, `?` or `;`
     /// after scheme and authority and ends at the fragment; `//h/x` is a reference without a scheme (RFC 3986 §4.2), so
     /// its path is `/x`; a URL without a path has the path `/`.
     #[must_use]
@@ -95,8 +95,8 @@ fn path_and_query(url: &str) -> &str {
 }
 
 fn split_at_path(rest: &str) -> (&str, &str) {
-    let is_path = |byte| matches!(byte, b'/' | b'?' | b';');
-    let start = rest.bytes().position(is_path);
+    // By bytes: the delimiters are ASCII, and decoding characters would take most of the time.
+    let start = rest.bytes().position(|byte| matches!(byte, b'/' | b'?' | b';'));
     rest.split_at(start.unwrap_or(rest.len()))
 }
 

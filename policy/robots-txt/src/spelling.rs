@@ -68,11 +68,13 @@ fn all_rewritings(path: &str) -> Result<Vec<String>, TooManySpellings> {
 /// Returns whether a path contains anything that is rewritten. Every decision of the proxy calls this.
 #[inline]
 fn may_have_other_spellings(path: &[u8]) -> bool {
-    let is_begun = |(&slash, &next): (&u8, &u8)| {
-        u8::from((slash == b'/') & ((next == b'/') | (next == b'.'))) | u8::from(next == b';')
+    // Without branches, so that the compiler vectorises the loop over all pairs of bytes.
+    let is_rewritten = |(&first, &next): (&u8, &u8)| {
+        u8::from((first == b'/') & ((next == b'/') | (next == b'.'))) | u8::from(next == b';')
     };
     let pairs = path.iter().zip(path.get(1..).unwrap_or_default());
-    pairs.fold(0, |found, pair| found | is_begun(pair)) != 0 || !all_plain(path)
+    // Escapes and backslashes are not plain.
+    pairs.fold(0, |found, pair| found | is_rewritten(pair)) != 0 || !all_plain(path)
 }
 
 /// Rewrites a path in the normalised percent-encoding of RFC 9309.
@@ -113,9 +115,9 @@ fn without_parameters(path: &str) -> Option<String> {
     if !segments.contains(';') {
         return None;
     }
-    let segments = segments.split('/');
-    let kept = segments.map(|segment| segment.split(';').next().unwrap_or_default());
-    Some(kept.collect::<Vec<_>>().join("/") + query)
+    let kept: Vec<_> =
+        segments.split('/').map(|segment| segment.split(';').next().unwrap_or_default()).collect();
+    Some(kept.join("/") + query)
 }
 
 /// Merges consecutive slashes.

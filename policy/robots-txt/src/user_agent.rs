@@ -11,11 +11,9 @@ const NAME_DELIMITERS: &[char] =
 /// significance").
 pub(crate) fn crawler_name(field: &[u8]) -> Option<String> {
     // Control characters separate words, so that none gets into a name and from there into a log.
-    let field: String = String::from_utf8_lossy(field)
-        .chars()
-        .map(|c| if c.is_ascii_control() { ' ' } else { c })
-        .collect();
-    let field = field.trim_start_matches(|c: char| c == '"' || c == '\'' || c.is_whitespace());
+    let text = String::from_utf8_lossy(field).replace(|c: char| c.is_ascii_control(), " ");
+    // Some clients send the quotes of their configuration.
+    let field = text.trim_start_matches(|c: char| c == '"' || c == '\'' || c.is_whitespace());
     let first = leading_name(field)?;
     if !first.eq_ignore_ascii_case("mozilla") {
         return Some(first.to_owned());
@@ -45,8 +43,8 @@ fn last_crawler_like_part(field: &str) -> Option<&str> {
         .filter(|part| !part.contains("://") && !part.contains('@'))
         .filter_map(leading_name)
         .find(|name| {
-            let name = name.to_ascii_lowercase();
-            ["bot", "crawl", "spider"].iter().any(|word| name.contains(word))
+            let folded = name.to_ascii_lowercase();
+            ["bot", "crawl", "spider"].iter().any(|word| folded.contains(word))
         })
 }
 
@@ -55,10 +53,10 @@ fn leading_name(text: &str) -> Option<&str> {
         return None;
     }
     // The one well-known crawler whose owner's name comes before its own.
-    let text = text.strip_prefix("Yahoo! ").unwrap_or(text);
-    let ends = |c: char| c.is_whitespace() || NAME_DELIMITERS.contains(&c);
-    let name = &text[..text.find(ends).unwrap_or(text.len())];
-    let name = name.trim_end_matches([':', '.']);
+    let start = text.strip_prefix("Yahoo! ").unwrap_or(text);
+    let is_end = |c: char| c.is_whitespace() || NAME_DELIMITERS.contains(&c);
+    // A colon or dot at the end belongs to the sentence, one inside to names such as `archive.org_bot`.
+    let name = start.split(is_end).next()?.trim_end_matches([':', '.']);
     (!name.is_empty()).then_some(name)
 }
 

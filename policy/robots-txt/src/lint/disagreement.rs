@@ -30,18 +30,15 @@ pub(super) fn check(
     if dialects.is_empty() {
         return;
     }
-    let access = AccessResult::Successful(RobotsTxt::parse(body));
+    let access = AccessResult::from(RobotsTxt::parse(body));
     let mut found: HashMap<DisagreementKey, Disagreement> = HashMap::new();
-    // Names that Google reads differently have a finding of their own, which explains their rules as well.
-    let named = |(_, name, _): &(_, String, _)| is_portable_name(name.as_bytes());
-    let examples = examples(lines).into_iter().filter(named).collect();
-    for (example, alike) in select_examples(examples) {
-        let (line, name, path) = example;
+    for ((line, name, path), similar) in select_examples(examples(lines)) {
+        // No line names a crawler `*`, so that token gets the group for everyone. An empty name is nobody's.
         let Ok(token) = ProductToken::verbatim(&name) else {
             continue;
         };
-        let (tokens, asked) = ([token], UrlPath::from_checked(&path));
-        let verdict = |dialect| decide(&access, dialect, &tokens, &asked).verdict();
+        let (tokens, url_path) = ([token], UrlPath::from_checked(&path));
+        let verdict = |dialect| decide(&access, dialect, &tokens, &url_path).verdict();
         let standard = verdict(Dialect::Rfc9309);
         let differ = |dialect: &Dialect| verdict(*dialect) != standard;
         let others: Vec<Dialect> = dialects.iter().copied().filter(differ).collect();
@@ -50,29 +47,29 @@ pub(super) fn check(
         }
         found
             .entry((name, standard, others))
-            .and_modify(|disagreement| disagreement.similar += 1 + alike)
-            .or_insert(Disagreement { line, path, similar: alike });
+            .and_modify(|disagreement| disagreement.similar += 1 + similar)
+            .or_insert(Disagreement { line, path, similar });
     }
-    // One finding per kind, or a file with thousands of rules would have thousands of findings.
-    for (kind, disagreement) in found {
-        findings.warning(disagreement.line, sentence(&kind, &disagreement));
+    // One finding for each key, or a file with thousands of rules would have thousands of findings.
+    for (key, disagreement) in found {
+        findings.warning(disagreement.line, sentence(&key, &disagreement));
     }
 }
 
 fn sentence((name, verdict, dialects): &DisagreementKey, disagreement: &Disagreement) -> String {
-    let Disagreement { path, similar: others, .. } = disagreement;
-    let dialects: Vec<_> = dialects.iter().map(|dialect| dialect.as_str()).collect();
+    let Disagreement { path, similar, .. } = disagreement;
+    let others: Vec<_> = dialects.iter().map(|dialect| dialect.as_str()).collect();
     let (standard, other) = match verdict {
         AccessVerdict::Allow => ("allows", "disallow"),
         AccessVerdict::Disallow => ("disallows", "allow"),
     };
-    let more = match others {
+    let more = match similar {
         0 => String::new(),
-        others => format!(" (and {others} more like it)"),
+        count => format!(" (and {count} more like it)"),
     };
-    let dialects = dialects.join(", ");
     format!(
-        "dialects disagree about {path:?} for {name}: rfc9309 {standard} it, {other}: {dialects}{more}"
+        "dialects disagree about {path:?} for {name}: rfc9309 {standard} it, {other}: {}{more}",
+        others.join(", ")
     )
 }
 
@@ -84,15 +81,15 @@ fn select_examples(examples: Vec<RuleExample>) -> Vec<(RuleExample, usize)> {
     if examples.len() <= MAX_TRIED_RULES {
         return examples.into_iter().map(|it| (it, 0)).collect();
     }
-    let mut places: HashMap<(String, String), usize> = HashMap::new();
+    let mut index_by_shape: HashMap<(String, String), usize> = HashMap::new();
     let mut tried: Vec<(RuleExample, usize)> = Vec::new();
     for example in examples {
         let (_, name, path) = &example;
         let next = tried.len();
-        let place = *places.entry((name.clone(), shape(path))).or_insert(next);
-        match tried.get_mut(place) {
-            Some((_, alike)) => *alike += 1,
-            None if place < MAX_TRIED_RULES => tried.push((example, 0)),
+        let index = *index_by_shape.entry((name.clone(), shape(path))).or_insert(next);
+        match tried.get_mut(index) {
+            Some((_, similar)) => *similar += 1,
+            None if index < MAX_TRIED_RULES => tried.push((example, 0)),
             None => {}
         }
     }
@@ -121,18 +118,22 @@ fn examples(lines: &[LintLine<'_>]) -> Vec<RuleExample> {
             continue;
         };
         match statement.field {
+            // The first name of a group stands for all: its rules are the same for the others.
             LineField::UserAgent if has_rules || name.is_none() => {
                 name = String::from_utf8(statement.value.to_vec()).ok();
                 has_rules = false;
             }
             LineField::Allow | LineField::Disallow => {
                 has_rules = true;
+                // Names that Google reads differently have a finding of their own, which explains their rules as well.
+                let Some(name) = name.as_ref().filter(|it| is_portable_name(it.as_bytes())) else {
+                    continue;
+                };
                 // A path that the pattern matches: any text in place of a star.
-                let value = String::from_utf8_lossy(statement.value).replace('*', "x");
-                let value = value.strip_suffix('$').unwrap_or(&value);
-                let path =
-                    if value.starts_with('/') { value.to_owned() } else { format!("/{value}") };
-                examples.extend(name.clone().map(|name| (line.number, name, path)));
+                let text = String::from_utf8_lossy(statement.value).replace('*', "x");
+                let path = text.strip_suffix('$').unwrap_or(&text);
+                let slash = if path.starts_with('/') { "" } else { "/" };
+                examples.push((line.number, name.clone(), format!("{slash}{path}")));
             }
             _ => {}
         }

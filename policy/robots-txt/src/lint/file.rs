@@ -42,6 +42,7 @@ pub(super) fn check(body: &[u8], reads_google: bool, findings: &mut FindingList)
 }
 
 fn check_size(body: &[u8], findings: &mut FindingList) {
+    // RFC 9309 §2.5: crawlers have to read at least this much; Google reads no more.
     let Some(read) = body.get(..DEFAULT_LIMIT_BYTES).filter(|_| body.len() > DEFAULT_LIMIT_BYTES)
     else {
         return;

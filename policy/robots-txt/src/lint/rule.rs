@@ -51,8 +51,7 @@ pub(super) fn check(lines: &[LintLine<'_>], findings: &mut FindingList) {
                     value: statement.value,
                 };
                 // Rules for the same paths compete, and only one of them decides.
-                let alike = group.rules.entry(without_open_end(rule.value));
-                alike.or_default().push(rule);
+                group.rules.entry(without_open_end(rule.value)).or_default().push(rule);
             }
             LineField::Other => {}
         }
@@ -61,8 +60,7 @@ pub(super) fn check(lines: &[LintLine<'_>], findings: &mut FindingList) {
 }
 
 fn check_value(line: &LintLine<'_>, value: &[u8], findings: &mut FindingList) {
-    let number = line.number;
-    let shown = quoted(value);
+    let (number, shown) = (line.number, quoted(value));
     if value.windows(3).any(|three| three == b"://") && !value.starts_with(b"/") {
         let message = format!("{shown} is a whole URL; a rule is a path, so it never matches");
         findings.error(number, message);
@@ -70,8 +68,7 @@ fn check_value(line: &LintLine<'_>, value: &[u8], findings: &mut FindingList) {
         findings.error(number, format!("{shown} does not start with \"/\", so it never matches"));
     }
     // Only a final `$` is an anchor.
-    let body = value.strip_suffix(b"$").unwrap_or(value);
-    if body.contains(&b'$') {
+    if value.strip_suffix(b"$").unwrap_or(value).contains(&b'$') {
         findings.warning(
             number,
             format!("\"$\" is an ordinary character except at the end of {shown}"),
@@ -80,8 +77,9 @@ fn check_value(line: &LintLine<'_>, value: &[u8], findings: &mut FindingList) {
     if value.contains(&b' ') {
         findings.warning(number, format!("{shown} holds a space; write %20"));
     }
-    let after = line.text.iter().position(|&byte| byte == b'#').filter(|&at| at > 0);
-    if after.is_some_and(|at| !line.text[at - 1].is_ascii_whitespace()) {
+    // A comment usually follows a space: without one, the `#` may be meant as part of the path.
+    let comment = line.text.iter().position(|&byte| byte == b'#').filter(|&at| at > 0);
+    if comment.is_some_and(|at| !line.text[at - 1].is_ascii_whitespace()) {
         findings.note(number, format!("what follows {shown} from \"#\" on is a comment"));
     }
 }
@@ -89,6 +87,7 @@ fn check_value(line: &LintLine<'_>, value: &[u8], findings: &mut FindingList) {
 fn check_group(group: &RuleGroup<'_>, findings: &mut FindingList) {
     if group.rules.is_empty() {
         for (number, value) in &group.agents {
+            // Worth a note, because such a group also takes its crawlers out of the group of `*`.
             let message = format!("the group of {} has no rules, so all is allowed", quoted(value));
             findings.note(*number, message);
         }
@@ -99,17 +98,18 @@ fn check_group(group: &RuleGroup<'_>, findings: &mut FindingList) {
             findings.note(rule.line, "an empty value beside other rules has no effect");
         }
     }
-    let alike = group.rules.iter().filter(|(paths, _)| !paths.is_empty());
-    for (_, rules) in alike {
-        let decides = rules.iter().max_by_key(|rule| rule.weight());
-        let decides = decides.expect("a key comes with a rule");
-        for rule in rules.iter().filter(|rule| rule.line != decides.line) {
-            let line = decides.line;
-            let why = if rule.value.len() < decides.value.len() {
-                format!("{} is longer and matches the same", quoted(decides.value))
-            } else if rule.allow == decides.allow {
+    for (_, rules) in group.rules.iter().filter(|(paths, _)| !paths.is_empty()) {
+        let Some(winner) = rules.iter().max_by_key(|rule| rule.weight()) else {
+            continue;
+        };
+        for rule in rules.iter().filter(|rule| rule.line != winner.line) {
+            let line = winner.line;
+            let why = if rule.value.len() < winner.value.len() {
+                format!("{} is longer and matches the same", quoted(winner.value))
+            } else if rule.allow == winner.allow {
                 "says the same".to_owned()
             } else {
+                // RFC 9309 §2.2.2: of rules of one length the allow rule wins.
                 "allows it, and allow wins".to_owned()
             };
             let shown = quoted(rule.value);

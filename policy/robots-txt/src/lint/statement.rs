@@ -40,14 +40,13 @@ pub(super) struct LintLine<'a> {
 
 /// Returns the lines, parsed as Google does as well if that matters.
 pub(super) fn read(body: &[u8], reads_google: bool) -> Vec<LintLine<'_>> {
-    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
-    let read = |(number, text)| LintLine {
+    let to_line = |(number, text)| LintLine {
         number,
         text,
         exact: exact_statement(text),
-        google: reads_google.then(|| google_statement(text)).flatten(),
+        google: if reads_google { google_statement(text) } else { None },
     };
-    numbered_lines(body).map(read).collect()
+    numbered_lines(body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body)).map(to_line).collect()
 }
 
 pub(super) fn check(lines: &[LintLine<'_>], findings: &mut FindingList) {
@@ -74,11 +73,11 @@ fn check_no_statement(
     google: Option<&ParsedLine<'_>>,
     findings: &mut FindingList,
 ) {
-    let text = text.split(|&byte| byte == b'#').next().unwrap_or_default().trim_ascii();
-    if text.is_empty() {
+    let statement = text.split(|&byte| byte == b'#').next().unwrap_or_default().trim_ascii();
+    if statement.is_empty() {
         return;
     }
-    let shown = quoted(text);
+    let shown = quoted(statement);
     match google.map(|statement| statement.field) {
         Some(LineField::Allow | LineField::Disallow | LineField::UserAgent) => {
             let message = format!("{shown} has no colon; only Google's parser takes it for a rule");
@@ -118,6 +117,7 @@ fn check_unknown(
     google: Option<&ParsedLine<'_>>,
     findings: &mut FindingList,
 ) {
+    // First, so that a name near to both is taken for a rule: a lost rule does the most harm.
     let rules = ["User-agent", "Allow", "Disallow"];
     let meant =
         rules.into_iter().chain(KNOWN_DIRECTIVES).find(|known| is_near(name, known.as_bytes()));
@@ -141,6 +141,7 @@ fn check_agent(number: u32, value: &[u8], findings: &mut FindingList) {
     if value.is_empty() {
         findings.error(number, "a user-agent line without a name applies to nobody");
     } else if !is_portable_name(value) {
+        // Google's parser cuts the value at the first other byte, so `MJ12bot` becomes `MJ`.
         let kept = value.iter().take_while(|byte| is_token(byte)).count();
         let message = format!(
             "{} is not a product token (letters, \"_\" and \"-\"); Google reads {}",
@@ -155,7 +156,7 @@ fn is_token(byte: &u8) -> bool {
     byte.is_ascii_alphabetic() || b"_-".contains(byte)
 }
 
-/// Returns whether all readers take a value for the same name: `*`, or a product token (RFC 9309 section 2.2.1).
+/// Returns whether all readers take a value for the same name: `*`, or a product token (RFC 9309 §2.2.1).
 pub(super) fn is_portable_name(value: &[u8]) -> bool {
     value == b"*" || value.iter().all(is_token)
 }
@@ -174,6 +175,7 @@ fn check_value(number: u32, name: &[u8], value: &[u8], findings: &mut FindingLis
 
 /// Returns whether a name differs from a known one in at most two bytes changed, added or omitted.
 fn is_near(name: &[u8], known: &[u8]) -> bool {
+    // Two mistakes in a name are common; three make another word.
     const FAR: usize = 3;
     // A short name is near to too many others to guess from.
     if name.len().abs_diff(known.len()) >= FAR || name.len() <= FAR {

@@ -133,9 +133,9 @@ impl EncodingForm {
         is_open: bool,
     ) {
         let form_of_part = self.query_form.filter(|_| in_query).unwrap_or(self);
-        let last = part.strip_suffix(b"%").filter(|_| is_open);
-        form_of_part.push_with_cut_escapes(form, last.unwrap_or(part));
-        form.extend(last.map(|_| b'%'));
+        let before_percent = part.strip_suffix(b"%").filter(|_| is_open);
+        form_of_part.push_with_cut_escapes(form, before_percent.unwrap_or(part));
+        form.extend(before_percent.map(|_| b'%'));
     }
 
     /// Appends the literal bytes of a pattern and calls `star` for each star with the number of bytes written before
@@ -179,6 +179,7 @@ impl EncodingForm {
     fn query_start<const STARS: bool>(&self, text: &[u8]) -> usize {
         let query = match self.query_form {
             None => None,
+            // A star may match a `?`, so what follows it may be in the query.
             Some(_) if STARS => memchr2(b'?', b'*', text),
             Some(_) => memchr(b'?', text),
         };
@@ -211,6 +212,7 @@ impl EncodingForm {
             }
             rest = after;
             let mut written = self.raw[usize::from(byte)];
+            // A constant, so that paths, in which a star is an ordinary byte, are encoded without this branch.
             if STARS && byte == b'*' {
                 star(at - start);
                 continue;
@@ -235,6 +237,7 @@ impl EncodingForm {
 
     /// Returns the length of a pattern in this form, including its stars.
     pub(crate) fn encoded_len(&self, pattern: &[u8], is_open: bool) -> usize {
+        // Counted without writing, for rules that need not be compiled.
         let mut units = EncodedUnits(pattern);
         let mut length = 0;
         while let Some(unit) = units.next() {
@@ -253,20 +256,21 @@ impl EncodingForm {
     /// Returns whether a path in this form may start with the beginning of a pattern, up to its first star, if the
     /// dialect has stars, or to the first `%` that may begin an escape. Much cheaper than encoding the pattern.
     pub(crate) fn may_match_start(&self, path: &[u8], pattern: &[u8], has_stars: bool) -> bool {
-        let mut path = path;
+        let mut rest = path;
         for unit in EncodedUnits(&pattern[..self.query_start::<true>(pattern)]) {
             match unit {
                 EncodedUnit::Raw(b'*') if has_stars => return true,
+                // It is kept or written as `%25`, depending on what follows; both begin like this.
                 EncodedUnit::LonePercent if self.keeps_begun_escapes => {
-                    return path.first() == Some(&b'%');
+                    return rest.first() == Some(&b'%');
                 }
                 _ => {}
             }
             let [bytes @ .., length] = self.encoded(unit);
-            let Some(after) = path.strip_prefix(&bytes[..usize::from(*length)]) else {
+            let Some(after) = rest.strip_prefix(&bytes[..usize::from(*length)]) else {
                 return false;
             };
-            path = after;
+            rest = after;
         }
         true
     }
@@ -283,26 +287,27 @@ impl EncodingForm {
 /// Returns whether a rule's value, without a final `$`, is the same in every form in which all spellings are judged,
 /// and as Google's parser compares it with unencoded paths. Most are.
 pub(crate) fn is_same_in_all_forms(value: &[u8]) -> bool {
-    let is_alike = |text, served: &EncodingForm| {
+    let is_same = |text, served: &EncodingForm| {
         EncodedUnits(text).all(|unit| {
             let written = GOOGLE.encoded(unit);
+            // The other forms write a path's `*` as `%2A`, which Google's parser does not.
             let is_special = matches!(unit, EncodedUnit::Escaped(value) if is_wildcard_byte(value));
             let others = [&LITERAL, served].map(|form| form.encoded(unit));
             unit == EncodedUnit::Raw(b'*') || !is_special && others == [written; 2]
         })
     };
     let (path, query) = value.split_at(SERVED.query_start::<true>(value));
-    is_alike(path, &SERVED) && is_alike(query, &SERVED_QUERY)
+    is_same(path, &SERVED) && is_same(query, &SERVED_QUERY)
 }
 
 /// Returns whether servers decode an escape of a path that its normal form keeps.
 pub(crate) fn is_decoded_by_servers(path: &[u8]) -> bool {
+    // Nearly no path has an escape, and this is called for all.
     if memchr(b'%', path).is_none() {
         return false;
     }
     let is_decoded = |text, served: &EncodingForm| {
-        let mut units = EncodedUnits(text);
-        units.any(|unit| served.encoded(unit) != LITERAL.encoded(unit))
+        EncodedUnits(text).any(|unit| served.encoded(unit) != LITERAL.encoded(unit))
     };
     let (path, query) = path.split_at(SERVED.query_start::<false>(path));
     is_decoded(path, &SERVED) || is_decoded(query, &SERVED_QUERY)

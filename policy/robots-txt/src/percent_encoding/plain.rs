@@ -31,6 +31,7 @@ pub(crate) fn all_plain(text: &[u8]) -> bool {
 /// Returns the number of bytes at the start of a text that are the same in every form.
 pub(crate) fn plain_prefix_len(text: &[u8]) -> usize {
     if all_usual(text) {
+        // Most rules end here.
         return text.len();
     }
     let special = text.iter().position(|&byte| !is_plain(byte));

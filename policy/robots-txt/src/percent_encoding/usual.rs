@@ -33,12 +33,14 @@ pub(crate) fn usual_prefix_len(text: &[u8]) -> usize {
 
 #[inline]
 fn is_usual<const BYTES: usize>(block: &[u8; BYTES]) -> bool {
+    // `any` would stop at the first one, which keeps the compiler from vectorising.
     !block.iter().fold(false, |found, &byte| found | is_unusual(byte))
 }
 
 /// Returns whether a byte is not usual; all usual bytes are plain.
 #[inline]
 const fn is_unusual(byte: u8) -> bool {
+    // Comparisons that vector units have, instead of a table.
     let outside = byte.wrapping_sub(b'&') > b'z' - b'&';
     let angle_backslash_or_caret = byte & 0x9D == 0x1C;
     outside | angle_backslash_or_caret | (byte == b'*') | (byte == b'`')

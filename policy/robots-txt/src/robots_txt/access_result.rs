@@ -21,7 +21,7 @@ pub enum AccessResult {
     RedirectLost,
     /// No usable response: a server error, 429, or a network failure. Everything is disallowed.
     Unreachable,
-    /// Unreachable for so long (30 days unless configured) that RFC 9309 §2.3.1.4 treats it as unavailable;
+    /// Unreachable for so long, such as 30 days, that RFC 9309 §2.3.1.4 treats it as unavailable;
     /// `koster1996` still disallows.
     LongUnreachable,
     /// Unreachable, and the last copy is too old to be used. Everything is disallowed, except in `google`, where the
@@ -30,6 +30,12 @@ pub enum AccessResult {
     /// Lapsed for so long that RFC 9309 §2.3.1.4 lets crawlers "continue to use a cached copy": the copy decides, but
     /// `koster1996` still disallows.
     LongLapsed(RobotsTxt),
+}
+
+impl From<RobotsTxt> for AccessResult {
+    fn from(robots: RobotsTxt) -> Self {
+        Self::Successful(robots)
+    }
 }
 
 impl AccessResult {
@@ -67,9 +73,11 @@ impl AccessResult {
         // The draft of 1996 is stricter than RFC 9309 wherever robots.txt could not be read.
         let koster = crawler.dialect == Dialect::Koster1996;
         let (allow, reason) = match self {
+            // The draft of 1996 (§3.1): "access to the site completely restricted".
             Self::Unavailable { status } => {
                 (!(koster && matches!(status, 401 | 403)), AccessReason::Unavailable)
             }
+            // The draft of 1996 (§3.1) follows redirects "until a resource can be found": without one nothing is known.
             Self::RedirectLost => (!koster, AccessReason::RedirectLost),
             Self::LongUnreachable => (!koster, AccessReason::Unreachable),
             // A result with rules gets here only in a dialect in which they do not decide.

@@ -47,6 +47,7 @@ impl MatchBudget {
     /// Spends some steps, such as one for each statement skipped. Returns whether any are left.
     #[inline]
     pub fn spend(&mut self, steps: usize) -> bool {
+        // Saturating: once spent it remains spent, so callers in a loop may check later.
         self.steps = self.steps.saturating_sub(steps);
         self.steps > 0
     }
@@ -80,7 +81,8 @@ impl MatchBudget {
     /// Spends the cost of indexing a rule; one that is not plain is compiled first, which takes twice as long. Returns
     /// whether the budget covered it.
     pub(super) fn spend_on_index(&mut self, bytes: usize, is_plain: bool) -> bool {
-        let rules = (1 + bytes / Self::BYTES_PER_INDEXED_RULE) * if is_plain { 1 } else { 3 };
+        let weight = if is_plain { 1 } else { 3 };
+        let rules = (1 + bytes / Self::BYTES_PER_INDEXED_RULE) * weight;
         let left = self.rules_to_index.checked_sub(rules);
         // Once one group does not fit, no other is tried: a search without an index costs less than many attempts.
         self.rules_to_index = left.unwrap_or(0);
@@ -108,6 +110,7 @@ pub(super) fn find_part(text: &[u8], part: &[u8], budget: &mut MatchBudget) -> O
     let starts = (text.len() + 1).checked_sub(part.len())?;
     budget.spend_on_comparing(0);
     if starts >= BLOCK {
+        // The level is detected once for the process; a call costs one load.
         return dispatch!(Level::new(), simd => find_in_blocks(simd, text, part, budget));
     }
     // A text shorter than a block is not worth the vector code.
@@ -129,13 +132,14 @@ fn find_in_blocks<S: Simd>(
         let at = ends.len() - rest.max(BLOCK);
         let block = |text: &[u8], byte| u8x64::from_slice(simd, &text[at..][..BLOCK]).simd_eq(byte);
         let pairs = block(text, part[0]) & block(ends, part[part.len() - 1]);
-        let mut places = pairs.to_bitmask();
-        while places != 0 {
-            let place = at + places.trailing_zeros() as usize;
-            if is_at(place, text, part, budget) {
-                return Some(place);
+        let mut candidates = pairs.to_bitmask();
+        while candidates != 0 {
+            let position = at + candidates.trailing_zeros() as usize;
+            if is_at(position, text, part, budget) {
+                return Some(position);
             }
-            places &= places - 1;
+            // Clears the lowest bit.
+            candidates &= candidates - 1;
         }
         rest = rest.saturating_sub(BLOCK);
     }
@@ -143,8 +147,8 @@ fn find_in_blocks<S: Simd>(
 }
 
 #[inline(always)]
-fn is_at(place: usize, text: &[u8], part: &[u8], budget: &mut MatchBudget) -> bool {
-    budget.spend_on_comparing(part.len()) && text[place..].starts_with(part)
+fn is_at(position: usize, text: &[u8], part: &[u8], budget: &mut MatchBudget) -> bool {
+    budget.spend_on_comparing(part.len()) && text[position..].starts_with(part)
 }
 
 #[cfg(test)]
@@ -168,13 +172,13 @@ mod tests {
         // In blocks where first and last byte of the part are: nowhere, at one place of each block, everywhere.
         let blocks = 8;
         let text = |piece: &str| piece.repeat(blocks * BLOCK / piece.len());
-        let looked = MatchBudget::COMPARISON_STEPS + blocks;
-        assert_eq!(steps(&(text("x") + "yz"), "a-b"), looked);
+        let searched = MatchBudget::COMPARISON_STEPS + blocks;
+        assert_eq!(steps(&(text("x") + "yz"), "a-b"), searched);
         let once = format!("a+b{}", "x".repeat(BLOCK - 3));
         let found = steps(&(text(&once) + "yz"), "a-b");
-        assert_eq!(found, looked + MatchBudget::COMPARISON_STEPS * blocks);
+        assert_eq!(found, searched + MatchBudget::COMPARISON_STEPS * blocks);
         let found = steps(&(text("a") + "yy"), "aba");
-        assert_eq!(found, looked + MatchBudget::COMPARISON_STEPS * (blocks * BLOCK - 2));
+        assert_eq!(found, searched + MatchBudget::COMPARISON_STEPS * (blocks * BLOCK - 2));
     }
 
     #[test]

@@ -9,10 +9,11 @@ impl BytePairs {
 
     pub(super) fn of(text: &[u8]) -> Self {
         // One machine word: testing a rule takes one comparison.
-        let pairs = text.windows(2);
-        // Different pairs of letters mostly have different numbers.
-        let numbers = pairs.map(|pair| (u32::from(pair[0]) * 5 + u32::from(pair[1])) & 63);
-        Self(numbers.fold(0, |all, number| all | 1 << number))
+        Self(text.windows(2).fold(0, |all, pair| {
+            // Different pairs of letters mostly have different numbers.
+            let number = (u32::from(pair[0]) * 5 + u32::from(pair[1])) & 63;
+            all | 1 << number
+        }))
     }
 
     /// Returns the pairs in any of some texts.

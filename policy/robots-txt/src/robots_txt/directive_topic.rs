@@ -26,6 +26,7 @@ pub(super) enum DirectiveTopic {
 impl DirectiveTopic {
     /// Returns the topic of directives with a name.
     pub(super) fn of_name(name: &[u8]) -> Option<Self> {
+        // With the other spellings that crawlers accept, and files have.
         const NAMES: [(DirectiveTopic, &[&str]); 4] = [
             (DirectiveTopic::CrawlDelay, &["crawl-delay", "crawldelay", "crawl delay"]),
             (DirectiveTopic::RequestRate, &["request-rate", "requestrate", "request rate"]),
@@ -47,9 +48,8 @@ impl DirectiveTopic {
             return None;
         }
         let is_name = |known: &&str| name.eq_ignore_ascii_case(known.as_bytes());
-        let mut topics = NAMES.iter();
-        let found = topics.find(|(_, names)| names.iter().any(is_name));
-        found.map(|(topic, _)| *topic)
+        let found = NAMES.iter().find(|(_, names)| names.iter().any(is_name))?;
+        Some(found.0)
     }
 }
 

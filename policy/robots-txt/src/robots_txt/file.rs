@@ -8,7 +8,7 @@ use super::directive_topic::DirectiveTopic;
 use super::groups::semantics::DialectSemantics;
 use super::matched_rule::{MatchOutcome, MatchedRule};
 use super::parse;
-use super::parse::line::{LineField, ParsedLine, exact_statement, google_statement};
+use super::parse::line::{LineField, exact_statement, google_statement};
 use super::path_form::PathForm;
 use super::rules::RuleSearch;
 use super::statements::stored::ParsedFile;
@@ -23,7 +23,9 @@ pub(crate) const DEFAULT_LIMIT_BYTES: usize = 500 * 1024;
 /// few bytes more than its line.
 const MAX_LIMIT_BYTES: usize = 256 * 1024 * 1024;
 
-/// A parsed robots.txt, immutable, for use in any [`Dialect`].
+/// A parsed robots.txt, immutable, for any crawler and in any [`Dialect`].
+///
+/// [`for_crawler`](Self::for_crawler) answers whether a crawler may fetch a URL.
 ///
 /// It stores the statements, not the bytes: comments, prose and markup are gone. A clone is another handle to the same
 /// file and costs next to nothing.
@@ -59,10 +61,11 @@ impl RobotsTxt {
         let last = memrchr2(b'\n', b'\r', beginning).map_or(0, |end| end + 1);
         let (lines, part) = beginning.split_at(last);
         // A rule that only one kind of reader sees must not be lost.
-        let statements = [exact_statement(part), google_statement(part)];
-        let disallows = |it: ParsedLine<'_>| it.field == LineField::Disallow;
-        let counts = statements.into_iter().flatten().any(disallows);
-        Self::read(if counts { without_ambiguous_end(beginning) } else { lines })
+        let disallows = [exact_statement(part), google_statement(part)]
+            .iter()
+            .flatten()
+            .any(|it| it.field == LineField::Disallow);
+        Self::read(if disallows { without_ambiguous_end(beginning) } else { lines })
     }
 
     fn read(body: &[u8]) -> Self {
@@ -125,12 +128,12 @@ impl RobotsTxt {
         path: &PathForm<'_>,
         search: &mut RuleSearch,
     ) -> MatchOutcome {
-        let answer = self.0.find_rule(semantics, tokens, path, search);
+        let outcome = self.0.find_rule(semantics, tokens, path, search);
         // A rule may end in the same cut escape, which the encoded path no longer shows.
         if path.has_lone_percent() {
-            return answer.max(self.0.find_with_cut_escapes(semantics, tokens, path, search));
+            return outcome.max(self.0.find_with_cut_escapes(semantics, tokens, path, search));
         }
-        answer
+        outcome
     }
 
     /// Returns the first rule that could disallow some path.
@@ -148,12 +151,15 @@ impl RobotsTxt {
     pub(crate) fn group_names(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<String> {
         let semantics = DialectSemantics::for_dialect(dialect);
         let choice = self.0.choose_group(semantics, tokens).into_iter();
-        let chosen = choice.flat_map(|choice| self.0.chosen_agents(semantics, choice));
-        let mut chosen = chosen.map(|agent| agent.statement as usize).peekable();
+        let mut chosen = choice
+            .flat_map(|choice| self.0.chosen_agents(semantics, choice))
+            .map(|agent| agent.statement as usize)
+            .peekable();
         let mut names = Vec::new();
         // The index in `names` at which the current group begins, and whether that group is chosen.
         let (mut start, mut is_chosen) = (0, false);
         for (at, statement) in self.0.statements.iter().enumerate() {
+            // Only the whole group shows whether one of its lines chose it: until then its names are kept.
             if semantics.begins_group(statement) {
                 names.truncate(if is_chosen { names.len() } else { start });
                 (start, is_chosen) = (names.len(), false);
@@ -177,12 +183,11 @@ impl RobotsTxt {
     pub(crate) fn rule_text(&self, rule: MatchedRule) -> String {
         let at = rule.statement();
         let name = if rule.is_allow() { "Allow" } else { "Disallow" };
-        let text = String::from_utf8_lossy(self.0.text(at));
-        // The text goes into answers, logs and spans, so it has to stay short.
-        let text = match &*text {
-            "" => [name, ":"].concat(),
-            value => [name, ": ", value].concat(),
+        let text = match &*String::from_utf8_lossy(self.0.text(at)) {
+            "" => format!("{name}:"),
+            value => format!("{name}: {value}"),
         };
+        // The text goes into responses, logs and spans, and a file can have a rule of 500 KiB.
         excerpt(&text).into_owned()
     }
 }

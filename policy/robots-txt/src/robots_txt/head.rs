@@ -18,5 +18,6 @@ pub(super) fn head(text: &[u8]) -> u64 {
 /// Returns whether two heads are equal apart from some bits at the end.
 #[inline]
 pub(super) fn heads_match(one: u64, other: u64, unsure: u8) -> bool {
+    // The first byte of a text is the lowest: shifting left drops the last ones. All 64 may be unsure.
     (one ^ other).unbounded_shl(u32::from(unsure)) == 0
 }

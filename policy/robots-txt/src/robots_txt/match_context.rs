@@ -44,11 +44,13 @@ impl MatchContext {
         path: &str,
     ) -> Result<OtherSpellings, TooManySpellings> {
         // One path is enough: the rules and preferences of a request are about the same one.
-        let known = self.spellings.take().filter(|it| it.path == path);
-        let spellings = known.unwrap_or_else(|| {
-            let others = spelling::other_spellings(path);
-            Arc::new(PathSpellings { path: path.to_owned(), others })
-        });
+        let spellings = match self.spellings.take() {
+            Some(last) if last.path == path => last,
+            _ => {
+                let others = spelling::other_spellings(path);
+                Arc::new(PathSpellings { path: path.to_owned(), others })
+            }
+        };
         self.spellings = Some(Arc::clone(&spellings));
         match spellings.others {
             Ok(_) => Ok(OtherSpellings(spellings)),

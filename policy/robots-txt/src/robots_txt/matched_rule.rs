@@ -35,6 +35,7 @@ impl MatchedRule {
 
     /// Creates a match for a dialect in which the first matching rule decides.
     pub(crate) fn by_position(allow: bool, statement: usize) -> Self {
+        // A file of 256 MiB has fewer statements than that, so the earlier rule is always the greater.
         Self::new(Self::MAX_LENGTH - statement, allow, statement)
     }
 

@@ -67,8 +67,8 @@ impl<'a> PathForm<'a> {
     /// Returns whether two paths in one form are the same. A path with a `%` that does not begin an escape equals only
     /// itself: rules that end in a cut escape distinguish it from its other spellings.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
-        let is_cut = self.has_lone_percent || other.has_lone_percent;
-        self.bytes == other.bytes && (!is_cut || self.received == other.received)
+        let has_cut = self.has_lone_percent || other.has_lone_percent;
+        self.bytes == other.bytes && (!has_cut || self.received == other.received)
     }
 
     pub(super) fn bytes(&self) -> &[u8] {

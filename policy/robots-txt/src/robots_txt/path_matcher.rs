@@ -2,6 +2,7 @@
 //! within the budget that they share.
 
 use std::sync::{Arc, OnceLock};
+use std::{iter, mem};
 
 use super::budget::MatchBudget;
 use super::groups::semantics::DialectSemantics;
@@ -42,7 +43,7 @@ struct FormSpellings {
 }
 
 /// A path in a form, owned.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct OwnedPathForm {
     bytes: Vec<u8>,
     /// The path with its cut escapes as they were received, if it has any.
@@ -110,20 +111,19 @@ impl PathMatcher {
     pub fn select<'a>(
         &mut self,
         patterns: impl IntoIterator<Item = &'a [u8]>,
-        counts: MatchSelection,
+        selection: MatchSelection,
     ) -> Result<Vec<(usize, bool)>, TooCostly> {
-        let readings = self.readings(patterns, counts)?;
-        let all = readings
-            .iter()
-            .flat_map(|it| it.matched.iter().map(|one| (one.index, it.only_restricts)));
-        let mut selected: Vec<(usize, bool)> = Vec::new();
+        let mut selected = Vec::new();
+        // By index: comparing with all that is selected would take quadratic time in a file of thousands.
         let mut is_selected = Vec::new();
-        for (at, only_restricts) in all {
-            if is_selected.len() <= at {
-                is_selected.resize(at + 1, false);
-            }
-            if !std::mem::replace(&mut is_selected[at], true) {
-                selected.push((at, only_restricts));
+        for reading in self.readings(patterns, selection)? {
+            for MatchedPattern { index, .. } in reading.matched {
+                if is_selected.len() <= index {
+                    is_selected.resize(index + 1, false);
+                }
+                if !mem::replace(&mut is_selected[index], true) {
+                    selected.push((index, reading.only_restricts));
+                }
             }
         }
         Ok(selected)
@@ -138,27 +138,26 @@ impl PathMatcher {
     pub fn readings<'a>(
         &mut self,
         patterns: impl IntoIterator<Item = &'a [u8]>,
-        counts: MatchSelection,
+        selection: MatchSelection,
     ) -> Result<Vec<PathReading>, TooCostly> {
-        let Self { query: asked, forms, context: work } = self;
-        let mut patterns = patterns.into_iter().peekable();
-        if patterns.peek().is_none() {
+        let Self { query, forms, context } = self;
+        let mut remaining = patterns.into_iter().peekable();
+        // A path without patterns costs nothing, whatever was spent before.
+        if remaining.peek().is_none() {
             return Ok(Vec::new());
         }
-        if work.is_spent() {
+        if context.is_spent() {
             return Err(TooCostly);
         }
-        let Some(asked) = asked else {
-            return all_patterns(patterns, &mut work.budget);
+        let Some(query) = query else {
+            return all_patterns(remaining, &mut context.budget);
         };
-        let forms = forms.get_or_init(|| asked.forms(work)).as_ref();
-        let forms = forms.map_err(|it| *it)?;
-        let budget = &mut work.budget;
-        let mut matching = PatternMatching::new(forms, counts, budget);
-        for (at, pattern) in patterns.enumerate() {
-            matching.add(at, pattern)?;
+        let spellings = forms.get_or_init(|| query.forms(context)).as_ref().map_err(|it| *it)?;
+        let mut matching = PatternMatching::new(spellings, selection, &mut context.budget);
+        for (index, pattern) in remaining.enumerate() {
+            matching.add(index, pattern)?;
         }
-        matching.readings()
+        Ok(matching.readings())
     }
 }
 
@@ -168,7 +167,7 @@ fn all_patterns<'a>(
     budget: &mut MatchBudget,
 ) -> Result<Vec<PathReading>, TooCostly> {
     let matched: Vec<_> =
-        patterns.enumerate().map(|(at, _)| MatchedPattern { index: at, specificity: 0 }).collect();
+        patterns.enumerate().map(|(index, _)| MatchedPattern { index, specificity: 0 }).collect();
     if !budget.spend(matched.len()) {
         return Err(TooCostly);
     }
@@ -178,29 +177,23 @@ fn all_patterns<'a>(
 impl PathQuery {
     /// Returns the encoded spellings: in the forms that are used to judge all spellings in the standard's dialect and,
     /// for what they do not cover, in the dialect's own. The standard's own form comes first.
-    fn forms(&self, work: &mut MatchContext) -> Result<Vec<FormSpellings>, TooCostly> {
+    fn forms(&self, context: &mut MatchContext) -> Result<Vec<FormSpellings>, TooCostly> {
+        let path = iter::once(&*self.path);
         let standard = DialectSemantics::for_dialect(Dialect::Rfc9309);
         if !self.all_spellings {
-            let forms =
-                FormSpellings::encode(std::iter::once(&*self.path), standard, &mut work.budget)?;
-            return Ok(vec![forms]);
+            return Ok(vec![FormSpellings::encode(path, standard, &mut context.budget)?]);
         }
-        let others = work.other_spellings(&self.path).map_err(|_| TooCostly)?;
-        let own = Dialect::SINGLE.into_iter().filter(|it| {
-            *it != Dialect::Rfc9309 && (*it == self.dialect || self.dialect == Dialect::Strictest)
-        });
-        let all = std::iter::once(standard)
+        let others = context.other_spellings(&self.path).map_err(|_| TooCostly)?;
+        let spellings = path.chain(others.as_ref().iter().map(String::as_str));
+        // The standard is there already.
+        let own = self.dialect.each().iter().filter(|it| **it != Dialect::Rfc9309);
+        iter::once(standard)
             .chain(DialectSemantics::other_forms(Dialect::Rfc9309))
-            .chain(own.map(DialectSemantics::for_dialect));
-        all.map(|semantics| {
-            let spellings = others.as_ref().iter().map(String::as_str);
-            FormSpellings::encode(
-                std::iter::once(&*self.path).chain(spellings),
-                semantics,
-                &mut work.budget,
-            )
-        })
-        .collect()
+            .chain(own.map(|dialect| DialectSemantics::for_dialect(*dialect)))
+            .map(|semantics| {
+                FormSpellings::encode(spellings.clone(), semantics, &mut context.budget)
+            })
+            .collect()
     }
 }
 
@@ -221,10 +214,7 @@ impl FormSpellings {
                 bytes: form.bytes().to_vec(),
                 with_cut_escapes: cut.map(|it| it.bytes().to_vec()),
             };
-            if !paths
-                .iter()
-                .any(|it| it.bytes == path.bytes && it.with_cut_escapes == path.with_cut_escapes)
-            {
+            if !paths.contains(&path) {
                 paths.push(path);
             }
         }
@@ -235,8 +225,9 @@ impl FormSpellings {
 /// The patterns that count so far, for each spelling in each form.
 struct PatternMatching<'a> {
     forms: &'a [FormSpellings],
-    counts: MatchSelection,
+    selection: MatchSelection,
     budget: &'a mut MatchBudget,
+    /// The patterns found for each spelling, in the order of the forms and of their paths.
     found: Vec<Vec<MatchedPattern>>,
     patterns: PatternBuffer,
 }
@@ -244,34 +235,28 @@ struct PatternMatching<'a> {
 impl<'a> PatternMatching<'a> {
     fn new(
         forms: &'a [FormSpellings],
-        counts: MatchSelection,
+        selection: MatchSelection,
         budget: &'a mut MatchBudget,
     ) -> Self {
         let count: usize = forms.iter().map(|it| it.paths.len()).sum();
-        Self {
-            forms,
-            counts,
-            budget,
-            found: vec![Vec::new(); count],
-            patterns: PatternBuffer::default(),
-        }
+        let found = vec![Vec::new(); count];
+        Self { forms, selection, budget, found, patterns: PatternBuffer::default() }
     }
 
     /// Matches a pattern with all spellings.
-    fn add(&mut self, at: usize, text: &[u8]) -> Result<(), TooCostly> {
+    fn add(&mut self, index: usize, text: &[u8]) -> Result<(), TooCostly> {
         let mut specificity = None;
-        let mut place = 0;
+        let mut all_found = self.found.iter_mut();
         for forms in self.forms {
             let mut pattern = DialectPattern::new(text, forms.semantics);
-            for path in &forms.paths {
-                let found = &mut self.found[place];
-                place += 1;
-                let is_passed_over = self.counts == MatchSelection::First && !found.is_empty();
-                if is_passed_over || !pattern.matches(path, &mut self.patterns, self.budget) {
+            for (path, found) in forms.paths.iter().zip(&mut all_found) {
+                let is_decided = self.selection == MatchSelection::First && !found.is_empty();
+                if is_decided || !pattern.matches(path, &mut self.patterns, self.budget) {
                     continue;
                 }
+                // Measured for patterns that match only, which are few.
                 let specificity = *specificity.get_or_insert_with(|| pattern_specificity(text));
-                if self.counts == MatchSelection::Narrowest
+                if self.selection == MatchSelection::Narrowest
                     && let Some(most) = found.first().map(|it| it.specificity)
                     && most != specificity
                 {
@@ -282,7 +267,7 @@ impl<'a> PatternMatching<'a> {
                 }
                 // Stored matches cost memory, and a file may have thousands of matching patterns.
                 self.budget.spend(1);
-                found.push(MatchedPattern { index: at, specificity });
+                found.push(MatchedPattern { index, specificity });
             }
         }
         // Spent on patterns that do not match as well, so that a long list of them ends.
@@ -292,15 +277,16 @@ impl<'a> PatternMatching<'a> {
         Ok(())
     }
 
-    fn readings(self) -> Result<Vec<PathReading>, TooCostly> {
+    fn readings(self) -> Vec<PathReading> {
         let mut readings: Vec<PathReading> = Vec::new();
-        for (place, matched) in self.found.into_iter().enumerate() {
-            let is_known = |it: &PathReading| it.matched == matched;
-            if !matched.is_empty() && !readings.iter().any(is_known) {
-                readings.push(PathReading { matched, only_restricts: place > 0 });
+        for (number, matched) in self.found.into_iter().enumerate() {
+            let is_repeated = |it: &PathReading| it.matched == matched;
+            if !matched.is_empty() && !readings.iter().any(is_repeated) {
+                // The first is the path as received. What only another spelling matches must not widen anything.
+                readings.push(PathReading { matched, only_restricts: number > 0 });
             }
         }
-        Ok(readings)
+        readings
     }
 }
 
@@ -318,7 +304,7 @@ struct DialectPattern<'a> {
     plain: &'a [u8],
     has_lone_percent: bool,
     /// The range in the buffer, once it is compiled.
-    place: Option<PatternRange>,
+    range: Option<PatternRange>,
 }
 
 impl<'a> DialectPattern<'a> {
@@ -330,18 +316,18 @@ impl<'a> DialectPattern<'a> {
             semantics,
             plain,
             has_lone_percent: has_lone_percent(&value.text[plain.len()..]),
-            place: None,
+            range: None,
         }
     }
 
-    /// Returns whether it matches a path. The answer is unreliable once the budget is spent.
+    /// Returns whether it matches a path. The result is unreliable once the budget is spent.
     fn matches(
         &mut self,
         path: &OwnedPathForm,
         patterns: &mut PatternBuffer,
         budget: &mut MatchBudget,
     ) -> bool {
-        let Self { value, semantics, plain, has_lone_percent, place } = *self;
+        let Self { value, semantics, plain, has_lone_percent, .. } = *self;
         if !budget.spend_on_comparing(plain.len()) || !path.bytes.starts_with(plain) {
             return false;
         }
@@ -349,24 +335,22 @@ impl<'a> DialectPattern<'a> {
         if plain.len() == value.text.len() {
             return !value.anchored || plain.len() == path.bytes.len();
         }
-        let place = place.unwrap_or_else(|| {
+        let range = *self.range.get_or_insert_with(|| {
             budget.spend_on_encoding(value.text.len());
             patterns.clear();
             patterns.push(value, semantics)
         });
-        self.place = Some(place);
-        let pattern = patterns.get(place);
+        let pattern = patterns.get(range);
         if pattern.matches(&path.bytes, budget) {
             return true;
         }
-        let cut = path.with_cut_escapes.as_ref();
-        let Some(cut) = cut.filter(|_| has_lone_percent) else {
+        let Some(cut) = path.with_cut_escapes.as_ref().filter(|_| has_lone_percent) else {
             return false;
         };
         budget.spend_on_encoding(value.text.len());
         // The pattern may keep its own cut escape, and then matches the same text in the path.
-        let mut alike = PatternBuffer::default();
+        let mut cut_pattern = PatternBuffer::default();
         pattern.matches(cut, budget)
-            || alike.compile_with_cut_escapes(value, semantics).matches(cut, budget)
+            || cut_pattern.compile_with_cut_escapes(value, semantics).matches(cut, budget)
     }
 }

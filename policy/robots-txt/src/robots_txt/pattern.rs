@@ -37,8 +37,8 @@ impl<'a> RulePattern<'a> {
 
     /// Returns the text that a path must start with.
     pub(super) fn prefix(self) -> &'a [u8] {
-        let end = self.stars.first().map(|&end| end as usize);
-        &self.literals[..end.unwrap_or(self.literals.len())]
+        let end = self.stars.first().map_or(self.literals.len(), |&end| end as usize);
+        &self.literals[..end]
     }
 
     /// Returns whether the pattern is a plain prefix, without stars or anchor.
@@ -86,12 +86,12 @@ impl PatternBuffer {
         }
     }
 
-    pub(super) fn get(&self, place: PatternRange) -> RulePattern<'_> {
-        let (first, last) = place.stars;
+    pub(super) fn get(&self, range: PatternRange) -> RulePattern<'_> {
+        let (first, last) = range.stars;
         RulePattern {
-            literals: self.literals(place.literals),
+            literals: self.literals(range.literals),
             stars: &self.stars[first as usize..last as usize],
-            anchored: place.anchored,
+            anchored: range.anchored,
         }
     }
 
@@ -112,8 +112,8 @@ impl PatternBuffer {
         semantics: &DialectSemantics,
     ) -> RulePattern<'_> {
         self.clear();
-        let place = self.push(value, semantics);
-        self.get(place)
+        let range = self.push(value, semantics);
+        self.get(range)
     }
 
     /// Compiles one value with its cut escapes as they are, to match paths that keep theirs as well.
@@ -125,6 +125,7 @@ impl PatternBuffer {
         self.clear();
         let mut parts = value.text.split(|&byte| byte == b'*').peekable();
         while let Some(part) = parts.next() {
+            // What a star matches may end the path, so all parts after one count as a query.
             let (is_last, in_query) = (parts.peek().is_none(), !self.stars.is_empty());
             let is_open = !(is_last && value.anchored);
             let literals = &mut self.literals;
@@ -175,19 +176,18 @@ impl<'a> RuleValue<'a> {
         form.encoded_len(self.text, !self.anchored) + usize::from(self.anchored)
     }
 
-    /// Returns the pattern `…/` that Google's parser adds to an allow rule for `…/index.htm…`.
-    fn index_directory(value: &'a [u8]) -> Option<Self> {
-        index_directory(value).map(|text| Self { text, anchored: true })
-    }
-
     /// Returns the patterns that a rule's value stands for in a dialect: one or two, the more specific first.
     pub(super) fn all_meanings(
         value: &'a [u8],
         allow: bool,
         semantics: &DialectSemantics,
     ) -> impl Iterator<Item = Self> {
-        let names_directory = allow && semantics.dialect == Dialect::Google;
-        let directory = names_directory.then(|| Self::index_directory(value)).flatten();
+        // Google's parser tries the directory only where the value itself does not match.
+        let directory = if allow && semantics.dialect == Dialect::Google {
+            index_directory(value).map(|text| Self { text, anchored: true })
+        } else {
+            None
+        };
         iter::once(Self::read(value, semantics)).chain(directory)
     }
 }

@@ -42,15 +42,16 @@ impl ParsedFile {
         search: &mut RuleSearch,
     ) -> MatchOutcome {
         self.prefetch();
-        let answer = if semantics.first_match_wins {
+        let outcome = if semantics.first_match_wins {
             self.find_in_best_group(semantics, tokens, path, search)
         } else {
             self.find_in_all_groups(semantics, tokens, path, search)
         };
+        // Matching that ran out of budget found nothing, which must not count as a rule that does not match.
         if search.budget.is_spent() {
             return MatchOutcome::TooCostly;
         }
-        answer
+        outcome
     }
 
     /// Returns the rule that decides about a path with its cut escapes as they are, if a rule could match those: one
@@ -64,14 +65,16 @@ impl ParsedFile {
         search: &mut RuleSearch,
     ) -> MatchOutcome {
         search.budget.spend(self.statements.len());
-        let all = self.statements.iter().enumerate();
-        let mut special = all.filter(|(_, it)| it.form == ValueForm::Special);
-        if !special.any(|(at, _)| has_lone_percent(self.text(at))) {
+        let has_cut_escape = |(at, it): (usize, &FileStatement)| {
+            it.form == ValueForm::Special && has_lone_percent(self.text(at))
+        };
+        if !self.statements.iter().enumerate().any(has_cut_escape) {
+            // The least of all outcomes, so the other one counts.
             return MatchOutcome::NoGroup;
         }
-        let path = path.with_cut_escapes(semantics.form);
-        let answer = self.find_rule(semantics, tokens, &path, search);
-        answer.max(self.find_encoded_alike(semantics, tokens, &path, search))
+        let as_received = path.with_cut_escapes(semantics.form);
+        let outcome = self.find_rule(semantics, tokens, &as_received, search);
+        outcome.max(self.find_encoded_alike(semantics, tokens, &as_received, search))
     }
 
     /// Returns the deciding rule among those that match the path when both keep their cut escapes.
@@ -197,9 +200,9 @@ impl ParsedFile {
             if semantics.sees_rule(statement)
                 && heads_match(self.head(statement), path.head(), statement.uncertain_bits)
             {
-                let asked =
+                let candidate =
                     RuleCandidate { rule: statement, value: self.text(at), at, semantics, path };
-                let rule = asked.match_rule(search, best);
+                let rule = candidate.match_rule(search, best);
                 best = best.max(rule);
                 // Where order decides, nothing after the first match matters.
                 if semantics.first_match_wins && rule.is_some() {

@@ -40,13 +40,13 @@ impl RobotsTxt {
     #[doc(hidden)]
     #[must_use]
     pub fn usage_lines_before_groups(&self, budget: &mut MatchBudget) -> Vec<UsageLine<'_>> {
-        let all = self.parsed().statements.iter().enumerate();
-        let before = all.take_while(|(_, it)| it.kind != StatementKind::Agent);
-        let before = before.inspect(|_| {
-            budget.spend(1);
-        });
-        let directives = before.filter(|(_, it)| it.is_directive());
-        directives.filter_map(|(at, _)| self.usage_line(at)).collect()
+        let statements = &self.parsed().statements;
+        let count = statements.iter().take_while(|it| it.kind != StatementKind::Agent).count();
+        budget.spend(count);
+        (0..count)
+            .filter(|at| statements[*at].is_directive())
+            .filter_map(|at| self.usage_line(at))
+            .collect()
     }
 
     /// Returns the lines about use in the groups chosen for a crawler. For them `Content-Usage` ends a run of
@@ -61,16 +61,17 @@ impl RobotsTxt {
         tokens: &[ProductToken],
         budget: &mut MatchBudget,
     ) -> Vec<UsageLine<'_>> {
-        let (semantics, stored) = (DialectSemantics::for_dialect(dialect), self.parsed());
-        budget.spend(stored.agents.len());
-        let Some(choice) = stored.choose_group(semantics, tokens) else {
+        let (semantics, file) = (DialectSemantics::for_dialect(dialect), self.parsed());
+        budget.spend(file.agents.len());
+        let Some(choice) = file.choose_group(semantics, tokens) else {
             return Vec::new();
         };
-        let agents = stored.chosen_agents(semantics, choice);
-        let mut chosen = agents.map(|agent| agent.statement as usize).peekable();
+        let mut chosen =
+            file.chosen_agents(semantics, choice).map(|agent| agent.statement as usize).peekable();
         let mut lines = Vec::new();
         let (mut is_for_crawler, mut has_rules) = (false, false);
-        for (at, statement) in stored.chosen_statements(semantics, choice) {
+        for (at, statement) in file.chosen_statements(semantics, choice) {
+            // The caller sees that the budget is spent, and restricts what it has not read.
             if !budget.spend(1) {
                 break;
             }
@@ -108,9 +109,7 @@ impl RobotsTxt {
     #[doc(hidden)]
     #[must_use]
     pub fn has_group_for(&self, dialect: Dialect, token: &ProductToken) -> bool {
-        let (semantics, choice) =
-            (DialectSemantics::for_dialect(dialect), GroupChoice::Named(token));
-        let mut agents = self.parsed().chosen_agents(semantics, choice);
-        agents.next().is_some()
+        let semantics = DialectSemantics::for_dialect(dialect);
+        self.parsed().chosen_agents(semantics, GroupChoice::Named(token)).next().is_some()
     }
 }

@@ -29,19 +29,19 @@ impl ParsedFile {
             return MatchOutcome::TooCostly;
         }
         let mut allowed: HashMap<&PatternLanguage, MatchedRule> = HashMap::new();
+        let mut everything = None;
         for (language, rule) in rules.iter().filter(|(_, rule)| rule.is_allow()) {
             // Of several allow rules for the same paths only the strongest matters.
-            let most = allowed.entry(language).or_insert(*rule);
-            *most = (*most).max(*rule);
+            let strongest = allowed.entry(language).or_insert(*rule);
+            *strongest = (*strongest).max(*rule);
+            // Where order decides, an allow rule for all paths hides everything after it.
+            if semantics.first_match_wins && language.matches_every_path() {
+                everything = everything.max(Some(*rule));
+            }
         }
-        // Where order decides, an allow rule for all paths hides everything after it.
-        let everything = rules.iter().filter(|(language, rule)| {
-            semantics.first_match_wins && rule.is_allow() && language.matches_every_path()
-        });
-        let everything = everything.map(|(_, rule)| *rule).max();
         let disallow = rules.iter().find(|(language, rule)| {
-            let above = everything.max(allowed.get(language).copied());
-            !rule.is_allow() && Some(*rule) > above
+            let stronger = everything.max(allowed.get(language).copied());
+            !rule.is_allow() && Some(*rule) > stronger
         });
         disallow.map_or(MatchOutcome::NoRule, |(_, rule)| MatchOutcome::Rule(*rule))
     }

@@ -42,8 +42,9 @@ pub(crate) fn match_rank(value: &[u8], token: &ProductToken, dialect: Dialect) -
         Dialect::Selfhtml => {
             // SELFHTML: the longest matching prefix of the crawler's name wins.
             let value = without_version(value);
-            let start = name.get(..value.len());
-            let is_prefix = start.is_some_and(|start| start.eq_ignore_ascii_case(value));
+            let is_prefix =
+                name.get(..value.len()).is_some_and(|start| start.eq_ignore_ascii_case(value));
+            // An empty value is a prefix of every name, and means nobody.
             (is_prefix && !value.is_empty()).then_some(value.len())
         }
     }
@@ -72,7 +73,8 @@ fn contains_name(value: &[u8], name: &[u8]) -> bool {
     let Some(first) = name.first() else {
         return false;
     };
-    if value.len() * name.len() > FEW_COMPARISONS {
+    // The product of two long texts could overflow where `usize` has 32 bits.
+    if value.len().saturating_mul(name.len()) > FEW_COMPARISONS {
         return memchr::memmem::find(&value.to_ascii_lowercase(), name).is_some();
     }
     let is_name =

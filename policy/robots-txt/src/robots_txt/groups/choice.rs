@@ -46,6 +46,7 @@ impl ParsedFile {
         semantics: &DialectSemantics,
         choice: GroupChoice<'_>,
     ) -> impl Iterator<Item = UserAgentLine> {
+        // Groups of one name merge (RFC 9309 §2.2.1); in the texts before it only one record applies (§3.2.1).
         let mut best = semantics.first_match_wins.then(|| self.best_agent(semantics, choice));
         let mut next = 0;
         std::iter::from_fn(move || match &mut best {
@@ -64,13 +65,13 @@ impl ParsedFile {
         let groups = self.chosen_agents(semantics, choice).map(move |agent| {
             let start = agent.statement as usize;
             // A line inside a group that was already returned chooses nothing new.
-            if start >= after {
-                let others = self.statements[start + 1..].iter();
-                let length = others.take_while(|it| !semantics.begins_group(it)).count();
-                after = start + 1 + length;
-                return start..after;
+            if start < after {
+                return 0..0;
             }
-            0..0
+            let rest = &self.statements[start + 1..];
+            let length = rest.iter().take_while(|it| !semantics.begins_group(it)).count();
+            after = start + 1 + length;
+            start..after
         });
         groups.flatten().map(|at| (at, &self.statements[at]))
     }
@@ -88,6 +89,7 @@ impl ParsedFile {
             let found = *next + position_of_tag(choice.tag(), self.tags.get(*next..)?)?;
             *next = found + 1;
             let agent = self.agents[found];
+            // Different names may share a tag.
             if self.agent_rank(semantics, choice, agent).is_some() {
                 return Some(agent);
             }
@@ -105,8 +107,7 @@ impl ParsedFile {
             let rank = self.agent_rank(semantics, choice, *agent)?;
             Some((rank, *agent))
         });
-        let best = ranked.max_by_key(|(rank, _)| *rank);
-        best.map(|(_, agent)| agent)
+        ranked.max_by_key(|(rank, _)| *rank).map(|(_, agent)| agent)
     }
 
     fn agent_rank(

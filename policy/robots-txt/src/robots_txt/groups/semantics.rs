@@ -42,6 +42,7 @@ impl DialectSemantics {
 
     const fn with_form(number: usize, dialect: Dialect, form: &'static EncodingForm) -> Self {
         let (visible_mark, group_mark, first_match_wins) = match dialect {
+            // `strictest` never judges by itself, but chooses groups for directives like the standard.
             Dialect::Rfc9309 | Dialect::Strictest => (EXACT, EXACT_GROUP, false),
             Dialect::Google => (GOOGLE, GOOGLE_GROUP, false),
             Dialect::Koster1996 | Dialect::Selfhtml => (EXACT, RECORD, true),
@@ -61,8 +62,7 @@ impl DialectSemantics {
 
     /// Returns the semantics of one of the four dialects in its other forms.
     pub(crate) fn other_forms(dialect: Dialect) -> impl Iterator<Item = &'static Self> {
-        let others = ALL.iter().filter(|it| !it.is_own_form());
-        others.filter(move |it| it.dialect == dialect)
+        ALL.iter().filter(move |it| it.dialect == dialect && !it.is_own_form())
     }
 
     /// Returns a unique number below [`DialectSemantics::COUNT`].
@@ -72,6 +72,7 @@ impl DialectSemantics {
 
     /// Returns whether this is the dialect's own form.
     pub(crate) fn is_own_form(&self) -> bool {
+        // They come first in `ALL`.
         self.number() < Dialect::SINGLE.len()
     }
 
@@ -92,6 +93,7 @@ impl DialectSemantics {
 
     /// Returns whether a directive within a group belongs to it: not after a blank line that ended the record.
     pub(crate) fn is_in_group(&self, directive: &FileStatement) -> bool {
+        // Rules need no such mark: one after a blank line begins a group of its own, which applies to nobody.
         !self.first_match_wins || directive.has_mark(IN_RECORD)
     }
 

@@ -16,30 +16,30 @@ use crate::Dialect;
 // Rarely called: inlined, its variables would slow down every search.
 #[inline(never)]
 pub(crate) fn build_index(
-    stored: &ParsedFile,
+    file: &ParsedFile,
     semantics: &DialectSemantics,
     start: usize,
     budget: &mut MatchBudget,
 ) -> Option<RuleIndex> {
-    let mut rules =
+    let mut builder =
         IndexBuilder { semantics, patterns: PatternBuffer::default(), rules: Vec::new() };
     let mut end = start;
-    for statement in &stored.statements[start..] {
+    for statement in &file.statements[start..] {
         if semantics.begins_group(statement) {
             break;
         }
         if semantics.sees_rule(statement) {
-            let value = stored.text(end);
+            let value = file.text(end);
             // This decision searches the group without an index; a later one may afford it.
             if !budget.spend_on_index(value.len(), statement.form == ValueForm::Plain) {
                 return None;
             }
-            rules.push(statement, value, end);
+            builder.push(statement, value, end);
         }
         end += 1;
     }
-    rules.sort();
-    Some(rules.index(end))
+    builder.sort();
+    Some(builder.index(end))
 }
 
 struct IndexBuilder<'a> {
@@ -57,24 +57,23 @@ impl IndexBuilder<'_> {
         }
         for value in RuleValue::all_meanings(value, statement.is_allow(), semantics) {
             let length = value.specificity(semantics.dialect);
-            let place = self.patterns.push(value, semantics);
-            let pattern = self.patterns.get(place);
+            let pattern = self.patterns.push(value, semantics);
             self.rules.push(IndexedRule {
                 rule: semantics.weigh(length, statement, at),
-                pattern: place,
-                required_pairs: BytePairs::of_all(pattern.parts()),
+                pattern,
+                required_pairs: BytePairs::of_all(self.patterns.get(pattern).parts()),
             });
         }
     }
 
     /// Sorts rules by prefix, then by which decides first.
     fn sort(&mut self) {
-        let Self { patterns, rules: all, .. } = self;
+        let Self { patterns, rules, .. } = self;
         let prefix = |rule: &IndexedRule| patterns.get(rule.pattern).prefix();
-        all.sort_unstable_by(|one, other| {
-            let texts = prefix(one).cmp(prefix(other));
+        rules.sort_unstable_by(|one, other| {
+            let by_prefix = prefix(one).cmp(prefix(other));
             // Within a prefix the rule that decides first comes first, so a search can stop at the first match.
-            texts.then_with(|| Reverse(one.rule).cmp(&Reverse(other.rule)))
+            by_prefix.then_with(|| Reverse(one.rule).cmp(&Reverse(other.rule)))
         });
     }
 

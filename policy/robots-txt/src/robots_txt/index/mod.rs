@@ -55,12 +55,12 @@ impl RuleIndex {
         // The longest prefix of the path, if it has any, is among the last entry at or before it and its ancestors.
         let after = self.prefixes.partition_point(is_before);
         let (mut next, mut best) = (after.checked_sub(1), None);
-        let mut is_begun = false;
+        let mut is_ancestor = false;
         while let Some(at) = next {
             let prefix = &self.prefixes[at];
             // A path that starts with a prefix starts with all of its ancestors.
-            is_begun = is_begun || text.starts_with(self.text(prefix));
-            if budget.spend(1) && is_begun {
+            is_ancestor = is_ancestor || text.starts_with(self.text(prefix));
+            if budget.spend(1) && is_ancestor {
                 best = self.find_at(prefix, path, budget, best);
             }
             next = prefix.parent.map(|parent| parent as usize);
@@ -79,7 +79,7 @@ impl RuleIndex {
         // For a few rules the byte pairs of the path cost more than they save.
         const FEW: usize = 3;
         let rules = &self.rules[prefix.rules.0 as usize..prefix.rules.1 as usize];
-        let held = match rules.len() {
+        let pairs = match rules.len() {
             ..=FEW => BytePairs::ALL,
             _ => path.byte_pairs(),
         };
@@ -88,7 +88,7 @@ impl RuleIndex {
             if best > Some(rule.rule) || !budget.spend(1) {
                 break;
             }
-            if !held.contains_all(rule.required_pairs) {
+            if !pairs.contains_all(rule.required_pairs) {
                 continue;
             }
             let pattern = self.patterns.get(rule.pattern);

@@ -50,8 +50,7 @@ pub fn numbered_lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
             return None;
         }
         number += 1;
-        let end = memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
-        let (line, after) = rest.split_at(end);
+        let (line, after) = rest.split_at(memchr2(b'\n', b'\r', rest).unwrap_or(rest.len()));
         // CRLF is one line end.
         let ending = if after.starts_with(b"\r\n") { 2 } else { after.len().min(1) };
         rest = &after[ending..];
@@ -127,11 +126,10 @@ fn without_comment(line: &[u8]) -> &[u8] {
 
 fn split_at_gap(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let is_gap = |byte: &u8| matches!(byte, b' ' | b'\t');
-    let end = line.iter().position(is_gap)?;
-    let value = &line[end..];
-    let value = &value[value.iter().position(|byte| !is_gap(byte))?..];
+    let (name, rest) = line.split_at(line.iter().position(is_gap)?);
+    let value = &rest[rest.iter().position(|byte| !is_gap(byte))?..];
     // More than two words are prose.
-    (!value.iter().any(is_gap)).then(|| (trim(&line[..end]), trim(value)))
+    (!value.iter().any(is_gap)).then(|| (trim(name), trim(value)))
 }
 
 fn exact_field(name: &[u8]) -> LineField {
@@ -154,9 +152,9 @@ fn google_field(name: &[u8]) -> LineField {
     {
         return LineField::Other;
     }
+    // Google's parser compares the start only, so `Disallow-all: /x` is a rule to it.
     let starts = |known: &&[u8]| {
-        let start = name.get(..known.len());
-        start.is_some_and(|start| start.eq_ignore_ascii_case(known))
+        name.get(..known.len()).is_some_and(|start| start.eq_ignore_ascii_case(known))
     };
     if USER_AGENT.iter().any(starts) {
         LineField::UserAgent

@@ -24,12 +24,11 @@ const FEW_WILD_RULES: u32 = 4;
 pub(crate) fn parse(body: &[u8]) -> ParsedFile {
     const BOM: &[u8] = b"\xEF\xBB\xBF";
     let bom = BOM.iter().zip(body).take_while(|(bom, byte)| bom == byte).count();
-    let (body, part) = if bom == BOM.len() { (&body[bom..], 0) } else { (body, bom) };
+    // Google's parser also skips part of a byte order mark; for the other dialects that is text.
+    let (body, partial_bom) = if bom == BOM.len() { (&body[bom..], 0) } else { (body, bom) };
     let mut parser = StatementParser::default();
     for (number, line) in line::numbered_lines(body) {
-        // Google's parser also skips part of a byte order mark; for the other dialects that is text.
-        let part = if number == 1 { part } else { 0 };
-        parser.read(number, line, part);
+        parser.read(number, line, if number == 1 { partial_bom } else { 0 });
     }
     parser.finish()
 }
@@ -68,27 +67,27 @@ struct StatementParser {
 impl StatementParser {
     fn finish(mut self) -> ParsedFile {
         self.end_group();
-        let mut stored = ParsedFile::new(
+        let mut file = ParsedFile::new(
             self.statements,
             self.agents,
             self.tags,
             self.texts,
             self.large_groups as usize,
         );
-        stored.topics = self.topics;
-        stored.has_respelt_rules = self.has_respelt_rules;
-        stored
+        file.topics = self.topics;
+        file.has_respelt_rules = self.has_respelt_rules;
+        file
     }
 
-    /// Parses a line, of which Google's parser skips the first `part` bytes. The first byte that is not a space rules
-    /// out most lines without statements.
-    fn read(&mut self, number: u32, line: &[u8], part: usize) {
+    /// Parses a line, of which Google's parser skips the bytes of a partial byte order mark.
+    fn read(&mut self, number: u32, line: &[u8], partial_bom: usize) {
         self.line = number;
+        // The first byte that is not a space rules out most lines without statements, above all comments.
         match line.iter().find(|&&byte| !line::is_space(byte)) {
             None => self.end_record(),
             Some(byte) if byte.is_ascii_alphabetic() => self.read_statements(line),
-            Some(_) if part > 0 => {
-                if let Some(read) = line::google_statement(&line[part..]) {
+            Some(_) if partial_bom > 0 => {
+                if let Some(read) = line::google_statement(&line[partial_bom..]) {
                     self.push_google_only(&read);
                 }
             }
@@ -106,11 +105,9 @@ impl StatementParser {
             None if line.len() < b"allow /".len() => None,
             _ => line::google_statement(line),
         };
-        let is_alike = |exact: &ParsedLine<'_>| {
-            google.is_some_and(|it| it.field == exact.field && it.value == exact.value)
-        };
         if let Some(exact) = exact {
-            if is_alike(exact) {
+            // One statement for both keeps the file small, and searches short.
+            if google.is_some_and(|it| it.field == exact.field && it.value == exact.value) {
                 return self.push(exact, EXACT | GOOGLE);
             }
             self.push(exact, EXACT);
@@ -142,8 +139,8 @@ impl StatementParser {
         if let Some(topic) = DirectiveTopic::of_name(read.name) {
             self.topics.insert(topic);
         }
-        let open = if self.record_open { IN_RECORD } else { 0 };
-        self.statements.push(self.statement(StatementKind::Other, seen_by | open));
+        let in_record = if self.record_open { IN_RECORD } else { 0 };
+        self.statements.push(self.statement(StatementKind::Other, seen_by | in_record));
         self.texts.extend_from_slice(read.name);
         self.texts.push(b':');
         self.texts.extend_from_slice(read.value);
@@ -151,8 +148,8 @@ impl StatementParser {
 
     fn push_agent(&mut self, seen_by: u8, value: &[u8]) {
         let begins_run = self.run_has_rules || self.blank || self.agents.is_empty();
-        let mut begun = if begins_run { self.begin_run() } else { 0 };
-        begun |= self.begin_groups(seen_by);
+        let mut marks = if begins_run { self.begin_run() } else { 0 };
+        marks |= self.begin_groups(seen_by);
         self.runs += u32::from(begins_run);
         self.agents.push(UserAgentLine {
             statement: to_u32(self.statements.len()),
@@ -162,29 +159,30 @@ impl StatementParser {
         self.statements.push(self.statement(StatementKind::Agent, seen_by));
         self.texts.extend_from_slice(value);
         // Readers stop at the first statement of a run, so that is where the marks have to be.
-        self.statements[self.run].marks |= begun;
+        self.statements[self.run].marks |= marks;
     }
 
     /// Returns the marks of the readers for which a user-agent line begins a new group.
     fn begin_groups(&mut self, seen_by: u8) -> u8 {
-        let mut begun = 0;
+        let mut marks = 0;
         if seen_by & EXACT != 0 {
+            // Only a rule ends a run of user-agent lines (RFC 9309 §2.2).
             if self.exact_rules {
-                begun |= EXACT_GROUP;
+                marks |= EXACT_GROUP;
                 self.end_group();
             }
             if self.record_rules {
-                begun |= RECORD;
+                marks |= RECORD;
             }
             self.exact_rules = false;
             self.record_rules = false;
             self.record_open = true;
         }
         if seen_by & GOOGLE != 0 && self.google_rules {
-            begun |= GOOGLE_GROUP;
+            marks |= GOOGLE_GROUP;
             self.google_rules = false;
         }
-        begun
+        marks
     }
 
     fn push_rule(&mut self, kind: StatementKind, seen_by: u8, value: &[u8]) {
@@ -192,8 +190,8 @@ impl StatementParser {
         if self.agents.is_empty() {
             return;
         }
-        let begun = if self.blank { self.begin_run() } else { 0 };
-        let (form, sure) = rule_form(kind, value);
+        let marks = if self.blank { self.begin_run() } else { 0 };
+        let (form, certain_bytes) = rule_form(kind, value);
         // Only special rules can differ between forms, and the check is not cheap.
         if form == ValueForm::Special {
             let text = value.strip_suffix(b"$").unwrap_or(value);
@@ -203,8 +201,8 @@ impl StatementParser {
         self.group_wild_rules += u32::from(form != ValueForm::Plain);
         self.statements.push(FileStatement {
             form,
-            uncertain_bits: 8 * HEAD_BYTES.saturating_sub(sure) as u8,
-            ..self.statement(kind, seen_by | begun)
+            uncertain_bits: 8 * HEAD_BYTES.saturating_sub(certain_bytes) as u8,
+            ..self.statement(kind, seen_by | marks)
         });
         self.texts.extend_from_slice(value);
         self.run_has_rules = true;
@@ -229,11 +227,11 @@ impl StatementParser {
 
     /// Begins a run, and returns the mark for a record that a blank line ended before it.
     fn begin_run(&mut self) -> u8 {
-        let begun = if self.blank { RECORD } else { 0 };
+        let mark = if self.blank { RECORD } else { 0 };
         self.run = self.statements.len();
         self.run_has_rules = false;
         self.blank = false;
-        begun
+        mark
     }
 
     /// Ends a record at a blank line, as the texts before RFC 9309 do.
@@ -247,13 +245,14 @@ impl StatementParser {
     /// if it is large.
     fn end_group(&mut self) {
         // Wildcards cost more to match, so fewer of them pay for an index.
-        let many = self.group_rules > FEW_RULES || self.group_wild_rules > FEW_WILD_RULES;
+        let is_large = self.group_rules > FEW_RULES || self.group_wild_rules > FEW_WILD_RULES;
+        // An index for each run: some dialects merge runs into one group, others do not.
         for run in self.agents[self.group_agents..]
             .chunk_by_mut(|one, next| one.large_group == next.large_group)
         {
-            self.large_groups += u32::from(many);
-            let large = NonZeroU32::new(self.large_groups).filter(|_| many);
-            run.iter_mut().for_each(|agent| agent.large_group = large);
+            self.large_groups += u32::from(is_large);
+            let number = NonZeroU32::new(self.large_groups).filter(|_| is_large);
+            run.iter_mut().for_each(|agent| agent.large_group = number);
         }
         self.group_agents = self.agents.len();
         self.group_rules = 0;
@@ -268,22 +267,22 @@ fn to_u32(number: usize) -> u32 {
 /// Returns the form of a rule's value, and the number of bytes at its start that all dialects read alike.
 fn rule_form(kind: StatementKind, value: &[u8]) -> (ValueForm, usize) {
     let plain = plain_prefix_len(value);
-    let is_wild = || {
-        let rest = &value[plain..];
-        let rest = rest.strip_suffix(b"$").unwrap_or(rest);
-        rest.iter().all(|&byte| byte == b'*' || is_plain(byte))
-    };
     // `.../index.html` also means `.../` to Google's parser: only the bytes before the name are certain.
-    let may_name_one = kind == StatementKind::Allow;
-    let directory = may_name_one.then(|| index_directory(value)).flatten();
-    let form = match directory {
-        Some(_) => ValueForm::Special,
-        None if plain == value.len() => ValueForm::Plain,
-        None if is_wild() => ValueForm::Wild,
-        None => ValueForm::Special,
+    if kind == StatementKind::Allow
+        && let Some(directory) = index_directory(value)
+    {
+        return (ValueForm::Special, plain.min(directory.len()));
+    }
+    let rest = &value[plain..];
+    let without_anchor = rest.strip_suffix(b"$").unwrap_or(rest);
+    let form = if rest.is_empty() {
+        ValueForm::Plain
+    } else if without_anchor.iter().all(|&byte| byte == b'*' || is_plain(byte)) {
+        ValueForm::Wild
+    } else {
+        ValueForm::Special
     };
-    let sure = directory.map_or(plain, |it| plain.min(it.len()));
-    (form, sure)
+    (form, plain)
 }
 
 #[cfg(test)]
@@ -294,11 +293,11 @@ mod tests {
     fn a_partial_byte_order_mark_precedes_line_one() {
         let markup = "<p>".repeat(50);
         let body = [b"\xEFUser-agent: a\n\n<p>\n".as_slice(), markup.as_bytes()].concat();
-        let stored = parse(&body);
-        let [agent] = *stored.statements else {
-            panic!("{:?}", stored.statements);
+        let file = parse(&body);
+        let [agent] = *file.statements else {
+            panic!("{:?}", file.statements);
         };
-        assert_eq!((agent.kind, agent.line, stored.text(0)), (StatementKind::Agent, 1, &b"a"[..]));
+        assert_eq!((agent.kind, agent.line, file.text(0)), (StatementKind::Agent, 1, &b"a"[..]));
         assert_eq!(agent.marks & (EXACT | GOOGLE), GOOGLE);
     }
 
@@ -306,9 +305,12 @@ mod tests {
     fn a_line_is_stored_once_if_all_readers_agree() {
         const NUL: &[u8] = b"/a\0b";
         let body = b"User-agent: *\nDisallow: /a\nDisallow: /a\0b\ndisalow: /c\nallow /\n";
-        let stored = parse(body);
-        let stated = stored.statements.iter().enumerate();
-        let stated = stated.map(|(at, it)| (it.kind, stored.text(at), it.marks & (EXACT | GOOGLE)));
+        let file = parse(body);
+        let found = file
+            .statements
+            .iter()
+            .enumerate()
+            .map(|(at, it)| (it.kind, file.text(at), it.marks & (EXACT | GOOGLE)));
         let expected = [
             (StatementKind::Agent, &b"*"[..], EXACT | GOOGLE),
             (StatementKind::Disallow, b"/a", EXACT | GOOGLE),
@@ -318,7 +320,7 @@ mod tests {
             (StatementKind::Disallow, b"/c", GOOGLE),
             (StatementKind::Allow, b"/", GOOGLE),
         ];
-        assert_eq!(stated.collect::<Vec<_>>(), expected);
+        assert_eq!(found.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -64,6 +64,7 @@ impl FileStatement {
 
     /// Returns whether it is neither a rule nor a user-agent line for exact readers.
     pub(crate) fn is_directive(&self) -> bool {
+        // Where only Google's parser reads such a line, it is a rule or a user-agent line.
         self.kind == StatementKind::Other && self.has_mark(EXACT)
     }
 }
