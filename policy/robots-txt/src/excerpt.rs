@@ -13,10 +13,12 @@ pub fn excerpt(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_BYTES {
         return Cow::Borrowed(text);
     }
-    let end = text.floor_char_boundary(MAX_BYTES - ELLIPSIS.len_utf8());
-    let mut begins = text[..end].to_owned();
-    begins.push(ELLIPSIS);
-    Cow::Owned(begins)
+    // `str::floor_char_boundary` needs Rust 1.91.
+    let mut end = MAX_BYTES - ELLIPSIS.len_utf8();
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    Cow::Owned(format!("{}{ELLIPSIS}", &text[..end]))
 }
 
 #[cfg(test)]
