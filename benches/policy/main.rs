@@ -16,10 +16,10 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion};
-use wayleave_robots_txt::{Dialect, ProductToken, UrlPath, decide};
+use wayleave_robots_txt::RobotsTxt;
 
 use corpus::Corpus;
-use peers::{NAME, successful};
+use peers::NAME;
 
 fn main() {
     let corpus = Corpus::read();
@@ -41,13 +41,9 @@ fn main() {
 /// The decision of each crate about one path, by its usual interface.
 fn decide_all(criterion: &mut Criterion, group: &str, case: &str, body: &str, path: &str) {
     let mut group = criterion.benchmark_group(group);
-    let access = successful(body.as_bytes());
-    let tokens = [ProductToken::new(NAME).expect("a name")];
-    let asked = UrlPath::parse(path).expect("a path");
+    let crawler = RobotsTxt::parse(body.as_bytes()).for_crawler(NAME).expect("a name");
     group.bench_function(BenchmarkId::new("wayleave", case), |bencher| {
-        bencher.iter(|| {
-            decide(black_box(&access), Dialect::Rfc9309, &tokens, black_box(&asked)).verdict()
-        });
+        bencher.iter(|| black_box(&crawler).allows(black_box(path)));
     });
     let robots = robotxt_0_6::Robots::from_bytes(body.as_bytes(), NAME);
     group.bench_function(BenchmarkId::new("robotxt 0.6.1", case), |bencher| {

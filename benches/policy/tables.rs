@@ -8,7 +8,9 @@ use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-use wayleave_robots_txt::{AccessResult, Dialect, ProductToken, RobotsTxt, UrlPath, decide};
+use wayleave_robots_txt::{
+    AccessResult, CrawlerRules, Dialect, ProductToken, RobotsTxt, UrlPath, decide,
+};
 
 use crate::corpus::{Corpus, Question};
 use crate::peers::{NAME, parse_robotstxt, successful};
@@ -132,22 +134,27 @@ fn print_quantiles(corpus: &Corpus) {
     println!("  {:32}  {:>7} {:>7} {:>7}   {:>7} {:>7}", "", "p50", "p99", "worst", "p50", "p99");
     let accesses: HashMap<&str, AccessResult> =
         corpus.bodies.iter().map(|(file, body)| (file.as_str(), successful(body))).collect();
-    let ask = |dialect, whole: bool| {
+    let token =
+        |agent: &str| ProductToken::verbatim(agent).unwrap_or_else(|_| ProductToken::anonymous());
+    let mut crawlers = HashMap::new();
+    let ours = quantiles(&corpus.questions, |Question { file, agent, path }| {
+        let crawler = crawlers.entry((file, agent)).or_insert_with(|| {
+            CrawlerRules::new(accesses[file.as_str()].clone(), vec![token(agent)])
+        });
+        let url = format!("{ORIGIN}{path}");
+        time(CALLS, || crawler.allows(black_box(&url)))
+    });
+    print_row("wayleave rfc9309, whole URL", ours, ours);
+    let in_dialect = |dialect| {
         quantiles(&corpus.questions, |Question { file, agent, path }| {
-            let access = &accesses[file.as_str()];
-            let tokens =
-                [ProductToken::verbatim(agent).unwrap_or_else(|_| ProductToken::anonymous())];
-            let url = format!("{ORIGIN}{path}");
-            let url: &str = if whole { &url } else { path };
+            let (access, tokens) = (&accesses[file.as_str()], [token(agent)]);
             time(CALLS, || {
-                decide(access, dialect, &tokens, &UrlPath::of_url(black_box(url))).verdict()
+                decide(access, dialect, &tokens, &UrlPath::of_url(black_box(path))).verdict()
             })
         })
     };
-    let ours = ask(Dialect::Rfc9309, true);
-    print_row("wayleave rfc9309, whole URL", ours, ours);
-    for dialect in Dialect::ALL {
-        print_row(&format!("wayleave {dialect}, path"), ask(dialect, false), ours);
+    for &dialect in Dialect::ALL {
+        print_row(&format!("wayleave {dialect}, path"), in_dialect(dialect), ours);
     }
     print_peers(corpus, ours);
 }
@@ -207,15 +214,12 @@ fn print_by_rules() {
         "  {:24} {:>9} {:>14} {:>14} {:>14} {:>12}",
         "", "wayleave", "robotxt 0.6.1", "robotxt 0.7.0", "texting_robots", "fast-robots"
     );
-    let tokens = [ProductToken::new(NAME).expect("a name")];
     for (name, (body, path)) in
         [("10,000 literal rules", literal_rules(10_000)), ("71 rules with stars", wild_rules())]
     {
-        let access = successful(body.as_bytes());
-        let path = UrlPath::parse(path).expect("a path");
-        let decide = || decide(&access, Dialect::Rfc9309, &tokens, black_box(&path)).verdict();
-        let ours = time(1_000, decide);
-        let [old, new, texting, fast] = peers_by_rules(&body, path.as_str());
+        let crawler = RobotsTxt::parse(body.as_bytes()).for_crawler(NAME).expect("a name");
+        let ours = time(1_000, || crawler.allows(black_box(path)));
+        let [old, new, texting, fast] = peers_by_rules(&body, path);
         println!("  {name:24} {ours:9.0} {old:14.0} {new:14.0} {texting:14.0} {fast:12.0}");
     }
 }

@@ -58,7 +58,7 @@ pub(crate) fn print_worst() {
 /// Returns whether the proxy's first decision, in any dialect, is `too-costly`.
 fn is_too_costly(hostile: &Hostile) -> bool {
     let tokens = [ProductToken::new(&hostile.token).expect("a name")];
-    Dialect::ALL.into_iter().any(|dialect| {
+    Dialect::ALL.iter().any(|&dialect| {
         let access = successful(&hostile.body);
         let decision = decide_all_spellings(&access, dialect, &tokens, &hostile.path());
         decision.reason() == AccessReason::TooCostly
@@ -82,7 +82,7 @@ type Judge = for<'a> fn(
 fn all_times(hostile: &Hostile) -> [[f64; 2]; 4] {
     let mut times = [[0.0_f64; 2]; 4];
     times[3] = first_and_best(|| drop(black_box(successful(black_box(&hostile.body)))));
-    for dialect in Dialect::ALL {
+    for &dialect in Dialect::ALL {
         for (strictly, judge) in [(false, decide as Judge), (true, decide_all_spellings)] {
             let slot = match (dialect, strictly) {
                 (_, true) => 2,

@@ -250,7 +250,7 @@ pub fn group_names(access: &AccessResult, identity: &Identity) -> String {
 /// Returns the longest of what `Crawl-delay` and `Request-rate` ask of the crawler. A rate is kept evenly, at all hours.
 #[must_use]
 pub fn crawl_delay(access: &AccessResult, identity: &Identity) -> Option<Duration> {
-    let in_dialect = |dialect: Dialect| {
+    let in_dialect = |&dialect: &Dialect| {
         let robots = access.rules(dialect)?;
         let tokens = identity.tokens();
         let pauses = robots.request_rates(dialect, tokens).into_iter().map(|rate| {
@@ -260,11 +260,8 @@ pub fn crawl_delay(access: &AccessResult, identity: &Identity) -> Option<Duratio
         });
         pauses.chain(robots.crawl_delay(dialect, tokens)).max()
     };
-    match identity.dialect() {
-        // Each dialect may choose another group, with another delay.
-        Dialect::Strictest => Dialect::ALL.into_iter().filter_map(in_dialect).max(),
-        dialect => in_dialect(dialect),
-    }
+    // Each dialect may choose another group, with another delay.
+    identity.dialect().each().iter().filter_map(in_dialect).max()
 }
 
 fn refusal(

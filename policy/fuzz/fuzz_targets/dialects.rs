@@ -25,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
         |dialect| decide(&access, dialect, &tokens, &UrlPath::parse(&path).unwrap()).verdict();
     let expected = verdict(Dialect::Rfc9309);
     if path != "/robots.txt" {
-        for dialect in Dialect::ALL {
+        for &dialect in Dialect::ALL {
             assert_eq!(verdict(dialect), expected, "{dialect}");
         }
     }

@@ -14,7 +14,7 @@ fuzz_target!(|body: &[u8]| {
     for directive in robots.directives() {
         assert!((1..=lines).contains(&directive.line));
     }
-    for dialect in Dialect::ALL {
+    for &dialect in Dialect::ALL {
         let all = robots.directives().count();
         assert!(robots.group_directives(dialect, &[]).count() <= all);
         let rates = robots.request_rates(dialect, &[]).len();
@@ -24,7 +24,7 @@ fuzz_target!(|body: &[u8]| {
     }
     robots.sitemaps().chain(robots.host()).for_each(drop);
     robots.clean_params().for_each(drop);
-    for finding in lint(body, &Dialect::ALL) {
+    for finding in lint(body, Dialect::ALL) {
         assert!((1..=lines).contains(&finding.line), "{finding}");
     }
 });

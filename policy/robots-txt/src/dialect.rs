@@ -3,10 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A set of rules for reading robots.txt. The same parsed file answers in any of them.
+/// A set of rules for reading robots.txt. One parsed file can be read in any of them.
 ///
-/// `docs/disagreements.md` of this crate lists their differences and the reasons.
+/// [`guide::disagreements`](crate::guide::disagreements) lists their differences and the reasons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Dialect {
     /// RFC 9309, the standard.
     #[default]
@@ -23,8 +24,8 @@ pub enum Dialect {
 
 impl Dialect {
     /// Every dialect, `strictest` last.
-    pub const ALL: [Self; 5] =
-        [Self::Rfc9309, Self::Google, Self::Koster1996, Self::Selfhtml, Self::Strictest];
+    pub const ALL: &'static [Self] =
+        &[Self::Rfc9309, Self::Google, Self::Koster1996, Self::Selfhtml, Self::Strictest];
 
     /// The four dialects that `strictest` combines.
     pub(crate) const SINGLE: [Self; 4] =
@@ -32,14 +33,17 @@ impl Dialect {
 
     /// Returns the dialects that have to allow a path: the dialect itself, or all four for `strictest`.
     #[must_use]
-    pub fn each(&self) -> &[Self] {
+    pub const fn each(self) -> &'static [Self] {
         match self {
+            Self::Rfc9309 => &[Self::Rfc9309],
+            Self::Google => &[Self::Google],
+            Self::Koster1996 => &[Self::Koster1996],
+            Self::Selfhtml => &[Self::Selfhtml],
             Self::Strictest => &Self::SINGLE,
-            one => std::slice::from_ref(one),
         }
     }
 
-    /// Returns the name used in configuration and on the command line.
+    /// Returns the name in lower case, such as `rfc9309`; [`FromStr`] reads it back.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -62,10 +66,8 @@ impl FromStr for Dialect {
     type Err = UnknownDialect;
 
     fn from_str(name: &str) -> Result<Self, UnknownDialect> {
-        Self::ALL
-            .into_iter()
-            .find(|dialect| dialect.as_str() == name)
-            .ok_or_else(|| UnknownDialect(name.to_owned()))
+        let mut all = Self::ALL.iter().copied();
+        all.find(|dialect| dialect.as_str() == name).ok_or_else(|| UnknownDialect(name.to_owned()))
     }
 }
 
@@ -92,8 +94,16 @@ mod tests {
     #[test]
     fn every_spelling_reads_back() {
         for dialect in Dialect::ALL {
-            assert_eq!(dialect.to_string().parse(), Ok(dialect));
+            assert_eq!(dialect.to_string().parse(), Ok(*dialect));
         }
         assert!("RFC9309".parse::<Dialect>().is_err());
+    }
+
+    #[test]
+    fn only_strictest_combines_dialects() {
+        for dialect in Dialect::SINGLE {
+            assert_eq!(dialect.each(), [dialect]);
+        }
+        assert_eq!(Dialect::Strictest.each(), Dialect::SINGLE);
     }
 }

@@ -1,25 +1,30 @@
-//! Decides whether a crawler may fetch a URL, by the site's robots.txt: in four dialects, as pure functions.
-//!
-//! Nothing here reads a clock, opens a socket or starts a task. Bytes and names go in, and an [`AccessDecision`] with its
-//! reason comes out:
+//! Decides whether a crawler may fetch a URL, by the site's robots.txt (RFC 9309).
 //!
 //! ```
-//! use wayleave_robots_txt::{AccessVerdict, Dialect, ProductToken, RobotsTxt, UrlPath};
+//! use wayleave_robots_txt::RobotsTxt;
 //!
 //! let robots = RobotsTxt::parse(b"User-agent: ExampleBot\nDisallow: /private\n");
-//! let crawler = ProductToken::new("ExampleBot")?;
-//! let path = UrlPath::parse("/private/diary?page=1")?;
-//! assert!(!robots.is_allowed(&crawler, &path));
-//!
-//! let decision = robots.decide(Dialect::Google, std::slice::from_ref(&crawler), &path);
-//! assert_eq!(decision.verdict(), AccessVerdict::Disallow);
-//! assert_eq!(decision.line(), Some(2));
-//! assert_eq!(decision.rule().as_deref(), Some("Disallow: /private"));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! let crawler = robots.for_crawler(["ExampleBot-News", "ExampleBot"])?;
+//! assert!(crawler.allows("https://example.com/page"));
+//! assert!(!crawler.allows("https://example.com/private/diary"));
+//! # Ok::<(), wayleave_robots_txt::InvalidProductToken>(())
 //! ```
+//!
+//! - [`RobotsTxt`] is a parsed file, for any crawler and in any dialect: rules, sitemaps, other directives.
+//! - [`CrawlerRules`] answers for one crawler: [`allows`](CrawlerRules::allows), with its reason
+//!   [`decide`](CrawlerRules::decide), and the [`crawl_delay`](CrawlerRules::crawl_delay).
+//! - [`AccessResult`] is the outcome of fetching the file, which decides where there is none.
+//! - [`Dialect`] chooses how the file is read: like RFC 9309, like Google, like the draft of 1996.
+//! - [`lint`](mod@lint) reports the mistakes in a file to its author.
+//! - [`Origin::robots_txt_uri`] says where the file of an origin is, [`Target::parse`] which origin a URL has.
+//! - [`guide`] has the long tables: where readers of robots.txt disagree, and which spellings of a path are one page.
+//!
+//! Nothing here reads a clock, opens a socket or a file, or starts a task. Any bytes parse. Time and memory are bounded: a
+//! file made to be slow ends in a disallow with the reason [`AccessReason::TooCostly`].
 
 #![warn(missing_docs)]
 
+mod crawler_names;
 mod dialect;
 mod excerpt;
 mod host;
@@ -37,20 +42,40 @@ mod spelling;
 mod target;
 mod user_agent;
 
+pub use crawler_names::CrawlerNames;
 pub use dialect::{Dialect, UnknownDialect};
-#[doc(hidden)]
-pub use excerpt::excerpt;
-#[doc(hidden)]
-pub use host_pattern::{HostPattern, InvalidHostPattern};
 pub use lint::lint;
 pub use origin::{InvalidUrl, Origin, UrlScheme};
 pub use path::{InvalidPath, UrlPath};
 pub use product_token::{InvalidProductToken, ProductToken};
 pub use robots_txt::{
-    AccessDecision, AccessReason, AccessResult, AccessVerdict, CleanParam, DailyHours,
-    DecisionDetails, Directive, RequestRate, RobotsTxt, TimeOfDay, decide, decide_all_spellings,
-    decide_whole_site, decide_write_all_spellings, numbered_lines,
+    AccessDecision, AccessReason, AccessResult, AccessVerdict, CleanParam, CrawlerRules,
+    DailyHours, DecisionDetails, Directive, RequestRate, RobotsTxt, TimeOfDay,
 };
-#[doc(hidden)]
-pub use robots_txt::{MatchContext, decide_all_spellings_within, decide_whole_site_within};
 pub use target::Target;
+
+// For wayleave's other crates, like `matching`: not covered by semantic versioning.
+#[doc(hidden)]
+pub use excerpt::excerpt;
+#[doc(hidden)]
+pub use host_pattern::{HostPattern, InvalidHostPattern};
+#[doc(hidden)]
+pub use robots_txt::{
+    MatchContext, decide, decide_all_spellings, decide_all_spellings_within, decide_whole_site,
+    decide_whole_site_within, decide_write_all_spellings, numbered_lines,
+};
+
+/// Long tables, for those who need to know exactly.
+#[cfg(doc)]
+pub mod guide {
+    #[doc = include_str!("../docs/disagreements.md")]
+    pub mod disagreements {}
+
+    #[doc = include_str!("../docs/spellings.md")]
+    pub mod spellings {}
+}
+
+/// The README's code, run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -52,6 +52,7 @@ impl FromStr for UrlScheme {
     fn from_str(name: &str) -> Result<Self, InvalidUrl> {
         [Self::Http, Self::Https, Self::Ftp]
             .into_iter()
+            // RFC 3986 §3.1: schemes have no case.
             .find(|scheme| name.eq_ignore_ascii_case(scheme.as_str()))
             .ok_or_else(|| InvalidUrl::UnsupportedScheme(name.to_ascii_lowercase()))
     }
@@ -117,7 +118,7 @@ impl Origin {
         &self.host
     }
 
-    /// Returns how many bytes it holds on the heap: those of a host too long to be stored inline.
+    /// Returns the number of bytes it holds on the heap: those of a host too long to be stored inline.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         if self.host.is_heap_allocated() { self.host.len() } else { 0 }
@@ -172,16 +173,19 @@ impl FromStr for Origin {
 
 /// Splits `scheme://rest`, whose scheme must be supported.
 pub(crate) fn split_scheme(uri: &str) -> Result<(UrlScheme, &str), InvalidUrl> {
-    let (scheme, rest) = uri.split_once(':').ok_or(InvalidUrl::NotAbsolute)?;
-    // RFC 3986 §3.1. Text that is not even spelt like a scheme is reported as having none.
-    let spelt_as_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
-    if !spelt_as_scheme {
-        return Err(InvalidUrl::NotAbsolute);
+    match uri.split_once(':') {
+        Some((scheme, rest)) if is_scheme(scheme) => {
+            Ok((scheme.parse()?, rest.strip_prefix("//").ok_or(InvalidUrl::MissingHost)?))
+        }
+        // `/a:b` and `a b:c` have a colon, but nothing spelt like a scheme before it.
+        _ => Err(InvalidUrl::NotAbsolute),
     }
-    let scheme = scheme.parse()?;
-    let rest = rest.strip_prefix("//").ok_or(InvalidUrl::MissingHost)?;
-    Ok((scheme, rest))
+}
+
+/// Returns whether a text is spelt like a scheme (RFC 3986 §3.1).
+pub(crate) fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
 fn split_port(authority: &str) -> Result<(&str, Option<u16>), InvalidUrl> {
@@ -196,14 +200,11 @@ fn split_port(authority: &str) -> Result<(&str, Option<u16>), InvalidUrl> {
     if digits.is_empty() {
         return Ok((host, None));
     }
-    let number = if digits.bytes().all(|b| b.is_ascii_digit()) {
-        digits.parse().ok().filter(|&port: &u16| port != 0)
-    } else {
-        None
-    };
-    match number {
-        Some(port) => Ok((host, Some(port))),
-        None => Err(InvalidUrl::Port(digits.to_owned())),
+    // Rust's parser also accepts a sign.
+    let is_number = digits.bytes().all(|b| b.is_ascii_digit());
+    match digits.parse() {
+        Ok(port) if is_number && port != 0 => Ok((host, Some(port))),
+        _ => Err(InvalidUrl::Port(digits.to_owned())),
     }
 }
 

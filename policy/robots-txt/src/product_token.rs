@@ -14,6 +14,7 @@ use crate::user_agent;
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProductToken {
     text: Box<str>,
+    /// The name in ASCII lower case, and its tag: made once, because every decision compares them.
     folded: Box<str>,
     tag: u8,
 }
@@ -41,9 +42,9 @@ impl ProductToken {
 
     fn from_check(
         name: &str,
-        reason: Option<Cow<'static, str>>,
+        problem: Option<Cow<'static, str>>,
     ) -> Result<Self, InvalidProductToken> {
-        match reason {
+        match problem {
             None => Ok(Self::from_checked(name)),
             Some(reason) => Err(InvalidProductToken { name: name.to_owned(), reason }),
         }
@@ -61,8 +62,8 @@ impl ProductToken {
     /// `None` if the field does not name a product at all.
     #[must_use]
     pub fn from_user_agent(field: &[u8]) -> Option<Self> {
-        let name = user_agent::crawler_name(field)?;
-        Self::new(&name).ok()
+        // A product such as `*` is a name in the field, but none that a group can have.
+        Self::new(&user_agent::crawler_name(field)?).ok()
     }
 
     /// Returns the name as given.
@@ -91,7 +92,7 @@ impl ProductToken {
 fn syntax_problem(name: &str) -> Option<Cow<'static, str>> {
     let reason = if name.is_empty() {
         "is empty"
-    } else if name.trim_matches(|c: char| c.is_ascii_whitespace()) != name {
+    } else if name.trim_ascii() != name {
         "starts or ends with white space"
     } else if name.chars().any(|c| c.is_ascii_control()) {
         "contains a control character"
@@ -113,6 +114,7 @@ fn group_problem(name: &str) -> Option<Cow<'static, str>> {
         let crawler = user_agent::crawler_name(name.as_bytes()).unwrap_or_default();
         return Some(format!("is a whole User-Agent{}", suggestion(&crawler)).into());
     }
+    // A line may have a version, which is not part of the name (RFC 9309 §2.2.1): no line equals this one.
     if let Some((crawler, _)) = name.split_once('/') {
         return Some(format!("contains a version{}", suggestion(crawler.trim_ascii_end())).into());
     }

@@ -45,6 +45,7 @@ impl Target {
     ///
     /// If the path starts with neither `/` nor `?`, or holds characters that no request line may.
     pub fn new(origin: Origin, path_and_query: &str) -> Result<Self, InvalidUrl> {
+        // A fragment is never sent (RFC 9110 §7.1).
         let path = path_and_query.split('#').next().unwrap_or_default();
         // Such a character would end the request line early and smuggle a second one.
         if let Some(c) = path.chars().find(|&c| is_unsendable(c)) {
@@ -65,19 +66,21 @@ impl Target {
     }
 
     /// Returns whether a server may treat it as the same target as `other`, by the spellings that
-    /// [`decide_all_spellings`](crate::decide_all_spellings) judges.
+    /// [`CrawlerRules::all_spellings`](crate::CrawlerRules::all_spellings) judges.
     #[must_use]
     pub fn is_spelling_of(&self, other: &Self) -> bool {
-        let normal = |target: &Self| {
+        let normal_path = |target: &Self| {
             let path = target.path.as_str();
             normalised(path).unwrap_or_else(|| path.to_owned())
         };
-        let (one, another) = (normal(self), normal(other));
+        let (one, another) = (normal_path(self), normal_path(other));
         // A path with too many spellings is compared by its normal form alone.
-        let has =
-            |path: &str, other: &String| other_spellings(path).is_ok_and(|all| all.contains(other));
-        let is_same = || one == another || has(&one, &another) || has(&another, &one);
-        self.origin == other.origin && is_same()
+        let is_spelling = |spelling: &String, path: &str| {
+            other_spellings(path).is_ok_and(|all| all.contains(spelling))
+        };
+        // Asked both ways, because `/a//b` is rewritten to `/a/b` and never the other way round.
+        self.origin == other.origin
+            && (one == another || is_spelling(&another, &one) || is_spelling(&one, &another))
     }
 
     /// Returns path and query as they will be sent.

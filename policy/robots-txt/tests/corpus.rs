@@ -124,7 +124,7 @@ fn lint_has_an_answer_for_every_file() {
     for file in std::fs::read_dir(dir().join("files")).unwrap() {
         let body = std::fs::read(file.unwrap().path()).unwrap();
         let lines = body.split(|&byte| byte == b'\n' || byte == b'\r').count();
-        for finding in lint(&body, &Dialect::ALL) {
+        for finding in lint(&body, Dialect::ALL) {
             assert!((1..=lines).contains(&(finding.line as usize)), "{finding}");
         }
     }

@@ -103,7 +103,7 @@ fn all_spellings_of_a_path_share_one_budget() {
 #[test]
 fn judging_a_whole_site_may_be_too_costly() {
     let access = file(30_000, |number| format!("Allow: /{number}"));
-    for dialect in Dialect::ALL {
+    for &dialect in Dialect::ALL {
         expect_too_costly(&decide_whole_site(&access, dialect, &[]));
     }
     let access = file(3_000, |number| format!("Allow: /{number}"));

@@ -232,7 +232,7 @@ proptest! {
     #[test]
     fn judging_all_spellings_only_adds_refusals(body in file(0..16), path in path()) {
         let (access, tokens) = (successful(&body), tokens(&["foobot"]));
-        for dialect in Dialect::ALL {
+        for &dialect in Dialect::ALL {
             let plain = decide(&access, dialect, &tokens, &UrlPath::parse(&path).unwrap()).verdict();
             let strict = decide_all_spellings(&access, dialect, &tokens, &UrlPath::parse(&path).unwrap()).verdict();
             prop_assert!(path == "/robots.txt" || strict == plain || strict == AccessVerdict::Disallow);
@@ -252,7 +252,7 @@ proptest! {
         paths in prop::collection::vec(path(), 1..12),
     ) {
         let (access, tokens) = (successful(&body), tokens(&names));
-        for dialect in Dialect::ALL {
+        for &dialect in Dialect::ALL {
             let every_path = decide_whole_site(&access, dialect, &tokens);
             for path in &paths {
                 let one = decide_all_spellings(&access, dialect, &tokens, &UrlPath::parse(path).unwrap()).verdict();

@@ -19,19 +19,10 @@ fn allows(body: &[u8], dialect: Dialect, path: &str) -> bool {
         == AccessVerdict::Allow
 }
 
-/// What dialects a decision asks.
-fn asked(dialect: Dialect) -> Vec<Dialect> {
-    let each = [Dialect::Rfc9309, Dialect::Google, Dialect::Koster1996, Dialect::Selfhtml];
-    match dialect {
-        Dialect::Strictest => each.to_vec(),
-        one => vec![one],
-    }
-}
-
 /// Fails if the engine and the model differ about a path in any dialect.
 fn compare(body: &[u8], path: &str) -> Result<(), TestCaseError> {
-    for dialect in Dialect::ALL {
-        let expected = model::allows_all_spellings(body, &asked(dialect), &["foobot"], path);
+    for &dialect in Dialect::ALL {
+        let expected = model::allows_all_spellings(body, dialect.each(), &["foobot"], path);
         let found = allows(body, dialect, path);
         prop_assert_eq!(found, expected, "{} {}", dialect, path);
     }
@@ -140,7 +131,7 @@ fn a_byte_is_one_however_rule_and_path_spell_it() {
                 let body = format!("User-agent: foobot\nDisallow: {start}{in_rule}{end}\n");
                 let end = if end == "$" { "" } else { "b" };
                 let path = format!("/a{in_path}{end}");
-                for dialect in Dialect::ALL {
+                for &dialect in Dialect::ALL {
                     // To koster1996 a star, and a dollar sign, are bytes like others.
                     let is_plain = start != "/*a" && !body.ends_with("$\n");
                     if dialect == Dialect::Koster1996 && !is_plain {
@@ -178,7 +169,7 @@ fn mixed_spellings_match_a_rule_with_other_mixed_spellings() {
     for rule in rules {
         let body = format!("User-agent: foobot\nDisallow: {rule}\n");
         for path in paths {
-            for dialect in Dialect::ALL {
+            for &dialect in Dialect::ALL {
                 if dialect == Dialect::Koster1996 && rule.contains('*') {
                     continue;
                 }
@@ -271,10 +262,10 @@ fn paths_served_alike_are_refused_alike() {
         ("/a?b", "/a%3Fb", "aa---"),
     ] {
         let body = format!("User-agent: foobot\nDisallow: {rule}\n");
-        let said = |dialect| {
-            if allows(body.as_bytes(), dialect, path) { 'a' } else { '-' }
+        let verdict = |dialect: &Dialect| {
+            if allows(body.as_bytes(), *dialect, path) { 'a' } else { '-' }
         };
-        let found: String = Dialect::ALL.map(said).into_iter().collect();
+        let found: String = Dialect::ALL.iter().map(verdict).collect();
         assert_eq!(found, expected, "{rule} {path}");
     }
 }
@@ -350,7 +341,7 @@ fn an_allow_rule_for_a_rewritten_spelling_needs_the_others() {
     for allow in
         ["//open", "/%2Fopen", "/open;x", "/x//open", "/x%2Fopen", "/x;y/open", "/x/..;/open"]
     {
-        for dialect in Dialect::ALL {
+        for &dialect in Dialect::ALL {
             let body =
                 format!("User-agent: foobot\nAllow: {allow}\nDisallow: /open\nDisallow: /x/open\n");
             for path in [allow.to_owned(), format!("{allow}/page")] {
@@ -409,7 +400,7 @@ fn google_is_also_asked_in_the_form_of_rfc_9309() {
             let path = UrlPath::parse(path).unwrap();
             decide_all_spellings(&access, dialect, &tokens, &path).verdict()
         };
-        for dialect in Dialect::ALL {
+        for &dialect in Dialect::ALL {
             assert_eq!(verdict(dialect, "/z"), AccessVerdict::Allow, "{dialect}");
         }
         assert_eq!(verdict(Dialect::Google, "/~a:"), AccessVerdict::Disallow);
@@ -432,11 +423,9 @@ fn a_rule_with_a_cut_escape_disallows_the_same_url() {
         let body = format!("User-agent: foobot\nDisallow: {rule}\n");
         let many: String = (0..40).map(|n| format!("Disallow: /{n}/x\n")).collect();
         for body in [body.clone(), body + &many] {
-            let robots = RobotsTxt::parse(body.as_bytes());
-            let path = UrlPath::parse(path).unwrap();
-            let token = ProductToken::new("foobot").unwrap();
-            assert!(!robots.is_allowed(&token, &path), "{rule} {path}");
-            compare(body.as_bytes(), path.as_str()).unwrap();
+            let crawler = RobotsTxt::parse(body.as_bytes()).for_crawler("foobot").unwrap();
+            assert!(!crawler.allows(path), "{rule} {path}");
+            compare(body.as_bytes(), path).unwrap();
         }
     }
 }
@@ -455,10 +444,8 @@ proptest! {
         prop_assert!(!allows(body.as_bytes(), dialect, &text), "{} {}", dialect, text);
         // Google's parser rewrites rules, and leaves paths alone.
         if dialect != Dialect::Google {
-            let robots = RobotsTxt::parse(body.as_bytes());
-            let tokens = [ProductToken::new("foobot").unwrap()];
-            let decision = robots.decide(dialect, &tokens, &UrlPath::parse(&text).unwrap());
-            prop_assert_eq!(decision.verdict(), AccessVerdict::Disallow, "{} {}", dialect, text);
+            let crawler = RobotsTxt::parse(body.as_bytes()).for_crawler("foobot").unwrap();
+            prop_assert!(!crawler.dialect(dialect).allows(&text), "{} {}", dialect, text);
         }
     }
 }
@@ -469,11 +456,8 @@ fn a_cut_escape_is_compared_in_the_surrounding_form() {
     let path = "/%3Aa%4";
     compare(body, path).unwrap();
     assert!(!allows(body, Dialect::Rfc9309, path));
-    let tokens = [ProductToken::new("foobot").unwrap()];
-    let path = UrlPath::parse(path).unwrap();
-    let robots = RobotsTxt::parse(body);
-    let decision = robots.decide(Dialect::Rfc9309, &tokens, &path);
-    assert_eq!(decision.verdict(), AccessVerdict::Allow, "`:` and `%3A` differ");
+    let crawler = RobotsTxt::parse(body).for_crawler("foobot").unwrap();
+    assert!(crawler.allows(path), "`:` and `%3A` differ");
 }
 
 #[test]

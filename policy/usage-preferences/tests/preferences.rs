@@ -212,10 +212,8 @@ fn quotations_are_bounded() {
     let robots = format!(
         "User-agent: *\nUser-agent: {long}\nDisallow: /{long}\nContent-Usage: train-ai=n;{long}\n"
     );
-    let long_path = format!("/{long}");
-    let path = UrlPath::parse(&long_path).unwrap();
-    let parsed = RobotsTxt::parse(robots.as_bytes());
-    let details = parsed.decide(Dialect::Rfc9309, &[], &path).details();
+    let crawler = RobotsTxt::parse(robots.as_bytes()).for_crawler("foobot").unwrap();
+    let details = crawler.decide(&format!("/{long}")).details();
     let rule = details.rule.unwrap();
     assert!(rule.starts_with("Disallow: /xx") && rule.ends_with("x\u{2026}"));
     assert_eq!(rule.len(), 200);

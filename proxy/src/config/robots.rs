@@ -65,8 +65,8 @@ pub(super) fn read(section: &mut Section<'_>) -> RobotsConfig {
 }
 
 /// Returns the words of `dialect`.
-pub(super) fn dialect_words() -> [(&'static str, Dialect); Dialect::ALL.len()] {
-    Dialect::ALL.map(|dialect| (dialect.as_str(), dialect))
+pub(super) fn dialect_words() -> Vec<(&'static str, Dialect)> {
+    Dialect::ALL.iter().map(|dialect| (dialect.as_str(), *dialect)).collect()
 }
 
 pub(super) fn to_usize(size: ByteSize) -> usize {

@@ -1,6 +1,6 @@
 //! Decisions about a path as received, about all of its spellings, and about all paths of an origin.
 
-use std::{iter, mem, slice};
+use std::{iter, mem};
 
 use super::access_result::AccessResult;
 use super::decision::{AccessDecision, AccessReason, AccessVerdict, CrawlerInDialect};
@@ -12,69 +12,9 @@ use super::rules::RuleSearch;
 use crate::spelling::{self, TooManySpellings};
 use crate::{Dialect, ProductToken, UrlPath, percent_encoding};
 
-impl RobotsTxt {
-    /// Returns whether a crawler may fetch a path by RFC 9309.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use wayleave_robots_txt::{UrlPath, ProductToken, RobotsTxt};
-    ///
-    /// let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /private\n");
-    /// let crawler = ProductToken::new("ExampleBot")?;
-    /// assert!(robots.is_allowed(&crawler, &UrlPath::parse("/open")?));
-    /// assert!(!robots.is_allowed(&crawler, &UrlPath::parse("/private/diary")?));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn is_allowed(&self, token: &ProductToken, path: &UrlPath<'_>) -> bool {
-        let decision = self.decide(Dialect::Rfc9309, slice::from_ref(token), path);
-        decision.verdict().is_allow()
-    }
-
-    /// Judges a path in a dialect; `tokens` are the crawler's names in order of preference, of which the first that has
-    /// a group counts. [`decide`] takes into account whether the file could be fetched.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use wayleave_robots_txt::{Dialect, UrlPath, ProductToken, RobotsTxt};
-    ///
-    /// let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /a\nAllow: /a/b\n");
-    /// let (crawler, path) = ([ProductToken::new("ExampleBot")?], UrlPath::parse("/a/b")?);
-    /// let decision = robots.decide(Dialect::Rfc9309, &crawler, &path);
-    /// assert!(decision.verdict().is_allow());
-    /// assert_eq!(decision.line(), Some(3));
-    /// let decision = robots.decide(Dialect::Koster1996, &crawler, &path);
-    /// assert_eq!(decision.rule().as_deref(), Some("Disallow: /a"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn decide<'a>(
-        &'a self,
-        dialect: Dialect,
-        tokens: &'a [ProductToken],
-        path: &UrlPath<'_>,
-    ) -> AccessDecision<'a> {
-        let (known, asked) = (RuleSource::File(self), RequestedPath::for_read(path));
-        let mut search = RuleSearch::default();
-        decide_in_dialect(dialect, tokens, |crawler| asked.decide(known, crawler, &mut search))
-    }
-}
-
 /// Judges a path in a dialect, by the outcome of fetching robots.txt.
 ///
 /// `tokens` are the crawler's names in order of preference: the first that has a group counts.
-///
-/// # Examples
-///
-/// ```
-/// use wayleave_robots_txt::{AccessResult, Dialect, UrlPath, AccessVerdict, decide};
-///
-/// let access = AccessResult::Unreachable;
-/// let decision = decide(&access, Dialect::Rfc9309, &[], &UrlPath::ROOT);
-/// assert_eq!(decision.verdict(), AccessVerdict::Disallow);
-/// ```
 #[must_use]
 pub fn decide<'a>(
     access: &'a AccessResult,
@@ -82,44 +22,28 @@ pub fn decide<'a>(
     tokens: &'a [ProductToken],
     path: &UrlPath<'_>,
 ) -> AccessDecision<'a> {
-    let (known, asked) = (RuleSource::Access(access), RequestedPath::for_read(path));
+    let requested = RequestedPath::for_read(path);
     let mut search = RuleSearch::default();
-    decide_in_dialect(dialect, tokens, |crawler| asked.decide(known, crawler, &mut search))
+    decide_in_dialect(dialect, tokens, |crawler| requested.decide(access, crawler, &mut search))
 }
 
-/// Judges all paths of an origin at once, for callers that cannot see the paths: disallowed if [`decide_all_spellings`]
-/// could disallow any path, with the first rule that could. `/robots.txt` itself, which is always allowed, is left out.
-///
-/// Errs on the side of disallowing: a rule that never decides still counts where that is hard to prove.
+/// Judges like [`decide`], within the budget that is left of a request.
 #[must_use]
-pub fn decide_whole_site<'a>(
+pub fn decide_as_received_within<'a>(
     access: &'a AccessResult,
     dialect: Dialect,
     tokens: &'a [ProductToken],
+    path: &UrlPath<'_>,
+    context: &mut MatchContext,
 ) -> AccessDecision<'a> {
-    search_whole_site(access, dialect, tokens, &mut RuleSearch::default())
-}
-
-fn search_whole_site<'a>(
-    access: &'a AccessResult,
-    dialect: Dialect,
-    tokens: &'a [ProductToken],
-    search: &mut RuleSearch,
-) -> AccessDecision<'a> {
-    decide_in_dialect(dialect, tokens, |crawler| match access.rules(crawler.dialect) {
-        Some(robots) => {
-            let answer = robots.find_disallow(crawler.dialect, tokens, search);
-            crawler.decision_from(answer, robots)
-        }
-        None => access.decision_without_rules(crawler),
+    let requested = RequestedPath::for_read(path);
+    with_search(context, |search| {
+        decide_in_dialect(dialect, tokens, |crawler| requested.decide(access, crawler, search))
     })
 }
 
-/// Judges a path as a proxy has to, which cannot know how the origin's server reads it: allowed only if every spelling
-/// that some server treats as the same path is allowed. The spellings are the path as received; in normal
-/// percent-encoding; decoded; with `/` for `%2F`, `\` and `%5C`; without `;parameters`, empty segments, dot segments,
-/// and a final slash that only these leave; and any combination of these (`docs/spellings.md`). A byte matches whether
-/// rule and path escape it or not. `/robots.txt` is always allowed: this is for requests that read.
+/// Judges every spelling of a path, as [`CrawlerRules::all_spellings`](crate::CrawlerRules::all_spellings) describes.
+/// `/robots.txt` is always allowed: this is for requests that read.
 #[must_use]
 pub fn decide_all_spellings<'a>(
     access: &'a AccessResult,
@@ -127,10 +51,6 @@ pub fn decide_all_spellings<'a>(
     tokens: &'a [ProductToken],
     path: &UrlPath<'_>,
 ) -> AccessDecision<'a> {
-    if path.as_str() == "/robots.txt" {
-        let crawler = CrawlerInDialect { dialect, tokens };
-        return crawler.decision_without_rule(AccessVerdict::Allow, AccessReason::RobotsTxtItself);
-    }
     let crawler = CrawlerInDialect { dialect, tokens };
     RequestedPath::for_read(path).decide_all_spellings(access, crawler)
 }
@@ -145,8 +65,7 @@ pub fn decide_all_spellings<'a>(
 ///     AccessResult, AccessVerdict, Dialect, RobotsTxt, UrlPath, decide_all_spellings, decide_write_all_spellings,
 /// };
 ///
-/// let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /\n");
-/// let access = AccessResult::Successful(robots);
+/// let access = AccessResult::from(RobotsTxt::parse(b"User-agent: *\nDisallow: /\n"));
 /// let path = UrlPath::parse("/robots.txt")?;
 /// let read = decide_all_spellings(&access, Dialect::Rfc9309, &[], &path);
 /// assert_eq!(read.verdict(), AccessVerdict::Allow);
@@ -174,37 +93,29 @@ pub fn decide_all_spellings_within<'a>(
     tokens: &'a [ProductToken],
     path: &UrlPath<'_>,
     only_reads: bool,
-    work: &mut MatchContext,
+    context: &mut MatchContext,
 ) -> AccessDecision<'a> {
     let crawler = CrawlerInDialect { dialect, tokens };
-    let asked = RequestedPath { path: path.as_str(), is_read: only_reads };
-    if path.as_str() == "/robots.txt" && only_reads {
-        return crawler.decision_without_rule(AccessVerdict::Allow, AccessReason::RobotsTxtItself);
-    }
-    // Earlier matching for this request spent the whole budget.
-    if work.is_spent() {
-        return crawler.too_costly();
-    }
-    let mut search = RuleSearch::with_budget(mem::take(&mut work.budget));
-    let others = |path: &str| work.other_spellings(path);
-    let decision = asked.decide_all_spellings_in(access, crawler, &mut search, others);
-    work.budget = search.budget;
+    let requested = RequestedPath { path: path.as_str(), is_read: only_reads };
+    // The context computes the spellings once for all rules and preferences of the request.
+    let mut search = RuleSearch::with_budget(mem::take(&mut context.budget));
+    let others = |path: &str| context.other_spellings(path);
+    let decision = requested.decide_all_spellings_in(access, crawler, &mut search, others);
+    context.budget = search.budget;
     decision
 }
 
-/// Judges like [`decide`], within the budget that is left of a request.
+/// Judges all paths of an origin at once, for callers that cannot see the paths: disallowed if [`decide_all_spellings`]
+/// could disallow any path, with the first rule that could. `/robots.txt` itself, which is always allowed, is left out.
+///
+/// Errs on the side of disallowing: a rule that never decides still counts where that is hard to prove.
 #[must_use]
-pub fn decide_as_received_within<'a>(
+pub fn decide_whole_site<'a>(
     access: &'a AccessResult,
     dialect: Dialect,
     tokens: &'a [ProductToken],
-    path: &UrlPath<'_>,
-    work: &mut MatchContext,
 ) -> AccessDecision<'a> {
-    let (known, asked) = (RuleSource::Access(access), RequestedPath::for_read(path));
-    with_search(work, |search| {
-        decide_in_dialect(dialect, tokens, |crawler| asked.decide(known, crawler, search))
-    })
+    search_whole_site(access, dialect, tokens, &mut RuleSearch::default())
 }
 
 /// Judges like [`decide_whole_site`], within the budget that is left of a request.
@@ -213,27 +124,35 @@ pub fn decide_whole_site_within<'a>(
     access: &'a AccessResult,
     dialect: Dialect,
     tokens: &'a [ProductToken],
-    work: &mut MatchContext,
+    context: &mut MatchContext,
 ) -> AccessDecision<'a> {
-    with_search(work, |search| search_whole_site(access, dialect, tokens, search))
+    with_search(context, |search| search_whole_site(access, dialect, tokens, search))
+}
+
+fn search_whole_site<'a>(
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+    search: &mut RuleSearch,
+) -> AccessDecision<'a> {
+    decide_in_dialect(dialect, tokens, |crawler| match access.rules(crawler.dialect) {
+        Some(robots) => {
+            let outcome = robots.find_disallow(crawler.dialect, tokens, search);
+            crawler.decision_from(outcome, robots)
+        }
+        None => access.decision_without_rules(crawler),
+    })
 }
 
 /// Runs a search on the budget of a request.
 fn with_search<'a>(
-    work: &mut MatchContext,
+    context: &mut MatchContext,
     decide: impl FnOnce(&mut RuleSearch) -> AccessDecision<'a>,
 ) -> AccessDecision<'a> {
-    let mut search = RuleSearch::with_budget(mem::take(&mut work.budget));
+    let mut search = RuleSearch::with_budget(mem::take(&mut context.budget));
     let decision = decide(&mut search);
-    work.budget = search.budget;
+    context.budget = search.budget;
     decision
-}
-
-/// The source of an origin's rules: the file, or the outcome of fetching it.
-#[derive(Clone, Copy)]
-enum RuleSource<'a> {
-    File(&'a RobotsTxt),
-    Access(&'a AccessResult),
 }
 
 /// A path, and whether the request only reads.
@@ -245,26 +164,28 @@ struct RequestedPath<'p> {
 
 impl<'p> RequestedPath<'p> {
     fn for_read(path: &'p UrlPath<'_>) -> Self {
-        let (path, is_read) = (path.as_str(), true);
-        Self { path, is_read }
+        Self { path: path.as_str(), is_read: true }
     }
 
     fn for_any_method(path: &'p UrlPath<'_>) -> Self {
-        let (path, is_read) = (path.as_str(), false);
-        Self { path, is_read }
+        Self { path: path.as_str(), is_read: false }
     }
 
-    /// Returns whether this is a read of `/robots.txt`, which is always allowed, except that Google's parser has no
-    /// exception for its own file.
+    fn reads_robots_txt(self) -> bool {
+        self.is_read && self.path == "/robots.txt"
+    }
+
+    /// Returns whether a dialect allows the path whatever the rules are (RFC 9309 §2.2.2).
     fn is_always_allowed(self, dialect: Dialect) -> bool {
-        self.path == "/robots.txt" && self.is_read && dialect != Dialect::Google
+        // Google's parser has no exception for its own file.
+        dialect != Dialect::Google && self.reads_robots_txt()
     }
 
     /// Judges the path as spelt in one of the four dialects.
     #[inline(always)]
     fn decide<'a>(
         self,
-        known: RuleSource<'a>,
+        access: &'a AccessResult,
         crawler: CrawlerInDialect<'a>,
         search: &mut RuleSearch,
     ) -> AccessDecision<'a> {
@@ -272,17 +193,13 @@ impl<'p> RequestedPath<'p> {
             return crawler
                 .decision_without_rule(AccessVerdict::Allow, AccessReason::RobotsTxtItself);
         }
-        let robots = match known {
-            RuleSource::File(robots) => robots,
-            RuleSource::Access(access) => match access.rules(crawler.dialect) {
-                Some(robots) => robots,
-                None => return access.decision_without_rules(crawler),
-            },
+        let Some(robots) = access.rules(crawler.dialect) else {
+            return access.decision_without_rules(crawler);
         };
         let semantics = DialectSemantics::for_dialect(crawler.dialect);
         let form = PathForm::new(self.path, semantics);
-        let answer = robots.find_rule(semantics, crawler.tokens, &form, search);
-        crawler.decision_from(answer, robots)
+        let outcome = robots.find_rule(semantics, crawler.tokens, &form, search);
+        crawler.decision_from(outcome, robots)
     }
 
     /// Judges every spelling in a dialect, or in all four.
@@ -306,32 +223,39 @@ impl<'p> RequestedPath<'p> {
         access: &'a AccessResult,
         crawler: CrawlerInDialect<'a>,
         search: &mut RuleSearch,
-        others: impl FnOnce(&'p str) -> Result<T, TooManySpellings>,
+        other_spellings: impl FnOnce(&'p str) -> Result<T, TooManySpellings>,
     ) -> AccessDecision<'a> {
+        // Google's parser has no such exception, but a crawler that may not read the file cannot obey it.
+        if self.reads_robots_txt() {
+            return crawler
+                .decision_without_rule(AccessVerdict::Allow, AccessReason::RobotsTxtItself);
+        }
+        // Earlier matching for this request spent the whole budget.
+        if search.budget.is_spent() {
+            return crawler.too_costly();
+        }
         let CrawlerInDialect { dialect, tokens } = crawler;
-        let known = RuleSource::Access(access);
         let received =
-            decide_in_dialect(dialect, tokens, |crawler| self.decide(known, crawler, search));
+            decide_in_dialect(dialect, tokens, |crawler| self.decide(access, crawler, search));
         // No other spelling can change a disallow.
         if !received.verdict().is_allow() {
             return received;
         }
         // Some spelling would go unjudged, so the path is refused.
-        let Ok(others) = others(self.path) else {
+        let Ok(others) = other_spellings(self.path) else {
             return crawler.too_costly();
         };
-        let others = others.as_ref();
         // Without other spellings the path is judged again only if servers decode it or rules are spelt differently in
         // another form: for nearly all requests neither applies.
-        let is_spelt_otherwise =
-            !others.is_empty() || percent_encoding::is_decoded_by_servers(self.path.as_bytes());
+        let is_spelt_otherwise = !others.as_ref().is_empty()
+            || percent_encoding::is_decoded_by_servers(self.path.as_bytes());
         for &dialect in dialect.each() {
             let crawler = CrawlerInDialect { dialect, tokens };
-            let robots = access.rules(dialect);
-            let robots = robots.filter(|it| is_spelt_otherwise || it.has_respelt_rules());
-            let disallow =
-                robots.and_then(|it| self.find_disallowed_spelling(it, crawler, others, search));
-            if let Some(disallow) = disallow {
+            if let Some(robots) = access.rules(dialect)
+                && (is_spelt_otherwise || robots.has_respelt_rules())
+                && let Some(disallow) =
+                    self.find_disallowed_spelling(robots, crawler, others.as_ref(), search)
+            {
                 return disallow;
             }
         }
@@ -355,8 +279,7 @@ impl<'p> RequestedPath<'p> {
             if robots.has_respelt_rules() {
                 judged.clear();
             }
-            let paths = iter::once(self.path).chain(others.iter().map(String::as_str));
-            for path in paths {
+            for path in iter::once(self.path).chain(others.iter().map(String::as_str)) {
                 search.budget.spend_on_form(path.len());
                 let form = PathForm::new(path, semantics);
                 // A form that equals one judged before gets the same verdict.
@@ -365,10 +288,10 @@ impl<'p> RequestedPath<'p> {
                 }
                 // The caller has judged the path as received.
                 let is_received = judged.is_empty() && semantics.is_own_form();
-                let asked = RequestedPath { path, ..self };
-                if !is_received && !asked.is_always_allowed(crawler.dialect) {
-                    let answer = robots.find_rule(semantics, crawler.tokens, &form, search);
-                    let decision = crawler.decision_from(answer, robots);
+                let spelling = RequestedPath { path, ..self };
+                if !is_received && !spelling.is_always_allowed(crawler.dialect) {
+                    let outcome = robots.find_rule(semantics, crawler.tokens, &form, search);
+                    let decision = crawler.decision_from(outcome, robots);
                     if !decision.verdict().is_allow() {
                         return Some(decision);
                     }
@@ -401,9 +324,10 @@ fn decide_in_all_dialects<'a>(
 ) -> AccessDecision<'a> {
     let crawlers = Dialect::SINGLE.map(|dialect| CrawlerInDialect { dialect, tokens });
     let mut decisions = crawlers.into_iter().map(decide);
-    let first = decisions.next().expect("four dialects");
-    if !first.verdict().is_allow() {
-        return first;
+    // If none disallows, RFC 9309 is the dialect that the decision names.
+    let standard = decisions.next().expect("four dialects");
+    if !standard.verdict().is_allow() {
+        return standard;
     }
-    decisions.find(|decision| !decision.verdict().is_allow()).unwrap_or(first)
+    decisions.find(|decision| !decision.verdict().is_allow()).unwrap_or(standard)
 }

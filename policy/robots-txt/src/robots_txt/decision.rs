@@ -25,7 +25,7 @@ impl AccessVerdict {
         }
     }
 
-    /// Whether the path may be fetched.
+    /// Returns whether the path may be fetched.
     #[must_use]
     pub const fn is_allow(self) -> bool {
         matches!(self, Self::Allow)
@@ -100,7 +100,7 @@ pub struct AccessDecision<'a> {
 }
 
 impl AccessDecision<'_> {
-    /// Whether the path may be fetched.
+    /// Returns whether the path may be fetched.
     #[must_use]
     pub fn verdict(&self) -> AccessVerdict {
         self.verdict
@@ -112,7 +112,8 @@ impl AccessDecision<'_> {
         self.reason
     }
 
-    /// Returns the dialect that gave the verdict: never `strictest`, but the one of the four that it comes from.
+    /// Returns the dialect that gave the verdict: not `strictest`, but the one of the four that it comes from, except
+    /// where all spellings of `/robots.txt` itself are allowed.
     #[must_use]
     pub fn dialect(&self) -> Dialect {
         self.dialect
@@ -133,6 +134,7 @@ impl AccessDecision<'_> {
     /// Returns the values of the user-agent lines of the group used, including merged groups.
     #[must_use]
     pub fn group(&self) -> Vec<String> {
+        // The names are looked up again: a decision is made for every request, and hardly any asks for them.
         let names = |robots: &RobotsTxt| robots.group_names(self.dialect, self.tokens);
         self.robots.map(names).unwrap_or_default()
     }
@@ -151,9 +153,9 @@ impl AccessDecision<'_> {
         DecisionDetails {
             verdict: self.verdict,
             reason: self.reason,
-            dialect: self.dialect,
             line: self.line(),
             rule: self.rule(),
+            dialect: self.dialect,
             group: self.group(),
         }
     }
@@ -165,19 +167,20 @@ impl fmt::Debug for AccessDecision<'_> {
     }
 }
 
-/// A [`AccessDecision`] that borrows nothing.
+/// An [`AccessDecision`] that borrows nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DecisionDetails {
-    /// Whether the path may be fetched.
+    /// The verdict.
     pub verdict: AccessVerdict,
     /// The reason for the verdict.
     pub reason: AccessReason,
-    /// The dialect that gave the verdict.
-    pub dialect: Dialect,
     /// The number of the deciding rule's line, from 1.
     pub line: Option<u32>,
-    /// The deciding rule, such as `Disallow: /private`.
+    /// The deciding rule, such as `Disallow: /private`; a long one is cut.
     pub rule: Option<String>,
+    /// The dialect that gave the verdict.
+    pub dialect: Dialect,
     /// The values of the user-agent lines of the group used.
     pub group: Vec<String>,
 }
@@ -224,10 +227,10 @@ impl<'a> CrawlerInDialect<'a> {
     #[inline(always)]
     pub(super) fn decision_from(
         self,
-        answer: MatchOutcome,
+        outcome: MatchOutcome,
         robots: &'a RobotsTxt,
     ) -> AccessDecision<'a> {
-        let (verdict, reason, rule) = match answer {
+        let (verdict, reason, rule) = match outcome {
             MatchOutcome::NoGroup => {
                 return self
                     .decision_without_rule(AccessVerdict::Allow, AccessReason::NoMatchingGroup);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 /// `Clean-param: a&b /path`: parameters that do not change the pages below a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CleanParam {
     /// The names of the parameters.
     pub params: Vec<String>,
@@ -14,8 +15,8 @@ pub struct CleanParam {
 impl CleanParam {
     pub(crate) fn read(value: &str) -> Option<Self> {
         let mut words = value.split_whitespace();
-        let params = words.next()?.split('&').filter(|name| !name.is_empty());
-        let params: Vec<String> = params.map(str::to_owned).collect();
+        let names = words.next()?.split('&').filter(|name| !name.is_empty());
+        let params: Vec<String> = names.map(str::to_owned).collect();
         let path = words.next().unwrap_or("/").to_owned();
         (!params.is_empty()).then_some(Self { params, path })
     }
@@ -23,6 +24,7 @@ impl CleanParam {
 
 /// `Request-rate: 1/10s 0600-0845`: so many requests in so much time, at some hours or all.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RequestRate {
     /// The number of requests.
     pub requests: u32,
@@ -49,7 +51,7 @@ impl RequestRate {
         };
         let seconds = parse_saturating(digits)?.saturating_mul(unit);
         let requests = parse_saturating(requests)?.try_into().unwrap_or(u32::MAX);
-        // A rate without a period says nothing.
+        // Any number of requests in no time is no limit.
         (seconds > 0).then_some(Self {
             requests,
             within: Duration::from_secs(seconds).min(MAX_DURATION),
@@ -102,6 +104,7 @@ const MAX_DURATION: Duration = Duration::from_secs(u32::MAX as u64);
 /// negative number.
 pub(crate) fn parse_seconds(value: &str) -> Option<Duration> {
     let seconds: f64 = value.parse().ok()?;
+    // Checked in the text, because `-0` is not less than zero.
     let is_time = !value.starts_with('-') && !seconds.is_nan();
     is_time.then(|| Duration::from_secs_f64(seconds.min(MAX_DURATION.as_secs_f64())))
 }

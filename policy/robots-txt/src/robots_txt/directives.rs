@@ -8,10 +8,12 @@ use super::directive_topic::DirectiveTopic;
 use super::directive_values::{CleanParam, DailyHours, RequestRate, is_host, parse_seconds};
 use super::file::RobotsTxt;
 use super::groups::semantics::DialectSemantics;
+use crate::origin::is_scheme;
 use crate::{Dialect, Origin, ProductToken};
 
 /// A line that is neither a rule nor a user-agent line.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Directive {
     /// The line's number, from 1.
     pub line: u32,
@@ -39,26 +41,25 @@ impl RobotsTxt {
     /// Returns the sitemaps named anywhere in the file, in its order, as written, each once. A value that is not UTF-8
     /// names none.
     pub fn sitemaps(&self) -> impl Iterator<Item = String> + '_ {
+        // Generators repeat the same line in every group.
         let mut seen = HashSet::new();
         self.directives_named(&["sitemap", "site-map", "site map"])
             .map(|directive| directive.value)
+            // The replacement character stands for bytes that are not UTF-8.
             .filter(move |value| !value.contains('\u{FFFD}') && seen.insert(value.clone()))
     }
 
     /// Returns the sitemaps as absolute URIs: a value without a scheme is taken as a path on this origin, as crawlers
     /// do although the sitemap protocol requires the whole URI.
     pub fn absolute_sitemaps(&self, origin: &Origin) -> impl Iterator<Item = String> + '_ {
-        let origin = origin.to_string();
+        let base = origin.to_string();
         self.sitemaps().map(move |value| {
-            // Only a value with `scheme://` is absolute.
-            let scheme = value.split_once("://").map_or("", |(scheme, _)| scheme);
-            let has_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-                && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
-            match value.strip_prefix('/') {
-                _ if has_scheme => value,
-                Some(path) => format!("{origin}/{path}"),
-                None => format!("{origin}/{value}"),
+            // Only a value with `scheme://` is absolute: `example.com:80/map` would have the scheme `example.com`.
+            let is_absolute = value.split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme));
+            if is_absolute {
+                return value;
             }
+            format!("{base}/{}", value.strip_prefix('/').unwrap_or(&value))
         })
     }
 
@@ -103,9 +104,8 @@ impl RobotsTxt {
     /// Returns every statement that is neither a rule nor a user-agent line, in the file's order, if its name could be
     /// one: at most 40 letters, digits, `-`, `_` and spaces.
     pub fn directives(&self) -> impl Iterator<Item = Directive> + '_ {
-        let all = self.parsed().statements.iter().enumerate();
-        let directives = all.filter(|(_, it)| it.is_directive());
-        directives.map(|(at, _)| self.directive(at))
+        let statements = self.parsed().statements.iter().enumerate();
+        statements.filter(|(_, it)| it.is_directive()).map(|(at, _)| self.directive(at))
     }
 
     /// Returns the directives of the groups chosen for a crawler. One between user-agent lines applies to the crawlers
@@ -118,18 +118,19 @@ impl RobotsTxt {
         self.group_directive_indices(dialect, tokens).map(|at| self.directive(at))
     }
 
-    /// Returns the values of a timing directive in the groups chosen for a crawler. This is called for every forwarded
-    /// request, so a file without such a directive is not searched.
+    /// Returns the values of a timing directive in the groups chosen for a crawler.
     fn timing_values<'a>(
         &'a self,
         topic: DirectiveTopic,
         dialect: Dialect,
         tokens: &'a [ProductToken],
     ) -> impl Iterator<Item = Cow<'a, str>> + 'a {
-        let is_told = self.has_directives_on(topic);
-        let others = is_told.then(|| self.group_directive_indices(dialect, tokens));
-        let others = others.into_iter().flatten();
-        others
+        // This is called for every forwarded request, so a file without such a directive is not searched.
+        let indices =
+            self.has_directives_on(topic).then(|| self.group_directive_indices(dialect, tokens));
+        indices
+            .into_iter()
+            .flatten()
             .map(|at| self.parsed().name_and_value(at))
             .filter(move |(name, _)| DirectiveTopic::of_name(name) == Some(topic))
             .map(|(_, value)| String::from_utf8_lossy(value))

@@ -3,11 +3,13 @@
 //! - [`parse`]: from bytes to statements; [`statements`]: how they are stored.
 //! - [`groups`]: whose rules count; [`rules`]: which of them decides; [`pattern`]: what one matches.
 //! - [`index`]: the same for large groups; [`budget`]: how much work one decision may do.
-//! - [`decide`]: all of it, in one dialect or in all, for one path, every spelling of it, or all paths.
+//! - [`decide`](mod@decide): all of it, in one dialect or in all, for one path, every spelling of it, or all paths.
+//! - [`crawler_rules`]: the same for callers with a name and a URL.
 
 mod access_result;
 mod budget;
 mod byte_pairs;
+mod crawler_rules;
 mod decide;
 mod decision;
 mod directive_topic;
@@ -30,6 +32,7 @@ mod whole_site;
 
 pub use access_result::AccessResult;
 pub use budget::MatchBudget;
+pub use crawler_rules::CrawlerRules;
 pub use decide::{
     decide, decide_all_spellings, decide_all_spellings_within, decide_as_received_within,
     decide_whole_site, decide_whole_site_within, decide_write_all_spellings,

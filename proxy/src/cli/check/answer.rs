@@ -113,7 +113,7 @@ impl<'a> CheckAnswer<'a> {
     }
 
     pub(super) fn to_json(&self) -> String {
-        let DecisionDetails { verdict, reason, dialect, line, rule, group } = &self.explanation;
+        let DecisionDetails { verdict, reason, dialect, line, rule, group, .. } = &self.explanation;
         json_line(&CheckAnswerJson {
             url: self.url,
             verdict: verdict.as_str(),

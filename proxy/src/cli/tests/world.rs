@@ -12,7 +12,7 @@ use wayleave_decision::{
     decide_redirect,
 };
 use wayleave_lifecycle::Resource;
-use wayleave_robots_txt::{Scheme, Target};
+use wayleave_robots_txt::{Target, UrlScheme};
 
 use super::sites::{CheckedSites, Sites};
 use crate::admin::preview::Preview;
@@ -152,7 +152,7 @@ impl World {
         let settings = &*self.settings;
         let target = Target::parse(&request.url).ok();
         let origin = target.as_ref().map(Target::origin);
-        let https = origin.filter(|origin| origin.scheme() == Scheme::Https);
+        let https = origin.filter(|origin| origin.scheme() == UrlScheme::Https);
         let blind = https.and_then(|origin| {
             blind_scope(&settings.https, origin.host()).map(|scope| (origin, scope))
         });

@@ -10,7 +10,7 @@ use wayleave_decision::{
 use wayleave_evidence::chain::link;
 use wayleave_evidence::verify::CheckedMaterials;
 use wayleave_lifecycle::FetchErrorKind;
-use wayleave_robots_txt::Scheme;
+use wayleave_robots_txt::UrlScheme;
 
 use super::compare;
 use super::documents::ParsedDocuments;
@@ -126,7 +126,7 @@ impl DecisionDeriver {
         }
         let identified = settings.identified(decision)?;
         // That a request came through a tunnel is not recorded. It matters where HTTPS is refused: then so is plain HTTP inside.
-        let is_https = resolved.target.origin().scheme() == Scheme::Https;
+        let is_https = resolved.target.origin().scheme() == UrlScheme::Https;
         let is_refused_inside = !is_https && decision.reason == "https-refused";
         let request = DecisionRequest {
             identified: &identified,
