@@ -7,6 +7,8 @@ use std::str::FromStr;
 ///
 /// [`guide::disagreements`](crate::guide::disagreements) lists their differences and the reasons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Dialect {
     /// RFC 9309, the standard.

@@ -21,6 +21,11 @@
 //!
 //! Nothing here reads a clock, opens a socket or a file, or starts a task. Any bytes parse. Time and memory are bounded: a
 //! file made to be slow ends in a disallow with the reason [`AccessReason::TooCostly`].
+//!
+//! # Features
+//!
+//! - `serde` (off by default): `Serialize` and `Deserialize` for what callers store or show, such as [`Dialect`],
+//!   [`ProductToken`], [`Origin`], [`DecisionDetails`] and [`lint::Finding`]. Of a file, store the bytes.
 
 #![warn(missing_docs)]
 
@@ -40,6 +45,8 @@ mod product_token;
 mod robots_txt;
 mod spelling;
 mod target;
+#[cfg(feature = "serde")]
+mod text_serde;
 mod user_agent;
 
 pub use crawler_names::CrawlerNames;

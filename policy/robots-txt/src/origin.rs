@@ -9,6 +9,8 @@ use crate::host;
 
 /// A scheme over which robots.txt is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum UrlScheme {
     /// `http`, port 80 unless given.
     Http,

@@ -11,6 +11,8 @@ use crate::user_agent;
 ///
 /// The standard allows letters, `_` and `-`; names in use go further (`MJ12bot`, `archive.org_bot`), so this type
 /// accepts anything that can stand on a user-agent line. Names compare without regard to ASCII case.
+///
+/// With the feature `serde` it is stored as its name, which [`new`](Self::new) checks when it is read back.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProductToken {
     text: Box<str>,

@@ -8,6 +8,8 @@ use crate::{Dialect, ProductToken};
 
 /// Whether a path may be fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum AccessVerdict {
     /// The path may be fetched.
     Allow,
@@ -44,6 +46,8 @@ impl fmt::Display for AccessVerdict {
 
 /// The reason for a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum AccessReason {
     /// A rule of the crawler's group.
@@ -169,6 +173,7 @@ impl fmt::Debug for AccessDecision<'_> {
 
 /// An [`AccessDecision`] that borrows nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct DecisionDetails {
     /// The verdict.

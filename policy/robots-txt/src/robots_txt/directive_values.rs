@@ -4,6 +4,7 @@ use std::time::Duration;
 
 /// `Clean-param: a&b /path`: parameters that do not change the pages below a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct CleanParam {
     /// The names of the parameters.
@@ -24,6 +25,7 @@ impl CleanParam {
 
 /// `Request-rate: 1/10s 0600-0845`: so many requests in so much time, at some hours or all.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct RequestRate {
     /// The number of requests.
@@ -62,6 +64,7 @@ impl RequestRate {
 
 /// A range of times of day, UTC; it spans midnight if it ends before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DailyHours {
     /// The first minute.
     pub from: TimeOfDay,
@@ -78,6 +81,7 @@ impl DailyHours {
 
 /// A minute of a day, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TimeOfDay {
     /// 0 to 23.
     pub hour: u8,

@@ -13,6 +13,7 @@ use crate::{Dialect, Origin, ProductToken};
 
 /// A line that is neither a rule nor a user-agent line.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Directive {
     /// The line's number, from 1.

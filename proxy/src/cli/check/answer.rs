@@ -37,12 +37,8 @@ pub(super) struct CheckQuery<'a> {
 #[derive(Serialize)]
 struct CheckAnswerJson<'a> {
     url: &'a str,
-    verdict: &'a str,
-    reason: &'a str,
-    line: Option<u32>,
-    rule: Option<&'a str>,
-    dialect: &'a str,
-    group: &'a [String],
+    #[serde(flatten)]
+    decision: &'a DecisionDetails,
     crawl_delay: Option<f64>,
     sitemaps: &'a [String],
     #[serde(flatten)]
@@ -113,15 +109,9 @@ impl<'a> CheckAnswer<'a> {
     }
 
     pub(super) fn to_json(&self) -> String {
-        let DecisionDetails { verdict, reason, dialect, line, rule, group, .. } = &self.explanation;
         json_line(&CheckAnswerJson {
             url: self.url,
-            verdict: verdict.as_str(),
-            reason: reason.as_str(),
-            line: *line,
-            rule: rule.as_deref(),
-            dialect: dialect.as_str(),
-            group,
+            decision: &self.explanation,
             crawl_delay: self.crawl_delay,
             sitemaps: &self.sitemaps,
             preference: self.preference.as_ref(),
