@@ -78,8 +78,8 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Gro
     let finding = decision.finding.as_ref()?;
     let target = Target::parse(&decision.url).ok()?;
     let origin = target.origin();
-    let (said, body) = deciding_file(admin.decider.robots.store(), decision).await.unzip();
-    let is_cut = said.as_ref().is_some_and(DecidingFile::is_cut);
+    let (file, body) = deciding_file(admin.decider.robots.store(), decision).await.unzip();
+    let is_cut = file.as_ref().is_some_and(DecidingFile::is_cut);
     let mut grounds = Grounds {
         robots_url: origin.robots_txt_uri(),
         group: Vec::new(),
@@ -87,7 +87,7 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Gro
         line: finding.line,
         // Unless the copy is still stored.
         is_same: false,
-        said,
+        said: file,
         document: document_of(admin, decision, &target).await,
     };
     // Judged again rather than shown from the log, which has the deciding line but not the rest of its group.
@@ -130,16 +130,16 @@ async fn document_of(
     let (digest, fetched_at) = document.sha256.zip(document.fetched_at)?;
     let resource = Resource::parse(&document.url).ok();
     let store = admin.decider.robots.store();
-    let (said, body) = kept_file(store, resource, digest, fetched_at).await;
+    let (file, body) = kept_file(store, resource, digest, fetched_at).await;
     let settings = &admin.decider.settings().preferences.reading;
     let again = body
-        .and_then(|body| read_again(&body, said.is_cut(), preference, target, decision, settings));
+        .and_then(|body| read_again(&body, file.is_cut(), preference, target, decision, settings));
     Some(GroundDocument {
         url: document.url.clone(),
         is_same: again.is_some_and(|again| {
             again.preference == preference.preference && again.statement == preference.statement
         }),
-        said,
+        said: file,
     })
 }
 

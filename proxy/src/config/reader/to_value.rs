@@ -82,8 +82,8 @@ impl ToValue for ByteSize {
     fn to_value(&self) -> Value {
         let bytes = self.as_u64();
         let units = [(Self::mib(1), "MiB"), (Self::kib(1), "KiB")];
-        let whole = units.iter().find(|(unit, _)| bytes.is_multiple_of(unit.as_u64()));
-        match whole {
+        let largest_unit = units.iter().find(|(unit, _)| bytes.is_multiple_of(unit.as_u64()));
+        match largest_unit {
             Some((unit, name)) => format!("{}{name}", bytes / unit.as_u64()).into(),
             None => format!("{bytes}B").into(),
         }

@@ -61,11 +61,11 @@ impl LineBatch {
         batch
     }
 
-    /// Returns whether all bytes were written (`whole` of them), and the last line begins with `start`.
-    pub(super) fn ends_in_line(&self, start: &[u8], whole: usize) -> bool {
+    /// Returns whether `written_bytes` are all bytes, and the last line begins with `start`.
+    pub(super) fn ends_in_line(&self, start: &[u8], written_bytes: usize) -> bool {
         let lines = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
         let last = memchr::memrchr(b'\n', lines).map_or(0, |at| at + 1);
-        whole == self.bytes.len() && lines[last..].starts_with(start)
+        written_bytes == self.bytes.len() && lines[last..].starts_with(start)
     }
 
     fn append_event(&mut self, event: EventKind) {
@@ -77,14 +77,14 @@ impl LineBatch {
         self.bytes.push(b'\n');
     }
 
-    /// Returns the chain if only the first `whole` bytes, which are complete lines, follow `before` in the file.
-    pub(super) fn chain_until(&self, whole: usize, before: &HashChain) -> HashChain {
-        if whole == self.bytes.len() {
+    /// Returns the chain if only the first `written_bytes`, which are complete lines, follow `before` in the file.
+    pub(super) fn chain_until(&self, written_bytes: usize, before: &HashChain) -> HashChain {
+        if written_bytes == self.bytes.len() {
             return self.chain.clone();
         }
         // Rare, because it takes a full disk: hashing the lines once more is cheaper than keeping the chain after each.
         let mut chain = before.clone();
-        for line in whole_lines(&self.bytes[..whole]) {
+        for line in whole_lines(&self.bytes[..written_bytes]) {
             chain.push_line(line);
         }
         chain

@@ -91,9 +91,9 @@ fn write_compressed(mut from: &File, to: &Path) -> io::Result<()> {
         .open(to)?;
     let mut gzip = GzEncoder::new(BufWriter::new(file), Compression::default());
     io::copy(&mut from, &mut gzip)?;
-    let mut whole = gzip.finish()?;
-    whole.flush()?;
-    let file = whole.into_inner().map_err(io::IntoInnerError::into_error)?;
+    let mut writer = gzip.finish()?;
+    writer.flush()?;
+    let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.set_modified(found.modified()?)?;
     file.sync_all()
 }

@@ -253,19 +253,19 @@ impl Journal {
         let batch = LineBatch::new(&state.chain, changes, &self.buffer);
         let written = open.file.write_all(&batch.bytes);
         // A full disk may accept a part.
-        let (whole, is_all) = match &written {
+        let (written_bytes, is_all) = match &written {
             Ok(()) => (batch.bytes.len(), true),
             Err(_) => open.truncate_to_whole_lines(&batch.bytes),
         };
         *state = ChainState {
-            chain: batch.chain_until(whole, &state.chain),
-            bytes: open.add_bytes(whole),
+            chain: batch.chain_until(written_bytes, &state.chain),
+            bytes: open.add_bytes(written_bytes),
             latest_at: batch.at,
-            is_stopped: batch.ends_in_line(STOP_PREFIX, whole),
+            is_stopped: batch.ends_in_line(STOP_PREFIX, written_bytes),
             is_complete: is_all,
         };
         // Events that are not in the file are kept for the next write.
-        let are_events_written = whole >= batch.event_bytes;
+        let are_events_written = written_bytes >= batch.event_bytes;
         if are_events_written {
             self.events.clear();
             self.lost = 0;
@@ -276,7 +276,7 @@ impl Journal {
             self.save_head();
         }
         self.clean_up(are_events_written);
-        written.map_err(|error| (batch::count_decisions(&batch.bytes[whole..]), error))
+        written.map_err(|error| (batch::count_decisions(&batch.bytes[written_bytes..]), error))
     }
 
     /// Takes the file to write to, whose contents are known. Opens it and reads what is new in it, if necessary.

@@ -46,10 +46,10 @@ impl OpenFile {
         let found = self.file.metadata().map_or(0, |found| found.len());
         let arrived = usize::try_from(found.saturating_sub(self.size_bytes)).unwrap_or(0);
         let arrived = &lines[..arrived.min(lines.len())];
-        let whole = memchr::memrchr(b'\n', arrived).map_or(0, |at| at + 1);
+        let complete_bytes = memchr::memrchr(b'\n', arrived).map_or(0, |at| at + 1);
         // If this fails, too, the incomplete line is terminated when the file is opened again.
-        let kept = found.min(self.size_bytes + whole as u64);
-        (whole, self.file.set_len(kept).is_ok())
+        let kept = found.min(self.size_bytes + complete_bytes as u64);
+        (complete_bytes, self.file.set_len(kept).is_ok())
     }
 
     /// Checks for changes by others. Returns whether the file still has a name: lines written to a deleted file would be lost.

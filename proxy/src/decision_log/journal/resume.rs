@@ -273,9 +273,9 @@ impl FileTail {
         let mut lines = BufReader::new(&file);
         let mut line = Vec::new();
         while lines.read_until(b'\n', &mut line)? > 0 {
-            let whole = line.strip_suffix(b"\n");
-            let bytes = whole.unwrap_or(&line);
-            tail.torn = whole.is_none().then(|| Sha256Digest::of(bytes));
+            let complete = line.strip_suffix(b"\n");
+            let bytes = complete.unwrap_or(&line);
+            tail.torn = complete.is_none().then(|| Sha256Digest::of(bytes));
             tail.state.chain.push_line(bytes);
             tail.state.bytes += bytes.len() as u64 + 1;
             tail.state.is_stopped = false;

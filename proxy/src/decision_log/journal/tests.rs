@@ -189,7 +189,7 @@ fn file_of_earlier_run_is_continued() {
 /// Checks all links and heads of a log, and returns its events in order.
 fn checked(path: &Path) -> Vec<EventKind> {
     let mut chain = HashChain::new();
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     let mut is_first = true;
     for (_, file) in open_log_files(path) {
         let mut text = Vec::new();
@@ -217,7 +217,7 @@ fn checked(path: &Path) -> Vec<EventKind> {
             chain.push_line(line);
             match event {
                 Some(EventKind::Head(_)) => chain = chain.next_file(),
-                event => told.extend(event),
+                event => events.extend(event),
             }
         }
     }
@@ -228,8 +228,8 @@ fn checked(path: &Path) -> Vec<EventKind> {
         panic!("{}", String::from_utf8_lossy(&head));
     };
     assert_eq!(kept.tree().as_ref().map(MerkleTree::root), Some(chain.tree.root()));
-    told.retain(|what| !matches!(what, EventKind::File { .. }));
-    told
+    events.retain(|what| !matches!(what, EventKind::File { .. }));
+    events
 }
 
 fn write_one(journal: &mut Journal) {
@@ -285,10 +285,10 @@ fn unsigned_lines_are_reported() {
     fs::write(head_path(&path), &head).unwrap();
     fs::write(copy_path(dir.path()), &head).unwrap();
     write_one(&mut Journal::open(options(dir.path())).unwrap());
-    let told = checked(&path);
+    let events = checked(&path);
     let is_recovered =
         |what: &EventKind| matches!(what, EventKind::Recovered { torn_sha256: None, .. });
-    assert!(told.iter().all(is_recovered) && told.len() == 1, "{told:?}");
+    assert!(events.iter().all(is_recovered) && events.len() == 1, "{events:?}");
 }
 
 #[test]
@@ -355,9 +355,9 @@ fn clock_set_back_is_reported_once() {
     write_one(&mut journal);
     write_one(&mut journal);
     journal.save_head();
-    let told = checked(&journal.config.path);
-    let [EventKind::ClockSetBack { from }] = &told[..] else {
-        panic!("{told:?}");
+    let events = checked(&journal.config.path);
+    let [EventKind::ClockSetBack { from }] = &events[..] else {
+        panic!("{events:?}");
     };
     assert_eq!(from.duration_since(later).unwrap_or_default(), Duration::ZERO);
 }
@@ -424,8 +424,8 @@ fn oldest_files_are_deleted_and_reported() {
     let oldest = oldest(path);
     let last = file_number(path).unwrap();
     assert!(oldest > 2 && last - oldest >= 2, "{oldest} to {last}");
-    let told = deleted(path);
-    assert_eq!(told.last(), Some(&(oldest - 1)), "{told:?}");
+    let events = deleted(path);
+    assert_eq!(events.last(), Some(&(oldest - 1)), "{events:?}");
 }
 
 #[test]
