@@ -16,7 +16,7 @@ use super::limits::{ConnectionPermit, LimitReached};
 use super::listeners::BoundListener;
 use super::proxy_protocol::ProxyHeaderError;
 use super::server::DownstreamServer;
-use super::tls_termination::TlsRefusal;
+use super::tls_termination::{NegotiatedConnection, TlsRefusal};
 use super::{http1, listeners, proxied_http2, proxy_protocol, tls_termination, tunnel};
 use crate::decide::refusal;
 use crate::decide::request::ClientConnection;
@@ -33,13 +33,6 @@ struct AcceptedConnection {
     tcp: Transport<TcpStream>,
     buffered: BytesMut,
     connection: ClientConnection,
-}
-
-/// A connection that is ready for HTTP.
-struct NegotiatedConnection {
-    incoming: BufferedStream,
-    connection: ClientConnection,
-    is_http2: bool,
 }
 
 /// The layers in front of HTTP that the client is expected to send.

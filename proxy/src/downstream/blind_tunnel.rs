@@ -69,13 +69,10 @@ pub(super) async fn relay(
     };
     // A reset by the client must reach the origin as a reset: a clean close would make a cut-off upload look complete
     // (RFC 9113 section 8.5).
-    if relayed.is_err_and(|error| is_connection_loss(error.kind())) {
+    let is_reset = |kind| matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
+    if relayed.is_err_and(|error| is_reset(error.kind())) {
         upstream::reset_on_drop(&to_origin);
     }
-}
-
-fn is_connection_loss(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
 /// Returns the server name of the ClientHello that the stream begins with. All bytes read remain buffered.

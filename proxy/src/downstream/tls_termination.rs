@@ -12,8 +12,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::server::DownstreamServer;
+use crate::decide::request::ClientConnection;
 use crate::decision_log;
-use crate::http::transport::{BoxedStream, Transport};
+use crate::http::transport::{BoxedStream, BufferedStream, Transport};
 use crate::identity::ClientCertificate;
 use crate::tls::server::ServerTls;
 use crate::tls::{self, intercept};
@@ -34,6 +35,13 @@ pub(super) struct TerminatedTls {
     pub(super) stream: BoxedStream,
     /// The certificate that the client presented.
     pub(super) certificate: Option<Arc<ClientCertificate>>,
+    pub(super) is_http2: bool,
+}
+
+/// A connection that is ready for HTTP.
+pub(super) struct NegotiatedConnection {
+    pub(super) incoming: BufferedStream,
+    pub(super) connection: ClientConnection,
     pub(super) is_http2: bool,
 }
 

@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 use wayleave_robots_txt::{Origin, UrlScheme};
 
 use super::server::DownstreamServer;
-use super::tls_termination::TlsTransport;
+use super::tls_termination::{NegotiatedConnection, TlsTransport};
 use super::{blind_tunnel, http1, http2, tls_termination};
 use crate::decide::request::{ClientConnection, ConnectTunnel};
 use crate::decide::target;
@@ -21,13 +21,6 @@ use crate::exchange::tunnel::TunnelPermit;
 use crate::http::connect_stream::ConnectStream;
 use crate::http::transport::{BoxedStream, BufferedStream, Transport};
 use crate::tls::{self, intercept};
-
-/// The HTTP connection inside a tunnel.
-struct TunneledHttp {
-    incoming: BufferedStream,
-    connection: ClientConnection,
-    is_http2: bool,
-}
 
 /// Serves a tunnel that was opened on `outside` and confirmed to its client, until it ends.
 pub(super) async fn serve(
@@ -58,7 +51,7 @@ async fn negotiate(
     mut incoming: BufferedStream,
     outside: &ClientConnection,
     permit: TunnelPermit<'_>,
-) -> Option<TunneledHttp> {
+) -> Option<NegotiatedConnection> {
     let TunnelPermit { origin, via, blind, .. } = permit;
     if blind.as_ref().is_some_and(|blind| blind.is_bypass()) {
         blind_tunnel::relay(server, incoming, blind?).await;
@@ -93,7 +86,7 @@ async fn negotiate(
         Origin::from_authority(UrlScheme::Http, &format!("{}:{}", origin.host(), origin.port()));
     let tunnel = ConnectTunnel { origin: origin.ok()?, foreign_server_name: None, via };
     let connection = ClientConnection { tunnel: Some(tunnel), ..outside.clone() };
-    Some(TunneledHttp { incoming, connection, is_http2: false })
+    Some(NegotiatedConnection { incoming, connection, is_http2: false })
 }
 
 /// Intercepts TLS: runs the handshake with a certificate for the origin's host.
@@ -102,7 +95,7 @@ async fn terminate_tls(
     incoming: BufferedStream,
     outside: &ClientConnection,
     (origin, via): (Origin, Option<Arc<[u8]>>),
-) -> Option<TunneledHttp> {
+) -> Option<NegotiatedConnection> {
     let config = server_config(server, &origin)?;
     let header_timeout = server.settings().options.header_timeout;
     let accepted = match timeout(header_timeout, accept_tls(config, incoming)).await.ok()? {
@@ -116,7 +109,7 @@ async fn terminate_tls(
     let is_foreign = |name: &String| !target::names_host_of(name, &origin);
     let foreign_server_name = accepted.server_name.filter(is_foreign);
     let tunnel = ConnectTunnel { origin, foreign_server_name, via };
-    Some(TunneledHttp {
+    Some(NegotiatedConnection {
         incoming: accepted.stream.into(),
         connection: ClientConnection { tunnel: Some(tunnel), ..outside.clone() },
         is_http2: accepted.is_http2,

@@ -147,10 +147,6 @@ impl OriginBackOff {
     fn drop_expired(&mut self, now: Instant) {
         self.parts.retain(|(_, rest)| rest.is_remembered(now));
     }
-
-    fn is_over(&self, now: Instant) -> bool {
-        self.whole.is_none_or(|rest| rest.until <= now) && self.parts.is_empty()
-    }
 }
 
 impl BackOffs {
@@ -270,7 +266,7 @@ fn drop_expired(by_origin: &mut HashMap<Origin, OriginBackOff>, now: Instant) {
     if by_origin.len() >= SWEEP_THRESHOLD {
         by_origin.retain(|_, of_origin| {
             of_origin.drop_expired(now);
-            !of_origin.is_over(now)
+            !of_origin.parts.is_empty() || of_origin.whole.is_some_and(|rest| rest.until > now)
         });
     }
 }

@@ -69,8 +69,11 @@ pub(super) async fn read(
         bytes: bytes.into(),
         is_cut,
     };
-    if reader.oddities().iter().any(|oddity| oddity == Oddity::IncompleteClose) {
-        check_ending(&body, codings)?;
+    let is_incomplete = reader.oddities().iter().any(|oddity| oddity == Oddity::IncompleteClose);
+    let has_partial_line = !body.bytes.ends_with(b"\n") && !body.bytes.ends_with(b"\r");
+    // A content coding marks its own end, so a truncated body has failed to decode already.
+    if is_incomplete && has_partial_line && codings.is_empty() {
+        return Err(failure("the connection ended in the middle of a line".to_owned()));
     }
     Ok((body, reservation))
 }
@@ -155,15 +158,6 @@ impl IncomingBody<'_> {
         }
         Ok(())
     }
-}
-
-/// Checks that a body whose connection may have cut it off is complete.
-fn check_ending(body: &FetchedBody, codings: &[ContentCoding]) -> Result<(), FetchError> {
-    // A content coding marks its own end, so a truncated body has failed to decode already.
-    if codings.is_empty() && !body.bytes.ends_with(b"\n") && !body.bytes.ends_with(b"\r") {
-        return Err(failure("the connection ended in the middle of a line".to_owned()));
-    }
-    Ok(())
 }
 
 fn failure(detail: String) -> FetchError {

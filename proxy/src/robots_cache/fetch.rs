@@ -220,13 +220,13 @@ impl HttpFetcher {
             let status = exchange.status;
             if !is_redirect(status) {
                 let is_conditional = validators.is_some();
-                let kept = ResponseFields {
+                let response_fields = ResponseFields {
                     asks_for_signature: exchange.asks_for_signature,
                     ..fields::read(&exchange.fields, self.clock.now())
                 };
                 let received = (&exchange.fields, &mut exchange.reader);
                 let (ending, reservation) =
-                    self.read_response(status, kept, received, is_conditional).await?;
+                    self.read_response(status, response_fields, received, is_conditional).await?;
                 progress.reservation = reservation;
                 exchange.finish(&self.upstream);
                 return Ok(ending);
@@ -246,22 +246,22 @@ impl HttpFetcher {
     async fn read_response(
         &self,
         status: u16,
-        kept: ResponseFields,
-        (fields, reader): (&HeaderMap, &mut UpstreamReader),
+        response_fields: ResponseFields,
+        (headers, reader): (&HeaderMap, &mut UpstreamReader),
         is_conditional: bool,
     ) -> Result<(FetchEnding, Option<MemoryReservation>), FetchError> {
         // Without a condition there is nothing to confirm, and RFC 9309, 2.3.1 gives the status no meaning.
         if status == 304 && is_conditional {
-            return Ok((FetchEnding::NotModified(kept), None));
+            return Ok((FetchEnding::NotModified(response_fields), None));
         }
         // The body of another response has no meaning in a robots.txt fetch (RFC 9309, 2.3.1).
         let (mut body, mut reservation) = Default::default();
         if FetchResult::of_status(status) == FetchResult::Successful {
-            let codings = body::codings(fields)?;
+            let codings = body::codings(headers)?;
             (body, reservation) =
                 body::read(reader, &codings, self.options.max_size, &self.memory).await?;
         }
-        let response = FetchedResponse { status, fields: kept, body };
+        let response = FetchedResponse { status, fields: response_fields, body };
         Ok((FetchEnding::Response(response), reservation))
     }
 }

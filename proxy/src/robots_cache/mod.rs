@@ -120,16 +120,23 @@ impl CachedDocuments {
     /// Returns a document if it may be used now. Unlike [`RobotsCache::cached`], never causes a fetch.
     pub(crate) fn cached(&self, resource: impl Into<Resource>) -> Option<CachedDocument> {
         let resource = resource.into();
-        let checked_at = self.clock.now();
-        let found = self.published.find_usable(&resource, false, checked_at)?;
-        if found.is_overdue {
+        let (document, is_overdue) = self.find_usable(&resource, false)?;
+        if is_overdue {
             // This reader cannot report it to the refresh task, so the next one has to.
             self.published.clear_overdue_report(&resource);
         }
+        Some(document)
+    }
+
+    /// Returns a document if it may be used now, and whether another fetch is due and this reader is the first to
+    /// notice.
+    fn find_usable(&self, resource: &Resource, signs: bool) -> Option<(CachedDocument, bool)> {
+        let checked_at = self.clock.now();
+        let found = self.published.find_usable(resource, signs, checked_at)?;
         if resource.is_robots_txt() {
             self.metrics.robots_lookup(RobotsLookup::Hit);
         }
-        Some(CachedDocument { snapshot: found.snapshot, checked_at })
+        Some((CachedDocument { snapshot: found.snapshot, checked_at }, found.is_overdue))
     }
 }
 
@@ -144,10 +151,8 @@ impl fmt::Debug for CachedDocuments {
 /// A handle to the cache. Cheap to clone; the task behind it ends when the last clone is dropped.
 #[derive(Clone)]
 pub struct RobotsCache {
-    published: Arc<SnapshotMap>,
+    documents: CachedDocuments,
     store: RobotsStore,
-    clock: Clock,
-    metrics: Arc<Metrics>,
     fleet_entries: FleetEntries,
     events: mpsc::Sender<CacheEvent>,
     /// The time that a request waits, in milliseconds.
@@ -157,7 +162,7 @@ pub struct RobotsCache {
 
 impl fmt::Debug for RobotsCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Robots").field("entries", &self.published.len()).finish_non_exhaustive()
+        f.debug_struct("RobotsCache").field("documents", &self.documents).finish_non_exhaustive()
     }
 }
 
@@ -241,7 +246,7 @@ impl RobotsCache {
         cached: CachedDocuments,
         fleet: Fleet,
     ) -> (Self, impl Future<Output = ()> + Send + use<F>) {
-        let CachedDocuments { published, clock, metrics } = cached;
+        let CachedDocuments { published, clock, metrics } = cached.clone();
         // The store counts nothing before it knows the lifetimes.
         store.set_lifetimes(options.lifetimes.clone());
         let fleet_entries = FleetEntries { fleet, clock, parser: ParserPool::new() };
@@ -250,7 +255,7 @@ impl RobotsCache {
             published: published.clone(),
             store: store.clone(),
             clock,
-            metrics: metrics.clone(),
+            metrics,
             fleet_entries: fleet_entries.clone(),
         };
         let refresh = RefreshTask::new(
@@ -260,12 +265,10 @@ impl RobotsCache {
             options.refresh_settings(),
             options.fetch_limits,
         );
-        let lister = EntryLister::new(published.clone(), store.clone(), options.lifetimes.clone());
+        let lister = EntryLister::new(published, store.clone(), options.lifetimes.clone());
         let robots = Self {
-            published,
+            documents: cached,
             store,
-            clock,
-            metrics,
             fleet_entries,
             events,
             wait_timeout_ms: Arc::default(),
@@ -319,7 +322,7 @@ impl RobotsCache {
         let demand = |reply| CacheEvent::Demand(resource.clone(), requester.demand(), reply);
         let snapshot = requester.view_of(self.call_with_timeout(demand).await?);
         // The time after the wait: at that of the request, the answer would lie in the future and not count as fresh.
-        Ok(CachedDocument { snapshot, checked_at: self.clock.now() })
+        Ok(CachedDocument { snapshot, checked_at: self.clock().now() })
     }
 
     /// Returns the cached copy of a document if it may be used now. Never waits.
@@ -341,21 +344,17 @@ impl RobotsCache {
         resource: &Resource,
         requester: Option<Requester<'_>>,
     ) -> Option<CachedDocument> {
-        let checked_at = self.clock.now();
         let signs = requester.is_some_and(|requester| requester.signed_by.is_some());
-        let found = self.published.find_usable(resource, signs, checked_at)?;
-        if found.is_overdue {
+        let (document, is_overdue) = self.documents.find_usable(resource, signs)?;
+        if is_overdue {
             let identity = requester.map(Requester::identity);
             let overdue = CacheEvent::Overdue(resource.clone(), identity);
             // A full channel must not delay a request: the next reader reports it again.
             if self.events.try_send(overdue).is_err() {
-                self.published.clear_overdue_report(resource);
+                self.documents.published.clear_overdue_report(resource);
             }
         }
-        if resource.is_robots_txt() {
-            self.metrics.robots_lookup(RobotsLookup::Hit);
-        }
-        Some(CachedDocument { snapshot: found.snapshot, checked_at })
+        Some(document)
     }
 
     /// Runs `decide`, and counts the memory that it adds to the rules of `origin`, mostly indexes.
@@ -367,7 +366,8 @@ impl RobotsCache {
     ) -> T {
         let before = known.snapshot.heap_bytes();
         let decided = decide();
-        if known.snapshot.heap_bytes() > before && self.published.recount(&origin.into()) {
+        let has_grown = known.snapshot.heap_bytes() > before;
+        if has_grown && self.documents.published.recount(&origin.into()) {
             // If the channel is full, one of the messages in it leads to the same check.
             let _ = self.events.try_send(CacheEvent::MemoryGrew);
         }
@@ -406,7 +406,7 @@ impl RobotsCache {
     /// Returns everything known of a document, in memory and in the store. Does not count as a use.
     pub async fn inspect(&self, resource: impl Into<Resource>) -> Option<CacheInspection> {
         let resource = resource.into();
-        let snapshot = self.published.snapshot(&resource);
+        let snapshot = self.documents.published.snapshot(&resource);
         let entry = self.store.load(&resource).await;
         if snapshot.is_none() && entry.is_none() {
             return None;
@@ -424,26 +424,26 @@ impl RobotsCache {
     /// Returns the known origins that match `listing`, in the order of their text, with their snapshots; without the
     /// rules of those that are only on disk. May read all entries. Blocks.
     pub fn list(&self, listing: &EntryQuery) -> Vec<(Origin, Arc<Snapshot>)> {
-        self.lister.list(listing, self.clock.now())
+        self.lister.list(listing, self.clock().now())
     }
 
     /// Counts the stored entries in each state, in the order of [`SnapshotState::ALL`]; if the store has failed or has not
     /// counted them yet, the entries in memory. Takes the same time however many are stored. Blocks.
     pub fn count_by_state(&self) -> [(SnapshotState, usize); 4] {
-        self.lister.count_by_state(self.clock.now())
+        self.lister.count_by_state(self.clock().now())
     }
 
     /// Updates the metrics about entries, as [`count_by_state`](Self::count_by_state) does. Blocks.
     pub fn update_metrics(&self) {
         for (state, count) in self.count_by_state() {
-            self.metrics.robots_entries(state.as_str(), count);
+            self.documents.metrics.robots_entries(state.as_str(), count);
         }
-        self.metrics.robots_cache_bytes(self.memory_bytes());
+        self.documents.metrics.robots_cache_bytes(self.memory_bytes());
     }
 
     /// Returns the size of all entries in memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.published.bytes()
+        self.documents.published.bytes()
     }
 
     /// Applies another configuration, except for its limits on fetches. Existing entries are used no longer than it
@@ -492,7 +492,7 @@ impl RobotsCache {
 
     /// Returns the clock by which snapshots are judged.
     pub fn clock(&self) -> Clock {
-        self.clock
+        self.documents.clock
     }
 
     /// Saves everything on disk and ends the task. Nothing new is learned afterwards.

@@ -85,8 +85,8 @@ impl SnapshotMap {
         }
     }
 
-    /// Returns the snapshot of `resource` if it may be used at `now` by somebody who `signs` requests or not. Never
-    /// blocks.
+    /// Returns the snapshot of `resource` if it may be used at `now` by a crawler that `signs` its requests or not.
+    /// Never blocks.
     pub(super) fn find_usable(
         &self,
         resource: &Resource,

@@ -40,11 +40,8 @@ pub(super) struct FlowWindow {
 impl FlowWindow {
     /// For pages of several clients: 2.5 MB/s each at a round trip of 100 ms. The connection's window is the sum of
     /// those of its streams, so that clients that do not read delay no others.
-    pub(super) const SHARED: Self = Self::with_stream_window(256 * 1024);
-    const fn with_stream_window(stream: u32) -> Self {
-        Self { stream, connection: stream * MAX_STREAMS as u32 }
-    }
-
+    pub(super) const SHARED: Self =
+        Self { stream: 256 * 1024, connection: 256 * 1024 * MAX_STREAMS as u32 };
     /// For one short response.
     pub(super) const SMALL: Self = Self { stream: 64 * 1024, connection: 64 * 1024 };
 }

@@ -67,8 +67,10 @@ async fn tunnel_by_connect(
             100..=199 => {}
             // Bytes after the head are the origin's.
             200..=299 => return Ok(link.with_buffered(buffered.freeze())),
+            // The tunnel would lead back to a proxy that it passed.
             status if any_contains(head.fields().values("proxy-status"), LOOP_DETECTED) => {
-                return Err(loop_detected(status, head.reason()));
+                let details = quote_status(status, head.reason());
+                return Err(UpstreamError::new(ProxyErrorType::ProxyLoopDetected, details));
             }
             status => return Err(refused(status, head.reason())),
         }
@@ -138,11 +140,6 @@ fn refused(status: u16, reason: &[u8]) -> UpstreamError {
         _ => (ProxyErrorType::ConnectionRefused, ""),
     };
     UpstreamError::new(kind, format!("{}{meaning}", quote_status(status, reason)))
-}
-
-/// Makes the error for a tunnel that would lead back to a proxy that it passed.
-fn loop_detected(status: u16, reason: &[u8]) -> UpstreamError {
-    UpstreamError::new(ProxyErrorType::ProxyLoopDetected, quote_status(status, reason))
 }
 
 fn quote_status(status: u16, reason: &[u8]) -> String {

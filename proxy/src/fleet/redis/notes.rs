@@ -35,7 +35,8 @@ impl RedisEngine {
         let mut changes = ChangeBatch { positions: positions.clone(), ..ChangeBatch::default() };
         let heads =
             self.heads.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
-        note_restarted_logs(&mut changes, &heads);
+        // The last note is before the position read: the log was restarted.
+        note_gaps(&mut changes, &heads, |position, head| position > head);
         for (partition, (id, fields)) in self.read_all_notes(&mut changes).await? {
             let position = changes.positions[partition].unwrap_or(0);
             let number = note_number(&id).unwrap_or(position);
@@ -55,7 +56,8 @@ impl RedisEngine {
         }
         // After a full read the rest of a log may just not have been read yet.
         if changes.notes.len() < NOTES_PER_READ {
-            note_lost_tails(&mut changes, &heads);
+            // The last note is after all that can be read: the end of the log was lost.
+            note_gaps(&mut changes, &heads, |position, head| position < head);
         }
         changes.gaps.sort_unstable();
         changes.gaps.dedup();
@@ -125,20 +127,10 @@ impl RedisEngine {
     }
 }
 
-/// Finds partitions whose last note is before the position read there: the log was restarted.
-fn note_restarted_logs(changes: &mut ChangeBatch, heads: &[u64]) {
+/// Notes the partitions with a gap between the position read and the last note, and continues after it.
+fn note_gaps(changes: &mut ChangeBatch, heads: &[u64], is_gap: impl Fn(u64, u64) -> bool) {
     for (partition, (position, head)) in changes.positions.iter_mut().zip(heads).enumerate() {
-        if position.is_some_and(|position| position > *head) {
-            changes.gaps.push(partition);
-            *position = Some(*head);
-        }
-    }
-}
-
-/// Finds partitions whose last note is after what can be read there: the end of the log was lost.
-fn note_lost_tails(changes: &mut ChangeBatch, heads: &[u64]) {
-    for (partition, (position, head)) in changes.positions.iter_mut().zip(heads).enumerate() {
-        if position.is_some_and(|position| position < *head) {
+        if position.is_some_and(|position| is_gap(position, *head)) {
             changes.gaps.push(partition);
             *position = Some(*head);
         }

@@ -36,7 +36,7 @@ fn failure() -> FetchOutcome {
 }
 
 /// Returns the entry of an answer at this time.
-fn said(text: &str, at: SystemTime) -> CacheEntry {
+fn answered(text: &str, at: SystemTime) -> CacheEntry {
     CacheEntry::default().after_fetch(response(200, text), at)
 }
 
@@ -72,7 +72,7 @@ async fn tell(shared: &FleetEntries, entry: &CacheEntry, age: Duration) {
 
 #[test]
 fn older_entries_are_not_newer_whatever_they_contain() {
-    let known = snapshot(&said("known", at(10_000)));
+    let known = snapshot(&answered("known", at(10_000)));
     for (text, millis, expected) in [
         ("other", 9_000, false),
         ("known", 9_600, false),
@@ -82,7 +82,7 @@ fn older_entries_are_not_newer_whatever_they_contain() {
         ("known", 10_500, true),
         ("other", 11_000, true),
     ] {
-        let found = is_newer(&said(text, at(millis)), &known);
+        let found = is_newer(&answered(text, at(millis)), &known);
         assert_eq!(found, expected, "{text} at {millis}");
     }
     assert!(!is_newer(&CacheEntry::default(), &known));
@@ -93,8 +93,8 @@ async fn only_a_later_claim_supersedes_this_nodes_fetch() {
     let memory = MemoryEngine::new("");
     let one = node(&memory, "one", at(100_000)).await;
     let other = node(&memory, "other", at(100_000)).await;
-    tell(&other, &said("other", at(90_000)), 10 * SECOND).await;
-    let known = snapshot(&said("known", at(95_000)));
+    tell(&other, &answered("other", at(90_000)), 10 * SECOND).await;
+    let known = snapshot(&answered("known", at(95_000)));
     for (token, is_adopted) in [(6, true), (7, false), (8, false)] {
         let adopt = AdoptionRule::After(token);
         let found = one.find_adoptable(&shop(), (&known, 0), adopt).await;
@@ -111,11 +111,11 @@ async fn a_fetch_continues_from_the_newest_entry() {
         let memory = MemoryEngine::new("");
         let one = node(&memory, "one", at(100_000)).await;
         let other = node(&memory, "other", at(100_000)).await;
-        tell(&other, &said("other", at(80_000)), 20 * SECOND).await;
-        let own = said("own", at(100_000 - own_age * 1_000));
+        tell(&other, &answered("other", at(80_000)), 20 * SECOND).await;
+        let own = answered("own", at(100_000 - own_age * 1_000));
         let purpose = (FetchPurpose::Forced, &FetchIdentity::default());
-        let terms = (&LifetimeSettings::default(), SECOND);
-        let ClaimDecision::Fetch(lease) = one.claim(&shop(), own, purpose, terms).await else {
+        let limits = (&LifetimeSettings::default(), SECOND);
+        let ClaimDecision::Fetch(lease) = one.claim(&shop(), own, purpose, limits).await else {
             panic!("an operator's fetch is made");
         };
         let answer = lease.before.answer.expect("both were answered");
@@ -126,7 +126,7 @@ async fn a_fetch_continues_from_the_newest_entry() {
 
 #[test]
 fn nodes_are_notified_of_new_content_and_of_recoveries() {
-    let known = said("known", at(0));
+    let known = answered("known", at(0));
     let failing = known.after_fetch(failure(), at(1_000));
     for (before, after, is_same) in [
         (&known, &known.after_fetch(response(200, "known"), at(2_000)), true),

@@ -134,7 +134,7 @@ impl FetchQueue {
     pub(super) fn push(&mut self, job: FetchJob, keys: HashSet<FairnessKey>) {
         let ring = &mut self.rings[FetchClass::of_entry(&job.entry) as usize];
         for key in &keys {
-            ring.add(key, &job.resource);
+            ring.queue_of(key).push_back(job.resource.clone());
         }
         let resource = job.resource.clone();
         self.waiting.insert(resource, QueuedFetch { job, keys });
@@ -146,7 +146,8 @@ impl FetchQueue {
             return false;
         };
         if waiting.keys.insert(key.clone()) {
-            self.rings[FetchClass::of_entry(&waiting.job.entry) as usize].add(key, resource);
+            let ring = &mut self.rings[FetchClass::of_entry(&waiting.job.entry) as usize];
+            ring.queue_of(key).push_back(resource.clone());
         }
         true
     }
@@ -248,8 +249,8 @@ impl FetchQueue {
         let released = std::iter::from_fn(|| queued.pop_front())
             .find_map(|(key, resource)| Some((key, waiting.get(&resource)?)));
         if let Some((key, waiting)) = released {
-            let class = FetchClass::of_entry(&waiting.job.entry);
-            self.rings[class as usize].add_first(&key, &waiting.job.resource);
+            let ring = &mut self.rings[FetchClass::of_entry(&waiting.job.entry) as usize];
+            ring.queue_of(&key).push_front(waiting.job.resource.clone());
         }
         if queued.is_empty() {
             self.waiting_for_host.remove(host);
@@ -258,14 +259,7 @@ impl FetchQueue {
 }
 
 impl FairRing {
-    fn add(&mut self, key: &FairnessKey, resource: &Resource) {
-        self.queue_of(key).push_back(resource.clone());
-    }
-
-    fn add_first(&mut self, key: &FairnessKey, resource: &Resource) {
-        self.queue_of(key).push_front(resource.clone());
-    }
-
+    /// Returns the queue of a key, which joins the ring if it was not in it.
     fn queue_of(&mut self, key: &FairnessKey) -> &mut VecDeque<Resource> {
         if !self.queued.contains_key(key) {
             self.ring.push_back(key.clone());

@@ -39,12 +39,12 @@ fn answer() -> FetchOutcome {
     }
 }
 
-fn asker(crawler: &str, client: u8) -> FairnessKey {
+fn key(crawler: &str, client: u8) -> FairnessKey {
     FairnessKey::new(crawler, Some([192, 0, 2, client].into()))
 }
 
-fn push(queue: &mut FetchQueue, job: FetchJob, asker: &FairnessKey) {
-    queue.push(job, HashSet::from([asker.clone()]));
+fn push(queue: &mut FetchQueue, job: FetchJob, key: &FairnessKey) {
+    queue.push(job, HashSet::from([key.clone()]));
 }
 
 /// Starts every fetch that may start, and returns their names.
@@ -65,13 +65,13 @@ fn bounds(total: usize, per_host: usize, reserved: usize) -> FetchLimits {
 fn new_origins_leave_the_reserve_to_known_ones() {
     let mut queue = FetchQueue::new(bounds(4, 4, 1));
     for n in 0..10 {
-        let (uri, asker) = (format!("https://new{n}.example"), asker(&n.to_string(), n));
-        push(&mut queue, job(&uri), &asker);
+        let (uri, key) = (format!("https://new{n}.example"), key(&n.to_string(), n));
+        push(&mut queue, job(&uri), &key);
     }
     assert_eq!(started(&mut queue).len(), 3);
     queue.push(good("https://known.example"), HashSet::from([FairnessKey::default()]));
     assert_eq!(started(&mut queue), ["https://known.example"]);
-    push(&mut queue, good("https://known2.example"), &asker("x", 1));
+    push(&mut queue, good("https://known2.example"), &key("x", 1));
     assert!(started(&mut queue).is_empty(), "four are running");
     queue.finished(&job("https://new0.example").resource);
     assert_eq!(started(&mut queue), ["https://known2.example"]);
@@ -83,7 +83,7 @@ fn new_origins_leave_the_reserve_to_known_ones() {
 #[test]
 fn a_busy_host_delays_only_itself() {
     let mut queue = FetchQueue::new(bounds(100, 2, 0));
-    let one = asker("a", 1);
+    let one = key("a", 1);
     for port in 1..=5 {
         push(&mut queue, job(&format!("https://slow.example:{port}")), &one);
     }
@@ -101,19 +101,19 @@ fn a_busy_host_delays_only_itself() {
     assert!(queue.waiting_for_host.is_empty() && queue.running.by_host.is_empty());
     assert_eq!(queue.running.total, 0);
     assert!(queue.waiting.is_empty() && queue.running.by_key.is_empty());
-    assert!(queue.rings.iter().all(|turns| turns.ring.is_empty() && turns.queued.is_empty()));
+    assert!(queue.rings.iter().all(|ring| ring.ring.is_empty() && ring.queued.is_empty()));
 }
 
 #[test]
 fn one_client_never_holds_more_than_it_leaves_free() {
     let mut queue = FetchQueue::new(bounds(512, 4, 64));
     for n in 0..3000 {
-        push(&mut queue, job(&format!("http://tarpit{n}.example")), &asker("a", 1));
+        push(&mut queue, job(&format!("http://tarpit{n}.example")), &key("a", 1));
     }
     assert_eq!(started(&mut queue).len(), 224);
     for (n, (crawler, client)) in [("a", 2), ("b", 1), ("b", 2), ("c", 3)].into_iter().enumerate() {
         let uri = format!("http://shop{n}.example");
-        push(&mut queue, job(&uri), &asker(crawler, client));
+        push(&mut queue, job(&uri), &key(crawler, client));
         assert_eq!(started(&mut queue), [uri], "{crawler} at {client}");
     }
 }
@@ -123,8 +123,8 @@ fn addresses_of_one_ipv6_network_are_one_client() {
     let mut queue = FetchQueue::new(bounds(512, 4, 64));
     for n in 0..3000_u16 {
         let address = IpAddr::from([0x2001, 0xdb8, 0, 7, 0, 0, 0, n]);
-        let asker = FairnessKey::new("a", Some(address));
-        push(&mut queue, job(&format!("http://new{n}.example")), &asker);
+        let key = FairnessKey::new("a", Some(address));
+        push(&mut queue, job(&format!("http://new{n}.example")), &key);
     }
     assert_eq!(started(&mut queue).len(), 224);
     let uri = "http://shop.example";
@@ -138,12 +138,12 @@ fn many_clients_of_one_crawler_leave_room_for_another_crawler() {
     let mut queue = FetchQueue::new(bounds(512, 4, 64));
     for n in 0..5000 {
         let client = u8::try_from(n % 100).expect("small");
-        push(&mut queue, job(&format!("http://tarpit{n}.example")), &asker("a", client));
+        push(&mut queue, job(&format!("http://tarpit{n}.example")), &key("a", client));
     }
     let of_one_crawler = started(&mut queue).len();
     assert!((290..=300).contains(&of_one_crawler), "{of_one_crawler}");
     for n in 0..100 {
-        push(&mut queue, job(&format!("http://shop{n}.example")), &asker("b", 1));
+        push(&mut queue, job(&format!("http://shop{n}.example")), &key("b", 1));
     }
     assert!(started(&mut queue).len() > 70);
 }
@@ -155,7 +155,7 @@ fn heavy_clients_end_up_with_equal_shares() {
     for n in 0..500 {
         for crawler in ["a", "b", "c"] {
             let job = job(&format!("http://{crawler}{n}.example"));
-            push(&mut queue, job, &asker(crawler, 1));
+            push(&mut queue, job, &key(crawler, 1));
         }
         under_way.extend(started(&mut queue));
         if under_way.len() > 40 {
@@ -172,10 +172,10 @@ fn heavy_clients_end_up_with_equal_shares() {
 fn clients_take_turns() {
     let mut queue = FetchQueue::new(bounds(1, 4, 0));
     for n in 0..3 {
-        push(&mut queue, job(&format!("http://a{n}.example")), &asker("a", 1));
+        push(&mut queue, job(&format!("http://a{n}.example")), &key("a", 1));
     }
     for client in 1..3 {
-        push(&mut queue, job(&format!("http://b{client}.example")), &asker("b", client));
+        push(&mut queue, job(&format!("http://b{client}.example")), &key("b", client));
     }
     let mut order = Vec::new();
     for _ in 0..5 {
@@ -191,12 +191,12 @@ fn clients_take_turns() {
 fn a_shared_fetch_starts_on_the_earlier_turn() {
     let mut queue = FetchQueue::new(bounds(16, 4, 0));
     for n in 0..100 {
-        push(&mut queue, job(&format!("http://host{n}.example")), &asker("a", 1));
+        push(&mut queue, job(&format!("http://host{n}.example")), &key("a", 1));
     }
     assert_eq!(started(&mut queue).len(), 8);
     let last = job("http://host99.example").resource;
-    assert!(queue.join(&last, &asker("b", 2)) && queue.join(&last, &asker("b", 2)));
-    assert!(!queue.join(&job("http://host0.example").resource, &asker("b", 2)), "it runs");
+    assert!(queue.join(&last, &key("b", 2)) && queue.join(&last, &key("b", 2)));
+    assert!(!queue.join(&job("http://host0.example").resource, &key("b", 2)), "it runs");
     assert_eq!(started(&mut queue), ["http://host99.example"]);
     assert!(!queue.is_waiting(&last) && started(&mut queue).is_empty());
     queue.finished(&last);
@@ -207,10 +207,10 @@ fn a_shared_fetch_starts_on_the_earlier_turn() {
 fn failed_origins_are_fetched_last_and_spare_the_reserve() {
     let mut queue = FetchQueue::new(bounds(4, 4, 2));
     for n in 0..4 {
-        push(&mut queue, failing(&format!("http://failing{n}.example")), &asker("a", n));
+        push(&mut queue, failing(&format!("http://failing{n}.example")), &key("a", n));
     }
-    push(&mut queue, job("http://new.example"), &asker("b", 1));
-    push(&mut queue, good("http://good.example"), &asker("c", 1));
+    push(&mut queue, job("http://new.example"), &key("b", 1));
+    push(&mut queue, good("http://good.example"), &key("c", 1));
     let first = started(&mut queue);
     assert_eq!(first, ["http://good.example", "http://new.example"]);
 }
@@ -218,7 +218,7 @@ fn failed_origins_are_fetched_last_and_spare_the_reserve() {
 #[test]
 fn abandoned_fetches_are_dropped_unless_they_refresh_a_copy() {
     let mut queue = FetchQueue::new(bounds(100, 1, 0));
-    let one = asker("a", 1);
+    let one = key("a", 1);
     let origin = |uri: &str| job(uri).resource;
     push(&mut queue, job("http://shop.example:1"), &one);
     assert!(

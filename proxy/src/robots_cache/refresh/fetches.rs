@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::{Id, JoinError, JoinSet};
+use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use wayleave_lifecycle::{
     FetchErrorKind, FetchOutcome, LifetimeSettings, ParsedEntry, Resource, Snapshot,
@@ -113,7 +113,9 @@ impl<F: DocumentFetcher> FetchTasks<F> {
         };
         let job = self.jobs.remove(&id)?;
         let fetched = result.map_err(|error| {
-            let outcome = outcome_of_panic(&job.resource, &error);
+            tracing::error!(resource = %job.resource, %error, "a fetch failed unexpectedly");
+            let (uri, kind) = (job.resource.uri(), FetchErrorKind::Internal);
+            let outcome = FetchOutcome::failed(uri, kind, "the fetch failed unexpectedly");
             report(&self.metrics, &job.resource, &outcome, Duration::ZERO);
             outcome
         });
@@ -135,9 +137,4 @@ fn report(metrics: &Metrics, resource: &Resource, outcome: &FetchOutcome, took: 
         ?took,
         "fetched"
     );
-}
-
-fn outcome_of_panic(resource: &Resource, error: &JoinError) -> FetchOutcome {
-    tracing::error!(%resource, %error, "a fetch failed unexpectedly");
-    FetchOutcome::failed(resource.uri(), FetchErrorKind::Internal, "the fetch failed unexpectedly")
 }

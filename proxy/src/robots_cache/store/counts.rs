@@ -55,7 +55,7 @@ impl StateCounter {
         let Some(lifetimes) = self.state().lifetimes.clone() else {
             return Ok(());
         };
-        let kept = catching_panics(|| tables::open_entries(database))?;
+        let entries = catching_panics(|| tables::open_entries(database))?;
         let tally = StateTally::new(lifetimes, now);
         let walked = tally.empty_like();
         let is_stopped = Arc::<AtomicBool>::default();
@@ -64,9 +64,9 @@ impl StateCounter {
         state.is_under_way = true;
         let (counts, database, stop) = (self.clone(), database.clone(), is_stopped.clone());
         let thread = thread::spawn(move || {
-            let counted = catching_panics(|| count_entries(&kept, walked, &stop));
+            let counted = catching_panics(|| count_entries(&entries, walked, &stop));
             // The file cannot be reopened while these exist.
-            drop((kept, database));
+            drop((entries, database));
             counts.finish_walk(counted, &stop);
         });
         state.walk = Some(CountingWalk { is_stopped, thread });
@@ -145,11 +145,11 @@ impl StateCounter {
 
 /// Adds all entries to `tally`, until stopped.
 fn count_entries(
-    kept: &EntriesTable,
+    entries: &EntriesTable,
     mut tally: StateTally,
     is_stopped: &AtomicBool,
 ) -> Result<StateTally, StoreFailure> {
-    for row in kept.range::<&str>(..)? {
+    for row in entries.range::<&str>(..)? {
         if is_stopped.load(Ordering::Relaxed) {
             break;
         }

@@ -35,9 +35,9 @@ fn checksum(key: &str, record: &[u8]) -> [u8; SEAL_BYTES] {
     context.update(&key.len().to_le_bytes());
     context.update(key.as_bytes());
     context.update(record);
-    let mut kept = [0; SEAL_BYTES];
-    kept.copy_from_slice(&context.finish().as_ref()[..SEAL_BYTES]);
-    kept
+    let mut checksum = [0; SEAL_BYTES];
+    checksum.copy_from_slice(&context.finish().as_ref()[..SEAL_BYTES]);
+    checksum
 }
 
 /// Compresses a body; its length comes first.

@@ -501,25 +501,25 @@ async fn gathering_metrics_reads_no_entries() {
 async fn counts_follow_fetches_and_time() {
     let (fetch, robots, _) = three_known().await;
     assert_eq!(robots.count_by_state().map(|(_, count)| count), [1, 0, 1, 1]);
-    let mut seen = HashSet::new();
-    for turn in 0..400 {
-        match turn {
+    let mut counts = HashSet::new();
+    for round in 0..400 {
+        match round {
             20 => fetch.answer(&origin("a"), Answer::Status(500)),
             30 => fetch.answer(&origin("c"), Answer::Status(200)),
             _ => {}
         }
-        if turn < 60 && turn % 10 == 0 {
-            robots.refresh(&origin(["a", "b", "c"][turn / 10 % 3])).await.unwrap();
+        if round < 60 && round % 10 == 0 {
+            robots.refresh(&origin(["a", "b", "c"][round / 10 % 3])).await.unwrap();
         }
         let counted = robots.count_by_state();
-        assert_eq!(counted, looked_up(&robots), "turn {turn}");
-        seen.insert(counted.map(|(_, count)| count));
+        assert_eq!(counted, looked_up(&robots), "round {round}");
+        counts.insert(counted.map(|(_, count)| count));
         // The end of a state is counted an hour late at most.
         tokio::time::advance(7 * HOUR + Duration::from_secs(90)).await;
         settle().await;
     }
-    assert!(seen.len() > 4, "{seen:?}");
-    assert!(seen.contains(&[0; 4]), "in the end they are of no use: {seen:?}");
+    assert!(counts.len() > 4, "{counts:?}");
+    assert!(counts.contains(&[0; 4]), "in the end they are of no use: {counts:?}");
 }
 
 /// Prints how long counts take with a million origins, and how long the initial walk takes.
@@ -676,7 +676,7 @@ async fn evicted_entries_come_back_from_the_store() {
     for n in 0..1000 {
         robots.find(&origin(&format!("host{n}"))).await.unwrap();
     }
-    let in_memory = robots.published.len();
+    let in_memory = robots.documents.published.len();
     assert!((50..500).contains(&in_memory), "{in_memory}");
     for n in 0..1000 {
         let snapshot = robots.find(&origin(&format!("host{n}"))).await.unwrap().snapshot;

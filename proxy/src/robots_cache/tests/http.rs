@@ -94,10 +94,10 @@ async fn failing_dns() -> SocketAddr {
     let address = socket.local_addr().unwrap();
     tokio::spawn(async move {
         let mut message = [0; 512];
-        while let Ok((length, asker)) = socket.recv_from(&mut message).await {
+        while let Ok((length, client)) = socket.recv_from(&mut message).await {
             message[2] |= 0x80;
             message[3] = 2;
-            socket.send_to(&message[..length], asker).await.unwrap();
+            socket.send_to(&message[..length], client).await.unwrap();
         }
     });
     address

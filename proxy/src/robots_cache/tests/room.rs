@@ -13,7 +13,7 @@ use super::server::{Answer, Server};
 
 const LONG: usize = 500_000;
 /// The memory that one such file needs, with its rules.
-const PLACE: usize = 2 * 512_000;
+const FILE_BYTES: usize = 2 * 512_000;
 
 /// Answers `short.test` with a short file, `long.test` with a long one, and everybody else with the start of a long one
 /// (if not coded) and then nothing.
@@ -67,8 +67,8 @@ async fn stall(fetcher: &Arc<HttpFetcher>, tarpits: usize) -> JoinSet<FetchOutco
     stalled
 }
 
-fn options(places: usize, timeout: Duration) -> FetchConfig {
-    FetchConfig { memory: places * PLACE, timeout, ..FetchConfig::default() }
+fn options(files: usize, timeout: Duration) -> FetchConfig {
+    FetchConfig { memory: files * FILE_BYTES, timeout, ..FetchConfig::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,7 +83,7 @@ async fn long_files_stay_within_their_share_and_short_ones_pass() {
     for _ in 0..20 {
         let short = fetch(&fetcher, "short").await;
         assert_eq!(short.result(), FetchResult::Successful, "{short:?}");
-        assert_eq!(fetcher.memory.held_bytes(), 4 * PLACE);
+        assert_eq!(fetcher.memory.held_bytes(), 4 * FILE_BYTES);
     }
     assert!(stalled.try_join_next().is_none());
     drop(stalled);
@@ -130,7 +130,7 @@ async fn reservations_include_decoder_windows_and_stages() {
             assert!(fetching.try_join_next().is_none(), "it ended");
             tokio::task::yield_now().await;
         }
-        assert_eq!(fetcher.memory.held_bytes(), window + PLACE, "{host}");
+        assert_eq!(fetcher.memory.held_bytes(), window + FILE_BYTES, "{host}");
     }
 }
 
@@ -146,9 +146,9 @@ async fn a_short_gzip_of_a_long_file_needs_a_reservation() {
     while server.asked().len() == asked {
         tokio::task::yield_now().await;
     }
-    assert_eq!(fetcher.memory.held_bytes(), 2 * PLACE);
+    assert_eq!(fetcher.memory.held_bytes(), 2 * FILE_BYTES);
     drop(full);
-    while fetcher.memory.held_bytes() != PLACE {
+    while fetcher.memory.held_bytes() != FILE_BYTES {
         assert!(fetching.try_join_next().is_none(), "it ended");
         tokio::task::yield_now().await;
     }
@@ -163,7 +163,7 @@ async fn a_reservation_is_held_until_the_entry_is_counted() {
         validators: None,
     };
     let fetched = fetcher.fetch(request, None).await;
-    assert_eq!(fetcher.memory.held_bytes(), PLACE);
+    assert_eq!(fetcher.memory.held_bytes(), FILE_BYTES);
     drop(fetched);
     assert_eq!(fetcher.memory.held_bytes(), 0);
 }

@@ -77,16 +77,16 @@ impl WriteBatch<'_> {
         let Some(row) = self.order.range(from..)?.next() else {
             return Ok(None);
         };
-        let (place, _) = row?;
-        let (found, rank, at, key, first_seen_at) = place.value();
+        let (order_key, _) = row?;
+        let (found, rank, at, key, first_seen_at) = order_key.value();
         Ok((found == scope).then(|| EvictableItem { rank, at, key: key.to_owned(), first_seen_at }))
     }
 
     fn evict(&mut self, item: &EvictableItem) -> Result<(), StoreFailure> {
         let key = item.key.as_str();
         for scope in scopes(key) {
-            let place = (scope, item.rank, item.at, key, item.first_seen_at);
-            self.order.remove(place)?;
+            let order_key = (scope, item.rank, item.at, key, item.first_seen_at);
+            self.order.remove(order_key)?;
         }
         if item.rank == PAST_VERSION {
             return self.drop_version(key, item.first_seen_at);
@@ -99,6 +99,9 @@ impl WriteBatch<'_> {
             return Ok(());
         }
         self.drop_entry(key)?;
-        self.drop_versions(key)
+        for first_seen_at in self.first_seen(key)? {
+            self.drop_version(key, first_seen_at)?;
+        }
+        Ok(())
     }
 }

@@ -120,8 +120,8 @@ impl<'txn> WriteBatch<'txn> {
             counted.add(key, &sealed);
         }
         for scope in scopes(key) {
-            let place = (scope, WHOLE_ENTRY, record.last_contact_at(), key, 0);
-            self.order.insert(place, ())?;
+            let order_key = (scope, WHOLE_ENTRY, record.last_contact_at(), key, 0);
+            self.order.insert(order_key, ())?;
             self.charge(scope, entry_cost(key, sealed.len()))?;
         }
         Ok(())
@@ -139,8 +139,8 @@ impl<'txn> WriteBatch<'txn> {
         self.damaged += usize::from(record.is_none());
         for scope in scopes(key) {
             if let Some(record) = &record {
-                let place = (scope, WHOLE_ENTRY, record.last_contact_at(), key, 0);
-                self.order.remove(place)?;
+                let order_key = (scope, WHOLE_ENTRY, record.last_contact_at(), key, 0);
+                self.order.remove(order_key)?;
             }
             self.refund(scope, entry_cost(key, sealed.len()))?;
         }
@@ -221,36 +221,36 @@ impl<'txn> WriteBatch<'txn> {
 
     fn list_past(&mut self, key: &str, first_seen_at: u64, at: u64) -> Result<(), StoreFailure> {
         for scope in scopes(key) {
-            let place = (scope, PAST_VERSION, at, key, first_seen_at);
-            self.order.insert(place, ())?;
+            let order_key = (scope, PAST_VERSION, at, key, first_seen_at);
+            self.order.insert(order_key, ())?;
         }
         Ok(())
     }
 
     fn unlist_past(&mut self, key: &str, first_seen_at: u64, at: u64) -> Result<(), StoreFailure> {
         for scope in scopes(key) {
-            let place = (scope, PAST_VERSION, at, key, first_seen_at);
-            self.order.remove(place)?;
+            let order_key = (scope, PAST_VERSION, at, key, first_seen_at);
+            self.order.remove(order_key)?;
         }
         Ok(())
     }
 
     /// Returns when the versions of a document were first seen.
     fn first_seen(&self, key: &str) -> Result<Vec<u64>, StoreFailure> {
-        let mut kept = Vec::new();
+        let mut times = Vec::new();
         for row in self.versions.range(versions_range(key))? {
-            kept.push(row?.0.value().1);
+            times.push(row?.0.value().1);
         }
-        Ok(kept)
+        Ok(times)
     }
 
     /// Drops the oldest versions of a document if there are too many.
     fn drop_too_many(&mut self, key: &str) -> Result<(), StoreFailure> {
-        let kept = self.first_seen(key)?;
+        let times = self.first_seen(key)?;
         // At least one, because the entry's body is that of the newest version.
         let most = self.limits.max_versions.max(1);
-        for first_seen_at in kept.iter().copied().take(kept.len().saturating_sub(most)) {
-            self.drop_version(key, first_seen_at)?;
+        for first_seen_at in &times[..times.len().saturating_sub(most)] {
+            self.drop_version(key, *first_seen_at)?;
         }
         Ok(())
     }
@@ -273,10 +273,5 @@ impl<'txn> WriteBatch<'txn> {
             Some(body) => self.drop_reference(key, &body.digest),
             None => Ok(()),
         }
-    }
-
-    fn drop_versions(&mut self, key: &str) -> Result<(), StoreFailure> {
-        let mut kept = self.first_seen(key)?.into_iter();
-        kept.try_for_each(|first_seen_at| self.drop_version(key, first_seen_at))
     }
 }

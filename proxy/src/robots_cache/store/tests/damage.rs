@@ -127,8 +127,8 @@ async fn a_database_panic_sets_the_file_aside() {
     store.flush().await;
     store.flush().await;
     assert_eq!(store.fault(), None);
-    let told = store.set_aside_file().expect("it is told of");
-    assert!(told.contains("robots.redb.damaged-20270115T"), "{told}");
+    let reported = store.set_aside_file().expect("it is reported");
+    assert!(reported.contains("robots.redb.damaged-20270115T"), "{reported}");
     let (_, text) = metrics.text().unwrap();
     assert!(!text.contains("store_errors_total{operation=\"open\"} 0"), "{text}");
     let aside = names(dir.path()).into_iter().find(|name| name.contains("damaged"));

@@ -197,7 +197,7 @@ async fn format_1_is_converted() {
         for (origin, entry) in &entries {
             assert_eq!(store.load(origin).await.as_ref(), Some(entry), "{origin}");
             let statuses: Vec<_> =
-                store.history(origin).await.iter().map(|said| said.status).collect();
+                store.history(origin).await.iter().map(|version| version.status).collect();
             let is_answered = entry.answer.is_some();
             assert_eq!(statuses.first(), is_answered.then_some(&404), "{origin}");
         }
@@ -215,11 +215,11 @@ async fn bytes_of_an_origin() {
         let store = open_at(dir.path(), at(0), RobotsStoreConfig::default()).unwrap();
         let before = length(dir.path());
         for n in 0..COUNT as usize {
-            let said = match body {
+            let response = match body {
                 None => response(404, b""),
                 Some(length) => response(200, &unique(n, length)),
             };
-            store.save(registered(n), entry(said, first()));
+            store.save(registered(n), entry(response, first()));
             if n % 1000 == 999 {
                 store.flush().await;
             }
