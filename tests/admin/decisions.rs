@@ -11,7 +11,7 @@ use crate::harness::{Origin, Reply, Request, Wayleave, Wire, decisions, eventual
 
 const SHOP: &str = "User-agent: NewsBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /images\n";
 
-/// Three origins, of which one has no robots.txt and one is unreachable.
+/// Starts three sites, one without a robots.txt and one whose robots.txt is unreachable.
 fn sites() -> Origin {
     let origin = Origin::start();
     origin.site("shop.test").robots(SHOP);
@@ -257,10 +257,10 @@ fn a_limited_stream_counts_the_decisions_it_skips() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings);
     let mut wire = Wire::connect(proxy.admin);
-    wire.send("GET /v1/decisions/stream?q=%2Fwanted%2F&most=1&traffic=true HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    wire.send("GET /v1/decisions/stream?q=%2Fmatching%2F&most=1&traffic=true HTTP/1.1\r\nHost: localhost\r\n\r\n");
     wire.response_head();
     for number in 0..20 {
-        proxy.get_as("NewsBot/2", &format!("http://shop.test/wanted/{number}"));
+        proxy.get_as("NewsBot/2", &format!("http://shop.test/matching/{number}"));
         proxy.get_as("NewsBot/2", &format!("http://shop.test/other/{number}"));
     }
     let mut text = String::new();

@@ -8,7 +8,7 @@ use crate::harness::tools::{both_streams, clean, program, project, run};
 use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
 
-/// One crawler that is enforced and one that is observed.
+/// Returns one crawler that is enforced and one that is observed.
 fn crawlers(settings: Settings) -> Settings {
     let settings = settings.crawler("news", "NewsBot").crawler("watched", "WatchedBot");
     settings.table("mode = \"observe\"\n")

@@ -38,7 +38,7 @@ func main() {
 		DisableKeepAlives: true,
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 	}
-	client := &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	client := &http.Client{Transport: transport, Timeout: 60 * time.Second}
 	urls := bufio.NewScanner(os.Stdin)
 	for urls.Scan() {
 		line, err := json.Marshal(fetch(client, urls.Text()))

@@ -151,7 +151,7 @@ fn every_decision_of_a_week_is_derived_again() {
 /// `WAYLEAVE_EVIDENCE=1000000 cargo test --release --test integration -- --ignored --nocapture evidence::week`, with an older version of
 /// the program in `WAYLEAVE_EVIDENCE_BEFORE`, if there is one.
 #[test]
-#[ignore = "takes as long as its size says"]
+#[ignore = "takes as long as its size requires"]
 fn every_decision_of_a_week_of_any_size_is_derived_again() {
     let requests = std::env::var("WAYLEAVE_EVIDENCE");
     let requests = requests.expect("WAYLEAVE_EVIDENCE is the number of decisions");

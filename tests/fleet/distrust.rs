@@ -397,7 +397,7 @@ fn a_lease_without_an_end_is_ignored() {
     for ends_in in [None, Some("31536000")] {
         let path = "/v1/robots/http%3A%2F%2Fshop.test";
         assert!(node.admin_request("DELETE", path).status < 300);
-        server.command(&["set", &lease, "nobody"]);
+        server.command(&["set", &lease, "unknown"]);
         if let Some(seconds) = ends_in {
             server.command(&["expire", &lease, seconds]);
         }

@@ -232,9 +232,7 @@ fn what_a_node_stored_alone_is_shared_when_it_joins() {
     assert_eq!(alone.get("http://shop.test/").status, 200);
     let (dir, settings) = alone.stop();
     let server = Server::start(Product::Redis);
-    let joined =
-        settings.set("store.kind", "\"redis\"").set("store.url", &format!("{:?}", server.url()));
-    let first = Wayleave::start_in(dir, joined);
+    let first = Wayleave::start_in(dir, joined(settings, &server));
     assert_eq!(first.get("http://shop.test/").status, 200);
     eventually("the engine has the record", || {
         first.metric("wayleave_fleet_settled_total", &[("kind", "changed")])

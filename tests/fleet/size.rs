@@ -123,7 +123,7 @@ fn send_until(
                         assert!([200, 429].contains(&status), "{status}");
                         if status == 429 {
                             // Too many requests wait, or the engine is unreachable: pauses as clients should.
-                            std::thread::park_timeout(Duration::from_millis(500));
+                            std::thread::sleep(Duration::from_millis(500));
                         }
                     }
                 });

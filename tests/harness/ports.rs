@@ -12,12 +12,12 @@ const BUS: u16 = 10_000;
 
 static TRIED: AtomicU16 = AtomicU16::new(0);
 
-/// Returns an address on loopback where nobody listens.
+/// Returns a free address on loopback.
 pub fn free_address() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, free()).into()
 }
 
-/// Returns a port on loopback where nobody listens, nor ten thousand above, and that this process has not returned before.
+/// Returns a port on loopback that is free, as is the one ten thousand above, and that this process has not returned before.
 pub fn free() -> u16 {
     let count = PORTS.end - PORTS.start;
     // Processes that run side by side begin at different places.

@@ -43,7 +43,7 @@ impl Authority {
 
     fn unknown() -> &'static Self {
         static UNKNOWN: OnceLock<Authority> = OnceLock::new();
-        UNKNOWN.get_or_init(|| Self::new("a root nobody trusts"))
+        UNKNOWN.get_or_init(|| Self::new("an untrusted root"))
     }
 
     pub fn new(name: &str) -> Self {

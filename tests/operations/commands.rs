@@ -349,7 +349,7 @@ fn env_distinguishes_unreadable_and_missing_certificates() {
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).expect("ours");
     // Root may read everything, so another user runs the command.
     let binary = dir.path().join("wayleave");
-    std::fs::copy(crate::harness::wayleave::BINARY, &binary).expect("there is room");
+    std::fs::copy(crate::harness::wayleave::BINARY, &binary).expect("it can be copied");
     let mut other_user = tools::clean(program("setpriv"));
     other_user
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])

@@ -33,7 +33,7 @@ impl Stage {
         Self { origin, proxy, refused }
     }
 
-    /// Commands that print for people, each with a word printed in colour.
+    /// Returns commands that print for people, each with a word printed in colour.
     fn commands(&self) -> Vec<(String, &'static str)> {
         let decision = format!("decision {} --config ports.toml", self.refused);
         [

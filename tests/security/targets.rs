@@ -9,7 +9,7 @@ use super::{Case, check, shop};
 /// Rows that are targets alone. Other tests read them, too.
 const ROWS: &str = include_str!("targets.jsonl");
 
-/// A GET of a target, and what must come of it.
+/// A GET of a target, and the expected outcome.
 #[derive(Deserialize)]
 struct Row {
     name: String,
