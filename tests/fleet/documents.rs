@@ -4,6 +4,7 @@ use super::engines::{Product, Server};
 use super::proxies::{node, refresh};
 use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Reply, Wayleave, eventually};
+use crate::preferences::licence;
 use crate::preferences::purposes::{CORPUS, crawler};
 
 const TDMREP: &str = "http://site.test/.well-known/tdmrep.json";
@@ -15,12 +16,6 @@ fn status(proxy: &Wayleave, url: &str) -> u16 {
 
 fn reservation(value: u8) -> Reply {
     Reply::text(format!("[{{\"location\": \"/\", \"tdm-reservation\": {value}}}]"))
-}
-
-fn licence(usage: &str) -> Reply {
-    Reply::text(format!(
-        "<rsl xmlns=\"https://rslstandard.org/rsl\"><content url=\"/\"><license>{usage}</license></content></rsl>"
-    ))
 }
 
 #[test]

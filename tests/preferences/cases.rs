@@ -1,4 +1,4 @@
-//! The cases of `policy/usage-preferences/tests/cases/preferences.jsonl` through the running proxy. Each has a host and a crawler of its own.
+//! The cases of `policy/usage-preferences/tests/cases/preferences.jsonl` through the running proxy, each with its own host and crawler.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use crate::harness::{Origin, Response, Wayleave};
 
 const CASES: &str = include_str!("../../policy/usage-preferences/tests/cases/preferences.jsonl");
 
-/// Keys of a case's `config` that are of `[preferences]`, and of `[[crawler]]`.
+/// The keys of a case's `config` that belong to `[preferences]`, and to `[[crawler]]`.
 const PREFERENCES: [&str; 4] = ["sources", "robots_meta", "rsl_user", "rsl_geo"];
 const CRAWLER: [&str; 3] = ["purpose_tokens", "content_use", "unstated"];
 
-/// A field of the answer that lifts what a file reserves. The proxy asks for no page whose path is reserved, so it never sees
-/// the field.
-const LIFTED_BY_THE_ANSWER: &str = "tdmrep-017";
+/// A case where a field of the response lifts what a file reserves. The proxy requests no page whose path is reserved, so it never
+/// receives the field.
+const LIFTED_BY_RESPONSE: &str = "tdmrep-017";
 
 struct Case {
-    said: Value,
+    json: Value,
     name: String,
     agent: String,
 }
@@ -26,7 +26,7 @@ struct Case {
 impl Case {
     fn read((number, line): (usize, &str)) -> Self {
         Self {
-            said: serde_json::from_str(line).unwrap(),
+            json: serde_json::from_str(line).unwrap(),
             name: format!("case{number}"),
             agent: format!("Case{number}-"),
         }
@@ -36,33 +36,33 @@ impl Case {
         format!("{}.test", self.name)
     }
 
-    /// A text with this case's host in the place of the common one.
-    fn at_home(&self, text: &str) -> String {
+    /// Replaces the common host in a text by this case's.
+    fn with_own_host(&self, text: &str) -> String {
         text.replace("site.test", &self.host())
     }
 
-    /// An expectation of a case, if it has one.
+    /// Returns a member of the case, if it has it.
     fn text(&self, member: &str) -> Option<String> {
-        Some(self.at_home(self.said[member].as_str()?))
+        Some(self.with_own_host(self.json[member].as_str()?))
     }
 
     fn url(&self) -> String {
         self.text("url").unwrap()
     }
 
-    /// The keys of its `config` that are among these, as lines.
+    /// Returns the lines of its `config` for these keys.
     fn keys(&self, keys: &[&str]) -> String {
-        let config = self.said["config"].as_object();
+        let config = self.json["config"].as_object();
         let config = config.into_iter().flatten();
         let lines = config.filter(|(key, _)| keys.contains(&key.as_str()));
         let lines = lines.map(|(key, value)| format!("{key} = {}\n", toml(value)));
         lines.collect()
     }
 
-    /// The tables that make its crawler and its rule.
+    /// Returns the tables of its crawler and its rule.
     fn tables(&self) -> String {
-        let (name, agent, token) = (&self.name, &self.agent, &self.said["token"]);
-        let purposes = match &self.said["purpose"] {
+        let (name, agent, token) = (&self.name, &self.agent, &self.json["token"]);
+        let purposes = match &self.json["purpose"] {
             Value::Array(all) => json!(all),
             one => json!([one]),
         };
@@ -70,19 +70,19 @@ impl Case {
         let crawler = format!(
             "[[crawler]]\nname = \"{name}\"\ntokens = [{token}]\nmatch = {{ user_agent = \"{agent}\" }}\npurposes = {purposes}\n{keys}"
         );
-        let rule = self.said["config"]["rule"].as_str();
+        let rule = self.json["config"]["rule"].as_str();
         let rule = rule.map(|action| {
             let host = self.host();
-            let agreed = match action {
+            let reason = match action {
                 "allow" => "owner = \"legal\"\nreason = \"agreed\"\nexpires = \"2999-12-31\"\n",
                 _ => "",
             };
-            format!("[[rule]]\naction = \"{action}\"\nhosts = [\"{host}\"]\n{agreed}")
+            format!("[[rule]]\naction = \"{action}\"\nhosts = [\"{host}\"]\n{reason}")
         });
         crawler + &rule.unwrap_or_default()
     }
 
-    /// Has the origin say what the case says.
+    /// Has the origin serve the files and the page of the case.
     fn serve(&self, origin: &Origin) {
         let (host, home) = (self.host(), format!("https://{}", self.host()));
         let site = origin.site(&host);
@@ -96,11 +96,11 @@ impl Case {
         for path in ["/license.xml", "/none.xml"] {
             site = site.page(path, Reply::new(404));
         }
-        let documents = self.said["rsl"].as_object();
+        let documents = self.json["rsl"].as_object();
         for (url, text) in documents.into_iter().flatten() {
-            let url = self.at_home(url);
-            let path = url.strip_prefix(&home).expect("licences are at home");
-            site = site.page(path, Reply::text(self.at_home(text.as_str().unwrap())));
+            let url = self.with_own_host(url);
+            let path = url.strip_prefix(&home).expect("licences are on the case's host");
+            site = site.page(path, Reply::text(self.with_own_host(text.as_str().unwrap())));
         }
         let url = self.url();
         site.page(url.strip_prefix(&home).unwrap(), self.page());
@@ -109,73 +109,70 @@ impl Case {
     fn page(&self) -> Reply {
         let html = self.text("html");
         let html = html.unwrap_or_else(|| "<title>page</title>".to_owned());
-        let fields = self.said["headers"].as_array();
+        let fields = self.json["headers"].as_array();
         let fields = fields.into_iter().flatten().map(|field| {
             let text = |index: usize| field[index].as_str().unwrap();
-            (text(0).to_owned(), self.at_home(text(1)))
+            (text(0).to_owned(), self.with_own_host(text(1)))
         });
         let fields: Vec<_> = fields.collect();
-        let is_typed = fields.iter().any(|(name, _)| name == "Content-Type");
-        let mut page = match is_typed {
-            true => Reply::text(html).without("Content-Type"),
-            false => Reply::html(html),
+        let mut page = if fields.iter().any(|(name, _)| name == "Content-Type") {
+            Reply::text(html).without("Content-Type")
+        } else {
+            Reply::html(html)
         };
         for (name, value) in &fields {
             page = page.header(name, value);
         }
-        if let Some(status) = self.said["status"].as_u64() {
+        if let Some(status) = self.json["status"].as_u64() {
             page.status = status.try_into().unwrap();
         }
         page
     }
 
     fn check(&self, origin: &Origin, proxy: &Wayleave) {
-        let case = &self.said;
+        let case = &self.json;
         let answer = proxy.get_as(&self.agent, &self.url());
-        let is_asked = origin.seen().contains(&format!("GET {}", self.url()));
+        let is_requested = origin.seen().contains(&format!("GET {}", self.url()));
         let refuses = |stage: &Value| {
             assert_eq!(answer.status, 403, "{case}");
             let problem = answer.json();
             let at = problem["stage"].as_str().unwrap_or("before");
-            // That nothing is said is known when the page has been read.
-            let stage = match problem["preference"] == "unstated" {
-                true => "body",
-                false => stage.as_str().unwrap(),
-            };
+            // Only the page itself shows that nothing is stated.
+            let is_unstated = problem["preference"] == "unstated";
+            let stage = if is_unstated { "body" } else { stage.as_str().unwrap() };
             assert_eq!(at, stage, "{case}: {problem}");
-            assert_eq!(is_asked, at != "before", "{case}");
+            assert_eq!(is_requested, at != "before", "{case}");
         };
-        if case["id"] == LIFTED_BY_THE_ANSWER {
+        if case["id"] == LIFTED_BY_RESPONSE {
             return refuses(&json!("before"));
         }
         let expected = case["expect"].as_str().unwrap();
         match case["status"].as_u64() {
-            // An origin that demands payment answers for itself.
+            // A demand for payment passes as the origin sent it.
             Some(status) => {
                 assert_eq!(u64::from(answer.status), status, "{case}");
-                assert_eq!(said(&answer), expected, "{case}");
+                assert_eq!(combined_label(&answer), expected, "{case}");
             }
             None if expected == "refuse" => refuses(&case["stage"]),
             None => {
                 assert_eq!(answer.status, 200, "{case}: {}", answer.text());
-                assert_eq!(said(&answer), expected, "{case}");
+                assert_eq!(combined_label(&answer), expected, "{case}");
             }
         }
     }
 }
 
-/// The label for all purposes together: one refusal refuses, and all must be allowed.
-fn said(answer: &Response) -> &str {
+/// Returns the label for all purposes together: one refusal refuses, and all must be allowed.
+fn combined_label(answer: &Response) -> &str {
     let label = answer.header("Wayleave-Preferences").unwrap_or_default();
-    let each = label.split(", ").filter_map(|it| it.split_once('='));
-    let each = each.map(|(_, said)| said.split(';').next().unwrap_or_default());
-    let each: Vec<_> = each.collect();
-    let combined = ["refuse", "unstated", "allow"].into_iter();
-    let mut combined = combined.filter(|it| each.contains(it));
-    combined.next().unwrap_or_default()
+    let values = label.split(", ").filter_map(|part| part.split_once('='));
+    let values = values.map(|(_, value)| value.split(';').next().unwrap_or_default());
+    let values: Vec<_> = values.collect();
+    let mut combined = ["refuse", "unstated", "allow"].into_iter();
+    combined.find(|value| values.contains(value)).unwrap_or_default()
 }
 
-/// A value as configuration writes it.
+/// Returns a value as TOML.
 fn toml(value: &Value) -> String {
     match value {
         Value::Object(entries) => {
@@ -192,12 +189,12 @@ fn every_case_holds_through_the_proxy() {
     let mut groups: BTreeMap<String, Vec<Case>> = BTreeMap::new();
     for case in CASES.lines().enumerate().map(Case::read) {
         let known = [&PREFERENCES[..], &CRAWLER[..], &["rule"]].concat();
-        let config = case.said["config"].as_object();
+        let config = case.json["config"].as_object();
         let mut keys = config.into_iter().flatten().map(|(key, _)| key.as_str());
-        assert!(keys.all(|key| known.contains(&key)), "{}", case.said);
+        assert!(keys.all(|key| known.contains(&key)), "{}", case.json);
         groups.entry(case.keys(&PREFERENCES)).or_default().push(case);
     }
-    let mut judged = 0;
+    let mut checked = 0;
     for (preferences, cases) in groups {
         let origin = Origin::start();
         let tables: String = cases.iter().map(Case::tables).collect();
@@ -209,7 +206,7 @@ fn every_case_holds_through_the_proxy() {
         for case in &cases {
             case.check(&origin, &proxy);
         }
-        judged += cases.len();
+        checked += cases.len();
     }
-    assert!(judged >= 244, "{judged}");
+    assert!(checked >= 244, "{checked}");
 }

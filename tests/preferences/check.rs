@@ -11,14 +11,14 @@ use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, STATED, crawler};
 /// One JSON object a line, as the README beside the file describes.
 const CASES: &str = include_str!("../../policy/usage-preferences/tests/cases/preferences.jsonl");
 
-/// Returns the answers of a batch.
+/// Runs a batch, and returns its answers.
 fn answers(questions: &[Value]) -> Vec<Value> {
-    let input: String = questions.iter().map(|it| format!("{it}\n")).collect();
+    let input: String = questions.iter().map(|question| format!("{question}\n")).collect();
     lines(&run(&["check", "--batch"], input.as_bytes()))
 }
 
 #[test]
-fn a_batch_judges_every_case_as_its_clause_says() {
+fn a_batch_decides_every_case_as_its_clause_requires() {
     let mut questions: Vec<Value> =
         CASES.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(questions.len() >= 244);
@@ -67,18 +67,20 @@ fn questions_without_a_purpose_are_answered_as_before() {
 }
 
 #[test]
-fn an_unreadable_question_is_answered_with_its_mistake() {
-    let asked = |purpose: &str, config: Value| {
+fn a_malformed_question_gets_an_error() {
+    let error = |purpose: &str, config: Value| {
         let question = json!({"tokens": ["A"], "url": "/", "purpose": purpose, "config": config});
         answers(&[question])[0]["error"].as_str().unwrap().to_owned()
     };
-    assert!(asked("training", json!({})).contains("\"training\" is not a purpose"));
-    let error = asked("search", json!({"sources": ["robots"]}));
-    assert!(error.contains("\"robots\" is not a source of preferences"), "{error}");
-    let error = asked("search", json!({"unstated": "maybe"}));
-    assert!(error.contains("unstated: \"maybe\""), "{error}");
-    let error = asked("search", json!({"purpose_token": {}}));
-    assert!(error.contains("unknown field `purpose_token`"), "{error}");
+    assert!(error("training", json!({})).contains("\"training\" is not a purpose"));
+    for (config, expected) in [
+        (json!({"sources": ["robots"]}), "\"robots\" is not a source of preferences"),
+        (json!({"unstated": "maybe"}), "unstated: \"maybe\""),
+        (json!({"purpose_token": {}}), "unknown field `purpose_token`"),
+    ] {
+        let error = error("search", config);
+        assert!(error.contains(expected), "{error}");
+    }
 }
 
 #[test]
@@ -102,7 +104,7 @@ fn the_command_line_reports_the_preference_for_each_purpose() {
     assert_eq!(answer["purpose"], "train-ai");
 }
 
-/// Two crawlers of one house: one that searches, one that also trains; and one that says nothing of itself.
+/// Returns crawlers of one organisation: one searches, one also trains, one needs a statement, and one has no purposes.
 fn crawlers() -> String {
     let tokens = "purpose_tokens = { train-ai = \"ExampleBot-Extended\" }";
     [
@@ -114,7 +116,7 @@ fn crawlers() -> String {
     .concat()
 }
 
-/// An origin with this robots.txt, and a proxy before it.
+/// Starts a site with this robots.txt, and a proxy.
 fn site(robots: &str) -> (Origin, Wayleave) {
     let origin = Origin::start();
     origin.site("site.test").robots(robots);
@@ -123,7 +125,7 @@ fn site(robots: &str) -> (Origin, Wayleave) {
 }
 
 #[test]
-fn each_crawler_gets_what_its_purposes_may() {
+fn preferences_apply_to_the_purposes_of_each_crawler() {
     let (origin, proxy) = site(
         "User-agent: *\nContent-Signal: /news/ search=yes, ai-train=no\nAllow: /\n\n\
          User-agent: ExampleBot-Extended\nDisallow: /art/\n",
@@ -168,16 +170,15 @@ fn each_crawler_gets_what_its_purposes_may() {
 #[test]
 fn an_unstated_preference_refuses_only_if_configured() {
     let (_origin, proxy) = site("User-agent: *\nContent-Usage: /a search=y\n");
-    let agent = STATED;
-    assert_eq!(proxy.get_as(agent, "http://site.test/a").status, 200);
-    let problem = proxy.get_as(agent, "http://site.test/b").json();
+    assert_eq!(proxy.get_as(STATED, "http://site.test/a").status, 200);
+    let problem = proxy.get_as(STATED, "http://site.test/b").json();
     assert_eq!(problem["reason"], "preference");
     assert_eq!(problem["preference"], "unstated");
     assert_eq!(proxy.get_as(INDEX, "http://site.test/b").status, 200);
 }
 
-/// An origin whose answers carry a field, and what a client gets of them.
-fn answered(field: (&str, &str), settings: &str) -> (Origin, Wayleave) {
+/// Starts a site whose page has a field, and a proxy.
+fn with_field(field: (&str, &str), settings: &str) -> (Origin, Wayleave) {
     let origin = Origin::start();
     let page = Reply::text("the page").header(field.0, field.1);
     origin.site("site.test").robots("User-agent: *\nAllow: /\n").page("/page", page);
@@ -187,8 +188,8 @@ fn answered(field: (&str, &str), settings: &str) -> (Origin, Wayleave) {
 }
 
 #[test]
-fn an_answer_whose_use_is_refused_is_withheld() {
-    let (origin, proxy) = answered(("X-Robots-Tag", "noai, nofollow"), "");
+fn a_response_whose_use_is_refused_is_withheld() {
+    let (origin, proxy) = with_field(("X-Robots-Tag", "noai, nofollow"), "");
     for url in ["http://site.test/page", "https://site.test/page"] {
         let answer = proxy.get_as(CORPUS, url);
         assert!(!answer.text().contains("the page"), "{}", answer.text());
@@ -215,7 +216,7 @@ fn an_answer_whose_use_is_refused_is_withheld() {
 #[test]
 fn an_answer_can_be_labelled_instead() {
     let label = "[preferences]\non_answer = \"label\"";
-    let (_origin, proxy) = answered(("Content-Usage", "train-ai=n, search=y"), label);
+    let (_origin, proxy) = with_field(("Content-Usage", "train-ai=n, search=y"), label);
     let answer = proxy.get_as(CORPUS, "http://site.test/page");
     assert_eq!(answer.text(), "the page");
     assert_eq!(
@@ -253,7 +254,7 @@ fn what_the_site_is_not_asked_about_is_labelled_all_the_same() {
 }
 
 #[test]
-fn preferences_are_about_reading_only() {
+fn preferences_apply_to_reading_only() {
     let (_origin, proxy) = site("User-agent: *\nContent-Usage: train-ai=n\n");
     let post = Request::new("POST", "http://site.test/a").agent(CORPUS);
     assert_eq!(proxy.exchange(&post.body("x")).status, 200);
@@ -269,11 +270,11 @@ fn preferences_are_logged_and_counted() {
     let id = refused["decision_id"].as_str().unwrap();
     let decision = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
     assert_eq!(decision["reason"], "preference");
-    let said = decision["preferences"].as_array().unwrap();
-    let of = |index: usize| (&said[index]["purpose"], &said[index]["preference"]);
+    let preferences = decision["preferences"].as_array().unwrap();
+    let of = |index: usize| (&preferences[index]["purpose"], &preferences[index]["preference"]);
     assert_eq!(of(0), (&json!("search"), &json!("allow")));
     assert_eq!(of(1), (&json!("train-ai"), &json!("refuse")));
-    assert_eq!(said[1]["clause"], "aipref-vocab-08 §4.1");
+    assert_eq!(preferences[1]["clause"], "aipref-vocab-08 §4.1");
     let count = |purpose: &str, value: &str| {
         let labels = [("source", "content-usage"), ("purpose", purpose), ("value", value)];
         proxy.metric("wayleave_preferences_total", &labels)

@@ -1,17 +1,18 @@
-//! Other documents of an origin that state preferences about use: `tdmrep.json`, licences named in robots.txt, `ai.txt`.
+//! Documents of an origin, other than robots.txt, that state preferences: `tdmrep.json`, licences named in robots.txt, `ai.txt`.
 
 use serde_json::{Value, json};
 
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::command;
 use crate::harness::{Origin, Reply, Wayleave, eventually};
+use crate::preferences::licence;
 use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, STATED, crawler};
 
 const TDMREP: &str = "/.well-known/tdmrep.json";
 const RESERVED: &str = r#"[{"location": "/open/", "tdm-reservation": 0},
     {"location": "/", "tdm-reservation": 1, "tdm-policy": "https://site.test/policy.json"}]"#;
 
-/// One that only searches, one that also trains, and one that says nothing of itself.
+/// Returns crawlers: one only searches, one also trains, one needs a statement, and one has no purposes.
 fn crawlers() -> String {
     [
         crawler("index", INDEX, "purposes = [\"search\"]"),
@@ -39,12 +40,6 @@ fn refusal(proxy: &Wayleave, agent: &str, url: &str) -> Value {
     assert_eq!(problem["type"], "urn:wayleave:problem:preference");
     assert_eq!(problem["stage"], "before", "{problem}");
     problem
-}
-
-fn licence(usage: &str) -> Reply {
-    Reply::text(format!(
-        "<rsl xmlns=\"https://rslstandard.org/rsl\"><content url=\"/\"><license>{usage}</license></content></rsl>"
-    ))
 }
 
 const NO_TRAINING: &str = "<prohibits type=\"usage\">ai-train</prohibits>";
@@ -84,7 +79,7 @@ fn a_reservation_is_fetched_once_and_only_if_it_can_refuse() {
 }
 
 #[test]
-fn what_cannot_be_had_as_a_reservation_says_nothing() {
+fn reservations_that_cannot_be_read_state_nothing() {
     let origin = Origin::start();
     let array = |bytes: usize| {
         let padding = " ".repeat(bytes);
@@ -107,7 +102,7 @@ fn what_cannot_be_had_as_a_reservation_says_nothing() {
         ("array", array(10), 200, 200),
         ("elsewhere", elsewhere, 403, 403),
         ("round", Reply::redirect(302, TDMREP), 200, 403),
-        // Not the site's doing: it cannot be known.
+        // The proxy may not fetch it, so there is no answer of the site.
         ("internal", Reply::redirect(302, "http://169.254.169.254/"), 503, 503),
     ];
     let reserved = Reply::text(RESERVED);
@@ -127,7 +122,7 @@ fn what_cannot_be_had_as_a_reservation_says_nothing() {
 }
 
 #[test]
-fn a_reservation_that_robots_txt_hides_is_not_asked_for() {
+fn a_reservation_that_robots_txt_disallows_is_not_fetched() {
     let origin = Origin::start();
     let robots = "User-agent: *\nDisallow: /.well-known/\n";
     let site = origin.site("site.test").robots(robots);
@@ -140,7 +135,7 @@ fn a_reservation_that_robots_txt_hides_is_not_asked_for() {
 }
 
 #[test]
-fn what_is_refused_already_causes_no_fetch() {
+fn requests_that_are_refused_anyway_cause_no_fetch() {
     let origin = Origin::start();
     let robots = "License: https://site.test/rsl.xml\nUser-agent: *\nDisallow: /no\nContent-Usage: train-ai=n\n";
     origin.site("site.test").robots(robots);
@@ -149,7 +144,7 @@ fn what_is_refused_already_causes_no_fetch() {
     refusal(&proxy, CORPUS, "https://site.test/a");
     assert_eq!(status(&proxy, PLAIN, "https://site.test/robots.txt"), 200);
     let seen = origin.seen();
-    let others = seen.iter().filter(|it| !it.ends_with("/robots.txt"));
+    let others = seen.iter().filter(|line| !line.ends_with("/robots.txt"));
     assert_eq!(others.count(), 0, "{seen:?}");
 }
 
@@ -190,7 +185,7 @@ fn a_licence_on_another_host_obeys_the_robots_txt_there() {
 }
 
 #[test]
-fn a_licence_that_cannot_be_had_refuses() {
+fn a_licence_that_cannot_be_fetched_refuses() {
     let origin = Origin::start();
     let bomb = "<!DOCTYPE rsl [<!ENTITY a \"aaaa\"><!ENTITY b \"&a;&a;&a;\">]><rsl xmlns=\"https://rslstandard.org/rsl\">&b;</rsl>";
     let long =
@@ -218,7 +213,7 @@ fn a_licence_that_cannot_be_had_refuses() {
         assert_eq!(problem["source"], "rsl", "{name}");
         assert_eq!(problem["carrier"], format!("https://{name}.test/licence"));
         assert_eq!(origin.count_gets(&url), 0);
-        // If the licence may be available later, the crawler should come again.
+        // A licence that may be available later has a Retry-After.
         let is_temporary = matches!(name, "broken" | "silent" | "internal");
         assert_eq!(problem["retry_after"].is_u64(), is_temporary, "{name}: {problem}");
     }
@@ -239,7 +234,7 @@ fn licences_lead_to_no_internal_address() {
     .iter()
     .enumerate()
     {
-        let host = format!("lure{number}.test");
+        let host = format!("site{number}.test");
         origin.site(&host).robots(format!("License: {url}\n"));
     }
     let proxy = Wayleave::start_with(&origin, |settings| {
@@ -247,13 +242,13 @@ fn licences_lead_to_no_internal_address() {
         settings.table(&crawlers())
     });
     for number in 0..5 {
-        refusal(&proxy, INDEX, &format!("http://lure{number}.test/a"));
+        refusal(&proxy, INDEX, &format!("http://site{number}.test/a"));
     }
     assert_eq!(internal.connections(), 0, "{:?}", internal.seen());
 }
 
 #[test]
-fn only_so_many_licences_are_read() {
+fn no_more_than_eight_licences_are_read() {
     let origin = Origin::start();
     let line = |number| format!("License: https://site.test/{number}.xml\n");
     let site = origin.site("site.test");
@@ -263,7 +258,7 @@ fn only_so_many_licences_are_read() {
         origin.site("site.test").page(&path, licence(ALL));
         origin.site("many.test").page(&path, licence(ALL));
     }
-    let many = (0..500).map(|it| format!("License: https://many.test/{it}.xml\n"));
+    let many = (0..500).map(|number| format!("License: https://many.test/{number}.xml\n"));
     origin.site("many.test").robots(many.collect::<String>());
     let proxy = start(&origin, "");
     assert_eq!(status(&proxy, INDEX, "https://site.test/a"), 200);
@@ -271,13 +266,14 @@ fn only_so_many_licences_are_read() {
     let statement = problem["statement"].as_str().unwrap();
     assert!(statement.contains("no more than 8 licences are read"), "{statement}");
     let seen = origin.seen();
-    let fetched =
-        |host: &str| seen.iter().filter(|it| it.contains(host) && it.ends_with(".xml")).count();
+    let fetched = |host: &str| {
+        seen.iter().filter(|line| line.contains(host) && line.ends_with(".xml")).count()
+    };
     assert_eq!((fetched("site.test"), fetched("many.test")), (5, 0));
 }
 
 #[test]
-fn rules_of_ones_own_hold_for_documents() {
+fn the_organisations_rules_apply_to_documents() {
     let origin = Origin::start();
     origin.site("site.test").robots("License: https://law.test/a.xml\n");
     origin.site("law.test").page("/a.xml", licence(ALL));
@@ -292,13 +288,13 @@ fn rules_of_ones_own_hold_for_documents() {
 }
 
 #[test]
-fn documents_outlast_the_process_and_its_death() {
+fn documents_survive_restarts_and_kills() {
     let origin = Origin::start();
     let site = origin.site("site.test");
     site.robots("License: https://site.test/rsl.xml\n")
         .page(TDMREP, Reply::text("[]"))
         .page("/rsl.xml", licence(NO_TRAINING));
-    let mut proxy = start(&origin, "");
+    let proxy = start(&origin, "");
     let fetches = |origin: &Origin| {
         let files = ["/robots.txt", TDMREP, "/rsl.xml"];
         files.map(|path| origin.count_gets(&format!("https://site.test{path}")))
@@ -307,12 +303,9 @@ fn documents_outlast_the_process_and_its_death() {
     assert_eq!(fetches(&origin), [1, 1, 1]);
     eventually("it is on disk", || {
         let view = proxy.admin_get("/v1/robots/https%3A%2F%2Fsite.test").json();
-        view["documents"].as_array().is_some_and(|it| it.len() == 2)
+        view["documents"].as_array().is_some_and(|documents| documents.len() == 2)
     });
-    proxy.signal("KILL");
-    proxy.wait();
-    let (dir, settings) =
-        (std::mem::replace(&mut proxy.dir, tempfile::tempdir().unwrap()), proxy.settings.clone());
+    let (dir, settings) = proxy.kill();
     let proxy = Wayleave::start_in(dir, settings);
     refusal(&proxy, CORPUS, "https://site.test/a");
     assert_eq!(status(&proxy, INDEX, "https://site.test/a"), 200);
@@ -333,11 +326,11 @@ fn a_stale_document_is_refetched_and_used_until_that_succeeds() {
     refusal(&proxy, CORPUS, "https://site.test/a");
     origin.site("site.test").page(TDMREP, Reply::new(500));
     let file = format!("https://site.test{TDMREP}");
-    eventually("it is asked for again", || {
+    eventually("it is fetched again", || {
         refusal(&proxy, CORPUS, "https://site.test/a");
         origin.count_gets(&file) > 1
     });
-    // The origin cannot be reached for it: what it said goes on to hold.
+    // While it cannot be fetched, the old statement applies.
     refusal(&proxy, CORPUS, "https://site.test/a");
     origin.site("site.test").page(TDMREP, short("[]"));
     let refreshed = proxy.admin_request("POST", "/v1/robots/https%3A%2F%2Fsite.test/refresh");
@@ -352,7 +345,7 @@ fn operators_see_refresh_and_forget_documents() {
     site.robots("License: https://site.test/rsl.xml\n")
         .page(TDMREP, Reply::text(RESERVED))
         .page("/rsl.xml", licence(ALL));
-    // Another origin, whose text begins alike.
+    // An origin with the same prefix.
     let other = origin.site("site.test.test");
     other.page(TDMREP, Reply::text(RESERVED));
     let proxy = start(&origin, "");
@@ -360,13 +353,15 @@ fn operators_see_refresh_and_forget_documents() {
     refusal(&proxy, CORPUS, "https://site.test.test/a");
     let view = "/v1/robots/https%3A%2F%2Fsite.test";
     let found = proxy.admin_get(view).json();
-    let documents = found["documents"].as_array().expect("there is a list");
-    let told = |it: &Value| (it["url"].clone(), it["source"].clone(), it["state"].clone());
+    let documents = found["documents"].as_array().expect("a list");
+    let summary = |document: &Value| {
+        (document["url"].clone(), document["source"].clone(), document["state"].clone())
+    };
     let expected = [
         (json!(format!("https://site.test{TDMREP}")), json!("tdmrep"), json!("fresh")),
         (json!("https://site.test/rsl.xml"), json!("rsl"), json!("fresh")),
     ];
-    assert_eq!(documents.iter().map(told).collect::<Vec<_>>(), expected);
+    assert_eq!(documents.iter().map(summary).collect::<Vec<_>>(), expected);
     assert!(documents[0]["fetched_at"].is_string(), "{found}");
     assert_eq!(documents[0]["answer"]["body"], RESERVED);
     assert_eq!(documents[0]["history"].as_array().unwrap().len(), 1);
@@ -395,29 +390,29 @@ fn documents_are_logged_counted_and_previewed() {
     site.page(TDMREP, Reply::text(RESERVED));
     let proxy = start(&origin, "");
     let preview = "/v1/decision?url=https://site.test/a&crawler=corpus";
-    let told = proxy.admin_get(preview).json();
-    assert_eq!(told["reason"], "preference", "{told}");
-    assert_eq!(told["preferences"][1]["source"], "tdmrep");
-    assert_eq!(told["preferences"][1]["carrier"], "tdmrep.json#2");
+    let decision = proxy.admin_get(preview).json();
+    assert_eq!(decision["reason"], "preference", "{decision}");
+    assert_eq!(decision["preferences"][1]["source"], "tdmrep");
+    assert_eq!(decision["preferences"][1]["carrier"], "tdmrep.json#2");
     let other = proxy.admin_get(&format!("{preview}&purpose=search")).json();
     assert_eq!(other["outcome"], "forwarded", "{other}");
-    let nobody = "/v1/decision?url=https://site.test/a&user_agent=OtherBot/1";
-    let other = proxy.admin_get(&format!("{nobody}&purpose=search,tdm")).json();
+    let unknown = "/v1/decision?url=https://site.test/a&user_agent=OtherBot/1";
+    let other = proxy.admin_get(&format!("{unknown}&purpose=search,tdm")).json();
     assert_eq!(other["reason"], "preference", "{other}");
     assert_eq!(other["preferences"][1]["purpose"], "tdm", "{other}");
-    assert_eq!(proxy.admin_get(nobody).json()["outcome"], "forwarded");
-    let repeated = proxy.admin_get(&format!("{nobody}&purpose=search&purpose=tdm")).json();
+    assert_eq!(proxy.admin_get(unknown).json()["outcome"], "forwarded");
+    let repeated = proxy.admin_get(&format!("{unknown}&purpose=search&purpose=tdm")).json();
     assert_eq!(repeated["preferences"], other["preferences"]);
-    assert_eq!(proxy.admin_get(&format!("{nobody}&purpose=x")).status, 400);
+    assert_eq!(proxy.admin_get(&format!("{unknown}&purpose=x")).status, 400);
 
     let id = refusal(&proxy, CORPUS, "https://site.test/a")["decision_id"].clone();
     let id = id.as_str().unwrap();
     let decision = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
-    let said = &decision["preferences"][1];
-    assert_eq!(said["document"]["url"], format!("https://site.test{TDMREP}"));
+    let preference = &decision["preferences"][1];
+    assert_eq!(preference["document"]["url"], format!("https://site.test{TDMREP}"));
     let grounds = proxy.admin_get(&format!("/v1/decisions/{id}/robots")).json();
     let document = &grounds["document"];
-    assert_eq!(document["said"]["sha256"], said["document"]["sha256"], "{grounds}");
+    assert_eq!(document["said"]["sha256"], preference["document"]["sha256"], "{grounds}");
     assert_eq!(document["said"]["body"], RESERVED);
     assert_eq!(document["is_same"], true, "{grounds}");
     let labels =
@@ -471,15 +466,13 @@ fn an_uninspected_tunnel_is_refused_if_any_path_is_reserved() {
     let proxy = start(&origin, "[https]\nmode = \"tunnel\"\n");
     for (host, expected) in [("some.test", 403), ("none.test", 200)] {
         let mut wire = proxy.connect();
-        wire.send(format!(
-            "CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\nUser-Agent: {CORPUS}\r\n\r\n"
-        ));
+        wire.send_connect(&format!("{host}:443"), &format!("User-Agent: {CORPUS}\r\n"));
         assert_eq!(wire.response_head().status, expected, "{host}");
     }
 }
 
 #[test]
-fn licences_that_moved_within_their_origin_wait_for_no_turn() {
+fn licences_that_moved_within_their_origin_need_no_slot() {
     let origin = Origin::start();
     let robots = "User-agent: *\nCrawl-delay: 100\n\
                   License: https://site.test/a\nLicense: https://site.test/b\n";
@@ -498,19 +491,19 @@ fn licences_that_moved_within_their_origin_wait_for_no_turn() {
     }
 }
 
-/// Returns the answer of `wayleave check` for this URL with the proxy's configuration.
-fn checked(proxy: &Wayleave, purpose: &str, url: &str) -> (i32, Value, String) {
-    let mut check = command();
-    check.args(["check", "--robots-only", "--json", "--strict", "--config", "config.toml"]);
-    check.args(["--token", "ExampleBot", "--purpose", purpose, url]);
-    let output = check.current_dir(proxy.dir.path()).output().expect("it runs");
-    let complaints = String::from_utf8(output.stderr).expect("text");
+/// Runs `wayleave check` with the proxy's configuration. Returns its exit status, answer and warnings.
+fn check(proxy: &Wayleave, purpose: &str, url: &str) -> (i32, Value, String) {
+    let mut command = command();
+    command.args(["check", "--robots-only", "--json", "--strict", "--config", "config.toml"]);
+    command.args(["--token", "ExampleBot", "--purpose", purpose, url]);
+    let output = command.current_dir(proxy.dir.path()).output().expect("it runs");
+    let warnings = String::from_utf8(output.stderr).expect("text");
     let answer = serde_json::from_slice(&output.stdout).expect("one JSON object");
-    (output.status.code().expect("an exit"), answer, complaints)
+    (output.status.code().expect("an exit status"), answer, warnings)
 }
 
 #[test]
-fn check_asks_for_what_the_proxy_asks_for() {
+fn check_fetches_what_the_proxy_fetches() {
     let origin = Origin::start();
     let site = |name: &str, robots: &str| origin.site(name).robots(robots);
     site("site.test", "User-agent: *\nAllow: /\n").page(TDMREP, Reply::text(RESERVED));
@@ -529,27 +522,27 @@ fn check_asks_for_what_the_proxy_asks_for() {
     let expected = ["refuse", "unstated", "allow", "refuse", "refuse", "refuse"];
     for (site, expected) in sites.into_iter().zip(expected) {
         let url = format!("https://{site}.test/page");
-        let (code, answer, complaints) = checked(&proxy, "train-ai", &url);
-        assert_eq!(answer["preference"], expected, "{answer} {complaints}");
+        let (code, answer, warnings) = check(&proxy, "train-ai", &url);
+        assert_eq!(answer["preference"], expected, "{answer} {warnings}");
         assert_eq!(code, i32::from(expected == "refuse"), "{site}");
         let forwarded = status(&proxy, CORPUS, &url);
         assert_eq!(forwarded == 200, expected != "refuse", "{site}: {forwarded}");
         let is_lost = matches!(site, "closed" | "lost" | "failing");
-        assert_eq!(complaints.contains(&format!("https://{site}.test/")), is_lost, "{complaints}");
+        assert_eq!(warnings.contains(&format!("https://{site}.test/")), is_lost, "{warnings}");
     }
-    // A search is refused by none of these, so nothing is asked for.
+    // None of these can refuse a search, so only robots.txt is fetched.
     let before = origin.seen().len();
-    let (code, _, _) = checked(&proxy, "search", "https://site.test/page");
+    let (code, _, _) = check(&proxy, "search", "https://site.test/page");
     assert_eq!((code, origin.seen().len() - before), (0, 1), "{:?}", origin.seen());
 }
 
 #[test]
-fn check_heeds_the_sources_that_the_configuration_names() {
+fn check_uses_only_the_configured_sources() {
     let origin = Origin::start();
     let site = origin.site("site.test").robots("User-agent: *\nAllow: /\n");
     site.page(TDMREP, Reply::text(RESERVED));
     let proxy = start(&origin, "[preferences]\nsources = [\"content-usage\"]");
-    let (code, answer, _) = checked(&proxy, "train-ai", "https://site.test/page");
+    let (code, answer, _) = check(&proxy, "train-ai", "https://site.test/page");
     assert_eq!((code, &answer["preference"]), (0, &json!("unstated")));
     assert_eq!(status(&proxy, CORPUS, "https://site.test/page"), 200);
     assert_eq!(origin.count_gets(&format!("https://site.test{TDMREP}")), 0);

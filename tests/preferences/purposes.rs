@@ -7,7 +7,7 @@ pub const OBSERVED: &str = "ExampleBot-Observed/1";
 /// Contained in the names of the others: its table comes last.
 pub const PLAIN: &str = "ExampleBot/1";
 
-/// The table of a crawler with this `User-Agent`, and further lines.
+/// Returns the table of a crawler with this `User-Agent`, and further lines.
 pub fn crawler(name: &str, agent: &str, lines: &str) -> String {
     let agent = agent.trim_end_matches("/1");
     format!(

@@ -1,4 +1,4 @@
-//! Pages are decoded and read in any charset, and passed on unchanged.
+//! Codings and charsets of pages, which are decoded for reading and forwarded unchanged.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use super::{CORPUS, INDEX, NOINDEX, PLAIN, expect_withheld, get, site};
 use crate::harness::origin::reply::{Framing, Reply, Step};
 use crate::harness::runtime;
 
-/// The bytes in a content coding.
+/// Encodes a page.
 pub fn coded(coding: &str, page: &[u8]) -> Vec<u8> {
     let level = Compression::default();
     match coding {
@@ -41,8 +41,8 @@ pub fn coded(coding: &str, page: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The page as its coding makes it, byte by byte.
-fn drops(coding: &str, bytes: &[u8]) -> Reply {
+/// Returns a response that sends an encoded page byte by byte.
+fn byte_by_byte(coding: &str, bytes: &[u8]) -> Reply {
     let reply = Reply::new(200).header("Content-Type", "text/html");
     let reply = reply.header("Content-Encoding", coding);
     let steps = bytes.iter().map(|byte| Step::Bytes(vec![*byte]));
@@ -50,7 +50,7 @@ fn drops(coding: &str, bytes: &[u8]) -> Reply {
 }
 
 #[test]
-fn every_coding_is_undone_for_reading_only() {
+fn every_coding_is_decoded_for_reading_only() {
     for (field, codings) in [
         ("gzip", &["gzip"][..]),
         ("X-GZIP", &["gzip"]),
@@ -65,7 +65,7 @@ fn every_coding_is_undone_for_reading_only() {
         for coding in codings {
             bytes = coded(coding, &bytes);
         }
-        let (_origin, proxy) = site(drops(field, &bytes), "");
+        let (_origin, proxy) = site(byte_by_byte(field, &bytes), "");
         expect_withheld(&get(&proxy, INDEX), "body");
         let answer = get(&proxy, CORPUS);
         assert_eq!(answer.body, bytes, "{field}");
@@ -74,9 +74,8 @@ fn every_coding_is_undone_for_reading_only() {
     }
 }
 
-/// A page that cannot be decoded states nothing: it neither refuses nor permits.
 #[test]
-fn what_cannot_be_decoded_says_nothing() {
+fn a_page_that_cannot_be_decoded_states_nothing() {
     let gzip = coded("gzip", NOINDEX.as_bytes());
     let reserved = coded("gzip", b"<meta name=tdm-reservation content=0>");
     for (field, bytes, index, stated) in [
@@ -85,7 +84,7 @@ fn what_cannot_be_decoded_says_nothing() {
         ("br", &gzip[..], 200, 403),
         ("zstd", b"", 200, 403),
         ("gzip, gzip, gzip", &gzip[..], 200, 403),
-        // The part before the body was cut off counts.
+        // What can be decoded before the cut counts.
         ("gzip", &reserved[..reserved.len() - 8], 200, 200),
         ("gzip", &gzip[..gzip.len() - 8], 403, 403),
     ] {
@@ -113,7 +112,7 @@ fn every_charset_is_read_whatever_is_declared() {
         ("text/html; charset=\"UTF-16BE\"", &big),
         ("text/html", &marked),
         ("text/html", &little),
-        // These lie.
+        // These declarations are wrong.
         ("text/html; charset=utf-8", &big),
         ("text/html; charset=utf-16", NOINDEX.as_bytes()),
         ("text/html; charset=hz-gb-2312", NOINDEX.as_bytes()),
@@ -128,7 +127,7 @@ fn every_charset_is_read_whatever_is_declared() {
         expect_withheld(&get(&proxy, INDEX), "body");
         assert_eq!(get(&proxy, PLAIN).body, bytes);
     }
-    // Without a type, or with several, it may be a page to somebody.
+    // Without a type, or with several, clients may take it for a page.
     let reply = Reply::new(200).body(NOINDEX);
     let (_origin, proxy) = site(reply.clone(), "");
     expect_withheld(&get(&proxy, INDEX), "body");

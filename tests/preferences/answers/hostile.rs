@@ -15,10 +15,10 @@ fn html(coding: &str, bytes: &[u8]) -> Reply {
     Reply::html(bytes).header("Content-Encoding", coding)
 }
 
-/// Far below what swells. The decoder for brotli was seen to take 23 MiB by itself.
+/// Far below the decoded sizes. The decoder of brotli alone was seen to take 23 MiB.
 const SPARE_KIB: u64 = 32 * 1024;
 
-/// Returns the growth of the proxy's memory while it passes an answer many times.
+/// Returns the growth of the proxy's memory while it forwards a page many times.
 fn growth(proxy: &Wayleave, bytes: &[u8]) -> u64 {
     let before = proxy.memory_kib("VmHWM");
     for _ in 0..8 {
@@ -28,7 +28,7 @@ fn growth(proxy: &Wayleave, bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn what_swells_is_decoded_to_the_limit_only() {
+fn compressed_pages_are_decoded_to_the_limit_only() {
     for (field, coding, mebibytes) in [
         ("gzip", "gzip", 256),
         ("deflate", "deflate", 64),
@@ -42,16 +42,15 @@ fn what_swells_is_decoded_to_the_limit_only() {
         let grown = growth(&proxy, &bytes);
         assert!(grown < SPARE_KIB, "{coding}: {grown} KiB");
     }
-    // One within the other: half a gigabyte in a few kilobytes.
+    // Encoded twice: half a gigabyte in a few kilobytes.
     let twice = coded("gzip", &coded("gzip", &vec![b' '; 512 * MIB]));
     let (_origin, proxy) = site(html("gzip, gzip", &twice), "");
     let grown = growth(&proxy, &twice);
     assert!(grown < SPARE_KIB, "{} bytes: {grown} KiB", twice.len());
 }
 
-/// Some bytes decode to nothing, without end: what is held back is bounded, too.
 #[test]
-fn what_decodes_to_nothing_is_not_held_back_for_long() {
+fn bytes_that_decode_to_nothing_are_held_back_to_a_limit() {
     let empty = GzEncoder::new(Vec::new(), Compression::none()).finish().unwrap();
     let members = empty.repeat(4 * MIB / empty.len());
     // A skippable frame (RFC 8878 section 3.1.2).
@@ -95,21 +94,21 @@ fn a_field_full_of_statements_is_read_in_bounded_memory() {
     }
 }
 
-/// A page that does not come has no status yet, so its client hears what is wrong.
+/// The status of a page that is held back is not sent yet, so the client gets the fault.
 #[test]
-fn an_origin_that_stops_within_the_beginning_is_a_fault() {
-    let settings = "upstream.response_timeout = \"500ms\"";
+fn a_page_that_ends_within_its_beginning_is_a_fault() {
+    let settings = "upstream.response_timeout = \"3s\"";
     let begun = Reply::html("<title>t").claims_length(1000);
-    let drip = Reply::html("<title>t").framing(Framing::Chunked);
+    let chunked = Reply::html("<title>t").framing(Framing::Chunked);
     for (reply, status, error) in [
         (begun.clone().step(Step::Hang), 504, "http_response_timeout"),
         (begun.clone().step(Step::Close), 502, "http_response_incomplete"),
-        (drip.step(Step::Hang), 504, "http_response_timeout"),
+        (chunked.step(Step::Hang), 504, "http_response_timeout"),
     ] {
         let (_origin, proxy) = site(reply, settings);
         get(&proxy, INDEX).expect_refusal(status, None, error);
     }
-    // Without purposes it is cut off as ever.
+    // Without purposes nothing is held back, so the cut follows the head.
     let (_origin, proxy) = site(begun.step(Step::Close), settings);
     let mut wire = proxy.connect();
     let url = "http://site.test/page";
@@ -117,17 +116,16 @@ fn an_origin_that_stops_within_the_beginning_is_a_fault() {
     assert_eq!(wire.response_head().status, 200);
 }
 
-/// A client that leaves while a page is held back ends the exchange.
 #[test]
-fn a_client_that_leaves_is_not_waited_for() {
+fn a_client_that_closes_while_a_page_is_held_back_ends_it() {
     let hanging = Reply::html(NOINDEX).claims_length(1 << 20).step(Step::Hang);
     let (origin, proxy) = site(hanging, "");
     let mut wire = proxy.connect();
     let url = "http://site.test/page";
     wire.send(Request::get(url).agent(INDEX).absolute_form());
     origin.wait_for_target("/page");
-    // One that only ends its side may still read.
+    // A client that only ended its side could still read.
     reset_when_dropped(&wire.tcp);
     drop(wire);
-    origin.wait_for("the answer is over", |arrived| arrived.answered == 2);
+    origin.wait_for("the response has ended", |arrived| arrived.answered == 2);
 }

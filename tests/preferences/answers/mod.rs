@@ -10,7 +10,7 @@ use crate::harness::origin::reply::Reply;
 use crate::harness::{Origin, Response, Wayleave};
 use crate::preferences::purposes::{CORPUS, INDEX, OBSERVED, PLAIN, STATED, crawler};
 
-/// Crawlers that search, that also train, that need to be allowed, that are only observed, and that say nothing of themselves.
+/// Returns crawlers: one searches, one trains, one needs a statement, one is only observed, and one has no purposes.
 fn crawlers() -> String {
     [
         crawler("index", INDEX, "purposes = [\"search\"]"),
@@ -22,11 +22,11 @@ fn crawlers() -> String {
     .concat()
 }
 
-/// A page that is not to be found by searching.
+/// A page that forbids its use for search.
 const NOINDEX: &str =
     "<!doctype html><title>t</title><meta name=robots content='noindex, nofollow'><p>the page";
 
-/// An origin whose page is this, and a proxy before it with these settings.
+/// Starts a site with this page, and a proxy with these settings.
 fn site(page: Reply, settings: &str) -> (Origin, Wayleave) {
     let origin = Origin::start();
     let robots = "User-agent: *\nAllow: /\n";
@@ -40,7 +40,7 @@ fn get(proxy: &Wayleave, agent: &str) -> Response {
     proxy.get_as(agent, "http://site.test/page")
 }
 
-/// The statement that an answer was withheld for.
+/// Expects a refusal instead of the page, and returns its problem.
 #[track_caller]
 fn expect_withheld(answer: &Response, stage: &str) -> serde_json::Value {
     assert!(!answer.text().contains("the page"), "{}", answer.text());

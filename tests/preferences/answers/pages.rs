@@ -1,4 +1,4 @@
-//! The beginning of a page is read before any of it is passed on.
+//! Statements in the beginning of a page, which is read before any of it is forwarded.
 
 use super::coded::coded;
 use super::{CORPUS, INDEX, NOINDEX, OBSERVED, PLAIN, STATED, expect_withheld, get, site};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::harness::{Origin, Request, Wayleave, eventually};
 
-/// The last decision, once it is one for this reason: an answer is recorded when it is complete.
+/// Returns the last decision when it has this reason: responses are recorded when they are complete.
 #[track_caller]
 fn last_decision(proxy: &Wayleave, reason: &str) -> Value {
     let last = || proxy.admin_get("/v1/decisions").json()["decisions"][0].clone();
@@ -45,7 +45,7 @@ fn a_page_that_refuses_the_use_is_withheld() {
 }
 
 #[test]
-fn a_page_may_come_in_two_parts_cut_anywhere() {
+fn a_page_can_arrive_in_two_parts_cut_anywhere() {
     let (origin, proxy) = site(Reply::html(NOINDEX), "");
     let coded = coded("gzip", NOINDEX.as_bytes());
     fn cuts(bytes: &[u8]) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
@@ -64,9 +64,8 @@ fn a_page_may_come_in_two_parts_cut_anywhere() {
     }
 }
 
-/// The rest of an answer that is withheld is not waited for, and not read.
 #[test]
-fn the_origin_sends_no_more_of_a_page_that_is_withheld() {
+fn the_rest_of_a_withheld_page_is_not_read() {
     let long = Reply::html(NOINDEX)
         .step(Step::Bytes(vec![b' '; 64 * 1024]))
         .step(Step::Pattern(1 << 30))
@@ -79,14 +78,14 @@ fn the_origin_sends_no_more_of_a_page_that_is_withheld() {
     let answer = client.exchange(&Request::get("https://h2.test/page").agent(INDEX));
     expect_withheld(&answer, "body");
     // Three robots.txt files and three pages.
-    origin.wait_for("all answers are over", |arrived| arrived.answered == 6);
-    // The stream alone was reset; its connection serves on.
+    origin.wait_for("all responses have ended", |arrived| arrived.answered == 6);
+    // Only the stream was reset: its connection is still used.
     let answer = client.exchange(&Request::get("https://h2.test/other").agent(INDEX));
     assert_eq!(answer.status, 200);
 }
 
 #[test]
-fn a_page_waits_until_its_beginning_is_read_and_others_do_not() {
+fn only_pages_are_held_back_until_their_beginning_is_read() {
     let gate = Gate::closed();
     let page = |kind| {
         let halves = Reply::in_halves(&gate).framing(Framing::Chunked);
@@ -103,17 +102,16 @@ fn a_page_waits_until_its_beginning_is_read_and_others_do_not() {
     let mut wire = proxy.connect();
     let url = "http://site.test/page";
     wire.send(Request::get(url).agent(INDEX).absolute_form());
-    origin.wait_for("the page is asked for", |arrived| {
-        let pages = arrived.requests.iter().filter(|it| it.target == "/page");
+    origin.wait_for("the page is requested", |arrived| {
+        let pages = arrived.requests.iter().filter(|request| request.target == "/page");
         pages.count() == 2
     });
     gate.open();
     assert_eq!(wire.response().text(), "first half,second half");
 }
 
-/// Heads alone are read, as [preferences] can say.
 #[test]
-fn nothing_of_a_page_is_read_without_a_scan() {
+fn no_more_of_a_page_is_read_than_configured() {
     let settings = "[preferences]\nmeta_scan = 0";
     let (_origin, proxy) = site(Reply::html(NOINDEX), settings);
     assert_eq!(get(&proxy, INDEX).text(), NOINDEX);
@@ -142,7 +140,7 @@ fn a_refusal_by_a_page_can_be_observed() {
 }
 
 #[test]
-fn a_page_may_allow_what_must_be_allowed() {
+fn a_page_can_allow_crawlers_that_need_a_statement() {
     let page = |value: &str| {
         Reply::html(format!("<meta name=tdm-reservation content={value}><p>the page"))
     };
@@ -168,9 +166,8 @@ fn reservations_in_a_field_name_their_policy() {
     assert_eq!(get(&proxy, INDEX).text(), "the page");
 }
 
-/// If the answer does not contain the beginning of a page, its statements are not guessed.
 #[test]
-fn answers_without_a_page_start_pass_with_their_label() {
+fn responses_without_the_start_of_a_page_are_labelled() {
     let (origin, proxy) = site(Reply::html(NOINDEX), "");
     let site = origin.site("site.test");
     let part = |range: &str| {
@@ -189,9 +186,9 @@ fn answers_without_a_page_start_pass_with_their_label() {
         .page("/moved", status(302))
         .page("/same", status(304))
         .page("/empty", status(204));
-    let ask = |method: &str, path: &str| {
-        let ask = Request::new(method, &format!("http://site.test{path}"));
-        proxy.exchange(&ask.agent(INDEX))
+    let send = |method: &str, path: &str| {
+        let request = Request::new(method, &format!("http://site.test{path}"));
+        proxy.exchange(&request.agent(INDEX))
     };
     let label = Some("search=unstated");
     for (method, path, status) in [
@@ -202,22 +199,22 @@ fn answers_without_a_page_start_pass_with_their_label() {
         ("GET", "/same", 304),
         ("GET", "/empty", 204),
     ] {
-        let answer = ask(method, path);
+        let answer = send(method, path);
         assert_eq!(answer.status, status, "{method} {path}");
         assert_eq!(answer.header("Wayleave-Preferences"), label, "{path}");
     }
-    expect_withheld(&ask("GET", "/first"), "body");
-    // A field says the same to all of them, but only content is withheld.
+    expect_withheld(&send("GET", "/first"), "body");
+    // A field applies to all of them, but only content is withheld.
     let redirect = Reply::redirect(302, "/page").header("X-Robots-Tag", "noindex");
     origin.site("site.test").page("/marked", redirect);
-    let answer = ask("GET", "/marked");
+    let answer = send("GET", "/marked");
     assert_eq!(answer.status, 302);
     let label = Some("search=refuse;from=\"robots-meta\"");
     assert_eq!(answer.header("Wayleave-Preferences"), label);
 }
 
 #[test]
-fn payment_is_asked_for_by_the_origin_itself() {
+fn demands_for_payment_are_forwarded() {
     let mut reply = Reply::text("pay").header("crawler-price", "USD 0.01");
     reply.status = 402;
     let (_origin, proxy) = site(reply, "");
@@ -234,17 +231,15 @@ fn payment_is_asked_for_by_the_origin_itself() {
     last_decision(&proxy, "rule");
 }
 
-/// A connection whose answer was withheld is not used again.
 #[test]
-fn the_rest_of_a_withheld_answer_reaches_no_other_client() {
+fn the_rest_of_a_withheld_page_reaches_no_other_client() {
     let origin = Origin::start();
     let long = Reply::html(NOINDEX).step(Step::Pattern(200_000));
     origin.site("site.test").page("/page", long);
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(&super::crawlers()));
     for _ in 0..3 {
         expect_withheld(&get(&proxy, INDEX), "body");
-        let other = Request::get("http://site.test/other").agent(INDEX);
-        let answer = proxy.exchange(&other);
+        let answer = proxy.get_as(INDEX, "http://site.test/other");
         assert!(answer.text().ends_with("/other"), "{}", answer.text());
     }
 }

@@ -1,10 +1,10 @@
-//! Responses that are allowed pass unchanged, and an origin cannot forge the proxy's own fields.
+//! Responses that are allowed, which pass unchanged but for the proxy's own fields.
 
 use super::{CORPUS, INDEX, PLAIN, get, site};
 use crate::harness::origin::reply::{Framing, Reply, Step, pattern_byte};
 use crate::harness::{Origin, Request, Response, Wayleave};
 
-/// A page of this many bytes, in a few steps.
+/// Returns a page of this many bytes.
 fn page(length: usize) -> (Reply, Vec<u8>) {
     let start = b"<!doctype html><title>long</title>".to_vec();
     let more: Vec<u8> = (0..(length - start.len()) as u64).map(pattern_byte).collect();
@@ -19,9 +19,9 @@ fn pages_of_any_length_pass_unchanged_by_both_versions() {
             let (reply, bytes) = page(length);
             let (_origin, proxy) = site(reply.framing(framing), "");
             assert!(get(&proxy, INDEX).body == bytes, "{length} {framing:?}");
-            let ask = Request::get("https://site.test/page").agent(INDEX);
-            assert!(proxy.exchange(&ask).body == bytes, "{length} {framing:?}");
-            let answer = proxy.http2("site.test:443").exchange(&ask);
+            let request = Request::get("https://site.test/page").agent(INDEX);
+            assert!(proxy.exchange(&request).body == bytes, "{length} {framing:?}");
+            let answer = proxy.http2("site.test:443").exchange(&request);
             assert!(answer.body == bytes, "{length} {framing:?}");
         }
     }
@@ -53,7 +53,7 @@ fn a_gigabyte_of_html_passes_in_bounded_memory() {
     assert!(grown < 16 * 1024, "{grown} KiB");
 }
 
-/// Fields that an origin forges in our name, in a head or in trailers.
+/// Returns a response in whose head and trailers an origin forges the proxy's fields.
 fn forged() -> Reply {
     Reply::html("<title>the page</title>")
         .header("Wayleave-Preferences", "search=allow")
@@ -65,31 +65,31 @@ fn forged() -> Reply {
 }
 
 #[test]
-fn nobody_else_says_what_the_proxy_says() {
+fn origins_cannot_forge_the_proxys_fields() {
     let (_origin, proxy) = site(forged(), "");
     let expect = |answer: &Response, label: Option<&str>| {
         let ours = |name: &String| {
             let name = name.to_ascii_lowercase();
             name.starts_with("wayleave-") && name != "wayleave-decision"
         };
-        let said = answer.headers.iter().filter(|(name, _)| ours(name));
-        let said: Vec<_> = said.map(|(_, value)| value.as_str()).collect();
-        assert_eq!(said, label.into_iter().collect::<Vec<_>>());
+        let labels = answer.headers.iter().filter(|(name, _)| ours(name));
+        let labels: Vec<_> = labels.map(|(_, value)| value.as_str()).collect();
+        assert_eq!(labels, label.into_iter().collect::<Vec<_>>());
         assert_eq!(answer.header("X-Wayleave"), Some("theirs"));
         let trailers: Vec<_> =
             answer.trailers.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
         assert_eq!(trailers, ["x-sum"]);
     };
     for (agent, label) in [(INDEX, Some("search=unstated")), (PLAIN, None)] {
-        let ask = Request::get("https://site.test/page").agent(agent);
+        let request = Request::get("https://site.test/page").agent(agent);
         expect(&get(&proxy, agent), label);
-        expect(&proxy.exchange(&ask), label);
-        expect(&proxy.http2("site.test:443").exchange(&ask), label);
+        expect(&proxy.exchange(&request), label);
+        expect(&proxy.http2("site.test:443").exchange(&request), label);
     }
 }
 
 #[test]
-fn trailers_come_behind_a_page_that_was_held_back() {
+fn trailers_follow_a_page_that_was_held_back() {
     let reply = Reply::html("<title>the page</title>").trailer("X-Sum", "1");
     let (_origin, proxy) = site(reply, "");
     let answer = get(&proxy, INDEX);
@@ -98,9 +98,8 @@ fn trailers_come_behind_a_page_that_was_held_back() {
     assert_eq!(answer.header("Wayleave-Preferences"), Some("search=unstated"));
 }
 
-/// An uninspected tunnel shows no answers, so what stands before decides alone.
 #[test]
-fn nothing_is_read_inside_an_uninspected_tunnel() {
+fn pages_inside_blind_tunnels_are_not_read() {
     let origin = Origin::start();
     origin
         .site("site.test")
@@ -112,14 +111,11 @@ fn nothing_is_read_inside_an_uninspected_tunnel() {
     });
     let tunnel = |agent: &str| {
         let mut wire = proxy.connect();
-        let head = format!(
-            "CONNECT site.test:443 HTTP/1.1\r\nHost: site.test:443\r\nUser-Agent: {agent}\r\n\r\n"
-        );
-        wire.send(head);
+        wire.send_connect("site.test:443", &format!("User-Agent: {agent}\r\n"));
         wire.response_head().status
     };
     assert_eq!(tunnel(INDEX), 200);
     assert_eq!(tunnel(CORPUS), 200);
-    // Who needs to be allowed would not see that.
+    // The statement that this crawler needs could be in a page.
     assert_eq!(tunnel(super::STATED), 403);
 }
