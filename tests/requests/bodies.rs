@@ -1,10 +1,10 @@
-//! Bodies over plain HTTP: complete, in chunks, endless, or absent.
+//! Content over plain HTTP: complete, in chunks, endless, or absent.
 
 use crate::harness::origin::reply::{Framing, Step};
 use crate::harness::{Gate, Origin, Reply, Request, Wayleave, eventually};
 
 #[test]
-fn answers_without_a_body_keep_the_connection_in_step() {
+fn responses_without_a_body_keep_the_connection_usable() {
     let origin = Origin::start();
     origin
         .site("shop.test")
@@ -37,8 +37,8 @@ fn bodies_pass_both_ways() {
     let chunked = Request::new("POST", "http://shop.test/up")
         .header("Transfer-Encoding", "chunked")
         .body(chunks);
-    for ask in [sized, chunked] {
-        assert_eq!(proxy.exchange(&ask).text(), "down");
+    for request in [sized, chunked] {
+        assert_eq!(proxy.exchange(&request).text(), "down");
     }
     let requests = origin.requests();
     assert_eq!(requests.len(), 3);
@@ -53,11 +53,11 @@ fn trailers_pass_both_ways() {
     let reply = Reply::text("body").header("Trailer", "X-Sum").trailer("X-Sum", "42");
     origin.site("shop.test").page("/trailers", reply);
     let proxy = Wayleave::start(&origin);
-    let ask = Request::new("POST", "http://shop.test/trailers")
+    let request = Request::new("POST", "http://shop.test/trailers")
         .header("Transfer-Encoding", "chunked")
         .header("Trailer", "X-Check")
         .body("5\r\nhello\r\n0\r\nX-Check: 7\r\n\r\n");
-    let answer = proxy.exchange(&ask);
+    let answer = proxy.exchange(&request);
     assert_eq!(answer.text(), "body");
     let arrived = origin.only_request().body();
     assert_eq!(arrived.trailers, [("X-Check".to_owned(), "7".to_owned())]);
@@ -80,7 +80,7 @@ fn a_body_that_waits_for_100_continue_arrives() {
 }
 
 #[test]
-fn encoded_bodies_are_not_touched() {
+fn encoded_bodies_are_not_changed() {
     let origin = Origin::start();
     let bytes: Vec<u8> = (0..=255).collect();
     origin.site("shop.test").page(
@@ -95,15 +95,15 @@ fn encoded_bodies_are_not_touched() {
 }
 
 #[test]
-fn a_range_is_the_origins_to_answer() {
+fn ranges_are_left_to_the_origin() {
     let origin = Origin::start();
     let part = Reply::new(206).header("Content-Range", "bytes 2-4/9").body("cde");
     origin.site("shop.test").page("/part", part);
     let proxy = Wayleave::start(&origin);
-    let ask = Request::get("http://shop.test/part")
+    let request = Request::get("http://shop.test/part")
         .header("Range", "bytes=2-4")
         .header("If-Range", "\"v1\"");
-    let answer = proxy.exchange(&ask);
+    let answer = proxy.exchange(&request);
     assert_eq!((answer.status, answer.text().as_str()), (206, "cde"));
     assert_eq!(answer.header("content-range"), Some("bytes 2-4/9"));
     let request = origin.only_request();
@@ -150,7 +150,7 @@ fn an_upload_streams_while_the_client_still_sends() {
 }
 
 #[test]
-fn a_client_that_leaves_frees_the_origin() {
+fn a_client_that_closes_frees_the_connection_to_the_origin() {
     let origin = Origin::start();
     origin.site("shop.test").page("/endless", Reply::new(200).step(Step::Pattern(1 << 40)));
     let proxy = Wayleave::start(&origin);
@@ -163,7 +163,7 @@ fn a_client_that_leaves_frees_the_origin() {
         };
         wire.send(bytes);
         wire.response_head();
-        eventually("a connection serves", || open() == 1.0);
+        eventually("a connection is in use", || open() == 1.0);
         drop(wire);
         eventually("the origin's connection is free", || open() == 0.0);
     }
@@ -214,12 +214,12 @@ fn a_websocket_upgrade_becomes_a_pipe() {
         .page("/ws", Reply::websocket())
         .page("/private/ws", Reply::websocket());
     let proxy = Wayleave::start(&origin);
-    let ask = |path: &str| {
+    let request = |path: &str| {
         let url = format!("http://shop.test{path}");
         Request::get(&url).websocket().absolute_form()
     };
     let mut wire = proxy.connect();
-    wire.send(ask("/ws"));
+    wire.send(request("/ws"));
     let head = wire.response_head();
     assert_eq!((head.status, head.header("upgrade")), (101, Some("websocket")));
     wire.send("ping");
@@ -227,12 +227,12 @@ fn a_websocket_upgrade_becomes_a_pipe() {
     wire.send("pong");
     assert_eq!(wire.bytes(4), b"pong");
     let mut refused = proxy.connect();
-    refused.send(ask("/private/ws"));
+    refused.send(request("/private/ws"));
     refused.response().expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
 }
 
 #[test]
-fn a_client_that_does_not_read_holds_the_origin_back() {
+fn a_client_that_does_not_read_slows_the_origin_down() {
     const LENGTH: u64 = 64 << 20;
     let origin = Origin::start();
     let page = |length| Reply::new(200).step(Step::Pattern(length));
@@ -246,18 +246,18 @@ fn a_client_that_does_not_read_holds_the_origin_back() {
     let mut idle_inside = proxy.tunnel("shop.test:443");
     idle_inside.send(Request::get("https://shop.test/endless").origin_form());
     idle_inside.response_head();
-    // The bytes read here show how much could have been buffered for the others in the meantime.
+    // Meanwhile as much as this could have been buffered for the others.
     let mut wire = proxy.connect();
     wire.send_get("http://shop.test/long");
     let mut head = wire.response_head();
     let body = wire.counted_body(&mut head).expect("the whole body arrives");
     assert_eq!((body.length, body.off_pattern), (LENGTH, false));
     let grown = proxy.memory_kib("VmHWM").saturating_sub(before);
-    assert!(grown < 32 * 1024, "unread answers took {grown} KiB");
+    assert!(grown < 32 * 1024, "unread responses took {grown} KiB");
 }
 
 #[test]
-fn content_is_sent_once_whatever_becomes_of_its_connection() {
+fn content_is_sent_once_even_if_the_connection_fails() {
     let origin = Origin::start();
     for host in ["one.test", "two.test"] {
         let site = origin.site(host);
@@ -267,7 +267,7 @@ fn content_is_sent_once_whatever_becomes_of_its_connection() {
     let proxy = Wayleave::start(&origin);
     for site in ["http://one.test", "https://two.test"] {
         for page in ["close", "reset"] {
-            // A kept connection is one that may have died unnoticed.
+            // A reused connection may have been closed unnoticed.
             assert_eq!(proxy.get(&format!("{site}/")).status, 200);
             let url = format!("{site}/{page}");
             let posted = proxy.exchange(&Request::new("POST", &url).body("content"));
@@ -275,8 +275,8 @@ fn content_is_sent_once_whatever_becomes_of_its_connection() {
         }
     }
     let requests = origin.requests();
-    let posts = requests.iter().filter(|it| it.method == "POST");
-    let posts: Vec<_> = posts.map(|it| format!("{}{}", it.host(), it.target)).collect();
+    let posts = requests.iter().filter(|request| request.method == "POST");
+    let posts: Vec<_> = posts.map(|post| format!("{}{}", post.host(), post.target)).collect();
     let once = ["one.test/close", "one.test/reset", "two.test/close", "two.test/reset"];
     assert_eq!(posts, once);
 }

@@ -1,12 +1,13 @@
-//! The descriptions of failures: in refusals, in the log and in the API, for requests and for robots.txt.
+//! Descriptions of failures, of requests and of robots.txt: in refusals, in the log and in the API.
 
 use std::net::SocketAddr;
 
 use serde_json::Value;
 
 use crate::harness::dns::{Answer, NameServer};
-use crate::harness::origin::reply::{Framing, Step};
+use crate::harness::origin::reply::Step;
 use crate::harness::{Certificate, Origin, Reply, Wayleave, eventually};
+use crate::requests::faults::closing_robots;
 use crate::robots::fetch::robots_command;
 
 /// Words that belong to programs, not in messages for people.
@@ -27,11 +28,10 @@ const FOREIGN: &[&str] = &[
 ];
 
 #[track_caller]
-fn expect_words(told: &str, words: &str) {
-    assert!(told.contains(words), "{words:?} in {told:?}");
+fn expect_words(text: &str, words: &str) {
+    assert!(text.contains(words), "{words:?} in {text:?}");
     for foreign in FOREIGN {
-        let found = told.contains(foreign);
-        assert!(!found, "{foreign:?} in {told:?}");
+        assert!(!text.contains(foreign), "{foreign:?} in {text:?}");
     }
 }
 
@@ -39,38 +39,33 @@ fn detail(problem: &Value) -> &str {
     problem["detail"].as_str().expect("a refusal has a detail")
 }
 
-/// A robots.txt that ends its connection: the request that follows has to open one.
-fn parting_robots() -> Reply {
-    Reply::text("User-agent: *\nDisallow: /private\n").framing(Framing::UntilClose)
-}
-
-/// A request for `url`, whose origin fails, says `words` to its client, in the decision and in the log.
+/// Sends a request for `url`, whose origin fails. Expects `words` in the response, the decision and the log.
 #[track_caller]
-fn expect_told(proxy: &Wayleave, url: &str, words: &str) {
+fn expect_described(proxy: &Wayleave, url: &str, words: &str) {
     let answer = proxy.get(url);
     let problem = answer.json();
     expect_words(detail(&problem), words);
     expect_words(&answer.proxy_status().details, words);
-    let id = problem["decision_id"].as_str().expect("it has an ID");
+    let id = problem["decision_id"].as_str().expect("an ID");
     eventually("the event is logged", || proxy.log().contains(id));
     let path = format!("/v1/decisions/{id}");
-    eventually("the decision is kept", || proxy.admin_get(&path).status == 200);
+    eventually("the decision is recorded", || proxy.admin_get(&path).status == 200);
     let decision = proxy.admin_get(&path).json();
-    expect_words(decision["details"].as_str().expect("why"), words);
+    expect_words(decision["details"].as_str().expect("details"), words);
     let log = proxy.log();
-    let event = log.lines().find(|line| line.contains(id)).expect("it is");
+    let event = log.lines().find(|line| line.contains(id)).expect("it is logged");
     assert!(event.contains(words), "{words:?} in {event}");
 }
 
 /// Expects the description for a robots.txt, also in the API and on the command line.
 #[track_caller]
-fn expect_robots_told(proxy: &Wayleave, origin: &str, words: &str) {
-    expect_told(proxy, &format!("{origin}/a"), words);
+fn expect_robots_described(proxy: &Wayleave, origin: &str, words: &str) {
+    expect_described(proxy, &format!("{origin}/a"), words);
     let encoded: String = url::form_urlencoded::byte_serialize(origin.as_bytes()).collect();
     let known = proxy.admin_get(&format!("/v1/robots/{encoded}")).json();
     expect_words(known["cause"].as_str().expect("a cause"), words);
-    let (_, shown) = robots_command(proxy, &["show", origin]);
-    let failure = shown.lines().find(|line| line.starts_with("failure "));
+    let (_, printed) = robots_command(proxy, &["show", origin]);
+    let failure = printed.lines().find(|line| line.starts_with("failure "));
     expect_words(failure.expect("it failed"), words);
     let (_, listed) = robots_command(proxy, &["list", origin]);
     assert!(listed.contains(words), "{words:?} in {listed}");
@@ -96,10 +91,10 @@ fn bad_certificates_are_described() {
     let proxy = Wayleave::start(&origin);
     for (certificate, words) in TLS {
         let host = host_of(*certificate);
-        origin.site(&host).robots_reply(parting_robots());
+        origin.site(&host).robots_reply(closing_robots());
         assert_eq!(proxy.get(&format!("https://{host}/private")).status, 403);
         origin.site(&host).certificate(*certificate);
-        expect_told(&proxy, &format!("https://{host}/a"), words);
+        expect_described(&proxy, &format!("https://{host}/a"), words);
     }
 }
 
@@ -110,7 +105,7 @@ fn bad_certificates_of_robots_txt_are_described() {
     for (certificate, words) in TLS {
         let host = host_of(*certificate);
         origin.site(&host).certificate(*certificate);
-        expect_robots_told(&proxy, &format!("https://{host}"), words);
+        expect_robots_described(&proxy, &format!("https://{host}"), words);
     }
 }
 
@@ -118,18 +113,18 @@ fn bad_certificates_of_robots_txt_are_described() {
 fn a_refused_connection_names_the_address() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    origin.site("shop.test").robots_reply(parting_robots());
+    origin.site("shop.test").robots_reply(closing_robots());
     assert_eq!(proxy.get("http://shop.test/private").status, 403);
     origin.stop_listening();
     let words = format!("connection refused by {}", origin.http);
-    expect_told(&proxy, "http://shop.test/a", &words);
-    expect_robots_told(&proxy, "http://other.test", &words);
+    expect_described(&proxy, "http://shop.test/a", &words);
+    expect_robots_described(&proxy, "http://other.test", &words);
 }
 
 #[test]
 fn an_address_without_a_route_is_described() {
     let origin = Origin::start();
-    // Nobody is at the broadcast address: the system says so at once.
+    // The system refuses connections to the broadcast address at once.
     let nowhere = SocketAddr::from(([255, 255, 255, 255], 80));
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
@@ -159,14 +154,14 @@ fn dns_failures_are_described() {
     ];
     for (host, answer, words) in cases {
         names.set(host, Answer::Addresses(vec![[127, 0, 0, 1].into()]));
-        origin.site(host).robots_reply(parting_robots());
+        origin.site(host).robots_reply(closing_robots());
         let private = format!("http://{host}:{port}/private");
         assert_eq!(proxy.get(&private).status, 403);
         names.set(host, answer.clone());
-        expect_told(&proxy, &format!("http://{host}:{port}/a"), words);
+        expect_described(&proxy, &format!("http://{host}:{port}/a"), words);
         let other = format!("robots-{host}");
         names.set(&other, answer);
-        expect_robots_told(&proxy, &format!("http://{other}:{port}"), words);
+        expect_robots_described(&proxy, &format!("http://{other}:{port}"), words);
     }
 }
 
@@ -177,15 +172,15 @@ fn the_status_of_robots_txt_is_described() {
     for status in [500, 503, 429, 999] {
         let host = format!("s{status}.test");
         origin.site(&host).robots_reply(Reply::new(status));
-        expect_robots_told(&proxy, &format!("http://{host}"), &format!("HTTP {status}"));
+        expect_robots_described(&proxy, &format!("http://{host}"), &format!("HTTP {status}"));
     }
     origin.site("moved.test").robots_reply(Reply::redirect(301, "http://s500.test/robots.txt"));
     let part = Reply::new(206).header("Content-Range", "bytes 0-13/33");
     origin.site("s206.test").robots_reply(part.body("User-agent: *\n"));
     let words = "HTTP 206: a part of the file, though all of it was asked for";
-    expect_robots_told(&proxy, "http://s206.test", words);
+    expect_robots_described(&proxy, "http://s206.test", words);
     let words = "HTTP 500 (redirected to http://s500.test/robots.txt)";
-    expect_robots_told(&proxy, "http://moved.test", words);
+    expect_robots_described(&proxy, "http://moved.test", words);
 }
 
 #[test]
@@ -217,10 +212,10 @@ fn broken_connections_are_described() {
     for (host, reply, words) in cases {
         let page = format!("{host}-page.test");
         origin.site(&page).page("/a", reply.clone());
-        expect_told(&proxy, &format!("http://{page}/a"), words);
+        expect_described(&proxy, &format!("http://{page}/a"), words);
         let robots = format!("{host}-robots.test");
         origin.site(&robots).robots_reply(reply);
-        expect_robots_told(&proxy, &format!("http://{robots}"), words);
+        expect_robots_described(&proxy, &format!("http://{robots}"), words);
     }
 }
 
@@ -231,5 +226,5 @@ fn broken_http_2_is_described() {
     let site = origin.site("two.test").http2_only();
     site.page("/reset", Reply::nothing(Step::Reset));
     let words = "the origin reset the HTTP/2 stream";
-    expect_told(&proxy, "https://two.test/reset", words);
+    expect_described(&proxy, "https://two.test/reset", words);
 }

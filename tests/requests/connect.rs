@@ -5,7 +5,7 @@ use crate::harness::tls::Authority;
 use crate::harness::{Origin, Reply, Request, Wayleave, Wire, eventually};
 
 #[test]
-fn an_intercepted_request_is_judged_by_its_path() {
+fn an_intercepted_request_is_decided_by_its_path() {
     let origin = Origin::start();
     origin
         .site("shop.test")
@@ -27,7 +27,7 @@ fn an_intercepted_request_is_judged_by_its_path() {
 }
 
 #[test]
-fn the_answer_to_connect_has_no_body_and_no_framing() {
+fn the_response_to_connect_has_no_body_and_no_framing() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let head = proxy.connect().connect_tunnel("shop.test:443");
@@ -67,14 +67,14 @@ fn a_client_that_does_not_trust_the_ca_is_counted() {
     assert_eq!(wire.connect_tunnel("shop.test:443").status, 200);
     let other_roots = Authority::trusted().pem.as_bytes();
     assert!(wire.start_tls("shop.test", other_roots, &[]).is_err());
-    eventually("it shows in the metrics", || {
+    eventually("it is counted", || {
         proxy.metric("wayleave_leaf_certificates_total", &[("result", "untrusted")]) == 1.0
     });
     assert_eq!(origin.connections(), 0);
 }
 
 #[test]
-fn an_address_gets_a_leaf_of_its_own() {
+fn an_address_gets_its_own_leaf() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let answer = proxy.get(&format!("https://{}/a", origin.https));
@@ -83,7 +83,7 @@ fn an_address_gets_a_leaf_of_its_own() {
 }
 
 #[test]
-fn a_client_without_alpn_speaks_http_1_1() {
+fn a_client_without_alpn_uses_http_1_1() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
@@ -99,20 +99,20 @@ fn a_client_without_alpn_speaks_http_1_1() {
 fn another_name_inside_the_tunnel_is_misdirected() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    let asks = [
+    let requests = [
         Request::get("https://shop.test/a").header("Host", "other.test").origin_form(),
         Request::get("https://shop.test/a").bytes("https://other.test/a"),
         Request::get("https://shop.test/a").bytes("http://shop.test/a"),
         Request::get("https://shop.test/a").header("Host", "shop.test:8443").origin_form(),
     ];
-    for ask in asks {
+    for request in requests {
         let mut wire = proxy.tunnel("shop.test:443");
-        wire.send(&ask);
+        wire.send(&request);
         wire.response().expect_refusal(421, None, "http_request_error");
     }
     let mut client = proxy.connect();
     assert_eq!(client.connect_tunnel("shop.test:443").status, 200);
-    // A leaf for the name in the handshake would hide the mistake: the tunnel's own host is what was asked for.
+    // The host of the CONNECT decides, not the name in the handshake: a leaf for that name would hide the mistake.
     if let Ok(secured) = client.start_tls("other.test", &proxy.ca_pem(), &["http/1.1"]) {
         let mut wire = secured.wire;
         wire.send(Request::get("https://other.test/a").origin_form());
@@ -140,7 +140,7 @@ fn another_port_than_443_is_intercepted_too() {
 }
 
 #[test]
-fn plain_http_inside_a_tunnel_is_judged_as_well() {
+fn plain_http_inside_a_tunnel_is_decided_as_well() {
     let origin = Origin::start();
     origin
         .site("shop.test")
@@ -157,7 +157,7 @@ fn plain_http_inside_a_tunnel_is_judged_as_well() {
 }
 
 #[test]
-fn bytes_that_are_neither_tls_nor_http_go_nowhere() {
+fn bytes_that_are_neither_tls_nor_http_are_not_forwarded() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     for bytes in [
@@ -217,33 +217,32 @@ fn a_websocket_upgrade_inside_tls_becomes_a_pipe() {
 }
 
 #[test]
-fn a_client_that_asks_for_many_names_waits_for_itself() {
+fn a_client_with_many_slow_names_delays_no_other() {
     let origin = Origin::start();
     let names = NameServer::start();
-    let all = 200;
-    for number in 0..all {
+    let count = 200;
+    for number in 0..count {
         names.set(&format!("slow{number}.example"), Answer::Silence);
     }
-    let here = vec![[127, 0, 0, 1].into()];
-    names.set("quick.example", Answer::Addresses(here));
+    let loopback = vec![[127, 0, 0, 1].into()];
+    names.set("quick.example", Answer::Addresses(loopback));
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("dns.servers", &format!("[\"{}\"]", names.address))
     });
-    let greedy: Vec<_> = (0..all)
+    let greedy: Vec<_> = (0..count)
         .map(|number| {
             let mut wire = proxy.connect();
-            let name = format!("slow{number}.example:443");
-            wire.send(format!("CONNECT {name} HTTP/1.1\r\nHost: {name}\r\n\r\n"));
+            wire.send_connect(&format!("slow{number}.example:443"), "");
             wire
         })
         .collect();
-    eventually("all are there", || {
-        proxy.metric("wayleave_client_connections", &[]) >= f64::from(all)
+    eventually("all are connected", || {
+        proxy.metric("wayleave_client_connections", &[]) >= f64::from(count)
     });
     let mut other = Wire::connect_from([127, 0, 0, 2], proxy.proxy);
     assert_eq!(other.connect_tunnel("quick.example:443").status, 200);
-    let asked = names.queried();
-    let slow = asked.iter().filter(|name| name.starts_with("slow"));
-    assert!((1..100).contains(&slow.count()), "{}", asked.len());
+    let queried = names.queried();
+    let slow = queried.iter().filter(|name| name.starts_with("slow"));
+    assert!((1..100).contains(&slow.count()), "{}", queried.len());
     drop(greedy);
 }

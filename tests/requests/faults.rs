@@ -1,17 +1,17 @@
-//! Allowed requests whose origin fails: each fault has a name, and a truncated response never looks complete.
+//! Allowed requests whose origin fails. Each fault has its own error, and a truncated response never looks complete.
 
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::origin::reply::{Framing, Step};
 use crate::harness::{Certificate, Origin, Reply, Request, Wayleave, eventually};
 
-/// Makes robots.txt of `url`'s origin known, so that what follows is a fault of the request itself.
+/// Has robots.txt of `url`'s origin fetched, so that what follows is a fault of the request itself.
 #[track_caller]
-fn make_known(proxy: &Wayleave, url: &str) {
+fn fetch_robots(proxy: &Wayleave, url: &str) {
     assert_eq!(proxy.get(url).status, 200, "{url}");
 }
 
-/// A robots.txt that ends its connection: the request that follows has to open one.
-fn parting_robots() -> Reply {
+/// Returns a robots.txt that ends its connection, so that the next request has to open one.
+pub fn closing_robots() -> Reply {
     Reply::text("User-agent: *\nDisallow: /private\n").framing(Framing::UntilClose)
 }
 
@@ -19,7 +19,7 @@ fn parting_robots() -> Reply {
 fn a_refused_connection_is_named() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    origin.site("shop.test").robots_reply(parting_robots());
+    origin.site("shop.test").robots_reply(closing_robots());
     assert_eq!(proxy.get("http://shop.test/private").status, 403);
     origin.stop_listening();
     let problem = proxy.get("http://shop.test/a").expect_refusal(502, None, "connection_refused");
@@ -31,22 +31,22 @@ fn a_refused_connection_is_named() {
 }
 
 #[test]
-fn a_failure_is_recorded_before_the_client_is_answered() {
+fn a_failure_is_recorded_before_the_response_is_sent() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    origin.site("shop.test").robots_reply(parting_robots());
+    origin.site("shop.test").robots_reply(closing_robots());
     assert_eq!(proxy.get("http://shop.test/private").status, 403);
     origin.stop_listening();
-    let ask = Request::new("POST", "http://shop.test/a").header("Content-Length", "5");
+    let request = Request::new("POST", "http://shop.test/a").header("Content-Length", "5");
     let mut wire = proxy.connect();
-    wire.send(ask.absolute_form());
+    wire.send(request.absolute_form());
     eventually("the failure is counted", || {
         proxy.metric("wayleave_requests_total", &[("outcome", "failed")]) > 0.0
     });
     wire.send("hello");
     let failed = wire.response();
     failed.expect_refusal(502, None, "connection_refused");
-    // It was still awaited, not given up on.
+    // The content was awaited: the connection can be used again.
     assert_eq!(failed.header("connection"), None);
 }
 
@@ -57,7 +57,7 @@ fn names_that_stop_resolving_are_named() {
     let port = origin.http.port();
     for host in ["gone.example", "broken.example", "silent.example"] {
         names.set(host, Answer::Addresses(vec![[127, 0, 0, 1].into()]));
-        origin.site(host).robots_reply(parting_robots());
+        origin.site(host).robots_reply(closing_robots());
     }
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
@@ -97,7 +97,7 @@ fn bad_tls_is_named() {
     ];
     for (certificate, error) in faults {
         let host = format!("{certificate:?}.test").to_ascii_lowercase();
-        origin.site(&host).robots_reply(parting_robots());
+        origin.site(&host).robots_reply(closing_robots());
         assert_eq!(proxy.get(&format!("https://{host}/private")).status, 403, "{host}");
         origin.site(&host).certificate(certificate);
         proxy.get(&format!("https://{host}/a")).expect_refusal(502, None, error);
@@ -105,8 +105,8 @@ fn bad_tls_is_named() {
     assert!(origin.seen().iter().all(|line| line.ends_with("/robots.txt")), "{:?}", origin.seen());
 }
 
-/// Answers that no proxy may pass on: a name, the bytes, how the connection ends, and the errors that fit.
-const BROKEN_ANSWERS: &[(&str, &str, Step, &[&str])] = &[
+/// Responses that no proxy may forward: a name, the bytes, how the connection ends, and the possible errors.
+const BROKEN_RESPONSES: &[(&str, &str, Step, &[&str])] = &[
     ("close", "", Step::Close, TERMINATED),
     ("reset", "", Step::Reset, TERMINATED),
     ("half-a-head", "HTTP/1.1 200 OK\r\nContent-Le", Step::Close, TERMINATED),
@@ -125,7 +125,7 @@ const BROKEN_ANSWERS: &[(&str, &str, Step, &[&str])] = &[
         PROTOCOL,
     ),
     (
-        "unasked-101",
+        "unrequested-101",
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
         Step::Hang,
         &["http_protocol_error", "http_upgrade_failed"],
@@ -170,11 +170,11 @@ const PROTOCOL: &[&str] = &["http_protocol_error"];
 const ANY: &[&str] = &["http_protocol_error", "connection_terminated", "http_response_incomplete"];
 
 #[test]
-fn answers_that_are_not_http_are_named() {
+fn malformed_responses_are_named() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    make_known(&proxy, "http://shop.test/known");
-    for (name, bytes, end, errors) in BROKEN_ANSWERS {
+    fetch_robots(&proxy, "http://shop.test/known");
+    for (name, bytes, end, errors) in BROKEN_RESPONSES {
         let path = format!("/{name}");
         origin.site("shop.test").page(&path, Reply::raw(bytes, end.clone()));
         let answer = proxy.get(&format!("http://shop.test{path}"));
@@ -187,39 +187,38 @@ fn answers_that_are_not_http_are_named() {
 }
 
 #[test]
-fn an_origin_that_only_ever_promises_is_cut_off() {
+fn endless_interim_responses_are_cut_off() {
     let origin = Origin::start();
-    let promises = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(10_000);
-    origin.site("shop.test").page("/promises", Reply::raw(promises, Step::Hang));
+    let hints = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(10_000);
+    origin.site("shop.test").page("/hints", Reply::raw(hints, Step::Hang));
     let proxy = Wayleave::start(&origin);
-    let url = "http://shop.test/promises";
     let mut wire = proxy.connect();
-    wire.send_get(url);
+    wire.send_get("http://shop.test/hints");
     let mut answer = wire.response();
-    let mut promises = 0;
+    let mut interim = 0;
     while answer.status == 103 {
-        promises += 1;
+        interim += 1;
         answer = wire.response();
     }
-    assert!(promises < 1000, "{promises}");
+    assert!(interim < 1000, "{interim}");
     answer.expect_refusal(502, None, "http_protocol_error");
 }
 
 #[test]
-fn an_origin_that_does_not_answer_in_time_is_named() {
+fn an_origin_that_does_not_respond_in_time_is_named() {
     let origin = Origin::start();
     origin.site("shop.test").page("/hangs", Reply::nothing(Step::Hang));
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("upstream.response_timeout", "\"1s\"")
     });
-    make_known(&proxy, "http://shop.test/known");
+    fetch_robots(&proxy, "http://shop.test/known");
     proxy.get("http://shop.test/hangs").expect_refusal(504, None, "http_response_timeout");
-    make_known(&proxy, "https://shop.test/known");
+    fetch_robots(&proxy, "https://shop.test/known");
     proxy.get("https://shop.test/hangs").expect_refusal(504, None, "http_response_timeout");
 }
 
 #[test]
-fn a_broken_off_body_never_looks_whole() {
+fn a_truncated_body_never_looks_complete() {
     let origin = Origin::start();
     let start = Reply::new(200).body("the beginning");
     origin
@@ -238,7 +237,7 @@ fn a_broken_off_body_never_looks_whole() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("upstream.response_timeout", "\"1s\"")
     });
-    make_known(&proxy, "http://shop.test/known");
+    fetch_robots(&proxy, "http://shop.test/known");
     for path in ["/short", "/reset", "/chunks", "/bad-chunk", "/stalls"] {
         let url = format!("http://shop.test{path}");
         let mut wire = proxy.connect();
@@ -246,9 +245,9 @@ fn a_broken_off_body_never_looks_whole() {
         match wire.try_response(false) {
             Err(_) => {}
             Ok(Some(answer)) => {
-                assert!((500..600).contains(&answer.status), "{path} looks whole: {answer:?}")
+                assert!((500..600).contains(&answer.status), "{path} looks complete: {answer:?}")
             }
-            Ok(None) => panic!("{path}: no answer at all"),
+            Ok(None) => panic!("{path}: no response"),
         }
     }
     eventually("each is counted", || {
@@ -257,7 +256,7 @@ fn a_broken_off_body_never_looks_whole() {
 }
 
 #[test]
-fn a_stream_reset_by_the_origin_is_no_whole_answer() {
+fn a_stream_reset_by_the_origin_is_not_a_whole_response() {
     let origin = Origin::start();
     let half = Reply::new(200).body("the beginning").claims_length(1000);
     origin
@@ -267,9 +266,9 @@ fn a_stream_reset_by_the_origin_is_no_whole_answer() {
     let proxy = Wayleave::start(&origin);
     let client = proxy.http2("shop.test:443");
     for path in ["/reset", "/before-the-head"] {
-        let ask = Request::get(&format!("https://shop.test{path}"));
-        if let Ok(answer) = client.try_exchange(&ask) {
-            assert_eq!(answer.status, 502, "{path} looks whole: {answer:?}");
+        let request = Request::get(&format!("https://shop.test{path}"));
+        if let Ok(answer) = client.try_exchange(&request) {
+            assert_eq!(answer.status, 502, "{path} looks complete: {answer:?}");
         }
     }
     assert_eq!(client.get("/a").status, 200);
@@ -279,19 +278,19 @@ fn a_stream_reset_by_the_origin_is_no_whole_answer() {
 }
 
 #[test]
-fn an_answer_that_comes_drop_by_drop_arrives() {
+fn a_response_in_very_small_chunks_arrives() {
     let origin = Origin::start();
     let mut reply = Reply::new(200).framing(Framing::Chunked);
     for _ in 0..500 {
         reply = reply.body("x");
     }
-    origin.site("shop.test").page("/drip", reply);
+    origin.site("shop.test").page("/small", reply);
     let proxy = Wayleave::start(&origin);
-    assert_eq!(proxy.get("http://shop.test/drip").text(), "x".repeat(500));
+    assert_eq!(proxy.get("http://shop.test/small").text(), "x".repeat(500));
 }
 
 #[test]
-fn an_early_answer_to_an_upload_reaches_the_client() {
+fn an_early_response_to_an_upload_reaches_the_client() {
     let origin = Origin::start();
     origin.site("shop.test").page("/up", Reply::new(413).body("too much").early());
     let proxy = Wayleave::start(&origin);
@@ -307,9 +306,9 @@ fn an_early_answer_to_an_upload_reaches_the_client() {
 }
 
 #[test]
-fn errors_of_the_origin_pass_as_they_are() {
+fn errors_of_the_origin_pass_unchanged() {
     let origin = Origin::start();
-    // Else the origin would be left alone after its 429.
+    // Otherwise the origin would rest after its 429.
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("politeness.crawl_delay", "\"ignore\"")
     });
@@ -317,10 +316,10 @@ fn errors_of_the_origin_pass_as_they_are() {
         let path = format!("/{status}");
         origin.site("shop.test").page(
             &path,
-            Reply::new(status).header("Retry-After", "7").body("the origin's own words"),
+            Reply::new(status).header("Retry-After", "7").body("the origin's own text"),
         );
         let answer = proxy.get(&format!("http://shop.test{path}"));
-        assert_eq!((answer.status, answer.text().as_str()), (status, "the origin's own words"));
+        assert_eq!((answer.status, answer.text().as_str()), (status, "the origin's own text"));
         assert_eq!(
             (answer.header("retry-after"), answer.header("proxy-status")),
             (Some("7"), None)
@@ -337,9 +336,9 @@ fn a_connection_closed_while_idle_costs_no_request() {
         .page("/bye", Reply::raw("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbye", Step::Close));
     origin.site("shop.test").page("/known", closes);
     let proxy = Wayleave::start(&origin);
-    make_known(&proxy, "http://shop.test/known");
+    fetch_robots(&proxy, "http://shop.test/known");
     for _ in 0..20 {
-        // The origin closes without having said so: the pooled connection is dead, or about to be.
+        // The origin closes without announcing it: the pooled connection is closed, or about to be.
         assert_eq!(proxy.get("http://shop.test/bye").text(), "bye");
         assert_eq!(proxy.get("http://shop.test/known").text(), "bye");
     }

@@ -1,4 +1,4 @@
-//! Plain HTTP: the request that reaches the origin, the response that comes back, and the state of the connection.
+//! Plain HTTP: the request that reaches the origin, the response that reaches the client, and the connections.
 
 use crate::harness::origin::reply::Framing;
 use crate::harness::{Origin, Reply, Request, Wayleave};
@@ -105,10 +105,10 @@ fn an_address_in_place_of_a_name_is_an_origin_too() {
 }
 
 #[test]
-fn fields_of_this_hop_go_and_via_comes() {
+fn hop_by_hop_fields_of_clients_are_removed_and_via_added() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    let ask = Request::get("http://shop.test/a")
+    let request = Request::get("http://shop.test/a")
         .header("Connection", "X-Gone, keep-alive")
         .header("X-Gone", "1")
         .header("Keep-Alive", "timeout=5")
@@ -119,7 +119,7 @@ fn fields_of_this_hop_go_and_via_comes() {
         .header("Via", "1.1 edge")
         .header("X-Kept", "yes")
         .header("Cookie", "a=b");
-    assert_eq!(proxy.exchange(&ask).status, 200);
+    assert_eq!(proxy.exchange(&request).status, 200);
     let arrived = origin.only_request();
     for name in
         ["x-gone", "keep-alive", "proxy-connection", "proxy-authorization", "proxy-anything", "te"]
@@ -140,7 +140,7 @@ fn fields_of_this_hop_go_and_via_comes() {
 }
 
 #[test]
-fn fields_of_the_origins_hop_go_and_via_comes() {
+fn hop_by_hop_fields_of_origins_are_removed_and_via_added() {
     let origin = Origin::start();
     let reply = Reply::text("ok")
         .header("Connection", "X-Gone")
@@ -167,7 +167,7 @@ fn fields_of_the_origins_hop_go_and_via_comes() {
 }
 
 #[test]
-fn both_connections_are_kept_alive_and_used_again() {
+fn both_connections_are_reused() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
@@ -186,15 +186,15 @@ fn both_connections_are_kept_alive_and_used_again() {
 }
 
 #[test]
-fn a_connection_that_idles_too_long_is_closed() {
+fn an_idle_connection_is_closed() {
     let origin = Origin::start();
     let proxy =
-        Wayleave::start_with(&origin, |settings| settings.set("proxy.idle_timeout", "\"1s\""));
+        Wayleave::start_with(&origin, |settings| settings.set("proxy.idle_timeout", "\"3s\""));
     let mut plain = proxy.connect();
     plain.send_get("http://shop.test/a");
-    let mut secret = proxy.tunnel("shop.test:443");
-    secret.send(Request::get("https://shop.test/a").origin_form());
-    for wire in [&mut plain, &mut secret] {
+    let mut encrypted = proxy.tunnel("shop.test:443");
+    encrypted.send(Request::get("https://shop.test/a").origin_form());
+    for wire in [&mut plain, &mut encrypted] {
         assert_eq!(wire.response().status, 200);
         wire.expect_close();
     }
@@ -216,7 +216,7 @@ fn one_connection_serves_many_origins() {
 }
 
 #[test]
-fn a_connection_that_authenticates_somebody_serves_nobody_else() {
+fn an_authenticated_connection_serves_no_other_client() {
     let origin = Origin::start();
     let challenge = Reply::new(401).header("WWW-Authenticate", "NTLM TlRMTVNTUAACAAAA");
     origin.site("shop.test").page("/challenge", challenge);
@@ -229,16 +229,16 @@ fn a_connection_that_authenticates_somebody_serves_nobody_else() {
     assert_ne!(connection("/b"), connection("/challenge"));
     for scheme in ["NTLM", "negotiate"] {
         let (mine, other) = (format!("/{scheme}"), format!("/{scheme}/other"));
-        let ask = Request::get(&format!("http://shop.test{mine}"));
-        let ask = ask.header("Authorization", &format!("{scheme} TlRMTVNTUAADAAAA"));
-        assert_eq!(proxy.exchange(&ask).status, 200);
+        let request = Request::get(&format!("http://shop.test{mine}"));
+        let request = request.header("Authorization", &format!("{scheme} TlRMTVNTUAADAAAA"));
+        assert_eq!(proxy.exchange(&request).status, 200);
         assert_eq!(proxy.get(&format!("http://shop.test{other}")).status, 200);
         assert_ne!(connection(&other), connection(&mine), "{scheme}");
     }
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_order() {
+fn pipelined_requests_are_served_in_order() {
     let origin = Origin::start();
     origin
         .site("shop.test")
@@ -247,8 +247,8 @@ fn pipelined_requests_are_answered_in_order() {
         .page("/3", Reply::text("three"));
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
-    let ask = |path: &str| Request::get(&format!("http://shop.test{path}")).absolute_form();
-    wire.send([ask("/1"), ask("/no"), ask("/3")].concat());
+    let get = |path: &str| Request::get(&format!("http://shop.test{path}")).absolute_form();
+    wire.send([get("/1"), get("/no"), get("/3")].concat());
     assert_eq!(wire.response().text(), "one");
     assert_eq!(wire.response().status, 403);
     assert_eq!(wire.response().text(), "three");
@@ -276,7 +276,7 @@ fn a_refusal_keeps_the_connection_and_its_body_is_not_a_request() {
 }
 
 #[test]
-fn an_http_1_0_client_gets_what_it_can_read() {
+fn an_http_1_0_client_gets_no_chunks() {
     let origin = Origin::start();
     origin
         .site("shop.test")

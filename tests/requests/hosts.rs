@@ -37,7 +37,7 @@ fn a_client_over_ipv6_reaches_an_origin_over_ipv6() {
 }
 
 #[test]
-fn an_ipv6_address_is_intercepted_with_a_leaf_of_its_own() {
+fn an_ipv6_address_is_intercepted_with_its_own_leaf() {
     let origin = Origin::start_at("::1");
     origin.site("[::1]").robots(RULES);
     let proxy = over_ipv6(&origin);
@@ -67,7 +67,7 @@ fn a_client_over_ipv6_is_matched_by_its_network() {
 }
 
 #[test]
-fn a_dual_stack_listener_knows_ipv4_clients_by_their_address() {
+fn a_dual_stack_listener_identifies_ipv4_clients() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("proxy.listen", "[\"[::]:0\"]").table(
@@ -87,8 +87,8 @@ fn expect_counted(proxy: &Wayleave, crawler: &str) {
     });
 }
 
-/// A port of `[::1]` at which nobody answers: connections to it are never taken.
-fn deaf(port: u16) -> (TcpListener, Vec<std::net::TcpStream>) {
+/// Listens at a port of `[::1]` with a full queue: further connections get no answer.
+fn unresponsive(port: u16) -> (TcpListener, Vec<std::net::TcpStream>) {
     let socket = crate::harness::runtime().block_on(async {
         let socket = tokio::net::TcpSocket::new_v6().expect("a socket");
         socket
@@ -97,7 +97,7 @@ fn deaf(port: u16) -> (TcpListener, Vec<std::net::TcpStream>) {
         socket.listen(1).expect("it can listen").into_std().expect("it is registered")
     });
     let address = socket.local_addr().expect("a bound socket has an address");
-    // These fill the queue; later ones wait.
+    // These fill the queue.
     let mut waiting = Vec::new();
     let short = std::time::Duration::from_millis(200);
     while let Ok(stream) = std::net::TcpStream::connect_timeout(&address, short) {
@@ -107,7 +107,7 @@ fn deaf(port: u16) -> (TcpListener, Vec<std::net::TcpStream>) {
 }
 
 #[test]
-fn an_address_that_does_not_answer_costs_a_moment_only() {
+fn an_unresponsive_address_delays_only_shortly() {
     let origin = Origin::start();
     let names = NameServer::start();
     let both = ["::1", "127.0.0.1"].map(|text| text.parse().expect("an address"));
@@ -119,11 +119,11 @@ fn an_address_that_does_not_answer_costs_a_moment_only() {
             .set("upstream.allow_private", "[\"127.0.0.1/32\", \"::1/128\"]")
             .set("upstream.connect_timeout", "\"20s\"")
     });
-    // Nobody listens at the first address: it refuses.
+    // Nothing listens at the first address: it refuses.
     let port = origin.http.port();
     assert_eq!(proxy.get(&format!("http://dead.example:{port}/a")).status, 200);
-    // At the first address nobody answers.
-    let _deaf = deaf(port);
+    // The first address does not answer.
+    let _listener = unresponsive(port);
     let answer = proxy.get(&format!("http://both.example:{port}/a"));
     assert_eq!(answer.status, 200, "{answer:?}");
 }
@@ -145,8 +145,8 @@ fn an_internationalised_name_is_one_origin_in_every_spelling() {
         origin.seen(),
         ["GET http://xn--bcher-kva.test/robots.txt", "GET http://xn--bcher-kva.test/a"]
     );
-    let secret = proxy.get("https://xn--bcher-kva.test/private");
-    secret.expect_disallowed("https://xn--bcher-kva.test/robots.txt", 2, "Disallow: /private");
+    let encrypted = proxy.get("https://xn--bcher-kva.test/private");
+    encrypted.expect_disallowed("https://xn--bcher-kva.test/robots.txt", 2, "Disallow: /private");
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! HTTP/2 inside intercepted tunnels, to origins of either version.
 
 use crate::harness::h2_frames::{
-    DATA, END_HEADERS, END_STREAM, HEADERS, block, frame, get, open, swollen,
+    DATA, END_HEADERS, END_STREAM, HEADERS, block, open, request, swollen,
 };
 use crate::harness::origin::SiteHandle;
 use crate::harness::origin::reply::{Framing, Step, pattern_byte};
 use crate::harness::{DEADLINE, Origin, Reply, Request, Response, Wayleave, Wire, eventually};
 
 #[test]
-fn http_2_inside_is_judged_stream_by_stream() {
+fn http_2_inside_is_decided_stream_by_stream() {
     let origin = Origin::start();
     origin
         .site("shop.test")
@@ -20,7 +20,7 @@ fn http_2_inside_is_judged_stream_by_stream() {
     let refused = client.get("/private/x?y");
     refused.expect_disallowed("https://shop.test/robots.txt", 2, "Disallow: /private");
     assert_eq!(client.get("/a").text(), "hello");
-    let asks: Vec<_> = (0..40)
+    let requests: Vec<_> = (0..40)
         .map(|number| {
             Request::get(&format!(
                 "https://shop.test/{}{number}",
@@ -28,14 +28,15 @@ fn http_2_inside_is_judged_stream_by_stream() {
             ))
         })
         .collect();
-    let statuses: Vec<_> = client.exchange_all(&asks).iter().map(|answer| answer.status).collect();
+    let statuses: Vec<_> =
+        client.exchange_all(&requests).iter().map(|answer| answer.status).collect();
     assert!(statuses.chunks(2).all(|pair| pair == [200, 403]), "{statuses:?}");
     assert!(!origin.seen().iter().any(|line| line.contains("/private")), "{:?}", origin.seen());
     assert_eq!(origin.seen().iter().filter(|line| line.ends_with("/robots.txt")).count(), 1);
 }
 
-/// Sends the same POST from an HTTP/1.1 and an HTTP/2 client to origins that speak HTTP/1.1, both, or HTTP/2 only: who asked
-/// whom, and the answer.
+/// Sends the same POST by HTTP/1.1 and HTTP/2 to origins of HTTP/1.1, of both, and of HTTP/2. Returns a description of each
+/// pair, and the response.
 fn post_between_all_versions(origin: &Origin, reply: &Reply) -> Vec<(String, Response)> {
     origin.site("old.test").http1_only().page("/t", reply.clone());
     origin.site("both.test").page("/t", reply.clone());
@@ -43,12 +44,12 @@ fn post_between_all_versions(origin: &Origin, reply: &Reply) -> Vec<(String, Res
     let proxy = Wayleave::start(origin);
     let mut answers = Vec::new();
     for host in ["old.test", "both.test", "new.test"] {
-        let ask = Request::new("POST", &format!("https://{host}/t")).body("upload");
+        let request = Request::new("POST", &format!("https://{host}/t")).body("upload");
         let mut wire = proxy.tunnel(&format!("{host}:443"));
-        wire.send(ask.origin_form());
+        wire.send(request.origin_form());
         answers.push((format!("HTTP/1.1 to {host}"), wire.response()));
         let client = proxy.http2(&format!("{host}:443"));
-        answers.push((format!("HTTP/2 to {host}"), client.exchange(&ask)));
+        answers.push((format!("HTTP/2 to {host}"), client.exchange(&request)));
     }
     answers
 }
@@ -67,22 +68,22 @@ fn every_pair_of_http_versions_carries_bodies() {
         let via = post.header("via").unwrap_or_default();
         assert!(via.ends_with("wayleave"), "{post:?}");
     }
-    // In the order of asking: an HTTP/1.1 client's request goes on by HTTP/1.1 if the origin speaks that at all.
+    // In the order of sending: a request by HTTP/1.1 is forwarded by HTTP/1.1 if the origin supports it.
     let versions: Vec<_> = posts.iter().map(|post| post.version).collect();
     assert_eq!(versions, ["HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/2", "HTTP/2", "HTTP/2"]);
 }
 
 #[test]
-fn origins_that_speak_nothing_but_http_2_are_obeyed_and_reached() {
+fn origins_of_http_2_only_are_obeyed_and_reached() {
     let origin = Origin::start();
     let robots = "User-agent: *\nDisallow: /private\n";
-    let told = origin.site("told.test").http2_only();
-    let untold = origin.site("untold.test").http2_without_agreement();
-    for site in [told, untold] {
+    let agreed = origin.site("agreed.test").http2_only();
+    let assumed = origin.site("assumed.test").http2_without_agreement();
+    for site in [agreed, assumed] {
         site.robots(robots).page("/a", Reply::text("page"));
     }
     let proxy = Wayleave::start(&origin);
-    for host in ["told.test", "untold.test"] {
+    for host in ["agreed.test", "assumed.test"] {
         let url = |path: &str| format!("https://{host}{path}");
         let refused = proxy.get(&url("/private"));
         refused.expect_disallowed(&url("/robots.txt"), 2, "Disallow: /private");
@@ -110,25 +111,25 @@ fn an_origin_without_alpn_is_offered_http_2_only_once() {
         assert_eq!(proxy.get("https://old.test/a").text(), "page");
         opened.push(origin.connections() - before);
     }
-    // Two for robots.txt, the second of which brings it and then serves the first request.
+    // Two for robots.txt; the second of them also serves the first request.
     assert_eq!(opened, [2, 1, 1, 1]);
     let requests = origin.requests();
     assert!(requests.iter().all(|request| request.version == "HTTP/1.1"));
 }
 
 #[test]
-fn an_empty_answer_arrives_although_the_origins_stream_is_open() {
+fn an_empty_response_arrives_from_a_stream_without_end() {
     let origin = Origin::start();
     let empty = Reply::new(200).step(Step::Hang);
     origin.site("shop.test").http2_only().page("/empty", empty.framing(Framing::Length));
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("upstream.response_timeout", "\"1s\"")
+        settings.set("upstream.response_timeout", "\"3s\"")
     });
     let answer = proxy.get("https://shop.test/empty");
     assert_eq!((answer.status, &*answer.text()), (200, ""));
     let answer = proxy.http2("shop.test:443").get("/empty");
     assert_eq!((answer.status, &*answer.text()), (200, ""));
-    eventually("nothing is under way any more", || {
+    eventually("all connections are free", || {
         proxy.metric("wayleave_upstream_connections", &[]) == 0.0
     });
 }
@@ -138,7 +139,7 @@ fn connections_of_broken_streams_obey_the_limit_of_the_pool() {
     let origin = Origin::start();
     origin.site("*").http2_only().page("/hang", Reply::raw("", Step::Hang));
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("upstream.response_timeout", "\"1s\"").set("upstream.idle_connections", "1")
+        settings.set("upstream.response_timeout", "\"3s\"").set("upstream.idle_connections", "1")
     });
     let open = || proxy.metric("process_open_fds", &[]);
     let before = open();
@@ -186,7 +187,7 @@ fn an_unsized_http_2_upload_keeps_the_connection_usable() {
 }
 
 #[test]
-fn a_refused_upload_over_http_2_still_shows_its_refusal() {
+fn a_refused_upload_over_http_2_gets_its_refusal() {
     let origin = Origin::start();
     origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     let proxy = Wayleave::start(&origin);
@@ -240,8 +241,8 @@ fn two_names_over_http_2_are_malformed() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let client = proxy.http2("shop.test:443");
-    let ask = Request::get("https://shop.test/a").agent("NewsBot/1");
-    client.exchange(&ask.header("User-Agent", "ImageBot/1")).expect_refusal(
+    let request = Request::get("https://shop.test/a").agent("NewsBot/1");
+    client.exchange(&request.header("User-Agent", "ImageBot/1")).expect_refusal(
         400,
         None,
         "http_request_error",
@@ -250,7 +251,7 @@ fn two_names_over_http_2_are_malformed() {
 }
 
 #[test]
-fn answers_without_a_body_end_their_stream() {
+fn responses_without_a_body_end_their_stream() {
     let origin = Origin::start();
     origin
         .site("shop.test")
@@ -271,8 +272,8 @@ fn answers_without_a_body_end_their_stream() {
     );
 }
 
-/// A site whose robots.txt is known by HTTP/1.1, and no connection kept, before it speaks nothing but HTTP/2.
-pub fn known_before_it_speaks_http2_only<'a>(
+/// Adds a site whose robots.txt was fetched by HTTP/1.1, without a reusable connection, before it supports only HTTP/2.
+pub fn known_before_http2_only<'a>(
     proxy: &Wayleave,
     origin: &'a Origin,
     host: &str,
@@ -300,7 +301,7 @@ fn the_length_of_an_http_2_answer_is_sent_once() {
         let host = format!("{name}.test");
         let mut fields = vec![(":status", "200")];
         fields.extend(lengths.iter().map(|length| ("content-length", *length)));
-        known_before_it_speaks_http2_only(&proxy, &origin, &host)
+        known_before_http2_only(&proxy, &origin, &host)
             .frames(&[(HEADERS, END_HEADERS, block(&fields)), (DATA, END_STREAM, b"ok".to_vec())]);
         let mut wire = proxy.tunnel(&format!("{host}:443"));
         wire.send(Request::get(&format!("https://{host}/a")).origin_form());
@@ -311,17 +312,17 @@ fn the_length_of_an_http_2_answer_is_sent_once() {
                 .headers
                 .iter()
                 .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-            let told: Vec<_> = fields.map(|(_, value)| &**value).collect();
-            assert_eq!(told, ["2"], "{name}");
+            let sent: Vec<_> = fields.map(|(_, value)| &**value).collect();
+            assert_eq!(sent, ["2"], "{name}");
         }
     }
 }
 
 #[test]
-fn empty_frames_in_an_answer_by_http_2_end_nothing() {
+fn empty_frames_do_not_end_a_response_by_http_2() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    known_before_it_speaks_http2_only(&proxy, &origin, "new.test").frames(&[
+    known_before_http2_only(&proxy, &origin, "new.test").frames(&[
         (HEADERS, END_HEADERS, vec![0x88]),
         (DATA, 0, b"first,".to_vec()),
         (DATA, 0, Vec::new()),
@@ -336,7 +337,7 @@ fn empty_frames_in_an_answer_by_http_2_end_nothing() {
 }
 
 #[test]
-fn a_frame_without_an_octet_ends_an_answer_without_content() {
+fn an_empty_frame_ends_a_response_without_content() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("upstream.response_timeout", "\"5s\"")
@@ -348,7 +349,7 @@ fn a_frame_without_an_octet_ends_an_answer_without_content() {
         ("head", "HEAD", "200", ("content-length", "5")),
     ] {
         let host = format!("{name}.test");
-        known_before_it_speaks_http2_only(&proxy, &origin, &host).frames(&[
+        known_before_http2_only(&proxy, &origin, &host).frames(&[
             (HEADERS, END_HEADERS, block(&[(":status", status), field])),
             (DATA, 0, Vec::new()),
             (DATA, END_STREAM, Vec::new()),
@@ -362,13 +363,11 @@ fn a_frame_without_an_octet_ends_an_answer_without_content() {
     }
 }
 
-/// Asks for `path` on so many streams of one connection, of which nothing is read.
-fn ask_unread(proxy: &Wayleave, authority: &str, path: &str, count: u32) -> Wire {
+/// Sends `count` requests on one connection, and reads no response.
+fn send_unread(proxy: &Wayleave, authority: &str, path: &str, count: u32) -> Wire {
     let mut wire = open(proxy, &format!("{authority}:443"));
     for number in 0..count {
-        let head = block(&get(authority, path));
-        let flags = END_HEADERS | END_STREAM;
-        wire.send(frame(HEADERS, flags, 2 * number + 1, &head));
+        wire.send(request(2 * number + 1, authority, path));
     }
     wire
 }
@@ -381,43 +380,43 @@ fn unread_streams_do_not_stall_others_to_the_same_origin() {
     let proxy =
         Wayleave::start_with(&origin, |settings| settings.set("proxy.idle_timeout", "\"1h\""));
     let other = proxy.http2("shop.test:443");
-    assert_eq!(other.get("/a").status, 200, "the connection is there");
-    let _unread = ask_unread(&proxy, "shop.test", "/long", 20);
-    origin.wait_for("all are answered", |arrived| {
-        let long = arrived.requests.iter().filter(|it| it.target == "/long");
+    assert_eq!(other.get("/a").status, 200, "the connection is open");
+    let _unread = send_unread(&proxy, "shop.test", "/long", 20);
+    origin.wait_for("all have arrived", |arrived| {
+        let long = arrived.requests.iter().filter(|request| request.target == "/long");
         long.count() == 20
     });
-    let (sender, answered) = std::sync::mpsc::channel();
+    let (sender, statuses) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        // Larger than what could still be in somebody's buffer.
+        // More than what could still be in buffers.
         for page in 0..100 {
             let answer = other.get(&format!("/{page}"));
             sender.send(answer.status).expect("the test waits");
         }
     });
     for page in 0..100 {
-        let status = answered.recv_timeout(DEADLINE);
+        let status = statuses.recv_timeout(DEADLINE);
         assert_eq!(status, Ok(200), "{page}");
     }
     let requests = origin.requests();
-    let pages = requests.iter().filter(|it| it.target != "/robots.txt");
+    let pages = requests.iter().filter(|request| request.target != "/robots.txt");
     let mut connections: Vec<_> = pages.map(|request| request.connection).collect();
     connections.dedup();
     assert_eq!(connections.len(), 1, "it is shared");
 }
 
 #[test]
-fn interim_responses_that_nobody_reads_do_not_pile_up() {
+fn unread_interim_responses_take_bounded_memory() {
     const STREAMS: u32 = 50;
     let origin = Origin::start();
     let mut frames = vec![(HEADERS, END_HEADERS, swollen(&block(&[(":status", "103")]), 12)); 99];
     frames.push((HEADERS, END_HEADERS | END_STREAM, vec![0x88]));
     let proxy = Wayleave::start(&origin);
-    known_before_it_speaks_http2_only(&proxy, &origin, "hints.test").frames(&frames);
+    known_before_http2_only(&proxy, &origin, "hints.test").frames(&frames);
     let before = proxy.memory_kib("VmHWM");
-    let _unread = ask_unread(&proxy, "hints.test", "/a", STREAMS);
+    let _unread = send_unread(&proxy, "hints.test", "/a", STREAMS);
     let forwarded = [("outcome", "forwarded")];
-    eventually("all exchanges are over", || {
+    eventually("all exchanges have ended", || {
         proxy.metric("wayleave_requests_total", &forwarded) == f64::from(STREAMS + 1)
     });
     let grown = proxy.memory_kib("VmHWM").saturating_sub(before);

@@ -3,21 +3,21 @@
 use crate::harness::h2_frames::{DATA, END_HEADERS, END_STREAM, HEADERS, block, frame, get, open};
 use crate::harness::origin::reply::Step;
 use crate::harness::{Origin, Reply, Request, Wayleave};
-use crate::requests::http2::known_before_it_speaks_http2_only;
+use crate::requests::http2::known_before_http2_only;
 
 #[test]
-fn a_request_that_may_go_no_further_is_answered_here() {
+fn a_request_with_max_forwards_zero_is_answered_here() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     for method in ["OPTIONS", "TRACE"] {
         for scheme in ["http", "https"] {
-            let ask = Request::new(method, &format!("{scheme}://shop.test/a"))
+            let request = Request::new(method, &format!("{scheme}://shop.test/a"))
                 .header("Max-Forwards", "0")
                 .header("Cookie", "secret=1")
                 .header("X-Seen", "yes");
-            let mut answers = vec![proxy.exchange(&ask)];
+            let mut answers = vec![proxy.exchange(&request)];
             if scheme == "https" {
-                answers.push(proxy.http2("shop.test:443").exchange(&ask));
+                answers.push(proxy.http2("shop.test:443").exchange(&request));
             }
             for answer in answers {
                 assert_eq!(answer.status, 200, "{method} {scheme}: {answer:?}");
@@ -43,7 +43,7 @@ fn a_request_that_may_go_no_further_is_answered_here() {
 }
 
 #[test]
-fn max_forwards_is_counted_down_where_it_counts() {
+fn max_forwards_is_decremented_where_required() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     for (method, sent, arrives) in [
@@ -54,27 +54,27 @@ fn max_forwards_is_counted_down_where_it_counts() {
         ("OPTIONS", "many", "many"),
     ] {
         let before = origin.requests().len();
-        let ask = Request::new(method, "http://shop.test/a").header("Max-Forwards", sent);
-        assert_eq!(proxy.exchange(&ask).status, 200, "{method} {sent}");
+        let request = Request::new(method, "http://shop.test/a").header("Max-Forwards", sent);
+        assert_eq!(proxy.exchange(&request).status, 200, "{method} {sent}");
         let requests = origin.requests();
         let arrived = requests.iter().skip(before).find(|request| request.target == "/a");
-        let arrived = arrived.expect("it went on");
+        let arrived = arrived.expect("it was forwarded");
         assert_eq!(arrived.header("max-forwards"), Some(arrives), "{method} {sent}");
     }
 }
 
 #[test]
-fn a_disallowed_request_is_refused_however_far_it_may_go() {
+fn a_disallowed_request_is_refused_despite_max_forwards() {
     let origin = Origin::start();
     origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     let proxy = Wayleave::start(&origin);
-    let ask = Request::new("TRACE", "http://shop.test/private").header("Max-Forwards", "0");
-    let refused = proxy.exchange(&ask);
+    let request = Request::new("TRACE", "http://shop.test/private").header("Max-Forwards", "0");
+    let refused = proxy.exchange(&request);
     refused.expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
 }
 
 #[test]
-fn an_answer_without_content_has_no_length() {
+fn a_response_without_content_has_no_length() {
     let origin = Origin::start();
     let interim = "HTTP/1.1 103 Early Hints\r\nContent-Length: 7\r\nLink: </a>\r\n\r\n";
     let page = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -106,14 +106,14 @@ fn an_answer_without_content_has_no_length() {
 }
 
 #[test]
-fn an_early_answer_announces_that_the_connection_closes() {
+fn an_early_response_announces_that_the_connection_closes() {
     let origin = Origin::start();
     let early = Reply::new(413).body("too much").early();
     origin.site("shop.test").page("/up", early);
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
-    let ask = Request::new("POST", "http://shop.test/up").header("Content-Length", "10000000");
-    wire.send(ask.absolute_form());
+    let request = Request::new("POST", "http://shop.test/up").header("Content-Length", "10000000");
+    wire.send(request.absolute_form());
     wire.send("the first bytes");
     let answer = wire.response();
     assert_eq!((answer.status, &*answer.text()), (413, "too much"));
@@ -137,7 +137,7 @@ fn interim_responses_pass_between_all_versions() {
     let proxy = Wayleave::start(&origin);
     let old = proxy.http2("old.test:443").get("/a");
     assert_eq!((&old.interim[..], &*old.text()), (&[103][..], "ok"));
-    known_before_it_speaks_http2_only(&proxy, &origin, "new.test").frames(&frames);
+    known_before_http2_only(&proxy, &origin, "new.test").frames(&frames);
     let new = proxy.http2("new.test:443").get("/a");
     assert_eq!((&new.interim[..], &*new.text()), (&[103, 103][..], "ok"));
     let mut wire = proxy.tunnel("new.test:443");
@@ -147,7 +147,7 @@ fn interim_responses_pass_between_all_versions() {
 }
 
 #[test]
-fn an_origin_that_only_ever_promises_by_http_2_is_cut_off() {
+fn endless_interim_responses_by_http_2_are_cut_off() {
     let origin = Origin::start();
     let hints = (HEADERS, END_HEADERS, block(&[(":status", "103")]));
     origin.site("new.test").frames(&vec![hints; 1000]);
@@ -161,7 +161,7 @@ fn an_origin_that_only_ever_promises_by_http_2_is_cut_off() {
 fn a_body_that_arrives_too_late_is_reported_as_late() {
     let origin = Origin::start();
     let proxy =
-        Wayleave::start_with(&origin, |settings| settings.set("proxy.idle_timeout", "\"1s\""));
+        Wayleave::start_with(&origin, |settings| settings.set("proxy.idle_timeout", "\"3s\""));
     assert_eq!(proxy.get("http://shop.test/known").status, 200);
     for (field, start) in
         [("Content-Length: 10", "hello"), ("Transfer-Encoding: chunked", "5\r\nhello\r\n")]
@@ -180,7 +180,7 @@ fn a_body_that_arrives_too_late_is_reported_as_late() {
     fields[0] = (":method", "POST");
     wire.send(frame(HEADERS, END_HEADERS, 1, &block(&fields)));
     wire.send(frame(DATA, 0, 1, b"hello"));
-    let outcome = wire.outcome(1).expect("an answer");
+    let outcome = wire.outcome(1).expect("a response");
     assert!(outcome.kind == HEADERS && !outcome.is_200(), "{outcome:?}");
     let late = [("outcome", "failed"), ("reason", "body-timeout")];
     assert_eq!(proxy.metric("wayleave_requests_total", &late), 3.0);

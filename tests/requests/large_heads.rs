@@ -3,21 +3,21 @@
 use crate::harness::client::Wire;
 use crate::harness::h2_frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, block, frame, get, open,
-    swollen,
+    request, swollen,
 };
+use crate::harness::origin::reply::Step;
 use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
 
 /// `:status: 200`, as HPACK's static table has it.
 const OK: u8 = 0x88;
-/// Some 16 MB from 8 KB.
+/// How often the field is repeated: some 16 MB from 8 KB.
 const TIMES: usize = 4100;
 const BOMBS: usize = 200;
 
-/// A request of HTTP/2 whose answer nobody reads.
+/// Sends a request by HTTP/2 whose response is not read.
 fn unread(proxy: &Wayleave, host: &str) -> Wire {
     let mut wire = open(proxy, &format!("{host}:443"));
-    let head = block(&get(host, "/a"));
-    wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, &head));
+    wire.send(request(1, host, "/a"));
     wire
 }
 
@@ -40,7 +40,7 @@ fn two_hundred_open_heads_of_megabytes_take_little_memory() {
 }
 
 #[test]
-fn trailers_that_swell_do_not_pass() {
+fn trailers_that_are_large_in_memory_do_not_pass() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     origin.site("bomb.test").frames(&[
@@ -54,7 +54,7 @@ fn trailers_that_swell_do_not_pass() {
     assert!(most < 120 * 1024, "{most} KiB");
 }
 
-/// A head of so many fields beside its status, or trailers of so many.
+/// Returns a block of `start` and `count` fields.
 fn many_fields(start: &[u8], count: usize) -> Vec<u8> {
     let mut bytes = start.to_vec();
     let names: Vec<_> = (0..count).map(|number| format!("x-{number}")).collect();
@@ -73,20 +73,21 @@ fn heads_have_at_most_a_hundred_fields_in_both_versions() {
         let head = (HEADERS, ends, many_fields(&[OK], count));
         origin.site(&host).frames(&[head]);
         let mut raw = "HTTP/1.1 200 OK\r\n".to_owned();
-        // With Content-Length as many.
+        // Content-Length is one of them.
         for number in 1..count {
             raw += &format!("X-{number}: y\r\n");
         }
         raw += "Content-Length: 0\r\n\r\n";
         let old = format!("old{count}.test");
-        let page = Reply::raw(raw, crate::harness::origin::reply::Step::Close);
+        let page = Reply::raw(raw, Step::Close);
         origin.site(&old).http1_only().page("/a", page);
         for host in [host, old] {
             let answer = proxy.http2(&format!("{host}:443")).get("/a");
             let error = "http_response_header_section_size";
-            match passes {
-                true => assert_eq!(answer.status, 200, "{host}: {answer:?}"),
-                false => drop(answer.expect_refusal(502, None, error)),
+            if passes {
+                assert_eq!(answer.status, 200, "{host}: {answer:?}");
+            } else {
+                answer.expect_refusal(502, None, error);
             }
         }
     }
@@ -113,7 +114,7 @@ fn trailers_have_at_most_a_hundred_fields() {
 fn a_head_in_pieces_without_end_is_cut_off() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    // A name of 16 MB begins: what came of it must be held until the rest is there.
+    // The beginning of a name of 16 MB, which must be held until the rest arrives.
     let start = [0x40, 0x7f, 0xff, 0xff, 0xff, 0x07];
     let piece = vec![b'x'; 16 * 1024];
     let mut pieces = vec![(HEADERS, 0, [&[OK][..], &start].concat())];
@@ -132,7 +133,7 @@ fn a_head_in_pieces_without_end_is_cut_off() {
 }
 
 #[test]
-fn a_robots_txt_whose_head_swells_is_unreachable() {
+fn a_robots_txt_with_a_head_large_in_memory_is_unreachable() {
     let origin = Origin::start();
     let bomb = (HEADERS, END_HEADERS, swollen(&[OK], TIMES));
     origin.site("bomb.test").http2_only().frames(&[bomb]);
@@ -146,19 +147,17 @@ fn a_robots_txt_whose_head_swells_is_unreachable() {
 fn requests_by_http_2_have_at_most_a_hundred_fields_and_64_kib() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    let request = |count: usize| {
-        let mut ask = Request::get("https://shop.test/a");
-        // With User-Agent as many.
-        for number in 1..count {
-            ask = ask.header(&format!("x-{number}"), "y");
-        }
-        ask
+    let with_fields = |count: usize| {
+        // User-Agent is one of them.
+        (1..count).fold(Request::get("https://shop.test/a"), |request, number| {
+            request.header(&format!("x-{number}"), "y")
+        })
     };
     let client = proxy.http2("shop.test:443");
-    assert_eq!(client.exchange(&request(100)).status, 200);
-    let refused = client.exchange(&request(101));
+    assert_eq!(client.exchange(&with_fields(100)).status, 200);
+    let refused = client.exchange(&with_fields(101));
     refused.expect_refusal(431, None, "http_request_error");
-    // Larger by far: the connection may end.
+    // So large that the connection may end.
     let mut wire = open(&proxy, "shop.test:443");
     let head = block(&get("shop.test", "/b"));
     let bomb = [head, swollen(&[], TIMES)].concat();

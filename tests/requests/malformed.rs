@@ -1,25 +1,25 @@
-//! Raw bytes that are not a request: refused and closed, and nothing of them reaches an origin. See also the tables in security/.
+//! Malformed requests, which are refused and never reach an origin. See also the tables in security/.
 
 use crate::harness::{Origin, Reply, Wayleave, eventually};
 
-/// Checks a request that must not be understood: 400 (or `status`), closed, and nothing at the origin.
+/// Expects a refusal with one of `statuses`, a closed connection, and nothing at the origin.
 #[track_caller]
 fn expect_rejected(proxy: &Wayleave, origin: &Origin, bytes: &[u8], statuses: &[u16]) {
-    let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
     let mut wire = proxy.connect();
-    // The proxy may answer and close before it has read everything.
+    // The proxy may respond and close before it has read everything.
     let _maybe_closed = wire.try_send(bytes);
     let answer = wire
         .try_response(false)
-        .unwrap_or_else(|error| panic!("{shown}: {error}"))
-        .unwrap_or_else(|| panic!("{shown}: no answer"));
-    assert!(statuses.contains(&answer.status), "{shown:?}: {} {}", answer.status, answer.text());
+        .unwrap_or_else(|error| panic!("{text}: {error}"))
+        .unwrap_or_else(|| panic!("{text}: no response"));
+    assert!(statuses.contains(&answer.status), "{text:?}: {} {}", answer.status, answer.text());
     answer.expect_refusal(answer.status, None, "http_request_error");
     wire.expect_close();
     assert_eq!(
         origin.seen().iter().filter(|line| !line.ends_with("/robots.txt")).count(),
         0,
-        "{shown:?}: {:?}",
+        "{text:?}: {:?}",
         origin.seen()
     );
 }
@@ -39,10 +39,10 @@ fn a_head_without_end_is_refused() {
 }
 
 #[test]
-fn a_head_that_comes_too_slowly_is_refused() {
+fn a_head_that_arrives_too_slowly_is_refused() {
     let origin = Origin::start();
     let proxy =
-        Wayleave::start_with(&origin, |settings| settings.set("proxy.header_timeout", "\"1s\""));
+        Wayleave::start_with(&origin, |settings| settings.set("proxy.header_timeout", "\"3s\""));
     let mut wire = proxy.connect();
     wire.send("GET http://shop.test/a HTTP/1.1\r\nHost: sh");
     let answer = wire.try_response(false).expect("an orderly end");
@@ -77,7 +77,7 @@ fn a_broken_chunk_ends_the_connection_and_hides_no_request() {
 }
 
 #[test]
-fn a_connection_that_only_opens_is_no_request() {
+fn a_connection_without_bytes_is_not_a_request() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();

@@ -1,11 +1,12 @@
-//! Behind a load balancer: the PROXY protocol gives the client's address where it is configured, and is refused elsewhere.
+//! The PROXY protocol of load balancers, which is used where it is configured, and refused elsewhere.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::harness::tools::clean;
-use crate::harness::{Origin, Request, Response, Wayleave, Wire, eventually, ports};
+use crate::harness::ports::free_address;
+use crate::harness::tools::{clean, sbin};
+use crate::harness::{Origin, Request, Response, Wayleave, Wire, eventually};
 
 const LINE: &[u8] = b"PROXY TCP4 203.0.113.7 127.0.0.1 40000 3128\r\n";
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
@@ -16,7 +17,7 @@ tokens = ["NewsBot"]
 match = { addresses = ["203.0.113.7", "2001:db8::7", "127.0.0.7"] }
 "#;
 
-/// A PROXY header of version 2: command, family and protocol, what follows the length.
+/// Returns a PROXY header of version 2, with `rest` after the length.
 fn binary(command: u8, kind: u8, rest: &[u8]) -> Vec<u8> {
     let length = u16::try_from(rest.len()).expect("short").to_be_bytes();
     [SIGNATURE, &[command, kind], &length, rest].concat()
@@ -26,7 +27,7 @@ fn tcp4(last: u8) -> Vec<u8> {
     binary(0x21, 0x11, &[203, 0, 113, last, 127, 0, 0, 1, 156, 64, 12, 56])
 }
 
-/// Peers at 127.0.0.1 and 127.0.0.2 speak the PROXY protocol; the news crawler may not fetch /news.
+/// Starts a proxy that requires the PROXY protocol from 127.0.0.1 and 127.0.0.2, and a site where the news crawler may not fetch /news.
 fn start(origin: &Origin, more: &[(&str, &str)]) -> Wayleave {
     let robots = "User-agent: NewsBot\nDisallow: /news\n\nUser-agent: *\nDisallow: /others\n";
     origin.site("shop.test").robots(robots);
@@ -48,25 +49,25 @@ fn request(path: &str) -> Vec<u8> {
     Request::get(&url).absolute_form()
 }
 
-fn ask(wire: &mut Wire, path: &str) -> Response {
+fn send_request(wire: &mut Wire, path: &str) -> Response {
     wire.send(request(path));
     wire.response()
 }
 
-/// The request after a PROXY header.
-fn behind(proxy: &Wayleave, header: &[u8], path: &str) -> Response {
+/// Sends a request after a PROXY header.
+fn after_header(proxy: &Wayleave, header: &[u8], path: &str) -> Response {
     let mut wire = Wire::connect(address(proxy));
     wire.send([header, &request(path)].concat());
     wire.response()
 }
 
-/// A path that the news crawler may fetch and others may not, and that nobody asked for before.
-fn fresh() -> String {
-    static ASKED: AtomicUsize = AtomicUsize::new(0);
-    format!("/others?{}", ASKED.fetch_add(1, Ordering::Relaxed))
+/// Returns a new path that the news crawler may fetch and others may not.
+fn new_path() -> String {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    format!("/others?{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The crawler, the client and the load balancer of the decision about `path`.
+/// Expects this crawler, client and load balancer in the decision about `path`.
 #[track_caller]
 fn expect_recorded(proxy: &Wayleave, path: &str, expected: [&str; 3]) {
     let mut recorded = None;
@@ -80,7 +81,7 @@ fn expect_recorded(proxy: &Wayleave, path: &str, expected: [&str; 3]) {
             .next();
         recorded.is_some()
     });
-    let recorded = recorded.expect("it was waited for");
+    let recorded = recorded.expect("the wait ended");
     let recorded = recorded.each_ref().map(|value| value.as_str().unwrap_or(""));
     assert_eq!(recorded, expected);
 }
@@ -98,20 +99,20 @@ fn refused(proxy: &Wayleave) -> f64 {
 }
 
 #[test]
-fn the_client_is_whom_the_header_names() {
+fn the_header_gives_the_clients_address() {
     let origin = Origin::start();
     let proxy = start(&origin, &[]);
     for header in [LINE.to_vec(), tcp4(7)] {
-        let path = fresh();
-        assert_eq!(behind(&proxy, &header, &path).status, 200);
+        let path = new_path();
+        assert_eq!(after_header(&proxy, &header, &path).status, 200);
         expect_recorded(&proxy, &path, ["news", "203.0.113.7", "127.0.0.1"]);
-        expect_refused(&behind(&proxy, &header, "/news"), 403, "rule");
+        expect_refused(&after_header(&proxy, &header, "/news"), 403, "rule");
     }
-    let path = fresh();
-    expect_refused(&behind(&proxy, &tcp4(8), &path), 403, "rule");
+    let path = new_path();
+    expect_refused(&after_header(&proxy, &tcp4(8), &path), 403, "rule");
     expect_recorded(&proxy, &path, ["asserted", "203.0.113.8", "127.0.0.1"]);
-    let (tcp6, path) = (b"PROXY TCP6 2001:db8::7 ::1 40000 3128\r\n", fresh());
-    assert_eq!(behind(&proxy, tcp6, &path).status, 200);
+    let (tcp6, path) = (b"PROXY TCP6 2001:db8::7 ::1 40000 3128\r\n", new_path());
+    assert_eq!(after_header(&proxy, tcp6, &path).status, 200);
     expect_recorded(&proxy, &path, ["news", "2001:db8::7", "127.0.0.1"]);
 }
 
@@ -126,14 +127,14 @@ fn a_header_without_an_address_keeps_the_balancers_address() {
         binary(0x20, 0x11, &[203, 0, 113, 7, 127, 0, 0, 1, 0, 1, 0, 2]),
         binary(0x21, 0x31, &[b'/'; 216]),
     ] {
-        let path = fresh();
-        expect_refused(&behind(&proxy, &header, &path), 403, "rule");
+        let path = new_path();
+        expect_refused(&after_header(&proxy, &header, &path), 403, "rule");
         expect_recorded(&proxy, &path, ["asserted", "127.0.0.1", ""]);
     }
 }
 
 #[test]
-fn each_byte_may_come_by_itself() {
+fn a_header_may_arrive_byte_by_byte() {
     let origin = Origin::start();
     let proxy = start(&origin, &[]);
     let tlvs = b"\x04\x00\x03\x00\x00\x00\x02\x00\x09shop.test";
@@ -145,15 +146,15 @@ fn each_byte_may_come_by_itself() {
             wire.send([byte]);
         }
         assert_eq!(wire.response().status, 200);
-        // The header stands before the first request only.
-        let path = fresh();
-        assert_eq!(ask(&mut wire, &path).status, 200);
+        // The header is only sent before the first request.
+        let path = new_path();
+        assert_eq!(send_request(&mut wire, &path).status, 200);
         expect_recorded(&proxy, &path, ["news", "203.0.113.7", "127.0.0.1"]);
     }
 }
 
 #[test]
-fn a_tunnel_behind_a_header_is_that_clients() {
+fn a_tunnel_after_a_header_is_attributed_to_its_client() {
     let origin = Origin::start();
     let proxy = start(&origin, &[]);
     let mut wire = Wire::connect(address(&proxy));
@@ -166,9 +167,9 @@ fn a_tunnel_behind_a_header_is_that_clients() {
 }
 
 #[test]
-fn what_is_not_a_header_is_answered_counted_and_closed() {
+fn anything_but_a_header_is_refused_counted_and_closed() {
     let origin = Origin::start();
-    let proxy = start(&origin, &[("proxy.header_timeout", "\"300ms\"")]);
+    let proxy = start(&origin, &[("proxy.header_timeout", "\"3s\"")]);
     let address = [203, 0, 113, 7, 127, 0, 0, 1, 156, 64, 12, 56];
     let whole = request("/a");
     let swallowing = binary(0x21, 0x11, &[&address[..], &whole[..]].concat());
@@ -209,16 +210,16 @@ fn what_is_not_a_header_is_answered_counted_and_closed() {
         wire.expect_close();
     }
     assert_eq!(refused(&proxy), refused_before + 3.0);
-    // A health check that only connects is nothing to speak of.
+    // A health check that only connects is not counted.
     let mut check = Wire::connect(self::address(&proxy));
     check.end_sending();
     check.expect_close();
     assert_eq!(refused(&proxy), refused_before + 3.0);
-    assert_eq!(origin.seen(), [""; 0], "nothing of it arrived");
+    assert_eq!(origin.seen(), [""; 0], "nothing arrived");
 }
 
 #[test]
-fn from_others_a_header_is_bytes_of_a_bad_request() {
+fn from_other_peers_a_header_is_a_malformed_request() {
     let origin = Origin::start();
     let proxy = start(&origin, &[]);
     for header in [LINE.to_vec(), tcp4(7)] {
@@ -229,13 +230,13 @@ fn from_others_a_header_is_bytes_of_a_bad_request() {
         wire.expect_close();
     }
     let mut wire = Wire::connect_from([127, 0, 0, 9], address(&proxy));
-    let path = fresh();
-    expect_refused(&ask(&mut wire, &path), 403, "rule");
+    let path = new_path();
+    expect_refused(&send_request(&mut wire, &path), 403, "rule");
     expect_recorded(&proxy, &path, ["asserted", "127.0.0.9", ""]);
 }
 
 #[test]
-fn the_bound_for_one_client_is_for_whom_the_header_names() {
+fn the_limit_per_client_applies_to_the_address_of_the_header() {
     let origin = Origin::start();
     let proxy = start(&origin, &[("proxy.max_connections_per_client", "1")]);
     let open = |last: u8| {
@@ -251,13 +252,13 @@ fn the_bound_for_one_client_is_for_whom_the_header_names() {
     let (_other, status) = open(2);
     assert_eq!(status, 200);
     drop(first);
-    eventually("the place is free again", || open(1).1 == 200);
+    eventually("the connection is free again", || open(1).1 == 200);
 }
 
 #[test]
-fn slow_headers_take_places_for_their_time_only() {
+fn slow_headers_occupy_connections_for_a_limited_time() {
     let origin = Origin::start();
-    let limits = [("proxy.max_connections", "2"), ("proxy.header_timeout", "\"500ms\"")];
+    let limits = [("proxy.max_connections", "2"), ("proxy.header_timeout", "\"3s\"")];
     let proxy = start(&origin, &limits);
     let mut slow = [(); 2].map(|()| Wire::connect(address(&proxy)));
     for wire in &mut slow {
@@ -275,17 +276,17 @@ fn slow_headers_take_places_for_their_time_only() {
 }
 
 #[test]
-fn a_reload_changes_who_is_asked() {
+fn a_reload_changes_who_sends_headers() {
     let origin = Origin::start();
     let proxy = start(&origin, &[]);
-    assert_eq!(behind(&proxy, LINE, "/others").status, 200);
+    assert_eq!(after_header(&proxy, LINE, "/others").status, 200);
     let settings = proxy.settings.clone().set("proxy.proxy_protocol", "[]");
-    std::fs::write(proxy.dir.path().join("config.toml"), settings.to_toml()).expect("writable");
-    eventually("nobody is asked", || behind(&proxy, b"", "/a").status == 200);
-    expect_refused(&behind(&proxy, LINE, "/others"), 400, "malformed-request");
+    proxy.reload(&settings);
+    assert_eq!(after_header(&proxy, b"", "/a").status, 200);
+    expect_refused(&after_header(&proxy, LINE, "/others"), 400, "malformed-request");
 }
 
-/// haproxy in front, killed when dropped.
+/// haproxy, killed when dropped.
 struct LoadBalancer {
     process: Child,
     _dir: tempfile::TempDir,
@@ -298,24 +299,24 @@ impl Drop for LoadBalancer {
     }
 }
 
-/// haproxy with one port a way of telling, which it adds to its `server` line.
-fn haproxy(to: SocketAddr, ways: &[(SocketAddr, &str)]) -> LoadBalancer {
+/// Starts haproxy with a port for each set of options of its `server` line.
+fn haproxy(to: SocketAddr, ports: &[(SocketAddr, &str)]) -> LoadBalancer {
     let mut text = "global\nmaxconn 64\ndefaults\nmode tcp\ntimeout connect 10s\n\
                     timeout client 60s\ntimeout server 60s\n"
         .to_owned();
-    for (index, (port, way)) in ways.iter().enumerate() {
+    for (index, (port, options)) in ports.iter().enumerate() {
         text += &format!(
-            "listen l{index}\nbind {port}\nserver wayleave {to} source 127.0.0.2 check inter 100ms {way}\n"
+            "listen l{index}\nbind {port}\nserver wayleave {to} source 127.0.0.2 check inter 100ms {options}\n"
         );
     }
     let dir = tempfile::tempdir().expect("a directory");
     let config = dir.path().join("haproxy.cfg");
     std::fs::write(&config, text).expect("writable");
-    let mut command = clean("/usr/sbin/haproxy");
+    let mut command = clean(sbin("haproxy"));
     command.arg("-db").arg("-f").arg(&config);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let process = command.spawn().expect("haproxy: `make test` installs it");
-    for (port, _) in ways {
+    for (port, _) in ports {
         eventually("haproxy listens", || TcpStream::connect(port).is_ok());
     }
     LoadBalancer { process, _dir: dir }
@@ -325,23 +326,18 @@ fn haproxy(to: SocketAddr, ways: &[(SocketAddr, &str)]) -> LoadBalancer {
 fn haproxy_passes_the_clients_address() {
     let origin = Origin::start();
     let proxy = start(&origin, &[]);
-    let [line, binary, with_fields] =
-        [(); 3].map(|()| SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free())));
-    let ways = [
-        (line, "send-proxy"),
-        (binary, "send-proxy-v2"),
-        (with_fields, "send-proxy-v2 proxy-v2-options crc32c,unique-id"),
-    ];
-    let _haproxy = haproxy(address(&proxy), &ways);
-    for (front, way) in ways {
+    let ports = ["send-proxy", "send-proxy-v2", "send-proxy-v2 proxy-v2-options crc32c,unique-id"]
+        .map(|options| (free_address(), options));
+    let _haproxy = haproxy(address(&proxy), &ports);
+    for (front, options) in ports {
         let mut news = Wire::connect_from([127, 0, 0, 7], front);
-        let path = fresh();
-        assert_eq!(ask(&mut news, &path).status, 200, "{way}");
+        let path = new_path();
+        assert_eq!(send_request(&mut news, &path).status, 200, "{options}");
         expect_recorded(&proxy, &path, ["news", "127.0.0.7", "127.0.0.2"]);
-        expect_refused(&ask(&mut news, "/news"), 403, "rule");
+        expect_refused(&send_request(&mut news, "/news"), 403, "rule");
         let mut other = Wire::connect_from([127, 0, 0, 8], front);
-        let path = fresh();
-        expect_refused(&ask(&mut other, &path), 403, "rule");
+        let path = new_path();
+        expect_refused(&send_request(&mut other, &path), 403, "rule");
         expect_recorded(&proxy, &path, ["asserted", "127.0.0.8", "127.0.0.2"]);
     }
     assert_eq!(refused(&proxy), 0.0, "its health checks are not refused");

@@ -32,7 +32,7 @@ fn a_disallowed_request_is_refused_with_line_and_rule() {
 }
 
 #[test]
-fn what_takes_too_long_to_decide_is_refused_logged_and_counted() {
+fn decisions_that_take_too_long_are_refusals() {
     let origin = Origin::start();
     let rules = (0..20_000).map(|number| format!("Allow: /*ab*ba*c{number}\n"));
     let robots = format!("User-agent: *\n{}", rules.collect::<String>());
@@ -70,7 +70,7 @@ fn every_method_is_refused_and_no_body_leaves() {
 }
 
 #[test]
-fn each_refusal_has_an_id_of_its_own() {
+fn each_refusal_has_its_own_id() {
     let origin = Origin::start();
     origin.site("shop.test").robots("User-agent: *\nDisallow: /\n");
     let proxy = Wayleave::start(&origin);
@@ -86,7 +86,7 @@ fn each_refusal_has_an_id_of_its_own() {
 }
 
 #[test]
-fn a_crawler_is_named_by_its_user_agent() {
+fn a_crawler_is_identified_by_its_user_agent() {
     let origin = Origin::start();
     origin.site("shop.test").robots("User-agent: GoodBot\nAllow: /\n\nUser-agent: MJ12bot\nDisallow: /mj\n\nUser-agent: *\nDisallow: /\n");
     let proxy = Wayleave::start(&origin);
@@ -119,13 +119,13 @@ fn a_request_without_a_user_agent_obeys_the_group_for_all() {
         .robots("User-agent: GoodBot\nAllow: /\n\nUser-agent: *\nDisallow: /no\n");
     let proxy = Wayleave::start(&origin);
     let refused = raw(proxy.proxy, "GET http://shop.test/no HTTP/1.1\r\nHost: shop.test\r\n\r\n")
-        .expect("an answer");
+        .expect("a response");
     refused.expect_disallowed("http://shop.test/robots.txt", 5, "Disallow: /no");
     let allowed = raw(
         proxy.proxy,
         "GET http://shop.test/yes HTTP/1.1\r\nHost: shop.test\r\nConnection: close\r\n\r\n",
     )
-    .expect("an answer");
+    .expect("a response");
     assert_eq!(allowed.status, 200);
 }
 
@@ -164,7 +164,7 @@ fn every_spelling_of_a_disallowed_path_is_refused() {
 }
 
 #[test]
-fn an_internal_address_is_refused_before_anything_is_dialled() {
+fn an_internal_address_is_refused_before_any_connection() {
     let origin = Origin::start();
     let internal = Origin::start_at("127.0.0.2");
     let proxy =
@@ -249,7 +249,7 @@ fn other_schemes_are_not_implemented() {
         "javascript:alert(1)",
     ] {
         let answer = raw(proxy.proxy, format!("GET {url} HTTP/1.1\r\nHost: shop.test\r\n\r\n"))
-            .expect("an answer");
+            .expect("a response");
         answer.expect_refusal(501, None, "http_request_error");
     }
     assert_eq!(origin.connections(), 0);
@@ -276,7 +276,7 @@ fn a_loop_is_detected_by_via() {
 }
 
 #[test]
-fn a_proxy_that_points_at_itself_ends_in_a_refusal() {
+fn a_request_to_the_proxy_itself_is_refused() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let url = format!("http://{}/", proxy.proxy);
@@ -286,7 +286,7 @@ fn a_proxy_that_points_at_itself_ends_in_a_refusal() {
 }
 
 #[test]
-fn the_operators_side_is_out_of_a_clients_reach() {
+fn clients_cannot_reach_the_admin_listener() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("dns.overrides.\"inside.test\"", "\"127.0.0.1\"")
@@ -308,7 +308,7 @@ fn the_pseudonym_of_the_configuration_is_used() {
 }
 
 #[test]
-fn the_connection_bound_is_answered_with_503() {
+fn connections_beyond_the_limit_get_503() {
     let origin = Origin::start();
     let proxy =
         Wayleave::start_with(&origin, |settings| settings.set("proxy.max_connections", "2"));
@@ -322,5 +322,5 @@ fn the_connection_bound_is_answered_with_503() {
     answer.expect_refusal(503, None, "connection_limit_reached");
     assert!(answer.header("retry-after").is_some(), "{answer:?}");
     drop(first);
-    eventually("a place is free again", || proxy.get("http://shop.test/a").status == 200);
+    eventually("a connection is free again", || proxy.get("http://shop.test/a").status == 200);
 }

@@ -6,12 +6,12 @@ use crate::harness::origin::reply::Step;
 use crate::harness::tls::Authority;
 use crate::harness::{Origin, Reply, Request, Wayleave, Wire, eventually};
 
-/// A proxy that tunnels where every path is allowed.
+/// Starts a proxy that tunnels blindly to origins where every path is allowed.
 fn tunnelling(origin: &Origin) -> Wayleave {
     Wayleave::start_with(origin, |settings| settings.set("https.mode", "\"tunnel\""))
 }
 
-/// A connection through a blind tunnel, inside TLS with the origin itself.
+/// Opens a blind tunnel, and TLS with the origin itself inside.
 #[track_caller]
 fn end_to_end(proxy: &Wayleave, authority: &str) -> Wire {
     let mut wire = proxy.connect();
@@ -29,7 +29,7 @@ fn get_inside(wire: &mut Wire, host: &str, path: &str) -> u16 {
     wire.response().status
 }
 
-/// The newest decision about a `CONNECT`.
+/// Returns the newest decision about a `CONNECT`.
 #[track_caller]
 fn decision(proxy: &Wayleave) -> Value {
     let decisions = proxy.admin_get("/v1/decisions?limit=10").json();
@@ -48,7 +48,7 @@ fn a_tunnel_opens_where_every_path_is_allowed_and_is_blind() {
     let mut wire = end_to_end(&proxy, "shop.test:443");
     assert_eq!(get_inside(&mut wire, "shop.test", "/secret?q=1"), 200);
     let request = origin.only_request();
-    assert_eq!(request.header("via"), None, "nothing was touched");
+    assert_eq!(request.header("via"), None, "nothing was changed");
     let labels = [("outcome", "tunnelled"), ("reason", "no-matching-rule")];
     assert_eq!(proxy.metric("wayleave_requests_total", &labels), 1.0);
     let decision = decision(&proxy);
@@ -78,7 +78,7 @@ fn no_tunnel_opens_where_any_path_is_disallowed() {
 }
 
 #[test]
-fn a_tunnel_waits_for_a_robots_txt_that_can_be_had() {
+fn a_tunnel_needs_an_available_robots_txt() {
     let origin = Origin::start();
     origin.site("none.test").robots_reply(Reply::new(404));
     origin.site("down.test").robots_reply(Reply::new(500));
@@ -90,7 +90,7 @@ fn a_tunnel_waits_for_a_robots_txt_that_can_be_had() {
 }
 
 #[test]
-fn a_tunnel_is_for_the_crawler_that_asks() {
+fn a_tunnel_is_decided_for_the_crawler_that_opens_it() {
     let origin = Origin::start();
     origin.site("shop.test").robots("User-agent: *\nDisallow: /\n\nUser-agent: news\nAllow: /\n");
     let proxy = Wayleave::start_with(&origin, |settings| {
@@ -101,9 +101,7 @@ fn a_tunnel_is_for_the_crawler_that_asks() {
     let refused = proxy.connect().connect_tunnel("shop.test:443");
     refused.expect_disallowed("https://shop.test/robots.txt", 2, "Disallow: /");
     let mut wire = proxy.connect();
-    wire.send(
-        "CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\nUser-Agent: News/2\r\n\r\n",
-    );
+    wire.send_connect("shop.test:443", "User-Agent: News/2\r\n");
     assert_eq!(wire.response_head().status, 200);
     let roots = Authority::trusted().pem.as_bytes();
     let mut wire = wire.start_tls("shop.test", roots, &[]).expect("end to end").wire;
@@ -113,7 +111,7 @@ fn a_tunnel_is_for_the_crawler_that_asks() {
 }
 
 #[test]
-fn the_organisations_rules_are_for_tunnels_too() {
+fn the_organisations_rules_apply_to_tunnels() {
     let origin = Origin::start();
     origin.site("excepted.test").robots("User-agent: *\nDisallow: /\n");
     let proxy = Wayleave::start_with(&origin, |settings| {
@@ -131,7 +129,7 @@ fn the_organisations_rules_are_for_tunnels_too() {
 }
 
 #[test]
-fn a_tunnel_is_for_the_host_it_was_asked_for() {
+fn a_tunnel_is_limited_to_its_host() {
     let origin = Origin::start();
     origin.site("other.test").robots("User-agent: *\nDisallow: /\n");
     let proxy = tunnelling(&origin);
@@ -145,7 +143,7 @@ fn a_tunnel_is_for_the_host_it_was_asked_for() {
 }
 
 #[test]
-fn plain_http_inside_a_tunnel_is_judged_request_by_request() {
+fn plain_http_inside_a_tunnel_is_decided_by_request() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("https.mode", "\"tunnel\"").resolve("mixed.test:8080", origin.http)
@@ -159,7 +157,7 @@ fn plain_http_inside_a_tunnel_is_judged_request_by_request() {
     assert_eq!(wire.response().status, 200);
     assert_eq!(origin.wait_for_target("/a").header("via"), Some("1.1 wayleave"));
     origin.site("open.test").robots("User-agent: *\nDisallow: /late\n");
-    // A verdict for http does not apply to https.
+    // A decision for http does not apply to https.
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel("open.test:80").status, 200);
     let roots = Authority::trusted().pem.as_bytes();
@@ -179,7 +177,7 @@ fn an_unreachable_origin_is_reported_before_the_tunnel_opens() {
 }
 
 #[test]
-fn https_is_refused_where_the_mode_says_so() {
+fn https_is_refused_in_mode_refuse() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("https.mode", "\"refuse\"").set("https.bypass", "[\"bank.test\"]")
@@ -197,7 +195,7 @@ fn https_is_refused_where_the_mode_says_so() {
 }
 
 #[test]
-fn hosts_of_the_bypass_are_tunnelled_on_purpose() {
+fn hosts_of_the_bypass_are_tunnelled() {
     let origin = Origin::start();
     origin.site("*").robots("User-agent: *\nDisallow: /\n");
     let proxy = Wayleave::start_with(&origin, |settings| {
@@ -215,7 +213,7 @@ fn hosts_of_the_bypass_are_tunnelled_on_purpose() {
         let answer = proxy.get(&format!("https://{host}/a"));
         answer.expect_disallowed(&format!("https://{host}/robots.txt"), 2, "Disallow: /");
     }
-    // The name has no meaning for what is not HTTPS.
+    // The bypass applies to HTTPS only.
     assert_eq!(proxy.get("http://bank.test/a").status, 403);
 }
 
@@ -233,7 +231,7 @@ fn bypassed_hosts_still_obey_egress_checks_rules_and_identity() {
     let answer = proxy.connect().connect_tunnel("ours.test:443");
     answer.expect_refusal(403, Some("Refused by policy"), "http_request_denied");
     let mut wire = proxy.connect();
-    wire.send("CONNECT bank.test:443 HTTP/1.1\r\nHost: bank.test:443\r\nUser-Agent: Googlebot/2.1\r\n\r\n");
+    wire.send_connect("bank.test:443", "User-Agent: Googlebot/2.1\r\n");
     wire.response().expect_refusal(403, None, "http_request_denied");
     assert_eq!(origin.connections(), 0);
 }
@@ -252,7 +250,7 @@ fn a_blind_tunnel_passes_any_bytes_both_ways_and_half_closes() {
     wire.response_head();
     wire.send("two");
     wire.end_sending();
-    // The origin's side stays open until it has said everything.
+    // The origin's side is open until it has sent everything.
     let mut all = Vec::new();
     while !String::from_utf8_lossy(&all).contains("onetwo") {
         all.extend(wire.bytes(1));
@@ -264,7 +262,7 @@ fn a_blind_tunnel_passes_any_bytes_both_ways_and_half_closes() {
 fn a_silent_tunnel_ends() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("https.bypass", "[\"bank.test\"]").set("proxy.idle_timeout", "\"1s\"")
+        settings.set("https.bypass", "[\"bank.test\"]").set("proxy.idle_timeout", "\"3s\"")
     });
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel("bank.test:443").status, 200);
@@ -272,7 +270,7 @@ fn a_silent_tunnel_ends() {
 }
 
 #[test]
-fn what_would_have_been_refused_is_observed() {
+fn refusals_of_tunnels_are_only_observed_in_observe_mode() {
     let origin = Origin::start();
     origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     for mode in ["tunnel", "refuse"] {
@@ -291,30 +289,29 @@ fn what_would_have_been_refused_is_observed() {
 }
 
 #[test]
-fn what_would_happen_can_be_asked() {
+fn the_admin_api_previews_decisions_about_tunnels() {
     let origin = Origin::start();
     origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("https.mode", "\"tunnel\"").set("https.bypass", "[\"bank.test\"]")
     });
-    let asked = |url: &str| {
+    let preview = |url: &str| {
         let answer =
             proxy.admin_get(&format!("/v1/decision?url={url}&user_agent=ExampleBot")).json();
         [answer["outcome"].clone(), answer["reason"].clone()]
     };
-    assert_eq!(asked("https://shop.test/a"), ["refused", "rule"]);
-    assert_eq!(asked("http://shop.test/a"), ["forwarded", "no-matching-rule"]);
-    assert_eq!(asked("https://bank.test/a"), ["tunnelled", "bypass"]);
+    assert_eq!(preview("https://shop.test/a"), ["refused", "rule"]);
+    assert_eq!(preview("http://shop.test/a"), ["forwarded", "no-matching-rule"]);
+    assert_eq!(preview("https://bank.test/a"), ["tunnelled", "bypass"]);
 }
 
 #[test]
-fn the_mode_can_change_while_the_proxy_runs() {
+fn the_mode_changes_with_the_file() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("https://shop.test/a").status, 200);
     let refusing = proxy.settings.clone().set("https.mode", "\"refuse\"");
-    std::fs::write(proxy.dir.path().join("config.toml"), refusing.to_toml())
-        .expect("the file can be written");
+    proxy.write_config(&refusing.to_toml());
     eventually("HTTPS is refused", || {
         proxy.connect().connect_tunnel("shop.test:443").status == 403
     });

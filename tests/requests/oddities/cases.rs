@@ -1,18 +1,18 @@
 //! The bytes of nonconforming responses, and how each is treated.
 
-/// An answer that is mended.
+/// A response that is repaired.
 pub struct Row {
     pub kind: &'static str,
     pub name: &'static str,
     pub bytes: &'static str,
     pub status: u16,
-    /// A field as the client gets it; every one of this name.
+    /// The fields of one name that the client gets.
     pub field: (&'static str, &'static [&'static str]),
     pub body: &'static str,
 }
 
 #[rustfmt::skip]
-pub const MENDED: &[Row] = &[
+pub const REPAIRED: &[Row] = &[
     Row { kind: "space-before-colon", name: "a-space", bytes: "HTTP/1.1 200 OK\r\nX-A : b\r\nContent-Length: 5\r\n\r\nhello", status: 200, field: ("x-a", &["b"]), body: "hello" },
     Row { kind: "space-before-colon", name: "tabs", bytes: "HTTP/1.1 200 OK\r\nContent-Length\t\t: 5\r\n\r\nhello", status: 200, field: ("content-length", &["5"]), body: "hello" },
     Row { kind: "folded-field", name: "folded", bytes: "HTTP/1.1 200 OK\r\nX-A: b\r\n  c\r\n\td\r\nContent-Length: 5\r\n\r\nhello", status: 200, field: ("x-a", &["b c d"]), body: "hello" },
@@ -27,7 +27,7 @@ pub const MENDED: &[Row] = &[
     Row { kind: "padded-chunk-size", name: "padded", bytes: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: b\r\n\r\n5   \r\nhello\r\n0  \r\n\r\n", status: 200, field: ("x-a", &["b"]), body: "hello" },
 ];
 
-/// Answers that stay refused: a name and the bytes. More in faults.rs.
+/// Responses that are refused: a name and the bytes. More in faults.rs.
 #[rustfmt::skip]
 pub const REFUSED: &[(&str, &str)] = &[
     ("both-framings", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
@@ -49,7 +49,7 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("status-1000", "HTTP/1.1 1000 Odd\r\nContent-Length: 5\r\n\r\nhello"),
 ];
 
-/// Bodies that are cut off where they stop to be clear.
+/// Bodies that are cut off where they become ambiguous.
 #[rustfmt::skip]
 pub const CUT_OFF: &[(&str, &str)] = &[
     ("a-space-before-a-size", "5\r\nhello\r\n 5\r\nworld\r\n0\r\n\r\n"),

@@ -1,4 +1,4 @@
-//! The same bytes, read by curl, Chromium and Go's client without a proxy, as docs/design.md says.
+//! The same bytes, read by curl, Chromium and Go's client without a proxy, as docs/design.md describes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::cases::{CUT_OFF, MENDED, REFUSED};
+use super::cases::{CUT_OFF, REFUSED, REPAIRED};
 use crate::clients::env::build_go;
 use crate::harness::origin::reply::Step;
 use crate::harness::tools::{clean, node_modules, output_of, program, project, run};
@@ -14,7 +14,7 @@ use crate::harness::{Origin, Reply, Request, Wayleave};
 
 const LIMIT: Duration = Duration::from_secs(540);
 
-/// A name, what is answered and how that ends; and the body that wayleave hands on, if it does.
+/// A response, how its connection ends, and the body that wayleave forwards, if it does.
 struct Case {
     name: &'static str,
     bytes: String,
@@ -25,13 +25,13 @@ struct Case {
 fn cases() -> Vec<Case> {
     let case =
         |name, bytes: &str, body| Case { name, bytes: bytes.to_owned(), end: Step::Close, body };
-    let mended = MENDED.iter().map(|row| case(row.name, row.bytes, Some(row.body)));
+    let repaired = REPAIRED.iter().map(|row| case(row.name, row.bytes, Some(row.body)));
     let refused = REFUSED.iter().map(|(name, bytes)| case(name, bytes, None));
     let cut_off = CUT_OFF.iter().map(|(name, chunks)| {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         case(name, &format!("{head}{chunks}"), None)
     });
-    let mut all: Vec<_> = mended.chain(refused).chain(cut_off).collect();
+    let mut all: Vec<_> = repaired.chain(refused).chain(cut_off).collect();
     let cut = |name, fields: &str, body| Case {
         name,
         bytes: format!("HTTP/1.1 200 OK\r\n{fields}\r\nhello"),
@@ -43,7 +43,7 @@ fn cases() -> Vec<Case> {
     all
 }
 
-/// One client's reading of an answer, by its URL: status and body, or none if it failed.
+/// A client's results by URL: status and body, or none if it failed.
 type Answers = BTreeMap<String, Option<(u64, String)>>;
 
 fn answers(lines: &str) -> Answers {
@@ -92,8 +92,8 @@ fn by_chromium(address: SocketAddr, urls: &[String]) -> Answers {
     answers(&output_of(&mut node, urls.join("\n").as_bytes(), LIMIT))
 }
 
-/// A word for what a client made of a case.
-fn word(case: &Case, answer: Option<&(u64, String)>) -> &'static str {
+/// Returns how a client read a case, as in the table of docs/design.md.
+fn reading(case: &Case, answer: Option<&(u64, String)>) -> &'static str {
     match (answer, case.body) {
         (None, _) => "refused",
         (Some((_, body)), Some(expected)) if body == expected => "taken",
@@ -103,7 +103,7 @@ fn word(case: &Case, answer: Option<&(u64, String)>) -> &'static str {
 }
 
 #[test]
-fn other_clients_make_of_the_same_bytes_what_is_documented() {
+fn other_clients_read_the_same_bytes_as_documented() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let cases = cases();
@@ -126,11 +126,12 @@ fn other_clients_make_of_the_same_bytes_what_is_documented() {
         let answer = wire.try_response(false).ok().flatten();
         let answer = answer.filter(|answer| answer.header("proxy-status").is_none());
         let ours = answer.map(|answer| (answer.status.into(), answer.text()));
-        let theirs = clients.iter().map(|answers| word(case, answers[url].as_ref()));
-        let words: Vec<_> = std::iter::once(word(case, ours.as_ref())).chain(theirs).collect();
+        let theirs = clients.iter().map(|answers| reading(case, answers[url].as_ref()));
+        let readings: Vec<_> =
+            std::iter::once(reading(case, ours.as_ref())).chain(theirs).collect();
         let expected = if case.body.is_some() { "taken" } else { "refused" };
-        assert_eq!(words[0], expected, "{}", case.name);
-        table += &format!("| {} | {} |\n", case.name, words.join(" | "));
+        assert_eq!(readings[0], expected, "{}", case.name);
+        table += &format!("| {} | {} |\n", case.name, readings.join(" | "));
     }
     let text = std::fs::read_to_string(project().join("docs/design.md")).expect("it is there");
     assert!(text.contains(&table), "docs/design.md should say:\n{table}");

@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use self::cases::{CUT_OFF, MENDED, REFUSED, ROBOTS, Row};
+use self::cases::{CUT_OFF, REFUSED, REPAIRED, ROBOTS, Row};
 use crate::harness::h2_frames::{DATA, END_HEADERS, END_STREAM, HEADERS, block};
 use crate::harness::origin::reply::Step;
 use crate::harness::tools::{clean, program, project, run};
 use crate::harness::{DEADLINE, Origin, Reply, Request, Response, Wayleave, eventually};
-use crate::requests::http2::known_before_it_speaks_http2_only;
+use crate::requests::http2::known_before_http2_only;
 
-/// The answers to `path` of `old.test` by each version of HTTP that a client may speak, in the open and inside TLS.
+/// Requests `path` of `old.test` by plain HTTP, by HTTPS and by HTTP/2.
 fn in_all_ways(proxy: &Wayleave, path: &str) -> [(&'static str, Response); 3] {
     [
         ("http", proxy.get(&format!("http://old.test{path}"))),
@@ -28,10 +28,10 @@ fn oddities(proxy: &Wayleave, kind: &str) -> f64 {
     proxy.metric("wayleave_origin_oddities_total", &[("kind", kind)])
 }
 
-/// The newest decision, once there is one for `url`.
+/// Returns the newest decision when it is about `url`.
 fn decision(proxy: &Wayleave, url: &str) -> Value {
     let mut found = Value::Null;
-    eventually("the decision is told", || {
+    eventually("the decision is recorded", || {
         let all = proxy.admin_get("/v1/decisions?limit=1").json();
         found = all["decisions"][0].clone();
         found["url"] == url
@@ -43,7 +43,7 @@ fn decision(proxy: &Wayleave, url: &str) -> Value {
 fn repairs_are_made_counted_and_recorded() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    for Row { kind, name, bytes, status, field, body } in MENDED {
+    for Row { kind, name, bytes, status, field, body } in REPAIRED {
         let path = format!("/{name}");
         let page = Reply::raw(bytes, Step::Close);
         origin.site("old.test").http1_only().page(&path, page);
@@ -56,8 +56,8 @@ fn repairs_are_made_counted_and_recorded() {
             assert_eq!(values, field.1, "{name} {way}: {answer:?}");
         }
         eventually("all three are counted", || oddities(&proxy, kind) == before + 3.0);
-        let told = decision(&proxy, &format!("https://old.test{path}"));
-        assert_eq!(told["oddities"], serde_json::json!([kind]), "{name}: {told}");
+        let decision = decision(&proxy, &format!("https://old.test{path}"));
+        assert_eq!(decision["oddities"], serde_json::json!([kind]), "{name}: {decision}");
     }
 }
 
@@ -66,15 +66,14 @@ fn a_status_beyond_599_passes_from_origins_of_http_2_too() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let head = block(&[(":status", "999"), ("content-length", "5")]);
-    known_before_it_speaks_http2_only(&proxy, &origin, "new.test")
+    known_before_http2_only(&proxy, &origin, "new.test")
         .frames(&[(HEADERS, END_HEADERS, head), (DATA, END_STREAM, b"hello".to_vec())]);
     let by_http1 = proxy.get("https://new.test/a");
     let by_http2 = proxy.http2("new.test:443").get("/a");
     for answer in [by_http1, by_http2] {
         assert_eq!((answer.status, &*answer.text()), (999, "hello"));
     }
-    let both = || oddities(&proxy, "status-out-of-range") == 2.0;
-    eventually("both are counted", both);
+    eventually("both are counted", || oddities(&proxy, "status-out-of-range") == 2.0);
 }
 
 #[test]
@@ -142,13 +141,14 @@ fn an_https_page_without_close_notify_is_marked_incomplete() {
     assert_eq!(proxy.get("https://old.test/a").text(), "all there is");
     assert_eq!(proxy.http2("old.test:443").get("/a").text(), "all there is");
     eventually("both are counted", || oddities(&proxy, "incomplete-close") == 2.0);
-    let told = decision(&proxy, "https://old.test/a");
-    assert_eq!((&told["outcome"], &told["status"]), (&"forwarded".into(), &200.into()), "{told}");
-    assert_eq!(told["oddities"], serde_json::json!(["incomplete-close"]), "{told}");
+    let decision = decision(&proxy, "https://old.test/a");
+    assert_eq!(decision["outcome"], "forwarded", "{decision}");
+    assert_eq!(decision["status"], 200, "{decision}");
+    assert_eq!(decision["oddities"], serde_json::json!(["incomplete-close"]), "{decision}");
 }
 
 #[test]
-fn an_https_page_that_ends_before_its_own_end_is_cut_off() {
+fn an_https_page_that_ends_before_its_length_is_cut_off() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     for (name, head) in [
@@ -174,7 +174,7 @@ fn robots_txt_without_close_notify_counts_to_its_last_full_line() {
     let proxy = Wayleave::start(&origin);
     let rules = "User-agent: *\nDisallow: /private\n";
     let chunked = format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{rules}\r\n", rules.len());
-    for (host, answer, status) in [
+    for (host, rest, status) in [
         ("whole.test", format!("\r\n{rules}"), 200),
         ("whole-by-cr.test", "\r\nUser-agent: *\rDisallow: /private\r".to_owned(), 200),
         ("in-a-line.test", format!("\r\n{rules}Disa"), 503),
@@ -182,7 +182,7 @@ fn robots_txt_without_close_notify_counts_to_its_last_full_line() {
         ("chunked.test", chunked, 503),
         ("length.test", format!("Content-Length: 90\r\n\r\n{rules}"), 503),
     ] {
-        let robots = Reply::raw(format!("HTTP/1.1 200 OK\r\n{answer}"), Step::Cut);
+        let robots = Reply::raw(format!("HTTP/1.1 200 OK\r\n{rest}"), Step::Cut);
         origin.site(host).http1_only().robots_reply(robots);
         assert_eq!(proxy.get(&format!("https://{host}/a")).status, status, "{host}");
         let private = if status == 200 { 403 } else { 503 };
@@ -204,7 +204,7 @@ fn a_robots_txt_is_read_as_leniently_as_a_page_and_no_more() {
     }
 }
 
-/// Whether any source of the integration tests has this test.
+/// Whether the integration tests have a test of this name.
 fn is_a_test(name: &str) -> bool {
     let tests = project().join("tests");
     let mut found = clean(program("grep"));

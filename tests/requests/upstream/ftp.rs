@@ -1,4 +1,4 @@
-//! `ftp:` URLs: real servers with real trees, and servers that misbehave.
+//! `ftp:` URLs: real servers, and faulty ones.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -7,15 +7,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use super::programs::{Program, Squid, sbin};
+use super::programs::{Program, Squid};
 use crate::harness::response::Response;
-use crate::harness::tools::{clean, output_of, project};
+use crate::harness::tools::{clean, output_of, project, sbin};
 use crate::harness::wayleave::command;
 use crate::harness::{DEADLINE, Origin, Request, Wayleave};
 
 const ROBOTS: &str = "User-agent: *\nDisallow: /private\nDisallow: /pub/no.txt\n";
 const BIG: usize = 3_000_000;
 
+/// Writes the files that servers serve.
 pub fn tree(root: &Path) {
     let open = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
@@ -57,7 +58,7 @@ pub fn vsftpd() -> Program {
         );
         let config = dir.join("vsftpd.conf");
         fs::write(&config, text).expect("it can be written");
-        let mut command = sbin("vsftpd");
+        let mut command = clean(sbin("vsftpd"));
         command.arg(config);
         command
     })
@@ -80,11 +81,11 @@ pub fn pyftpd_at(ip: IpAddr, more: &[&str]) -> Program {
     })
 }
 
-/// A proxy to which `files.test` is a server.
+/// Starts a proxy that resolves `files.test` to a server.
 pub fn start(server: SocketAddr) -> Wayleave {
     let origin = Origin::start();
     Wayleave::start_with(&origin, |settings| {
-        settings.resolve("files.test:21", server).set("upstream.response_timeout", "\"2s\"")
+        settings.resolve("files.test:21", server).set("upstream.response_timeout", "\"5s\"")
     })
 }
 
@@ -93,7 +94,7 @@ pub fn get(proxy: &Wayleave, path: &str) -> Response {
 }
 
 #[test]
-fn files_of_real_servers() {
+fn files_of_real_servers_are_served() {
     for (server, log) in [(vsftpd(), "vsftpd.log"), (pyftpd(&[]), "out")] {
         let proxy = start(server.address);
         let file = get(&proxy, "/pub/a%20b.txt");
@@ -117,36 +118,32 @@ fn files_of_real_servers() {
 }
 
 #[test]
-fn what_has_no_fields_is_not_signed() {
+fn requests_by_ftp_are_not_signed() {
     let (server, origin) = (vsftpd(), Origin::start());
     let dir = tempfile::tempdir().expect("a directory");
     let mut new = command();
     new.args(["keys", "new", "news"]).current_dir(dir.path());
     output_of(&mut new, b"", DEADLINE);
-    let crawler = format!(
-        "[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = {{ user_agent = \"NewsBot\" }}\nsigning_key = {:?}\n",
-        dir.path().join("keys/news.pem")
-    );
+    let key = format!("signing_key = {:?}\n", dir.path().join("keys/news.pem"));
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
             .resolve("files.test:21", server.address)
             .set("signing.mode", "\"always\"")
             .set("signing.agent", "\"https://bot.test\"")
-            .table(&crawler)
+            .crawler("news", "NewsBot")
+            .table(&key)
     });
     for url in ["ftp://files.test/pub/a%20b.txt", "http://shop.test/a"] {
-        let ask = Request::get(url).agent("NewsBot/1.0");
-        assert_eq!(proxy.exchange(&ask).status, 200, "{url}");
+        assert_eq!(proxy.get_as("NewsBot/1.0", url).status, 200, "{url}");
     }
-    let signed = proxy.metric("wayleave_signatures_total", &[("result", "signed")]);
-    assert_eq!(signed as u64, 1);
+    assert_eq!(proxy.metric("wayleave_signatures_total", &[("result", "signed")]), 1.0);
     let decisions = proxy.admin_get("/v1/decisions").text();
     let signed = decisions.matches("\"signature\":\"signed\"").count();
     assert_eq!(signed, 1, "{decisions}");
 }
 
 #[test]
-fn directories_of_real_servers_and_what_is_disallowed_in_them() {
+fn directories_of_real_servers_are_served_as_allowed() {
     for (server, log) in [(vsftpd(), "vsftpd.log"), (pyftpd(&[]), "out")] {
         let proxy = start(server.address);
         let page = get(&proxy, "/pub/");
@@ -163,12 +160,12 @@ fn directories_of_real_servers_and_what_is_disallowed_in_them() {
         assert_eq!(names.text(), "<i>.txt\na b.txt\nbig\nno.txt\nsub/\n");
         let moved = get(&proxy, "/pub/sub");
         assert_eq!((moved.status, moved.header("location")), (301, Some("/pub/sub/")));
-        for gone in ["/pub/none", "/none/"] {
-            assert_eq!(get(&proxy, gone).status, 404, "{gone}");
+        for missing in ["/pub/none", "/none/"] {
+            assert_eq!(get(&proxy, missing).status, 404, "{missing}");
         }
         assert_eq!(get(&proxy, "/").status, 200);
-        // The rules hold, in every spelling, and the server is never asked.
-        for no in [
+        // The rules apply to every spelling, and the server gets no request.
+        for disallowed in [
             "/private/x.txt",
             "/private/",
             "/%70rivate/x.txt",
@@ -176,7 +173,7 @@ fn directories_of_real_servers_and_what_is_disallowed_in_them() {
             "//private/x.txt",
             "/pub/no.txt",
         ] {
-            assert_eq!(get(&proxy, no).status, 403, "{no}");
+            assert_eq!(get(&proxy, disallowed).status, 403, "{disallowed}");
         }
         assert_eq!(get(&proxy, "/robots.txt").text(), ROBOTS);
         let logged = server.read(log);
@@ -187,7 +184,7 @@ fn directories_of_real_servers_and_what_is_disallowed_in_them() {
 }
 
 #[test]
-fn credentials_of_the_url_log_in_and_are_never_written_down() {
+fn credentials_of_the_url_are_used_and_never_logged() {
     let server = pyftpd(&["noanon"]);
     let proxy = start(server.address);
     // If the login fails, there is no robots.txt that disallows anything.
@@ -210,7 +207,7 @@ fn credentials_of_the_url_log_in_and_are_never_written_down() {
 }
 
 #[test]
-fn what_a_server_could_take_for_something_else_is_refused() {
+fn paths_that_a_server_could_misread_are_refused() {
     let server = Scripted::start(|_| None);
     let proxy = start(server.address);
     for path in [
@@ -233,11 +230,11 @@ fn what_a_server_could_take_for_something_else_is_refused() {
         let refused = proxy.exchange(&Request::new(method, "ftp://files.test/a"));
         refused.expect_refusal(501, None, "http_request_error");
     }
-    assert_eq!(server.heard(), [""; 0]);
+    assert_eq!(server.received(), [""; 0]);
 }
 
 #[test]
-fn a_parent_proxy_of_http_fetches_them_and_of_socks_does_not() {
+fn http_parents_fetch_ftp_urls_and_socks_parents_do_not() {
     let server = pyftpd(&[]);
     let origin = Origin::start();
     let squid = Squid::default().start();
@@ -252,33 +249,33 @@ fn a_parent_proxy_of_http_fetches_them_and_of_socks_does_not() {
     assert_eq!(behind("socks5").get(&url("/pub/a%20b.txt")).status, 503);
 }
 
-/// A server that answers each command as a script says; without an answer it hangs.
+/// A server that replies to each command by a script, and hangs without a reply.
 pub struct Scripted {
     pub address: SocketAddr,
     commands: Arc<Mutex<Vec<String>>>,
 }
 
 impl Scripted {
-    /// The first "command" is the connection itself.
-    pub fn start(answer: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+    /// Starts a server. A new connection is the command `hello`.
+    pub fn start(reply: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("it is bound");
         let commands = Arc::new(Mutex::new(Vec::new()));
-        let (told, answer) = (Arc::clone(&commands), Arc::new(answer));
+        let (received, reply) = (Arc::clone(&commands), Arc::new(reply));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let stream = stream.expect("a connection");
-                let (told, answer) = (Arc::clone(&told), Arc::clone(&answer));
+                let (received, reply) = (Arc::clone(&received), Arc::clone(&reply));
                 std::thread::spawn(move || {
                     let mut lines = BufReader::new(&stream).lines();
                     let mut to = &stream;
                     let mut command = "hello".to_owned();
                     loop {
-                        if let Some(reply) = answer(&command) {
-                            let _it_may_be_gone = to.write_all(reply.as_bytes());
+                        if let Some(reply) = reply(&command) {
+                            let _maybe_closed = to.write_all(reply.as_bytes());
                         }
                         let Some(Ok(line)) = lines.next() else { return };
-                        told.lock().expect("nobody panics").push(line.clone());
+                        received.lock().expect("no holder panics").push(line.clone());
                         command = line;
                     }
                 });
@@ -287,13 +284,13 @@ impl Scripted {
         Self { address, commands }
     }
 
-    fn heard(&self) -> Vec<String> {
-        self.commands.lock().expect("nobody panics").clone()
+    fn received(&self) -> Vec<String> {
+        self.commands.lock().expect("no holder panics").clone()
     }
 }
 
-/// The replies of a correct server before a transfer.
-pub fn proper(command: &str) -> Option<String> {
+/// Returns the replies of a correct server before a transfer.
+pub fn correct_reply(command: &str) -> Option<String> {
     let reply = match command.split(' ').next().unwrap_or_default() {
         "hello" => "220 hi",
         "USER" => "331 password",
@@ -307,39 +304,39 @@ pub fn proper(command: &str) -> Option<String> {
 }
 
 #[test]
-fn hostile_servers_end_within_their_bounds() {
+fn hostile_servers_are_given_up() {
     let long = "x".repeat(10_000_000);
     let flood = "220-again\r\n".repeat(1_000_000);
-    type Answer = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
-    let servers: Vec<(&str, Answer)> = vec![
-        ("nothing is said", Box::new(|_| None)),
+    type Script = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
+    let servers: Vec<(&str, Script)> = vec![
+        ("silent", Box::new(|_| None)),
         ("a line without end", Box::new(move |_| Some(format!("220 {long}")))),
         ("a banner without end", Box::new(move |_| Some(flood.clone()))),
         ("not FTP", Box::new(|_| Some("HTTP/1.1 400 Bad Request\r\n\r\n".to_owned()))),
         ("busy", Box::new(|_| Some("421 too many users\r\n".to_owned()))),
         (
-            "for now not",
+            "no data connection",
             Box::new(|command| match command.split(' ').next() {
                 Some("PASV") => Some("450 later\r\n".to_owned()),
-                _ => proper(command),
+                _ => correct_reply(command),
             }),
         ),
     ];
-    for (what, answer) in servers {
-        let server = Scripted::start(answer);
+    for (name, script) in servers {
+        let server = Scripted::start(script);
         let proxy = start(server.address);
         let refused = get(&proxy, "/pub/a.txt");
         refused.expect_unreachable("ftp://files.test/robots.txt");
-        let asked = server.heard();
-        assert!(asked.iter().all(|command| !command.contains("a.txt")), "{what}: {asked:?}");
+        let commands = server.received();
+        assert!(commands.iter().all(|command| !command.contains("a.txt")), "{name}: {commands:?}");
     }
 }
 
 #[test]
-fn data_comes_from_the_servers_own_address_only() {
+fn data_connections_go_to_the_servers_own_address_only() {
     let data = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = data.local_addr().expect("it is bound").port();
-    // The named host listens at the same port and may be dialled, so it would notice a connection.
+    // The address in the reply listens, and may be connected to, so a connection would be noticed.
     let elsewhere = TcpListener::bind(("127.0.0.9", port)).expect("the port is free there");
     let pasv = passive_at(data, [127, 0, 0, 9], |mut stream| {
         stream.write_all(b"page").expect("it is read");
@@ -348,7 +345,7 @@ fn data_comes_from_the_servers_own_address_only() {
         "PASV" => Some(pasv.clone()),
         "RETR ./robots.txt" => Some("550 none\r\n".to_owned()),
         "RETR ./a.txt" => Some("150 here\r\n226 done\r\n".to_owned()),
-        _ => proper(command),
+        _ => correct_reply(command),
     });
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
@@ -358,19 +355,19 @@ fn data_comes_from_the_servers_own_address_only() {
     });
     let page = get(&proxy, "/a.txt");
     assert_eq!((page.status, page.text().as_str()), (200, "page"));
-    elsewhere.set_nonblocking(true).expect("it can be asked");
-    assert!(elsewhere.accept().is_err(), "nobody came");
-    assert!(server.heard().iter().any(|command| command == "PASV"));
+    elsewhere.set_nonblocking(true).expect("a listener need not block");
+    assert!(elsewhere.accept().is_err(), "a connection was made");
+    assert!(server.received().iter().any(|command| command == "PASV"));
 }
 
-/// Serves data connections; the reply to PASV that names where.
+/// Serves data connections, and returns the reply to PASV.
 pub fn passive(serve: fn(TcpStream)) -> String {
     let data = TcpListener::bind("127.0.0.1:0").expect("a port");
     passive_at(data, [127, 0, 0, 1], serve)
 }
 
-/// Serves on a given listener, while the reply names another address.
-fn passive_at(data: TcpListener, told: [u8; 4], serve: fn(TcpStream)) -> String {
+/// Serves data connections of a listener, and returns a reply to PASV with another address.
+fn passive_at(data: TcpListener, address: [u8; 4], serve: fn(TcpStream)) -> String {
     let port = data.local_addr().expect("it is bound").port();
     std::thread::spawn(move || {
         for stream in data.incoming() {
@@ -379,7 +376,7 @@ fn passive_at(data: TcpListener, told: [u8; 4], serve: fn(TcpStream)) -> String 
         }
     });
     let (high, low) = (port / 256, port % 256);
-    let [a, b, c, d] = told;
+    let [a, b, c, d] = address;
     format!("227 Entering Passive Mode ({a},{b},{c},{d},{high},{low})\r\n")
 }
 
@@ -395,7 +392,7 @@ fn a_listing_without_end_is_given_up() {
         // There is no robots.txt.
         Some("RETR") => Some("550 none\r\n".to_owned()),
         Some("SIZE") => Some("500 what?\r\n".to_owned()),
-        _ => proper(command),
+        _ => correct_reply(command),
     });
     let proxy = start(server.address);
     let refused = get(&proxy, "/pub/");
@@ -405,14 +402,14 @@ fn a_listing_without_end_is_given_up() {
 }
 
 #[test]
-fn a_time_that_cannot_be_read_is_left_out() {
+fn a_malformed_modification_time_is_omitted() {
     let pasv = passive(|mut stream| stream.write_all(b"page").expect("it is read"));
     let server = Scripted::start(move |command| match command {
         "PASV" => Some(pasv.clone()),
         "MDTM ./robots.txt" | "MDTM ./a.txt" => Some("213 191000101000000\r\n".to_owned()),
         "RETR ./robots.txt" => Some("550 none\r\n".to_owned()),
         "RETR ./a.txt" => Some("150 here\r\n226 done\r\n".to_owned()),
-        _ => proper(command),
+        _ => correct_reply(command),
     });
     let proxy = start(server.address);
     let page = get(&proxy, "/a.txt");

@@ -5,15 +5,16 @@ use std::io::{Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use super::ftp::{Scripted, get, passive, proper, pyftpd_at, start, vsftpd};
+use super::ftp::{Scripted, correct_reply, get, passive, pyftpd_at, start, vsftpd};
 use super::programs::Program;
+use crate::harness::wayleave::crawler;
 use crate::harness::{Origin, Request, Wayleave};
 
 const GIBIBYTE: u64 = 1 << 30;
 /// The memory that a download may use in addition to the proxy itself.
 const FLAT_KIB: u64 = 32 * 1024;
 
-/// Puts a file of a gibibyte of zeros into a server's tree, which takes no room.
+/// Adds a sparse file of a gibibyte to the files of a server.
 fn with_gibibyte(server: Program) -> Program {
     let path = server.dir.path().join("root/pub/gibibyte");
     let file = File::create(path).expect("it can be made");
@@ -33,7 +34,7 @@ fn a_gibibyte_streams_flat() {
         wire.send(Request::get(url).header("Host", "files.test").absolute_form());
         let mut head = wire.response_head();
         assert_eq!(head.status, 200);
-        let counted = wire.counted_body(&mut head).expect("all of it comes");
+        let counted = wire.counted_body(&mut head).expect("the whole file arrives");
         assert_eq!(counted.length, GIBIBYTE);
         let grown = proxy.memory_kib("VmHWM").saturating_sub(before);
         println!("a gibibyte by FTP: {grown} KiB more at most");
@@ -42,24 +43,23 @@ fn a_gibibyte_streams_flat() {
 }
 
 #[test]
-fn over_ipv6_and_from_the_crawlers_own_address() {
+fn ftp_uses_ipv6_and_the_crawlers_own_address() {
     let server = pyftpd_at(Ipv6Addr::LOCALHOST.into(), &[]);
     let proxy = start_with(server.address, "");
     assert_eq!(get(&proxy, "/pub/a%20b.txt").text(), "hello");
     assert_eq!(get(&proxy, "/pub/").status, 200);
     assert_eq!(get(&proxy, "/private/x.txt").status, 403);
-    // Data connections from elsewhere than the control connection are refused by this server.
+    // This server refuses data connections from another address than the control connection's.
     let server = pyftpd_at([127, 0, 0, 1].into(), &[]);
-    let crawler = "[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = { user_agent = \"NewsBot\" }\nsource_address = \"127.0.0.7\"\n";
-    let proxy = start_with(server.address, crawler);
-    let ask = Request::get("ftp://files.test/pub/a%20b.txt").agent("NewsBot/1.0");
-    assert_eq!(proxy.exchange(&ask).text(), "hello");
+    let crawler = crawler("news", "NewsBot") + "source_address = \"127.0.0.7\"\n";
+    let proxy = start_with(server.address, &crawler);
+    let file = proxy.get_as("NewsBot/1.0", "ftp://files.test/pub/a%20b.txt");
+    assert_eq!(file.text(), "hello");
     let logged = server.read("out");
-    let of = |peer: &str, what: &str| {
+    for file in ["a b.txt", "robots.txt"] {
         let mut lines = logged.lines();
-        lines.any(|line| line.contains(peer) && line.contains(what))
-    };
-    assert!(of("127.0.0.7:", "a b.txt") && of("127.0.0.7:", "robots.txt"), "{logged}");
+        assert!(lines.any(|line| line.contains("127.0.0.7:") && line.contains(file)), "{logged}");
+    }
 }
 
 fn start_with(server: SocketAddr, table: &str) -> Wayleave {
@@ -72,14 +72,13 @@ fn start_with(server: SocketAddr, table: &str) -> Wayleave {
     })
 }
 
-/// Sends a byte again and again to who says nothing, until it leaves.
+/// Sends one byte after another, slowly, until the client closes.
 fn drip(mut stream: &TcpStream, byte: u8) {
-    let pause = Duration::from_millis(100);
-    stream.set_read_timeout(Some(pause)).expect("it is open");
-    let mut heard = [0; 64];
+    stream.set_read_timeout(Some(Duration::from_millis(100))).expect("not zero");
+    let mut buffer = [0; 64];
     loop {
-        // In vain, but for the time that it takes.
-        let waited = stream.read(&mut heard);
+        // Nothing arrives: the timeout is the pause between bytes.
+        let waited = stream.read(&mut buffer);
         if matches!(waited, Ok(0)) || stream.write_all(&[byte]).is_err() {
             return;
         }
@@ -93,7 +92,7 @@ fn a_listing_that_drips_is_given_up_in_time() {
         Some("PASV") => Some(pasv.clone()),
         Some("MLSD") => Some("150 here\r\n".to_owned()),
         Some("RETR") => Some("550 none\r\n".to_owned()),
-        _ => proper(command),
+        _ => correct_reply(command),
     });
     let proxy = start(server.address);
     get(&proxy, "/pub/").expect_refusal(504, None, "http_response_timeout");

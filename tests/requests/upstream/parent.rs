@@ -1,4 +1,4 @@
-//! Parent proxies: real ones, and ones that misbehave.
+//! Parent proxies: real ones, and faulty ones.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,10 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::programs::{Squid, danted, microsocks, tinyproxy};
+use crate::harness::ports::free_address;
 use crate::harness::tls::Authority;
 use crate::harness::tools;
 use crate::harness::wayleave::{Settings, command};
-use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
+use crate::harness::{Origin, Reply, Request, Response, Wayleave, eventually};
+
+/// A rule by which no robots.txt is needed.
+pub const EXCEPTION: &str = "[[rule]]\naction = \"allow\"\nhosts = [\"*\"]\nowner = \"us\"\nreason = \"test\"\nexpires = 2099-01-01\n";
 
 pub fn behind(parent: &str, settings: Settings) -> Settings {
     settings.set("upstream.proxy", &format!("{parent:?}"))
@@ -19,7 +23,14 @@ pub fn start(origin: &Origin, parent: &str) -> Wayleave {
     Wayleave::start_with(origin, |settings| behind(parent, settings))
 }
 
-/// URLs with the origin's own ports, which parents that know nothing of ours dial.
+/// Expects `parent` as the next hop in `Proxy-Status`.
+#[track_caller]
+pub fn expect_next_hop(answer: &Response, parent: SocketAddr) {
+    let field = answer.header("proxy-status").unwrap_or_default();
+    assert!(field.contains(&format!("next-hop=\"{parent}\"")), "{field}");
+}
+
+/// A host with the origin's own ports: parents do not use the overrides of tests.
 struct Host<'a> {
     origin: &'a Origin,
     name: &'a str,
@@ -41,9 +52,9 @@ pub fn site(name: &str) -> Origin {
     origin
 }
 
-/// Plain HTTP, HTTPS by HTTP/1.1 and HTTP/2, WebSocket; and what is disallowed stays here.
+/// Sends requests by HTTP, HTTPS and HTTP/2, opens WebSockets, and expects that disallowed requests are not forwarded.
 #[track_caller]
-fn every_kind(proxy: &Wayleave, host: &Host<'_>) {
+fn expect_every_kind(proxy: &Wayleave, host: &Host<'_>) {
     for path in ["/a", "/b"] {
         assert_eq!(proxy.get(&host.http(path)).status, 200);
         let url = format!("https://{}{path}", host.https());
@@ -69,32 +80,31 @@ fn every_kind(proxy: &Wayleave, host: &Host<'_>) {
     let seen = host.origin.requests();
     assert!(seen.iter().all(|request| request.target != "/private"));
     assert!(
-        seen.iter().all(|it| it.header("proxy-authorization").is_none()),
-        "no origin sees what is for the parent"
+        seen.iter().all(|request| request.header("proxy-authorization").is_none()),
+        "the parent's credentials were forwarded"
     );
     let versions = ["HTTP/1.1", "HTTP/2"].map(|version| {
         let of_version = seen.iter().filter(|request| request.version == version);
         of_version.count()
     });
-    // Two robots.txt, two pages each by HTTP and HTTPS, a POST, two WebSockets.
+    // Two of robots.txt, two pages each by HTTP and HTTPS, a POST, and two WebSockets.
     assert_eq!(versions, [9, 2], "{:?}", host.origin.seen());
 }
 
 #[test]
-fn squid_takes_plain_http_as_it_is_and_all_else_through_tunnels() {
-    for asks in [false, true] {
+fn squid_receives_plain_http_and_tunnels() {
+    for has_password in [false, true] {
         let origin = site("shop.test");
-        let squid = Squid { asks, ..Squid::default() }.start();
-        let credentials = if asks { "user:secret@" } else { "" };
+        let squid = Squid { has_password, ..Squid::default() }.start();
+        let credentials = if has_password { "user:secret@" } else { "" };
         let proxy = start(&origin, &format!("http://{credentials}{}", squid.address));
-        let name = "shop.test";
-        every_kind(&proxy, &Host { origin: &origin, name });
+        expect_every_kind(&proxy, &Host { origin: &origin, name: "shop.test" });
         assert_eq!(proxy.metric("wayleave_upstream_proxy", &[]), 1.0);
         assert!(!proxy.log().contains("secret"), "{}", proxy.log());
         let page = proxy.admin_get("/v1/configuration").text();
         assert!(!page.contains("secret"), "{page}");
         drop(proxy);
-        // It logs a tunnel when that ends.
+        // It logs tunnels when they end.
         eventually("squid has logged all of them", || {
             let logged = squid.read("access.log");
             let count = |what: &str| logged.lines().filter(|line| line.contains(what)).count();
@@ -108,14 +118,13 @@ fn squid_takes_plain_http_as_it_is_and_all_else_through_tunnels() {
 #[test]
 fn squid_behind_tls() {
     let origin = site("shop.test");
-    let squid = Squid { asks: true, tls: true, ..Squid::default() }.start();
+    let squid = Squid { has_password: true, tls: true, ..Squid::default() }.start();
     let proxy = Wayleave::start_with(&origin, |settings| {
         let port = squid.address.port();
         let settings = settings.resolve(&format!("proxy.test:{port}"), squid.address);
         behind(&format!("https://user:secret@proxy.test:{port}"), settings)
     });
-    let name = "shop.test";
-    every_kind(&proxy, &Host { origin: &origin, name });
+    expect_every_kind(&proxy, &Host { origin: &origin, name: "shop.test" });
     drop(proxy);
     eventually("squid has logged the tunnels", || {
         squid.read("access.log").contains("CONNECT shop.test:")
@@ -124,10 +133,13 @@ fn squid_behind_tls() {
 
 #[test]
 fn tinyproxy_and_socks() {
-    for asks in [false, true] {
-        let credentials = if asks { "user:secret@" } else { "" };
-        let parents =
-            [("http", tinyproxy(asks)), ("socks5", microsocks(asks)), ("socks5", danted(asks))];
+    for has_password in [false, true] {
+        let credentials = if has_password { "user:secret@" } else { "" };
+        let parents = [
+            ("http", tinyproxy(has_password)),
+            ("socks5", microsocks(has_password)),
+            ("socks5", danted(has_password)),
+        ];
         for (scheme, parent) in parents {
             let origin = site("127.0.0.1");
             origin
@@ -136,8 +148,7 @@ fn tinyproxy_and_socks() {
                 .page("/ws", Reply::websocket());
             let url = format!("{scheme}://{credentials}{}", parent.address);
             let proxy = start(&origin, &url);
-            let name = "127.0.0.1";
-            every_kind(&proxy, &Host { origin: &origin, name });
+            expect_every_kind(&proxy, &Host { origin: &origin, name: "127.0.0.1" });
         }
     }
 }
@@ -164,7 +175,7 @@ fn uninspected_tunnels_go_through_the_parent() {
 }
 
 #[test]
-fn exempt_hosts_go_directly() {
+fn hosts_of_the_bypass_are_reached_directly() {
     let origin = Origin::start();
     let squid = Squid::default().start();
     let proxy = Wayleave::start_with(&origin, |settings| {
@@ -176,13 +187,13 @@ fn exempt_hosts_go_directly() {
     let literal = format!("http://127.0.0.1:{}/a", origin.http.port());
     assert_eq!(proxy.get(&literal).status, 200);
     drop(proxy);
-    // The log line about the harness's own check of the port names no host.
+    // The harness checked the port, which is logged without a host.
     let logged = squid.read("access.log");
     assert!(!logged.contains("GET") && !logged.contains("CONNECT"), "{logged}");
 }
 
 #[test]
-fn what_is_internal_by_spelling_never_reaches_the_parent() {
+fn internal_names_and_addresses_never_reach_the_parent() {
     let origin = Origin::start();
     let parent = Scripted::start(|_| Vec::new());
     let proxy = start(&origin, &format!("http://{}", parent.address));
@@ -201,84 +212,85 @@ fn what_is_internal_by_spelling_never_reaches_the_parent() {
         let refused = proxy.connect().connect_tunnel(&format!("{host}:443"));
         refused.expect_refusal(502, None, "destination_ip_prohibited");
     }
-    assert_eq!(parent.heard(), [""; 0]);
+    assert_eq!(parent.request_lines(), [""; 0]);
     assert!(proxy.log().contains("upstream.proxy looks names up"), "{}", proxy.log());
 }
 
 #[test]
 fn socks_receives_names_not_addresses() {
     let origin = Origin::start();
-    let heard = Arc::new(Mutex::new(Vec::new()));
+    let received = Arc::new(Mutex::new(Vec::new()));
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("it is bound");
-    let told = Arc::clone(&heard);
+    let shared = Arc::clone(&received);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.expect("a connection");
             let mut greeting = [0; 3];
             stream.read_exact(&mut greeting).expect("a greeting");
-            stream.write_all(&[5, 0]).expect("no credentials are asked for");
+            stream.write_all(&[5, 0]).expect("a reply without credentials");
             let mut head = [0; 5];
             stream.read_exact(&mut head).expect("a request");
             let mut name = vec![0; usize::from(head[4]) + 2];
             stream.read_exact(&mut name).expect("a name and a port");
-            told.lock().expect("nobody panics").push((head[3], name));
+            shared.lock().expect("no holder panics").push((head[3], name));
             // Host unreachable.
-            stream.write_all(&[5, 4, 0, 1, 0, 0, 0, 0, 0, 0]).expect("an answer");
+            stream.write_all(&[5, 4, 0, 1, 0, 0, 0, 0, 0, 0]).expect("a reply");
         }
     });
     let proxy = start(&origin, &format!("socks5://{address}"));
     proxy.get("http://shop.test/a").expect_unreachable("http://shop.test/robots.txt");
     let name = [&b"shop.test"[..], &[0, 80]].concat();
-    assert_eq!(heard.lock().expect("nobody panics")[0], (3, name));
+    assert_eq!(received.lock().expect("no holder panics")[0], (3, name));
 }
 
-/// A parent that answers each head that it reads as a script says; empty: it says nothing.
+/// A parent that responds to each head by a script. It sends nothing for an empty response, and closes after one that ends with NUL.
 pub struct Scripted {
     pub address: SocketAddr,
-    heads: Arc<Mutex<Vec<String>>>,
+    request_lines: Arc<Mutex<Vec<String>>>,
 }
 
 impl Scripted {
-    pub fn start(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Self {
+    pub fn start(respond: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("it is bound");
-        let heads = Arc::new(Mutex::new(Vec::new()));
-        let (told, answer) = (Arc::clone(&heads), Arc::new(answer));
+        let request_lines = Arc::new(Mutex::new(Vec::new()));
+        let (lines, respond) = (Arc::clone(&request_lines), Arc::new(respond));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let stream = stream.expect("a connection");
-                let (told, answer) = (Arc::clone(&told), Arc::clone(&answer));
-                std::thread::spawn(move || serve(&stream, &told, &*answer));
+                let (lines, respond) = (Arc::clone(&lines), Arc::clone(&respond));
+                std::thread::spawn(move || serve(&stream, &lines, &*respond));
             }
         });
-        Self { address, heads }
+        Self { address, request_lines }
     }
 
-    pub fn heard(&self) -> Vec<String> {
-        self.heads.lock().expect("nobody panics").clone()
+    /// Returns the request lines received so far.
+    pub fn request_lines(&self) -> Vec<String> {
+        self.request_lines.lock().expect("no holder panics").clone()
     }
 }
 
-fn serve(stream: &TcpStream, told: &Mutex<Vec<String>>, answer: &dyn Fn(&str) -> Vec<u8>) {
-    let mut lines = BufReader::new(stream);
+fn serve(stream: &TcpStream, lines: &Mutex<Vec<String>>, respond: &dyn Fn(&str) -> Vec<u8>) {
+    let mut reader = BufReader::new(stream);
     loop {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
-            if lines.read_line(&mut head).unwrap_or(0) == 0 {
+            if reader.read_line(&mut head).unwrap_or(0) == 0 {
                 return;
             }
         }
         let line = head.lines().next().unwrap_or_default().to_owned();
-        told.lock().expect("nobody panics").push(line);
-        let bytes = answer(&head);
+        lines.lock().expect("no holder panics").push(line);
+        let bytes = respond(&head);
         if bytes.is_empty() {
             continue;
         }
         let mut to = stream;
-        let _it_may_be_gone = to.write_all(&bytes);
+        let _maybe_closed = to.write_all(&bytes);
         if bytes.ends_with(b"\0") {
-            let _it_may_be_gone = stream.shutdown(std::net::Shutdown::Both);
+            let _maybe_closed = stream.shutdown(std::net::Shutdown::Both);
             return;
         }
     }
@@ -287,7 +299,7 @@ fn serve(stream: &TcpStream, told: &Mutex<Vec<String>>, answer: &dyn Fn(&str) ->
 const NO_ROBOTS: &[u8] = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
 
 #[test]
-fn an_answer_that_may_be_the_parents_own_allows_nothing() {
+fn responses_that_may_be_the_parents_own_allow_nothing() {
     let origin = Origin::start();
     let heads = [
         "407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=\"x\"",
@@ -306,22 +318,22 @@ fn an_answer_that_may_be_the_parents_own_allows_nothing() {
         let proxy = start(&origin, &format!("http://{}", parent.address));
         let refused = proxy.get("http://shop.test/a");
         refused.expect_unreachable("http://shop.test/robots.txt");
-        assert_eq!(parent.heard(), ["GET http://shop.test/robots.txt HTTP/1.1"], "{head}");
+        assert_eq!(parent.request_lines(), ["GET http://shop.test/robots.txt HTTP/1.1"], "{head}");
     }
-    // These are the origin's: there is no such file.
+    // These come from the origin: there is no such file.
     for head in ["404 Not Found", "410 Gone"] {
         let answer = format!("HTTP/1.1 {head}\r\nContent-Length: 0\r\n\r\n");
         let parent = Scripted::start(move |_| answer.clone().into_bytes());
         let proxy = start(&origin, &format!("http://{}", parent.address));
         proxy.get("http://shop.test/a");
-        assert_eq!(parent.heard().len(), 2, "{head}");
+        assert_eq!(parent.request_lines().len(), 2, "{head}");
     }
 }
 
 #[test]
 fn refusals_of_the_parent_name_it() {
     let origin = Origin::start();
-    for (answer, status, error, words) in [
+    for (answer, status, error, description) in [
         ("407 Proxy Authentication Required", 502, "proxy_configuration_error", "407"),
         ("403 Forbidden", 502, "connection_refused", "403 Forbidden"),
         ("502 Bad Gateway", 502, "connection_terminated", "502"),
@@ -336,33 +348,29 @@ fn refusals_of_the_parent_name_it() {
             _ => format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n").into_bytes(),
         };
         let bytes = if answer == "\u{1}" { b"what?\r\n\r\n".to_vec() } else { bytes };
-        // robots.txt comes with the exception of a rule.
         let parent = Scripted::start(move |_| bytes.clone());
         let proxy = Wayleave::start_with(&origin, |settings| {
             let settings = behind(&format!("http://{}", parent.address), settings);
-            settings.set("upstream.connect_timeout", "\"1s\"").table(
-                "[[rule]]\naction = \"allow\"\nhosts = [\"*\"]\nowner = \"us\"\nreason = \"test\"\nexpires = 2099-01-01\n",
-            )
+            settings.set("upstream.connect_timeout", "\"3s\"").table(EXCEPTION)
         });
         let refused = proxy.get("https://shop.test/a");
         let problem = refused.expect_refusal(status, None, error);
         let detail = problem["detail"].as_str().unwrap_or_default();
-        assert!(detail.contains(words), "{answer}: {detail}");
-        let said = refused.header("proxy-status").unwrap_or_default();
-        let hop = format!("next-hop=\"{}\"", parent.address);
-        assert!(said.contains(&hop), "{said}");
-        assert!(parent.heard().iter().all(|line| line == "CONNECT shop.test:443 HTTP/1.1"));
+        assert!(detail.contains(description), "{answer}: {detail}");
+        expect_next_hop(&refused, parent.address);
+        assert!(parent.request_lines().iter().all(|line| line == "CONNECT shop.test:443 HTTP/1.1"));
     }
 }
 
 #[test]
-fn a_407_on_plain_http_is_no_answer_for_the_client() {
+fn a_407_of_the_parent_is_not_forwarded() {
     let origin = Origin::start();
     let parent = Scripted::start(|head| {
-        match head.contains("/robots.txt") {
-        true => NO_ROBOTS.to_vec(),
-        false => b"HTTP/1.1 407 Give\r\nProxy-Authenticate: Basic realm=\"x\"\r\nContent-Length: 0\r\n\r\n".to_vec(),
-    }
+        if head.contains("/robots.txt") {
+            return NO_ROBOTS.to_vec();
+        }
+        b"HTTP/1.1 407 Give\r\nProxy-Authenticate: Basic realm=\"x\"\r\nContent-Length: 0\r\n\r\n"
+            .to_vec()
     });
     let proxy = start(&origin, &format!("http://{}", parent.address));
     let refused = proxy.get("http://shop.test/a");
@@ -371,7 +379,7 @@ fn a_407_on_plain_http_is_no_answer_for_the_client() {
 }
 
 #[test]
-fn a_parent_that_dies_cuts_off_or_is_named_before_the_head() {
+fn a_parent_that_closes_cuts_off_or_is_named() {
     let origin = Origin::start();
     let parent = Scripted::start(|head| match head {
         head if head.contains("/robots.txt") => NO_ROBOTS.to_vec(),
@@ -383,88 +391,77 @@ fn a_parent_that_dies_cuts_off_or_is_named_before_the_head() {
     let proxy = start(&origin, &format!("http://{}", parent.address));
     let mut wire = proxy.connect();
     wire.send_get("http://shop.test/half");
-    assert!(wire.try_response(false).is_err(), "half an answer is none");
+    assert!(wire.try_response(false).is_err(), "a part looks complete");
     let post = Request::new("POST", "http://shop.test/post").body("once");
     let refused = proxy.exchange(&post);
     assert_eq!(refused.status, 502);
-    let said = refused.header("proxy-status").unwrap_or_default();
-    assert!(said.contains(&parent.address.to_string()), "{said}");
-    let posts = parent.heard();
+    let field = refused.header("proxy-status").unwrap_or_default();
+    assert!(field.contains(&parent.address.to_string()), "{field}");
+    let posts = parent.request_lines();
     let posts = posts.iter().filter(|line| line.starts_with("POST"));
-    assert_eq!(posts.count(), 1, "what is not safe is not sent again");
+    assert_eq!(posts.count(), 1, "unsafe requests are not repeated");
 }
 
 #[test]
-fn a_parent_that_is_not_there_is_named() {
+fn a_parent_that_does_not_listen_is_named() {
     let origin = Origin::start();
-    let nobody = SocketAddr::from(([127, 0, 0, 1], crate::harness::ports::free()));
+    let parent = free_address();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        behind(&format!("http://{nobody}"), settings).table(
-            "[[rule]]\naction = \"allow\"\nhosts = [\"*\"]\nowner = \"us\"\nreason = \"test\"\nexpires = 2099-01-01\n",
-        )
+        behind(&format!("http://{parent}"), settings).table(EXCEPTION)
     });
     for url in ["http://shop.test/a", "https://shop.test/a"] {
         let refused = proxy.get(url);
         refused.expect_refusal(502, None, "connection_refused");
-        let said = refused.header("proxy-status").unwrap_or_default();
-        assert!(said.contains(&format!("next-hop=\"{nobody}\"")), "{said}");
+        expect_next_hop(&refused, parent);
     }
 }
 
-/// Two proxies, each the other's parent.
+/// Starts two proxies, each the other's parent.
 fn in_a_circle(origin: &Origin, change: impl Fn(Settings) -> Settings) -> [Wayleave; 2] {
-    let port = crate::harness::ports::free();
-    let first = Wayleave::start_with(origin, |settings| {
-        let listen = format!("[\"127.0.0.1:{port}\"]");
-        change(settings.set("proxy.listen", &listen))
-    });
+    let first = Wayleave::start_with(origin, &change);
     let second = Wayleave::start_with(origin, |settings| {
         let settings = settings.set("proxy.name", "\"upper\"");
-        behind(&format!("http://127.0.0.1:{port}"), change(settings))
+        behind(&format!("http://{}", first.proxy), change(settings))
     });
-    let file = first.dir.path().join("config.toml");
-    let settings = behind(&format!("http://{}", second.proxy), first.settings.clone());
-    std::fs::write(file, settings.to_toml()).expect("writable");
-    assert_eq!(first.admin_request("POST", "/v1/reload").status, 200);
+    first.reload(&behind(&format!("http://{}", second.proxy), first.settings.clone()));
     [first, second]
 }
 
 fn loops(proxies: &[Wayleave; 2]) -> f64 {
     let looped = [("reason", "proxy_loop_detected")];
-    let counts = proxies.iter();
-    counts.map(|it| it.metric("wayleave_requests_total", &looped)).sum()
+    proxies.iter().map(|proxy| proxy.metric("wayleave_requests_total", &looped)).sum()
 }
 
 #[test]
-fn loops_are_noticed() {
+fn loops_are_detected() {
     let origin = Origin::start();
     let proxies = in_a_circle(&origin, |settings| settings.set("robots.fetch_timeout", "\"1h\""));
-    // robots.txt goes round first, and shows by whom it was asked for; or neither takes the other's certificates.
+    // For http, the fetch of robots.txt loops; for https, neither proxy trusts the other's certificates.
     for url in ["http://shop.test/a", "https://shop.test/a"] {
         let refused = proxies[0].get(url);
         refused.expect_refusal(503, None, "destination_unavailable");
     }
-    eventually("the request for robots.txt has come round", || loops(&proxies) >= 1.0);
+    eventually("the loop of robots.txt is counted", || loops(&proxies) >= 1.0);
     assert_eq!(origin.seen(), [""; 0]);
 }
 
 #[test]
-fn loops_of_tunnels_that_nobody_looks_into_are_noticed_at_once() {
+fn loops_of_blind_tunnels_are_detected_at_once() {
     let origin = Origin::start();
     let proxies = in_a_circle(&origin, |settings| settings.set("https.bypass", "[\"shop.test\"]"));
     let mut wire = proxies[0].connect();
-    wire.send("CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\n\r\n");
+    wire.send_connect("shop.test:443", "");
     let refused = wire.response();
     refused.expect_refusal(502, None, "proxy_loop_detected");
     let requests = |proxy: &Wayleave| proxy.metric("wayleave_requests_total", &[]);
-    // Out, through the other, and back: each says that it was the loop.
+    // Out, through the other proxy, and back: each records the loop.
     assert_eq!(proxies.each_ref().map(requests), [2.0, 1.0]);
     assert_eq!(loops(&proxies), 3.0);
     assert_eq!(origin.seen(), [""; 0]);
 }
 
 #[test]
-fn config_check_says_what_is_lost_and_what_is_wrong() {
+fn config_check_reports_mistakes_and_missing_protection() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("my.toml");
     let check = |text: &str| {
@@ -472,14 +469,14 @@ fn config_check_says_what_is_lost_and_what_is_wrong() {
         let mut check = command();
         check.args(["config", "check", "--config"]).arg(&file);
         let output = tools::run(&mut check, b"", Duration::from_secs(120));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.success(), said)
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), stderr)
     };
-    let (is_good, said) = check("upstream.proxy = \"socks5://proxy.corp:1080\"\n");
-    assert!(is_good && said.contains("looks names up"), "{said}");
-    let (is_good, said) = check("upstream.proxy = \"http://127.0.0.1:3128\"\n");
-    assert!(!is_good && said.contains("upstream.proxy: is this proxy itself"), "{said}");
-    let (is_good, said) = check("upstream.proxy = \"http://user:secret@proxy.corp/x\"\n");
-    assert!(!is_good && said.contains("upstream.proxy: "), "{said}");
-    assert!(!said.contains("secret"), "{said}");
+    let (is_good, stderr) = check("upstream.proxy = \"socks5://proxy.corp:1080\"\n");
+    assert!(is_good && stderr.contains("looks names up"), "{stderr}");
+    let (is_good, stderr) = check("upstream.proxy = \"http://127.0.0.1:3128\"\n");
+    assert!(!is_good && stderr.contains("upstream.proxy: is this proxy itself"), "{stderr}");
+    let (is_good, stderr) = check("upstream.proxy = \"http://user:secret@proxy.corp/x\"\n");
+    assert!(!is_good && stderr.contains("upstream.proxy: "), "{stderr}");
+    assert!(!stderr.contains("secret"), "{stderr}");
 }

@@ -1,4 +1,4 @@
-//! Proxies as Debian packages them, to run between this one and origins.
+//! Proxies of Debian packages, which run between this one and origins.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -10,10 +10,10 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 use crate::harness::tls::pem_pair;
-use crate::harness::tools::{clean, program};
+use crate::harness::tools::{clean, sbin};
 use crate::harness::{eventually, ports};
 
-/// A program that listens; killed when dropped, with what it started.
+/// A program that listens. It is killed when dropped, with its children.
 pub struct Program {
     pub address: SocketAddr,
     pub dir: TempDir,
@@ -24,13 +24,13 @@ impl Drop for Program {
     fn drop(&mut self) {
         let group = format!("-{}", self.child.id());
         let mut kill = Command::new("kill");
-        let _gone_already = kill.args(["-KILL", "--", &group]).output();
-        let _gone_already = self.child.wait();
+        let _maybe_ended = kill.args(["-KILL", "--", &group]).output();
+        let _maybe_ended = self.child.wait();
     }
 }
 
 impl Program {
-    /// Starts what `make` says, for an address and a directory that everyone may write to.
+    /// Starts the command that `make` returns for an address and a directory that every user may write to.
     pub fn start(make: impl FnOnce(SocketAddr, &Path) -> Command) -> Self {
         Self::start_at(Ipv4Addr::LOCALHOST.into(), make)
     }
@@ -38,8 +38,8 @@ impl Program {
     /// Starts it at a given address.
     pub fn start_at(ip: IpAddr, make: impl FnOnce(SocketAddr, &Path) -> Command) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let everyone = fs::Permissions::from_mode(0o777);
-        fs::set_permissions(dir.path(), everyone).expect("it is ours");
+        let writable = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(dir.path(), writable).expect("it is ours");
         let address = SocketAddr::new(ip, ports::free());
         let mut command = make(address, dir.path());
         let log = fs::File::create(dir.path().join("out")).expect("it can be written");
@@ -53,24 +53,18 @@ impl Program {
             child: child.unwrap_or_else(|error| panic!("{command:?}: {error}")),
         };
         eventually("the program listens", || {
-            let ended = started.child.try_wait().expect("it can be asked");
+            let ended = started.child.try_wait().expect("its status can be read");
             assert!(ended.is_none(), "{command:?}: {}", started.read("out"));
             TcpStream::connect(address).is_ok()
         });
         started
     }
 
-    /// A file that it writes.
+    /// Reads a file that the program writes.
     pub fn read(&self, file: &str) -> String {
         let bytes = fs::read(self.dir.path().join(file)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
-}
-
-/// A program that may stand where only root looks for it.
-pub fn sbin(name: &str) -> Command {
-    let path = Path::new("/usr/sbin").join(name);
-    clean(if path.exists() { path } else { program(name) })
 }
 
 fn write(dir: &Path, name: &str, text: &str) {
@@ -79,86 +73,86 @@ fn write(dir: &Path, name: &str, text: &str) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("it is ours");
 }
 
-/// Additional lines of squid's configuration.
+/// Settings of squid.
 #[derive(Clone, Copy, Default)]
 pub struct Squid {
-    /// `user:secret` is asked for.
-    pub asks: bool,
-    /// It listens with TLS, as `proxy.test`.
+    /// Whether it requires `user:secret`.
+    pub has_password: bool,
+    /// Whether it listens with TLS, as `proxy.test`.
     pub tls: bool,
-    /// Lines of its configuration, before all is allowed.
+    /// Further lines of its configuration, before everything is allowed.
     pub rules: &'static str,
 }
 
 impl Squid {
     pub fn start(self) -> Program {
         Program::start(|address, dir| {
-            let here = dir.display();
+            let folder = dir.display();
             write(dir, "hosts", "127.0.0.1 shop.test other.test\n");
             // openssl passwd -apr1 -salt saltsalt secret
             write(dir, "users", "user:$apr1$saltsalt$LrttParrLPdxvgutaSXWJ0\n");
             let (chain, key) = pem_pair("proxy.test");
             write(dir, "proxy.crt", &chain);
             write(dir, "proxy.key", &key);
-            let listen = match self.tls {
-                true => {
-                    format!(
-                        "https_port {address} tls-cert={here}/proxy.crt tls-key={here}/proxy.key"
-                    )
-                }
-                false => format!("http_port {address}"),
+            let listen = if self.tls {
+                format!(
+                    "https_port {address} tls-cert={folder}/proxy.crt tls-key={folder}/proxy.key"
+                )
+            } else {
+                format!("http_port {address}")
             };
-            let access = match self.asks {
-                true => format!(
-                    "auth_param basic program /usr/lib/squid/basic_ncsa_auth {here}/users\n\
+            let access = if self.has_password {
+                format!(
+                    "auth_param basic program /usr/lib/squid/basic_ncsa_auth {folder}/users\n\
                      acl known proxy_auth REQUIRED\nhttp_access allow known\nhttp_access deny all"
-                ),
-                false => "http_access allow all".to_owned(),
+                )
+            } else {
+                "http_access allow all".to_owned()
             };
             let rules = self.rules;
             let text = format!(
                 "{listen}\nvisible_hostname squid.test\npid_filename none\ncache deny all\n\
-                 cache_log {here}/cache.log\naccess_log stdio:{here}/access.log\nlogfile_rotate 0\n\
-                 hosts_file {here}/hosts\nshutdown_lifetime 0 seconds\nnetdb_filename none\ncoredump_dir {here}\n\
+                 cache_log {folder}/cache.log\naccess_log stdio:{folder}/access.log\nlogfile_rotate 0\n\
+                 hosts_file {folder}/hosts\nshutdown_lifetime 0 seconds\nnetdb_filename none\ncoredump_dir {folder}\n\
                  {rules}\n{access}\n"
             );
             write(dir, "squid.conf", &text);
-            let mut command = sbin("squid");
+            let mut command = clean(sbin("squid"));
             command.arg("-N").arg("-f").arg(dir.join("squid.conf"));
             command
         })
     }
 }
 
-pub fn tinyproxy(asks: bool) -> Program {
+pub fn tinyproxy(has_password: bool) -> Program {
     Program::start(|address, dir| {
-        let credentials = if asks { "BasicAuth user secret\n" } else { "" };
+        let credentials = if has_password { "BasicAuth user secret\n" } else { "" };
         let text = format!(
             "Port {}\nListen 127.0.0.1\nTimeout 60\nMaxClients 50\nLogFile \"{}/access.log\"\nViaProxyName \"tiny\"\n{credentials}",
             address.port(),
             dir.display()
         );
         write(dir, "tinyproxy.conf", &text);
-        let mut command = sbin("tinyproxy");
+        let mut command = clean(sbin("tinyproxy"));
         command.arg("-d").arg("-c").arg(dir.join("tinyproxy.conf"));
         command
     })
 }
 
-pub fn microsocks(asks: bool) -> Program {
+pub fn microsocks(has_password: bool) -> Program {
     Program::start(|address, _| {
-        let mut command = sbin("microsocks");
+        let mut command = clean(sbin("microsocks"));
         command.args(["-i", "127.0.0.1", "-p"]);
         command.arg(address.port().to_string());
-        if asks {
+        if has_password {
             command.args(["-u", "user", "-P", "secret"]);
         }
         command
     })
 }
 
-/// Dante. Its users are the system's: those here are its own by libnss-wrapper.
-pub fn danted(asks: bool) -> Program {
+/// Starts Dante. It uses the system's users, which libnss-wrapper replaces here.
+pub fn danted(has_password: bool) -> Program {
     const LIBRARY: &str = "libnss_wrapper.so";
     Program::start(|address, dir| {
         // openssl passwd -6 -salt saltsalt secret
@@ -170,7 +164,7 @@ pub fn danted(asks: bool) -> Program {
         );
         write(dir, "group", "root:x:0:\nnogroup:x:65534:\nuser:x:4242:\n");
         write(dir, "shadow", &format!("user:{hash}:19000:0:99999:7:::\n"));
-        let method = if asks { "username" } else { "none" };
+        let method = if has_password { "username" } else { "none" };
         let text = format!(
             "logoutput: {}/danted.log\ninternal: 127.0.0.1 port = {}\nexternal: lo\nclientmethod: none\nsocksmethod: {method}\n\
              user.privileged: root\nuser.unprivileged: nobody\nclient pass {{ from: 127.0.0.0/8 to: 0.0.0.0/0 }}\n\
@@ -179,7 +173,7 @@ pub fn danted(asks: bool) -> Program {
             address.port()
         );
         write(dir, "danted.conf", &text);
-        let mut command = sbin("danted");
+        let mut command = clean(sbin("danted"));
         command.arg("-f").arg(dir.join("danted.conf")).env("LD_PRELOAD", LIBRARY);
         for (name, file) in [("PASSWD", "passwd"), ("GROUP", "group"), ("SHADOW", "shadow")] {
             command.env(format!("NSS_WRAPPER_{name}"), dir.join(file));

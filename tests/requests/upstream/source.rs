@@ -8,30 +8,18 @@ use crate::harness::tools;
 use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Origin, Reply, Request, Wayleave};
 
-const CRAWLERS: &str = r#"
-[[crawler]]
-name = "news"
-tokens = ["NewsBot"]
-match = { user_agent = "NewsBot" }
-source_address = "127.0.0.7"
-
-[[crawler]]
-name = "images"
-tokens = ["ImageBot"]
-match = { user_agent = "ImageBot" }
-source_address = "127.0.0.8"
-
-[[crawler]]
-name = "six"
-tokens = ["SixBot"]
-match = { user_agent = "SixBot" }
-source_address = "::1"
-"#;
-
 fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> Wayleave {
     Wayleave::start_with(origin, |settings| {
-        let everybody = r#"["127.0.0.5"]"#;
-        change(settings.set("upstream.source_addresses", everybody)).table(CRAWLERS)
+        let settings = change(settings.set("upstream.source_addresses", "[\"127.0.0.5\"]"));
+        [
+            ("news", "NewsBot", "127.0.0.7"),
+            ("images", "ImageBot", "127.0.0.8"),
+            ("six", "SixBot", "::1"),
+        ]
+        .into_iter()
+        .fold(settings, |settings, (name, token, source)| {
+            settings.crawler(name, token).table(&format!("source_address = \"{source}\"\n"))
+        })
     })
 }
 
@@ -41,12 +29,8 @@ fn peers(origin: &Origin, host: &str) -> Vec<String> {
     of_host.map(|request| format!("{} {}", request.peer, request.target)).collect()
 }
 
-fn get(url: &str, agent: &str) -> Request {
-    Request::get(url).agent(agent)
-}
-
 #[test]
-fn crawlers_and_their_robots_txt_come_from_their_address() {
+fn requests_and_fetches_use_the_crawlers_address() {
     let origin = Origin::start();
     let proxy = start(&origin, |settings| settings);
     for scheme in ["http", "https"] {
@@ -57,7 +41,7 @@ fn crawlers_and_their_robots_txt_come_from_their_address() {
         ] {
             let host = format!("{scheme}-{}.test", &agent[..4].to_lowercase());
             let url = format!("{scheme}://{host}/a");
-            assert_eq!(proxy.exchange(&get(&url, agent)).status, 200, "{url}");
+            assert_eq!(proxy.get_as(agent, &url).status, 200, "{url}");
             let expected = ["/robots.txt", "/a"].map(|path| format!("{source} {path}"));
             assert_eq!(peers(&origin, &host), expected);
         }
@@ -76,10 +60,10 @@ fn connections_are_never_shared_between_addresses() {
     for round in 0..2 {
         for (agent, _) in rounds {
             let http = format!("http://shop.test/{round}");
-            assert_eq!(proxy.exchange(&get(&http, agent)).status, 200);
+            assert_eq!(proxy.get_as(agent, &http).status, 200);
             let https = format!("https://shop.test/{round}");
             let http2 = proxy.http2("shop.test:443");
-            assert_eq!(http2.exchange(&get(&https, agent)).status, 200);
+            assert_eq!(http2.exchange(&Request::get(&https).agent(agent)).status, 200);
         }
     }
     let mut by_connection: Vec<(usize, IpAddr)> = Vec::new();
@@ -93,25 +77,23 @@ fn connections_are_never_shared_between_addresses() {
     assert_eq!(by_connection.len(), 12);
     by_connection.sort();
     by_connection.dedup();
-    // One of HTTP/1 and one of HTTP/2 for each address, used twice.
+    // One by HTTP/1.1 and one by HTTP/2 for each address, used twice.
     assert_eq!(by_connection.len(), 6, "{by_connection:?}");
 }
 
 #[test]
-fn tunnels_and_websockets_come_from_the_crawlers_address() {
+fn tunnels_and_websockets_use_the_crawlers_address() {
     let origin = Origin::start();
     origin.site("shop.test").page("/ws", Reply::websocket());
     let proxy = start(&origin, |settings| settings.set("https.mode", "\"tunnel\""));
     let url = "http://shop.test/ws";
     let mut wire = proxy.connect();
-    wire.send(get(url, "NewsBot/1.0").websocket().absolute_form());
+    wire.send(Request::get(url).agent("NewsBot/1.0").websocket().absolute_form());
     assert_eq!(wire.response_head().status, 101);
     assert_eq!(peers(&origin, "shop.test")[1], "127.0.0.7 /ws");
 
     let mut tunnel = proxy.connect();
-    tunnel.send(
-        "CONNECT deep.test:443 HTTP/1.1\r\nHost: deep.test:443\r\nUser-Agent: ImageBot/1.0\r\n\r\n",
-    );
+    tunnel.send_connect("deep.test:443", "User-Agent: ImageBot/1.0\r\n");
     assert_eq!(tunnel.response_head().status, 200);
     let root = Authority::trusted().pem.as_bytes();
     let inside = tunnel.start_tls("deep.test", root, &["http/1.1"]);
@@ -129,14 +111,14 @@ fn only_crawlers_of_the_other_address_family_are_refused() {
         settings.set("upstream.allow_private", r#"["127.0.0.1/32", "::1/128"]"#)
     });
     for url in ["http://shop.test/a", "https://shop.test/a"] {
-        let refused = proxy.exchange(&get(url, "SixBot/1.0"));
+        let refused = proxy.get_as("SixBot/1.0", url);
         let problem = refused.expect_refusal(502, None, "destination_ip_unroutable");
         let detail = problem["detail"].as_str().unwrap_or_default();
         assert!(detail.contains("::1") && detail.contains("no IPv6 address"), "{detail}");
-        assert_eq!(proxy.exchange(&get(url, "NewsBot/1.0")).status, 200);
+        assert_eq!(proxy.get_as("NewsBot/1.0", url).status, 200);
     }
     let seen = peers(&origin, "shop.test");
-    assert!(seen.iter().all(|line| !line.starts_with("::1")), "nothing came from there: {seen:?}");
+    assert!(seen.iter().all(|line| !line.starts_with("::1")), "no request used it: {seen:?}");
 }
 
 #[test]
@@ -152,7 +134,7 @@ fn ipv6_origins_see_the_ipv6_address() {
 }
 
 #[test]
-fn an_address_of_another_machine_is_a_mistake_in_the_file() {
+fn an_address_of_another_machine_is_a_configuration_error() {
     let text = "[upstream]\nsource_addresses = [\"127.0.0.5\", \"198.51.100.9\", \"here\"]\n[[crawler]]\nname = \"a\"\ntokens = [\"A\"]\nsource_address = \"2001:db8::9\"\n";
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("my.toml");
@@ -161,12 +143,12 @@ fn an_address_of_another_machine_is_a_mistake_in_the_file() {
     check.args(["config", "check", "--config"]).arg(&file);
     let output = tools::run(&mut check, b"", Duration::from_secs(120));
     assert!(!output.status.success());
-    let said = String::from_utf8_lossy(&output.stderr);
-    for wanted in [
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    for expected in [
         "upstream.source_addresses[1]: \"198.51.100.9\" is not an address of this machine",
         "upstream.source_addresses[2]: \"here\" is not an IP address",
         "source_address: \"2001:db8::9\" is not an address of this machine",
     ] {
-        assert!(said.contains(wanted), "{wanted}: {said}");
+        assert!(stderr.contains(expected), "{expected}: {stderr}");
     }
 }
