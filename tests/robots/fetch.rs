@@ -1,7 +1,10 @@
 //! Fetching robots.txt: how often, from where, and the meaning of each failure (RFC 9309 sections 2.3 and 2.4).
 
+use serde_json::Value;
+
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::origin::reply::{Framing, Step};
+use crate::harness::wayleave::command;
 use crate::harness::{Certificate, Gate, Origin, Reply, Wayleave, eventually};
 
 const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
@@ -36,7 +39,7 @@ fn two_hundred_first_requests_cause_one_fetch() {
             + proxy.metric("wayleave_robots_lookups_total", &[("result", "joined")])
     };
     eventually("all 200 wait for robots.txt", || waiting() == 200.0);
-    eventually("robots.txt is asked for", || !origin.seen().is_empty());
+    eventually("robots.txt is requested", || !origin.seen().is_empty());
     assert_eq!(origin.seen(), ["GET http://shop.test/robots.txt"]);
     gate.open();
     for (number, wire) in wires.iter_mut().enumerate() {
@@ -51,7 +54,7 @@ fn two_hundred_first_requests_cause_one_fetch() {
 }
 
 #[test]
-fn robots_txt_is_asked_for_by_name() {
+fn robots_txt_is_fetched_by_the_configured_user_agent() {
     let origin = Origin::start();
     origin.site("shop.test").robots(KEEP_OUT);
     let proxy = Wayleave::start(&origin);
@@ -78,7 +81,7 @@ fn robots_txt_itself_is_always_allowed() {
 }
 
 #[test]
-fn schemes_and_ports_are_origins_of_their_own() {
+fn schemes_and_ports_distinguish_origins() {
     let origin = Origin::start();
     let proxy =
         Wayleave::start_with(&origin, |settings| settings.resolve("shop.test:8080", origin.http));
@@ -104,7 +107,7 @@ fn schemes_and_ports_are_origins_of_their_own() {
 }
 
 #[test]
-fn what_is_unavailable_allows_everything() {
+fn an_unavailable_robots_txt_allows_everything() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     for status in [400, 401, 403, 404, 410, 418, 451] {
@@ -113,24 +116,24 @@ fn what_is_unavailable_allows_everything() {
         assert_eq!(
             proxy.get(&format!("http://{host}/private")).status,
             200,
-            "robots.txt answered {status}"
+            "robots.txt has status {status}"
         );
         assert_eq!(
             proxy.get(&format!("http://{host}/private")).status,
             200,
-            "robots.txt answered {status}"
+            "robots.txt has status {status}"
         );
     }
     assert_eq!(robots_fetches(&origin), 7);
 }
 
 #[test]
-fn what_is_unreachable_refuses_everything_and_is_remembered() {
+fn an_unreachable_robots_txt_refuses_everything() {
     let origin = Origin::start();
     let proxy =
-        Wayleave::start_with(&origin, |settings| settings.set("robots.fetch_timeout", "\"1s\""));
+        Wayleave::start_with(&origin, |settings| settings.set("robots.fetch_timeout", "\"3s\""));
     let text = Reply::text(KEEP_OUT);
-    let ways = [
+    let faults = [
         ("s429.test", Reply::new(429).header("Retry-After", "5")),
         ("s500.test", Reply::new(500)),
         ("s502.test", Reply::new(502)),
@@ -142,7 +145,7 @@ fn what_is_unreachable_refuses_everything_and_is_remembered() {
         ("short.test", text.clone().claims_length(4096).step(Step::Close)),
         ("garbage.test", Reply::raw("<html>this is not HTTP</html>\r\n\r\n", Step::Close)),
     ];
-    for (host, reply) in ways {
+    for (host, reply) in faults {
         origin.site(host).robots_reply(reply);
         let robots_url = format!("http://{host}/robots.txt");
         proxy.get(&format!("http://{host}/a")).expect_unreachable(&robots_url);
@@ -177,7 +180,7 @@ fn bad_tls_makes_robots_txt_unreachable() {
 }
 
 #[test]
-fn a_dead_network_makes_robots_txt_unreachable() {
+fn refused_connections_make_robots_txt_unreachable() {
     let origin = Origin::start();
     let gone = Origin::start();
     let proxy =
@@ -211,7 +214,7 @@ fn a_name_that_does_not_exist_is_a_dns_error() {
     let names = NameServer::start();
     names.set("empty.example", Answer::Addresses(Vec::new()));
     origin
-        .site("lure.test")
+        .site("redirects.test")
         .robots_reply(Reply::redirect(302, "http://nowhere.example/robots.txt"));
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("dns.servers", &format!("[\"{}\"]", names.address))
@@ -227,8 +230,8 @@ fn a_name_that_does_not_exist_is_a_dns_error() {
         proxy.metric("wayleave_requests_total", &labels)
     };
     assert_eq!(count("failed", "dns_error"), 3.0);
-    // These exist, whatever else is wrong. Only the second can be resolved.
-    for host in ["empty.example", "lure.test"] {
+    // These names exist. Only the second has an address.
+    for host in ["empty.example", "redirects.test"] {
         let answer = proxy.get(&format!("http://{host}/a"));
         answer.expect_unreachable(&format!("http://{host}/robots.txt"));
     }
@@ -238,14 +241,14 @@ fn a_name_that_does_not_exist_is_a_dns_error() {
     let decisions = proxy.admin_get("/v1/decisions?reason=dns_error").json();
     let decisions = decisions["decisions"].as_array().expect("a list").clone();
     assert_eq!(decisions.len(), 4);
-    assert!(decisions.iter().all(|it| it["outcome"] == "failed"), "{decisions:?}");
+    assert!(decisions.iter().all(|decision| decision["outcome"] == "failed"), "{decisions:?}");
     let preview = proxy.admin_get("/v1/decision?url=http%3A%2F%2Fnowhere.example%2Fa").json();
     assert_eq!(preview["outcome"], "failed", "{preview}");
     assert_eq!(preview["reason"], "dns_error", "{preview}");
 }
 
 #[test]
-fn a_dns_timeout_fails_and_an_observed_crawler_tries_itself() {
+fn a_dns_fault_fails_also_for_observed_crawlers() {
     let origin = Origin::start();
     let names = NameServer::start();
     names.set("broken.example", Answer::ServerFailure);
@@ -253,7 +256,8 @@ fn a_dns_timeout_fails_and_an_observed_crawler_tries_itself() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
             .set("dns.servers", &format!("[\"{}\"]", names.address))
-            .table("[[crawler]]\nname = \"look\"\ntokens = [\"LookBot\"]\nmode = \"observe\"\nmatch = { user_agent = \"LookBot\" }\n")
+            .crawler("look", "LookBot")
+            .table("mode = \"observe\"\n")
     });
     for (host, reason) in [("broken.example", "dns_error"), ("silent.example", "dns_timeout")] {
         let answer = proxy.get(&format!("http://{host}/a"));
@@ -274,20 +278,20 @@ fn a_dns_timeout_fails_and_an_observed_crawler_tries_itself() {
 }
 
 #[test]
-fn the_last_copy_goes_on_to_decide_where_the_dialect_says_so() {
+fn stale_copies_decide_as_long_as_the_dialect_says() {
     let origin = Origin::start();
     origin.site("shop.test").robots(KEEP_OUT);
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
-            .set("robots.max_age", "\"1s\"")
-            .set("robots.max_stale", "\"2s\"")
+            // The copy is unusable from max_stale after the fetch to max_stale after the first failure.
+            .set("robots.max_age", "\"3s\"")
+            .set("robots.max_stale", "\"6s\"")
             .set("robots.error_ttl", "\"1s\"")
-            .table("[[crawler]]\nname = \"g\"\ntokens = [\"G\"]\ndialect = \"google\"\nmatch = { user_agent = \"Google\" }\n")
+            .crawler("google", "Google")
+            .table("dialect = \"google\"\n")
     });
-    let status = |path: &str, agent: &str| {
-        let url = format!("http://shop.test{path}");
-        proxy.get_as(agent, &url).status
-    };
+    let status =
+        |path: &str, agent: &str| proxy.get_as(agent, &format!("http://shop.test{path}")).status;
     assert_eq!(status("/a", "Other/1"), 200);
     origin.site("shop.test").robots_reply(Reply::new(503));
     eventually("the copy is too old for rfc9309", || {
@@ -297,7 +301,7 @@ fn the_last_copy_goes_on_to_decide_where_the_dialect_says_so() {
     });
     assert_eq!(status("/private", "Other/1"), 503);
     assert_eq!([status("/a", "Google/1"), status("/private", "Google/1")], [200, 403]);
-    eventually("so long that the copy may be used again", || {
+    eventually("the copy may be used again", || {
         let found = status("/private", "Other/1");
         assert!(matches!(found, 403 | 503), "{found}");
         found == 403
@@ -306,7 +310,7 @@ fn the_last_copy_goes_on_to_decide_where_the_dialect_says_so() {
 }
 
 #[test]
-fn nodes_try_an_origin_again_at_different_times() {
+fn proxies_retry_an_origin_at_different_times() {
     let origin = Origin::start();
     let hosts: Vec<_> = (0..8).map(|n| format!("down{n}.test")).collect();
     for host in &hosts {
@@ -316,25 +320,25 @@ fn nodes_try_an_origin_again_at_different_times() {
         let proxy = Wayleave::start(&origin);
         let pause = |host: &String| {
             proxy.get(&format!("http://{host}/a"));
-            let (_, told) = told(&proxy, &format!("/v1/robots/http%3A%2F%2F{host}"));
-            let at = |text: &serde_json::Value| {
+            let (_, entry) = admin_json(&proxy, &format!("/v1/robots/http%3A%2F%2F{host}"));
+            let at = |text: &Value| {
                 let text = text.as_str().expect("a time");
                 humantime::parse_rfc3339(text).expect("RFC 3339")
             };
-            let failed_at = at(&told["last_failure"]["at"]);
-            let pause = at(&told["retry_at"]).duration_since(failed_at);
+            let failed_at = at(&entry["last_failure"]["at"]);
+            let pause = at(&entry["retry_at"]).duration_since(failed_at);
             i64::try_from(pause.expect("later").as_millis()).expect("a minute")
         };
         hosts.iter().map(pause).collect()
     };
     let (one, other) = (pauses(), pauses());
     // With the same seed they would differ only by rounding.
-    let apart = one.iter().zip(&other).filter(|(one, other)| (**one - **other).abs() > 50);
-    assert!(apart.count() > 0, "{one:?} {other:?}");
+    let mut pairs = one.iter().zip(&other);
+    assert!(pairs.any(|(one, other)| (one - other).abs() > 50), "{one:?} {other:?}");
 }
 
 #[test]
-fn names_are_asked_of_the_configured_servers() {
+fn names_are_resolved_by_the_configured_servers() {
     let origin = Origin::start();
     let names = NameServer::start();
     names.set("shop.example", Answer::Addresses(vec![[127, 0, 0, 1].into()]));
@@ -357,7 +361,7 @@ fn names_are_asked_of_the_configured_servers() {
 }
 
 #[test]
-fn rules_count_up_to_five_hundred_kibibytes() {
+fn rules_apply_up_to_five_hundred_kibibytes() {
     let origin = Origin::start();
     let limit = 500 * 1024;
     let pad = |length: usize| "#".repeat(length - 1) + "\n";
@@ -380,7 +384,7 @@ fn rules_count_up_to_five_hundred_kibibytes() {
     let before = proxy.memory_kib("VmHWM");
     assert_eq!(proxy.get("http://endless.test/edge").status, 403);
     let grown = proxy.memory_kib("VmHWM").saturating_sub(before);
-    // Memory is had from the kernel in pieces of 2 MiB and more; the question is whether 64 MiB were kept.
+    // The kernel gives memory in pieces of 2 MiB and more. The limit is below the 64 MiB that were sent.
     assert!(grown < 32 * 1024, "64 MiB of robots.txt, and memory grew by {grown} KiB");
 }
 
@@ -413,7 +417,7 @@ fn a_robots_txt_in_zstd_is_read_unless_it_is_cut() {
 #[test]
 fn a_compressed_robots_txt_in_several_members_is_read_whole() {
     let origin = Origin::start();
-    // Each line in a member of its own.
+    // Each line is its own member.
     let gzip = include_bytes!("../data/keep-out-in-two.gz");
     let coded = |bytes: &[u8]| Reply::text(bytes).header("Content-Encoding", "gzip");
     origin.site("shop.test").robots_reply(coded(gzip));
@@ -439,7 +443,7 @@ fn an_unreachable_robots_txt_is_tried_again_after_error_ttl() {
 }
 
 #[test]
-fn changed_rules_count_once_the_copy_has_aged() {
+fn changed_rules_apply_after_the_maximum_age() {
     let origin = Origin::start();
     origin.site("shop.test").robots(KEEP_OUT);
     let proxy = Wayleave::start_with(&origin, |settings| settings.set("robots.max_age", "\"1s\""));
@@ -448,7 +452,7 @@ fn changed_rules_count_once_the_copy_has_aged() {
         (200, 403)
     );
     origin.site("shop.test").robots("User-agent: *\nDisallow: /a\n");
-    eventually("the new rules decide", || proxy.get("http://shop.test/a").status == 403);
+    eventually("the new rules apply", || proxy.get("http://shop.test/a").status == 403);
     assert_eq!(proxy.get("http://shop.test/private").status, 200);
 }
 
@@ -512,7 +516,7 @@ fn a_configured_crawler_has_its_own_token_and_dialect() {
     assert_eq!(
         status("http://login.test/a", "Research/1.0"),
         403,
-        "the 1996 draft disallows all behind 401"
+        "the 1996 draft disallows everything after 401"
     );
     assert!(
         proxy.metric("wayleave_requests_total", &[("crawler", "research"), ("outcome", "refused")])
@@ -520,15 +524,14 @@ fn a_configured_crawler_has_its_own_token_and_dialect() {
     );
 }
 
-/// The operators' answer, as JSON, and its status.
-fn told(proxy: &Wayleave, path: &str) -> (u16, serde_json::Value) {
+/// Requests a path of the admin API. Returns the status, and the JSON or null.
+fn admin_json(proxy: &Wayleave, path: &str) -> (u16, Value) {
     let answer = proxy.admin_get(path);
-    let value = serde_json::from_str(&answer.text()).unwrap_or(serde_json::Value::Null);
-    (answer.status, value)
+    (answer.status, serde_json::from_slice(&answer.body).unwrap_or_default())
 }
 
 #[test]
-fn operators_see_what_is_known_of_an_origin() {
+fn the_admin_api_shows_the_entries_of_origins() {
     let origin = Origin::start();
     origin.site("shop.test").robots(KEEP_OUT);
     origin.site("down.test").robots_reply(Reply::new(503));
@@ -536,7 +539,7 @@ fn operators_see_what_is_known_of_an_origin() {
     for host in ["shop.test", "down.test"] {
         proxy.get(&format!("http://{host}/a"));
     }
-    let (status, listed) = told(&proxy, "/v1/robots");
+    let (status, listed) = admin_json(&proxy, "/v1/robots");
     assert_eq!(status, 200);
     let states: Vec<_> = listed["robots"]
         .as_array()
@@ -549,27 +552,27 @@ fn operators_see_what_is_known_of_an_origin() {
         (Some("http://shop.test"), Some("fresh")),
     ];
     assert_eq!(states, expected);
-    let (_, page) = told(&proxy, "/v1/robots?limit=1&cursor=http%3A%2F%2Fdown.test");
+    let (_, page) = admin_json(&proxy, "/v1/robots?limit=1&cursor=http%3A%2F%2Fdown.test");
     assert_eq!(page["robots"][0]["origin"], "http://shop.test");
-    assert_eq!(told(&proxy, "/v1/robots?state=nonsense").0, 400);
+    assert_eq!(admin_json(&proxy, "/v1/robots?state=nonsense").0, 400);
 
-    let (_, shop) = told(&proxy, "/v1/robots/http%3A%2F%2Fshop.test");
+    let (_, shop) = admin_json(&proxy, "/v1/robots/http%3A%2F%2Fshop.test");
     assert_eq!(shop["answer"]["body"], KEEP_OUT);
     assert_eq!(shop["history"].as_array().map(Vec::len), Some(1));
-    let (_, down) = told(&proxy, "/v1/robots/http%3A%2F%2Fdown.test");
+    let (_, down) = admin_json(&proxy, "/v1/robots/http%3A%2F%2Fdown.test");
     assert_eq!(down["last_failure"]["status"], 503);
     assert_eq!(down["failures"], 1);
-    assert_eq!(told(&proxy, "/v1/robots/http%3A%2F%2Fnobody.test").0, 404);
-    assert_eq!(told(&proxy, "/v1/robots/nonsense").0, 400);
+    assert_eq!(admin_json(&proxy, "/v1/robots/http%3A%2F%2Funknown.test").0, 404);
+    assert_eq!(admin_json(&proxy, "/v1/robots/nonsense").0, 400);
 }
 
 #[test]
-fn operators_refresh_forget_and_look_back() {
+fn operators_refresh_forget_and_see_former_files() {
     let origin = Origin::start();
     origin.site("shop.test").robots(KEEP_OUT);
     let proxy = Wayleave::start(&origin);
     proxy.get("http://shop.test/a");
-    let (_, shop) = told(&proxy, "/v1/robots/http%3A%2F%2Fshop.test");
+    let (_, shop) = admin_json(&proxy, "/v1/robots/http%3A%2F%2Fshop.test");
     let first_seen_at = shop["history"][0]["first_seen_at"].as_str().expect("a time");
     origin.site("shop.test").robots("User-agent: *\nDisallow: /\n");
 
@@ -592,17 +595,13 @@ fn operators_refresh_forget_and_look_back() {
     assert_eq!(robots_fetches(&origin), 3);
 }
 
-/// Runs `wayleave robots` against a running proxy: exit code and standard output.
+/// Runs `wayleave robots` against a running proxy. Returns its exit status and standard output.
 pub fn robots_command(proxy: &Wayleave, arguments: &[&str]) -> (Option<i32>, String) {
-    let file = proxy.dir.path().join("asking.toml");
-    let admin = format!("{:?}", proxy.admin.to_string());
-    let asking = proxy.settings.clone().set("admin.listen", &admin);
-    std::fs::write(&file, asking.to_toml()).expect("the temporary directory can be written");
-    let output = crate::harness::wayleave::command()
+    let output = command()
         .arg("robots")
         .args(arguments)
         .arg("--config")
-        .arg(&file)
+        .arg(proxy.config_with_ports())
         .current_dir(proxy.dir.path())
         .output()
         .expect("the binary can be started");
@@ -611,7 +610,7 @@ pub fn robots_command(proxy: &Wayleave, arguments: &[&str]) -> (Option<i32>, Str
 }
 
 #[test]
-fn operators_see_what_is_odd_about_a_file() {
+fn robots_show_reports_oddities_of_a_file() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     for (host, body, odd) in [
@@ -621,8 +620,8 @@ fn operators_see_what_is_odd_about_a_file() {
         let url = format!("http://{host}");
         origin.site(host).robots(body);
         proxy.get(&format!("{url}/a"));
-        let (_, shown) = robots_command(&proxy, &["show", &url]);
-        let facts = shown.split("\n\n").next().unwrap_or_default();
+        let (_, printed) = robots_command(&proxy, &["show", &url]);
+        let facts = printed.split("\n\n").next().unwrap_or_default();
         assert!(facts.contains(odd), "{facts}");
     }
 }

@@ -32,7 +32,7 @@ fn five_redirects_across_hosts_are_followed_and_bind_the_first() {
             "GET http://shop.test/a",
         ]
     );
-    // The rules were fetched for shop.test; d.test has none of its own.
+    // The rules were fetched for shop.test; d.test has no rules.
     assert_eq!(proxy.get("http://d.test/private").status, 200);
 }
 
@@ -65,7 +65,7 @@ fn a_sixth_redirect_is_not_followed_and_allows() {
 }
 
 #[test]
-fn what_a_redirect_ends_in_counts() {
+fn the_end_of_redirects_decides() {
     let origin = Origin::start();
     origin.site("missing.test").robots_reply(Reply::redirect(301, "http://target.test/missing"));
     origin.site("broken.test").robots_reply(Reply::redirect(301, "http://target.test/broken"));
@@ -89,7 +89,7 @@ fn a_redirect_to_an_internal_address_is_not_followed() {
         "http://169.254.169.254/robots.txt".to_owned(),
     ];
     for (number, location) in locations.iter().enumerate() {
-        let host = format!("lure{number}.test");
+        let host = format!("redirects{number}.test");
         origin.site(&host).robots_reply(Reply::redirect(302, location));
         proxy
             .get(&format!("http://{host}/a"))
@@ -98,7 +98,7 @@ fn a_redirect_to_an_internal_address_is_not_followed() {
     assert_eq!(internal.connections(), 0, "{:?}", internal.seen());
 }
 
-/// The lines of the decision log about redirects, as outcome, reason, status and URL.
+/// Returns the lines of the decision log about redirects: outcome, reason, status and URL.
 fn log_of_redirects(proxy: &Wayleave) -> Vec<String> {
     let log = proxy.dir.path().join("state/decisions.jsonl");
     let text = std::fs::read_to_string(log).expect("there is a log");
@@ -106,16 +106,16 @@ fn log_of_redirects(proxy: &Wayleave) -> Vec<String> {
         serde_json::from_str(line).expect("a line is an object")
     });
     let by_wayleave = lines.filter(|line| line["crawler"] == "wayleave");
-    let told = |line: serde_json::Value| {
+    let summary = |line: serde_json::Value| {
         let word = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
         let (outcome, reason, url) = (word("outcome"), word("reason"), word("url"));
         format!("{outcome} {reason} {} {url}", line["status"])
     };
-    by_wayleave.map(told).collect()
+    by_wayleave.map(summary).collect()
 }
 
-/// Redirects of robots.txt, and the line of the log about the last one.
-const LEADS: &[(&str, &str, &str)] = &[
+/// Redirects of robots.txt, and the log line about the last one.
+const REDIRECTS: &[(&str, &str, &str)] = &[
     ("a.test", "http://law.test/page", "refused policy-rule 451 http://law.test/page"),
     ("b.test", "http://law.test/robots.txt", "refused policy-rule 451 http://law.test/robots.txt"),
     (
@@ -133,9 +133,9 @@ const LEADS: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn a_redirect_never_leads_where_a_rule_refuses_every_crawler() {
+fn redirects_are_not_followed_where_rules_refuse_all() {
     let origin = Origin::start();
-    for (host, location, _) in LEADS {
+    for (host, location, _) in REDIRECTS {
         let redirect = Reply::redirect(302, location);
         origin.site(host).robots_reply(redirect);
     }
@@ -151,11 +151,11 @@ fn a_redirect_never_leads_where_a_rule_refuses_every_crawler() {
              [[rule]]\naction = \"refuse\"\nhosts = [\"free.test\"]\ncrawlers = [\"asserted\"]\n",
         )
     });
-    for (host, _, line) in LEADS {
+    for (host, _, line) in REDIRECTS {
         let answer = proxy.get(&format!("http://{host}/private"));
         let expected = if line.starts_with("refused") { 503 } else { 403 };
         assert_eq!(answer.status, expected, "{host}");
-        eventually("the log says so", || {
+        eventually("it is logged", || {
             log_of_redirects(&proxy).last().is_some_and(|last| last == line)
         });
     }
@@ -166,7 +166,7 @@ fn a_redirect_never_leads_where_a_rule_refuses_every_crawler() {
 }
 
 #[test]
-fn a_redirect_keeps_to_the_pace_of_where_it_leads() {
+fn redirects_obey_the_pace_of_their_target() {
     let origin = Origin::start();
     let slow = origin.site("slow.test");
     slow.robots("User-agent: *\nCrawl-delay: 100\nDisallow: /no\n")
@@ -183,7 +183,7 @@ fn a_redirect_keeps_to_the_pace_of_where_it_leads() {
         origin.site(host).robots_reply(redirect);
     }
     let proxy = Wayleave::start(&origin);
-    // From now on its delay is known.
+    // After this the delay is known.
     assert_eq!(proxy.get("http://slow.test/no").status, 403);
     assert_eq!(proxy.get("http://busy.test/a").status, 429);
     let status = |host: &str| proxy.get(&format!("http://{host}/a")).status;
@@ -192,7 +192,7 @@ fn a_redirect_keeps_to_the_pace_of_where_it_leads() {
     let seen = origin.seen();
     let rules = seen.iter().filter(|line| line.ends_with("/rules"));
     assert_eq!(rules.collect::<Vec<_>>(), ["GET http://slow.test/rules"]);
-    eventually("the log says so", || {
+    eventually("it is logged", || {
         let log = log_of_redirects(&proxy);
         log.contains(&"refused crawl-delay 429 http://slow.test/rules".to_owned())
             && log.contains(&"refused origin-rests 429 http://busy.test/rules".to_owned())
@@ -200,7 +200,7 @@ fn a_redirect_keeps_to_the_pace_of_where_it_leads() {
 }
 
 #[test]
-fn a_robots_txt_that_moved_within_its_origin_waits_for_no_turn() {
+fn a_robots_txt_that_moved_within_its_origin_needs_no_slot() {
     let origin = Origin::start();
     let site = origin.site("slow.test");
     site.robots_reply(Reply::redirect(301, "/moved"))
@@ -208,7 +208,7 @@ fn a_robots_txt_that_moved_within_its_origin_waits_for_no_turn() {
         .page("/again", Reply::text("User-agent: *\nCrawl-delay: 100\n"));
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://slow.test/a").status, 200);
-    // Its delay is known by now.
+    // The delay is known now.
     let refresh = "/v1/robots/http%3A%2F%2Fslow.test/refresh";
     let refreshed = proxy.admin_request("POST", refresh).json();
     assert!(refreshed["last_failure"].is_null(), "{refreshed}");
@@ -216,7 +216,7 @@ fn a_robots_txt_that_moved_within_its_origin_waits_for_no_turn() {
 }
 
 #[test]
-fn a_redirect_to_nowhere_does_not_open_the_gate_silently() {
+fn an_invalid_redirect_is_not_a_success() {
     let origin = Origin::start();
     origin.site("ftp.test").robots_reply(Reply::redirect(302, "ftp://shop.test/robots.txt"));
     origin.site("file.test").robots_reply(Reply::redirect(302, "file:///etc/passwd"));

@@ -1,4 +1,4 @@
-//! The store file: damaged, read by operators after a restart, and bounded in size.
+//! The store file: damage, views of operators after a restart, and access.
 
 use std::path::{Path, PathBuf};
 
@@ -13,23 +13,24 @@ fn file(dir: &Path) -> PathBuf {
     dir.join("state/robots.redb")
 }
 
-fn learned(origin: &Origin) -> Wayleave {
+/// Starts a proxy that has fetched and stored 30 files.
+fn start_with_entries(origin: &Origin) -> Wayleave {
     let proxy = Wayleave::start(origin);
     for n in 0..30 {
         let host = format!("host{n}.test");
-        // Not the same for two: what one has fetched again would serve the others.
+        // Different files, because equal ones share a body.
         origin.site(&host).robots(format!("{KEEP_OUT}# {n}\n"));
         assert_eq!(proxy.get(&format!("http://{host}/private")).status, 403);
     }
     proxy
 }
 
-/// Puts bytes that somebody made up in the place of every kept body.
+/// Replaces every stored body by `text`.
 fn replace_bodies(path: &Path, text: &str) {
     const BODIES: TableDefinition<'_, &[u8; 32], &[u8]> = TableDefinition::new("packed");
     let mut packed = u32::try_from(text.len()).expect("short").to_le_bytes().to_vec();
     packed.extend(zstd::bulk::compress(text.as_bytes(), 3).expect("there is memory"));
-    let database = redb::Database::create(path).expect("nobody else has it open");
+    let database = redb::Database::create(path).expect("no process has it open");
     let write = database.begin_write().expect("it can be written");
     {
         let mut bodies = write.open_table(BODIES).expect("there is such a table");
@@ -46,7 +47,7 @@ fn replace_bodies(path: &Path, text: &str) {
 #[test]
 fn a_body_changed_on_disk_is_fetched_again_and_never_decides() {
     let origin = Origin::start();
-    let proxy = learned(&origin);
+    let proxy = start_with_entries(&origin);
     let (dir, settings) = proxy.stop();
     replace_bodies(&file(dir.path()), &KEEP_OUT.replace("Disallow", "Disablow"));
     let proxy = Wayleave::start_in(dir, settings);
@@ -61,25 +62,21 @@ fn a_body_changed_on_disk_is_fetched_again_and_never_decides() {
     let (dir, settings) = proxy.stop();
     let proxy = Wayleave::start_in(dir, settings);
     assert_eq!(proxy.get("http://host0.test/private").status, 403);
-    assert_eq!(origin.robots_fetches("host0.test"), 2, "what was fetched again is kept");
+    assert_eq!(origin.robots_fetches("host0.test"), 2, "the new copy is stored");
 }
 
 #[test]
 fn a_file_cut_after_a_kill_is_put_aside_and_the_proxy_starts() {
     for cut in [4096, 100_000, 1_000_000] {
         let origin = Origin::start();
-        let mut proxy = learned(&origin);
-        let path = file(proxy.dir.path());
-        proxy.signal("KILL");
-        proxy.wait();
-        let empty = tempfile::tempdir().expect("a temporary directory can be made");
-        let dir = std::mem::replace(&mut proxy.dir, empty);
+        let (dir, settings) = start_with_entries(&origin).kill();
+        let path = file(dir.path());
         let kept = std::fs::OpenOptions::new().write(true).open(&path).expect("it is there");
         let length = kept.metadata().expect("it is there").len();
-        // The writer may have made it small again meanwhile.
+        // The file may have been compacted.
         let cut = cut.min(length - 50_000);
         kept.set_len(length - cut).expect("it can be cut");
-        let mut proxy = Wayleave::start_in(dir, proxy.settings.clone());
+        let mut proxy = Wayleave::start_in(dir, settings);
         assert_eq!(proxy.get("http://host0.test/private").status, 403, "{cut}");
         assert!(proxy.is_running());
         let log = proxy.log();
@@ -94,23 +91,20 @@ fn a_file_cut_after_a_kill_is_put_aside_and_the_proxy_starts() {
 }
 
 #[test]
-fn after_a_restart_operators_know_what_is_on_disk() {
+fn after_a_restart_the_admin_api_shows_what_is_on_disk() {
     let origin = Origin::start();
-    let proxy = learned(&origin);
+    let proxy = start_with_entries(&origin);
     let before = proxy.metric("wayleave_robots_entries", &[("state", "fresh")]);
     assert!(before == 30.0, "{before}");
     let (dir, settings) = proxy.stop();
     let proxy = Wayleave::start_in(dir, settings);
-    let told = |path: &str| -> Value {
-        let answer = proxy.admin_get(path);
-        serde_json::from_str(&answer.text()).expect("JSON")
-    };
+    let json = |path: &str| proxy.admin_get(path).json();
     let fresh = || proxy.metric("wayleave_robots_entries", &[("state", "fresh")]);
     assert!(fresh() == 30.0, "{}", fresh());
-    assert_eq!(told("/v1/status")["robots"]["fresh"], 30);
+    assert_eq!(json("/v1/status")["robots"]["fresh"], 30);
     let (mut listed, mut path) = (Vec::new(), "/v1/robots?limit=7".to_owned());
     loop {
-        let page = told(&path);
+        let page = json(&path);
         let robots = page["robots"].as_array().expect("a list");
         assert!(robots.iter().all(|robots| robots["state"] == "fresh"), "{page}");
         listed.extend(robots.iter().map(|robots| robots["origin"].to_string()));
@@ -121,22 +115,22 @@ fn after_a_restart_operators_know_what_is_on_disk() {
     }
     assert_eq!(listed.len(), 30);
     assert!(listed.is_sorted(), "{listed:?}");
-    assert_eq!(origin.robots_fetches("host7.test"), 1, "a look is no use");
+    assert_eq!(origin.robots_fetches("host7.test"), 1, "a view is not a use");
 
-    // In memory and on disk it is one origin.
+    // An origin in memory and on disk is listed once.
     assert_eq!(proxy.get("http://host7.test/private").status, 403);
-    assert_eq!(told("/v1/robots?limit=100")["robots"].as_array().map(Vec::len), Some(30));
-    let seven = told("/v1/robots?q=host7.test");
+    assert_eq!(json("/v1/robots?limit=100")["robots"].as_array().map(Vec::len), Some(30));
+    let seven = json("/v1/robots?q=host7.test");
     assert_eq!(seven["robots"].as_array().map(Vec::len), Some(1), "{seven}");
-    assert_eq!(told("/v1/robots?state=unreachable")["robots"], Value::Array(Vec::new()));
+    assert_eq!(json("/v1/robots?state=unreachable")["robots"], Value::Array(Vec::new()));
 }
 
 #[test]
-fn only_the_owner_may_read_what_was_learned() {
+fn only_the_owner_may_read_the_store() {
     use std::os::unix::fs::PermissionsExt;
 
     let origin = Origin::start();
-    let proxy = learned(&origin);
+    let proxy = start_with_entries(&origin);
     let mode = |path: &Path| {
         let found = std::fs::metadata(path).expect("it is there");
         found.permissions().mode() & 0o777
