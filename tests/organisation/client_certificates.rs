@@ -221,11 +221,11 @@ fn a_new_client_ca_ends_connections_of_the_old_one() {
     // Without the old CA, its connections end, and its sessions are not resumed.
     setup.trust(&other.pem);
     eventually("the old one is refused", || setup.try_get(&config, "/c").is_none());
-    let answer = get(&mut open, "/private-to-nobody");
+    let answer = get(&mut open, "/not-sent");
     let problem = answer.expect_refusal(403, None, "http_request_denied");
     assert_eq!(problem["reason"], "wrong-certificate");
     open.expect_close();
-    inside.send(Request::get("https://shop.test/private-to-nobody").origin_form());
+    inside.send(Request::get("https://shop.test/not-sent").origin_form());
     let answer = inside.response();
     let problem = answer.expect_refusal(403, None, "http_request_denied");
     assert_eq!(problem["reason"], "wrong-certificate");
@@ -233,7 +233,7 @@ fn a_new_client_ca_ends_connections_of_the_old_one() {
     tunnel.expect_close();
     assert_eq!(get(&mut unnamed, "/a").status, 200);
     assert!(setup.try_get(&tomorrow, "/b").is_some());
-    assert!(!origin.seen().iter().any(|line| line.contains("private-to-nobody")));
+    assert!(!origin.seen().iter().any(|line| line.contains("not-sent")));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Requests hidden in content that an origin does not read. They are never executed, and their answers reach nobody.
+//! Requests hidden in content that an origin does not read. They are never executed, and their responses reach no client.
 //!
 //! An origin that reads no content takes it for the next request on the connection (CL.0 request smuggling; RFC 9112
 //! section 11.2). Only the end of the connection keeps the two apart.
@@ -9,13 +9,16 @@ use crate::harness::{ContentHandling, Gate, Origin, Reply, Request, Wayleave, Wi
 
 use super::shop;
 
+/// A response that no client may get.
+const POISON: &str = "HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\na foreign response!";
+
 const METHODS: &[&str] =
     &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"];
 
-/// A path that is disallowed for everybody.
+/// A request for a disallowed path.
 const HIDDEN: &str = "GET /private/page HTTP/1.1\r\nHost: shop.test\r\nUser-Agent: x\r\n\r\n";
 
-/// `(name, version, fields, content)`; `LENGTH` and `HIDDEN` stand for what they say, `SIZE` for the length in hexadecimal.
+/// `(name, version, fields, content)`; `HIDDEN` stands for the request, `LENGTH` and `SIZE` for its length in decimal and hexadecimal.
 type Row = (&'static str, &'static str, &'static str, &'static str);
 
 #[rustfmt::skip]
@@ -40,6 +43,7 @@ pub fn names() -> Vec<String> {
     rows.collect()
 }
 
+/// Returns a request with the hidden one in its content.
 fn hiding(method: &str, (_, version, fields, content): &Row) -> String {
     let request = format!(
         "{method} http://shop.test/a HTTP/{version}\r\nHost: shop.test\r\nUser-Agent: ExampleBot\r\n{fields}\r\n{content}"
@@ -50,11 +54,10 @@ fn hiding(method: &str, (_, version, fields, content): &Row) -> String {
         .replace("HIDDEN", HIDDEN)
 }
 
-/// Asks for a page of one's own, on a connection of one's own.
+/// Sends a GET and expects the response to it.
 #[track_caller]
-fn is_served(victim: &mut Wire, path: &str, after: &str) {
-    let url = format!("http://shop.test{path}");
-    victim.send_get(&url);
+fn expect_service(victim: &mut Wire, path: &str, after: &str) {
+    victim.send_get(&format!("http://shop.test{path}"));
     let answer = victim.response();
     let body = answer.text();
     assert!(
@@ -64,7 +67,7 @@ fn is_served(victim: &mut Wire, path: &str, after: &str) {
     );
 }
 
-/// Sends all rows by all methods; after each of them two other clients ask for pages of their own.
+/// Sends all rows by all methods, after each of which two other clients request their own pages.
 #[track_caller]
 fn hide_in_everything(proxy: &Wayleave, methods: &[&str]) {
     let mut victims = [proxy.connect(), proxy.connect()];
@@ -76,18 +79,18 @@ fn hide_in_everything(proxy: &Wayleave, methods: &[&str]) {
             let answer = attacker.try_response(*method == "HEAD");
             assert!(matches!(answer, Ok(Some(_))), "{name}: {answer:?}");
             for (number, victim) in victims.iter_mut().enumerate() {
-                is_served(victim, &format!("/victim/{number}"), &name);
+                expect_service(victim, &format!("/victim/{number}"), &name);
             }
         }
     }
 }
 
-/// That the origin was told to close behind all content, and was asked for nothing more there.
+/// Expects that each request with content announced to close its connection, and was the last on it.
 #[track_caller]
-fn content_was_the_last(origin: &Origin) {
+fn expect_content_last(origin: &Origin) {
     let requests = origin.requests();
-    let asked = |target: &str| requests.iter().any(|request| request.target == target);
-    assert!(asked("/a") && asked("/victim/1"), "{:?}", origin.seen());
+    let arrived = |target: &str| requests.iter().any(|request| request.target == target);
+    assert!(arrived("/a") && arrived("/victim/1"), "{:?}", origin.seen());
     for (index, request) in requests.iter().enumerate() {
         if !request.has_content() {
             continue;
@@ -99,11 +102,12 @@ fn content_was_the_last(origin: &Origin) {
     }
 }
 
-/// Whether the origin took content for nothing but content.
-fn nothing_hidden_was_executed(origin: &Origin) {
+/// Expects that the origin executed no hidden request.
+#[track_caller]
+fn expect_none_executed(origin: &Origin) {
     let executed = origin.seen();
     assert!(!executed.iter().any(|line| line.contains("/private")), "{executed:?}");
-    content_was_the_last(origin);
+    expect_content_last(origin);
 }
 
 #[test]
@@ -112,7 +116,7 @@ fn no_content_is_executed_by_an_origin_that_ignores_it() {
     origin.site("shop.test").content_handling(ContentHandling::IgnoresContent);
     let proxy = Wayleave::start(&origin);
     hide_in_everything(&proxy, METHODS);
-    nothing_hidden_was_executed(&origin);
+    expect_none_executed(&origin);
 }
 
 #[test]
@@ -124,37 +128,33 @@ fn no_http_2_content_is_executed_by_an_origin_that_ignores_it() {
     let (attacker, victim) = (proxy.http2("shop.test:443"), proxy.http2("shop.test:443"));
     for method in METHODS {
         for has_length in [true, false] {
-            let mut ask = Request::new(method, "https://shop.test/a").body(HIDDEN);
+            let mut request = Request::new(method, "https://shop.test/a").body(HIDDEN);
             if has_length {
-                ask = ask.header("Content-Length", &HIDDEN.len().to_string());
+                request = request.header("Content-Length", &HIDDEN.len().to_string());
             }
-            assert_eq!(attacker.exchange(&ask).status, 200, "{method}");
+            assert_eq!(attacker.exchange(&request).status, 200, "{method}");
             let answer = victim.get("/victim/1");
             assert!(answer.text().ends_with("/victim/1"), "{method}: {answer:?}");
         }
     }
-    nothing_hidden_was_executed(&origin);
+    expect_none_executed(&origin);
 }
 
 #[test]
-fn a_late_answer_that_nobody_asked_for_reaches_nobody() {
+fn a_late_response_to_a_hidden_request_reaches_no_client() {
     let origin = shop();
     let proxy = Wayleave::start(&origin);
     let mut victims = [proxy.connect(), proxy.connect()];
     for method in ["GET", "POST"] {
         let gate = Gate::closed();
-        let late = Reply::new(0)
-            .framing(Framing::Raw)
-            .step(Step::Wait(gate.clone()))
-            .body("HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\nwhat nobody may see");
+        let late = Reply::new(0).framing(Framing::Raw).step(Step::Wait(gate.clone())).body(POISON);
         let site = origin.site("shop.test").page("/private/page", late);
         site.content_handling(ContentHandling::IgnoresContentAndClose);
         let mut attacker = proxy.connect();
         attacker.send(hiding(method, &ROWS[0]));
         assert_eq!(attacker.response().status, 200);
         for (number, victim) in victims.iter_mut().enumerate() {
-            let url = format!("http://shop.test/victim/{number}");
-            victim.send_get(&url);
+            victim.send_get(&format!("http://shop.test/victim/{number}"));
         }
         gate.open();
         for (number, victim) in victims.iter_mut().enumerate() {
@@ -162,14 +162,13 @@ fn a_late_answer_that_nobody_asked_for_reaches_nobody() {
             assert!(body.ends_with(&format!("/victim/{number}")), "{body}");
         }
     }
-    content_was_the_last(&origin);
+    expect_content_last(&origin);
 }
 
-/// An answer that has no content, whatever its head says, and is followed by content all the same: what looks like an answer in
-/// it must not become one. Handlers that treat HEAD as GET do that.
+/// Handlers that treat HEAD as GET send content after a response that has none. What looks like a response in it must not become
+/// one.
 #[test]
-fn content_behind_an_answer_that_has_none_reaches_nobody() {
-    const POISON: &str = "HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\nwhat nobody may see";
+fn content_after_a_response_without_content_reaches_no_client() {
     let length = format!("Content-Length: {}", POISON.len());
     let origin = shop();
     let proxy = Wayleave::start(&origin);
@@ -178,17 +177,17 @@ fn content_behind_an_answer_that_has_none_reaches_nobody() {
         ("/none", "GET", "204 No Content"),
         ("/same", "GET", "304 Not Modified"),
     ] {
-        for told in [&length, "Transfer-Encoding: chunked"] {
+        for framing in [&length, "Transfer-Encoding: chunked"] {
             let gate = Gate::closed();
             let reply = Reply::new(0)
                 .framing(Framing::Raw)
-                .body(format!("HTTP/1.1 {status}\r\n{told}\r\n\r\n"))
+                .body(format!("HTTP/1.1 {status}\r\n{framing}\r\n\r\n"))
                 .step(Step::Wait(gate.clone()))
                 .body(POISON);
             let own = Reply::new(200).step(Step::Wait(gate.clone())).body("/victim");
             origin.site("shop.test").page(path, reply).page("/victim", own);
-            let serving = |count| {
-                eventually("the origin is asked", || {
+            let wait_for_connections = |count| {
+                eventually("the connections are in use", || {
                     proxy.metric("wayleave_upstream_connections", &[]) == count
                 });
             };
@@ -197,21 +196,20 @@ fn content_behind_an_answer_that_has_none_reaches_nobody() {
             attacker.send(Request::new(method, &url).absolute_form());
             let answer = attacker.response_head().status.to_string();
             assert!(status.starts_with(&answer), "{path}: {answer}");
-            serving(0.0);
+            wait_for_connections(0.0);
             let mut victim = proxy.connect();
             victim.send_get("http://shop.test/victim");
-            serving(1.0);
+            wait_for_connections(1.0);
             gate.open();
             let body = victim.response().text();
-            assert!(body.ends_with("/victim"), "{path} with {told}: {body}");
+            assert!(body.ends_with("/victim"), "{path} with {framing}: {body}");
         }
     }
 }
 
-/// An answer that nobody asked for, behind a whole one and before the next request: its connection serves nobody any more.
+/// A connection is not used again after a second response arrived on it.
 #[test]
-fn an_answer_that_nobody_asked_for_reaches_nobody() {
-    const POISON: &str = "HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\nwhat nobody may see";
+fn a_second_response_to_one_request_reaches_no_client() {
     let origin = shop();
     let gate = Gate::closed();
     let twice = Reply::new(0)
@@ -230,11 +228,10 @@ fn an_answer_that_nobody_asked_for_reaches_nobody() {
     assert_eq!(origin.connections(), connections + 1);
 }
 
-/// Against a program that somebody else wrote: pipelined, as often as it takes to win a race.
+/// Does the same against another program, and pipelines, often enough to win a race.
 #[track_caller]
 fn hide_from(program: &Program, methods: &[&str]) {
-    let elsewhere = Origin::start();
-    let proxy = Wayleave::start_with(&elsewhere, |settings| {
+    let proxy = Wayleave::start_with(&Origin::start(), |settings| {
         settings.resolve("shop.test:80", program.address())
     });
     hide_in_everything(&proxy, methods);
@@ -243,7 +240,7 @@ fn hide_from(program: &Program, methods: &[&str]) {
         let next = Request::get("http://shop.test/next").absolute_form();
         attacker.send([hiding("GET", &ROWS[0]).as_bytes(), &next].concat());
         assert_eq!(attacker.response().text(), "/a");
-        // If the first request was answered before its content arrived, the connection ends.
+        // If the response to the first request came before its content, the connection ends.
         if let Ok(Some(next)) = attacker.try_response(false) {
             assert_eq!(next.text(), "/next");
         }

@@ -1,4 +1,4 @@
-//! Heads and bodies that two readers could read differently: refused, closed, and nothing of them at the origin.
+//! Heads and bodies that two parsers could read differently, which are refused and never reach the origin.
 
 use super::{Case, check_all, malformed};
 use crate::harness::Wayleave;
@@ -127,7 +127,7 @@ pub fn names() -> Vec<String> {
 }
 
 #[test]
-fn no_head_is_read_in_one_of_two_ways() {
+fn ambiguous_heads_are_refused() {
     let posts: Vec<_> = FIELDS
         .iter()
         .map(|(name, fields)| {
@@ -142,7 +142,7 @@ fn no_head_is_read_in_one_of_two_ways() {
 }
 
 #[test]
-fn no_head_is_read_in_one_of_two_ways_inside_tls() {
+fn ambiguous_heads_are_refused_inside_tls() {
     let origin = super::shop();
     let proxy = Wayleave::start(&origin);
     for (name, fields) in FIELDS {

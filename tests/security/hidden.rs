@@ -1,4 +1,4 @@
-//! Requests hidden behind, inside or after others: every request is judged, and no body is taken for a request.
+//! Requests hidden inside or after others. Every request is decided, and no body is taken for a request.
 
 use super::{Case, check_all};
 
@@ -59,7 +59,7 @@ const CASES: &[Case] = &[
         reaches: &["/a"],
     },
     Case {
-        name: "behind a body that says it is shorter",
+        name: "after a body with a shorter length",
         bytes: "POST http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 0\r\n\r\nGET http://shop.test/private HTTP/1.1\r\nHost: shop.test\r\n\r\n",
         statuses: &[200, 403],
         reaches: &["/a"],
@@ -131,13 +131,13 @@ const CASES: &[Case] = &[
         reaches: &[],
     },
     Case {
-        name: "in trailers that frame anew",
+        name: "in trailers with another framing",
         bytes: "POST http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nContent-Length: 60\r\nHost: other.test\r\n\r\nGET http://shop.test/private HTTP/1.1\r\nHost: shop.test\r\n\r\n",
         statuses: &[200, 403],
         reaches: &["/a"],
     },
     Case {
-        name: "behind a request that asks for 100",
+        name: "after a request with Expect",
         bytes: "POST http://shop.test/private HTTP/1.1\r\nHost: shop.test\r\nExpect: 100-continue\r\nContent-Length: 53\r\n\r\nGET http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\n\r\nx",
         statuses: &[403],
         reaches: &[],

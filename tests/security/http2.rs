@@ -99,7 +99,7 @@ pub fn names() -> Vec<String> {
 }
 
 #[test]
-fn no_head_of_http_2_says_two_things() {
+fn no_head_of_http_2_has_two_meanings() {
     let origin = shop();
     let proxy = Wayleave::start(&origin);
     for (name, fields, expected) in HEADS {
@@ -218,7 +218,7 @@ fn a_head_in_pieces_is_one_head() {
     let (first, second) = fields.split_at(fields.len() / 2);
     wire.send(frame(HEADERS, END_STREAM, 1, first));
     wire.send(frame(CONTINUATION, END_HEADERS, 1, second));
-    let outcome = wire.outcome(1).expect("an answer");
+    let outcome = wire.outcome(1).expect("a response");
     assert!(outcome.kind == HEADERS && !outcome.is_200(), "{outcome:?}");
     // Nothing may come between the pieces.
     let mut wire = open(&proxy, "shop.test:443");
@@ -229,7 +229,7 @@ fn a_head_in_pieces_is_one_head() {
 }
 
 #[test]
-fn trailers_frame_and_route_nothing() {
+fn trailers_do_not_affect_framing_and_routing() {
     let origin = shop();
     origin.site("old.test").http1_only();
     let proxy = Wayleave::start(&origin);

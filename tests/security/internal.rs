@@ -3,7 +3,7 @@
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::{Origin, Request, Wayleave};
 
-/// Spellings of addresses that may not be dialled. The port is that of an origin which listens on 127.0.0.2.
+/// Spellings of prohibited addresses. The port is that of an origin at 127.0.0.2.
 #[rustfmt::skip]
 const SPELLINGS: &[(&str, &str)] = &[
     ("loopback", "127.0.0.2"),
@@ -50,7 +50,7 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("protocol assignments", "192.0.0.1"),
 ];
 
-/// Names that lead inside by DNS, whatever else they lead to.
+/// Names with internal addresses.
 #[rustfmt::skip]
 const NAMES: &[(&str, &str, &[&str])] = &[
     ("a name for loopback", "inside.example", &["127.0.0.2"]),
@@ -66,7 +66,7 @@ pub fn names() -> Vec<String> {
     spellings.chain(by_name).collect()
 }
 
-/// Asks for `host` in the open, in absolute form for https, and by `CONNECT`; none may be let through.
+/// Expects refusals of requests for `host`: by http, by https in absolute form, and by `CONNECT`.
 #[track_caller]
 pub fn check_refused(name: &str, proxy: &Wayleave, host: &str, port: u16) {
     for scheme in ["http", "https"] {
@@ -84,7 +84,7 @@ pub fn check_refused(name: &str, proxy: &Wayleave, host: &str, port: u16) {
 }
 
 #[test]
-fn no_spelling_of_an_internal_address_is_dialled() {
+fn no_spelling_of_an_internal_address_is_connected_to() {
     let origin = Origin::start();
     let internal = Origin::start_at("127.0.0.2");
     let proxy = Wayleave::start(&origin);
@@ -95,7 +95,7 @@ fn no_spelling_of_an_internal_address_is_dialled() {
 }
 
 #[test]
-fn no_name_of_an_internal_address_is_dialled() {
+fn no_name_of_an_internal_address_is_connected_to() {
     let origin = Origin::start();
     let internal = Origin::start_at("127.0.0.2");
     let names = NameServer::start();
@@ -113,7 +113,7 @@ fn no_name_of_an_internal_address_is_dialled() {
 }
 
 #[test]
-fn what_is_opened_is_exactly_what_was_named() {
+fn only_the_configured_private_addresses_are_allowed() {
     let origin = Origin::start();
     let opened = Origin::start_at("127.0.0.2");
     let closed = Origin::start_at("127.0.0.3");

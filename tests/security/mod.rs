@@ -1,4 +1,4 @@
-//! Attempts to get past the proxy, as named cases of raw bytes. Each is judged by what reached the origin.
+//! Attempts to evade the proxy, as named cases of raw bytes. Each is checked by what reached the origin.
 
 mod content;
 mod foreign_text;
@@ -21,23 +21,23 @@ use std::collections::HashSet;
 
 use crate::harness::{Origin, Wayleave, Wire};
 
-/// Bytes on one connection, and what must come of them.
+/// Bytes on one connection, and the expected outcome.
 pub struct Case {
     pub name: &'static str,
     /// The bytes that the client sends before it ends its side.
     pub bytes: &'static str,
-    /// The statuses of all answers until the proxy closes.
+    /// The statuses of all responses until the proxy closes.
     pub statuses: &'static [u16],
-    /// The targets of all requests that reached the origin, robots.txt left out.
+    /// The targets of all requests that reached the origin, except robots.txt.
     pub reaches: &'static [&'static str],
 }
 
-/// A case whose refusal closes the connection, and of which nothing reaches the origin.
+/// Returns a case that is refused with 400, and of which nothing reaches the origin.
 pub const fn malformed(name: &'static str, bytes: &'static str) -> Case {
     Case { name, bytes, statuses: &[400], reaches: &[] }
 }
 
-/// `shop.test`, of which a part is disallowed, and `other.test`, of which nothing is.
+/// Starts `shop.test`, of which a part is disallowed, and `other.test`, of which nothing is.
 pub fn shop() -> Origin {
     let origin = Origin::start();
     let robots = "User-agent: *\nDisallow: /private\nDisallow: /*.cgi$\nAllow: /private/open\n";
@@ -47,7 +47,7 @@ pub fn shop() -> Origin {
     origin
 }
 
-/// Every answer until the connection ends, each that the proxy made itself a whole refusal.
+/// Returns the statuses of all responses until the connection ends. Expects complete refusals.
 pub fn statuses(wire: &mut Wire) -> Vec<u16> {
     let mut statuses = Vec::new();
     while let Ok(Some(answer)) = wire.try_response(false) {
@@ -72,7 +72,7 @@ pub fn reached(origin: &Origin, before: usize) -> Vec<String> {
 #[track_caller]
 pub fn check(case: &Case, origin: &Origin, mut wire: Wire) {
     let before = origin.requests().len();
-    // The proxy may answer and close before it has read everything.
+    // The proxy may respond and close before it has read everything.
     let _maybe_closed = wire.try_send(case.bytes);
     let _maybe_closed = wire.tcp.shutdown(std::net::Shutdown::Write);
     let name = case.name;
@@ -80,7 +80,7 @@ pub fn check(case: &Case, origin: &Origin, mut wire: Wire) {
     assert_eq!(reached(origin, before), case.reaches, "{name}");
 }
 
-/// Runs a table against one proxy, each case on a connection of its own.
+/// Checks a table against one proxy, each case on its own connection.
 #[track_caller]
 pub fn check_all(cases: &[Case]) {
     let origin = shop();
@@ -91,7 +91,7 @@ pub fn check_all(cases: &[Case]) {
 }
 
 #[test]
-fn there_are_at_least_150_cases_each_with_a_name_of_its_own() {
+fn there_are_at_least_150_cases_with_different_names() {
     let tables = [
         ("targets", targets::names()),
         ("content", content::names()),
@@ -111,6 +111,6 @@ fn there_are_at_least_150_cases_each_with_a_name_of_its_own() {
     let all: Vec<_> = tables.iter().flat_map(|(_, names)| names).collect();
     println!("in all: {} cases", all.len());
     let different: HashSet<_> = all.iter().collect();
-    assert_eq!(different.len(), all.len(), "two cases have one name");
+    assert_eq!(different.len(), all.len(), "two cases have the same name");
     assert!(all.len() >= 150, "{}", all.len());
 }

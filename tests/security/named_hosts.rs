@@ -2,28 +2,31 @@
 //! anything is sent.
 
 use crate::harness::{Origin, Reply, Wayleave, eventually};
+use crate::preferences::licence;
 use crate::preferences::purposes::{INDEX, crawler};
 
-const LICENCE: &str = "<rsl xmlns=\"https://rslstandard.org/rsl\"><content url=\"/\"><license>\
-    <permits type=\"usage\">all</permits></license></content></rsl>";
+/// Returns a licence that permits everything.
+fn permissive() -> Reply {
+    licence("<permits type=\"usage\">all</permits>")
+}
 
 fn search() -> String {
     crawler("index", INDEX, "purposes = [\"search\"]")
 }
 
-/// Returns the fetches in the decision log that no request asked for.
-fn lines_of_wayleave(proxy: &Wayleave) -> Vec<String> {
+/// Returns wayleave's own requests in the decision log.
+fn own_requests(proxy: &Wayleave) -> Vec<String> {
     let decisions = proxy.admin_get("/v1/decisions?crawler=wayleave").json();
     let decisions = decisions["decisions"].as_array().cloned();
-    let line = |it: serde_json::Value| {
-        let word = |member: &str| it[member].as_str().unwrap_or_default().to_owned();
+    let line = |decision: serde_json::Value| {
+        let word = |member: &str| decision[member].as_str().unwrap_or_default().to_owned();
         format!("{} {} {}", word("outcome"), word("reason"), word("url"))
     };
     decisions.unwrap_or_default().into_iter().map(line).collect()
 }
 
-/// Public hosts, for which a parent proxy stands.
-fn public(licence: &str) -> Origin {
+/// Starts a parent proxy that serves public hosts.
+fn public_hosts(licence: &str) -> Origin {
     let parent = Origin::start();
     let text = format!("User-agent: *\nAllow: /\nLicense: {licence}\n");
     for host in ["first.example", "second.example"] {
@@ -42,12 +45,9 @@ fn public(licence: &str) -> Origin {
 #[test]
 fn a_licence_url_sends_nothing_to_internal_hosts() {
     let intranet = Origin::start();
-    intranet
-        .site("intranet.test")
-        .robots("User-agent: *\nAllow: /\n")
-        .page("/l.xml", Reply::text(LICENCE));
+    intranet.site("intranet.test").robots("User-agent: *\nAllow: /\n").page("/l.xml", permissive());
     let licence = "http://intranet.test/l.xml";
-    let parent = public(licence);
+    let parent = public_hosts(licence);
     let proxy = Wayleave::start_with(&intranet, |settings| {
         settings
             .set("upstream.proxy", &format!("\"http://{}\"", parent.http))
@@ -61,10 +61,10 @@ fn a_licence_url_sends_nothing_to_internal_hosts() {
     }
     assert_eq!(intranet.connections(), 0, "{:?}", intranet.seen());
     let line = format!("failed preference-document {licence}");
-    eventually("the log says so", || lines_of_wayleave(&proxy) == [&*line]);
-    // Nor does it keep crawlers from what is theirs.
+    eventually("it is logged", || own_requests(&proxy) == [&*line]);
+    // Requests of crawlers to the internal host are not affected.
     assert_eq!(proxy.get_as(INDEX, "http://intranet.test/a").status, 200);
-    // Not even where its robots.txt is known and allows it.
+    // The licence is not fetched even after its robots.txt is known and allows it.
     let answer = proxy.get_as(INDEX, "http://second.example/a");
     answer.expect_refusal(403, None, "http_request_denied");
     let seen = intranet.seen();
@@ -72,11 +72,11 @@ fn a_licence_url_sends_nothing_to_internal_hosts() {
 }
 
 #[test]
-fn rules_are_asked_before_the_robots_txt_of_where_a_licence_is() {
+fn rules_apply_before_the_robots_txt_of_a_licences_host() {
     let origin = Origin::start();
     for host in ["law", "open"] {
         let site = origin.site(&format!("{host}.test"));
-        site.robots("User-agent: *\nAllow: /\n").page("/l.xml", Reply::text(LICENCE));
+        site.robots("User-agent: *\nAllow: /\n").page("/l.xml", permissive());
         let text = format!("License: https://{host}.test/l.xml\n");
         origin.site(&format!("names-{host}.test")).robots(text);
     }
@@ -92,5 +92,5 @@ fn rules_are_asked_before_the_robots_txt_of_where_a_licence_is() {
         "forwarded preference-document https://open.test/robots.txt",
         "refused policy-rule https://law.test/robots.txt",
     ];
-    eventually("the log says so", || lines_of_wayleave(&proxy) == lines);
+    eventually("it is logged", || own_requests(&proxy) == lines);
 }

@@ -1,9 +1,9 @@
-//! Names of well-known crawlers anywhere in User-Agent.
+//! Tokens of well-known crawlers anywhere in User-Agent.
 
 use super::{Case, shop, statuses};
 use crate::harness::Wayleave;
 
-/// A request for an allowed page whose User-Agent names somebody else's crawler.
+/// Returns a request for an allowed page with the token of another organisation's crawler.
 const fn foreign(name: &'static str, bytes: &'static str) -> Case {
     Case { name, bytes, statuses: &[403], reaches: &[] }
 }
@@ -35,12 +35,12 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn a_well_known_name_is_found_wherever_it_stands() {
+fn a_well_known_token_is_found_anywhere() {
     super::check_all(CASES);
 }
 
 #[test]
-fn every_name_besides_its_own_counts_against_a_crawler() {
+fn every_token_but_its_own_is_refused_to_a_crawler() {
     let origin = shop();
     let own = "[[crawler]]\nname = \"search\"\ntokens = [\"Googlebot\"]\nmatch = { addresses = [\"127.0.0.1\"] }\n";
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(own));

@@ -1,12 +1,12 @@
-//! The proxy's own machine, contacted at its public addresses: in a network of its own, where it has some.
+//! Requests to public addresses of the proxy's own machine, in a separate network namespace, which has some.
 
 use std::time::Duration;
 
 use super::internal::check_refused;
-use crate::harness::tools::{clean, program, run};
+use crate::harness::tools::{both_streams, clean, program, run};
 use crate::harness::{Origin, Wayleave};
 
-/// Set where the test runs in the network of its own.
+/// Set inside the network namespace.
 const INSIDE: &str = "WAYLEAVE_TEST_OWN_NETWORK";
 
 /// Addresses of all kinds: alone, two of one network, of IPv6, and a network that a route makes local.
@@ -18,19 +18,19 @@ const SETUP: &str = "ip link set lo up && ip address add 9.9.9.9/32 dev lo && ip
 fn addresses_of_the_proxys_own_machine_are_internal() {
     if std::env::var_os(INSIDE).is_some() {
         own_addresses_are_internal();
-        foreign_ones_that_can_be_bound_are_not();
+        foreign_addresses_that_can_be_bound_are_not();
         return;
     }
-    let own = std::env::current_exe().expect("a test has a program");
+    let test = std::env::current_exe().expect("a test has a program");
     let mut command = clean(program("unshare"));
     command
         .args(["--map-root-user", "--net", "sh", "-c", SETUP])
-        .arg(own)
+        .arg(test)
         .args(["--exact", "--nocapture"])
         .arg("security::own_addresses::addresses_of_the_proxys_own_machine_are_internal")
         .env(INSIDE, "1");
     let output = run(&mut command, b"", Duration::from_secs(300));
-    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    let text = both_streams(&output);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("1 passed"), "{text}");
 }
@@ -69,11 +69,11 @@ fn own_addresses_are_internal() {
     check_refused("9.9.8.8", &open, "9.9.8.8", port);
 }
 
-/// As on machines that take addresses over from each other.
-fn foreign_ones_that_can_be_bound_are_not() {
+/// Machines that take over addresses from each other can bind addresses that are not theirs.
+fn foreign_addresses_that_can_be_bound_are_not() {
     for family in ["ipv4", "ipv6"] {
         let path = format!("/proc/sys/net/{family}/ip_nonlocal_bind");
-        std::fs::write(path, "1").expect("the network is its own");
+        std::fs::write(path, "1").expect("the namespace is separate");
     }
     let origin = Origin::start();
     let service = Origin::start_at("::");

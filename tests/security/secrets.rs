@@ -1,29 +1,26 @@
-//! Secrets of the configuration appear nowhere else: neither in the output of commands nor in what the process serves, logs and
-//! stores.
+//! Secrets of the configuration, which appear neither in the output of commands nor in what the process serves, logs and stores.
 
 use std::path::Path;
-use std::time::Duration;
 
-use crate::harness::tools;
+use crate::harness::passwords;
+use crate::harness::ports::free_address;
+use crate::harness::tools::status_and_output;
 use crate::harness::wayleave::{Settings, command};
-use crate::harness::{Origin, Request, Wayleave, eventually};
+use crate::harness::{Origin, Wayleave, eventually};
 
-/// "pazzw0rd", cheap to verify.
+/// The hash of `pazzw0rd`, cheap to verify.
 const HASH: &str =
     "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$LuxT+OtgKkKBrjKrgmJhpb7slBkaiVpQZAOvzKq9SDY";
 /// Parts of the secrets below, as written and as they would be sent.
 const SECRETS: [&str; 5] = ["pazzw0rd", "pazz%77", "argon2id", "0badc0de", "dXNlcjp"];
 
-/// A parent proxy with a password, written with an escape; a digest of a token; a hash of a password; an engine with a password.
+/// Sets a parent proxy with a password, the digest of a token, the hash of a password, and an engine with a password.
 fn secrets(settings: Settings, parent: &str) -> Settings {
-    let crawler = format!(
-        "[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = {{ username = \"news\" }}\npassword_hash = {HASH:?}\n"
-    );
     settings
         .set("upstream.proxy", &format!("{parent:?}"))
         .set("admin.token_sha256", &format!("{:?}", "0badc0de".repeat(8)))
         .set("store.url", "\"redis://wayleave:pazzw0rd@127.0.0.1:1\"")
-        .table(&crawler)
+        .table(&passwords::crawler("news", "news", HASH))
 }
 
 #[track_caller]
@@ -33,7 +30,7 @@ fn expect_none(what: &str, text: &str) {
     }
 }
 
-/// Whatever lies below a directory, but the configuration.
+/// Expects no secrets in files below a directory, except the configuration. Returns their number.
 fn expect_none_below(dir: &Path) -> usize {
     let mut count = 0;
     for entry in std::fs::read_dir(dir).expect("it can be read") {
@@ -52,15 +49,14 @@ fn expect_none_below(dir: &Path) -> usize {
 fn run(file: &Path, arguments: &[&str]) -> String {
     let mut command = command();
     command.args(arguments).arg("--config").arg(file);
-    let output = tools::run(&mut command, b"", Duration::from_secs(120));
-    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    status_and_output(&mut command).1
 }
 
 #[test]
 fn a_proxy_with_secrets_shows_none_of_them() {
     let origin = Origin::start();
-    let nobody = crate::harness::ports::free();
-    let parent = format!("http://user:pazz%770rd@127.0.0.1:{nobody}");
+    let address = free_address();
+    let parent = format!("http://user:pazz%770rd@{address}");
     let proxy = Wayleave::start_with(&origin, |settings| secrets(settings, &parent));
     for url in ["http://shop.test/a", "https://shop.test/a"] {
         expect_none(url, &proxy.get(url).text());
@@ -68,50 +64,48 @@ fn a_proxy_with_secrets_shows_none_of_them() {
     let file = proxy.dir.path().join("config.toml");
     let checked = run(&file, &["config", "check"]);
     expect_none("config check", &checked);
-    let shown = format!("proxy = \"http://127.0.0.1:{nobody} (credentials not shown)\"");
-    assert!(checked.contains(&shown), "{checked}");
+    let redacted = format!("proxy = \"http://{address} (credentials not shown)\"");
+    assert!(checked.contains(&redacted), "{checked}");
     for subcommand in ["env", "report", "robots"] {
         expect_none(subcommand, &run(&file, &[subcommand]));
     }
-    // A mistake names the key, not what it was.
-    let written = proxy.settings.clone();
-    let broken = secrets(written, &parent.replace("http:", "gopher:"));
+    // The message about a mistake names the key, not the value.
+    let broken = secrets(proxy.settings.clone(), &parent.replace("http:", "gopher:"));
     std::fs::write(&file, broken.to_toml()).expect("writable");
     proxy.signal("HUP");
-    eventually("the mistake is said", || {
+    eventually("the mistake is logged", || {
         proxy.log().contains("upstream.proxy: has a scheme other than")
     });
     for arguments in [&["config", "check"][..], &["serve"], &["fleet", "check"]] {
-        let said = run(&file, arguments);
-        assert!(said.contains("upstream.proxy: "), "{said}");
-        expect_none(arguments[0], &said);
+        let printed = run(&file, arguments);
+        assert!(printed.contains("upstream.proxy: "), "{printed}");
+        expect_none(arguments[0], &printed);
     }
     expect_none("the log", &proxy.log());
     let (dir, _) = proxy.stop();
-    assert!(expect_none_below(dir.path()) > 3, "there is a state");
+    assert!(expect_none_below(dir.path()) > 3, "there are state files");
 }
 
 #[test]
 fn the_configuration_shown_to_operators_has_no_secrets() {
     let origin = Origin::start();
-    let nobody = crate::harness::ports::free();
-    let parent = format!("socks5://user:pazzw0rd@127.0.0.1:{nobody}");
+    let parent = format!("socks5://user:pazzw0rd@{}", free_address());
     let proxy = Wayleave::start_with(&origin, |settings| {
         secrets(settings, &parent).set("admin.token_sha256", "\"\"")
     });
-    proxy.exchange(&Request::get("http://shop.test/a"));
+    proxy.get("http://shop.test/a");
     for path in ["/v1/configuration", "/v1/status", "/v1/decisions", "/v1/evidence", "/metrics"] {
         let answer = proxy.admin_get(path);
         assert_eq!(answer.status, 200, "{path}");
         expect_none(path, &answer.text());
     }
-    let shown = proxy.admin_get("/v1/configuration").text();
-    assert!(shown.contains("(credentials not shown)"), "{shown}");
-    assert!(shown.contains("password_hash = "), "{shown}");
+    let configuration = proxy.admin_get("/v1/configuration").text();
+    assert!(configuration.contains("(credentials not shown)"), "{configuration}");
+    assert!(configuration.contains("password_hash = "), "{configuration}");
 }
 
 #[test]
-fn what_stands_before_an_at_sign_of_a_target_is_left_out() {
+fn credentials_in_request_targets_are_left_out() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let targets = [
@@ -147,5 +141,5 @@ fn what_stands_before_an_at_sign_of_a_target_is_left_out() {
     expect_none("the log", &proxy.log());
     expect_none("/v1/decisions", &proxy.admin_get("/v1/decisions").text());
     let (dir, _) = proxy.stop();
-    assert!(expect_none_below(dir.path()) > 3, "there is a state");
+    assert!(expect_none_below(dir.path()) > 3, "there are state files");
 }

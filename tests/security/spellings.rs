@@ -1,5 +1,6 @@
 //! Other spellings of a path: if a real server serves a disallowed folder for a spelling, the proxy refuses that spelling.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -8,7 +9,7 @@ use crate::harness::servers::{Server, Servers};
 use crate::harness::tools::project;
 use crate::harness::{Origin, Response, Wayleave, Wire};
 
-const SECRET: &str = "what nobody may fetch";
+const SECRET: &str = "a disallowed page";
 
 /// The spellings. Other tests read them, too.
 const SPELLINGS: &str = include_str!("spellings.json");
@@ -27,8 +28,8 @@ struct Spellings {
 
 fn spellings() -> Vec<String> {
     let spellings: Spellings = serde_json::from_str(SPELLINGS).expect("lists of strings");
-    let before = spellings.before.into_iter().map(|it| it + "private/page.txt");
-    let folders = spellings.folders.into_iter().map(|it| format!("/{it}/page.txt"));
+    let before = spellings.before.into_iter().map(|prefix| prefix + "private/page.txt");
+    let folders = spellings.folders.into_iter().map(|folder| format!("/{folder}/page.txt"));
     before.chain(folders).chain(spellings.pages).chain(spellings.indexes).collect()
 }
 
@@ -60,12 +61,12 @@ fn document_root(root: &Path) {
     }
 }
 
-/// Sends a target unchanged to a server or the proxy, and returns the answer, if there is one.
-fn answer(wire: Wire, host: &str, target: &str) -> Option<Response> {
-    answer_to("example", wire, host, target)
+/// Sends a target unchanged to a server or the proxy. Returns the response, if there is one.
+fn send(wire: Wire, host: &str, target: &str) -> Option<Response> {
+    send_as("example", wire, host, target)
 }
 
-fn answer_to(bot: &str, mut wire: Wire, host: &str, target: &str) -> Option<Response> {
+fn send_as(bot: &str, mut wire: Wire, host: &str, target: &str) -> Option<Response> {
     let request = format!(
         "GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: Bot-{bot}/1.0\r\nConnection: close\r\n\r\n"
     );
@@ -73,7 +74,7 @@ fn answer_to(bot: &str, mut wire: Wire, host: &str, target: &str) -> Option<Resp
     wire.try_response(false).ok()?
 }
 
-fn holds_secret(answer: Option<&Response>) -> bool {
+fn has_secret(answer: Option<&Response>) -> bool {
     answer.is_some_and(|answer| answer.text().contains(SECRET))
 }
 
@@ -81,7 +82,7 @@ fn host(index: usize) -> String {
     format!("server{index}.test")
 }
 
-/// A proxy that knows each server by a name.
+/// Starts a proxy that resolves a name to each server.
 fn proxy(servers: &[Server], dialect: &str, tables: &str) -> Wayleave {
     Wayleave::start_with(&Origin::start(), |settings| {
         let settings = settings.set("robots.dialect", &format!("{dialect:?}")).table(tables);
@@ -91,7 +92,7 @@ fn proxy(servers: &[Server], dialect: &str, tables: &str) -> Wayleave {
     })
 }
 
-/// Fails if a spelling that a server serves is not refused, or is for another reason.
+/// Adds a spelling to `missed` if a server serves it and it is not refused, or for another reason.
 fn check(
     proxy: &Wayleave,
     reason: &str,
@@ -102,20 +103,20 @@ fn check(
 ) {
     let host = host(index);
     let target = format!("http://{host}{spelling}");
-    let through = answer(proxy.connect(), &host, &target).expect("the proxy answers");
-    // A fragment is never sent, so what is asked for is another page.
+    let through = send(proxy.connect(), &host, &target).expect("the proxy responds");
+    // A fragment is never sent, so another page is requested.
     let is_refused = match through.status {
-        // The server itself may answer so.
+        // The server itself may refuse.
         403 if through.header("proxy-status").is_some() => through.json()["reason"] == reason,
         status => status == 400 || spelling.contains('#'),
     };
-    if holds_secret(Some(&through)) || is_served && !is_refused {
+    if has_secret(Some(&through)) || is_served && !is_refused {
         missed.push(format!("{host} {spelling:?}: {} for {reason}", through.status));
     }
 }
 
 #[test]
-fn what_real_servers_serve_is_refused_however_it_is_spelt() {
+fn spellings_that_real_servers_serve_are_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     let (root, scratch) = (directory.path().join("root"), directory.path().join("scratch"));
     std::fs::create_dir(&scratch).expect("it can be made");
@@ -130,8 +131,8 @@ fn what_real_servers_serve_is_refused_however_it_is_spelt() {
     for spelling in spellings {
         let mut served = Vec::new();
         for (index, server) in servers.servers.iter().enumerate() {
-            let direct = answer(Wire::connect(server.address), "localhost", &spelling);
-            let is_served = holds_secret(direct.as_ref());
+            let direct = send(Wire::connect(server.address), "localhost", &spelling);
+            let is_served = has_secret(direct.as_ref());
             check(&by_robots, "rule", index, &spelling, is_served, &mut missed);
             check(&by_rule, "policy-rule", index, &spelling, is_served, &mut missed);
             served.push(is_served);
@@ -158,7 +159,7 @@ const ODD_SPELLINGS: &[&str] = &[
 ];
 
 #[test]
-fn what_real_servers_serve_is_refused_however_the_rule_is_spelt() {
+fn spellings_of_rules_refuse_what_real_servers_serve() {
     let directory = tempfile::tempdir().expect("a directory");
     let (root, scratch) = (directory.path().join("root"), directory.path().join("scratch"));
     std::fs::create_dir(&scratch).expect("it can be made");
@@ -173,31 +174,30 @@ fn what_real_servers_serve_is_refused_however_the_rule_is_spelt() {
     let mut is_served = false;
     for (index, server) in servers.iter().enumerate() {
         for spelling in ODD_SPELLINGS {
-            let direct = answer(Wire::connect(server.address), "localhost", spelling);
-            is_served |= holds_secret(direct.as_ref());
+            let direct = send(Wire::connect(server.address), "localhost", spelling);
+            is_served |= has_secret(direct.as_ref());
             let target = format!("http://{}{spelling}", host(index));
             for (name, rule) in ('a'..).zip(ODD_RULES) {
                 for proxy in &proxies {
                     let through =
-                        answer_to(&name.to_string(), proxy.connect(), &host(index), &target);
-                    let through = through.expect("the proxy answers");
+                        send_as(&name.to_string(), proxy.connect(), &host(index), &target);
+                    let through = through.expect("the proxy responds");
                     let place = format!("{rule} {} {spelling}", server.name);
                     assert_eq!(through.status, 403, "{place}");
                 }
             }
         }
     }
-    assert!(is_served, "no server knows the page");
+    assert!(is_served, "no server serves the page");
 }
 
-/// Lets servers that give up being root read what is here.
+/// Lets servers that drop root read a directory.
 fn readable(directory: &Path) {
-    use std::os::unix::fs::PermissionsExt as _;
-    let everyone = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(directory, everyone).expect("it is ours");
+    let readable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(directory, readable).expect("it is ours");
 }
 
-/// The servers, and the table of what each serves.
+/// Returns a list of the servers, and a table of what each serves.
 fn table(names: &[&str], rows: &[(String, Vec<bool>)]) -> String {
     let list = ('A'..).zip(names).map(|(letter, name)| format!("- {letter}: {name}\n"));
     let letters: Vec<_> = ('A'..).take(names.len()).map(String::from).collect();
@@ -211,14 +211,14 @@ fn table(names: &[&str], rows: &[(String, Vec<bool>)]) -> String {
     list.chain([head]).chain(rows).collect()
 }
 
-/// The start of the part of the document that this test writes.
+/// The heading of the part of the document that this test writes.
 const HEADING: &str = "## What which server serves\n\n";
 
-/// Holds the document to what was found, but for the versions of the servers.
+/// Compares the document with what was found, except for the versions of servers.
 #[track_caller]
 fn compare(found: &str) {
     let path = project().join("policy/robots-txt/docs/spellings.md");
-    let written = std::fs::read_to_string(&path).expect("it is there");
+    let written = std::fs::read_to_string(&path).expect("the document exists");
     let (text, table) = written.split_once(HEADING).expect("it has a table");
     if std::env::var_os("WAYLEAVE_WRITE_DOCS").is_some() {
         let new = format!("{text}{HEADING}{found}");
@@ -228,6 +228,6 @@ fn compare(found: &str) {
         let rows = text.lines().filter(|line| line.starts_with('|'));
         rows.map(str::to_owned).collect()
     };
-    let is_true = rows(table) == rows(found);
-    assert!(is_true, "spellings.md is not true: run this test with WAYLEAVE_WRITE_DOCS=1\n{found}");
+    let is_current = rows(table) == rows(found);
+    assert!(is_current, "run this test with WAYLEAVE_WRITE_DOCS=1 to update spellings.md\n{found}");
 }

@@ -1,4 +1,4 @@
-//! Request targets that try to be judged as one path, host or scheme and fetched as another.
+//! Request targets that could be decided as one path, host or scheme and fetched as another.
 
 use serde::Deserialize;
 
@@ -25,7 +25,7 @@ fn rows() -> impl Iterator<Item = Row> {
     ROWS.lines().map(|line| serde_json::from_str(line).expect("a row"))
 }
 
-/// Whole requests whose method plays a part.
+/// Whole requests, for which the method matters.
 #[rustfmt::skip]
 const METHODS: &[Case] = &[
     Case {
@@ -211,7 +211,7 @@ pub fn names() -> Vec<String> {
 }
 
 #[test]
-fn no_target_is_fetched_as_another_than_it_was_judged() {
+fn no_target_is_fetched_as_another_than_was_decided() {
     let origin = shop();
     let proxy = Wayleave::start(&origin);
     for Row { name, target, host, status, reaches } in rows() {

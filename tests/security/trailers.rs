@@ -1,4 +1,4 @@
-//! Trailers: fields for decisions, framing or routing are not accepted there, because the decision has been made.
+//! Trailers, which may not have fields for decisions, framing or routing, because the decision has been made.
 
 use crate::harness::h2_frames::{DATA, END_HEADERS, END_STREAM, HEADERS, block, frame, open};
 use crate::harness::{Origin, Reply, Request, Wayleave};
@@ -65,23 +65,23 @@ pub fn names() -> Vec<String> {
     names.map(|name| format!("trailer: {name}")).collect()
 }
 
-/// The names of the trailers that reached the origin.
+/// Returns the names of the trailers that reached the origin.
 fn arrived(origin: &Origin) -> Vec<String> {
     let body = origin.requests().last().expect("a request").body();
     body.trailers.iter().map(|(name, _)| name.to_ascii_lowercase()).collect()
 }
 
 #[test]
-fn trailers_of_requests_pass_by_a_list_of_what_may() {
+fn trailers_of_requests_pass_by_an_allowlist() {
     let origin = shop();
     let proxy = Wayleave::start(&origin);
     for name in STOPPED.iter().chain(PASSED) {
         let trailer = format!("0\r\n{name}: 1\r\n\r\n");
-        let ask = Request::new("POST", "http://shop.test/a")
+        let request = Request::new("POST", "http://shop.test/a")
             .header("Trailer", name)
             .header("Transfer-Encoding", "chunked")
             .body(trailer);
-        assert_eq!(proxy.exchange(&ask).status, 200, "{name}");
+        assert_eq!(proxy.exchange(&request).status, 200, "{name}");
         let passes = PASSED.contains(name);
         assert_eq!(arrived(&origin) == [*name], passes, "{name}");
     }
@@ -114,7 +114,7 @@ fn trailers_of_http_2_pass_by_the_same_list() {
 }
 
 #[test]
-fn pseudo_header_fields_behind_a_body_count_for_nothing() {
+fn pseudo_header_fields_in_trailers_have_no_effect() {
     let origin = shop();
     let proxy = Wayleave::start(&origin);
     for trailer in [(":path", "/private"), (":authority", "other.test")] {
@@ -138,7 +138,7 @@ fn pseudo_header_fields_behind_a_body_count_for_nothing() {
 }
 
 #[test]
-fn trailers_of_answers_pass_by_the_same_list() {
+fn trailers_of_responses_pass_by_the_same_allowlist() {
     let origin = shop();
     for name in STOPPED.iter().chain(PASSED) {
         let reply = Reply::text("ok").trailer(name, "1");

@@ -3,7 +3,7 @@
 use super::{Case, malformed, reached, shop, statuses};
 use crate::harness::{Origin, Wayleave};
 
-/// Requests for a tunnel that is none.
+/// Invalid requests for tunnels.
 #[rustfmt::skip]
 const CONNECTS: &[Case] = &[
     malformed("no port", "CONNECT shop.test HTTP/1.1\r\nHost: shop.test\r\n\r\n"),
@@ -21,7 +21,7 @@ const CONNECTS: &[Case] = &[
     malformed("a host as userinfo", "CONNECT shop.test:443@other.test:443 HTTP/1.1\r\nHost: shop.test\r\n\r\n"),
     malformed("a backslash", "CONNECT other.test\\@shop.test:443 HTTP/1.1\r\nHost: shop.test\r\n\r\n"),
     malformed("an address without brackets", "CONNECT ::1:443 HTTP/1.1\r\nHost: shop.test\r\n\r\n"),
-    malformed("a bracket that stays open", "CONNECT [::1:443 HTTP/1.1\r\nHost: shop.test\r\n\r\n"),
+    malformed("an unclosed bracket", "CONNECT [::1:443 HTTP/1.1\r\nHost: shop.test\r\n\r\n"),
     malformed("an address with a zone", "CONNECT [fe80::1%25eth0]:443 HTTP/1.1\r\nHost: shop.test\r\n\r\n"),
     malformed("a body", "CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 5\r\n\r\nhello"),
     malformed("a body in chunks", "CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
@@ -85,12 +85,12 @@ pub fn names() -> Vec<String> {
 }
 
 #[test]
-fn no_tunnel_is_to_another_place_than_it_says() {
+fn invalid_connects_open_no_tunnel() {
     super::check_all(CONNECTS);
 }
 
 #[test]
-fn requests_inside_a_tunnel_stay_at_its_origin() {
+fn requests_inside_a_tunnel_go_to_its_origin_only() {
     let origin = shop();
     let proxy = Wayleave::start(&origin);
     for row in INSIDE {
@@ -105,12 +105,12 @@ fn check_inside(row: &Row, origin: &Origin, proxy: &Wayleave) {
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel(authority).status, 200, "{name}");
     let Ok(secured) = wire.start_tls(server_name, &proxy.ca_pem(), &["http/1.1"]) else {
-        // The handshake names another host than the certificate does: the client notices.
+        // The certificate is not for the name of the handshake, which the client checks.
         assert!(expected.is_empty(), "{name}");
         return;
     };
     let mut wire = secured.wire;
-    // Whatever is still served then is served in order, up to this last one.
+    // Further requests are served in order, up to this last one.
     let last = format!("GET /last HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
     let _maybe_closed = wire.try_send(format!("{bytes}{last}"));
     let closes = expected.iter().any(|status| matches!(status, 400 | 505));

@@ -7,7 +7,7 @@ const KEY: &str = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 const VERSION: &str = "Sec-WebSocket-Version: 13\r\n";
 const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
 
-/// `(name, method, fields)` of what is no handshake; `UPGRADE`, `KEY` and `VERSION` stand for theirs.
+/// `(name, method, fields)` of invalid handshakes. `UPGRADE`, `KEY` and `VERSION` stand for the fields above.
 const ROWS: &[(&str, &str, &str)] = &[
     ("no key", "GET", "UPGRADE VERSION"),
     ("no version", "GET", "UPGRADE KEY"),
@@ -35,8 +35,8 @@ const ROWS: &[(&str, &str, &str)] = &[
     ("content in chunks", "GET", "UPGRADE KEY VERSION Transfer-Encoding: chunked\r\n"),
 ];
 
-/// `(name, fields)` of answers that switch to something else than was asked for.
-const ANSWERS: &[(&str, &[(&str, &str)])] = &[
+/// `(name, fields)` of responses that switch to something else than requested.
+const RESPONSES: &[(&str, &[(&str, &str)])] = &[
     ("no accept", &[UPGRADES, CONNECTS]),
     ("another accept", &[UPGRADES, CONNECTS, (ACCEPT, "x")]),
     ("the key for accept", &[UPGRADES, CONNECTS, (ACCEPT, "dGhlIHNhbXBsZSBub25jZQ==")]),
@@ -53,8 +53,8 @@ const CONNECTS: (&str, &str) = ("Connection", "Upgrade");
 
 pub fn names() -> Vec<String> {
     let rows = ROWS.iter().map(|(name, ..)| format!("upgrade: {name}"));
-    let answers = ANSWERS.iter().map(|(name, _)| format!("101: {name}"));
-    rows.chain(answers).collect()
+    let responses = RESPONSES.iter().map(|(name, _)| format!("101: {name}"));
+    rows.chain(responses).collect()
 }
 
 fn switching(fields: &[(&str, &str)]) -> Reply {
@@ -76,8 +76,7 @@ fn no_pipe_opens_without_a_handshake() {
         wire.send(format!(
             "{method} http://shop.test/ws HTTP/1.1\r\nHost: shop.test\r\n{fields}\r\n0\r\n\r\n"
         ));
-        let answer = wire.try_response(*method == "HEAD").expect("an answer");
-        let answer = answer.expect("an answer comes");
+        let answer = wire.expect_response(*method == "HEAD");
         assert_eq!(answer.status, 502, "{name}: {answer:?}");
         let requests = origin.requests();
         let upgrade = requests.last().and_then(|request| request.header("upgrade"));
@@ -88,12 +87,12 @@ fn no_pipe_opens_without_a_handshake() {
 #[test]
 fn no_pipe_opens_when_the_origin_switches_to_something_else() {
     let origin = Origin::start();
-    for (name, fields) in ANSWERS {
+    for (name, fields) in RESPONSES {
         let path = format!("/{}", name.replace(' ', "-"));
         origin.site("shop.test").page(&path, switching(fields));
     }
     let proxy = Wayleave::start(&origin);
-    for (name, _) in ANSWERS {
+    for (name, _) in RESPONSES {
         let url = format!("http://shop.test/{}", name.replace(' ', "-"));
         let answer = proxy.exchange(&Request::get(&url).websocket());
         answer.expect_refusal(502, None, "http_protocol_error");
