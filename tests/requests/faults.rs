@@ -245,7 +245,7 @@ fn a_truncated_body_never_looks_complete() {
         match wire.try_response(false) {
             Err(_) => {}
             Ok(Some(answer)) => {
-                assert!((500..600).contains(&answer.status), "{path} looks complete: {answer:?}")
+                assert!((500..600).contains(&answer.status), "{path} looks complete: {answer:?}");
             }
             Ok(None) => panic!("{path}: no response"),
         }

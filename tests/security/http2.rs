@@ -111,7 +111,7 @@ fn no_head_of_http_2_has_two_meanings() {
         let reached = reached(&origin, before);
         match expected {
             Reaches(target) => {
-                assert_eq!((is_200, reached), (true, vec![(*target).to_owned()]), "{name}")
+                assert_eq!((is_200, reached), (true, vec![(*target).to_owned()]), "{name}");
             }
             Refused => assert_eq!((is_200, reached), (false, vec![]), "{name}"),
         }

@@ -28,7 +28,7 @@ use crate::decide::preview::{PreviewedDecision, PurposeWords, Question, readings
 use crate::telemetry::harmless::escape_controls;
 
 /// The settings of the proxy that decide.
-pub(in crate::cli) struct ProxySettings {
+pub(crate) struct ProxySettings {
     crawlers: Crawlers,
     rules: PolicyRules,
     interception: InterceptionSettings,
@@ -36,7 +36,7 @@ pub(in crate::cli) struct ProxySettings {
 }
 
 impl ProxySettings {
-    pub(in crate::cli) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         Self {
             crawlers: Crawlers::new(config.crawlers.clone()),
             rules: PolicyRules::new(config.rules.clone()),
@@ -50,7 +50,7 @@ impl ProxySettings {
     /// # Errors
     ///
     /// Returns a message if the question is wrong.
-    pub(in crate::cli) fn decide(
+    pub(crate) fn decide(
         &self,
         question: &Question,
         tokens: &[ProductToken],

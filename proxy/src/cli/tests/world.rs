@@ -12,7 +12,7 @@ use wayleave_decision::{
     decide_redirect,
 };
 use wayleave_lifecycle::Resource;
-use wayleave_robots_txt::{Target, UrlScheme};
+use wayleave_robots_txt::{Origin, Target, UrlScheme};
 
 use super::sites::{CheckedSites, Sites};
 use crate::admin::preview::Preview;
@@ -158,30 +158,9 @@ impl World {
         });
         let is_inspected = settings.https.mode == HttpsMode::Intercept && blind.is_none();
         let tunnel = https.filter(|_| is_inspected && request.is_in_tunnel);
-        let connection = ClientConnection {
-            client: request.client,
-            peer: None,
-            certificate: None,
-            proof: None,
-            tunnel: tunnel.map(|origin| ConnectTunnel {
-                origin: origin.clone(),
-                foreign_server_name: None,
-                via: None,
-            }),
-        };
+        let connection = connection(request.client, tunnel);
         let method = if blind.is_some() { "CONNECT" } else { request.method.as_str() };
-        let view = RequestView {
-            method,
-            target: request.url.as_str().into(),
-            scheme: None,
-            authority: None,
-            user_agent: request.user_agent.as_bytes(),
-            credentials: None,
-            only_reads: matches!(method, "GET" | "HEAD"),
-            other_paths: Vec::new(),
-            via: None,
-            objection: None,
-        };
+        let view = view(method, request);
         let mut client = identify::identify_with_proof(settings, &connection, None, &view);
         if let Some(reason) = request.objection {
             client.identified.objection = Some(Refusal::new(reason, "it proved nothing"));
@@ -260,6 +239,35 @@ impl World {
             && decision.method == "GET"
             && decision.mode == "enforce"
             && (decision.policy.is_some() || decision.finding.is_some())
+    }
+}
+
+fn connection(client: IpAddr, tunnel: Option<&Origin>) -> ClientConnection {
+    ClientConnection {
+        client,
+        peer: None,
+        certificate: None,
+        proof: None,
+        tunnel: tunnel.map(|origin| ConnectTunnel {
+            origin: origin.clone(),
+            foreign_server_name: None,
+            via: None,
+        }),
+    }
+}
+
+fn view<'a>(method: &'a str, request: &'a CrawlRequest) -> RequestView<'a> {
+    RequestView {
+        method,
+        target: request.url.as_str().into(),
+        scheme: None,
+        authority: None,
+        user_agent: request.user_agent.as_bytes(),
+        credentials: None,
+        only_reads: matches!(method, "GET" | "HEAD"),
+        other_paths: Vec::new(),
+        via: None,
+        objection: None,
     }
 }
 

@@ -20,7 +20,7 @@ use crate::decision_log::DecisionRecord;
 
 /// The number of derived decisions by what they rest on. A decision may rest on several.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(in crate::cli) struct DerivedCounts {
+pub(crate) struct DerivedCounts {
     pub(super) robots: u64,
     pub(super) rules: u64,
     pub(super) identities: u64,
@@ -30,7 +30,7 @@ pub(in crate::cli) struct DerivedCounts {
 }
 
 /// Derives decisions again.
-pub(in crate::cli) struct DecisionDeriver {
+pub(crate) struct DecisionDeriver {
     materials: CheckedMaterials,
     robots: ParsedRobots,
     documents: ParsedDocuments,
@@ -38,7 +38,7 @@ pub(in crate::cli) struct DecisionDeriver {
 }
 
 impl DecisionDeriver {
-    pub(in crate::cli) fn new(materials: CheckedMaterials) -> Self {
+    pub(crate) fn new(materials: CheckedMaterials) -> Self {
         Self {
             materials,
             robots: ParsedRobots::new(),
@@ -52,7 +52,7 @@ impl DecisionDeriver {
     /// # Errors
     ///
     /// Returns a description of what comes out differently, or is missing.
-    pub(in crate::cli) fn derive(
+    pub(crate) fn derive(
         &mut self,
         decision: &DecisionRecord,
         line: &[u8],
@@ -98,7 +98,7 @@ impl DecisionDeriver {
     ///
     /// Returns an error if something is missing, or the line cannot be read.
     #[cfg(test)]
-    pub(in crate::cli) fn verdict(
+    pub(crate) fn verdict(
         &mut self,
         decision: &DecisionRecord,
         line: &[u8],

@@ -10,7 +10,7 @@
 //! ```
 
 mod compare;
-pub(in crate::cli) mod derive;
+pub(crate) mod derive;
 mod documents;
 mod report;
 mod robots;
