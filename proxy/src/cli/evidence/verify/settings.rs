@@ -209,7 +209,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    pub(in super::super) const CONFIGURATION: &str = r#"
+    pub(crate) const CONFIGURATION: &str = r#"
         [proxy]
         require_crawler = true
         [[crawler]]
@@ -230,7 +230,7 @@ pub(super) mod tests {
     "#;
 
     /// Parses a line of the log, with other members in it.
-    pub(in super::super) fn decision(others: Json) -> DecisionRecord {
+    pub(crate) fn decision(others: Json) -> DecisionRecord {
         let mut line = json!({
             "id": "019a00000000700080000000000000a1", "at": "2026-01-01T00:00:05.000Z",
             "outcome": "forwarded", "reason": "rule", "status": 200,
