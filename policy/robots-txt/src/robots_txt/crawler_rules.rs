@@ -112,7 +112,8 @@ impl CrawlerRules {
     /// Returns whether the crawler may fetch a URL.
     ///
     /// Only its path and query count: which file applies to it follows from its [`Origin`](crate::Origin). A path alone,
-    /// such as `/page`, is judged as it is. [`UrlPath::of_url`] describes how other texts are split.
+    /// such as `/page`, is judged as it is, unless it begins with `//`, which names a host. [`UrlPath::of_url`] describes
+    /// how other texts are split.
     #[must_use]
     pub fn allows(&self, url: &str) -> bool {
         self.decide(url).verdict().is_allow()
