@@ -1,11 +1,16 @@
 //! Identification of crawlers by credentials, by address and by User-Agent; and crawlers that are only observed.
 
+use std::io::Write as _;
+use std::net::TcpStream;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::harness::client::reset_when_dropped;
+use crate::harness::origin::reply::Step;
 use crate::harness::passwords::{self, HASH, RIGHT, WRONG};
 use crate::harness::wayleave::Settings;
-use crate::harness::{Origin, Reply, Request, Response, Wayleave, eventually};
+use crate::harness::{Origin, Reply, Request, Response, Wayleave, decisions, eventually};
 
 /// Starts three sites: one disallows a different path for each crawler, one has no robots.txt, one fails.
 fn sites() -> Origin {
@@ -41,6 +46,28 @@ fn expect_407(answer: &Response, reason: &str) {
         answer.header("proxy-authenticate"),
         Some("Basic realm=\"wayleave\", charset=\"UTF-8\"")
     );
+}
+
+#[test]
+fn a_client_that_leaves_during_the_fetch_is_recorded_with_its_name() {
+    let origin = sites();
+    origin.site("hangs.test").robots_reply(Reply::nothing(Step::Hang));
+    let proxy = start(&origin, |settings| settings);
+    let mut tcp = TcpStream::connect(proxy.proxy).expect("the proxy listens");
+    let request = with_credentials("http://hangs.test/", RIGHT).absolute_form();
+    tcp.write_all(&request).expect("the proxy reads");
+    origin.wait_for_target("/robots.txt");
+    reset_when_dropped(&tcp);
+    drop(tcp);
+    let log = proxy.dir.path().join("state/decisions.jsonl");
+    eventually("the exchange is recorded", || {
+        let log = std::fs::read_to_string(&log).expect("it is there");
+        let line = decisions(&log).find(|line| line.contains("client-closed")).map(str::to_owned);
+        line.is_some_and(|line| {
+            assert!(line.contains("\"username\":\"news\""), "{line}");
+            true
+        })
+    });
 }
 
 #[test]

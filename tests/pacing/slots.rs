@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::Settings;
-use crate::harness::{DEADLINE, Gate, Origin, Reply, Request, Wayleave, Wire, eventually};
+use crate::harness::{
+    DEADLINE, Gate, Origin, Reply, Request, Wayleave, Wire, decisions, eventually,
+};
 
 /// Starts a site that sends the head of `/slow` at once and its body when the gate opens, and nothing of `/late` before.
 fn site(gate: &Gate) -> Origin {
@@ -158,6 +160,23 @@ fn a_tunnel_that_waits_is_inspected_after_a_reload_to_intercept() {
     assert_eq!(second.response_head().status, 200);
     let inspected = second.start_tls("shop.test", &proxy.ca_pem(), &["http/1.1"]);
     inspected.expect("the certificate inside is the proxy's");
+}
+
+#[test]
+fn a_request_that_waits_at_shutdown_keeps_its_decision() {
+    let origin = site(&Gate::closed());
+    let mut proxy = Wayleave::start_with(&origin, one_at_a_time);
+    let waiting = one_waits(&proxy, &origin);
+    for _ in 0..2 {
+        proxy.signal("TERM");
+        eventually("it stops", || proxy.log().contains("stopping under_way="));
+    }
+    assert_eq!(proxy.wait().code(), Some(0));
+    drop(waiting);
+    let log = proxy.dir.path().join("state/decisions.jsonl");
+    let log = std::fs::read_to_string(log).expect("it is there");
+    let line = decisions(&log).find(|line| line.contains("http://shop.test/b")).expect("a line");
+    assert!(line.contains("\"reason\":\"shutdown\"") && line.contains("\"basis\":"), "{line}");
 }
 
 #[test]

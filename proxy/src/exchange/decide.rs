@@ -32,6 +32,7 @@ impl Exchange<'_, '_> {
             identified.identified.identity.clone(),
             self.settings.configuration,
         );
+        self.record.username = identified.proof.as_ref().map(|proof| Arc::clone(&proof.username));
         let result = match resolved {
             Err(refusal) => Err(refusal),
             Ok(resolved) => {
@@ -44,7 +45,7 @@ impl Exchange<'_, '_> {
                     now: services.decider.robots.clock().now(),
                 };
                 let deciding = services.decider.complete(&self.settings, &identified, decision);
-                // A client that only ended its side still waits for robots.txt: unlike a slot, that takes nothing from others.
+                // A client that ended only its side still waits: unlike a slot, a wait for robots.txt takes nothing from others.
                 let decided = client.run_while_connected(pin!(deciding)).await;
                 let (verdict, pace_group) = decided.ok_or(NotSent::ClientLeft)?;
                 self.record.decided_at = Some(decided_at);
@@ -56,7 +57,6 @@ impl Exchange<'_, '_> {
             }
         };
         self.count_user_agent_mismatch(&identified, &request);
-        self.record.username = identified.proof.as_ref().map(|proof| Arc::clone(&proof.username));
         self.proof = identified.proof;
         match result {
             Ok(_) if self.cannot_be_recorded() => Err(NotSent::Refused(refusal::unrecorded())),

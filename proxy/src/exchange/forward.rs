@@ -107,7 +107,8 @@ impl Exchange<'_, '_> {
 
     /// Returns whether refusals are only observed.
     pub(super) fn is_observe_mode(&self) -> bool {
-        self.crawler().is_some_and(|it| it.mode == EnforcementMode::Observe)
+        let identity = self.record.identity.as_ref();
+        identity.is_some_and(|it| it.mode() == EnforcementMode::Observe)
     }
 
     /// Creates the labeller of the response, if the request has usage preferences.
@@ -206,7 +207,7 @@ fn outcome_of_error(error: RelayError, origin: &Origin) -> (ExchangeOutcome, Rep
         RelayError::Refused(refusal) => (ExchangeOutcome::Withhold(*refusal), false),
         // As if answered: a client that is gone reads no answer, and the shutdown does not wait for one to be read.
         RelayError::ShutDown => (ExchangeOutcome::Fail(shut_down()), true),
-        RelayError::ClientGone | RelayError::Withheld | RelayError::SettingsChanged => {
+        RelayError::ClientGone | RelayError::SignatureRequested | RelayError::SettingsChanged => {
             (ExchangeOutcome::Fail(client_closed()), true)
         }
     };

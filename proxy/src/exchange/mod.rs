@@ -7,7 +7,7 @@
 //!     │
 //!  forward ── attempt ── relay        to the origin and back
 //!     │          └── sign, headers, websocket, splice
-//!     ├── response_policy, page       the usage preferences of the response
+//!     ├── response_policy             the usage preferences of the response
 //!     └── revoke                      upgraded connections after a reload
 //!  record
 //!     │
@@ -144,11 +144,14 @@ impl<'s, 'r> Exchange<'s, 'r> {
                 }
                 Some(Err(not_sent)) => return not_sent.into_outcome(),
                 None => {
-                    self.record_undecided();
+                    // A request that waits for its slot has its decision in the record already.
+                    if self.record.identity.is_none() {
+                        self.record_undecided();
+                    }
                     return NotSent::ShutDown.into_outcome();
                 }
             };
-            // Checked after the decision: this proxy does not answer either what it would not forward.
+            // Only now: what it would not forward, this proxy does not answer as the last hop either.
             if self.received.max_forwards() == Some(0) {
                 return (ExchangeOutcome::Refuse(max_forwards::refusal()), ReplyKind::LastHop);
             }
