@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use ring::digest::{Context, SHA256};
 use wayleave_decision::{Identity, group_names};
+use wayleave_evidence::Sha256Digest;
 use wayleave_robots_txt::AccessResult;
 
 use crate::pacing::PacingConfig;
-use crate::telemetry::digest::Sha256Digest;
 
 /// The longest names of a group that are kept as they are: as long as a digest in hexadecimal.
 const MAX_NAME_BYTES: usize = 64;

@@ -5,9 +5,9 @@ use std::time::SystemTime;
 
 use rustls::pki_types::CertificateDer;
 use wayleave_decision::CertificateName;
+use wayleave_evidence::Sha256Digest;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use crate::telemetry::digest::Sha256Digest;
 use crate::tls::server::ServerTls;
 
 /// The certificate that a client presented when its connection began, and that was valid then.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, header};
+use wayleave_evidence::Sha256Digest;
 use wayleave_http_wire::content_coding::{ContentCoding, ContentDecoder};
 use wayleave_http_wire::http1::oddities::Oddity;
 use wayleave_lifecycle::{FetchError, FetchErrorKind, FetchedBody};
 
 use super::fetch_memory::{FetchMemory, MemoryReservation, UNRESERVED_BYTES};
-use crate::telemetry::digest::Sha256Digest;
 use crate::upstream::UpstreamReader;
 
 /// The maximum ratio of a body's coded length to its decoded limit: some codings decode to nothing, without end.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
+use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{
     CacheEntry, LifetimeSettings, ParsedEntry, RefreshScheduler, Resource, Snapshot, Usability,
 };
@@ -15,7 +16,6 @@ use crate::clock::Clock;
 use crate::fleet::engine::{RecordChange, Settlement, SharedRecord};
 use crate::fleet::{ClaimOutcome, Fleet};
 use crate::parser_pool::ParserPool;
-use crate::telemetry::digest::Sha256Digest;
 
 /// zstd's default compression level.
 const ZSTD_LEVEL: i32 = 3;

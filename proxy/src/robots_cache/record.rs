@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
+use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{
     CacheEntry, FailureRun, FetchEnding, FetchError, FetchErrorKind, FetchOutcome, FetchResult,
     FetchedAnswer, FetchedBody, FetchedResponse, RedirectHop, Resource, ResponseFields,
 };
-
-use crate::telemetry::digest::Sha256Digest;
 
 /// An entry without its body.
 #[derive(Debug, Serialize, Deserialize)]

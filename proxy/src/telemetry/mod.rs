@@ -1,8 +1,5 @@
 //! The metrics, the program's log, and the traffic chart of the admin page.
 
-pub(crate) mod digest {
-    pub(crate) use wayleave_evidence::Sha256Digest;
-}
 pub(crate) mod harmless;
 pub(crate) mod line_writer;
 pub(crate) mod logging;

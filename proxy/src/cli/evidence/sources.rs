@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::runtime::Runtime;
+use wayleave_evidence::Sha256Digest;
 
 use crate::cli::admin_client::request_bytes;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::robots_cache::{RobotsStore, StoreError};
 use crate::server::config_archive;
-use crate::telemetry::digest::Sha256Digest;
 use crate::telemetry::metrics::Metrics;
 
 /// The stored robots.txt files and configurations.

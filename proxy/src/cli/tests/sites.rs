@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use wayleave_decision::{CheckedSnapshot, DocumentResult, RobotsCopy};
+use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{
     FetchEnding, FetchErrorKind, FetchOutcome, FetchRequest, FetchedBody, FetchedResponse,
     Resource, ResponseFields,
@@ -13,7 +14,6 @@ use wayleave_robots_txt::Origin;
 
 use crate::decide::offline::InputSource;
 use crate::robots_cache::{DocumentFetcher, FetchIdentity, FetchedDocument};
-use crate::telemetry::digest::Sha256Digest;
 
 /// What comes of fetching a file.
 #[derive(Clone, Debug)]

@@ -11,6 +11,7 @@ use wayleave_decision::{
     HttpsMode, InterceptionSettings, PolicyRule, Reason, Refusal, TargetScope, Verdict,
     decide_redirect,
 };
+use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::Resource;
 use wayleave_robots_txt::{Origin, Target, UrlScheme};
 
@@ -29,7 +30,6 @@ use crate::decision_log::{DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, WAYLEAV
 use crate::exchange::record;
 use crate::robots_cache::{RobotsCache, RobotsCacheConfig, RobotsStore};
 use crate::server::wiring::{self, OutboundConfig};
-use crate::telemetry::digest::Sha256Digest;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::Upstream;
 

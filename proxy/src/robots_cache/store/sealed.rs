@@ -7,8 +7,7 @@
 use std::sync::Arc;
 
 use ring::digest::{Context, SHA256};
-
-use crate::telemetry::digest::Sha256Digest;
+use wayleave_evidence::Sha256Digest;
 
 /// The number of SHA-256 bytes kept: enough against accidents, which is all that they guard against.
 const SEAL_BYTES: usize = 8;

@@ -206,7 +206,7 @@ impl StoreWriter {
 
     /// Drops a damaged body that was not read for a record.
     pub(super) fn drop_damaged_body(&self, body: BodyDigest) {
-        let sha256 = crate::telemetry::digest::Sha256Digest(body);
+        let sha256 = wayleave_evidence::Sha256Digest(body);
         tracing::error!(%sha256, "a robots.txt in the store was changed on disk: it is dropped");
         self.metrics.store_error("checksum");
         self.state().damaged.insert(body);

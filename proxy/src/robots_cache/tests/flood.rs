@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt as _, stream};
+use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{
     FetchEnding, FetchOutcome, FetchRequest, FetchedBody, FetchedResponse, ResponseFields,
 };
@@ -13,7 +14,6 @@ use wayleave_lifecycle::{
 use super::super::fetch_memory::FetchMemory;
 use super::super::*;
 use super::unique::unique;
-use crate::telemetry::digest::Sha256Digest;
 
 /// The system allocator, with a count of the bytes requested.
 #[global_allocator]

@@ -1,6 +1,7 @@
 //! Bodies, each stored once however many documents have it, with its references counted.
 
 use redb::ReadableTable;
+use wayleave_evidence::Sha256Digest as Sha256;
 
 use super::super::failure::StoreFailure;
 use super::super::sealed::{pack, unpack};
@@ -8,7 +9,6 @@ use super::super::tables::BodyDigest;
 use super::WriteBatch;
 use super::scope::{ALL, body_cost, scopes};
 use crate::robots_cache::record::BodyRecord;
-use crate::telemetry::digest::Sha256Digest as Sha256;
 
 impl WriteBatch<'_> {
     pub(super) fn add_reference(

@@ -1,6 +1,7 @@
 mod damage;
 mod room;
 
+use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{
     FetchEnding, FetchErrorKind, FetchOutcome, FetchedAnswer, FetchedBody, FetchedResponse,
     RedirectHop, ResponseFields,
@@ -10,7 +11,6 @@ use std::time::Duration;
 
 use super::*;
 use crate::robots_cache::record::EntryRecord;
-use crate::telemetry::digest::Sha256Digest;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const RULES: &[u8] = b"User-agent: *\nDisallow: /private\n";
