@@ -127,7 +127,7 @@ reasons! {
         [Forwarded, Tunnelled] "robots.txt could not be fetched for longer than `robots.max_stale`, and there never was a copy"
     }
     TooCostly = "too-costly", 403 "Disallowed by robots.txt" "http_request_denied" {
-        [Observed, Refused] "robots.txt, or what else the origin says about use, is made so that matching it with this URL takes too long; it counts as disallowed"
+        [Observed, Refused] "robots.txt, or another statement of the origin about use, takes too long to match with this URL, which counts as disallowed"
     }
     PolicyException = "policy-exception", 403 "Request denied" "http_request_denied" {
         [Forwarded, Tunnelled] "a `[[rule]]` allows it"
@@ -142,13 +142,13 @@ reasons! {
         [Forwarded] "the origin answered 402, or 401 and asks for a licence, to a crawler with `purposes`"
     }
     Preference = "preference", 403 "Refused by usage preference" "http_request_denied" {
-        [Observed, Refused] "the site refuses the use for one of the crawler's `purposes`, or says nothing about it and `unstated` is `\"refuse\"`"
+        [Observed, Refused] "the site refuses the use for one of the crawler's `purposes`, or states nothing about it and `unstated` is `\"refuse\"`"
     }
     CrawlDelay = "crawl-delay", 429 "Crawl delay" "http_request_denied" {
         [Observed, Refused] "too soon after the crawler's last request to the origin"
     }
     OriginRests = "origin-rests", 429 "Crawl delay" "http_request_denied" {
-        [Observed, Refused] "the origin answered 429 or 503 and is left alone, or the URL, or this client leaves it alone, after a 503"
+        [Observed, Refused] "after a 429 or 503 the origin, or this URL, gets no requests for a while, from anybody or from this client"
     }
     Unrecorded = "unrecorded", 503 "Decision log unavailable" "http_request_denied" {
         [Refused] "the decision log cannot be written, and `log.on_failure` is \"refuse\""
@@ -172,7 +172,7 @@ reasons! {
         [Observed, Refused] "`https.mode = \"refuse\"`"
     }
     ForeignToken = "foreign-token", 403 "Token belongs to another" "http_request_denied" {
-        [Observed, Refused] "User-Agent names somebody else's crawler"
+        [Observed, Refused] "User-Agent names a well-known crawler of another owner"
     }
     TokenMissing = "token-missing", 403 "Token missing in User-Agent" "http_request_denied" {
         [Observed, Refused] "User-Agent names none of the crawler's tokens"
@@ -273,7 +273,7 @@ reasons! {
         [Failed] "the client left before the response was complete"
     }
     Shutdown = "shutdown", 503 "Proxy shutting down" "connection_terminated" {
-        [Failed] "the proxy ended before the response was complete: `proxy.shutdown_grace` was over, or it was told to stop a second time"
+        [Failed] "the proxy ended before the response was complete: `proxy.shutdown_grace` was over, or a second signal to stop arrived"
     }
     /// The proxy's own fetch that a redirect of a robots.txt asks for.
     RobotsRedirect = "robots-redirect", 502 "Destination unavailable" "destination_unavailable" {}
