@@ -21,7 +21,7 @@ pub mod wayleave;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 
 pub use client::{Request, Wire};
 pub use h2_client::H2Client;
@@ -37,7 +37,11 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 /// Returns the runtime of all origins and HTTP/2 clients; tests themselves are blocking functions.
 pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    RUNTIME.get_or_init(|| Runtime::new().expect("a runtime can be started"))
+    RUNTIME.get_or_init(|| {
+        // More workers than processors: a task that computes for long keeps its worker from all other tests' origins.
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(8).enable_all().build().expect("a runtime can be started")
+    })
 }
 
 /// Returns the lines of a decision log that are decisions, without the log's own events.
