@@ -33,7 +33,8 @@
 //!     environment                      what clients need to use the proxy
 //!     http  tls  clock  parser_pool    what all of them use
 //!                       │
-//!                    policy/           without I/O: robots.txt, preferences, lifecycle
+//!     http-wire  evidence              crates: HTTP/1 on the wire, and proofs of the decision log
+//!                    policy/           crates without I/O: decision, robots.txt, preferences, lifecycle
 //! ```
 //!
 //! Every arrow points down: no module imports one above it, and only `server` and `cli` know `config` (`.ci/circles`).

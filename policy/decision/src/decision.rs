@@ -144,6 +144,10 @@ impl<'a> Decision<'a> {
     }
 
     /// Keeps a refusal that is only observed. Of several the first counts.
+    ///
+    /// # Errors
+    ///
+    /// Returns the refusal if it is enforced.
     fn enforce(&mut self, refusal: Option<Refusal>) -> Result<(), Refusal> {
         if let Some(refusal) = refusal {
             let observed = refusal.enforce(self.request.identified.identity.mode())?;
@@ -152,7 +156,7 @@ impl<'a> Decision<'a> {
         Ok(())
     }
 
-    /// Returns what is needed next. Until it is supplied, the same is needed.
+    /// Returns the input that is needed next. Call it once for each input: documents take the request's matching budget along.
     pub fn step(&mut self) -> Step {
         let origin = || self.request.resolved.target.origin().clone();
         match &self.state {

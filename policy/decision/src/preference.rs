@@ -83,7 +83,7 @@ impl PreferenceDecision {
             return None;
         }
         let documents = documents_to_fetch(query, &self.origin, &self.state);
-        // An empty batch would not come back, and its budget with it.
+        // The budget leaves with the batch, and an empty batch never returns it.
         if documents.is_empty() { None } else { Some(self.batch(documents)) }
     }
 

@@ -330,7 +330,7 @@ fn unreachable_refusal(target: &Target, copy: &RobotsCopy, mode: EnforcementMode
     Refusal { reason, is_policy: false, is_failure: true, ..refusal }
 }
 
-/// Returns the refusal of a request whose robots.txt is unavailable.
+/// Returns the refusal of a request whose robots.txt is unreachable.
 pub(crate) fn unreachable(target: &Target, details: &str, retry_after: Duration) -> Refusal {
     let robots_url = target.origin().robots_txt_uri();
     let details = format!("{robots_url}: {details}");

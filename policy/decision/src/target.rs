@@ -28,7 +28,7 @@ pub enum TargetScope {
 
 impl TargetScope {
     /// Every scope but a path, with its name in the log.
-    pub const ALL: [(&'static str, Self); 4] = [
+    pub const LOG_NAMES: [(&'static str, Self); 4] = [
         ("robots-txt", Self::RobotsTxt),
         ("server", Self::Server),
         ("every-path", Self::EveryPath),
@@ -37,8 +37,8 @@ impl TargetScope {
 
     /// Returns the scope's name in the log; none for a path.
     #[must_use]
-    pub fn log_word(self) -> Option<&'static str> {
-        Self::ALL.iter().find(|(_, scope)| *scope == self).map(|(word, _)| *word)
+    pub fn log_name(self) -> Option<&'static str> {
+        Self::LOG_NAMES.iter().find(|(_, scope)| *scope == self).map(|(name, _)| *name)
     }
 }
 

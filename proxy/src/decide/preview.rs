@@ -32,7 +32,7 @@ pub(crate) struct Question {
     #[serde(default)]
     #[param(required = false)]
     pub(crate) user_agent: String,
-    /// A configured crawler's name; without it, whoever `client` and `user_agent` lead to.
+    /// A configured crawler's name; without it, the crawler that `client` and `user_agent` identify.
     #[param(format = "crawler")]
     pub(crate) crawler: Option<String>,
     /// Read robots.txt like this instead of as the crawler does.

@@ -43,7 +43,7 @@ impl DecisionRecord {
         let Some(word) = self.scope.as_deref() else {
             return Ok(TargetScope::Path);
         };
-        let mut all = TargetScope::ALL.iter();
+        let mut all = TargetScope::LOG_NAMES.iter();
         let known = all.find(|(known, _)| *known == word);
         known
             .map(|(_, scope)| *scope)

@@ -1,4 +1,5 @@
-//! One permitted request upstream: picks the connection, retries on another one, and applies the response to the crawler's pace.
+//! One permitted request upstream: picks the connection, sends the request again if a reused connection was stale or, once,
+//! if the origin requests a signature, and applies the response to the crawler's pace.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -85,7 +86,7 @@ impl UpstreamAttempt<'_> {
                 Err(RelayError::Upstream { fault, answered: false })
                     if is_reused && fault.is_stale_connection && may_repeat(received) => {}
                 // The response asked for a signature. It is left unread, and the connection with it.
-                Err(RelayError::Withheld) => {
+                Err(RelayError::SignatureRequested) => {
                     reusable = settings.upstream.reuse(destination, preference);
                 }
                 ended => return ended.map_err(|error| error.via_parent(parent.as_deref())),
@@ -149,7 +150,7 @@ impl UpstreamAttempt<'_> {
         if !exchange.services.decider.is_current(&exchange.settings) {
             return Err(RelayError::SettingsChanged);
         }
-        // Another node of the fleet may have had a lost slot meanwhile.
+        // The slot may have been lost, and another node of the fleet may have taken it.
         if let Some(too_soon) = self.slot.and_then(PacingSlot::lost)
             && !exchange.is_observe_mode()
         {
@@ -184,9 +185,9 @@ impl UpstreamAttempt<'_> {
         was_signed: bool,
     ) -> Result<Vec<ResponseField<'static>>, RelayError> {
         if let Some(signer) = &self.signer
-            && signer.is_requested(head, request, was_signed)
+            && signer.accept_request(head, request, was_signed)
         {
-            return Err(RelayError::Withheld);
+            return Err(RelayError::SignatureRequested);
         }
         if let Some(slot) = self.slot {
             apply_response_to_pacing(slot, &self.resolved().target, head);
@@ -201,7 +202,7 @@ impl UpstreamAttempt<'_> {
 /// Ends the slot with the origin's response and applies Retry-After, 429 and 503 to the next ones.
 fn apply_response_to_pacing(slot: &PacingSlot<'_>, target: &Target, head: &UpstreamHead) {
     let status = head.status();
-    // Of a redirect it is the time until the other URL may be asked (RFC 9110 section 10.2.3).
+    // On a redirect, Retry-After is the time until the other URL may be requested (RFC 9110 section 10.2.3).
     let retry_after = if matches!(status, 429 | 503) {
         first(&head.fields(), "retry-after").and_then(read_retry_after)
     } else {

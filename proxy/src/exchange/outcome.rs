@@ -126,8 +126,8 @@ impl NotSent {
     }
 }
 
-/// Returns the outcome of a request that reached its origin.
-pub(crate) fn permitted_outcome(permit: &Permit, status: u16) -> ExchangeOutcome {
+/// Returns the outcome of a permitted request whose response has this status.
+pub(super) fn permitted_outcome(permit: &Permit, status: u16) -> ExchangeOutcome {
     let reason = permit.reason;
     match permit.observed.clone() {
         Some(refusal) => ExchangeOutcome::Observe { status, refusal },

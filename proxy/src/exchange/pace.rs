@@ -1,5 +1,5 @@
-//! The request's slot. A request that waited for it is decided again: by then other rules, or another robots.txt, may be in
-//! effect.
+//! The request's slot: `pacing` says why a request waits. One that waited is decided again here, because by then other rules, or
+//! another robots.txt, may be in effect. `decide` waits for robots.txt, and `Exchange::run` decides again after a reload.
 
 use std::pin::{Pin, pin};
 use std::task::Poll;
@@ -25,7 +25,7 @@ impl<'s> Exchange<'s, '_> {
     ) -> Result<(Permit, Option<PacingSlot<'s>>), NotSent> {
         loop {
             let mut permit = self.decide(client).await?;
-            // Decided again without a slot, it tries again to get one: a reload may have begun to enforce what was only observed.
+            // A second decision may find no slot. It tries again, because a reload may enforce what was only observed.
             if slot.is_some() || permit.resolved.scope == TargetScope::Bypass {
                 return Ok((permit, slot));
             }

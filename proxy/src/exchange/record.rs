@@ -149,7 +149,7 @@ impl ExchangeRecord {
             method: self.method,
             url: self.url,
             origin: facts.origin.map(|origin| origin.to_string()),
-            scope: facts.scope.and_then(TargetScope::log_word).map(LogWord::Borrowed),
+            scope: facts.scope.and_then(TargetScope::log_name).map(LogWord::Borrowed),
             username: self.username.map(|name| name.as_ref().to_owned()),
             robots_delay_us: facts.delay.map(micros),
             trace_id: self.parent.trace_id(),

@@ -67,9 +67,9 @@ impl<'a> RequestSigner<'a> {
         signature
     }
 
-    /// Returns whether the response requests a signature with which the request is to be sent again. `was_signed`: the request
-    /// had one.
-    pub(super) fn is_requested(
+    /// Remembers the signature that the response requests, and returns whether the request is to be sent again with it.
+    /// `was_signed`: the request had a signature.
+    pub(super) fn accept_request(
         &self,
         head: &UpstreamHead,
         request: &UpstreamRequest<'_>,

@@ -21,10 +21,10 @@ use crate::server::reload::ReloadService;
 pub(super) trait ProcessService: Send + 'static {
     /// The name of the service and of its threads; Linux keeps 15 bytes of it.
     const NAME: &'static str;
-    /// The threads of its runtime; without a number, one per processor.
+    /// The threads of its runtime; `None`: one per processor.
     const THREADS: Option<usize>;
 
-    /// Runs the service, and reports on the way that services which depend on it may start. Returns when the proxy stops.
+    /// Runs the service until the proxy stops. Signals `ready` once services that depend on it may start.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl<S: ProcessService> ServiceWithDependents for Supervised<S> {
             Ok(Err(error)) => error,
             Err(panic) => panic.into(),
         };
-        // Nobody receives it if the process stops already.
+        // Nobody receives it if the process is already stopping.
         let _ = self.failed.send(error.context(format!("the service of {} ended", S::NAME)));
     }
 
@@ -82,8 +82,8 @@ impl<S: ProcessService> ServiceWithDependents for Supervised<S> {
 pub(super) struct CrawlerService {
     pub(super) downstream: Arc<DownstreamServer>,
     pub(super) listeners: Vec<BoundListener>,
-    /// The task of the robots.txt cache. It fetches on this service's runtime, because the connection of a fetch serves the
-    /// requests that waited for it: on another runtime, each of their reads would wake two threads.
+    /// The task of the robots.txt cache. It runs here because the requests that waited for a fetch reuse its connection: on
+    /// another runtime, each of their reads would wake two threads.
     pub(super) refresh: BoxFuture<'static, ()>,
 }
 
@@ -109,7 +109,7 @@ impl ProcessService for CrawlerService {
     }
 }
 
-/// Serves operators. The service has a thread of its own: a query may look at a million origins, and no crawler waits for that.
+/// Serves operators, on a thread of its own, so that a query over a million origins never delays a crawler.
 pub(super) struct OperatorService {
     pub(super) listener: TcpListener,
     pub(super) admin: AdminState,

@@ -81,17 +81,21 @@ pub(super) async fn start(
     };
     let authority = load_authority(config, &metrics)?;
     let admin_address = admin_listener.local_addr()?;
-    let own_listeners = own_addresses(&listeners, admin_address);
+    let own_addresses = own_addresses(&listeners, admin_address);
     let decisions = Arc::new(open_decision_log(config, &log, &metrics)?);
     let fleet = wiring::join_fleet(config, &metrics).await?;
     let robots = (store, clock, fleet);
-    let parts = build(config, &metrics, &decisions, &own_listeners, robots)?;
+    let parts = build(config, &metrics, &decisions, &own_addresses, robots)?;
 
     let exchanges = Arc::new(parts.exchanges);
     let downstream = Arc::new(build_downstream(config, &exchanges, &authority)?);
     announce(&listeners, admin_address, &config.state.dir, &authority)?;
-    let reloaded =
-        ReloadedParts { exchanges: Arc::clone(&exchanges), fetch: parts.fetch, log, own_listeners };
+    let reloaded = ReloadedParts {
+        exchanges: Arc::clone(&exchanges),
+        fetch: parts.fetch,
+        log,
+        own_listeners: own_addresses,
+    };
     let (reload_handle, reload) = reload::service(file, config, reloaded, hangup);
     let admin = AdminState {
         traffic: Arc::new(Traffic::new()),
@@ -121,7 +125,7 @@ pub(super) async fn start(
 
 /// Counts panics, and logs them. A panic ends only the task in which it happens.
 fn count_panics(metrics: Arc<Metrics>) {
-    let print = std::panic::take_hook();
+    let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         // A damaged store is not a bug: it is reported where it is caught.
         if robots_cache::is_panic_caught() {
@@ -129,14 +133,14 @@ fn count_panics(metrics: Arc<Metrics>) {
         }
         metrics.panic();
         tracing::error!(%panic, "a task panicked: this is a bug in wayleave");
-        print(panic);
+        default_hook(panic);
     }));
 }
 
 /// Binds the clients' listeners. Returns them, the operators' listener if it was inherited, and the time for which the rest
 /// may still be in use by another process.
 ///
-/// A process that inherits sockets may be started to replace one which still ends its exchanges. That one has the store and
+/// A process that inherits sockets may replace one that is still finishing its exchanges. That one has the store and
 /// the operators' address until then; clients wait in the listeners' queues.
 fn listen(config: &Config) -> anyhow::Result<(Vec<BoundListener>, Option<TcpListener>, Duration)> {
     let mut inherited = InheritedSockets::from_environment()?;

@@ -1,6 +1,6 @@
 //! Connections to origins, and HTTP on them.
 //!
-//! `egress` finds a route of checked addresses, `connect` dials it, and nothing else does. `pool` keeps connections;
+//! `egress` finds a route of checked addresses, `connector` dials it, and nothing else does. `pool` keeps connections;
 //! `http2` and `session` exchange messages on them. A connection belongs to an origin, not to an address, so a later
 //! request for the same origin needs no DNS.
 
@@ -44,16 +44,16 @@ pub(crate) use self::session::{
 use crate::http::transport::BoxedStream;
 use crate::telemetry::metrics::{Metrics, OpenConnection};
 
-/// The part of `[upstream]` in effect here.
+/// The settings of connections to origins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UpstreamSettings {
     /// The timeout of DNS, TCP and TLS together.
     pub(crate) connect_timeout: Duration,
-    /// The timeout of the response's first byte, and of each byte after another.
+    /// The timeout of the response's first byte, and between bytes.
     pub(crate) response_timeout: Duration,
     /// Our pseudonym in `Via`, which parent proxies get.
     pub(crate) pseudonym: String,
-    /// The most idle connections that are kept, over all origins.
+    /// The most connections in the pool, over all origins: idle HTTP/1 ones, and HTTP/2 ones also while they are in use.
     pub(crate) idle_connections: usize,
 }
 

@@ -1,11 +1,11 @@
-//! The rules for some hosts, indexed by path.
+//! The rules whose host patterns share a lookup key, indexed by path.
 
 use wayleave_robots_txt::HostPattern;
 
 /// With so few rules, trying each is as fast.
 const MAX_LEAF_RULES: usize = 4;
 
-/// The rules for some hosts, in their order.
+/// The rules of one key, in their order.
 #[derive(Debug)]
 pub(super) struct HostBucket<P> {
     entries: Vec<BucketEntry>,
@@ -25,7 +25,8 @@ pub(super) struct BucketEntry {
 /// The positions of rules, with all their paths in one: if none of these matches, no rule does. Else the halves are tried.
 #[derive(Debug)]
 struct PathTree<P> {
-    places: Vec<usize>,
+    /// The rules' positions in a leaf; empty if there is a node.
+    positions: Vec<usize>,
     /// The halves; none with few rules.
     node: Option<PathNode<P>>,
 }
@@ -37,46 +38,46 @@ struct PathNode<P> {
 }
 
 impl<P> PathTree<P> {
-    fn new(places: &[usize], together: &impl Fn(&[usize]) -> P) -> Self {
-        let node = (places.len() > MAX_LEAF_RULES).then(|| {
-            let (first, second) = places.split_at(places.len() / 2);
+    fn new(positions: &[usize], join_paths: &impl Fn(&[usize]) -> P) -> Self {
+        let node = (positions.len() > MAX_LEAF_RULES).then(|| {
+            let (first, second) = positions.split_at(positions.len() / 2);
             PathNode {
-                paths: together(places),
-                halves: Box::new([first, second].map(|half| Self::new(half, together))),
+                paths: join_paths(positions),
+                halves: Box::new([first, second].map(|half| Self::new(half, join_paths))),
             }
         });
-        Self { places: if node.is_none() { places.to_vec() } else { Vec::new() }, node }
+        Self { positions: if node.is_none() { positions.to_vec() } else { Vec::new() }, node }
     }
 
-    /// Returns the first place for which `is_it` holds, skipping those whose paths together cannot match.
+    /// Returns the first position for which `matches` holds, skipping those whose joined paths cannot match.
     fn first(
         &self,
         can_match: &impl Fn(&P) -> bool,
-        is_it: &impl Fn(usize) -> bool,
+        matches: &impl Fn(usize) -> bool,
     ) -> Option<usize> {
         match &self.node {
-            None => self.places.iter().copied().find(|place| is_it(*place)),
+            None => self.positions.iter().copied().find(|position| matches(*position)),
             Some(node) if !can_match(&node.paths) => None,
             // The first half holds the earlier rules.
-            Some(node) => node.halves.iter().find_map(|half| half.first(can_match, is_it)),
+            Some(node) => node.halves.iter().find_map(|half| half.first(can_match, matches)),
         }
     }
 }
 
 impl<P> HostBucket<P> {
-    /// Indexes rules, which keep their order. `is_for_all_paths` is called with a rule's index; `together` joins the paths of
+    /// Indexes rules, which keep their order. `is_for_all_paths` is called with a rule's index; `join_paths` joins the paths of
     /// several rules.
     pub(super) fn new(
         entries: Vec<BucketEntry>,
         is_for_all_paths: impl Fn(usize) -> bool,
-        together: impl Fn(&[usize]) -> P,
+        join_paths: impl Fn(&[usize]) -> P,
     ) -> Self {
-        let is_for_all = |place: &usize| is_for_all_paths(entries[*place].index);
+        let is_for_all = |position: &usize| is_for_all_paths(entries[*position].index);
         let (for_all_paths, others): (Vec<_>, Vec<_>) = (0..entries.len()).partition(is_for_all);
-        let rules = |places: &[usize]| -> Vec<usize> {
-            places.iter().map(|place| entries[*place].index).collect()
+        let rules = |positions: &[usize]| -> Vec<usize> {
+            positions.iter().map(|position| entries[*position].index).collect()
         };
-        let by_path = PathTree::new(&others, &|places: &[usize]| together(&rules(places)));
+        let by_path = PathTree::new(&others, &|positions: &[usize]| join_paths(&rules(positions)));
         Self { entries, for_all_paths, by_path }
     }
 
@@ -85,8 +86,8 @@ impl<P> HostBucket<P> {
         &self.entries
     }
 
-    /// Returns the index of the first rule that `matches`, if it is below `before`; else `before`. `can_match` says whether any
-    /// of some paths can match.
+    /// Returns the index of the first rule that `matches`, if it is below `before`; else `before`. `can_match` returns whether
+    /// any of the joined paths can match.
     pub(super) fn first(
         &self,
         before: usize,
@@ -100,16 +101,16 @@ impl<P> HostBucket<P> {
         let for_all_paths = self
             .for_all_paths
             .iter()
-            .map(|place| &self.entries[*place])
+            .map(|position| &self.entries[*position])
             .take_while(|entry| entry.index < before)
             .find(|entry| matches(entry))
             .map_or(before, |entry| entry.index);
-        let is_earlier_match = |place: usize| {
-            let entry = &self.entries[place];
+        let is_earlier_match = |position: usize| {
+            let entry = &self.entries[position];
             entry.index < for_all_paths && matches(entry)
         };
         self.by_path
             .first(&can_match, &is_earlier_match)
-            .map_or(for_all_paths, |place| self.entries[place].index)
+            .map_or(for_all_paths, |position| self.entries[position].index)
     }
 }

@@ -11,9 +11,10 @@ use super::head::head;
 use crate::Dialect;
 use crate::percent_encoding::{self, EncodingForm, plain};
 
-/// Paths of this length contain nearly all byte pairs.
+/// From this length on, nearly every bit of [`BytePairs`] is set, so it excludes no rule.
 const LONG_PATH_BYTES: usize = 512;
 
+/// A path in a dialect's form.
 #[derive(Debug)]
 pub(crate) struct PathForm<'a> {
     bytes: Cow<'a, [u8]>,
@@ -44,8 +45,8 @@ impl<'a> PathForm<'a> {
         Self { head: head(&bytes), bytes, received, has_lone_percent, byte_pairs: OnceCell::new() }
     }
 
-    /// Returns the path with its cut escapes as they were received: a rule that ends in a cut escape matches them, and
-    /// the escapes that begin so.
+    /// Returns the path with its cut escapes (`%A`) as received. A rule that ends in `%A` matches these, and the escapes
+    /// that begin with `%A`.
     #[cold]
     pub(super) fn with_cut_escapes(&self, form: &EncodingForm) -> Self {
         let mut bytes = Vec::new();

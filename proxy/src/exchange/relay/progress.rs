@@ -65,7 +65,7 @@ pub(crate) enum RelayError {
     /// The client left.
     ClientGone,
     /// The response is not for the client: it asks for a signature.
-    Withheld,
+    SignatureRequested,
 }
 
 impl RelayError {
