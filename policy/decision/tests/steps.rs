@@ -234,6 +234,20 @@ fn robots_txt_decides_where_no_rule_does() {
 }
 
 #[test]
+fn the_pace_is_found_for_requests_that_may_be_sent() {
+    let delay = |mode, text: &str| {
+        let world = World { crawlers: known(mode, &[]), ..World::default() };
+        let (verdict, _) = world.decide(Some(text), |_| DocumentResult::Archived(None));
+        verdict.facts.delay
+    };
+    let allows = format!("{ALLOWS}Crawl-delay: 5\n");
+    let five = Some(Duration::from_secs(5));
+    assert_eq!(delay(EnforcementMode::Enforce, &allows), five);
+    assert_eq!(delay(EnforcementMode::Enforce, DISALLOWS), None);
+    assert_eq!(delay(EnforcementMode::Observe, DISALLOWS), five);
+}
+
+#[test]
 fn mode_observe_forwards_and_names_the_first_refusal() {
     let world = World { crawlers: known(EnforcementMode::Observe, &[]), ..World::default() };
     assert_eq!(world.outcome(Some(DISALLOWS)).0, "~rule");
@@ -261,7 +275,7 @@ fn documents_are_asked_for_only_while_they_can_refuse() {
         assert_eq!((found.as_str(), requested.last()), (outcome, Some(&last)), "{text}");
     }
     let post = World { method: "POST", ..world };
-    assert_eq!(post.outcome(Some(&refuses)).1, ["robots.txt"]);
+    assert_eq!(post.outcome(Some(&refuses)), ("+no-matching-rule".to_owned(), vec!["robots.txt"]));
 }
 
 #[test]
