@@ -140,43 +140,50 @@ async fn all_callers_agree_about_attempts_to_get_past_the_proxy() {
     assert_eq!(tally.0["refused too-costly"], 1);
 }
 
-/// Everything that can come of a decision.
-const OUTCOMES: [&str; 34] = [
-    "forwarded rule",
-    "forwarded no-matching-rule",
-    "forwarded no-matching-group",
-    "forwarded robots-txt-itself",
-    "forwarded unavailable",
-    "forwarded redirect-lost",
-    "forwarded policy-exception",
-    "tunnelled no-matching-rule",
-    "tunnelled no-matching-group",
-    "tunnelled unavailable",
-    "tunnelled policy-exception",
-    "tunnelled bypass",
-    "observed rule",
-    "observed policy-rule",
-    "observed preference",
-    "observed unavailable",
-    "observed unreachable",
-    "observed foreign-token",
-    "observed https-refused",
-    "refused rule",
-    "refused policy-rule",
-    "refused preference",
-    "refused unavailable",
-    "refused redirect-lost",
-    "refused unreachable",
-    "refused unidentified",
-    "refused foreign-token",
-    "refused token-missing",
-    "refused https-refused",
-    "refused wrong-password",
-    "refused malformed-request",
-    "refused destination_ip_prohibited",
-    "failed dns_error",
-    "failed dns_timeout",
-];
+/// The number of generated requests with each outcome and reason. All callers may agree on a wrong decision; this tells.
+const GENERATED_OUTCOMES: &str = "\
+failed dns_error: 54
+failed dns_timeout: 3
+forwarded no-matching-group: 1267
+forwarded no-matching-rule: 708
+forwarded policy-exception: 125
+forwarded redirect-lost: 75
+forwarded robots-txt-itself: 92
+forwarded rule: 199
+forwarded unavailable: 185
+observed foreign-token: 184
+observed https-refused: 244
+observed policy-rule: 85
+observed preference: 53
+observed redirect-lost: 14
+observed rule: 194
+observed token-missing: 511
+observed unavailable: 11
+observed unidentified: 86
+observed unreachable: 89
+refused destination_ip_prohibited: 27
+refused foreign-token: 505
+refused https-refused: 591
+refused malformed-request: 327
+refused password-checks: 67
+refused policy-rule: 543
+refused preference: 277
+refused redirect-lost: 40
+refused rule: 389
+refused token-missing: 1549
+refused unavailable: 35
+refused unidentified: 295
+refused unreachable: 255
+refused unsupported-scheme: 348
+refused wrong-certificate: 53
+refused wrong-password: 51
+tunnelled bypass: 109
+tunnelled no-matching-group: 203
+tunnelled no-matching-rule: 68
+tunnelled policy-exception: 38
+tunnelled redirect-lost: 4
+tunnelled unavailable: 47
+";
 
 #[tokio::test(start_paused = true)]
 async fn all_callers_agree_about_generated_requests() {
@@ -192,9 +199,9 @@ async fn all_callers_agree_about_generated_requests() {
             tally.count(&decide_everywhere(&world, &request, &mut log).await);
         }
     }
-    for outcome in OUTCOMES {
-        assert!(tally.0.contains_key(outcome), "{outcome} is not among {:#?}", tally.0);
-    }
+    let outcomes = tally.0.iter().map(|(name, count)| format!("{name}: {count}\n"));
+    let outcomes: String = outcomes.collect();
+    assert_eq!(outcomes, GENERATED_OUTCOMES, "{outcomes}");
     assert!(log.verify() >= GENERATED);
 }
 

@@ -74,7 +74,20 @@ fn add_preference_case(world: &mut RowWorld, case: &Value, number: usize) {
         world.sites.serve(&at_home(url), text);
     }
     let url = at_home(case["url"].as_str().unwrap());
-    world.requests.push((CrawlRequest::get(&url, &format!("Case{number}-")), None));
+    let request = CrawlRequest::get(&url, &format!("Case{number}-"));
+    world.requests.push((request, preference_status(case)));
+}
+
+/// Returns the status that a case has before the request is sent; none where a refusal for lack of a statement has to wait for
+/// the response.
+fn preference_status(case: &Value) -> Option<u16> {
+    if case["config"]["unstated"] == "refuse" {
+        return None;
+    }
+    let is_refused = case["expect"] == "refuse" && case["stage"] == "before";
+    // The response would lift what a file reserves, but such a request is not sent.
+    let is_lifted_too_late = case["id"] == "tdmrep-017";
+    Some(if is_refused || is_lifted_too_late { 403 } else { 200 })
 }
 
 /// Returns the keys of a case's `config` that are among these, as lines.

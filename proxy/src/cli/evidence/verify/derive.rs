@@ -198,7 +198,12 @@ mod tests {
     }
 
     fn compared(others: Json) -> Result<(), String> {
-        let settings = PastSettings::read(CONFIGURATION.as_bytes()).unwrap();
+        compared_by("", others)
+    }
+
+    /// Compares by a configuration with more tables.
+    fn compared_by(tables: &str, others: Json) -> Result<(), String> {
+        let settings = PastSettings::read(format!("{CONFIGURATION}{tables}").as_bytes()).unwrap();
         let deriver = DecisionDeriver::new(CheckedMaterials::default());
         deriver.decide_and_compare(&settings, &decision(others))
     }
@@ -256,6 +261,50 @@ mod tests {
         }
         let error = with("wrong-password", "refused").unwrap_err();
         assert_eq!(error, "the decision does not rest on robots.txt");
+    }
+
+    #[test]
+    fn contradictions_to_configuration_and_robots_txt_are_found() {
+        for (member, value, difference) in [
+            ("crawler", "images", "the configuration has no crawler that is named \"images\""),
+            ("mode", "enforce", "the mode is \"observe\""),
+            ("scope", "all", "scope \"all\" is not known to this version"),
+            ("verdict", "disallow", "verdict is \"allow\", not \"disallow\""),
+            ("basis", "redirect-lost", "basis is \"unavailable\", not \"redirect-lost\""),
+            ("dialect", "google", "dialect is \"rfc9309\", not \"google\""),
+            ("rule", "Disallow: /", "rule is \"\", not \"Disallow: /\""),
+        ] {
+            let mut line = allowed_by_robots_txt(json!({"at": "2026-01-03T00:00:00.000Z"}));
+            line[member] = value.into();
+            assert_eq!(compared(line), Err(difference.to_owned()));
+        }
+        let mut line = allowed_by_robots_txt(json!({"at": "2026-01-03T00:00:00.000Z"}));
+        line["tokens"] = json!(["OtherBot"]);
+        let difference = "the crawler's tokens are others than [\"OtherBot\"]";
+        assert_eq!(compared(line), Err(difference.to_owned()));
+    }
+
+    #[test]
+    fn refusals_of_https_follow_from_the_configuration() {
+        let line = |url: &str, outcome: &str, reason: &str| {
+            let mut line = allowed_by_robots_txt(json!({"at": "2026-01-03T00:00:00.000Z"}));
+            (line["url"], line["outcome"], line["reason"]) =
+                (url.into(), outcome.into(), reason.into());
+            line
+        };
+        let refuses = "[https]\nmode = \"refuse\"\nca_dir = \"elsewhere\"\n";
+        for (tables, url, outcome, reason, follows) in [
+            (refuses, "https://shop.test/", "observed", "https-refused", true),
+            (refuses, "https://shop.test/", "forwarded", "unavailable", false),
+            // Plain HTTP in a tunnel that was opened all the same.
+            (refuses, "http://shop.test/", "observed", "https-refused", true),
+            (refuses, "http://shop.test/", "forwarded", "unavailable", true),
+            ("", "https://shop.test/", "forwarded", "unavailable", true),
+            ("", "http://shop.test/", "refused", "https-refused", false),
+        ] {
+            let compared = compared_by(tables, line(url, outcome, reason));
+            assert_eq!(compared.is_ok(), follows, "{tables}{url} {outcome}: {compared:?}");
+        }
     }
 
     #[test]
