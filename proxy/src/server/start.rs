@@ -81,21 +81,17 @@ pub(super) async fn start(
     };
     let authority = load_authority(config, &metrics)?;
     let admin_address = admin_listener.local_addr()?;
-    let own_addresses = own_addresses(&listeners, admin_address);
+    let own_listeners = own_addresses(&listeners, admin_address);
     let decisions = Arc::new(open_decision_log(config, &log, &metrics)?);
     let fleet = wiring::join_fleet(config, &metrics).await?;
     let robots = (store, clock, fleet);
-    let parts = build(config, &metrics, &decisions, &own_addresses, robots)?;
+    let parts = build(config, &metrics, &decisions, &own_listeners, robots)?;
 
     let exchanges = Arc::new(parts.exchanges);
     let downstream = Arc::new(build_downstream(config, &exchanges, &authority)?);
     announce(&listeners, admin_address, &config.state.dir, &authority)?;
-    let reloaded = ReloadedParts {
-        exchanges: Arc::clone(&exchanges),
-        fetch: parts.fetch,
-        log,
-        own_listeners: own_addresses,
-    };
+    let reloaded =
+        ReloadedParts { exchanges: Arc::clone(&exchanges), fetch: parts.fetch, log, own_listeners };
     let (reload_handle, reload) = reload::service(file, config, reloaded, hangup);
     let admin = AdminState {
         traffic: Arc::new(Traffic::new()),
