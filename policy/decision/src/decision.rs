@@ -10,7 +10,7 @@ use crate::crawlers::Crawlers;
 use crate::documents::{DocumentBatch, DocumentResult};
 use crate::https::InterceptionSettings;
 use crate::identity::Identified;
-use crate::preference::{PreferenceDecision, document_pending};
+use crate::preference::{PreferenceFinding, document_pending};
 use crate::reason::Reason;
 use crate::refusal::Refusal;
 use crate::robots::{RobotsCopy, ask_robots_txt, crawl_delay, unreachable};
@@ -113,7 +113,7 @@ impl<'a> Decision<'a> {
             let interception = self.settings.interception;
             interception.refusal(&request.resolved, request.is_by_tunnel)
         });
-        self.enforce(objection)
+        self.observe_or_refuse(objection)
     }
 
     fn apply_rules(&mut self) -> Result<(), Refusal> {
@@ -135,7 +135,7 @@ impl<'a> Decision<'a> {
             self.state = DecisionState::NeedsPace;
             return Ok(());
         }
-        self.enforce(refusal)?;
+        self.observe_or_refuse(refusal)?;
         // The organisation's rules apply to a bypassed host, its robots.txt does not.
         if scope == TargetScope::Bypass {
             self.state = DecisionState::Decided(Ok(Reason::Bypass));
@@ -148,9 +148,9 @@ impl<'a> Decision<'a> {
     /// # Errors
     ///
     /// Returns the refusal if it is enforced.
-    fn enforce(&mut self, refusal: Option<Refusal>) -> Result<(), Refusal> {
+    fn observe_or_refuse(&mut self, refusal: Option<Refusal>) -> Result<(), Refusal> {
         if let Some(refusal) = refusal {
-            let observed = refusal.enforce(self.request.identified.identity.mode())?;
+            let observed = refusal.observe_or_refuse(self.request.identified.identity.mode())?;
             self.observed.get_or_insert(observed);
         }
         Ok(())
@@ -207,7 +207,7 @@ impl<'a> Decision<'a> {
             Ok(reason) => {
                 let declaring = request.identified.declaring().zip(context);
                 self.facts.preferences = declaring.and_then(|(crawler, context)| {
-                    PreferenceDecision::from_robots_txt(
+                    PreferenceFinding::from_robots_txt(
                         robots_txt.clone(),
                         settings.preferences,
                         crawler,
@@ -264,8 +264,8 @@ impl<'a> Decision<'a> {
     /// Decides by a refusal: in mode "observe" the request is forwarded, and the reason is the refusal's.
     fn refused(&mut self, refusal: Refusal) -> DecisionState {
         let reason = refusal.reason;
-        let enforced = self.enforce(Some(refusal));
-        DecisionState::Decided(enforced.map(|()| reason))
+        let decided = self.observe_or_refuse(Some(refusal));
+        DecisionState::Decided(decided.map(|()| reason))
     }
 
     /// Returns the findings so far.
@@ -299,12 +299,12 @@ impl<'a> Decision<'a> {
     }
 }
 
-/// Decides whether a fetch of robots.txt, or of a document about use, may go where another site redirects it. Only the
+/// Decides whether a fetch of our own, of a robots.txt or a document about use, may go where a site redirects it. Only the
 /// organisation's rules count: rules for certain crawlers or purposes do not, since the fetch is for all of them.
 #[must_use]
-pub fn decide_redirect(rules: &PolicyRules, target: &Target, now: SystemTime) -> Verdict {
+pub fn decide_own_fetch(rules: &PolicyRules, target: &Target, now: SystemTime) -> Verdict {
     let query = RuleQuery { target, method: "GET", crawler: "", purposes: PurposeSet::NONE, now };
-    let rule = rules.find_for_redirect(query);
+    let rule = rules.find_for_own_fetch(query);
     Verdict {
         result: match rule.as_ref().and_then(applied_rule::refusal) {
             Some(refusal) => Err(refusal),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use wayleave_lifecycle::{FetchErrorKind, Resource, Snapshot};
 use wayleave_robots_txt::{
     AccessResult, AccessVerdict, Dialect, MatchContext, Origin, ProductToken, Target, UrlScheme,
-    decide_all_spellings_within,
+    decide_write_all_spellings_within,
 };
 use wayleave_usage_preferences::{
     AI_TXT_PATH, PreferenceDocument, PreferenceQuery, PreferenceSource, PreferenceState,
@@ -98,8 +98,8 @@ pub fn may_fetch(
     context: &mut MatchContext,
 ) -> bool {
     let path = resource.path();
-    // `false`: a licence at `/robots.txt` is judged like one at any other path.
-    let decision = decide_all_spellings_within(access, dialect, tokens, &path, false, context);
+    // Not as for a read: a licence at `/robots.txt` is judged like one at any other path.
+    let decision = decide_write_all_spellings_within(access, dialect, tokens, &path, context);
     decision.verdict() == AccessVerdict::Allow
 }
 

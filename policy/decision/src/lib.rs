@@ -36,13 +36,13 @@ pub use certificate_name::CertificateName;
 pub use claimed_names::ClaimedNames;
 pub use crawler::{ClientFacts, Crawler, EnforcementMode, ProxyAccount};
 pub use crawlers::{Crawlers, CrawlersConfig};
-pub use decision::{Decision, DecisionRequest, DecisionSettings, Input, Step, decide_redirect};
+pub use decision::{Decision, DecisionRequest, DecisionSettings, Input, Step, decide_own_fetch};
 pub use documents::{
     DocumentBatch, DocumentResult, DocumentToFetch, documents_to_fetch, may_fetch,
 };
 pub use https::{HttpsHandling, HttpsMode, InterceptionSettings};
 pub use identity::{ASSERTED, Identified, Identity};
-pub use preference::PreferenceDecision;
+pub use preference::PreferenceFinding;
 pub use reason::{DefaultAnswer, Reason, ReasonMeaning, RequestOutcome};
 pub use refusal::{DecidingRule, Refusal, RefusalBasis};
 pub use robots::{

@@ -22,7 +22,7 @@ use crate::target::{ResolvedTarget, TargetScope};
 
 /// Everything a site has stated so far about the use of the requested content, and the resulting judgement.
 #[derive(Clone, Debug)]
-pub struct PreferenceDecision {
+pub struct PreferenceFinding {
     crawler: Arc<Crawler>,
     origin: Origin,
     robots_txt: RobotsCopy,
@@ -34,7 +34,7 @@ pub struct PreferenceDecision {
     documents: Vec<ConsultedDocument>,
 }
 
-impl PreferenceDecision {
+impl PreferenceFinding {
     /// Reads the origin's robots.txt; none for requests that do more than read, because preferences are about fetched content.
     pub(crate) fn from_robots_txt(
         robots_txt: RobotsCopy,
@@ -49,7 +49,7 @@ impl PreferenceDecision {
         if !only_reads {
             return None;
         }
-        let query = query(crawler, settings, robots_txt.at());
+        let query = query_of(crawler, settings, robots_txt.at());
         let access = robots_txt.access();
         let state = robots_txt_state(query, access, &resolved.target, resolved.scope, context)?;
         Some(Self {
@@ -64,11 +64,11 @@ impl PreferenceDecision {
     }
 
     fn query<'a>(&'a self, settings: &'a PreferenceSettings) -> PreferenceQuery<'a> {
-        query(&self.crawler, settings, self.robots_txt.at())
+        query_of(&self.crawler, settings, self.robots_txt.at())
     }
 
-    fn update(&mut self, settings: &PreferenceSettings) {
-        let query = query(&self.crawler, settings, self.robots_txt.at());
+    fn judge_again(&mut self, settings: &PreferenceSettings) {
+        let query = query_of(&self.crawler, settings, self.robots_txt.at());
         self.judgement = self.state.judge(query);
         self.duties = self.state.duties(query);
     }
@@ -120,11 +120,11 @@ impl PreferenceDecision {
     ) -> Result<(), Duration> {
         *self.state.match_context() = batch.context;
         for (document, result) in batch.documents.iter().zip(results) {
-            let query = query(&self.crawler, settings, self.robots_txt.at());
+            let query = query_of(&self.crawler, settings, self.robots_txt.at());
             document.add_to(&mut self.state, query, result)?;
             self.documents.extend(document.consulted(result));
         }
-        self.update(settings);
+        self.judge_again(settings);
         Ok(())
     }
 
@@ -140,10 +140,10 @@ impl PreferenceDecision {
             licence.add_licence_to(&mut self.state, result);
             self.documents.extend(licence.consulted(result));
         }
-        self.update(settings);
+        self.judge_again(settings);
     }
 
-    /// Returns the decision with the statements in a response's head added.
+    /// Returns the finding with the statements in a response's head added.
     #[must_use]
     pub fn with_headers<'f>(
         &self,
@@ -151,19 +151,19 @@ impl PreferenceDecision {
         status: u16,
         fields: &(impl Iterator<Item = (&'f str, &'f str)> + Clone),
     ) -> Self {
-        let mut decision = self.clone();
+        let mut finding = self.clone();
         let query = self.query(settings);
-        decision.state.add_response_head(query, status, fields);
-        decision.update(settings);
-        decision
+        finding.state.add_response_head(query, status, fields);
+        finding.judge_again(settings);
+        finding
     }
 
-    /// Returns the decision with the statements in the beginning of a page added.
+    /// Returns the finding with the statements in the beginning of a page added.
     #[must_use]
     pub fn with_page(mut self, settings: &PreferenceSettings, page: &str) -> Self {
-        let query = query(&self.crawler, settings, self.robots_txt.at());
+        let query = query_of(&self.crawler, settings, self.robots_txt.at());
         self.state.add_page(query, page);
-        self.update(settings);
+        self.judge_again(settings);
         self
     }
 
@@ -311,7 +311,7 @@ fn robots_txt_state(
 }
 
 /// Returns a crawler's query about use at `now`.
-fn query<'a>(
+fn query_of<'a>(
     crawler: &'a Crawler,
     settings: &'a PreferenceSettings,
     now: SystemTime,
@@ -370,7 +370,7 @@ mod tests {
         };
         let mut context = MatchContext::default();
         context.budget.spend(usize::MAX);
-        let mut decision = PreferenceDecision::from_robots_txt(
+        let mut decision = PreferenceFinding::from_robots_txt(
             robots_txt,
             &settings,
             &Arc::new(crawler),

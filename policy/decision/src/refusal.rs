@@ -97,12 +97,12 @@ impl Refusal {
         }
     }
 
-    /// Returns the refusal as one that is only observed.
+    /// Returns the refusal if mode "observe" only notes it.
     ///
     /// # Errors
     ///
     /// Returns the refusal if it has to be enforced.
-    pub fn enforce(self, mode: EnforcementMode) -> Result<Self, Self> {
+    pub fn observe_or_refuse(self, mode: EnforcementMode) -> Result<Self, Self> {
         if self.is_policy && mode == EnforcementMode::Observe { Ok(self) } else { Err(self) }
     }
 }

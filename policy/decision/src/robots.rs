@@ -10,7 +10,8 @@ use wayleave_lifecycle::{
 use wayleave_robots_txt::{
     AccessDecision, AccessReason, AccessResult, AccessVerdict, Dialect, MatchContext, ProductToken,
     Target, UrlPath, decide, decide_all_spellings, decide_all_spellings_within, decide_whole_site,
-    decide_whole_site_within, decide_write_all_spellings, excerpt,
+    decide_whole_site_within, decide_write_all_spellings, decide_write_all_spellings_within,
+    excerpt,
 };
 use wayleave_usage_preferences::PreferenceDocument;
 
@@ -142,8 +143,17 @@ pub(crate) struct RobotsOutcome {
 
 impl From<AccessReason> for Reason {
     fn from(basis: AccessReason) -> Self {
-        // Every basis has a reason, as a test checks.
-        Self::named(basis.as_str()).unwrap_or(Self::Unreachable)
+        match basis {
+            AccessReason::Rule => Self::Rule,
+            AccessReason::NoMatchingRule => Self::NoMatchingRule,
+            AccessReason::NoMatchingGroup => Self::NoMatchingGroup,
+            AccessReason::RobotsTxtItself => Self::RobotsTxtItself,
+            AccessReason::Unavailable => Self::Unavailable,
+            AccessReason::RedirectLost => Self::RedirectLost,
+            AccessReason::TooCostly => Self::TooCostly,
+            // The enum may grow: what is not known here must not allow anything.
+            AccessReason::Unreachable | _ => Self::Unreachable,
+        }
     }
 }
 
@@ -204,10 +214,10 @@ fn decide_within<'a>(
 ) -> AccessDecision<'a> {
     match scope {
         TargetScope::RobotsTxt => {
-            decide_all_spellings_within(access, dialect, tokens, path, true, context)
+            decide_all_spellings_within(access, dialect, tokens, path, context)
         }
         TargetScope::Path | TargetScope::Server => {
-            decide_all_spellings_within(access, dialect, tokens, path, false, context)
+            decide_write_all_spellings_within(access, dialect, tokens, path, context)
         }
         TargetScope::EveryPath | TargetScope::Bypass => {
             decide_whole_site_within(access, dialect, tokens, context)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wayleave_robots_txt::Origin;
 use wayleave_usage_preferences::PurposeSet;
 
-use crate::preference::PreferenceDecision;
+use crate::preference::PreferenceFinding;
 use crate::reason::Reason;
 use crate::refusal::Refusal;
 use crate::robots::AccessFinding;
@@ -44,7 +44,7 @@ pub struct DecisionFacts {
     /// The finding of robots.txt, if the decision depended on it.
     pub finding: Option<AccessFinding>,
     /// Statements about use, for a crawler with purposes.
-    pub preferences: Option<PreferenceDecision>,
+    pub preferences: Option<PreferenceFinding>,
     /// The rule of the organisation that matched.
     pub rule: Option<RuleMatch>,
     /// The time that robots.txt demands between requests.

@@ -69,7 +69,8 @@ pub use host_pattern::{HostPattern, InvalidHostPattern};
 #[doc(hidden)]
 pub use robots_txt::{
     MatchContext, decide, decide_all_spellings, decide_all_spellings_within, decide_whole_site,
-    decide_whole_site_within, decide_write_all_spellings, numbered_lines,
+    decide_whole_site_within, decide_write_all_spellings, decide_write_all_spellings_within,
+    numbered_lines,
 };
 
 /// Long tables, for those who need to know exactly.

@@ -230,7 +230,7 @@ fn find_disallow<'a>(
     let context = &mut path.context;
     let decision = match &url_path {
         Some(path) if query.all_spellings => {
-            decide_all_spellings_within(access, dialect, tokens, path, true, context)
+            decide_all_spellings_within(access, dialect, tokens, path, context)
         }
         Some(path) => decide_as_received_within(access, dialect, tokens, path, context),
         None => decide_whole_site_within(access, dialect, tokens, context),

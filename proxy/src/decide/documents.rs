@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::join_all;
-use wayleave_decision::{DocumentBatch, DocumentResult, DocumentToFetch, PreferenceDecision};
+use wayleave_decision::{DocumentBatch, DocumentResult, DocumentToFetch, PreferenceFinding};
 use wayleave_lifecycle::Resource;
 use wayleave_robots_txt::{AccessResult, MatchContext, Origin};
 
@@ -44,17 +44,14 @@ impl DocumentSource<'_> {
     }
 
     /// Adds the licences that a response named, unless they could only repeat a refusal. One that cannot be had refuses.
-    pub(crate) async fn with_licences(
-        &self,
-        mut decision: PreferenceDecision,
-    ) -> PreferenceDecision {
+    pub(crate) async fn with_licences(&self, mut finding: PreferenceFinding) -> PreferenceFinding {
         let settings = &self.settings.preferences.reading;
-        if let Some(mut batch) = decision.licences_to_fetch(settings) {
+        if let Some(mut batch) = finding.licences_to_fetch(settings) {
             // Few responses name any: in a box it takes no room in every exchange.
             let results = Box::pin(self.fetch_all(&mut batch)).await;
-            decision.add_licences(settings, batch, &results);
+            finding.add_licences(settings, batch, &results);
         }
-        decision
+        finding
     }
 }
 

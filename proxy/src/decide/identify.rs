@@ -21,6 +21,12 @@ pub(crate) struct IdentifiedClient {
     pub(crate) identified: Identified,
 }
 
+impl IdentifiedClient {
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identified.identity
+    }
+}
+
 /// Identifies the configured crawler behind a request, or else the name that the request gives itself.
 pub(crate) async fn identify(
     settings: &Settings,
@@ -114,7 +120,7 @@ pub(crate) async fn admit_tunnel(
         let details = "every [[crawler]] at this address needs a user name";
         let refusal = Refusal { is_policy: true, ..Refusal::new(Reason::Unidentified, details) };
         // If it is only observed, the tunnel opens; each request inside notes the same.
-        return refusal.enforce(crawlers.mode).map(|_| None);
+        return refusal.observe_or_refuse(crawlers.mode).map(|_| None);
     }
     Ok(proof)
 }

@@ -32,6 +32,12 @@ use self::settings::{CurrentSettings, Settings};
 use crate::robots_cache::{Requester, RobotsCache};
 use crate::telemetry::metrics::Metrics;
 
+/// A verdict, and the group of robots.txt that gives an unknown client its pace: empty where the pace does not depend on it.
+pub(crate) struct DecidedRequest {
+    pub(crate) verdict: Verdict,
+    pub(crate) pace_group: String,
+}
+
 /// Decides requests by the settings in effect and the cached robots.txt.
 pub(crate) struct Decider {
     settings: Arc<CurrentSettings>,
@@ -92,22 +98,20 @@ impl Decider {
             is_by_tunnel: connection.tunnel.is_some() || resolved.is_blind(),
             now: self.robots.clock().now(),
         };
-        let (verdict, _) = self.complete(settings, &client, request).await;
-        verdict.result.is_ok()
+        self.decide(settings, &client, request).await.verdict.result.is_ok()
     }
 
-    /// Decides a request. Supplies what the decision needs, and waits for the origin's robots.txt if it is not cached. Returns the
-    /// pace group, too, which is no part of the decision.
-    pub(crate) async fn complete(
+    /// Decides a request. Supplies the inputs that the decision asks for, and waits for the origin's robots.txt if it is not cached.
+    pub(crate) async fn decide(
         &self,
         settings: &Settings,
         client: &IdentifiedClient,
         request: DecisionRequest<'_>,
-    ) -> (Verdict, String) {
-        let identity = &client.identified.identity;
+    ) -> DecidedRequest {
+        let identity = client.identity();
         let pacing = &settings.pacing;
         let mut decision = Decision::new(settings.for_decisions(), request);
-        let mut group = String::new();
+        let mut pace_group = String::new();
         while let Step::Need(input) = decision.step() {
             match input {
                 Input::CachedRobotsTxt(origin) => {
@@ -118,7 +122,7 @@ impl Decider {
                     decision.add_cached_robots_txt(copy.as_ref());
                     if let Some(copy) = &copy {
                         let delay = decision.facts().delay;
-                        group = pace_group::of(copy.access(), pacing, identity, delay);
+                        pace_group = pace_group::of(copy.access(), pacing, identity, delay);
                     }
                 }
                 Input::RobotsTxt(origin) => {
@@ -133,7 +137,7 @@ impl Decider {
                         Ok(cached) => {
                             let copy = RobotsCopy::Cached(cached.clone().into());
                             // Judging builds indexes, which count for the memory of the cache.
-                            group = self.robots.with_recount(&origin, &cached, || {
+                            pace_group = self.robots.with_recount(&origin, &cached, || {
                                 decision.add_robots_txt(&copy);
                                 let delay = decision.facts().delay;
                                 pace_group::of(copy.access(), pacing, identity, delay)
@@ -153,7 +157,7 @@ impl Decider {
                 }
             }
         }
-        (decision.into_verdict(), group)
+        DecidedRequest { verdict: decision.into_verdict(), pace_group }
     }
 }
 

@@ -308,7 +308,7 @@ impl Decider {
             is_by_tunnel: request.is_by_tunnel,
             now: self.robots.clock().now(),
         };
-        let (verdict, _) = self.complete(&settings, &client, asked).await;
+        let verdict = self.decide(&settings, &client, asked).await.verdict;
         let identity = client.identified.identity;
         let origin = request.target.target.origin();
         let dialects = match self.robots.find(origin).await {

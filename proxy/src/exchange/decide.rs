@@ -29,14 +29,14 @@ impl Exchange<'_, '_> {
         // Recorded before robots.txt is fetched, because the client may leave meanwhile.
         self.record.begin_decision(
             self.display_target(&request, resolved.as_ref().ok()),
-            identified.identified.identity.clone(),
+            identified.identity().clone(),
             self.settings.configuration,
         );
         self.record.username = identified.proof.as_ref().map(|proof| Arc::clone(&proof.username));
         let result = match resolved {
             Err(refusal) => Err(refusal),
             Ok(resolved) => {
-                let decided_at = Instant::now();
+                let decision_began_at = Instant::now();
                 let decision = DecisionRequest {
                     identified: &identified.identified,
                     method: request.method,
@@ -44,16 +44,16 @@ impl Exchange<'_, '_> {
                     is_by_tunnel: self.connection.tunnel.is_some() || self.blind.is_some(),
                     now: services.decider.robots.clock().now(),
                 };
-                let deciding = services.decider.complete(&self.settings, &identified, decision);
+                let deciding = services.decider.decide(&self.settings, &identified, decision);
                 // A client that ended only its side still waits: unlike a slot, a wait for robots.txt takes nothing from others.
                 let decided = client.run_while_connected(pin!(deciding)).await;
-                let (verdict, pace_group) = decided.ok_or(NotSent::ClientLeft)?;
-                self.record.decided_at = Some(decided_at);
-                self.record.decided_in = decided_at.elapsed();
+                let decided = decided.ok_or(NotSent::ClientLeft)?;
+                self.record.decision_began_at = Some(decision_began_at);
+                self.record.decided_in = decision_began_at.elapsed();
                 services.metrics.decision(self.record.decided_in);
-                self.record.facts = verdict.facts;
-                self.pace_group = pace_group;
-                verdict.result
+                self.record.facts = decided.verdict.facts;
+                self.pace_group = decided.pace_group;
+                decided.verdict.result
             }
         };
         self.count_user_agent_mismatch(&identified, &request);
@@ -107,7 +107,7 @@ impl Exchange<'_, '_> {
 
     /// Counts a crawler that proved its name otherwise, but does not send it in `User-Agent`.
     fn count_user_agent_mismatch(&self, identified: &IdentifiedClient, request: &RequestView<'_>) {
-        if let Some(crawler) = identified.identified.identity.crawler()
+        if let Some(crawler) = identified.identity().crawler()
             && !crawler.is_named_in(request.user_agent)
         {
             self.services.metrics.user_agent_mismatch(&crawler.name);

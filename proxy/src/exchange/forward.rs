@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use tokio::sync::Notify;
 use wayleave_decision::{
-    Crawler, EnforcementMode, Identity, Permit, PreferenceDecision, Reason, Refusal,
+    Crawler, EnforcementMode, Identity, Permit, PreferenceFinding, Reason, Refusal,
 };
 use wayleave_robots_txt::{Origin, UrlScheme};
 
@@ -88,7 +88,7 @@ impl Exchange<'_, '_> {
         &mut self,
         response: Option<RelayedResponse>,
         is_signed: bool,
-        preferences: Option<PreferenceDecision>,
+        preferences: Option<PreferenceFinding>,
     ) {
         if let Some(response) = response {
             self.record.oddities = response.oddities;
@@ -167,7 +167,7 @@ impl Exchange<'_, '_> {
 /// Adjusts the outcome to the response, which may ask for payment, or be withheld where refusals are not only observed.
 fn outcome_of_response(
     outcome: ExchangeOutcome,
-    preferences: Option<&PreferenceDecision>,
+    preferences: Option<&PreferenceFinding>,
     permit: &Permit,
 ) -> ExchangeOutcome {
     let Some(preferences) = preferences else {

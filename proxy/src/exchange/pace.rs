@@ -7,13 +7,23 @@ use std::time::Duration;
 
 use futures_util::poll;
 use tokio::time::Instant;
-use wayleave_decision::{EnforcementMode, Identity, Permit, Reason, TargetScope};
+use wayleave_decision::{EnforcementMode, Identity, Permit, Reason, Refusal, TargetScope};
 
 use super::Exchange;
 use super::outcome::NotSent;
 use crate::decide::refusal;
 use crate::http::downstream::Downstream;
 use crate::pacing::{PacedRequest, PacingSlot};
+
+/// The end of a request's wait for its slot.
+enum SlotWait<'s> {
+    /// The slot was free.
+    Free(PacingSlot<'s>),
+    /// The request waited, and may be decided otherwise by now.
+    Waited(PacingSlot<'s>),
+    /// The request comes too soon, but that is only observed.
+    Observed(Refusal),
+}
 
 impl<'s> Exchange<'s, '_> {
     /// Decides the request and waits for its slot, unless it has `slot` already from an earlier call. Returns the permit with the
@@ -29,22 +39,25 @@ impl<'s> Exchange<'s, '_> {
             if slot.is_some() || permit.resolved.scope == TargetScope::Bypass {
                 return Ok((permit, slot));
             }
-            let waited_before = self.record.waited;
-            slot = self.wait_for_slot(&mut permit, client).await?;
-            if slot.is_none() || self.record.waited == waited_before {
-                return Ok((permit, slot));
+            match self.wait_for_slot(&permit, client).await? {
+                SlotWait::Free(slot) => return Ok((permit, Some(slot))),
+                SlotWait::Waited(granted) => slot = Some(granted),
+                SlotWait::Observed(refusal) => {
+                    // Of several observed refusals the first counts, as within a decision.
+                    permit.observed.get_or_insert(refusal);
+                    return Ok((permit, None));
+                }
             }
             self.settings = self.services.decider.settings();
         }
     }
 
-    /// Waits for the request's slot, for as long as the configuration permits. If the request comes too soon, but that is only
-    /// observed, puts the refusal into the permit and returns `None`.
+    /// Waits for the request's slot, for as long as the configuration permits.
     async fn wait_for_slot(
         &mut self,
-        permit: &mut Permit,
+        permit: &Permit,
         client: &mut Downstream,
-    ) -> Result<Option<PacingSlot<'s>>, NotSent> {
+    ) -> Result<SlotWait<'s>, NotSent> {
         let services = self.services;
         let identity = self.record.identity.as_ref();
         let crawler = identity.and_then(Identity::crawler);
@@ -77,21 +90,19 @@ impl<'s> Exchange<'s, '_> {
         let (result, waited) =
             client.run_unless_gone(pin!(timed(acquiring))).await.ok_or(NotSent::ClientLeft)?;
         self.record.waited += waited;
-        let slot = match result {
-            Ok(slot) => Some(slot),
+        let ended = match result {
+            Ok(slot) if waited.is_zero() => SlotWait::Free(slot),
+            Ok(slot) => SlotWait::Waited(slot),
             Err(too_soon) => {
                 let origin = permit.resolved.target.origin();
                 let refusal = refusal::too_soon(&too_soon, robots_delay, origin);
-                let observed = refusal.enforce(mode).map_err(NotSent::Refused)?;
-                // Of several observed refusals the first counts, as within a decision.
-                permit.observed.get_or_insert(observed);
-                None
+                SlotWait::Observed(refusal.observe_or_refuse(mode).map_err(NotSent::Refused)?)
             }
         };
         if !delay.is_zero() && !is_robots_txt {
             services.metrics.crawl_delay_wait(waited);
         }
-        Ok(slot)
+        Ok(ended)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use wayleave_decision::{
-    ASSERTED, Crawler, DecisionFacts, Identity, PreferenceDecision, RuleMatch, TargetScope, Verdict,
+    ASSERTED, Crawler, DecisionFacts, Identity, PreferenceFinding, RuleMatch, TargetScope, Verdict,
 };
 use wayleave_http_wire::http1::oddities::{Oddities, Oddity};
 use wayleave_http_wire::received::ReceivedHead;
@@ -43,7 +43,7 @@ pub(super) struct ExchangeRecord {
     pub(super) configuration: u64,
     pub(super) facts: DecisionFacts,
     /// The moment at which the decision began, if there was one.
-    pub(super) decided_at: Option<Instant>,
+    pub(super) decision_began_at: Option<Instant>,
     pub(super) decided_in: Duration,
     /// The time spent waiting for a slot.
     pub(super) waited: Duration,
@@ -79,7 +79,7 @@ impl ExchangeRecord {
             username: None,
             configuration,
             facts: DecisionFacts::default(),
-            decided_at: None,
+            decision_began_at: None,
             decided_in: Duration::ZERO,
             waited: Duration::ZERO,
             oddities: Oddities::default(),
@@ -117,7 +117,7 @@ impl ExchangeRecord {
         self.username = None;
         self.configuration = configuration;
         self.facts = DecisionFacts::default();
-        self.decided_at = None;
+        self.decision_began_at = None;
         self.decided_in = Duration::ZERO;
     }
 
@@ -157,12 +157,12 @@ impl ExchangeRecord {
             finding: facts.finding.map(Into::into),
             preferences: preferences
                 .into_iter()
-                .flat_map(PreferenceDecision::stated_preferences)
+                .flat_map(PreferenceFinding::stated_preferences)
                 .map(|stated| UsePreference::from(&stated))
                 .collect(),
             documents: preferences
                 .into_iter()
-                .flat_map(PreferenceDecision::documents_seen)
+                .flat_map(PreferenceFinding::documents_seen)
                 .map(Into::into)
                 .collect(),
             reached_origin: matches!(outcome, ExchangeOutcome::Withhold(_)).then_some(true),
@@ -208,7 +208,7 @@ impl ExchangeServices {
         let took = record.started.elapsed();
         let parent = record.parent.clone();
         let decided_after =
-            record.decided_at.map(|at| at.saturating_duration_since(record.started));
+            record.decision_began_at.map(|at| at.saturating_duration_since(record.started));
         // Recording must not delay the client: the log takes the decision and writes it on a thread of its own.
         let mut decision = record.finish(outcome, took);
         let (label, reason) = (outcome.request_outcome(), outcome.reason());

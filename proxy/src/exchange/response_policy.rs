@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
-use wayleave_decision::{Permit, PreferenceDecision, Reason, Refusal, TargetScope};
+use wayleave_decision::{Permit, PreferenceFinding, Reason, Refusal, TargetScope};
 use wayleave_http_wire::field_pairs::{FieldPair, first};
 use wayleave_http_wire::http1::has_content;
 use wayleave_http_wire::page::PageBuffer;
@@ -23,12 +23,12 @@ const NOT_MODIFIED: u16 = 304;
 /// Judges the response to one request of a crawler with purposes.
 pub(super) struct ResponseLabeller<'a> {
     /// The preferences known before the request was sent.
-    preferences_before: &'a PreferenceDecision,
+    preferences_before: &'a PreferenceFinding,
     documents: DocumentSource<'a>,
     permit: &'a Permit,
     method: &'a str,
     /// The preferences including those of the response.
-    judged: Mutex<Option<PreferenceDecision>>,
+    judged: Mutex<Option<PreferenceFinding>>,
 }
 
 /// The treatment of a response whose head has arrived.
@@ -42,7 +42,7 @@ pub(super) enum LabelStep {
 impl<'a> ResponseLabeller<'a> {
     /// Creates the labeller of the response to a permitted request. `documents` supplies the licences that the response names.
     pub(super) fn new(
-        preferences_before: &'a PreferenceDecision,
+        preferences_before: &'a PreferenceFinding,
         documents: DocumentSource<'a>,
         permit: &'a Permit,
         method: &'a str,
@@ -51,7 +51,7 @@ impl<'a> ResponseLabeller<'a> {
     }
 
     /// Returns the preferences including those of the response; `None` if there was no response.
-    pub(super) fn into_preferences(self) -> Option<PreferenceDecision> {
+    pub(super) fn into_preferences(self) -> Option<PreferenceFinding> {
         self.judged.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,7 +80,7 @@ impl<'a> ResponseLabeller<'a> {
     }
 
     /// Adds the statements of the head, and of the licences that it names if it describes content.
-    async fn with_headers(&self, status: u16, fields: &[FieldPair<'_>]) -> PreferenceDecision {
+    async fn with_headers(&self, status: u16, fields: &[FieldPair<'_>]) -> PreferenceFinding {
         let decision = {
             let texts: Vec<_> =
                 fields.iter().map(|(name, value)| (text(name), text(value))).collect();
@@ -139,7 +139,7 @@ impl<'a> ResponseLabeller<'a> {
     /// Returns the labels, or the refusal.
     fn conclude(
         &self,
-        decision: PreferenceDecision,
+        decision: PreferenceFinding,
         status: u16,
     ) -> Result<Vec<ResponseField<'static>>, Box<Refusal>> {
         let may_withhold =
@@ -165,7 +165,7 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// Returns `Wayleave-Preferences` and, where there are any, `Wayleave-Duties`, as dictionaries (RFC 9651).
-fn labels(decision: &PreferenceDecision, permit: &Permit) -> Vec<ResponseField<'static>> {
+fn labels(decision: &PreferenceFinding, permit: &Permit) -> Vec<ResponseField<'static>> {
     let by_rule = rule_preference(permit);
     let members = decision.judgement.by_purpose.iter().map(|judged| {
         let source = judged.statement.as_ref().map(|statement| statement.source);

@@ -14,7 +14,8 @@ use crate::pacing::Pacer;
 use crate::telemetry::metrics::Metrics;
 use crate::traces::Traces;
 
-/// The services that exchanges share.
+/// The services that exchanges share. Its methods are in the files of the steps that they begin or end, such as `tunnel` and
+/// `record`.
 pub(crate) struct ExchangeServices {
     pub(crate) decider: Arc<Decider>,
     pub(crate) pacer: Arc<Pacer>,

@@ -67,6 +67,14 @@ struct TunnelGrounds<'a> {
     user_agent: Vec<u8>,
 }
 
+/// A tunnel to an origin, as `https.mode` and `https.bypass` treat it.
+enum RequestedTunnel {
+    /// Each request inside is decided by itself.
+    Inspected(Origin),
+    /// The tunnel is decided as a whole.
+    Blind(Origin, TargetScope),
+}
+
 /// An uninspected tunnel that is permitted and connected to its origin.
 struct DialledTunnel<'a> {
     permit: Permit,
@@ -156,14 +164,17 @@ impl<'s> Exchange<'s, '_> {
         client: &mut Downstream,
     ) -> Result<(Origin, Option<DialledTunnel<'s>>), NotSent> {
         loop {
+            // First, because whatever ends the exchange before its decision needs the target and the crawler in its record.
             self.record_undecided();
-            let (origin, scope) = self.tunnel_scope().map_err(NotSent::Refused)?;
-            let Some(scope) = scope else {
-                // Each request inside is decided by itself, so only the client and the address are checked now.
-                let admitting = self.admit_inspected(&origin);
-                let admitted = client.run_unless_gone(pin!(admitting)).await;
-                self.proof = admitted.ok_or(NotSent::ClientLeft)?.map_err(NotSent::Refused)?;
-                return Ok((origin, None));
+            let (origin, scope) = match self.requested_tunnel().map_err(NotSent::Refused)? {
+                RequestedTunnel::Blind(origin, scope) => (origin, scope),
+                RequestedTunnel::Inspected(origin) => {
+                    // Only the client and the address are checked now.
+                    let admitting = self.admit_inspected(&origin);
+                    let admitted = client.run_unless_gone(pin!(admitting)).await;
+                    self.proof = admitted.ok_or(NotSent::ClientLeft)?.map_err(NotSent::Refused)?;
+                    return Ok((origin, None));
+                }
             };
             self.blind = Some((origin.clone(), scope));
             let (permit, slot) = self.decide_and_wait(None, client).await?;
@@ -175,9 +186,8 @@ impl<'s> Exchange<'s, '_> {
         }
     }
 
-    /// Returns the origin that a tunnel leads to, and the scope in which it is decided without inspection; `None` if it is
-    /// inspected.
-    fn tunnel_scope(&self) -> Result<(Origin, Option<TargetScope>), Refusal> {
+    /// Returns the tunnel that is asked for.
+    fn requested_tunnel(&self) -> Result<RequestedTunnel, Refusal> {
         let request = self.request();
         if self.connection.tunnel.is_some() {
             return Err(Refusal::malformed("CONNECT inside a tunnel"));
@@ -191,19 +201,19 @@ impl<'s> Exchange<'s, '_> {
         }
         let origin = target::resolve_connect(&request.target, UrlScheme::Https)?;
         match self.settings.https.handling_of(origin.host()) {
-            HttpsHandling::Mode(HttpsMode::Intercept) => Ok((origin, None)),
+            HttpsHandling::Mode(HttpsMode::Intercept) => Ok(RequestedTunnel::Inspected(origin)),
             // Port 80 is where plain HTTP is spoken: it is that robots.txt which counts there.
             HttpsHandling::Mode(HttpsMode::Tunnel)
                 if origin.port() == UrlScheme::Http.default_port() =>
             {
                 let origin = target::resolve_connect(&request.target, UrlScheme::Http)?;
-                Ok((origin, Some(TargetScope::EveryPath)))
+                Ok(RequestedTunnel::Blind(origin, TargetScope::EveryPath))
             }
             // Mode "refuse" is decided like a tunnel, because its refusal may only be observed.
             HttpsHandling::Mode(HttpsMode::Tunnel | HttpsMode::Refuse) => {
-                Ok((origin, Some(TargetScope::EveryPath)))
+                Ok(RequestedTunnel::Blind(origin, TargetScope::EveryPath))
             }
-            HttpsHandling::Bypass => Ok((origin, Some(TargetScope::Bypass))),
+            HttpsHandling::Bypass => Ok(RequestedTunnel::Blind(origin, TargetScope::Bypass)),
         }
     }
 

@@ -84,25 +84,30 @@ pub fn decide_write_all_spellings<'a>(
     RequestedPath::for_any_method(path).decide_all_spellings(access, crawler)
 }
 
-/// Judges like [`decide_all_spellings`] or, unless the request `only_reads`, like [`decide_write_all_spellings`],
-/// within the budget that is left of a request.
+/// Judges like [`decide_all_spellings`], within the budget that is left of a request.
 #[must_use]
 pub fn decide_all_spellings_within<'a>(
     access: &'a AccessResult,
     dialect: Dialect,
     tokens: &'a [ProductToken],
     path: &UrlPath<'_>,
-    only_reads: bool,
     context: &mut MatchContext,
 ) -> AccessDecision<'a> {
     let crawler = CrawlerInDialect { dialect, tokens };
-    let requested = RequestedPath { path: path.as_str(), is_read: only_reads };
-    // The context computes the spellings once for all rules and preferences of the request.
-    let mut search = RuleSearch::with_budget(mem::take(&mut context.budget));
-    let others = |path: &str| context.other_spellings(path);
-    let decision = requested.decide_all_spellings_in(access, crawler, &mut search, others);
-    context.budget = search.budget;
-    decision
+    RequestedPath::for_read(path).decide_all_spellings_within(access, crawler, context)
+}
+
+/// Judges like [`decide_write_all_spellings`], within the budget that is left of a request.
+#[must_use]
+pub fn decide_write_all_spellings_within<'a>(
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+    path: &UrlPath<'_>,
+    context: &mut MatchContext,
+) -> AccessDecision<'a> {
+    let crawler = CrawlerInDialect { dialect, tokens };
+    RequestedPath::for_any_method(path).decide_all_spellings_within(access, crawler, context)
 }
 
 /// Judges all paths of an origin at once, for callers that cannot see the paths: disallowed if [`decide_all_spellings`]
@@ -215,6 +220,21 @@ impl<'p> RequestedPath<'p> {
             &mut RuleSearch::default(),
             spelling::other_spellings,
         )
+    }
+
+    /// Judges every spelling within the budget of a request. The context computes the spellings once for all rules and
+    /// preferences of the request.
+    fn decide_all_spellings_within<'a>(
+        self,
+        access: &'a AccessResult,
+        crawler: CrawlerInDialect<'a>,
+        context: &mut MatchContext,
+    ) -> AccessDecision<'a> {
+        let mut search = RuleSearch::with_budget(mem::take(&mut context.budget));
+        let others = |path: &str| context.other_spellings(path);
+        let decision = self.decide_all_spellings_in(access, crawler, &mut search, others);
+        context.budget = search.budget;
+        decision
     }
 
     #[inline(always)]

@@ -36,6 +36,7 @@ pub use crawler_rules::CrawlerRules;
 pub use decide::{
     decide, decide_all_spellings, decide_all_spellings_within, decide_as_received_within,
     decide_whole_site, decide_whole_site_within, decide_write_all_spellings,
+    decide_write_all_spellings_within,
 };
 pub use decision::{AccessDecision, AccessReason, AccessVerdict, DecisionDetails};
 pub use directive_topic::{

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use wayleave_decision::{
     ClientFacts, Crawlers, CrawlersConfig, DecisionFacts, DecisionRequest, HttpsHandling,
     HttpsMode, InterceptionSettings, PolicyRule, Reason, Refusal, TargetScope, Verdict,
-    decide_redirect,
+    decide_own_fetch,
 };
 use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::Resource;
@@ -184,7 +184,7 @@ impl World {
                     is_by_tunnel: connection.tunnel.is_some() || blind.is_some(),
                     now: self.parts.clock.now(),
                 };
-                self.decider.complete(settings, &client, decision).await.0
+                self.decider.decide(settings, &client, decision).await.verdict
             }
         };
         let (user_agent, user_agent_cut) = request.recorded_user_agent();
@@ -219,7 +219,7 @@ impl World {
 
     /// Decides as for a redirect of a robots.txt to this URL, and returns what is recorded.
     pub(super) fn redirect(&self, target: &Target) -> DecisionRecord {
-        let verdict = decide_redirect(&self.settings.rules, target, self.parts.clock.now());
+        let verdict = decide_own_fetch(&self.settings.rules, target, self.parts.clock.now());
         DecisionRecord {
             crawler: LogWord::Borrowed(WAYLEAVE),
             identity: LogWord::Borrowed("known"),

@@ -1,6 +1,6 @@
 //! Compares a verdict with what a line of the log says of the decision.
 
-use wayleave_decision::{AccessFinding, PreferenceDecision, Reason, RuleMatch, Verdict};
+use wayleave_decision::{AccessFinding, PreferenceFinding, Reason, RuleMatch, Verdict};
 use wayleave_robots_txt::excerpt;
 
 use crate::decision_log::{DecisionRecord, FindingRecord, RuleRecord, UsePreference};
@@ -70,7 +70,7 @@ pub(super) fn has_derivable_preferences(decision: &DecisionRecord) -> bool {
 }
 
 fn compare_preferences(
-    derived: Option<&PreferenceDecision>,
+    derived: Option<&PreferenceFinding>,
     decision: &DecisionRecord,
 ) -> Result<(), String> {
     let said = &decision.preferences;
