@@ -6,7 +6,7 @@
 //! # The path of a request
 //!
 //! `downstream` reads requests from connections. `exchange` takes each from its head to its record, one file a step;
-//! `exchange/mod.rs` has their order. `decide` *identifies* the crawler, *resolves* the target, applies the organisation's
+//! `exchange/mod.rs` has their order. `decider` *identifies* the crawler, *resolves* the target, applies the organisation's
 //! *rules* and *consults* robots.txt.
 //!
 //! # The map
@@ -18,7 +18,7 @@
 //!        admin          │              operators: API, metrics, page
 //!          ├─────── downstream         connections of clients
 //!          ├──────── exchange          one request, step by step
-//!          └───────── decide           the inputs of a decision
+//!          └──────── decider           the inputs of a decision
 //!                ┌──────┤
 //!          robots_cache │              every origin's robots.txt
 //!                └──────┤
@@ -43,7 +43,7 @@ mod admin;
 pub mod cli;
 pub mod clock;
 pub mod config;
-mod decide;
+mod decider;
 pub mod decision_log;
 mod downstream;
 mod environment;

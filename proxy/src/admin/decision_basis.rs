@@ -18,7 +18,7 @@ use super::response::{ErrorBody, SafeJson, error_response};
 use super::robots::{deciding_file, kept_file};
 use super::robots_view::DecidingFile;
 use super::state::AdminState;
-use crate::decide::preview::Reading;
+use crate::decider::preview::Reading;
 use crate::decision_log::{DecisionRecord, FindingRecord, UsePreference};
 
 /// The files that a decision rests on.

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::parameters::QueryParameters;
 use super::response::{ErrorBody, SafeJson, bad_request};
 use super::state::AdminState;
-use crate::decide::preview::{PreviewedDecision, Question, Reading};
+use crate::decider::preview::{PreviewedDecision, Question, Reading};
 use crate::decision_log::{FindingRecord, LogWord, RuleRecord, UsePreference};
 use crate::exchange::record;
 

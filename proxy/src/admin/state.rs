@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use tokio_util::sync::CancellationToken;
 
 use super::reload_handle::ReloadHandle;
-use crate::decide::Decider;
+use crate::decider::Decider;
 use crate::decision_log::DecisionLog;
 use crate::downstream::listeners::ListenAddress;
 use crate::telemetry::metrics::Metrics;

@@ -9,7 +9,7 @@ use super::reader::{
     Section, at_least, boolean, checked, duration, none_if_empty, path_in, positive_duration, size,
     size_or_zero,
 };
-use crate::decide::settings::LogFailureMode;
+use crate::decider::settings::LogFailureMode;
 use crate::decision_log::{ClientForm, JournalConfig};
 use crate::telemetry::logging::LogFormat;
 

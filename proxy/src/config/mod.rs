@@ -42,7 +42,7 @@ use self::reader::{ConfigReader, EffectiveKeys, Section, fixed};
 pub(crate) use self::signing::KEYS_DIR;
 pub(crate) use self::store::StoreConfig;
 pub(crate) use self::upstream::UpstreamConfig;
-use crate::decide::settings::PreferencesConfig;
+use crate::decider::settings::PreferencesConfig;
 use crate::robots_cache::RobotsStoreConfig;
 
 /// The shipped `config.toml`: every key with its default and its unit. Reading it gives `Config::default()`.

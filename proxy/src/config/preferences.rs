@@ -7,7 +7,7 @@ use super::reader::{
     ParseResult, Section, ValueNode, boolean, checked, non_empty_list, parse_with, size_or_zero,
 };
 use super::robots::to_usize;
-use crate::decide::settings::PreferencesConfig;
+use crate::decider::settings::PreferencesConfig;
 
 /// The upper bound of `meta_scan`: so much of a page may be in memory several times over.
 const MAX_META_SCAN: ByteSize = ByteSize::mib(1);

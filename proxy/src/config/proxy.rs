@@ -13,7 +13,7 @@ use super::reader::{
     none_if_empty, parse_with, path_in, positive_duration, text,
 };
 use super::upstream::read_pem_file;
-use crate::decide::settings;
+use crate::decider::settings;
 use crate::downstream::limits;
 use crate::downstream::listeners::ListenAddress;
 use crate::tls::server::{self, ServerCertificate, ServerTls};

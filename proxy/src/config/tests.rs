@@ -10,7 +10,7 @@ use wayleave_robots_txt::{Dialect, HostPattern, ProductToken};
 use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose, PurposeSet};
 
 use super::{Config, ConfigMistake, DEFAULT_FILE};
-use crate::decide::settings::LogFailureMode;
+use crate::decider::settings::LogFailureMode;
 use crate::decision_log::{ClientForm, JournalConfig};
 use crate::pacing::{self, CrawlDelayMode};
 use crate::robots_cache::{self, FetchConfig, RobotsStoreConfig};

@@ -18,8 +18,8 @@ use super::proxy_protocol::ProxyHeaderError;
 use super::server::DownstreamServer;
 use super::tls_termination::{NegotiatedConnection, TlsRefusal};
 use super::{http1, listeners, proxied_http2, proxy_protocol, tls_termination, tunnel};
-use crate::decide::refusal;
-use crate::decide::request::ClientConnection;
+use crate::decider::refusal;
+use crate::decider::request::ClientConnection;
 use crate::http::transport::{self, BufferedStream, Transport, UNREAD_TIMEOUT};
 
 /// The accept loop; each connection is served in its own task.

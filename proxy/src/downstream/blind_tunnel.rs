@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use wayleave_robots_txt::Origin;
 
 use super::server::DownstreamServer;
-use crate::decide::target;
+use crate::decider::target;
 use crate::exchange::error_response;
 use crate::exchange::tunnel::PendingBlindTunnel;
 use crate::http::transport::BufferedStream;

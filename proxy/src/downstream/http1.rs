@@ -15,8 +15,8 @@ use wayleave_http_wire::http1::{BodyFraming, RequestHead};
 use wayleave_http_wire::received::ReceivedHead;
 
 use super::server::DownstreamServer;
-use crate::decide::refusal;
-use crate::decide::request::ClientConnection;
+use crate::decider::refusal;
+use crate::decider::request::ClientConnection;
 use crate::exchange::tunnel::TunnelPermit;
 use crate::exchange::{ConnectionReuse, error_response};
 use crate::http::downstream::Downstream;

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use wayleave_http_wire::received::ReceivedHead;
 
 use super::server::DownstreamServer;
-use crate::decide::request::ClientConnection;
+use crate::decider::request::ClientConnection;
 use crate::http::downstream::Downstream;
 use crate::http::flush_signal::FlushSignal;
 use crate::http::transport::{BoxedStream, Transport};

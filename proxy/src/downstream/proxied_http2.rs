@@ -10,7 +10,7 @@ use wayleave_http_wire::received::ReceivedHead;
 use super::http2::{self, Http2Request};
 use super::server::DownstreamServer;
 use super::tunnel;
-use crate::decide::request::ClientConnection;
+use crate::decider::request::ClientConnection;
 use crate::http::connect_stream::ConnectStream;
 use crate::http::downstream::Downstream;
 use crate::http::transport::{BoxedStream, Transport};

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::limits::ConnectionLimits;
-use crate::decide::settings::Settings;
+use crate::decider::settings::Settings;
 use crate::exchange::ExchangeServices;
 use crate::tls::intercept::TlsInterceptor;
 

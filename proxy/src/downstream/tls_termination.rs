@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::server::DownstreamServer;
-use crate::decide::request::ClientConnection;
+use crate::decider::request::ClientConnection;
 use crate::decision_log;
 use crate::http::transport::{BoxedStream, BufferedStream, Transport};
 use crate::identity::ClientCertificate;

@@ -9,10 +9,10 @@ use wayleave_http_wire::request_target;
 
 use super::Exchange;
 use super::outcome::NotSent;
-use crate::decide::identify::{self, IdentifiedClient};
-use crate::decide::request::RequestView;
-use crate::decide::settings::LogFailureMode;
-use crate::decide::{refusal, target};
+use crate::decider::identify::{self, IdentifiedClient};
+use crate::decider::request::RequestView;
+use crate::decider::settings::LogFailureMode;
+use crate::decider::{refusal, target};
 use crate::http::downstream::Downstream;
 
 impl Exchange<'_, '_> {

@@ -13,7 +13,7 @@ use wayleave_http_wire::received::ReceivedHead;
 
 use super::ConnectionReuse;
 use crate::clock::system_time;
-use crate::decide::settings::ConnectionSettings;
+use crate::decider::settings::ConnectionSettings;
 use crate::decision_log::{DecisionId, UsePreference};
 use crate::http::downstream::{
     ClientGone, Downstream, DownstreamReader, DownstreamResponse, ResponseField, response_field,
@@ -222,7 +222,7 @@ mod tests {
     use wayleave_http_wire::http1::RequestHead;
 
     use super::*;
-    use crate::decide::refusal::looped;
+    use crate::decider::refusal::looped;
     use crate::http::transport::Transport;
 
     fn source() -> AnswerSource<'static> {

@@ -17,9 +17,9 @@ use super::response_policy::{self, ResponseLabeller};
 use super::revoke::LongLivedRequest;
 use super::sign::{RequestSigner, SigningIdentity};
 use super::{ConnectionReuse, Exchange};
-use crate::decide::documents::DocumentSource;
-use crate::decide::refusal;
-use crate::decide::settings::Settings;
+use crate::decider::documents::DocumentSource;
+use crate::decider::refusal;
+use crate::decider::settings::Settings;
 use crate::http::downstream::{Downstream, ResponseField};
 use crate::pacing::PacingSlot;
 

@@ -52,8 +52,8 @@ pub(crate) use self::services::{ExchangeServices, ExchangeShutdown};
 use self::error_response::AnswerSource;
 use self::outcome::{ExchangeOutcome, NotSent, ReplyKind};
 use self::record::ExchangeRecord;
-use crate::decide::request::{ClientConnection, RequestView};
-use crate::decide::settings::Settings;
+use crate::decider::request::{ClientConnection, RequestView};
+use crate::decider::settings::Settings;
 use crate::http::downstream::Downstream;
 use crate::identity::PasswordProof;
 

@@ -11,7 +11,7 @@ use wayleave_decision::{EnforcementMode, Identity, Permit, Reason, Refusal, Targ
 
 use super::Exchange;
 use super::outcome::NotSent;
-use crate::decide::refusal;
+use crate::decider::refusal;
 use crate::http::downstream::Downstream;
 use crate::pacing::{PacedRequest, PacingSlot};
 

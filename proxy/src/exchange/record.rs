@@ -12,8 +12,8 @@ use wayleave_http_wire::received::ReceivedHead;
 
 use super::ExchangeServices;
 use super::outcome::{ExchangeOutcome, permitted_outcome};
-use crate::decide::preview::{PreviewedDecision, Reading};
-use crate::decide::request::ClientConnection;
+use crate::decider::preview::{PreviewedDecision, Reading};
+use crate::decider::request::ClientConnection;
 use crate::decision_log::{
     DecisionId, DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, RuleRecord, UsePreference,
 };

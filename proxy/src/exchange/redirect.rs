@@ -14,8 +14,8 @@ use wayleave_usage_preferences::DocumentKind;
 use super::outcome::ExchangeOutcome;
 use super::record::ExchangeRecord;
 use crate::clock::Clock;
-use crate::decide::refusal;
-use crate::decide::settings::{CurrentSettings, Settings};
+use crate::decider::refusal;
+use crate::decider::settings::{CurrentSettings, Settings};
 use crate::decision_log::{DecisionLog, LogWord, WAYLEAVE};
 use crate::pacing::{PacedRequest, Pacer, PacingSlot};
 use crate::robots_cache::{

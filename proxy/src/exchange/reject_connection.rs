@@ -8,7 +8,7 @@ use super::error_response::AnswerSource;
 use super::outcome::ExchangeOutcome;
 use super::record::ExchangeRecord;
 use super::{Exchange, ExchangeServices, error_response};
-use crate::decide::request::ClientConnection;
+use crate::decider::request::ClientConnection;
 use crate::decision_log::DecisionId;
 use crate::http::downstream::Downstream;
 use crate::http::transport::BoxedStream;

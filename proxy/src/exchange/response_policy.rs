@@ -12,8 +12,8 @@ use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::excerpt;
 use wayleave_usage_preferences::{Preference, PreferenceSource, Purpose, UsageDuty};
 
-use crate::decide::documents::DocumentSource;
-use crate::decide::settings::PreferencesConfig;
+use crate::decider::documents::DocumentSource;
+use crate::decider::settings::PreferencesConfig;
 use crate::http::downstream::{ResponseField, response_field};
 use crate::upstream::UpstreamHead;
 
@@ -67,12 +67,12 @@ impl<'a> ResponseLabeller<'a> {
             return Ok(LabelStep::Relay(Vec::new()));
         }
         let fields = head.fields();
-        let decision = self.with_headers(status, &fields).await;
+        let finding = self.with_headers(status, &fields).await;
         let PreferencesConfig { reading, meta_scan_bytes: limit, .. } = self.config();
-        let has_page = *limit > 0 && self.has_page(status, &fields) && decision.needs_page(reading);
+        let has_page = *limit > 0 && self.has_page(status, &fields) && finding.needs_page(reading);
         // A page can only add statements: it cannot revoke a refusal that is final.
-        let is_final = decision.is_final_refusal();
-        match self.conclude(decision, status) {
+        let is_final = finding.is_final_refusal();
+        match self.conclude(finding, status) {
             Err(refusal) if is_final || !has_page => Err(refusal),
             _ if has_page => Ok(LabelStep::ReadPage(PageBuffer::new(&fields, *limit))),
             judged => judged.map(LabelStep::Relay),
@@ -81,7 +81,7 @@ impl<'a> ResponseLabeller<'a> {
 
     /// Adds the statements of the head, and of the licences that it names if it describes content.
     async fn with_headers(&self, status: u16, fields: &[FieldPair<'_>]) -> PreferenceFinding {
-        let decision = {
+        let finding = {
             let texts: Vec<_> =
                 fields.iter().map(|(name, value)| (text(name), text(value))).collect();
             self.preferences_before.with_headers(
@@ -91,9 +91,9 @@ impl<'a> ResponseLabeller<'a> {
             )
         };
         if is_judged(status) || status == NOT_MODIFIED {
-            self.documents.with_licences(decision).await
+            self.documents.with_licences(finding).await
         } else {
-            decision
+            finding
         }
     }
 
@@ -110,7 +110,7 @@ impl<'a> ResponseLabeller<'a> {
         &self,
         page: &PageBuffer,
     ) -> Result<Vec<ResponseField<'static>>, Box<Refusal>> {
-        // Taken, not cloned: `conclude` puts the new decision in its place.
+        // Taken, not cloned: `conclude` puts the new finding in its place.
         let by_head = self
             .judged
             .lock()
@@ -139,17 +139,17 @@ impl<'a> ResponseLabeller<'a> {
     /// Returns the labels, or the refusal.
     fn conclude(
         &self,
-        decision: PreferenceFinding,
+        finding: PreferenceFinding,
         status: u16,
     ) -> Result<Vec<ResponseField<'static>>, Box<Refusal>> {
         let may_withhold =
-            self.config().withholds && !decision.is_only_observed() && is_judged(status);
-        let result = match decision.refusal(&self.permit.resolved) {
+            self.config().withholds && !finding.is_only_observed() && is_judged(status);
+        let result = match finding.refusal(&self.permit.resolved) {
             Some(refusal) if may_withhold => Err(Box::new(refusal)),
-            _ => Ok(labels(&decision, self.permit)),
+            _ => Ok(labels(&finding, self.permit)),
         };
         // The record shows it even if the response is withheld.
-        *self.judged.lock().unwrap_or_else(PoisonError::into_inner) = Some(decision);
+        *self.judged.lock().unwrap_or_else(PoisonError::into_inner) = Some(finding);
         result
     }
 }
@@ -165,15 +165,15 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// Returns `Wayleave-Preferences` and, where there are any, `Wayleave-Duties`, as dictionaries (RFC 9651).
-fn labels(decision: &PreferenceFinding, permit: &Permit) -> Vec<ResponseField<'static>> {
+fn labels(finding: &PreferenceFinding, permit: &Permit) -> Vec<ResponseField<'static>> {
     let by_rule = rule_preference(permit);
-    let members = decision.judgement.by_purpose.iter().map(|judged| {
+    let members = finding.judgement.by_purpose.iter().map(|judged| {
         let source = judged.statement.as_ref().map(|statement| statement.source);
         let (preference, source) = by_rule.unwrap_or((judged.preference, source));
         preference_member(judged.purpose, preference, source)
     });
     let mut fields = vec![preferences_field(members)];
-    let duties: Vec<String> = decision.duties.iter().map(duty_member).collect();
+    let duties: Vec<String> = finding.duties.iter().map(duty_member).collect();
     if !duties.is_empty() {
         fields.push(response_field("Wayleave-Duties", duties.join(", ")));
     }

@@ -3,8 +3,8 @@
 use wayleave_decision::ResolvedTarget;
 
 use super::ExchangeServices;
-use crate::decide::request::{ClientConnection, RequestView};
-use crate::decide::settings::Settings;
+use crate::decider::request::{ClientConnection, RequestView};
+use crate::decider::settings::Settings;
 
 /// The request behind a connection that outlasts its exchange.
 pub(super) struct LongLivedRequest<'a> {

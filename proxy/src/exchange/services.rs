@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::decide::Decider;
+use crate::decider::Decider;
 use crate::decision_log::DecisionLog;
 use crate::pacing::Pacer;
 use crate::telemetry::metrics::Metrics;

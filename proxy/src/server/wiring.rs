@@ -14,7 +14,7 @@ use wayleave_evidence::chain::event::program_version;
 
 use crate::clock::Clock;
 use crate::config::{self, Config};
-use crate::decide::settings::Settings;
+use crate::decider::settings::Settings;
 use crate::decision_log::{ClientMask, ConfigRevision, Journal};
 use crate::fleet::redis::{self, RedisAddress, RedisEngine};
 use crate::fleet::{self, Fleet, OnLoss};

@@ -16,8 +16,8 @@ use super::preference::OneOrMany;
 use super::verdict::{ProxySettings, word};
 use crate::cli::config_file::load_config;
 use crate::clock::system_time;
-use crate::decide::offline::InputSource;
-use crate::decide::preview::{PurposeWords, Question};
+use crate::decider::offline::InputSource;
+use crate::decider::preview::{PurposeWords, Question};
 
 /// The members of such a row. Those that describe a response are mistakes: the verdict is about the request.
 #[derive(Deserialize)]

@@ -13,7 +13,7 @@ use wayleave_usage_preferences::{DocumentKind, PreferenceQuery, PreferenceState}
 use crate::cli::progress::ProgressLine;
 use crate::cli::robots_fetcher::{RobotsFetcher, failure_text};
 use crate::cli::terminal::print_errors;
-use crate::decide::offline::InputSource;
+use crate::decider::offline::InputSource;
 
 /// Everything that was fetched, each file once.
 pub(super) struct FetchedFiles {

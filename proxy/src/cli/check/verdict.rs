@@ -23,8 +23,8 @@ use crate::cli::robots_fetcher::RobotsFetcher;
 use crate::cli::terminal::{CommandResult, json_line, print, print_painted, unusable};
 use crate::clock::system_time;
 use crate::config::Config;
-use crate::decide::offline::{self, InputSource};
-use crate::decide::preview::{PreviewedDecision, PurposeWords, Question, readings};
+use crate::decider::offline::{self, InputSource};
+use crate::decider::preview::{PreviewedDecision, PurposeWords, Question, readings};
 use crate::telemetry::harmless::escape_controls;
 
 /// The settings of the proxy that decide.

@@ -12,7 +12,7 @@ use wayleave_lifecycle::{
 };
 use wayleave_robots_txt::Origin;
 
-use crate::decide::offline::InputSource;
+use crate::decider::offline::InputSource;
 use crate::robots_cache::{DocumentFetcher, FetchIdentity, FetchedDocument};
 
 /// What comes of fetching a file.

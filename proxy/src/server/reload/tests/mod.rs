@@ -15,7 +15,7 @@ use self::rows::{KeyRow, ROWS};
 use super::*;
 use crate::clock::Clock;
 use crate::config::DEFAULT_FILE;
-use crate::decide::settings::Settings;
+use crate::decider::settings::Settings;
 use crate::fleet::Fleet;
 use crate::robots_cache::RobotsStore;
 use crate::server::start;

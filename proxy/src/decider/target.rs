@@ -113,7 +113,7 @@ fn refusal(unresolved: TargetError) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::request::ConnectTunnel;
+    use crate::decider::request::ConnectTunnel;
 
     fn request<'a>(target: &'a str, authority: Option<&'a str>) -> RequestView<'a> {
         RequestView {
