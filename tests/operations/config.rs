@@ -48,8 +48,8 @@ fn a_crawler_that_an_earlier_one_hides_is_named() {
     for case in hidden {
         let [first, second] = tables(case);
         let printed = warnings(&[("news", &first), ("images", &second)]);
-        let expected = "wayleave: warning: [[crawler]] 2 \"images\" can never match: \"news\" before it matches every request that it \
-                        would; put \"images\" first";
+        let expected = "wayleave: warning: [[crawler]] 2 \"images\" can never match: \"news\", which comes first, \
+                        matches all the same requests; put \"images\" first";
         assert_eq!(printed, [expected], "{case:?}");
     }
     let not_hidden = [

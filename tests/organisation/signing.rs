@@ -332,7 +332,7 @@ fn keys_are_made_listed_and_written() {
     let file = fs::read_to_string(dir.path().join(format!("public{DIRECTORY}")));
     assert_eq!(serde_json::from_str::<Value>(&file.expect("written")).expect("JSON"), directory);
     let again = run(dir.path(), &["keys", "new", "old"]);
-    assert!(again.contains("keys/old.pem exists already; choose another name"), "{again}");
+    assert!(again.contains("keys/old.pem already exists; choose another name"), "{again}");
     let key = dir.path().join("keys/old.pem");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).expect("ours");
     let exposed = run(dir.path(), &["config", "check"]);

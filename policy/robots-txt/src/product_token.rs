@@ -26,7 +26,7 @@ impl ProductToken {
     ///
     /// # Errors
     ///
-    /// If no group could be found by the name: it is empty, starts or ends with white space, contains a control
+    /// If no group could be found by the name: it is empty, starts or ends with whitespace, contains a control
     /// character, `#`, `*` or a version (`ExampleBot/1.0`), or is a whole `User-Agent` value.
     pub fn new(name: &str) -> Result<Self, InvalidProductToken> {
         Self::from_check(name, syntax_problem(name).or_else(|| group_problem(name)))
@@ -37,7 +37,7 @@ impl ProductToken {
     ///
     /// # Errors
     ///
-    /// If the name is empty, starts or ends with white space, or contains a control character or `#`.
+    /// If the name is empty, starts or ends with whitespace, or contains a control character or `#`.
     pub fn verbatim(name: &str) -> Result<Self, InvalidProductToken> {
         Self::from_check(name, syntax_problem(name))
     }
@@ -95,7 +95,7 @@ fn syntax_problem(name: &str) -> Option<Cow<'static, str>> {
     let reason = if name.is_empty() {
         "is empty"
     } else if name.trim_ascii() != name {
-        "starts or ends with white space"
+        "starts or ends with whitespace"
     } else if name.chars().any(|c| c.is_ascii_control()) {
         "contains a control character"
     } else if name.contains('#') {
@@ -120,7 +120,7 @@ fn group_problem(name: &str) -> Option<Cow<'static, str>> {
     if let Some((crawler, _)) = name.split_once('/') {
         return Some(format!("contains a version{}", suggestion(crawler.trim_ascii_end())).into());
     }
-    name.contains('*').then(|| "contains \"*\", which no name may".into())
+    name.contains('*').then(|| "contains \"*\", which no name can have".into())
 }
 
 /// Returns the advice to write another name, if that one is valid.
@@ -176,7 +176,7 @@ mod tests {
         for (name, message) in [
             ("", r#""" is empty"#),
             ("*", r#""*" means every crawler that is not named: write the crawler's name"#),
-            (" a", r#"" a" starts or ends with white space"#),
+            (" a", r#"" a" starts or ends with whitespace"#),
             ("a\tb", r#""a\tb" contains a control character"#),
             ("a#b", r##""a#b" contains "#", which starts a comment in robots.txt"##),
             ("VerBot/2.1", r#""VerBot/2.1" contains a version: write "VerBot""#),
@@ -184,7 +184,7 @@ mod tests {
             ("VerBot / 2", r#""VerBot / 2" contains a version: write "VerBot""#),
             ("/1", r#""/1" contains a version"#),
             ("*/1", r#""*/1" contains a version"#),
-            ("VerBot*", r#""VerBot*" contains "*", which no name may"#),
+            ("VerBot*", r#""VerBot*" contains "*", which no name can have"#),
             (
                 "Mozilla/5.0 (compatible; VerBot/2.1)",
                 r#""Mozilla/5.0 (compatible; VerBot/2.1)" is a whole User-Agent: write "VerBot""#,

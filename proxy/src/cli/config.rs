@@ -62,7 +62,7 @@ fn crawler_warnings(crawlers: &[Crawler]) -> Vec<String> {
         // The first table that matches a request decides about it.
         if let Some(earlier) = crawlers[..index].iter().find(|it| it.covers(crawler)) {
             warnings.push(format!(
-                "[[crawler]] {number} {name:?} can never match: {:?} before it matches every request that it would; put {name:?} first",
+                "[[crawler]] {number} {name:?} can never match: {:?}, which comes first, matches all the same requests; put {name:?} first",
                 earlier.name
             ));
         }

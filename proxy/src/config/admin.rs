@@ -25,14 +25,14 @@ pub(super) fn read(section: &mut Section<'_>, proxy: &[ListenAddress]) -> AdminC
     let token_sha256 = section.key(secret("token_sha256"), None, none_if_empty(parse_digest));
     let listen = section.key("listen", loopback(3129), address);
     if let Some(proxy) = proxy.iter().find(|proxy| overlaps(proxy.address, listen)) {
-        section.report("listen", format!("{listen} is in proxy.listen already, as {proxy}"));
+        section.report("listen", format!("{listen} is already in proxy.listen, as {proxy}"));
     }
     // On loopback, everybody who can connect is an operator. A wrong token has been reported already.
     if !listen.ip().is_loopback() && token_sha256.is_none() && section.is_valid("token_sha256") {
         section.report(
             "listen",
             format!(
-                "{listen} is not a loopback address: operators of other machines must show a token, so set admin.token_sha256"
+                "{listen} is not a loopback address, so operators must send a token: set admin.token_sha256"
             ),
         );
     }
@@ -48,6 +48,6 @@ impl ToValue for Sha256Digest {
 /// Parses a SHA-256 in hexadecimal.
 fn parse_digest(node: &ValueNode<'_>) -> ParseResult<Sha256Digest> {
     parse_with(node, |text| {
-        Sha256Digest::from_hex(text).ok_or("is not the 64 hexadecimal digits of a SHA-256")
+        Sha256Digest::from_hex(text).ok_or("is not a SHA-256 of 64 hexadecimal digits")
     })
 }

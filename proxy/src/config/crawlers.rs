@@ -53,19 +53,20 @@ pub(super) fn read(
         if contradicts_password(&earlier, crawler.account.as_ref()) {
             section.report(
                 "password_hash",
-                "is not the one that another crawler has for the same username",
+                "differs from that of another crawler with the same username",
             );
         }
         if crawler.certificate.is_some() && !defaults.asks_for_certificates {
             section.report(
                 "match",
-                "certificate needs proxy.client_ca: clients are not asked for certificates",
+                "certificate needs proxy.client_ca: without it, clients send no certificates",
             );
         }
         // The first table that matches decides, so none after one without criteria has an effect.
         if let Some(name) = &catch_all {
-            section
-                .report_table(format!("can never match: {name:?} before it matches every request"));
+            section.report_table(format!(
+                "can never match: {name:?}, which comes first, matches every request"
+            ));
         } else if section.is_valid("match") && matches_all(&crawler) {
             catch_all = Some(crawler.name.clone());
         }
@@ -114,13 +115,11 @@ fn read_crawler(
     });
     let password_hash = section.optional(secret("password_hash"), checked(text, check_hash));
     if section.has("password_hash") && username.is_none() && section.is_valid("match") {
-        section.report("password_hash", "needs match.username beside it");
+        section.report("password_hash", "needs match.username");
     }
     if username.is_some() && !section.has("password_hash") {
-        section.report(
-            "match",
-            "username needs password_hash beside it: anybody could claim the name",
-        );
+        section
+            .report("match", "username needs password_hash: otherwise anyone could claim the name");
     }
     let account = username.zip(password_hash);
     let declaration = read_declaration(section);
@@ -151,7 +150,7 @@ fn read_declaration(section: &mut Section<'_>) -> CrawlerDeclaration {
     // Without purposes nobody reads them: the crawler obeys no preferences.
     for key in ["purpose_tokens", "content_use", "unstated"] {
         if section.has(key) && !section.has("purposes") {
-            section.report(key, "needs purposes beside it");
+            section.report(key, "needs purposes");
         }
     }
     let mut named = Vec::new();
@@ -195,7 +194,7 @@ fn check_label(name: &str) -> Result<(), String> {
     // It becomes a label of metrics, and names the URL and the file of the crawler's card.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if name == "asserted" {
-        Err("\"asserted\" is the label of requests that match no crawler".to_owned())
+        Err("\"asserted\" is reserved for requests that match no crawler".to_owned())
     } else if name.len() <= 64 && name.bytes().all(is_plain) {
         Ok(())
     } else {

@@ -36,6 +36,6 @@ fn parse_bypass(node: &ValueNode<'_>) -> ParseResult<HostPattern> {
     parse_with(node, |text| match &pattern {
         HostPattern::Exact(_) => Ok(pattern.clone()),
         glob if glob.wildcard_parent().is_some() => Ok(pattern.clone()),
-        _ => Err(format!("{text:?} is neither a host nor all hosts below one (\"*.example.com\")")),
+        _ => Err(format!("{text:?} is neither a host nor a wildcard such as \"*.example.com\"")),
     })
 }

@@ -59,7 +59,7 @@ pub(super) fn read(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) ->
     let max_total_bytes = (total.as_u64() > 0).then_some(total.as_u64());
     // The newest file grows to its maximum before a rotated one can be deleted, so two must fit.
     if max_total_bytes.is_some_and(|total| total < max_size.as_u64().saturating_mul(2)) {
-        let message = "is less than twice log.decisions_max_size: there must be room for a file beside the one being written";
+        let message = "is less than twice log.decisions_max_size: a rotated file must fit next to the current one";
         section.report("decisions_max_total", message);
     }
     let compresses = section.key("decisions_compress", false, boolean);

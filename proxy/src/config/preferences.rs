@@ -52,7 +52,7 @@ fn parse_rsl_word(node: &ValueNode<'_>) -> ParseResult<String> {
         if word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
             Ok(word.to_owned())
         } else {
-            Err("expected one word of letters, digits and -, or nothing")
+            Err("expected a word of letters, digits and \"-\", or an empty string")
         }
     })
 }
@@ -65,7 +65,7 @@ fn parse_country(node: &ValueNode<'_>) -> ParseResult<String> {
         if code.is_empty() || is_code {
             Ok(code.to_owned())
         } else {
-            Err("is not the two letters of a country, such as \"DE\"")
+            Err("is not a two-letter country code, such as \"DE\"")
         }
     })
 }

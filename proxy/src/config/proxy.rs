@@ -83,13 +83,13 @@ fn read_tls(
         if let Some(listen) = tls_listener.filter(|_| section.is_valid("listen")) {
             section.report("listen", format!("{listen} needs proxy.certificate and proxy.key"));
         } else if certificate.is_some() {
-            section.report("certificate", "needs proxy.key beside it");
+            section.report("certificate", "needs proxy.key");
         } else if key.is_some() {
-            section.report("key", "needs proxy.certificate beside it");
+            section.report("key", "needs proxy.certificate");
         } else if clients.is_some() {
             section.report(
                 "client_ca",
-                "needs proxy.certificate and proxy.key: without TLS nobody shows a certificate",
+                "needs proxy.certificate and proxy.key: clients send certificates only over TLS",
             );
         }
         return None;

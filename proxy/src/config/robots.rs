@@ -86,7 +86,7 @@ fn check_lifetimes(section: &Section<'_>, lifetimes: &LifetimeSettings) {
 /// Checks `max_size`: a crawler must read at least 500 KiB of a robots.txt (RFC 9309 section 2.5).
 fn check_max_size(size: &ByteSize) -> Result<(), String> {
     if *size < ByteSize::kib(500) {
-        Err("is less than 500KiB, which RFC 9309 section 2.5 makes the least".to_owned())
+        Err("is less than 500KiB, the minimum of RFC 9309 section 2.5".to_owned())
     } else if *size > ByteSize::mib(64) {
         Err("is more than 64MiB".to_owned())
     } else {
@@ -97,8 +97,7 @@ fn check_max_size(size: &ByteSize) -> Result<(), String> {
 /// Checks `max_age`: a cached robots.txt should not be used for more than 24 hours (RFC 9309 section 2.4).
 fn check_max_age(value: &Duration) -> Result<(), String> {
     if *value > Duration::from_hours(24) {
-        return Err("is over 24h, the longest that RFC 9309 section 2.4 lets a robots.txt be used"
-            .to_owned());
+        return Err("is over 24h, the maximum of RFC 9309 section 2.4".to_owned());
     }
     Ok(())
 }

@@ -59,7 +59,7 @@ fn check_rule(section: &Section<'_>, rule: &PolicyRule, legal: bool) {
     {
         section.report(
             "owner",
-            "must be a mail address or a URL with legal = true: the response says who blocks (RFC 7725)",
+            "must be an email address or a URL with legal = true: the response names the blocking party (RFC 7725)",
         );
     }
 }
@@ -92,7 +92,7 @@ fn check_pattern(pattern: &str) -> Result<(), String> {
     }
     if pattern.contains(|c: char| c == '#' || c.is_whitespace()) {
         return Err(format!(
-            "{pattern:?} contains characters that no path can: percent-encode them"
+            "{pattern:?} contains characters that are not allowed in a path: percent-encode them"
         ));
     }
     Ok(())

@@ -100,7 +100,7 @@ fn parse_agent(node: &ValueNode<'_>) -> ParseResult<Url> {
 
 fn check_lifetime(value: &Duration) -> Result<(), String> {
     if *value > MAX_LIFETIME {
-        Err("is over 24h: whoever sees a signature can use it for so long".to_owned())
+        Err("is over 24h: until a signature expires, anyone who sees it can use it".to_owned())
     } else {
         Ok(())
     }

@@ -85,7 +85,7 @@ fn parse_urls(node: &ValueNode<'_>) -> ParseResult<String> {
             Ok(text.to_owned())
         } else {
             Err(
-                "is not the URL of a server, such as \"rediss://wayleave@redis.internal:6379\", or several with commas between them",
+                "is not the URL of a server, such as \"rediss://wayleave@redis.internal:6379\", or several, separated by commas",
             )
         }
     })
@@ -94,7 +94,7 @@ fn parse_urls(node: &ValueNode<'_>) -> ParseResult<String> {
 /// Checks a prefix. Braces would choose a key's hash slot in a cluster, and colons separate the components of keys.
 fn check_prefix(prefix: &str) -> Result<(), String> {
     if prefix.contains(['{', '}', ':']) || prefix.contains(char::is_whitespace) {
-        Err("must not contain braces, colons or blanks".to_owned())
+        Err("must not contain braces, colons or whitespace".to_owned())
     } else {
         Ok(())
     }

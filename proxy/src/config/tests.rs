@@ -431,7 +431,7 @@ tokens = [
             "t.toml:10: robots.memory: is less than 1MiB",
             "t.toml:12: [[crawler]] 1.name: is missing",
             "t.toml:15: [[crawler]] 1.tokens[1]: ",
-            "t.toml:18: colour: unknown key; there are proxy, admin,",
+            "t.toml:18: colour: unknown key; expected one of proxy, admin,",
         ],
     );
 }

@@ -29,7 +29,7 @@ fn parse_collector(node: &ValueNode<'_>) -> ParseResult<Url> {
             Ok(url) if is_base(&url) && !has_credentials(&url) => Ok(url),
             // The client would send them within `Host`, where they identify nobody.
             Ok(url) if is_base(&url) => {
-                Err("has credentials: they belong in OTEL_EXPORTER_OTLP_HEADERS, as Authorization"
+                Err("has credentials: put them into OTEL_EXPORTER_OTLP_HEADERS, as Authorization"
                     .to_owned())
             }
             _ => Err(format!(

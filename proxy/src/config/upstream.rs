@@ -74,7 +74,7 @@ fn read_parent_proxy(section: &mut Section<'_>, listen: &[ListenAddress]) -> Opt
         own.port() == parent.port && (own.ip() == address || is_any)
     };
     if address.is_some_and(|address| listen.iter().any(|own| is_here(own.address, address))) {
-        section.report("proxy", "is this proxy itself, which listens there");
+        section.report("proxy", "is this proxy's own address");
     }
     Some(parent)
 }
@@ -129,7 +129,7 @@ pub(super) fn parse_local_address(node: &ValueNode<'_>) -> ParseResult<IpAddr> {
         });
         let address = parsed?.to_canonical();
         if address.is_unspecified() || address.is_multicast() {
-            return Err(format!("{text:?} is not an address to send from"));
+            return Err(format!("{text:?} cannot be a source address"));
         }
         if egress::is_local_address(address) {
             Ok(address)

@@ -54,11 +54,11 @@ impl SigningKey {
         let mode = metadata.permissions().mode() & 0o777;
         ensure!(
             mode & 0o077 == 0,
-            "other users can read {name} (mode {mode:03o}): chmod 600 it, and make a new key if somebody may have read it"
+            "other users can read {name} (mode {mode:03o}): chmod 600 it, and create a new key if anyone may have read it"
         );
         let pem = fs::read(path).with_context(|| format!("reading {name}"))?;
         let der = PrivatePkcs8KeyDer::from_pem_slice(&pem)
-            .map_err(|_| anyhow!("{name} holds no PKCS#8 key (BEGIN PRIVATE KEY)"))?;
+            .map_err(|_| anyhow!("{name} contains no PKCS#8 key (BEGIN PRIVATE KEY)"))?;
         Self::from_pkcs8(der.secret_pkcs8_der(), path)
             .with_context(|| format!("{name} cannot be used"))
     }
@@ -101,7 +101,7 @@ impl SigningKey {
         if let Err(error) = &written
             && error.kind() == io::ErrorKind::AlreadyExists
         {
-            bail!("{} exists already; choose another name, or remove it", path.display());
+            bail!("{} already exists; choose another name, or remove it", path.display());
         }
         written.with_context(|| format!("writing {}", path.display()))?;
         Self::from_pkcs8(&der, path)

@@ -136,7 +136,7 @@ impl<'t> Section<'t> {
             if !self.known_keys.contains(&name) {
                 let message = match nearest(name, self.known_keys.iter().copied()) {
                     Some(near) => format!("unknown key; did you mean \"{near}\"?"),
-                    None => format!("unknown key; there are {}", self.known_keys.join(", ")),
+                    None => format!("unknown key; expected one of {}", self.known_keys.join(", ")),
                 };
                 let path = self.full_key(name);
                 self.reader.report(key.span().start, path, message);

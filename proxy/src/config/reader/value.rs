@@ -75,7 +75,7 @@ pub(crate) fn text(node: &ValueNode<'_>) -> ParseResult<String> {
 pub(crate) fn user_agent(node: &ValueNode<'_>) -> ParseResult<String> {
     let sendable = |text: &str| match HeaderValue::from_str(text) {
         // HTTP/2 has no field values with blanks around them (RFC 9113 section 8.2.1).
-        _ if text.trim() != text => Err(format!("{text:?} starts or ends with white space")),
+        _ if text.trim() != text => Err(format!("{text:?} starts or ends with whitespace")),
         Ok(value) if value.to_str().is_ok() => Ok(()),
         _ => Err(format!("{text:?} cannot be sent as User-Agent: only visible ASCII can")),
     };

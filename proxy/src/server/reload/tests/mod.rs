@@ -186,7 +186,8 @@ fn declared() -> BTreeSet<String> {
     let mistakes = Config::from_toml("t.toml", &text).expect_err("no such keys");
     let mut found = BTreeSet::new();
     for mistake in mistakes.iter().map(ToString::to_string) {
-        let Some((place, known)) = mistake.split_once(".zzzzzzzz: unknown key; there are ") else {
+        let Some((place, known)) = mistake.split_once(".zzzzzzzz: unknown key; expected one of ")
+        else {
             continue;
         };
         let section = place.rsplit(' ').next().expect("one at least");
