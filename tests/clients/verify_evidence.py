@@ -48,7 +48,7 @@ def check_signature(place, line):
         key = Ed25519PublicKey.from_public_bytes(decoded(public))
         key.verify(decoded(found[1].decode()), signed)
     except InvalidSignature:
-        fail(place, "the signature does not belong to it")
+        fail(place, "has an invalid signature")
     return signed
 
 
@@ -85,7 +85,7 @@ listed = {file["path"]: file["sha256"] for file in manifest["logs"] + manifest["
 for path, digest in listed.items():
     # Log files are checked below, which names the line.
     if not path.startswith("log/") and sha256((folder / path).read_bytes()).hex() != digest:
-        fail(path, "does not have its digest")
+        fail(path, "does not match its digest")
 
 shown = left_out = 0
 # Of each `deleted` event: the deleted file, and the file and line of the event.
@@ -97,11 +97,11 @@ for file in manifest["logs"]:
     for at, line in enumerate(lines, 1):
         place = f"{file['path']}:{at}"
         if ended:
-            fail(place, "is behind the head")
+            fail(place, "comes after the head")
         if line.startswith(b'{"standin":'):
             standin = json.loads(line)["standin"]
             if not tree.add(bytes.fromhex(standin["sha256"]), standin["level"]):
-                fail(place, "cannot stand for lines here")
+                fail(place, "cannot replace lines here")
             left_out += 1 << standin["level"]
             last = None
             continue
@@ -121,7 +121,7 @@ for file in manifest["logs"]:
                     head_before = None
             expected = head_before or (bytes(32) if number == 1 else None)
             if expected and bytes.fromhex(found[1].decode()) != expected:
-                fail(place, "does not follow the file before")
+                fail(place, "does not follow the previous file")
         else:
             if torn and event.get("torn_sha256") != torn:
                 fail(place, "does not name the torn line before it")
@@ -129,20 +129,20 @@ for file in manifest["logs"]:
             if not found:
                 torn = sha256(line).hex()
             elif last and bytes.fromhex(found[1].decode()) != last:
-                fail(place, "does not follow the line before")
+                fail(place, "does not follow the previous line")
         here = tree.lines + 1
         if event.get("event") == "deleted":
             deleted.add((event["file"], number, here))
         if event.get("event") == "recovered":
             since = here - event["unsigned_lines"]
             deleted = {it for it in deleted if it[1] != number or it[2] < since}
-            doubt(place, f"lines {since} to {here - 1} were not signed by who wrote them")
+            doubt(place, f"lines {since} to {here - 1} were not signed by their writer")
         if event.get("event") == "altered":
             fail(place, "the log was altered before this line")
         if event.get("event") == "head":
             signed = (event["file"], event["lines"], event["root_sha256"], event["key"])
             if signed != (number, tree.lines, tree.root().hex(), public):
-                fail(place, "the lines are not those that it signs")
+                fail(place, "does not match the lines before it")
             ended = True
             head_before = sha256(line) if event.get("next") == number + 1 else None
         last = sha256(line)
@@ -153,20 +153,20 @@ for file in manifest["logs"]:
         fail(file["path"], "names no next file")
     number_before = number
     if sha256((folder / file["path"]).read_bytes()).hex() != file["sha256"]:
-        fail(file["path"], "does not have its digest")
+        fail(file["path"], "does not match its digest")
 if "window" in manifest:
     window = manifest["window"]
     missing += [(gone, "manifest.json:1") for gone in window["missing_files"]]
     check_signature("manifest.json:1", window["head"].encode())
     head = json.loads(window["head"])
     if head["key"] != public:
-        fail("manifest.json:1", "the head is signed by another key")
+        fail("manifest.json:1", "the head is signed by a different key")
     if window["unsigned_lines"] and head.get("stopped"):
-        fail("manifest.json:1", "lines were added behind the stop")
+        fail("manifest.json:1", "lines were added after the stop")
     if window["unsigned_lines"]:
-        doubt("manifest.json:1", f"{window['unsigned_lines']} lines were not signed by who wrote them, and are left out")
+        doubt("manifest.json:1", f"{window['unsigned_lines']} lines were not signed by their writer, and are left out")
 explained = {it[0] for it in deleted}
 for gone, place in missing:
     if gone not in explained:
-        fail(place, f"file {gone} is missing before it, and the log does not say that it was deleted")
+        fail(place, f"file {gone} is missing before it, and the log does not record its deletion")
 print(f"sound: {shown} lines, {left_out} left out")

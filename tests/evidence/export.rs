@@ -244,7 +244,7 @@ fn an_archive_of_another_kind_is_not_a_folder() {
         let output = evidence(dir.path(), &["export", "--since", "1d", "--out", out]);
         let printed = expect(&output, 2);
         let words = format!(
-            ".{ending} files are not written; name a folder, or a file that ends in .warc.gz or .warc"
+            "cannot write .{ending} files: name a folder, or a file that ends in .warc.gz or .warc"
         );
         assert!(printed.contains(&words), "{printed}");
         assert!(!dir.path().join(out).exists(), "{out}");
@@ -305,7 +305,7 @@ fn ask_reports_what_was_allowed_at_a_time() {
     let output = evidence(dir.path(), &early);
     expect(&output, 2);
     let printed = String::from_utf8(output.stderr).unwrap();
-    assert!(printed.contains("up to then; the first was at 20"), "{printed}");
+    assert!(printed.contains("up to that time; the first was at 20"), "{printed}");
     // A date covers the whole day.
     let at = printed.split("was at ").nth(1).unwrap().get(..10).unwrap();
     expect(&evidence(dir.path(), &["ask", url, "--at", at, "--crawler", "news"]), 1);

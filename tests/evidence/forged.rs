@@ -81,7 +81,7 @@ fn lines_written_after_the_stop_are_detected() {
     let printed = expect(&evidence(dir.path(), &["verify", "out"]), 2);
     assert!(printed.contains("somebody else wrote"), "{printed}");
     let printed = verify_by_document(dir.path(), &["--accept-unsigned"]);
-    assert!(printed.contains("behind the stop"), "{printed}");
+    assert!(printed.contains("after the stop"), "{printed}");
     let (dir, _) = Wayleave::start_in(dir, settings).stop();
     write_export(dir.path());
     let printed = expect(&evidence(dir.path(), &["verify", "out"]), 2);
@@ -96,7 +96,7 @@ fn unsigned_lines_of_a_killed_process_need_acceptance() {
     wait_until_signed(&proxy, 1);
     let (dir, settings) = proxy.kill();
     forge(&dir.path().join("state"));
-    let words = "1 decision was not signed by who wrote it: lines 4 to 4 of file 1";
+    let words = "1 decision was not signed by its writer: lines 4 to 4 of file 1";
     write_export(dir.path());
     let printed = expect(&evidence(dir.path(), &["verify", "out"]), 1);
     assert!(printed.contains("are left out: 1"), "{printed}");
@@ -108,9 +108,9 @@ fn unsigned_lines_of_a_killed_process_need_acceptance() {
         assert!(printed.contains(words), "{printed}");
         let arguments = [&["ask", FORGED, "--at", "0s"], accepts].concat();
         let printed = expect(&evidence(dir.path(), &arguments), status);
-        assert!(printed.contains("were not signed by who wrote them"), "{printed}");
+        assert!(printed.contains("were not signed by their writer"), "{printed}");
         let printed = verify_by_document(dir.path(), accepts);
-        assert!(printed.contains("were not signed by who wrote them"), "{printed}");
+        assert!(printed.contains("were not signed by their writer"), "{printed}");
         assert_eq!(printed.contains("sound: "), status == 0, "{printed}");
     }
 }
@@ -130,7 +130,7 @@ fn a_log_deleted_with_its_head_is_detected() {
     let (dir, _) = proxy.stop();
     write_export(dir.path());
     let printed = expect(&evidence(dir.path(), &["verify", "out"]), 2);
-    assert!(printed.contains("line 4 of file 1 was signed, and is not there"), "{printed}");
+    assert!(printed.contains("line 4 of file 1 was signed, but is missing"), "{printed}");
     assert!(printed.contains("file 1 of the log is missing"), "{printed}");
     assert!(verify_by_document(dir.path(), &[]).contains("the log was altered"));
 }

@@ -77,7 +77,7 @@ fn a_name_that_googles_dialect_does_not_find_is_named() {
     };
     let printed = warnings(&[("majestic", &keys("\"MJ12bot\", \"Majestic\"", "google"))]);
     let expected = "wayleave: warning: [[crawler]] 1 \"majestic\" ignores groups for \"MJ12bot\": dialect \"google\" reads names only up \
-                    to the first character that is no letter, \"-\" or \"_\"";
+                    to the first character that is not a letter, \"-\" or \"_\"";
     assert_eq!(printed, [expected]);
     for dialect in ["rfc9309", "koster1996", "selfhtml", "strictest"] {
         assert!(warnings(&[("majestic", &keys("\"MJ12bot\"", dialect))]).is_empty(), "{dialect}");

@@ -73,7 +73,7 @@ pub(crate) fn each_line(
     while next(&mut line)? > 0 {
         number += 1;
         let is_long = line.len() as u64 == MAX_LINE_BYTES && !line.ends_with(b"\n");
-        ensure!(!is_long, "line {number} is longer than any that is written");
+        ensure!(!is_long, "line {number} is too long");
         take(number, line.strip_suffix(b"\n").unwrap_or(&line))?;
         line.clear();
     }
@@ -105,11 +105,11 @@ impl SignedLog {
         for attempt in 1..=ATTEMPTS {
             let shown = path.display();
             let line = heads.newest().with_context(|| {
-                format!("{shown} has no head beside it: has this version of wayleave written it?")
+                format!("there is no head next to {shown}: did this version of wayleave write it?")
             })?;
             // Read again at each attempt, because a rotation writes a head of the next file.
             let Some(head) = LogEvent::parse_head(&line) else {
-                bail!("the head beside {shown} cannot be read");
+                bail!("the head next to {shown} cannot be read");
             };
             let opened: anyhow::Result<Vec<_>> = number_files(path)?
                 .into_iter()
@@ -125,7 +125,7 @@ impl SignedLog {
             }
             thread::sleep(POLL_INTERVAL);
         }
-        bail!("{} is rotated again and again", path.display())
+        bail!("{} keeps being rotated", path.display())
     }
 
     fn from_files(
@@ -145,7 +145,7 @@ impl SignedLog {
         files.retain(|file| file.number <= head.file);
         let there: BTreeSet<u64> = files.iter().map(|file| file.number).collect();
         let Some(first) = there.first() else {
-            bail!("file {} of the log was signed, and no file is there", head.file);
+            bail!("file {} of the log was signed, but there are no files", head.file);
         };
         // Only the file directly before the first is listed: if its deletion is recorded, those before it were deleted earlier.
         let missing = first.saturating_sub(1).max(1)..=head.file;

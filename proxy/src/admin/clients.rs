@@ -42,10 +42,10 @@ pub(super) async fn proxy_auto_config(State(admin): State<AdminState>) -> Respon
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ConnectParameters {
-    /// The proxy as the crawler's machine reaches it, such as `http://proxy.example:3128`; default: as this machine does.
+    /// The proxy's URL as seen from the crawler's machine, such as `http://proxy.example:3128`; default: as seen from this one.
     #[param(format = "origin")]
     proxy: Option<String>,
-    /// The CA's certificate on the crawler's machine; default: `ca.pem`.
+    /// The path of the CA's certificate on the crawler's machine; default: `ca.pem`.
     #[param(pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     ca: Option<String>,
 }

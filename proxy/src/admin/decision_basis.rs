@@ -58,7 +58,7 @@ struct GroundDocument {
     responses(
         (status = 200, body = Grounds),
         (status = 400, body = ErrorBody, description = "The id is malformed"),
-        (status = 404, body = ErrorBody, description = "There is no such decision, or it does not rest on robots.txt"),
+        (status = 404, body = ErrorBody, description = "There is no such decision, or it is not based on robots.txt"),
     )
 )]
 pub(super) async fn grounds(
@@ -70,7 +70,7 @@ pub(super) async fn grounds(
     };
     match grounds_of(&admin, &decision).await {
         Some(grounds) => SafeJson(grounds).into_response(),
-        None => error_response(StatusCode::NOT_FOUND, "the decision does not rest on robots.txt"),
+        None => error_response(StatusCode::NOT_FOUND, "the decision is not based on robots.txt"),
     }
 }
 

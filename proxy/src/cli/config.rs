@@ -72,7 +72,7 @@ fn crawler_warnings(crawlers: &[Crawler]) -> Vec<String> {
         warnings.extend(crawler.tokens.iter().filter(is_lost).map(|token| {
             format!(
                 "[[crawler]] {number} {name:?} ignores groups for {:?}: dialect \"google\" reads names only up to the first character \
-                 that is no letter, \"-\" or \"_\"",
+                 that is not a letter, \"-\" or \"_\"",
                 token.as_str()
             )
         }));

@@ -22,10 +22,10 @@ pub(super) struct EnvArguments {
     /// Print only what this client needs [default: variables that suit most clients]
     #[arg(long, value_enum)]
     client: Option<KnownClient>,
-    /// The proxy as the crawler's machine reaches it [default: the first listener, as this machine does]
+    /// The proxy's URL as seen from the crawler's machine [default: the first listener, as seen from this one]
     #[arg(long, value_name = "URL")]
     proxy: Option<ProxyUrl>,
-    /// The CA's certificate on the crawler's machine [default: ca.crt of this machine]
+    /// The path of the CA's certificate on the crawler's machine [default: this machine's ca.crt]
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 }
@@ -69,10 +69,10 @@ fn explain_unreadable(certificate: &Path, error: &io::Error, admin: SocketAddr) 
     match error.kind() {
         ErrorKind::NotFound => format!(
             "{path} does not exist yet: start `wayleave serve` once, or run `wayleave ca init`. If wayleave runs as a \
-             service: `curl -sSfo ca.pem http://{admin}/ca.pem`, and give --ca \"$PWD/ca.pem\""
+             service: `curl -sSfo ca.pem http://{admin}/ca.pem`, and pass --ca \"$PWD/ca.pem\""
         ),
         ErrorKind::PermissionDenied => format!(
-            "{path} cannot be read (permission denied): let others pass through its directories (chmod o+x), or \
+            "{path} cannot be read (permission denied): give others access to its directories (chmod o+x), or \
              fetch it from the admin listener, at /ca.pem"
         ),
         _ => format!("{path} cannot be read: {error}"),

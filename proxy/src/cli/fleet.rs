@@ -24,7 +24,7 @@ const MIN_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) enum FleetCommand {
     /// Show the engine, its state and all nodes (asks the running proxy)
     Status(FleetArguments),
-    /// Connect as [store] says and try every operation of a node, without a running proxy
+    /// Connect as configured in [store] and try every operation of a node, without a running proxy
     Check(FleetArguments),
 }
 
@@ -118,7 +118,7 @@ fn check_fleet(arguments: &FleetArguments, config: &Config) -> CommandResult {
         // An observer's beats are not recorded: the check must not make this machine a member.
         Ok(Some(engine)) => engine.as_observer(),
         Ok(None) => {
-            return Err(unusable("store.kind is \"embedded\": this node is alone"));
+            return Err(unusable("store.kind is \"embedded\": this node has no fleet"));
         }
         Err(error) => return Err(unusable(&format!("{error:#}"))),
     };

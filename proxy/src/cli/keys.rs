@@ -105,7 +105,7 @@ fn published_key<'a>(config: &'a Config, key: &'a SigningKey) -> PublishedKey<'a
 
 fn directory_body(config: &Config) -> anyhow::Result<String> {
     let keys = &config.signing.keys;
-    ensure!(!keys.is_empty(), "there are no keys: `wayleave keys new NAME` makes one");
+    ensure!(!keys.is_empty(), "there are no keys: `wayleave keys new NAME` creates one");
     Ok(directory::body(keys))
 }
 
@@ -114,7 +114,7 @@ fn directory_body(config: &Config) -> anyhow::Result<String> {
 fn write_files(config: &Config, dir: &Path) -> anyhow::Result<String> {
     let body = directory_body(config)?;
     let Some(agent) = &config.signing.options.agent else {
-        bail!("signing.agent is not set: whose keys are these?");
+        bail!("signing.agent is not set, so nobody could verify the keys");
     };
     let mut files = vec![(directory::DIRECTORY_PATH.to_owned(), body.clone())];
     let mut fields = format!("content-type: {}\n", directory::MEDIA_TYPE);

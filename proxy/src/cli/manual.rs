@@ -13,14 +13,14 @@ use super::terminal::{print, unusable};
 
 #[derive(Debug, Args)]
 pub(super) struct CompletionsArguments {
-    /// The shell that reads them
+    /// The shell that they are for
     #[arg(value_enum)]
     shell: Shell,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct ManArguments {
-    /// An existing directory: one page a command is written there
+    /// An existing directory, to which one page per command is written
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

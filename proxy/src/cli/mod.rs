@@ -49,7 +49,7 @@ struct CommandLine {
 enum CliCommand {
     /// Run the proxy in the foreground until SIGTERM or SIGINT
     Serve,
-    /// Show what robots.txt allows, without a running proxy
+    /// Show what the proxy would do with a URL, without a running proxy
     Check(check::CheckArguments),
     /// Report mistakes in a robots.txt, and where dialects read it differently
     Lint(lint::LintArguments),
@@ -64,7 +64,7 @@ enum CliCommand {
     Keys(keys::KeysCommand),
     /// Explain why a request was refused or forwarded (asks the running proxy)
     Decision(decision::DecisionArguments),
-    /// Summarise from the decision log what was refused, and what enforcement would refuse
+    /// Summarise the decision log: what was refused, and what enforcement would refuse
     Report(report::ReportArguments),
     /// Export decisions with everything they are based on, verify such an export, or query it
     #[command(subcommand)]
@@ -77,9 +77,9 @@ enum CliCommand {
     Fleet(fleet::FleetCommand),
     /// Print the settings that make a client use the proxy, ready to paste or `eval`
     Env(env::EnvArguments),
-    /// Ask the running proxy whether it takes requests: 0 if it does, 1 if not
+    /// Check whether the running proxy accepts requests; exit status 0 if it does, else 1
     Health,
-    /// Print a shell's completions of this command line
+    /// Print completions for a shell
     Completions(manual::CompletionsArguments),
     /// Write the man pages of all commands
     Man(manual::ManArguments),

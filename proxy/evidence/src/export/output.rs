@@ -24,7 +24,7 @@ pub fn check_output_path(out: PathBuf) -> Result<PathBuf, String> {
     let ending = out.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     if OTHER_ARCHIVES.contains(&ending.as_str()) && !is_warc(&out) {
         return Err(format!(
-            ".{ending} files are not written; name a folder, or a file that ends in .warc.gz or .warc"
+            "cannot write .{ending} files: name a folder, or a file that ends in .warc.gz or .warc"
         ));
     }
     Ok(out)

@@ -72,9 +72,8 @@ impl FileEnd {
         let place = format!("{MANIFEST_PATH}:1");
         for gone in &window.missing_files {
             if !named.contains(gone) && !gaps.explains(*gone) {
-                let what = format!(
-                    "file {gone} of the log is missing, and no line says that it was deleted"
-                );
+                let what =
+                    format!("file {gone} of the log is missing, and no line records its deletion");
                 findings.add_altered(&place, &what);
             }
         }
@@ -88,14 +87,14 @@ impl FileEnd {
             // A process that shut down properly has signed its last line.
             (lines, true) => {
                 let what = format!(
-                    "behind the line that it stopped with, file {} of the log has lines that somebody else wrote, which are left out: {lines}",
+                    "after the line with which it stopped, file {} of the log has lines that somebody else wrote, which are left out: {lines}",
                     head.file
                 );
                 findings.add_altered(&place, &what);
             }
             (lines, false) => {
                 let what = format!(
-                    "behind line {} of file {} of the log, lines were not signed by who wrote them, and are left out: {lines}",
+                    "after line {} of file {} of the log, lines were not signed by their writer, and are left out: {lines}",
                     head.lines, head.file
                 );
                 findings.add_unsigned(&place, &what);
@@ -152,7 +151,7 @@ impl<'a> LogCheck<'a> {
     pub fn check_line(&mut self, number: u64, line: &[u8], findings: &mut ExportFindings) {
         self.number = number;
         if self.end.is_some() {
-            self.report(number, "is behind the head that ends the file", findings);
+            self.report(number, "comes after the head that ends the file", findings);
         }
         if line.starts_with(STANDIN_PREFIX) {
             return self.check_stand_in(number, line, findings);
@@ -210,10 +209,10 @@ impl<'a> LogCheck<'a> {
                 here - 1
             ),
             (None, 0) => format!(
-                "the log was altered before this line was written: what was signed of file {file} is not known"
+                "the log was altered before this line was written: the signed part of file {file} is unknown"
             ),
             (None, _) => format!(
-                "the log was altered before this line was written: line {lines} of file {file} was signed, and is not there"
+                "the log was altered before this line was written: line {lines} of file {file} was signed, but is missing"
             ),
         };
         self.report(number, &what, findings);
@@ -226,8 +225,8 @@ impl<'a> LogCheck<'a> {
         self.gaps.discard_unsigned(self.file, &range);
         let events = self.events.iter().filter(|event| range.contains(event)).count() as u64;
         let decisions = match lines.saturating_sub(events) {
-            1 => "1 decision was not signed by who wrote it".to_owned(),
-            decisions => format!("{decisions} decisions were not signed by who wrote them"),
+            1 => "1 decision was not signed by its writer".to_owned(),
+            decisions => format!("{decisions} decisions were not signed by their writer"),
         };
         let what = format!(
             "{decisions}: lines {} to {} of file {}, {events} of them events",
@@ -248,7 +247,7 @@ impl<'a> LogCheck<'a> {
         findings: &mut ExportFindings,
     ) {
         let Some(EventKind::File { file, .. }) = event else {
-            return self.report(number, "is not the line that begins a file", findings);
+            return self.report(number, "is not the first line of a file", findings);
         };
         self.file = *file;
         if self.path != format!("log/{file:06}.jsonl") {
@@ -262,7 +261,7 @@ impl<'a> LogCheck<'a> {
                 self.report(number, &what, findings);
             }
             Some(FileEnd { last: None, file, .. }) => {
-                let what = format!("file {file} before it does not end in a head that names it");
+                let what = format!("file {file} before it does not end with a head that names it");
                 self.report(number, &what, findings);
             }
             // A later line may say that they were deleted.
@@ -270,10 +269,10 @@ impl<'a> LogCheck<'a> {
                 self.gaps.missing.push((last + 1..*file, self.path.to_owned()));
             }
             Some(FileEnd { last, .. }) if *last != named => {
-                self.report(number, "does not follow the head of the file before", findings);
+                self.report(number, "does not follow the head of the previous file", findings);
             }
             None if *file == 1 && named != Some(NO_PREVIOUS) => {
-                self.report(number, "is the first line of all, and follows another", findings);
+                self.report(number, "is the first line of the log, but follows another", findings);
             }
             _ => {}
         }
@@ -291,7 +290,11 @@ impl<'a> LogCheck<'a> {
             // The next process writes the digest of a torn line into the line after it.
             let is_named = matches!(event, Some(EventKind::Recovered { torn_sha256, .. }) if *torn_sha256 == Some(digest));
             if !is_named {
-                self.report(torn_at, "is not a whole line, and the next does not say so", findings);
+                self.report(
+                    torn_at,
+                    "is incomplete, and the next line does not record that",
+                    findings,
+                );
             }
         }
         let Some(named) = previous_digest(line) else {
@@ -310,7 +313,7 @@ impl<'a> LogCheck<'a> {
     }
 
     fn report_changed(&self, number: u64, findings: &mut ExportFindings) {
-        let what = "was changed, or lines behind it are missing or in another order";
+        let what = "was changed, or lines after it are missing or reordered";
         self.report(number, what, findings);
     }
 
@@ -320,7 +323,7 @@ impl<'a> LogCheck<'a> {
         self.last = None;
         let read = serde_json::from_slice::<StandIn>(line).ok();
         if !read.is_some_and(|read| self.tree.push_subtree(read.standin)) {
-            self.report(number, "cannot stand for lines here", findings);
+            self.report(number, "cannot replace lines here", findings);
         }
     }
 
@@ -330,7 +333,7 @@ impl<'a> LogCheck<'a> {
             self.report_changed(place, findings);
         }
         if let Some((place, _)) = self.torn.take().filter(|(place, _)| *place + 1 != number) {
-            self.report(place, "is not a whole line", findings);
+            self.report(place, "is incomplete", findings);
         }
     }
 
@@ -344,10 +347,10 @@ impl<'a> LogCheck<'a> {
         self.report_unresolved(number, findings);
         let mut report = |what: &str| self.report(number, what, findings);
         if head.key != self.key {
-            report("is signed by another key than the export");
+            report("is signed by a different key than the export");
         }
         if !is_signed_by(line, &head.key) {
-            report("the signature does not belong to it");
+            report("has an invalid signature");
         }
         if head.file != self.file
             || head.next.is_some_and(|next| Some(next) != self.file.checked_add(1))
@@ -355,9 +358,9 @@ impl<'a> LogCheck<'a> {
             report("is the head of another file");
         }
         if head.lines != self.tree.lines() {
-            report(&format!("signs {} lines, and {} are before it", head.lines, self.tree.lines()));
+            report(&format!("signs {} lines, but {} precede it", head.lines, self.tree.lines()));
         } else if head.root_sha256 != self.tree.root() {
-            report("the lines before it are not those that it signs");
+            report("does not match the lines before it");
         }
         self.end = Some(head.clone());
     }
@@ -366,7 +369,8 @@ impl<'a> LogCheck<'a> {
     pub fn finish(mut self, findings: &mut ExportFindings) -> FileEnd {
         self.report_unresolved(u64::MAX, findings);
         let Some(head) = &self.end else {
-            let what = "is not the head that ends the file: it was changed, or lines behind it are missing";
+            let what =
+                "is not the head that ends the file: it was changed, or lines after it are missing";
             self.report(self.number, what, findings);
             return FileEnd { file: self.file, gaps: self.gaps, last: None };
         };
@@ -482,7 +486,7 @@ mod tests {
         let lines = log(&mut HashChain::new(), &other);
         assert_eq!(check(&lines, &other), "");
         let found = check(&lines, &key);
-        assert!(found.contains("is signed by another key"), "{found}");
+        assert!(found.contains("is signed by a different key"), "{found}");
     }
 
     #[test]
@@ -496,7 +500,7 @@ mod tests {
         let mut follows_another =
             HashChain { last: Sha256Digest::of(b"a line that is not there"), ..HashChain::new() };
         let found = check(&log(&mut follows_another, &key), &key);
-        assert!(found.contains("is the first line of all"), "{found}");
+        assert!(found.contains("is the first line of the log"), "{found}");
     }
 
     #[test]
@@ -554,7 +558,7 @@ mod tests {
         let pair = MerkleSubtree { level: 1, ..leaf };
         for line in [stand_in(pair), b"{\"standin\":0}".to_vec()] {
             let found = check(&lines(line), &key);
-            assert!(found.contains("cannot stand for lines here"), "{found}");
+            assert!(found.contains("cannot replace lines here"), "{found}");
         }
     }
 }

@@ -29,7 +29,7 @@ impl CheckedMaterials {
                 Ok(digest) if digest == listed.sha256 => {
                     intact.insert(listed.path.clone(), digest);
                 }
-                Ok(_) => findings.add_altered(&listed.path, "does not have its digest"),
+                Ok(_) => findings.add_altered(&listed.path, "does not match its digest"),
                 Err(error) => {
                     findings.add_altered(&listed.path, &format!("cannot be read: {error:#}"));
                 }
@@ -72,7 +72,7 @@ impl CheckedMaterials {
 /// Returns the digest of a file, of which one byte more than the manifest says is read, so that a longer file has another
 /// digest.
 fn digest(dir: &Path, listed: &ListedFile) -> anyhow::Result<Sha256Digest> {
-    ensure!(listed.bytes <= MAX_FILE_BYTES, "no file of an export is as long");
+    ensure!(listed.bytes <= MAX_FILE_BYTES, "is longer than any file of an export");
     let file = untrusted_folder::open_file(dir, &listed.path)?;
     let mut file = HashingReader::new(file.take(listed.bytes + 1));
     io::copy(&mut file, &mut io::sink())?;

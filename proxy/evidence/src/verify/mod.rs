@@ -63,7 +63,7 @@ impl CheckedExport {
                 _unpacked: None,
             });
         }
-        let unpacked = tempfile::tempdir().context("making a temporary folder")?;
+        let unpacked = tempfile::tempdir().context("creating a temporary folder")?;
         // Read twice: the signature is at the end, and nothing is unpacked before it is checked.
         let (line, records) = warc::read_manifest(warc::open(path)?)?;
         let manifest = read_manifest(&line, Some(records), trusted)?;
@@ -110,7 +110,7 @@ impl CheckedExport {
                 self.read_log(listed, &mut on_line).with_context(|| listed.path.clone())?;
             before = Some(check.finish(findings));
             if digest != listed.sha256 {
-                findings.add_altered(&listed.path, "is not the file that the manifest lists");
+                findings.add_altered(&listed.path, "differs from the file in the manifest");
             }
         }
         if let Some(end) = before {
@@ -119,7 +119,7 @@ impl CheckedExport {
         // Lines that do not parse are skipped above, so only the count shows whether a decision disappeared.
         if decisions != self.manifest.decisions {
             let listed = self.manifest.decisions;
-            let what = format!("lists {listed} decisions, and there are {decisions}");
+            let what = format!("lists {listed} decisions, but there are {decisions}");
             findings.add_altered(MANIFEST_PATH, &what);
         }
         Ok(lines)
@@ -154,7 +154,7 @@ fn read_manifest(
     let unreadable = |error| anyhow!("{name}:1: cannot be read: {error}");
     // The key is in the manifest itself. It shows who signed only if it is compared with a trusted one below.
     let manifest: Manifest = serde_json::from_slice(line).map_err(unreadable)?;
-    ensure!(is_signed_by(line, &manifest.key), "{name}:1: the signature does not belong to it");
+    ensure!(is_signed_by(line, &manifest.key), "{name}:1: has an invalid signature");
     ensure!(
         manifest.evidence == 1,
         "{name}:1: has format {}, which this version does not know",
@@ -163,13 +163,10 @@ fn read_manifest(
     if let Some(trusted) = trusted {
         ensure!(
             trusted.trim() == manifest.key,
-            "{name}:1: is signed by {}, not by the key to trust",
+            "{name}:1: is signed by {}, not by the trusted key",
             manifest.key
         );
     }
-    ensure!(
-        records == manifest.records_sha256,
-        "{name}:1: the records before it are not those that it was signed with"
-    );
+    ensure!(records == manifest.records_sha256, "{name}:1: does not match the records before it");
     Ok(manifest)
 }

@@ -43,7 +43,7 @@ pub fn read_manifest(from: impl BufRead) -> anyhow::Result<(Vec<u8>, Sha256Diges
     loop {
         let before = records.hasher.clone();
         let Some(head) = records.next()? else {
-            bail!("{MANIFEST_PATH}:1: is not there");
+            bail!("{MANIFEST_PATH}:1: is missing");
         };
         if head.path()?.as_deref() != Some(MANIFEST_PATH) {
             records.block(&head, |_| Ok(()))?;
@@ -52,7 +52,7 @@ pub fn read_manifest(from: impl BufRead) -> anyhow::Result<(Vec<u8>, Sha256Diges
         let number = records.number;
         let mut line = Vec::new();
         let length = head.length().with_context(|| format!("record {number}"))?;
-        ensure!(length <= MAX_MANIFEST_BYTES, "record {number}: no manifest is as long");
+        ensure!(length <= MAX_MANIFEST_BYTES, "record {number}: the manifest is too long");
         records.block(&head, |chunk| {
             line.extend_from_slice(chunk);
             Ok(())
@@ -65,8 +65,8 @@ pub fn read_manifest(from: impl BufRead) -> anyhow::Result<(Vec<u8>, Sha256Diges
             "record {number}: the head of the manifest was altered"
         );
         // The digest in the manifest covers only what is before it, so nothing may follow.
-        let rest = records.from.fill_buf().context("behind the manifest")?;
-        ensure!(rest.is_empty(), "record {}: is behind the manifest", number + 1);
+        let rest = records.from.fill_buf().context("after the manifest")?;
+        ensure!(rest.is_empty(), "record {}: comes after the manifest", number + 1);
         return Ok((line, before.finish()));
     }
 }
@@ -201,7 +201,7 @@ impl<R: BufRead> RecordReader<R> {
         let mut digest = Sha256Hasher::new();
         while left > 0 {
             let buffered = self.from.fill_buf()?;
-            ensure!(!buffered.is_empty(), "ends before its block");
+            ensure!(!buffered.is_empty(), "ends within its block");
             let read = buffered.len().min(usize::try_from(left).unwrap_or(usize::MAX));
             let chunk = &buffered[..read];
             self.hasher.update(chunk);
@@ -211,13 +211,13 @@ impl<R: BufRead> RecordReader<R> {
             left -= read as u64;
         }
         let mut end = [0; 4];
-        self.from.read_exact(&mut end).context("does not end")?;
-        ensure!(end == *b"\r\n\r\n", "does not end in two line ends");
+        self.from.read_exact(&mut end).context("is truncated")?;
+        ensure!(end == *b"\r\n\r\n", "does not end in two CRLFs");
         self.hasher.update(&end);
         let stated = head.field("WARC-Block-Digest").context("has no WARC-Block-Digest")?;
         let path = head.field(PATH_FIELD).unwrap_or_default();
         let found = format!("sha256:{}", BASE32.encode(&digest.finish().0));
-        ensure!(stated == found, "{path}: does not have its digest");
+        ensure!(stated == found, "{path}: does not match its digest");
         Ok(())
     }
 }
@@ -283,7 +283,7 @@ fn read_fields(
     }
     let mut fields = Vec::new();
     loop {
-        let line = next(from)?.context("ends in its head")?;
+        let line = next(from)?.context("ends within its head")?;
         if line.is_empty() {
             break;
         }

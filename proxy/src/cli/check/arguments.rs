@@ -23,10 +23,10 @@ pub(crate) struct CheckArguments {
     /// Assume that robots.txt was answered with this HTTP status, instead of fetching it
     #[arg(long, value_name = "STATUS", conflicts_with = "batch", value_parser = clap::value_parser!(u16).range(200..=599))]
     pub(super) status: Option<u16>,
-    /// Say what robots.txt allows (allow, disallow), whatever the configuration says of crawlers and rules
+    /// Report only what robots.txt says (allow, disallow); the configuration's crawlers and rules are ignored
     #[arg(long)]
     pub(super) robots_only: bool,
-    /// The crawler's User-Agent; its product token is derived as the proxy does
+    /// The crawler's User-Agent; its product token is derived as in the proxy
     #[arg(long, value_name = "UA", conflicts_with = "tokens")]
     pub(super) user_agent: Option<String>,
     /// A crawler of the configuration, as if it were recognised
@@ -46,18 +46,19 @@ pub(crate) struct CheckArguments {
     /// with --robots or --status: a licence then refuses). The page itself, which may state more, is not fetched
     #[arg(long = "purpose", value_name = "P")]
     pub(super) purposes: Vec<Purpose>,
-    /// With --robots-only: judge every equivalent spelling of the URL, as the proxy does, not only the URL as it stands
+    /// With --robots-only: judge every equivalent spelling of the URL, as the proxy does, not only the URL as given
     #[arg(long)]
     pub(super) strict: bool,
     /// Print one JSON object per URL
     #[arg(long)]
     pub(super) json: bool,
-    /// Read JSON objects from standard input, one a line, and answer each with one, in order. Members: id, url, robots or
-    /// robots_base64, user_agent or tokens or token, dialect; about use, purpose, status, headers, html, tdmrep, ai_txt, rsl
-    /// and config; with as "proxy", the proxy's verdict, also crawler, client and method. docs/check.md describes them and the answers. Exit status: 0 all answered, 2 at least one not
+    /// Read JSON objects from standard input, one per line, and answer each with one, in order. Members: id, url, robots or
+    /// robots_base64, user_agent or tokens or token, dialect; about use: purpose, status, headers, html, tdmrep, ai_txt, rsl
+    /// and config; for the proxy's verdict: as ("proxy"), crawler, client and method. docs/check.md describes them and the
+    /// answers. Exit status: 0 all answered, 2 at least one not
     #[arg(long, conflicts_with_all = ["json", "user_agent", "tokens", "purposes", "urls"])]
     pub(super) batch: bool,
-    /// Absolute URLs ("-": one a line from standard input); with --robots, paths too, which robots.txt alone decides
+    /// Absolute URLs ("-": read from standard input, one per line); with --robots, also paths, for which only robots.txt counts
     #[arg(value_name = "URL", required_unless_present = "batch")]
     pub(super) urls: Vec<String>,
 }
@@ -74,9 +75,9 @@ impl CheckArguments {
         // `next` takes one of the paths, so the rest is one less.
         match paths.next() {
             _ if self.robots_only => Ok(true),
-            Some(path) if is_about_crawlers || paths.count() + 1 < self.urls.len() => Err(format!(
-                "{path:?} names no origin: give a whole URL, or ask robots.txt alone with --robots-only"
-            )),
+            Some(path) if is_about_crawlers || paths.count() + 1 < self.urls.len() => {
+                Err(format!("{path:?} has no origin: give an absolute URL, or use --robots-only"))
+            }
             Some(_) => Ok(true),
             None if self.strict => {
                 Err("--strict needs --robots-only: the proxy always judges every spelling"

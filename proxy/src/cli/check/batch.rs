@@ -290,7 +290,7 @@ impl BatchRun<'_> {
                     .decode(string("robots_base64", text)?.as_bytes())
                     .map_err(|error| format!("robots_base64: {error}"))
             }),
-            (Some(_), Some(_)) => Err("robots and robots_base64 contradict each other".to_owned()),
+            (Some(_), Some(_)) => Err("give either robots or robots_base64, not both".to_owned()),
             // Preferences about use may be stated without a robots.txt.
             (None, None) if question.is_about_use() || question.asked_as.is_some() => {
                 self.files.file("\"\"", || Ok(Vec::new()))
@@ -319,7 +319,7 @@ fn tokens(question: &BatchQuestion<'_>) -> Result<Vec<ProductToken>, String> {
             };
             names.iter().map(|name| token(name)).collect()
         }
-        (Some(_), Some(_)) => Err("user_agent and tokens contradict each other".to_owned()),
+        (Some(_), Some(_)) => Err("give either user_agent or tokens, not both".to_owned()),
         (None, None) => Err("user_agent or tokens is missing".to_owned()),
     }
 }

@@ -71,7 +71,7 @@ fn read_urls(arguments: &mut CheckArguments) -> io::Result<()> {
         return Ok(());
     };
     if arguments.robots.as_deref() == Some(Path::new("-")) {
-        return Err(io::Error::other("it holds either robots.txt or URLs, not both"));
+        return Err(io::Error::other("it can contain either robots.txt or URLs, not both"));
     }
     let input = io::read_to_string(io::stdin().lock())?;
     let lines = input.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -107,12 +107,12 @@ fn tokens(arguments: &CheckArguments, is_robots_only: bool) -> Result<Vec<Produc
             return Ok(Vec::new());
         }
         let token = ProductToken::from_user_agent(field.as_bytes())
-            .ok_or_else(|| format!("--user-agent {field:?} does not name a product"))?;
+            .ok_or_else(|| format!("--user-agent {field:?} contains no product token"))?;
         return Ok(vec![token]);
     }
     let is_known_otherwise = arguments.crawler.is_some() || arguments.client.is_some();
     if arguments.tokens.is_empty() && !is_known_otherwise {
-        return Err("which crawler? Give --user-agent, --token or --crawler".to_owned());
+        return Err("no crawler: give --user-agent, --token or --crawler".to_owned());
     }
     let token =
         |name: &String| ProductToken::new(name).map_err(|error| format!("--token: {error}"));

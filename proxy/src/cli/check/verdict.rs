@@ -126,7 +126,7 @@ impl InputSource for GivenRobotsTxt {
     }
 
     fn document(&mut self, _: &Resource) -> DocumentResult {
-        DocumentResult::NotAsked("nothing is fetched beside a given robots.txt".to_owned())
+        DocumentResult::NotAsked("with a given robots.txt, nothing else is fetched".to_owned())
     }
 }
 

@@ -23,10 +23,10 @@ const REFUSED: u8 = 1;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Answers by the last decision about the URL at that time, and shows the first after it, too. Reads the decision \
+    after_help = "Shows the last decision about the URL up to that time, and the first one after it. Reads the decision \
                   log; needs no running proxy.\n\
-                  Exit status: 0 allowed, 1 not allowed, or not signed by who wrote it, 2 no decision about it up to then, or \
-                  the log cannot be read, or somebody else wrote the decision into it."
+                  Exit status: 0 allowed, 1 not allowed, or not signed by its writer, 2 no decision up to that time, the log \
+                  cannot be read, or somebody else wrote the decision into it."
 )]
 pub(crate) struct AskArgs {
     /// An absolute URL
@@ -40,7 +40,7 @@ pub(crate) struct AskArgs {
     /// Print the decisions as JSON lines
     #[arg(long)]
     json: bool,
-    /// Take decisions that a killed process had not signed yet
+    /// Accept decisions that a killed process had not signed yet
     #[arg(long)]
     accept_unsigned: bool,
 }
@@ -72,7 +72,7 @@ fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<Vec<FoundDecision
     let log = SignedLog::open(&options.path, &options.state_dir)?;
     if log.unsigned_lines > 0 {
         print_errors(&format!(
-            "wayleave: lines at the end of the log were not signed by who wrote them, and are left out: {}\n",
+            "wayleave: lines at the end of the log were not signed by their writer, and are left out: {}\n",
             log.unsigned_lines
         ));
     }
@@ -95,7 +95,7 @@ fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<Vec<FoundDecision
         .with_context(|| format!("the log has no request for {url}"))?;
     anyhow::ensure!(
         first.at <= at,
-        "the log has no request for {url} up to then; the first was at {} (decision {})",
+        "the log has no request for {url} up to that time; the first was at {} (decision {})",
         humantime::format_rfc3339_micros(first.at),
         first.id
     );
@@ -129,7 +129,7 @@ fn describe_unsigned(doubt: &UnsignedLines) -> String {
     let what = if doubt.is_foreign {
         "were written by somebody else"
     } else {
-        "were not signed by who wrote them"
+        "were not signed by their writer"
     };
     format!("no: lines {first} to {last} of its file {what}")
 }
@@ -149,12 +149,14 @@ fn describe(answer: &FoundDecision) -> String {
         "failed" if decision.failed_before_sending() => {
             format!("no, the name could not be resolved ({})", decision.reason)
         }
-        "failed" => format!("it was tried, and failed ({})", decision.reason),
-        _ if decision.reached_origin == Some(true) => "it was asked for, and withheld".to_owned(),
+        "failed" => format!("no, the request failed ({})", decision.reason),
+        _ if decision.reached_origin == Some(true) => {
+            "yes, but the response was withheld".to_owned()
+        }
         _ => "no, nothing was sent".to_owned(),
     };
     let allowed = match &*decision.outcome {
-        "observed" => "no, but that was only observed",
+        "observed" => "no, but refusals were only observed",
         _ if is_allowed(decision) => "yes",
         _ => "no",
     };

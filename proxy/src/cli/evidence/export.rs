@@ -22,9 +22,9 @@ use crate::signing::SigningKey;
 #[derive(Debug, Args)]
 #[command(
     group = clap::ArgGroup::new("wanted").required(true),
-    after_help = "Lines that are not wanted are left out, and digests stand for them. Needs the files below state.dir; \
-                  a running proxy is asked for the robots.txt files.\n\
-                  Exit status: 0 exported, 2 nothing found or not exported."
+    after_help = "Digests replace the lines that were not requested. Needs the files below state.dir, and gets the \
+                  robots.txt files from the proxy if it is running.\n\
+                  Exit status: 0 exported, 2 nothing found, or the export failed."
 )]
 pub(crate) struct ExportArgs {
     /// The decision with this id
@@ -81,7 +81,7 @@ pub(super) fn export(arguments: &ExportArgs, config: &Config) -> anyhow::Result<
     let options = (config.log.decisions.as_ref())
         .context("log.decisions is empty: there is no decision log")?;
     // Read first, since nothing can be exported without it, and selecting may take minutes.
-    let key = SigningKey::read(&options.key).context("an export is signed with the log's key")?;
+    let key = SigningKey::read(&options.key).context("cannot read the key that signs exports")?;
     let selection = arguments.selection()?;
     let log = SignedLog::open(&options.path, &options.state_dir)?;
     let selected = select(&log.files, &selection)?;
@@ -104,20 +104,20 @@ pub(super) fn export(arguments: &ExportArgs, config: &Config) -> anyhow::Result<
     let missing = export
         .write_materials(|digest| sources.body(digest), |digest| sources.configuration(digest))?;
     for digest in &missing {
-        print_errors(&format!("wayleave: not kept any more: {digest}\n"));
+        print_errors(&format!("wayleave: no longer kept: {digest}\n"));
     }
     let manifest = export.finish(&log, &selection, missing, key.pair())?;
     Ok(format!(
-        "{out}: {} decisions, {} files of the log, {} files that they rest on\n",
+        "{out}: {} decisions, {} log files, {} files that they are based on\n",
         manifest.decisions,
         manifest.logs.len(),
         manifest.files.len()
     ))
 }
 
-/// Describes the first file that is missing although no line says that it was deleted.
+/// Describes the first file that is missing although no line records its deletion.
 fn describe_missing_file(log: &SignedLog, selected: &[SelectedLines]) -> String {
     unexplained_gap(log, selected).map_or(String::new(), |file| {
-        format!(": file {file} of it is missing, and no line says that it was deleted")
+        format!(": file {file} of it is missing, and no line records its deletion")
     })
 }

@@ -10,8 +10,8 @@ use crate::cli::terminal::{pretty_json, print, unusable};
 use crate::signing::SigningKey;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Give it to whoever is to check your evidence (evidence verify --key). \
-                        GET /v1/evidence of the admin listener publishes it, too.")]
+#[command(after_help = "Give it to those who verify your evidence (evidence verify --key). \
+                        The admin listener publishes it, too: GET /v1/evidence.")]
 pub(crate) struct KeyArgs {
     /// Print it as a JSON Web Key
     #[arg(long)]
@@ -29,8 +29,8 @@ pub(super) fn run(arguments: &KeyArgs, file: Option<&Path>) -> ExitCode {
     match SigningKey::read(&log.key) {
         Ok(key) if arguments.json => print(&pretty_json(&key.jwk())),
         Ok(key) => print(&format!("{}\n", key.public_base64())),
-        Err(error) => {
-            unusable(&format!("{error:#} (it is made when the proxy first writes a decision log)"))
-        }
+        Err(error) => unusable(&format!(
+            "{error:#} (it is created when the proxy first writes a decision log)"
+        )),
     }
 }

@@ -21,11 +21,11 @@ use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum EvidenceCommand {
-    /// Write decisions with all they rest on into a folder or a WARC file
+    /// Write decisions, and everything they are based on, to a folder or a WARC file
     Export(export::ExportArgs),
     /// Check an export, and derive its decisions again
     Verify(verify::VerifyArgs),
-    /// Was a URL allowed at a time, by what, and was it fetched?
+    /// Show whether a URL was allowed at a given time, by which rule, and whether it was fetched
     Ask(ask::AskArgs),
     /// Print the public half of the key that signs the decision log
     Key(key::KeyArgs),

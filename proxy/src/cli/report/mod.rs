@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
         // Without a configuration file, the log of an installed service is probably meant, which is elsewhere.
         return Err(unusable(&match &report.failures[..] {
             [] if read_from.is_none() => format!(
-                "there is no decision log {}; for that of the service, add --config /etc/wayleave/config.toml",
+                "there is no decision log {}; for the service's log, add --config /etc/wayleave/config.toml",
                 log.path.display()
             ),
             [] => format!("there is no decision log {}", log.path.display()),

@@ -42,7 +42,7 @@ fn compare_findings(
 ) -> Result<(), String> {
     let (derived, said) = match (derived, said) {
         (Some(derived), Some(said)) => (derived, said),
-        (None, Some(_)) => return Err("the decision does not rest on robots.txt".to_owned()),
+        (None, Some(_)) => return Err("the decision is not based on robots.txt".to_owned()),
         // A robots.txt that the line does not name had not come in time, and then there is no finding.
         (_, None) => return Ok(()),
     };
@@ -79,12 +79,12 @@ fn compare_preferences(
     }
     let derived = derived.map_or(&[][..], |derived| derived.judgement.by_purpose.as_slice());
     if derived.len() != said.len() {
-        return Err("the preferences about use are of other purposes".to_owned());
+        return Err("the preferences about use are for other purposes".to_owned());
     }
     for (derived, said) in derived.iter().map(UsePreference::from).zip(said) {
         if !derived.agrees_with(said) {
             return Err(format!(
-                "the preference about {} is {} by {:?}, not {} by {:?}",
+                "the preference for {} is {} by {:?}, not {} by {:?}",
                 said.purpose,
                 derived.preference,
                 derived.statement,
@@ -149,7 +149,7 @@ pub(super) fn check_undecided(decision: &DecisionRecord) -> Result<(), String> {
 }
 
 fn does_not_follow(DecisionRecord { outcome, reason, .. }: &DecisionRecord) -> String {
-    format!("{outcome} for {reason} does not follow from what was decided")
+    format!("{outcome} for {reason} does not follow from the decision")
 }
 
 /// Returns whether a request that was permitted may have been refused for the recorded reason.

@@ -260,13 +260,13 @@ mod tests {
             assert!(error.starts_with(&words), "{error}");
         }
         let error = with("wrong-password", "refused").unwrap_err();
-        assert_eq!(error, "the decision does not rest on robots.txt");
+        assert_eq!(error, "the decision is not based on robots.txt");
     }
 
     #[test]
     fn contradictions_to_configuration_and_robots_txt_are_found() {
         for (member, value, difference) in [
-            ("crawler", "images", "the configuration has no crawler that is named \"images\""),
+            ("crawler", "images", "the configuration has no crawler named \"images\""),
             ("mode", "enforce", "the mode is \"observe\""),
             ("scope", "all", "scope \"all\" is not known to this version"),
             ("verdict", "disallow", "verdict is \"allow\", not \"disallow\""),
@@ -280,7 +280,7 @@ mod tests {
         }
         let mut line = allowed_by_robots_txt(json!({"at": "2026-01-03T00:00:00.000Z"}));
         line["tokens"] = json!(["OtherBot"]);
-        let difference = "the crawler's tokens are others than [\"OtherBot\"]";
+        let difference = "the crawler's tokens differ from [\"OtherBot\"]";
         assert_eq!(compared(line), Err(difference.to_owned()));
     }
 

@@ -80,7 +80,8 @@ impl ParsedDocuments {
             bytes.ok_or_else(|| format!("the document {} ({digest}) is missing", seen.url))?;
         let resource = Resource::parse(&seen.url).map_err(|error| format!("documents: {error}"))?;
         let document = resource.kind().parse(&bytes, seen.cut);
-        let document = document.ok_or_else(|| format!("{} is not such a document", seen.url))?;
+        let document =
+            document.ok_or_else(|| format!("{} is not a document about use", seen.url))?;
         self.parsed.insert(key, document.clone());
         Ok(Some(document))
     }

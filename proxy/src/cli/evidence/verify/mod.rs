@@ -33,18 +33,18 @@ use crate::decision_log::DecisionRecord;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Needs no proxy, no network and no configuration.\n\
-                  Exit status: 0 every decision was derived again, 1 one comes out differently, what it rests on is missing, or a \
+                  Exit status: 0 every decision was derived again, 1 one has a different result, its documents are missing, or a \
                   process was killed before it had signed it, 2 the evidence was altered or cannot be read.")]
 pub(crate) struct VerifyArgs {
-    /// What `evidence export` wrote: a folder or a .warc.gz file
+    /// The output of `evidence export`: a folder or a .warc.gz file
     path: PathBuf,
-    /// The public key to trust, as `evidence key` prints it; without, only that one key signed everything is checked
+    /// The public key to trust, as printed by `evidence key`; without it, any key is accepted if it signed everything
     #[arg(long, value_name = "PUBLIC", allow_hyphen_values = true)]
     key: Option<String>,
-    /// Take lines that a killed process had not signed yet; they are named all the same
+    /// Accept lines that a killed process had not signed yet; they are still listed
     #[arg(long)]
     accept_unsigned: bool,
-    /// Print what it came to as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }

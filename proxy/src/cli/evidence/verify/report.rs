@@ -49,9 +49,7 @@ impl fmt::Display for VerifyReport<'_> {
         let result = match self.result {
             VerifyResult::Derived => "every decision was derived again",
             VerifyResult::Different => "not every decision can be derived again",
-            VerifyResult::Unsigned => {
-                "not every line was signed by who wrote it (--accept-unsigned)"
-            }
+            VerifyResult::Unsigned => "not every line was signed by its writer (--accept-unsigned)",
             VerifyResult::Altered => "altered",
         };
         write!(

@@ -47,7 +47,7 @@ impl ParsedRobots {
         materials: &CheckedMaterials,
     ) -> Result<Arc<AccessResult>, String> {
         let word = finding.robots_access.as_deref();
-        let word = word.ok_or("the line does not say what came of fetching robots.txt")?;
+        let word = word.ok_or("the line does not record the result of fetching robots.txt")?;
         let copy = || match finding.robots_sha256 {
             Some(digest) => self.parse_copy(digest, finding.robots_cut, materials),
             None => Err("the line does not name the robots.txt".to_owned()),
@@ -76,7 +76,7 @@ impl ParsedRobots {
             ("unreachable" | "lapsed" | "long-lapsed", _) => {
                 Ok(Arc::new(AccessResult::Unreachable))
             }
-            (other, _) => Err(format!("robots_access {other:?} is not known to this version")),
+            (other, _) => Err(format!("this version does not know robots_access {other:?}")),
         }
     }
 

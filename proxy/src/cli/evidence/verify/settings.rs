@@ -154,7 +154,7 @@ impl PastSettings {
         let is_by_identity = NAME_OBJECTIONS.iter().any(|it| it.as_str() == decision.reason);
         if is_by_identity && derived != Some(&*decision.reason) {
             let derived = derived.unwrap_or("none");
-            return Err(format!("the objection to who asks is {derived:?}"));
+            return Err(format!("the objection to the crawler is {derived:?}"));
         }
         Ok(is_by_identity)
     }
@@ -176,11 +176,10 @@ impl PastSettings {
         } else {
             let name = &decision.crawler;
             let crawler = self.crawlers.named(name);
-            let crawler = crawler.ok_or_else(|| {
-                format!("the configuration has no crawler that is named {name:?}")
-            })?;
+            let crawler = crawler
+                .ok_or_else(|| format!("the configuration has no crawler named {name:?}"))?;
             if crawler.tokens != tokens {
-                return Err(format!("the crawler's tokens are others than {:?}", decision.tokens));
+                return Err(format!("the crawler's tokens differ from {:?}", decision.tokens));
             }
             Identity::Known(crawler)
         };

@@ -307,12 +307,12 @@ fn unsigned_line_of_killed_process_is_reported_or_accepted() {
     fs::write(&path, text).unwrap();
     let found = place.checked(ProcessFate::Killed).unwrap();
     assert!(
-        found.contains("unsigned: 1 decision was not signed by who wrote it: lines ")
+        found.contains("unsigned: 1 decision was not signed by its writer: lines ")
             && !found.contains(": altered: "),
         "{found}"
     );
     let mut accepted = ExportFindings::new(true);
-    accepted.add_unsigned("log/000001.jsonl:1", "1 decision was not signed by who wrote it");
+    accepted.add_unsigned("log/000001.jsonl:1", "1 decision was not signed by its writer");
     assert_eq!(accepted.result(), VerifyResult::Derived);
 }
 
@@ -339,7 +339,7 @@ fn file_with_replaced_first_line_is_still_checked() {
     let place = TestLog::written(ProcessFate::Rests);
     assert!(tamper(&place.files()[1], 0, LineChange::Insert));
     let found = place.checked(ProcessFate::Rests).unwrap();
-    let expected = "log/000002.jsonl:1: altered: is not the line that begins a file";
+    let expected = "log/000002.jsonl:1: altered: is not the first line of a file";
     assert!(found.contains(expected), "{found}");
 }
 
@@ -428,5 +428,5 @@ fn bytes_after_manifest_are_refused() {
     let shown = file.display().to_string();
     let error = verify(&VerifyCli::parse_from(["verify", &shown]).arguments).err();
     let error = error.map(|error| format!("{error:#}")).unwrap_or_default();
-    assert!(error.contains("is behind the manifest"), "{error}");
+    assert!(error.contains("comes after the manifest"), "{error}");
 }
