@@ -437,10 +437,10 @@ fn lint_names_file_and_line_and_exits_by_what_it_found() {
 fn lint_fails_only_for_errors_and_prints_notes_on_request() {
     let text = b"User-agent: *\nDisallow: /a b\nDisallow: /c\nDisallow: /c\n";
     let output = run(&["lint", "-"], text);
-    let warning = "-:2: warning: \"/a b\" holds a space; write %20\n";
+    let warning = "-:2: warning: \"/a b\" contains a space; write %20\n";
     assert_eq!((stdout(&output), output.status.code()), (warning, Some(0)));
     let output = run(&["lint", "--notes", "-"], text);
-    let note = format!("{warning}-:4: note: never decides about \"/c\": line 3 says the same\n");
+    let note = format!("{warning}-:4: note: \"/c\" has no effect: line 3 says the same\n");
     assert_eq!((stdout(&output), output.status.code()), (&*note, Some(0)));
     let output = run(&["lint", "--json", "-"], b"Disallow: a\n");
     let found: Vec<Value> =

@@ -115,29 +115,30 @@ fn read(line: u32, name: &[u8], value: &str, findings: &mut FindingList) -> Opti
 }
 
 fn check_usage(line: u32, value: &str, dictionary: &str, findings: &mut FindingList) {
-    const SUCH_AS: &str = "expected such as \"train-ai=n, search=y\"";
+    const SUCH_AS: &str = "write, for example, \"train-ai=n, search=y\"";
     let labels = match content_usage::labels(dictionary.as_bytes()) {
         Some(labels) if !labels.is_empty() => labels,
-        Some(_) => return findings.error(line, format!("this says nothing: {SUCH_AS}")),
+        Some(_) => return findings.error(line, format!("this has no effect: {SUCH_AS}")),
         None if value.starts_with('*') => {
-            let message = format!("{value:?} says nothing: a path starts with \"/\"");
+            let message = format!("{value:?} has no effect: a path starts with \"/\"");
             return findings.error(line, message);
         }
         None => {
-            let message = format!("{dictionary:?} cannot be read, so it says nothing: {SUCH_AS}");
+            let message =
+                format!("{dictionary:?} cannot be parsed, so it has no effect: {SUCH_AS}");
             return findings.error(line, message);
         }
     };
     for (name, status) in labels {
         match status {
             LabelStatus::Current => {}
-            LabelStatus::Unclear => findings.error(
-                line,
-                format!("nothing is said about {name:?}: its value is neither y nor n"),
-            ),
+            LabelStatus::Unclear => findings
+                .error(line, format!("{name:?} has no effect: its value is neither y nor n")),
             LabelStatus::Retired => findings.warning(
                 line,
-                format!("{name:?} is a label of an earlier draft, which many no longer know"),
+                format!(
+                    "{name:?} is a label of an earlier draft, which many crawlers no longer know"
+                ),
             ),
             // The names of the two families differ just enough to be confused.
             LabelStatus::Unknown => match SIGNALS.iter().position(|signal| *signal == name) {
@@ -153,7 +154,7 @@ fn check_usage(line: u32, value: &str, dictionary: &str, findings: &mut FindingL
 
 fn check_signal(line: u32, list: &str, findings: &mut FindingList) {
     if list.trim().is_empty() {
-        let message = "this says nothing: expected such as \"search=yes, ai-train=no\"";
+        let message = "this has no effect: write, for example, \"search=yes, ai-train=no\"";
         return findings.error(line, message);
     }
     for pair in list.split([',', ';']).map(str::trim) {
@@ -166,7 +167,7 @@ fn check_signal(line: u32, list: &str, findings: &mut FindingList) {
         if is_level || SIGNALS.iter().any(is) {
             if !values.iter().any(|it| it.eq_ignore_ascii_case(value)) {
                 let expected = values.join(" or ");
-                let message = format!("{pair:?} says nothing: expected {name}={expected}");
+                let message = format!("{pair:?} has no effect: expected {name}={expected}");
                 findings.error(line, message);
             }
         } else if let Some(at) = LABELS.iter().position(is) {
@@ -191,13 +192,13 @@ fn check_licence(line: u32, value: &str, findings: &mut FindingList) {
         Some((scheme, _)) if ["http", "https"].iter().any(|it| scheme.eq_ignore_ascii_case(it)) => {}
         Some(_) => findings.error(
             line,
-            format!("the licence {value:?} cannot be fetched over HTTP, and so refuses all use"),
+            format!("the licence {value:?} cannot be fetched over HTTP, so it refuses all use"),
         ),
         None => findings.warning(
             line,
             format!(
-                "the licence {value:?} is not an absolute URL, as RSL 1.0 section 4.4.1 wants: it is obeyed relative to the page asked for, \
-                 but other readers may pass it over"
+                "the licence {value:?} is not an absolute URL, as RSL 1.0 section 4.4.1 requires: it is resolved against the requested URL, \
+                 but other crawlers may ignore it"
             ),
         ),
     }
@@ -211,11 +212,11 @@ fn check_position(statement: &UsageStatement, group: &UsageGroup<'_>, findings: 
     match statement.family {
         UsageFamily::Signal => findings.warning(
             statement.line,
-            "a signal before any user-agent line: not all readers take it for the whole site",
+            "a signal before any user-agent line: not all crawlers apply it to the whole site",
         ),
         UsageFamily::Usage | UsageFamily::Training => findings.error(
             statement.line,
-            "a statement about use before any user-agent line concerns nobody",
+            "a statement about use before any user-agent line applies to nobody",
         ),
     }
 }
@@ -226,7 +227,7 @@ fn check_split_agents(group: &UsageGroup<'_>, line: u32, findings: &mut FindingL
     let usage = group.statements.iter().find(|it| it.family == UsageFamily::Usage);
     if let Some(usage) = usage.filter(|_| !group.has_rules && !group.agents.is_empty()) {
         let message = format!(
-            "the Content-Usage of line {} is not for this agent, but rules below are for the agents above it, too",
+            "the Content-Usage in line {} does not apply to this agent, but the rules below also apply to the agents above it",
             usage.line
         );
         findings.warning(line, message);
@@ -256,7 +257,7 @@ fn check_contradiction(
     let opposite = earlier.allows().intersection(later.refuses()).union(lifted);
     if !opposite.is_empty() {
         let message = format!(
-            "line {} says the opposite about {}: a refusal counts",
+            "line {} says the opposite about {}: the refusal wins",
             earlier.line,
             purpose_names(opposite)
         );
@@ -274,7 +275,7 @@ fn check_shadowed(short: &UsageStatement, long: &UsageStatement, findings: &mut 
     let hidden = short.refuses().without(stated);
     if !hidden.is_empty() && !stated.is_empty() {
         let message = format!(
-            "for {} nothing is said about {}: the longest path counts, so line {} does not",
+            "{} says nothing about {}, but has the longest path, so line {} has no effect there",
             quoted(long.path.as_bytes()),
             purpose_names(hidden),
             short.line
@@ -297,7 +298,7 @@ fn check_own_groups(groups: &[UsageGroup<'_>], findings: &mut FindingList) {
         .filter(|it| it.statements.is_empty() && !it.disallows_all && !is_everybody(it));
     for (line, name) in silent.flat_map(|it| &it.agents) {
         let message = format!(
-            "{} has a group of its own: what line {} says about use does not concern it",
+            "{} has its own group, so the statement about use in line {} does not apply to it",
             quoted(name),
             refusing.line
         );

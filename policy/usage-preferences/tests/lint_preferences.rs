@@ -20,15 +20,15 @@ fn one(lines: &str) -> String {
 #[test]
 fn a_statement_without_meaning_is_an_error() {
     for (line, part) in [
-        ("Content-Usage: train-ai=n,", "cannot be read, so it says nothing"),
-        ("Content-Usage: Train-AI=n", "cannot be read"),
-        ("Content-Usage: train-ai=n search=y", "cannot be read"),
+        ("Content-Usage: train-ai=n,", "cannot be parsed, so it has no effect"),
+        ("Content-Usage: Train-AI=n", "cannot be parsed"),
+        ("Content-Usage: train-ai=n search=y", "cannot be parsed"),
         ("Content-Usage: *.pdf train-ai=n", "a path starts with \"/\""),
-        ("Content-Usage: /a", "this says nothing"),
-        ("Content-Usage: train-ai=no", "\"train-ai\": its value is neither y nor n"),
+        ("Content-Usage: /a", "this has no effect"),
+        ("Content-Usage: train-ai=no", "\"train-ai\" has no effect: its value is neither y nor n"),
         ("Content-Usage: ai-train=n", "did you mean \"train-ai\"?"),
-        ("Content-Signal:", "this says nothing"),
-        ("Content-Signal: ai-train=n", "\"ai-train=n\" says nothing: expected ai-train=yes or no"),
+        ("Content-Signal:", "this has no effect"),
+        ("Content-Signal: ai-train=n", "\"ai-train=n\" has no effect: expected ai-train=yes or no"),
         ("Content-Signal: ai-train", "expected ai-train=yes or no"),
         ("Content-Signal: use=none", "expected use=immediate or reference or full"),
         ("Content-Signal: train-ai=no", "did you mean \"ai-train\"?"),
@@ -69,11 +69,11 @@ fn statements_that_say_something_are_no_findings() {
 #[test]
 fn contradictions_are_reported_with_both_lines() {
     let finding = one("Content-Usage: train-ai=n\nContent-Signal: ai-train=yes");
-    assert_eq!(finding, "4: warning: line 3 says the opposite about train-ai: a refusal counts");
+    assert_eq!(finding, "4: warning: line 3 says the opposite about train-ai: the refusal wins");
     let finding = one("DisallowAITraining: /\nContent-Usage: train-ai=y");
     assert!(finding.contains("line 3 says the opposite"), "{finding}");
     let finding = one("Content-Usage: train-ai=n\nContent-Usage: /b search=y");
-    assert!(finding.contains("for \"/b\" nothing is said about train-ai"), "{finding}");
+    assert!(finding.contains("\"/b\" says nothing about train-ai"), "{finding}");
 }
 
 #[test]
@@ -84,9 +84,9 @@ fn a_misplaced_statement_is_reported() {
     assert_eq!(before("License: https://site.test/l.xml"), [""; 0]);
     let parted = "User-agent: A\nContent-Usage: train-ai=n\nUser-agent: B\nDisallow: /a\n";
     let findings = found(parted, false);
-    assert!(findings[0].starts_with("3: warning: the Content-Usage of line 2"), "{findings:?}");
+    assert!(findings[0].starts_with("3: warning: the Content-Usage in line 2"), "{findings:?}");
     let own =
         "User-agent: *\nContent-Signal: ai-train=no\nAllow: /\n\nUser-agent: A\nDisallow: /a\n";
     let findings = found(own, true);
-    assert!(findings[0].starts_with("5: note: \"A\" has a group of its own"), "{findings:?}");
+    assert!(findings[0].starts_with("5: note: \"A\" has its own group"), "{findings:?}");
 }

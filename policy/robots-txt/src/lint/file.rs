@@ -14,9 +14,9 @@ pub(super) fn is_foreign(body: &[u8], findings: &mut FindingList) -> bool {
     let message = if body.starts_with(b"\xFF\xFE") || body.starts_with(b"\xFE\xFF") {
         "the file is UTF-16; robots.txt is UTF-8, so no rule here is understood"
     } else if text.starts_with(b"<") {
-        "this is markup, not a robots.txt: crawlers most likely find no rule in it"
+        "this is markup, not a robots.txt: crawlers will probably find no rules in it"
     } else if memchr(0, body).is_some() && !has_rules(body) {
-        "this is binary, or not UTF-8: there are NUL bytes, and no rule"
+        "this is binary, or not UTF-8: it has NUL bytes and no rules"
     } else {
         return false;
     };
@@ -49,7 +49,7 @@ fn check_size(body: &[u8], findings: &mut FindingList) {
     };
     let (line, _) = numbered_lines(read).last().unwrap_or((1, b""));
     let message = format!(
-        "the file has {} bytes; crawlers need not read beyond 500 KiB, which end in this line",
+        "the file has {} bytes; crawlers may ignore everything after the first 500 KiB, which end in this line",
         body.len()
     );
     findings.warning(line, message);
@@ -65,11 +65,13 @@ fn check_line_ends(body: &[u8], findings: &mut FindingList) {
 
 fn check_line(number: u32, line: &[u8], reads_google: bool, findings: &mut FindingList) {
     if memchr(0, line).is_some() {
-        findings.warning(number, "there is a NUL byte here; to Google the line ends before it");
+        findings.warning(number, "there is a NUL byte here; for Google, the line ends before it");
     }
     if reads_google && line.len() > GOOGLE_LINE_BYTES {
-        let message =
-            format!("the line has {} bytes; Google reads {GOOGLE_LINE_BYTES} of them", line.len());
+        let message = format!(
+            "the line has {} bytes; Google reads the first {GOOGLE_LINE_BYTES}",
+            line.len()
+        );
         findings.warning(number, message);
     }
     if std::str::from_utf8(line).is_err() {

@@ -75,12 +75,15 @@ fn check_value(line: &LintLine<'_>, value: &[u8], findings: &mut FindingList) {
         );
     }
     if value.contains(&b' ') {
-        findings.warning(number, format!("{shown} holds a space; write %20"));
+        findings.warning(number, format!("{shown} contains a space; write %20"));
     }
     // A comment usually follows a space: without one, the `#` may be meant as part of the path.
     let comment = line.text.iter().position(|&byte| byte == b'#').filter(|&at| at > 0);
     if comment.is_some_and(|at| !line.text[at - 1].is_ascii_whitespace()) {
-        findings.note(number, format!("what follows {shown} from \"#\" on is a comment"));
+        findings.note(
+            number,
+            format!("the rest of the line after {shown}, from \"#\" on, is a comment"),
+        );
     }
 }
 
@@ -88,14 +91,15 @@ fn check_group(group: &RuleGroup<'_>, findings: &mut FindingList) {
     if group.rules.is_empty() {
         for (number, value) in &group.agents {
             // Worth a note, because such a group also takes its crawlers out of the group of `*`.
-            let message = format!("the group of {} has no rules, so all is allowed", quoted(value));
+            let message =
+                format!("the group of {} has no rules, so everything is allowed", quoted(value));
             findings.note(*number, message);
         }
     }
     // A lone empty Disallow is the usual way to allow everything.
     if group.rules.len() > 1 {
         for rule in group.rules.get(&b""[..]).into_iter().flatten() {
-            findings.note(rule.line, "an empty value beside other rules has no effect");
+            findings.note(rule.line, "an empty value next to other rules has no effect");
         }
     }
     for (_, rules) in group.rules.iter().filter(|(paths, _)| !paths.is_empty()) {
@@ -105,7 +109,7 @@ fn check_group(group: &RuleGroup<'_>, findings: &mut FindingList) {
         for rule in rules.iter().filter(|rule| rule.line != winner.line) {
             let line = winner.line;
             let why = if rule.value.len() < winner.value.len() {
-                format!("{} is longer and matches the same", quoted(winner.value))
+                format!("{} is longer and matches the same paths", quoted(winner.value))
             } else if rule.allow == winner.allow {
                 "says the same".to_owned()
             } else {
@@ -113,7 +117,7 @@ fn check_group(group: &RuleGroup<'_>, findings: &mut FindingList) {
                 "allows it, and allow wins".to_owned()
             };
             let shown = quoted(rule.value);
-            findings.note(rule.line, format!("never decides about {shown}: line {line} {why}"));
+            findings.note(rule.line, format!("{shown} has no effect: line {line} {why}"));
         }
     }
 }
@@ -146,8 +150,8 @@ mod tests {
             ),
             ("Disallow: /\nAllow: *\n", &[(2, "line 3 allows it, and allow wins")]),
             ("Disallow:\n", &[]),
-            ("Disallow: /a\nDisallow:\n", &[(3, "an empty value beside other rules")]),
-            ("Disallow:\nAllow: /a\n", &[(2, "an empty value beside other rules")]),
+            ("Disallow: /a\nDisallow:\n", &[(3, "an empty value next to other rules")]),
+            ("Disallow:\nAllow: /a\n", &[(2, "an empty value next to other rules")]),
         ];
         for (rules, expected) in cases {
             let found = lint(format!("User-agent: *\n{rules}").as_bytes(), &[]);

@@ -80,7 +80,7 @@ fn check_no_statement(
     let shown = quoted(statement);
     match google.map(|statement| statement.field) {
         Some(LineField::Allow | LineField::Disallow | LineField::UserAgent) => {
-            let message = format!("{shown} has no colon; only Google's parser takes it for a rule");
+            let message = format!("{shown} has no colon; only Google's parser reads it as a rule");
             findings.error(number, message);
         }
         _ => {
@@ -128,7 +128,7 @@ fn check_unknown(
         message += &format!("; did you mean {meant:?}?");
     }
     if rule.is_some() {
-        message += " (Google's parser takes it for that, others do not)";
+        message += " (Google's parser reads it as that, others do not)";
     }
     if meant.is_some_and(|meant| rules.contains(&meant)) || rule.is_some() {
         findings.error(number, message);
